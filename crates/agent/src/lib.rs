@@ -1,0 +1,1 @@
+//! The outer loop: route, serialise, delegate, deliver.

@@ -1,0 +1,1 @@
+//! Message platforms: stdin and Telegram.

@@ -1,0 +1,2 @@
+//! The belay binary.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The HTTP listener: API, event streams, OpenAI-compatible endpoints, webhook.

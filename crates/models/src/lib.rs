@@ -1,0 +1,1 @@
+//! Model providers, and retry and metering as wrappers over the same port.

@@ -1,0 +1,121 @@
+//! Events: numbered, stored facts. Deltas are not among them (see [`crate::model::Delta`]).
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::ids::{CallId, RunId, SessionKey};
+use crate::message::ToolStatus;
+use crate::run::{RunStatus, StopReason};
+use crate::time::UnixMillis;
+
+/// The number of an event in its store: 1, 2, 3 … in the order of commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Seq(pub u64);
+
+/// A fact that is about to be stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewEvent {
+    /// When it happened.
+    pub at: UnixMillis,
+    /// In which session; `None` for the daemon's own.
+    pub session: Option<SessionKey>,
+    /// In which run.
+    pub run_id: Option<RunId>,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// A stored fact.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Event {
+    /// Its number; what a reader gives to go on from here.
+    pub seq: Seq,
+    /// When it happened.
+    pub at: UnixMillis,
+    /// In which session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionKey>,
+    /// In which run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+/// What happened. `type` on the wire.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum EventKind {
+    /// A message has been committed.
+    RunAccepted,
+    /// Work has begun, or begun again.
+    RunStarted {
+        /// From 1.
+        attempt: u32,
+    },
+    /// A model call has ended.
+    ModelCalled {
+        /// Step of the run, from 1.
+        step: u32,
+        /// Requests sent.
+        attempts: u32,
+        /// Tokens read, when told.
+        input: Option<u64>,
+        /// Tokens generated, when told.
+        output: Option<u64>,
+    },
+    /// A tool call begins.
+    ToolStarted {
+        /// The call.
+        call_id: CallId,
+        /// The tool.
+        name: String,
+    },
+    /// A tool call has ended.
+    ToolFinished {
+        /// The call.
+        call_id: CallId,
+        /// The tool.
+        name: String,
+        /// How.
+        status: ToolStatus,
+        /// Milliseconds it took.
+        took_ms: u64,
+    },
+    /// A brake of the loop has acted.
+    Brake {
+        /// `tool_intent_nudge`, `truncated_calls`, `duplicate_failures`, `unavailable_tool`, `iteration_notice`.
+        brake: String,
+        /// Which time in a row.
+        count: u32,
+        /// Whether no more tools are offered from here on.
+        force_text: bool,
+    },
+    /// Older messages have been replaced by a shorter account.
+    Compacted {
+        /// Messages that left the context.
+        messages: u32,
+    },
+    /// A run has ended.
+    RunEnded {
+        /// The honest status.
+        status: RunStatus,
+        /// Why.
+        reason: StopReason,
+        /// What was seen.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        evidence: Map<String, Value>,
+    },
+    /// A conversation was changed by a command: `undo`, `redo`, `clear`, `new`.
+    ThreadEdited {
+        /// Which command.
+        edit: String,
+    },
+    /// A reply has been delivered, or given up.
+    Delivered {
+        /// `sent`, `ambiguous` or `failed`.
+        outcome: String,
+    },
+}

@@ -1,0 +1,185 @@
+//! Identifiers: newtypes made at the edge, so that no two kinds can be confused.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+macro_rules! uuid_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// A new identifier: UUIDv7, so that later ones sort after earlier ones.
+            pub fn new() -> Self {
+                Self(Uuid::now_v7())
+            }
+
+            /// The identifier as its 128 bits.
+            pub fn as_uuid(&self) -> Uuid {
+                self.0
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::new()
+            }
+        }
+
+        impl From<Uuid> for $name {
+            fn from(id: Uuid) -> Self {
+                Self(id)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Uuid::parse_str(text).map(Self)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+    };
+}
+
+uuid_id!(
+    /// One execution of the loop for a turn. It keeps its id over restarts and crashes.
+    RunId
+);
+uuid_id!(
+    /// One conversation within a session: an ordered list of messages.
+    ThreadId
+);
+uuid_id!(
+    /// One start of the daemon. Owns lanes; a lane whose owner is another boot has been left behind by a dead one.
+    BootId
+);
+uuid_id!(
+    /// One reply that is committed and waits for delivery.
+    OutboxId
+);
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(std::sync::Arc<str>);
+
+        impl $name {
+            /// Wraps the text as it is; the edge that makes it has checked and bounded it.
+            pub fn new(text: impl AsRef<str>) -> Self {
+                Self(text.as_ref().into())
+            }
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self::new(text)
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({:?})"), &*self.0)
+            }
+        }
+    };
+}
+
+text_id!(
+    /// The name of a session as its channel gives it: `stdin`, `telegram:42`, or whatever an HTTP client chose.
+    /// 1 to 256 bytes without control characters (checked by [`SessionKey::parse`]).
+    SessionKey
+);
+text_id!(
+    /// The name of a channel: `stdin`, `http`, `telegram`.
+    ChannelId
+);
+text_id!(
+    /// The provider's identifier of a tool call; unique within one assistant message.
+    CallId
+);
+
+/// Longest session key, in bytes. 256: keys are stored with every run and event, and quoted in URLs.
+pub const SESSION_KEY_MAX_BYTES: usize = 256;
+
+impl SessionKey {
+    /// Checks a session key that came from outside.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong: empty, longer than [`SESSION_KEY_MAX_BYTES`], or with control characters.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.trim().is_empty() {
+            return Err("the session key is empty".into());
+        }
+        if text.len() > SESSION_KEY_MAX_BYTES {
+            return Err(format!("the session key is longer than {SESSION_KEY_MAX_BYTES} bytes"));
+        }
+        if text.chars().any(char::is_control) {
+            return Err("the session key has control characters".into());
+        }
+        Ok(Self::new(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn session_keys_are_checked_at_the_edge() {
+        for (text, ok) in [
+            ("alice", true),
+            ("telegram:42", true),
+            ("ключ 🗝", true),
+            ("", false),
+            ("   ", false),
+            ("a\nb", false),
+            (&"x".repeat(256), true),
+            (&"x".repeat(257), false),
+        ] {
+            assert_eq!(SessionKey::parse(text).is_ok(), ok, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn ids_round_trip_as_text() {
+        let id = RunId::new();
+        assert_eq!(id.to_string().parse::<RunId>().ok(), Some(id));
+        assert_eq!(serde_json::to_value(id).ok(), Some(serde_json::Value::String(id.to_string())));
+    }
+}

@@ -1,0 +1,338 @@
+//! What comes in: messages and control, who sends them, and where their answer goes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::{broadcast, oneshot, watch};
+
+use crate::ids::{ChannelId, RunId, SessionKey};
+use crate::model::{Delta, ModelInfo};
+use crate::run::RunRecord;
+use crate::time::UnixMillis;
+
+/// One message in, in our own form. Whoever makes it has authenticated the sender and bounded the text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inbound {
+    /// The channel it came through.
+    pub channel: ChannelId,
+    /// The session it belongs to.
+    pub session: SessionKey,
+    /// Who sends it.
+    pub principal: Principal,
+    /// What makes a second delivery of the same message recognisable; `None`: every delivery is a message of its own.
+    pub key: Option<IdempotencyKey>,
+    /// Where the reply goes. `None`: nobody is told; whoever asked reads the run.
+    pub reply_to: Option<ReplyRoute>,
+    /// What it says.
+    pub body: Body,
+    /// Messages that came before, for a fresh session that brings its own history; empty otherwise.
+    pub history: Vec<HistoryLine>,
+    /// Whether somebody wants the fragments of the answer from the first one on.
+    pub want_deltas: bool,
+}
+
+/// A line of history that a client brings along.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryLine {
+    /// `system`, `user` or `assistant`.
+    pub role: HistoryRole,
+    /// The text.
+    pub text: String,
+}
+
+/// Who said a line of brought history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HistoryRole {
+    /// Added to our own instructions.
+    System,
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// What an inbound message says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// Text as typed; the agent parses commands out of it.
+    Text(String),
+    /// A structured request of a program. Acted on at once, never queued.
+    Control(Control),
+}
+
+/// A request to the dispatcher itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Stop what the target names. Answered with [`Ack::Stopped`].
+    Stop(StopTarget),
+    /// Follow a run. Answered with [`Ack::Watch`].
+    Watch(RunId),
+    /// What is going on. Answered with [`Ack::Status`].
+    Status,
+    /// Drain and end; operators only. Answered with [`Ack::Command`].
+    Shutdown,
+}
+
+/// What to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StopTarget {
+    /// One run, for this reason or for the default one of the principal.
+    Run(RunId),
+    /// One run whose only reader has gone away (`client_gone`).
+    RunOfGoneClient(RunId),
+    /// The running turn and the queue of a session.
+    Session(SessionKey),
+    /// Everything; operators only.
+    All,
+}
+
+/// Who is acting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    /// Stable within its channel: a user id, a token's name. For the log and for "what is theirs".
+    pub id: Arc<str>,
+    /// What they may do.
+    pub role: Role,
+}
+
+/// What a principal may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Talk, decide what is theirs, stop what is theirs: everything within the session of the message.
+    User,
+    /// Like a user, and may also watch and stop any session: the holder of the API token.
+    Client,
+    /// Everything, shutdown included.
+    Operator,
+}
+
+impl Principal {
+    /// An operator of that id.
+    pub fn operator(id: impl AsRef<str>) -> Self {
+        Self { id: id.as_ref().into(), role: Role::Operator }
+    }
+
+    /// Whether this is an operator.
+    pub fn is_operator(&self) -> bool {
+        self.role == Role::Operator
+    }
+}
+
+/// Recognises a second delivery of the same message: `(channel, account, message id)`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct IdempotencyKey {
+    /// The channel.
+    pub channel: ChannelId,
+    /// Within which the message id is unique: the bot, or for HTTP the session.
+    pub account: Arc<str>,
+    /// The platform's or client's own id.
+    pub message_id: Arc<str>,
+}
+
+/// Where a reply goes. Stored with the run, so that a restart can still answer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ReplyRoute {
+    /// The channel.
+    pub channel: ChannelId,
+    /// The conversation within it; deliveries to one conversation keep their order.
+    pub conversation: Arc<str>,
+    /// The message that is answered, as the platform names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<Arc<str>>,
+}
+
+/// A file that comes with a message. Not accepted yet; the field exists so that it is refused with a clear error.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Attachment {}
+
+/// An inbound message and where its acknowledgement goes.
+#[derive(Debug)]
+pub struct Envelope {
+    /// The message.
+    pub inbound: Inbound,
+    /// The acknowledgement's way back.
+    pub ack: AckSender,
+}
+
+/// Takes the one acknowledgement of a message: what its channel's own protocol needs (an HTTP status, a Telegram 200).
+///
+/// The person is told by the agent: where [`Inbound::reply_to`] is set, answers to commands and refusals are delivered
+/// to that conversation as well. Dropped unanswered, the other end learns that nothing was accepted.
+#[derive(Debug)]
+pub struct AckSender(Option<oneshot::Sender<Ack>>);
+
+impl AckSender {
+    /// A sender and the end that waits for it.
+    pub fn channel() -> (Self, oneshot::Receiver<Ack>) {
+        let (tx, rx) = oneshot::channel();
+        (Self(Some(tx)), rx)
+    }
+
+    /// For channels that need no acknowledgement.
+    pub fn nobody() -> Self {
+        Self(None)
+    }
+
+    /// Answers. Whoever waited may have gone away; that changes nothing here.
+    pub fn send(self, ack: Ack) {
+        if let Some(tx) = self.0 {
+            let _ = tx.send(ack); // the waiter gave up: its message is accepted all the same
+        }
+    }
+}
+
+/// The answer to an inbound message.
+#[derive(Debug)]
+pub enum Ack {
+    /// It is committed.
+    Accepted(Accepted),
+    /// It was a command, and this is the answer.
+    Command(CommandReply),
+    /// What a stop has done.
+    Stopped(StopReport),
+    /// The run, while it is alive; `None`: it is not (the store knows more).
+    Watch(Option<RunWatch>),
+    /// What is going on.
+    Status(Box<StatusReport>),
+    /// It is not accepted.
+    Refused(Refusal),
+}
+
+/// A committed message.
+#[derive(Debug)]
+pub struct Accepted {
+    /// Its run.
+    pub run_id: RunId,
+    /// Its session.
+    pub session: SessionKey,
+    /// When it was committed: the first time, for a duplicate.
+    pub accepted_at: UnixMillis,
+    /// Whether it had been committed before.
+    pub duplicate: bool,
+    /// The run, for whoever waits. `None` for a duplicate of a run that is no longer alive: read the store.
+    pub watch: Option<RunWatch>,
+}
+
+/// Follows a living run.
+#[derive(Debug)]
+pub struct RunWatch {
+    /// The run.
+    pub run_id: RunId,
+    /// Filled when the run has ended and its end is committed. A closed channel without a value: read the store.
+    pub finished: watch::Receiver<Option<Arc<RunRecord>>>,
+    /// The fragments from now on; from the first one when the message asked for them.
+    pub deltas: Option<broadcast::Receiver<Delta>>,
+}
+
+/// The answer to a command.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CommandReply {
+    /// The command as recognised, with its slash.
+    pub command: String,
+    /// Markdown for the person.
+    pub reply: String,
+}
+
+/// What a stop has done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct StopReport {
+    /// Runs whose status is `stopped` now.
+    pub stopped: Vec<RunId>,
+    /// What has not ended yet.
+    pub still_running: Vec<StillRunning>,
+}
+
+/// Something of a stopped run that is still alive.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StillRunning {
+    /// The run.
+    pub run_id: RunId,
+    /// The process, if it is one.
+    pub pid: Option<u32>,
+    /// What it is.
+    pub what: String,
+}
+
+/// Why a message was not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The session's queue, or the house, is full.
+    #[error("busy: {what}; try again in {} ms", retry_after.as_millis())]
+    Busy {
+        /// What is full.
+        what: String,
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// The same idempotency key came with another text.
+    #[error("the idempotency key was used for another message (run {run_id})")]
+    Conflict {
+        /// The run of the first message.
+        run_id: RunId,
+    },
+    /// Only an operator, or the owner, may.
+    #[error("{0}")]
+    Forbidden(String),
+    /// The daemon drains.
+    #[error("Belay is shutting down")]
+    ShuttingDown,
+    /// The message cannot be used.
+    #[error("{0}")]
+    Invalid(String),
+    /// The store did not take it: nothing was accepted.
+    #[error("the message could not be stored: {0}")]
+    Store(String),
+}
+
+/// What is going on, for `/status`, `belay status` and the API.
+#[derive(Clone, Debug, Serialize)]
+pub struct StatusReport {
+    /// The program's version.
+    pub version: String,
+    /// This start of the daemon.
+    pub boot_id: crate::ids::BootId,
+    /// When it started.
+    pub started_at: UnixMillis,
+    /// Whether it drains.
+    pub draining: bool,
+    /// The model in use, and whether it is the rehearsal stand-in.
+    pub model: ModelInfo,
+    /// Sessions with a lane.
+    pub sessions_awake: usize,
+    /// Runs at work.
+    pub running: Vec<LiveRun>,
+    /// Runs that wait.
+    pub queued: usize,
+    /// Channels that take messages.
+    pub channels: Vec<ChannelId>,
+    /// Money spent today, UTC, in millionths of a US dollar.
+    pub spent_today_micro_usd: u64,
+    /// The day's limit; `null`: none.
+    pub limit_today_micro_usd: Option<u64>,
+    /// The last model call's trouble, if the last one failed.
+    pub model_trouble: Option<Value>,
+}
+
+/// A run at work.
+#[derive(Clone, Debug, Serialize)]
+pub struct LiveRun {
+    /// The run.
+    pub run_id: RunId,
+    /// Its session.
+    pub session: SessionKey,
+    /// Milliseconds since it was taken up.
+    pub for_ms: u64,
+}
+
+impl fmt::Display for StopReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.stopped.len(), self.still_running.len()) {
+            (0, 0) => write!(f, "Nothing is running."),
+            (n, 0) => write!(f, "Stopped {n} run{}.", if n == 1 { "" } else { "s" }),
+            (n, m) => write!(f, "Stopped {n} run{}; {m} still ending.", if n == 1 { "" } else { "s" }),
+        }
+    }
+}

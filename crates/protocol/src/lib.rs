@@ -1,0 +1,46 @@
+//! The words and the seams of Belay.
+//!
+//! **For**: the plain data that crates exchange, and the ports (traits) that plug-in crates implement. Whoever wants
+//! to add a channel, a tool, a provider or a store reads this crate and no other.
+//!
+//! **Does not know**: how anything is done. No IO, no SQL, no HTTP, no task is started here. The only moving parts are
+//! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
+//!
+//! Reading order: [`ids`] → [`message`] → [`model`] → [`tool`] → [`run`] → [`inbound`] → [`outbound`] → [`channel`]
+//! → [`event`] → [`store`].
+
+pub mod channel;
+pub mod event;
+pub mod ids;
+pub mod inbound;
+pub mod message;
+pub mod model;
+pub mod outbound;
+pub mod run;
+pub mod store;
+pub mod time;
+pub mod tool;
+
+pub use channel::{Channel, ChannelError, InboundStream};
+pub use event::{Event, EventKind, NewEvent, Seq};
+pub use ids::{BootId, CallId, ChannelId, OutboxId, RunId, SessionKey, ThreadId};
+pub use inbound::{
+    Accepted, Ack, AckSender, Attachment, Body, CommandReply, Control, Envelope, IdempotencyKey, Inbound, Principal,
+    Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, StatusReport, StillRunning, StopReport, StopTarget,
+};
+pub use message::{
+    Arguments, Message, MessageBody, MessageScope, ToolCall, ToolResult, ToolStatus, WireCache, canonical_json,
+};
+pub use model::{
+    Delta, DeltaSink, FinishReason, Heard, ModelError, ModelErrorKind, ModelInfo, ModelProvider, ModelReply,
+    ModelRequest, NoSink, Price, Prompt, Retry, Usage,
+};
+pub use outbound::{DeliverError, Outbound};
+pub use run::{RunEnd, RunRecord, RunStatus, StopLayer, StopReason};
+pub use store::{
+    Acceptance, Checkpoint, Durability, EditOutcome, EventLog, EventQuery, FinishedRun, HistoryEntry, Lease, NewInput,
+    Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PendingRun, RunFilter, RunReader, SessionSummary,
+    SpendLedger, StoreError, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore,
+};
+pub use time::{Clock, UnixMillis};
+pub use tool::{Effect, Tool, ToolContext, ToolFailure, ToolOutput, ToolSet, ToolSpec};

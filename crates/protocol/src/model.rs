@@ -1,0 +1,314 @@
+//! Models: what is asked of a provider, what comes back, and the port.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Message, ToolCall, WireCache};
+use crate::tool::ToolSet;
+
+/// A system prompt, serialised once.
+#[derive(Debug, Default)]
+pub struct Prompt {
+    /// The text.
+    pub text: String,
+    /// Its serialised form.
+    pub wire: WireCache,
+}
+
+impl Prompt {
+    /// A prompt of this text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), wire: WireCache::default() }
+    }
+}
+
+/// One logical call to a model. Borrowed: building one copies nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelRequest<'a> {
+    /// The system prompt.
+    pub prompt: &'a Prompt,
+    /// The tools offered. `None`: the request carries no tools at all, which is what `force_text` means.
+    pub tools: Option<&'a ToolSet>,
+    /// The context, oldest first.
+    pub messages: &'a [Arc<Message>],
+    /// The model's name, where the session chose another than the configured one.
+    pub model: Option<&'a str>,
+    /// Most tokens to generate, at least 1.
+    pub max_tokens: u32,
+    /// Requests that may be sent for this logical call, all layers together, at least 1.
+    pub max_attempts: u32,
+}
+
+/// A whole answer: the stream has reached its terminal event.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelReply {
+    /// The text, possibly empty.
+    pub text: String,
+    /// The calls, in the model's order.
+    pub tool_calls: Vec<ToolCall>,
+    /// Why the model stopped.
+    pub finish: FinishReason,
+    /// What the provider says it charged; `None` when it said nothing.
+    pub usage: Option<Usage>,
+    /// Requests that were sent, failed ones included.
+    pub attempts: u32,
+}
+
+/// Why a model stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FinishReason {
+    /// It was done.
+    #[default]
+    Stop,
+    /// It wants tools run.
+    ToolCalls,
+    /// It was cut off by the limit of tokens.
+    Length,
+    /// The provider withheld the rest.
+    ContentFilter,
+}
+
+/// Tokens of one or more calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens read, cached ones included.
+    pub input: u64,
+    /// Of these, tokens that the provider read from its cache.
+    #[serde(default)]
+    pub cached_input: u64,
+    /// Tokens generated, reasoning included.
+    pub output: u64,
+}
+
+/// A passing fragment of an answer. May be dropped by whoever watches; the reply is what counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Delta {
+    /// A piece of the answer's text.
+    Text {
+        /// Step of the run, from 1.
+        step: u32,
+        /// The piece.
+        text: String,
+    },
+    /// A piece of the model's reasoning.
+    Reasoning {
+        /// Step of the run, from 1.
+        step: u32,
+        /// The piece.
+        text: String,
+    },
+}
+
+/// Whether anybody received a fragment. A call whose fragment has been heard is never sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Nobody watches.
+    Nobody,
+    /// It has been published.
+    Somebody,
+}
+
+/// Takes the fragments of a stream as they come. Never waits, so that a slow watcher cannot slow a run.
+pub trait DeltaSink: Send {
+    /// A piece of text.
+    fn text(&mut self, piece: &str) -> Heard;
+    /// A piece of reasoning.
+    fn reasoning(&mut self, piece: &str) -> Heard;
+}
+
+/// A sink that nobody listens to.
+#[derive(Debug, Default)]
+pub struct NoSink;
+
+impl DeltaSink for NoSink {
+    fn text(&mut self, _piece: &str) -> Heard {
+        Heard::Nobody
+    }
+    fn reasoning(&mut self, _piece: &str) -> Heard {
+        Heard::Nobody
+    }
+}
+
+/// What a provider is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModelInfo {
+    /// The provider's name: `openai`, `anthropic`, `rehearsal`, …
+    pub provider: String,
+    /// The configured model.
+    pub model: String,
+    /// Size of the model's context in tokens; an assumption where it is not known.
+    pub context_tokens: u64,
+    /// What it costs. `None`: not known, and counted as nothing.
+    pub price: Option<Price>,
+    /// Whether this is the built-in stand-in rather than a model.
+    pub rehearsal: bool,
+}
+
+/// Prices in millionths of a US dollar for a million tokens (so 3 USD per million tokens is 3 000 000).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// Tokens read.
+    pub input: u64,
+    /// Tokens read from the provider's cache; `input` when absent.
+    #[serde(default)]
+    pub cached_input: Option<u64>,
+    /// Tokens generated.
+    pub output: u64,
+}
+
+impl Price {
+    /// The cost of some tokens in millionths of a US dollar, rounded up.
+    pub fn cost_micro_usd(&self, usage: &Usage) -> u64 {
+        let cached = usage.cached_input.min(usage.input);
+        let sum = u128::from(usage.input - cached) * u128::from(self.input)
+            + u128::from(cached) * u128::from(self.cached_input.unwrap_or(self.input))
+            + u128::from(usage.output) * u128::from(self.output);
+        u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    }
+}
+
+/// A model that can be asked. Wrappers (retry, metering) implement it too.
+#[async_trait]
+pub trait ModelProvider: Send + Sync {
+    /// What this is; constant for the life of the provider.
+    fn info(&self) -> &ModelInfo;
+
+    /// Asks, streaming, and returns the whole answer. Fragments go to `sink` while they come.
+    ///
+    /// # Errors
+    /// See [`ModelError::retry`]. A stream that ends without its terminal event is an error of kind
+    /// [`ModelErrorKind::Network`], never an answer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection to the provider. What the provider charges for the part it had
+    /// generated is unknown.
+    async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError>;
+}
+
+/// A call that failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub struct ModelError {
+    /// What went wrong.
+    pub kind: ModelErrorKind,
+    /// The provider's words, bounded and without secrets; for the log.
+    pub detail: String,
+    /// Requests that were sent.
+    pub attempts: u32,
+    /// Whether the provider had begun to answer, so that it may charge for the call.
+    pub started: bool,
+    /// Whether a fragment of the answer has been published.
+    pub heard: bool,
+}
+
+/// What went wrong with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelErrorKind {
+    /// Too many requests (429). The delay is the provider's own, when it gave one.
+    RateLimited {
+        /// How long the provider asked to wait.
+        retry_after: Option<Duration>,
+    },
+    /// The provider is overloaded or broken (5xx, 529).
+    Overloaded {
+        /// How long the provider asked to wait.
+        retry_after: Option<Duration>,
+    },
+    /// The key is missing, wrong, or may not do this (401, 403), or is out of credit (402).
+    Auth,
+    /// The context is longer than the model takes.
+    ContextTooLong,
+    /// The request is refused for any other reason (400, 404, 422).
+    BadRequest,
+    /// No connection, a broken or silent stream, or an answer that is not the protocol.
+    Network,
+}
+
+/// Whether to send a request again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// It would fail again, or must not be repeated.
+    No,
+    /// At once or after the usual back-off.
+    Now,
+    /// Not before this delay.
+    After(Duration),
+}
+
+impl ModelError {
+    /// An error of the first and only request, before anything was answered.
+    pub fn new(kind: ModelErrorKind, detail: impl Into<String>) -> Self {
+        Self { kind, detail: detail.into(), attempts: 1, started: false, heard: false }
+    }
+
+    /// Whether the same request may be sent again. Never once a fragment has been heard.
+    pub fn retry(&self) -> Retry {
+        if self.heard {
+            return Retry::No;
+        }
+        match self.kind {
+            ModelErrorKind::RateLimited { retry_after: Some(delay) }
+            | ModelErrorKind::Overloaded { retry_after: Some(delay) } => Retry::After(delay),
+            ModelErrorKind::RateLimited { .. } | ModelErrorKind::Overloaded { .. } | ModelErrorKind::Network => {
+                Retry::Now
+            }
+            ModelErrorKind::Auth | ModelErrorKind::ContextTooLong | ModelErrorKind::BadRequest => Retry::No,
+        }
+    }
+}
+
+impl fmt::Display for ModelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            ModelErrorKind::RateLimited { .. } => "the model provider limits our rate",
+            ModelErrorKind::Overloaded { .. } => "the model provider is overloaded",
+            ModelErrorKind::Auth => "the model provider refuses our key",
+            ModelErrorKind::ContextTooLong => "the conversation is longer than the model takes",
+            ModelErrorKind::BadRequest => "the model provider refuses the request",
+            ModelErrorKind::Network => "the model provider cannot be reached or broke off",
+        };
+        write!(
+            f,
+            "{what} (after {} request{}): {}",
+            self.attempts,
+            if self.attempts == 1 { "" } else { "s" },
+            self.detail
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_rounded_up_and_cached_tokens_cost_their_own_price() {
+        let price = Price { input: 3_000_000, cached_input: Some(300_000), output: 15_000_000 };
+        let usage = Usage { input: 1000, cached_input: 900, output: 10 };
+        assert_eq!(price.cost_micro_usd(&usage), 300 + 270 + 150);
+        assert_eq!(price.cost_micro_usd(&Usage { input: 0, cached_input: 5, output: 0 }), 0);
+        assert_eq!(
+            Price { input: 1, cached_input: None, output: 1 }.cost_micro_usd(&Usage {
+                input: 1,
+                cached_input: 0,
+                output: 0
+            }),
+            1
+        );
+    }
+
+    #[test]
+    fn nothing_heard_is_sent_again() {
+        let mut error = ModelError::new(ModelErrorKind::Network, "reset");
+        assert_eq!(error.retry(), Retry::Now);
+        error.heard = true;
+        assert_eq!(error.retry(), Retry::No);
+        assert_eq!(ModelError::new(ModelErrorKind::Auth, "401").retry(), Retry::No);
+    }
+}

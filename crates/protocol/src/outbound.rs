@@ -1,0 +1,50 @@
+//! What goes out.
+
+use std::time::Duration;
+
+use crate::ids::{OutboxId, RunId};
+use crate::inbound::ReplyRoute;
+
+/// One message on its way to a person, in our own form: Markdown text and where it goes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outbound {
+    /// Identifies the delivery; the same over all its attempts.
+    pub id: OutboxId,
+    /// The run it answers; `None` for the answer to a command.
+    pub run_id: Option<RunId>,
+    /// Where it goes.
+    pub route: ReplyRoute,
+    /// Markdown.
+    pub text: String,
+    /// Pieces that the platform has already taken, when a long message was broken off.
+    pub pieces_sent: u32,
+}
+
+/// A delivery that did not work.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum DeliverError {
+    /// Nothing has been shown; try again, not before the delay if there is one.
+    #[error("not delivered, try again{}: {detail}", after.map(|d| format!(" after {} ms", d.as_millis())).unwrap_or_default())]
+    Retry {
+        /// The platform's own delay (429).
+        after: Option<Duration>,
+        /// For the log.
+        detail: String,
+        /// Pieces that the platform has taken so far, those of earlier attempts included.
+        pieces_sent: u32,
+    },
+    /// The request went out and no answer came: it may or may not have been shown. Not tried again.
+    #[error("perhaps delivered: {detail}")]
+    Ambiguous {
+        /// For the log.
+        detail: String,
+        /// Pieces that were certainly taken.
+        pieces_sent: u32,
+    },
+    /// It will never work (the chat is gone, the bot is blocked).
+    #[error("cannot be delivered: {detail}")]
+    Refused {
+        /// For the log.
+        detail: String,
+    },
+}

@@ -1,0 +1,438 @@
+//! The ports of persistence. One implementation answers all of them over one database, so that what belongs together
+//! commits together; they are separate traits so that each user sees only its own.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::event::{Event, NewEvent, Seq};
+use crate::ids::{BootId, ChannelId, OutboxId, RunId, SessionKey, ThreadId};
+use crate::inbound::{IdempotencyKey, ReplyRoute};
+use crate::message::Message;
+use crate::outbound::Outbound;
+use crate::run::{RunEnd, RunRecord, RunStatus, RunUsage};
+use crate::time::UnixMillis;
+
+/// Proof of owning a lane. Every write on the lane's behalf carries it and is refused ([`StoreError::LeaseLost`]) when
+/// the row says another owner or epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The session.
+    pub session: SessionKey,
+    /// The boot that owns it.
+    pub owner: BootId,
+    /// Raised by one whenever the lane is opened.
+    pub epoch: u64,
+}
+
+/// Whether a write is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Answered after a commit with full synchronisation: survives power loss.
+    Committed,
+    /// Answered once it is in the writer's order, on disk with the next commit and at most 50 ms later. A crash may lose
+    /// it, never something that was written after it.
+    Relaxed,
+}
+
+/// Sessions, threads, messages and runs, as their one owner writes them.
+#[async_trait]
+pub trait ThreadStore: Send + Sync {
+    /// Makes `owner` the owner of the session's lane with a raised epoch, creating session and thread where there are
+    /// none, and returns what is there. Takes the lane from any earlier owner: the caller knows that owner to be dead.
+    async fn open_lane(&self, session: &SessionKey, owner: BootId, at: UnixMillis) -> Result<OpenedLane, StoreError>;
+
+    /// Commits a new message, unless its key is known. With `start`, its run begins in the same commit: status
+    /// `running`, attempt 1, the user message appended to the thread, thread state `Processing`.
+    ///
+    /// Writes the events `run_accepted` and, with `start`, `run_started` in the same commit.
+    async fn accept(&self, lease: &Lease, input: NewInput) -> Result<Acceptance, StoreError>;
+
+    /// The run of that key, if it is known. For duplicates that meet a full lane.
+    async fn find(&self, key: &IdempotencyKey) -> Result<Option<KnownInput>, StoreError>;
+
+    /// Begins a queued run, or takes an unfinished one up again: status `running`, attempt raised by one. On the first
+    /// attempt the user message (and the brought history) is appended to the thread. Thread state `Processing`; event `run_started`. Relaxed.
+    async fn start_run(&self, lease: &Lease, run: RunId, at: UnixMillis) -> Result<(), StoreError>;
+
+    /// Appends messages, events and the loop's state to a running run.
+    async fn checkpoint(&self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError>;
+
+    /// Ends runs in one commit: each exactly once. For each: remaining messages, end, usage, outbound row, event
+    /// `run_ended`, thread state. A run that has ended already is left as it is.
+    async fn finish_runs(&self, lease: &Lease, finished: Vec<FinishedRun>) -> Result<(), StoreError>;
+
+    /// Changes what the thread shows, for `/undo` and its like. Committed.
+    async fn edit_thread(&self, lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> Result<EditOutcome, StoreError>;
+
+    /// Replaces the thread's messages up to and including the one at `upto` by a pinned summary in every later load. The
+    /// originals stay. Committed.
+    async fn compact(&self, lease: &Lease, upto: u64, summary: String, events: Vec<NewEvent>)
+    -> Result<(), StoreError>;
+
+    /// Sessions that have unfinished runs, oldest first; what a start takes up again.
+    async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError>;
+}
+
+/// A lane as its new owner finds it.
+#[derive(Clone, Debug)]
+pub struct OpenedLane {
+    /// The proof of ownership.
+    pub lease: Lease,
+    /// The active thread.
+    pub thread: ThreadSnapshot,
+    /// Runs that have not ended, in the order of acceptance.
+    pub unfinished: Vec<PendingRun>,
+}
+
+/// The active thread of a session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadSnapshot {
+    /// Its id.
+    pub id: ThreadId,
+    /// Its state.
+    pub state: ThreadState,
+    /// The account of older messages that compaction has replaced.
+    pub summary: Option<String>,
+    /// The visible messages of ended turns, oldest first, each with its position in the thread. Messages of scope
+    /// [`crate::message::MessageScope::Run`] are left out.
+    pub messages: Vec<(u64, Arc<Message>)>,
+}
+
+/// State of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThreadState {
+    /// Nothing happens.
+    Idle,
+    /// A turn is at work.
+    Processing,
+    /// A turn waits for a person's yes or no.
+    AwaitingApproval,
+    /// The last turn was interrupted.
+    Interrupted,
+    /// Closed; `/new` has opened another.
+    Completed,
+}
+
+/// A run that a restart finds unfinished.
+#[derive(Clone, Debug)]
+pub struct PendingRun {
+    /// The run.
+    pub run_id: RunId,
+    /// The message's text.
+    pub text: String,
+    /// Who sent it.
+    pub principal: String,
+    /// The channel it came through.
+    pub channel: ChannelId,
+    /// Where the reply goes.
+    pub reply_to: Option<ReplyRoute>,
+    /// `accepted`, `queued`, `running` or `paused`.
+    pub status: RunStatus,
+    /// How often it was taken up.
+    pub attempt: u32,
+    /// When it was accepted.
+    pub accepted_at: UnixMillis,
+    /// When it was first taken up.
+    pub started_at: Option<UnixMillis>,
+    /// What it had used at its last checkpoint.
+    pub usage: RunUsage,
+    /// What it had cost at its last checkpoint, in millionths of a US dollar.
+    pub cost_micro_usd: u64,
+    /// The loop's state at its last checkpoint.
+    pub state: Option<Value>,
+    /// The run's messages so far, oldest first, with their positions: its user message and whatever checkpoints have
+    /// added, those of run scope included. Empty before its first start.
+    pub messages: Vec<(u64, Arc<Message>)>,
+}
+
+/// A message to commit.
+#[derive(Clone, Debug)]
+pub struct NewInput {
+    /// The run it makes; chosen by the dispatcher.
+    pub run_id: RunId,
+    /// Recognises duplicates.
+    pub key: Option<IdempotencyKey>,
+    /// The channel it came through.
+    pub channel: ChannelId,
+    /// Who sends it.
+    pub principal: String,
+    /// The text.
+    pub text: String,
+    /// Where the reply goes.
+    pub reply_to: Option<ReplyRoute>,
+    /// Messages to append to the thread before the user message, for a fresh session with a history of its own.
+    pub history: Vec<Message>,
+    /// The date.
+    pub at: UnixMillis,
+    /// Whether the run begins with this commit.
+    pub start: bool,
+}
+
+/// What became of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Acceptance {
+    /// It is committed.
+    New,
+    /// Its key is known, with the same text.
+    Known(KnownInput),
+    /// Its key is known, with another text.
+    Conflict(KnownInput),
+}
+
+/// A message that was committed before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownInput {
+    /// Its run.
+    pub run_id: RunId,
+    /// Its session.
+    pub session: SessionKey,
+    /// When it was committed.
+    pub accepted_at: UnixMillis,
+    /// blake3 of its text, in hex, to tell a duplicate from a conflict.
+    pub digest: String,
+}
+
+/// The digest by which a duplicate is told from a conflict: blake3 of the text, in hex.
+pub fn input_digest(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex().to_string()
+}
+
+/// Progress of a running run.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    /// The run.
+    pub run: RunId,
+    /// Messages to append to the thread.
+    pub messages: Vec<Arc<Message>>,
+    /// The loop's state from which the run can go on; `None` leaves the stored one.
+    pub state: Option<Value>,
+    /// Totals so far.
+    pub usage: RunUsage,
+    /// Cost so far, in millionths of a US dollar.
+    pub cost_micro_usd: u64,
+    /// Facts to store.
+    pub events: Vec<NewEvent>,
+    /// Whether it is waited for.
+    pub durability: Durability,
+}
+
+/// The end of a run.
+#[derive(Clone, Debug)]
+pub struct FinishedRun {
+    /// The run.
+    pub run: RunId,
+    /// Messages to append to the thread, for a run that had begun.
+    pub messages: Vec<Arc<Message>>,
+    /// How it ended.
+    pub end: RunEnd,
+    /// The answer, or the line that says why there is none.
+    pub reply: Option<String>,
+    /// What it used in all.
+    pub usage: RunUsage,
+    /// What it cost in all, in millionths of a US dollar.
+    pub cost_micro_usd: u64,
+    /// When it ended.
+    pub at: UnixMillis,
+    /// The reply to deliver; `None` where nobody is told.
+    pub outbound: Option<Outbound>,
+    /// Facts to store before `run_ended`.
+    pub events: Vec<NewEvent>,
+    /// The thread's state from here on; `None` leaves it.
+    pub thread_state: Option<ThreadState>,
+}
+
+/// A change to what a thread shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadEdit {
+    /// Hides the last visible turn. At most 20 in a row.
+    Undo,
+    /// Shows the turn that was hidden last. Impossible once a new turn has begun.
+    Redo,
+    /// Hides everything, for good; the summary too.
+    Clear,
+    /// Completes this thread and opens another.
+    New,
+}
+
+/// What an edit did.
+#[derive(Clone, Debug)]
+pub enum EditOutcome {
+    /// Done; this is the active thread now.
+    Done(ThreadSnapshot),
+    /// There was nothing to undo or redo.
+    Nothing,
+}
+
+/// Reads runs, sessions and history, for the API and the command line. Never blocks a writer.
+#[async_trait]
+pub trait RunReader: Send + Sync {
+    /// The run of that id.
+    async fn run(&self, id: RunId) -> Result<Option<RunRecord>, StoreError>;
+    /// Runs, newest first.
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunRecord>, StoreError>;
+    /// Sessions, most recently used first.
+    async fn sessions(&self, limit: u32) -> Result<Vec<SessionSummary>, StoreError>;
+    /// What people and model said in a session's active thread, oldest first, after the position `after`: user and
+    /// assistant texts, without run-scope messages and tool traffic.
+    async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError>;
+    /// Whether the store can take a write now; for readiness.
+    async fn ping(&self) -> Result<(), StoreError>;
+}
+
+/// Which runs.
+#[derive(Clone, Debug, Default)]
+pub struct RunFilter {
+    /// Of this session only.
+    pub session: Option<SessionKey>,
+    /// With this status only.
+    pub status: Option<RunStatus>,
+    /// At most so many; 0 means 50.
+    pub limit: u32,
+}
+
+/// A session in a list.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SessionSummary {
+    /// Its key.
+    pub session: SessionKey,
+    /// The state of its active thread.
+    pub state: ThreadState,
+    /// Runs that have not ended.
+    pub open_runs: u32,
+    /// When it was last used.
+    pub last_active_at: UnixMillis,
+}
+
+/// A line of history.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HistoryEntry {
+    /// Its position; what `after` takes.
+    pub id: u64,
+    /// `user` or `assistant`.
+    pub role: String,
+    /// The text.
+    pub text: String,
+    /// The run it belongs to.
+    pub run_id: Option<RunId>,
+    /// When it was stored.
+    pub at: UnixMillis,
+}
+
+/// The log of facts.
+#[async_trait]
+pub trait EventLog: Send + Sync {
+    /// Stores facts that belong to no other write. Relaxed.
+    async fn append(&self, events: Vec<NewEvent>) -> Result<(), StoreError>;
+    /// Facts after a number, in order.
+    async fn read(&self, query: EventQuery) -> Result<Vec<Event>, StoreError>;
+    /// The number of the last committed fact. Changes with every commit that adds one: a reader waits on it, reads from
+    /// its own cursor, and so misses nothing however slow it is.
+    fn tip(&self) -> watch::Receiver<Seq>;
+}
+
+/// Which facts.
+#[derive(Clone, Debug, Default)]
+pub struct EventQuery {
+    /// After this one.
+    pub after: Seq,
+    /// Of this run only.
+    pub run: Option<RunId>,
+    /// At most so many; 0 means 256.
+    pub limit: u32,
+}
+
+/// Replies that are committed and not yet delivered.
+#[async_trait]
+pub trait Outbox: Send + Sync {
+    /// Commits a message that is no run's reply.
+    async fn enqueue(&self, message: Outbound) -> Result<(), StoreError>;
+    /// The oldest undelivered row of each conversation that is not in `busy`, oldest first; rows not due yet are left out.
+    async fn due(&self, now: UnixMillis, busy: &[ReplyRoute], limit: u32) -> Result<Vec<OutboxRow>, StoreError>;
+    /// When the next row that is not due yet becomes due.
+    async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError>;
+    /// Records an attempt's beginning or its end. Committed for [`OutboxState::Sending`] before the platform is asked.
+    async fn mark(&self, id: OutboxId, state: OutboxState) -> Result<(), StoreError>;
+    /// Turns rows found in `sending` at the start into `ambiguous` and returns them: a dead daemon was in the middle.
+    async fn settle_interrupted(&self) -> Result<Vec<OutboxRow>, StoreError>;
+    /// Changes whenever a row is committed.
+    fn committed(&self) -> watch::Receiver<u64>;
+}
+
+/// A row of the outbox.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutboxRow {
+    /// The message.
+    pub message: Outbound,
+    /// Attempts so far.
+    pub attempts: u32,
+}
+
+/// Where a delivery stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutboxState {
+    /// Being sent: raises the attempts by one.
+    Sending,
+    /// Taken by the platform.
+    Sent,
+    /// To be tried again at this date; so many pieces have been taken.
+    Waiting {
+        /// Not before.
+        until: UnixMillis,
+        /// Pieces taken.
+        pieces_sent: u32,
+    },
+    /// Perhaps taken, and not tried again.
+    Ambiguous,
+    /// Given up.
+    Failed,
+}
+
+/// Notes that the model keeps for a session.
+#[async_trait]
+pub trait NoteStore: Send + Sync {
+    /// Keeps a note under a key, replacing an earlier one. Committed.
+    async fn remember(&self, session: &SessionKey, key: &str, text: &str, at: UnixMillis) -> Result<(), StoreError>;
+    /// Notes whose key or text contains any word of the query, without case, best and newest first; all for an empty query.
+    async fn recall(&self, session: &SessionKey, query: &str, limit: u32) -> Result<Vec<Note>, StoreError>;
+}
+
+/// A note.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Note {
+    /// Its key.
+    pub key: String,
+    /// Its text.
+    pub text: String,
+    /// When it was kept.
+    pub at: UnixMillis,
+}
+
+/// Money: reserved before each call, settled after, counted by UTC day.
+#[async_trait]
+pub trait SpendLedger: Send + Sync {
+    /// What a day has cost: settled amounts plus reservations that nobody settled, in millionths of a US dollar.
+    async fn spent(&self, utc_day: i64) -> Result<u64, StoreError>;
+    /// Reserves an amount before a call. Committed, so that a crash during the call counts it as spent.
+    async fn reserve(&self, run: RunId, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError>;
+    /// Replaces a reservation, by the number that [`SpendLedger::reserve`] returned, by what the call cost. Relaxed.
+    async fn settle(&self, reservation: u64, micro_usd: u64) -> Result<(), StoreError>;
+}
+
+/// A write or read that did not happen.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// Another owner has the lane: this one must let go at once.
+    #[error("lane {0} belongs to another owner")]
+    LeaseLost(SessionKey),
+    /// What was named does not exist.
+    #[error("not found: {0}")]
+    NotFound(String),
+    /// The disk is full, the file is damaged, the writer is gone.
+    #[error("store: {0}")]
+    Unavailable(String),
+}

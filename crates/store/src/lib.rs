@@ -1,0 +1,1 @@
+//! Persistence: SQLite and in memory, behind the same ports.

@@ -1,0 +1,1 @@
+//! Tools that act on the world.
