@@ -1,0 +1,133 @@
+//! Secrets: where they come from. Settings name them and never hold them.
+//!
+//! Three places, in this order: the file that a `…_file` setting names, the environment variable that a `…_env`
+//! setting names, and a systemd credential of a fixed name (`LoadCredential=`, found in `$CREDENTIALS_DIRECTORY`).
+
+use std::io::Read;
+use std::path::Path;
+
+use secrecy::SecretString;
+
+use crate::environment::Environment;
+use crate::settings::Problem;
+
+/// Longest secret in bytes. 16 KiB: a signed token of a cloud provider has a few; a file that is longer is another file.
+const SECRET_MAX_BYTES: u64 = 16 * 1024;
+
+/// Where one secret may be.
+pub(crate) struct Names<'a> {
+    /// The settings key without its ending: `channels.telegram.token`.
+    pub(crate) key: &'a str,
+    /// The environment variable; empty: none.
+    pub(crate) env: &'a str,
+    /// The file.
+    pub(crate) file: Option<&'a Path>,
+    /// The name of the systemd credential.
+    pub(crate) credential: &'a str,
+}
+
+/// Finds a secret. `None`: it is in none of the places, or is empty there.
+///
+/// # Errors
+/// It is named and cannot be read, or holds what no secret holds; the problem never shows the value.
+pub(crate) fn find(names: &Names<'_>, env: &Environment) -> Result<Option<SecretString>, Problem> {
+    if let Some(file) = names.file {
+        return read(file).map_err(|what| Problem::new(format!("{}_file", names.key), what));
+    }
+    if let Some(value) = (!names.env.is_empty()).then(|| env.raw(names.env)).flatten() {
+        let refuse = |what| Problem::new(format!("{}_env", names.key), format!("the variable {} {what}", names.env));
+        let value = value.to_str().ok_or_else(|| refuse("is not UTF-8".to_owned()))?;
+        return check(value).map_err(refuse);
+    }
+    let credential = env.directory("CREDENTIALS_DIRECTORY").map(|dir| dir.join(names.credential));
+    match credential.filter(|path| path.exists()) {
+        Some(path) => read(&path).map_err(|what| Problem::new(names.key, format!("systemd credential: {what}"))),
+        None => Ok(None),
+    }
+}
+
+/// Whether a name can be that of an environment variable. A `…_env` setting that cannot has most likely got the secret
+/// itself, so its value must not be shown.
+pub(crate) fn is_variable_name(name: &str) -> bool {
+    let mut chars = name.chars();
+    chars.next().is_none_or(|first| first.is_ascii_alphabetic() || first == '_')
+        && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && name.len() <= 64
+}
+
+fn read(path: &Path) -> Result<Option<SecretString>, String> {
+    let shown = path.display();
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let bytes = file.take(SECRET_MAX_BYTES + 1).read_to_string(&mut text);
+    if bytes.map_err(|error| format!("cannot read {shown}: {error}"))? as u64 > SECRET_MAX_BYTES {
+        return Err(format!("{shown} is longer than {SECRET_MAX_BYTES} bytes: this is no secret"));
+    }
+    check(&text).map_err(|what| format!("{shown} {what}"))
+}
+
+/// Editors and `echo` leave a newline at the end; anything else that no header can carry is a mistake.
+fn check(text: &str) -> Result<Option<SecretString>, String> {
+    let secret = text.trim();
+    match secret.chars().any(char::is_control) {
+        true => Err("holds a line break or another control character within the secret".into()),
+        false => Ok((!secret.is_empty()).then(|| SecretString::from(secret))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use secrecy::ExposeSecret;
+
+    use super::*;
+
+    const NAMES: Names<'static> =
+        Names { key: "llm.api_key", env: "MY_KEY", file: None, credential: "openai_api_key" };
+
+    fn found(names: &Names<'_>, env: &Environment) -> Option<String> {
+        find(names, env).unwrap().map(|secret| secret.expose_secret().to_owned())
+    }
+
+    #[test]
+    fn a_secret_comes_from_its_file_then_the_environment_then_systemd() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("key");
+        std::fs::write(&file, "from-file\n").unwrap();
+        std::fs::write(dir.path().join("openai_api_key"), "from-systemd\n").unwrap();
+        let credentials = ("CREDENTIALS_DIRECTORY", dir.path().to_str().unwrap());
+
+        let all = Environment::from([("MY_KEY", "from-env"), credentials]);
+        assert_eq!(found(&Names { file: Some(&file), ..NAMES }, &all).as_deref(), Some("from-file"));
+        assert_eq!(found(&NAMES, &all).as_deref(), Some("from-env"));
+        assert_eq!(found(&NAMES, &Environment::from([credentials])).as_deref(), Some("from-systemd"));
+        assert_eq!(found(&Names { env: "", ..NAMES }, &all).as_deref(), Some("from-systemd"));
+        assert_eq!(found(&NAMES, &Environment::default()), None);
+        assert_eq!(found(&NAMES, &Environment::from([("MY_KEY", "  ")])), None);
+    }
+
+    #[test]
+    fn a_secret_that_cannot_be_used_is_a_problem_that_does_not_show_it() {
+        let broken = Environment::from([("MY_KEY", "hush\nhush")]);
+        let problem = find(&NAMES, &broken).unwrap_err().to_string();
+        assert!(problem.contains("llm.api_key_env") && problem.contains("MY_KEY") && !problem.contains("hush"), "{problem}");
+
+        let missing = find(&Names { file: Some(Path::new("/nowhere/key")), ..NAMES }, &broken).unwrap_err().to_string();
+        assert!(missing.contains("llm.api_key_file") && missing.contains("/nowhere/key"), "{missing}");
+    }
+
+    #[test]
+    fn a_secret_in_place_of_a_variable_name_is_recognised() {
+        for (name, ok) in [
+            ("", true),
+            ("OPENAI_API_KEY", true),
+            ("_x1", true),
+            ("sk-abcdef", false),
+            ("1234:AAbb", false),
+            ("a b", false),
+            (&"A".repeat(65), false),
+        ] {
+            assert_eq!(is_variable_name(name), ok, "{name}");
+        }
+    }
+}
