@@ -70,13 +70,8 @@ pub trait ThreadStore: Send + Sync {
 
     /// Replaces all but the newest `keep` visible messages of ended turns by a pinned summary in every later load; the
     /// messages of the running turn stay. The originals stay in the store. Committed.
-    async fn compact(
-        &self,
-        lease: &Lease,
-        keep: u32,
-        summary: String,
-        events: Vec<NewEvent>,
-    ) -> Result<(), StoreError>;
+    async fn compact(&self, lease: &Lease, keep: u32, summary: String, events: Vec<NewEvent>)
+    -> Result<(), StoreError>;
 
     /// Sessions that have unfinished runs, oldest first; what a start takes up again.
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError>;
