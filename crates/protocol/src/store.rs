@@ -68,9 +68,9 @@ pub trait ThreadStore: Send + Sync {
     /// Changes what the thread shows, for `/undo` and its like. Committed.
     async fn edit_thread(&self, lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> Result<EditOutcome, StoreError>;
 
-    /// Replaces the thread's messages up to and including the one at `upto` by a pinned summary in every later load. The
-    /// originals stay. Committed.
-    async fn compact(&self, lease: &Lease, upto: u64, summary: String, events: Vec<NewEvent>)
+    /// Replaces all but the newest `keep` visible messages of ended turns by a pinned summary in every later load; the
+    /// messages of the running turn stay. The originals stay in the store. Committed.
+    async fn compact(&self, lease: &Lease, keep: u32, summary: String, events: Vec<NewEvent>)
     -> Result<(), StoreError>;
 
     /// Sessions that have unfinished runs, oldest first; what a start takes up again.
