@@ -4,15 +4,110 @@
 //! setting names, and a systemd credential of a fixed name (`LoadCredential=`, found in `$CREDENTIALS_DIRECTORY`).
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use belay_channels::TelegramSecrets;
+use belay_gateway::GatewaySecrets;
+use belay_models::{EnvKeys, LlmConfig};
 use secrecy::SecretString;
 
 use crate::environment::Environment;
-use crate::settings::Problem;
+use crate::settings::{Problem, Settings};
 
 /// Longest secret in bytes. 16 KiB: a signed token of a cloud provider has a few; a file that is longer is another file.
 const SECRET_MAX_BYTES: u64 = 16 * 1024;
+
+/// All secrets that the settings name, as far as they exist.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Secrets {
+    /// Keys of model providers.
+    pub(crate) keys: EnvKeys,
+    /// Tokens of the HTTP API.
+    pub(crate) gateway: GatewaySecrets,
+    /// The bot's token and its webhook's secret.
+    pub(crate) telegram: TelegramSecrets,
+}
+
+impl Secrets {
+    /// Finds them all.
+    ///
+    /// # Errors
+    /// Every one that is named and cannot be read.
+    pub(crate) fn find(settings: &Settings, env: &Environment) -> Result<Self, Vec<Problem>> {
+        let mut search = Search { env, problems: Vec::new() };
+        let gateway = &settings.gateway;
+        let telegram = &settings.channels.telegram;
+        let path = |text: &str| (!text.is_empty()).then(|| crate::settings::expand(Path::new(text), env));
+        let of_settings = |path: &Option<PathBuf>| path.as_deref().map(|path| crate::settings::expand(path, env));
+        let secrets = Self {
+            keys: search.provider_keys(&settings.llm),
+            gateway: GatewaySecrets {
+                token: search.one("gateway.token", &gateway.token_env, path(&gateway.token_file), "belay_token"),
+                operator_token: search.one(
+                    "gateway.operator_token",
+                    &gateway.operator_token_env,
+                    path(&gateway.operator_token_file),
+                    "belay_operator_token",
+                ),
+                webhook_secret: search.one(
+                    "gateway.webhook_secret",
+                    &gateway.webhook_secret_env,
+                    path(&gateway.webhook_secret_file),
+                    "belay_webhook_secret",
+                ),
+            },
+            telegram: TelegramSecrets {
+                token: search.one(
+                    "channels.telegram.token",
+                    &telegram.token_env,
+                    of_settings(&telegram.token_file),
+                    "telegram_bot_token",
+                ),
+                webhook_secret: search.one(
+                    "channels.telegram.secret",
+                    &telegram.secret_env,
+                    of_settings(&telegram.secret_file),
+                    "telegram_webhook_secret",
+                ),
+            },
+        };
+        if search.problems.is_empty() { Ok(secrets) } else { Err(search.problems) }
+    }
+}
+
+/// Looks for one secret after another and keeps every problem.
+struct Search<'a> {
+    env: &'a Environment,
+    problems: Vec<Problem>,
+}
+
+impl Search<'_> {
+    fn one(&mut self, key: &str, env: &str, file: Option<PathBuf>, credential: &str) -> Option<SecretString> {
+        find(&Names { key, env, file: file.as_deref(), credential }, self.env).unwrap_or_else(|problem| {
+            self.problems.push(problem);
+            None
+        })
+    }
+
+    /// The keys of model providers. Once the settings say where the key is, no other one may be sent: it would go to a
+    /// server it was not meant for.
+    fn provider_keys(&mut self, llm: &LlmConfig) -> EnvKeys {
+        let named = llm.api_key_env.as_deref();
+        let file = llm.api_key_file.as_deref().map(|path| crate::settings::expand(path, self.env));
+        let usual = |name: &str| file.is_none() && named.is_none_or(|named| named == name);
+        let (openai, anthropic) = (usual("OPENAI_API_KEY"), usual("ANTHROPIC_API_KEY"));
+        let configured = named.is_some() || file.is_some();
+        EnvKeys {
+            openai: openai.then(|| self.one("llm.api_key", "OPENAI_API_KEY", None, "openai_api_key")).flatten(),
+            anthropic: anthropic
+                .then(|| self.one("llm.api_key", "ANTHROPIC_API_KEY", None, "anthropic_api_key"))
+                .flatten(),
+            configured: configured
+                .then(|| self.one("llm.api_key", named.unwrap_or_default(), file, "llm_api_key"))
+                .flatten(),
+        }
+    }
+}
 
 /// Where one secret may be.
 pub(crate) struct Names<'a> {

@@ -10,6 +10,12 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
+use belay_agent::{AgentConfig, LimitsConfig, QueueConfig};
+use belay_channels::{StdinConfig, TelegramConfig};
+use belay_gateway::GatewayConfig;
+use belay_models::LlmConfig;
+use belay_store::StoreConfig;
+use belay_tools::ToolsConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -17,10 +23,12 @@ pub(crate) use layers::BUILT_IN;
 use layers::Layer;
 pub(crate) use merge::Origins;
 pub(crate) use problem::Problem;
-pub(crate) use show::{as_json, as_toml};
+use show::{as_json, as_toml};
 
+use crate::cli::CheckArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
+use crate::output::Output;
 use crate::paths::Paths;
 use crate::telemetry::TelemetryConfig;
 
@@ -28,14 +36,52 @@ use crate::telemetry::TelemetryConfig;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Settings {
+    /// The outer loop.
+    pub(crate) agent: AgentConfig,
+    /// The model.
+    pub(crate) llm: LlmConfig,
+    /// Money.
+    pub(crate) limits: LimitsConfig,
+    /// What waits.
+    pub(crate) queue: QueueConfig,
+    /// Message platforms.
+    pub(crate) channels: ChannelsConfig,
+    /// HTTP.
+    pub(crate) gateway: GatewayConfig,
+    /// The built-in tools.
+    pub(crate) tools: ToolsConfig,
+    /// Persistence.
+    pub(crate) store: StoreConfig,
     /// Logs.
     pub(crate) telemetry: TelemetryConfig,
+}
+
+/// `[channels.…]`
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ChannelsConfig {
+    /// Standard input.
+    pub(crate) stdin: StdinConfig,
+    /// Telegram.
+    pub(crate) telegram: TelegramConfig,
 }
 
 impl Settings {
     /// Every bad value, each as `section.key: what is wrong`.
     fn validate(&self) -> Vec<String> {
-        [self.telemetry.validate()].concat()
+        [
+            self.agent.validate(),
+            self.llm.validate(),
+            self.limits.validate(),
+            self.queue.validate(),
+            self.channels.stdin.validate(),
+            self.channels.telegram.validate(),
+            self.gateway.validate(),
+            self.tools.validate(),
+            self.store.validate(),
+            self.telemetry.validate(),
+        ]
+        .concat()
     }
 
     /// Every key there is, also the ones without a value.
@@ -95,6 +141,20 @@ pub(crate) fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Res
     if problems.is_empty() { Ok(Loaded { settings, origins }) } else { Err(problems) }
 }
 
+/// `belay config show`: the settings in force, where each came from, and where things are kept.
+pub(crate) fn show(args: &CheckArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
+    let paths = Paths::find(env)?;
+    let loaded = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?;
+    if args.json {
+        out.json(&as_json(&loaded));
+    } else {
+        out.line(&format!("# data directory: {}", paths.data.display()));
+        out.line(&format!("# control socket: {}\n", paths.control_socket.display()));
+        out.line(as_toml(&loaded).trim_end());
+    }
+    Ok(Exit::Fine)
+}
+
 /// The failure that shows these problems.
 pub(crate) fn refused(problems: &[Problem]) -> Failure {
     let lines: Vec<String> = problems.iter().map(|problem| format!("  {problem}")).collect();
@@ -135,7 +195,8 @@ fn at<'a>(tree: &'a Json, key: &str) -> Option<&'a Json> {
 
 fn collect_keys(value: &Json, key: &str, keys: &mut Vec<String>) {
     match value {
-        Json::Object(table) => {
+        // An empty table is a value: nothing has been added to it.
+        Json::Object(table) if !table.is_empty() => {
             for (name, value) in table {
                 let full = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
                 collect_keys(value, &full, keys);

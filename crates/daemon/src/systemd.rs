@@ -109,6 +109,10 @@ impl Channel for WatchdogChannel {
     async fn deliver(&self, _message: &Outbound) -> Result<(), DeliverError> {
         Err(DeliverError::Refused { detail: "the watchdog has no reader".into() })
     }
+
+    fn keeps_alive(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]
