@@ -131,7 +131,9 @@ fn store(settings: &Settings, paths: &Paths, env: &Environment) -> Finding {
         Ok(StoreUrl::Memory) => finding(State::Note, "memory: everything is gone at the end".into()),
         Ok(StoreUrl::Sqlite(path)) => match begins_like_sqlite(&path) {
             Ok(true) => finding(State::Ok, format!("{} is there", path.display())),
-            Ok(false) => finding(State::Refused, format!("{} is no SQLite database; store.url names it", path.display())),
+            Ok(false) => {
+                finding(State::Refused, format!("{} is no SQLite database; store.url names it", path.display()))
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 finding(State::Ok, format!("{} will be made", path.display()))
             }
@@ -164,7 +166,8 @@ async fn listener(settings: &Settings, secrets: &Secrets, running: bool) -> Find
     let token = secrets.gateway.token.is_some() || secrets.gateway.operator_token.is_some();
     match (open, token) {
         (true, false) => {
-            let what = "can be reached from other machines, and there is no token; set BELAY_TOKEN, or listen on 127.0.0.1";
+            let what =
+                "can be reached from other machines, and there is no token; set BELAY_TOKEN, or listen on 127.0.0.1";
             finding(State::Refused, format!("gateway.listen: {address} {what}"))
         }
         (_, true) => finding(State::Ok, format!("{address} is free; a token is asked for")),

@@ -204,7 +204,8 @@ mod tests {
 
     #[test]
     fn files_and_assignments_keep_their_order() {
-        let Command::Run(args) = parse("belay run --config a --set x.y=1 --config b --set x.y=2").unwrap().command else {
+        let Command::Run(args) = parse("belay run --config a --set x.y=1 --config b --set x.y=2").unwrap().command
+        else {
             panic!("run");
         };
         assert_eq!(args.files, [std::path::Path::new("a"), std::path::Path::new("b")]);

@@ -65,9 +65,7 @@ fn command(command: Command, env: &Environment, out: Output) -> Result<Exit, Fai
         Command::Status(args) => block_on(one_thread(), client::status(&args, env, out)),
         Command::Runs(args) => match &args.command {
             None => block_on(one_thread(), client::runs_list(&args, env, out)),
-            Some(RunsCommand::Show { client, id }) => {
-                block_on(one_thread(), client::runs_show(client, id, env, out))
-            }
+            Some(RunsCommand::Show { client, id }) => block_on(one_thread(), client::runs_show(client, id, env, out)),
         },
         Command::Stop(args) => block_on(one_thread(), client::stop(&args, env, out)),
         Command::Shutdown(args) => block_on(one_thread(), client::shutdown(&args, env, out)),
@@ -93,7 +91,8 @@ fn block_on<F>(runtime: std::io::Result<Runtime>, work: F) -> Result<Exit, Failu
 where
     F: Future<Output = Result<Exit, Failure>>,
 {
-    let runtime = runtime.map_err(|error| Failure::new(Exit::Internal, format!("no threads can be started: {error}")))?;
+    let runtime =
+        runtime.map_err(|error| Failure::new(Exit::Internal, format!("no threads can be started: {error}")))?;
     let done = runtime.block_on(work);
     runtime.shutdown_timeout(LAST_THREADS);
     done

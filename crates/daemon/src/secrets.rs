@@ -177,8 +177,7 @@ mod tests {
 
     use super::*;
 
-    const NAMES: Names<'static> =
-        Names { key: "llm.api_key", env: "MY_KEY", file: None, credential: "openai_api_key" };
+    const NAMES: Names<'static> = Names { key: "llm.api_key", env: "MY_KEY", file: None, credential: "openai_api_key" };
 
     fn found(names: &Names<'_>, env: &Environment) -> Option<String> {
         find(names, env).unwrap().map(|secret| secret.expose_secret().to_owned())
@@ -205,7 +204,10 @@ mod tests {
     fn a_secret_that_cannot_be_used_is_a_problem_that_does_not_show_it() {
         let broken = Environment::from([("MY_KEY", "hush\nhush")]);
         let problem = find(&NAMES, &broken).unwrap_err().to_string();
-        assert!(problem.contains("llm.api_key_env") && problem.contains("MY_KEY") && !problem.contains("hush"), "{problem}");
+        assert!(
+            problem.contains("llm.api_key_env") && problem.contains("MY_KEY") && !problem.contains("hush"),
+            "{problem}"
+        );
 
         let missing = find(&Names { file: Some(Path::new("/nowhere/key")), ..NAMES }, &broken).unwrap_err().to_string();
         assert!(missing.contains("llm.api_key_file") && missing.contains("/nowhere/key"), "{missing}");

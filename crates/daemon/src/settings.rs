@@ -136,7 +136,9 @@ pub(crate) fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Res
     let named: Vec<String> = problems.iter().map(|problem| problem.key.clone()).collect();
     let origins = merged.origins;
     // A value that could not be read stands at its default, about which there is nothing to say.
-    problems.extend(settings.validate().into_iter().map(|text| of_text(&text, &origins)).filter(|p| !named.contains(&p.key)));
+    problems.extend(
+        settings.validate().into_iter().map(|text| of_text(&text, &origins)).filter(|p| !named.contains(&p.key)),
+    );
     problems.extend(misplaced_secrets(&settings, &origins));
     if problems.is_empty() { Ok(Loaded { settings, origins }) } else { Err(problems) }
 }

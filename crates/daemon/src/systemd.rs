@@ -126,13 +126,8 @@ mod tests {
     use super::*;
 
     fn status() -> Ack {
-        let model = ModelInfo {
-            provider: "p".into(),
-            model: "m".into(),
-            context_tokens: 1,
-            price: None,
-            rehearsal: true,
-        };
+        let model =
+            ModelInfo { provider: "p".into(), model: "m".into(), context_tokens: 1, price: None, rehearsal: true };
         Ack::Status(Box::new(StatusReport {
             version: "0".into(),
             boot_id: BootId::new(),

@@ -56,7 +56,8 @@ pub(crate) struct Parts {
 pub(crate) async fn build(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Parts, Failure> {
     let secrets = Secrets::find(settings, env).map_err(|problems| refused(&problems))?;
     paths.make_directories().map_err(|error| {
-        Failure::new(Exit::OutOfReach, error).next("set XDG_DATA_HOME (or STATE_DIRECTORY) to a place that may be written")
+        Failure::new(Exit::OutOfReach, error)
+            .next("set XDG_DATA_HOME (or STATE_DIRECTORY) to a place that may be written")
     })?;
     // Neither waits for the other: the disk, and a server that may listen on loopback.
     let (store, chosen) = tokio::join!(Store::open(settings, paths, env), Chosen::find(settings, &secrets));
@@ -304,9 +305,7 @@ fn gateway_failure(error: &GatewayError) -> Failure {
     let failure = |exit| Failure::new(exit, error);
     match error {
         GatewayError::Config(_) | GatewayError::Insecure(_) => failure(Exit::Refused),
-        GatewayError::SocketInUse(_) => {
-            failure(Exit::Busy).next("`belay status` asks it, `belay shutdown` ends it")
-        }
+        GatewayError::SocketInUse(_) => failure(Exit::Busy).next("`belay status` asks it, `belay shutdown` ends it"),
         GatewayError::Resolve { .. } | GatewayError::Listen { .. } | GatewayError::Socket { .. } => {
             failure(Exit::OutOfReach)
         }

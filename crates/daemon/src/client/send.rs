@@ -47,7 +47,11 @@ async fn wait(client: &Client, run_id: &str) -> Result<Json, Failure> {
 }
 
 fn command_answered(answer: &Json, as_json: bool, out: Output) -> Exit {
-    if as_json { out.json(answer) } else { out.line(text(answer, "/reply")) }
+    if as_json {
+        out.json(answer)
+    } else {
+        out.line(text(answer, "/reply"))
+    }
     Exit::Fine
 }
 

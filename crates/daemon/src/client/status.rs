@@ -13,7 +13,11 @@ use crate::output::{Cell, Output, Tone};
 /// Prints the daemon's own account of itself.
 pub(crate) async fn status(args: &ClientArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
     let report = Client::find(args, env)?.get(&["api", "v1", "status"], &[]).await?;
-    if args.json { out.json(&report) } else { out.table(&rows(&report)) }
+    if args.json {
+        out.json(&report)
+    } else {
+        out.table(&rows(&report))
+    }
     Ok(Exit::Fine)
 }
 

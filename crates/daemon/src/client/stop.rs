@@ -21,7 +21,11 @@ pub(crate) async fn stop(args: &StopArgs, env: &Environment, out: Output) -> Res
         Some(session) => vec!["api", "v1", "sessions", session, "stop"],
     };
     let report = client.post(&path, None, Duration::ZERO).await?;
-    if args.client.json { out.json(&report) } else { out.line(&said(&report)) }
+    if args.client.json {
+        out.json(&report)
+    } else {
+        out.line(&said(&report))
+    }
     Ok(Exit::Fine)
 }
 

@@ -70,9 +70,8 @@ impl Layer {
             return Err(refuse(format!("is longer than {FILE_MAX_BYTES} bytes: this is no settings file")));
         }
         let bytes = std::fs::read(path).map_err(|error| refuse(format!("cannot be read: {error}")))?;
-        let text = String::from_utf8(bytes).map_err(|error| {
-            refuse(format!("is not UTF-8 (after {} bytes)", error.utf8_error().valid_up_to()))
-        })?;
+        let text = String::from_utf8(bytes)
+            .map_err(|error| refuse(format!("is not UTF-8 (after {} bytes)", error.utf8_error().valid_up_to())))?;
         parse(&shown, &text, &|line| format!("{shown}, line {line}")).map(Some)
     }
 
@@ -102,7 +101,8 @@ impl Layer {
                     problems.extend(layer.set(key, text.trim(), &format!("--set {key}")).err());
                 }
                 None => {
-                    let example = Some("write --set section.key=value, for example --set llm.provider=rehearsal".into());
+                    let example =
+                        Some("write --set section.key=value, for example --set llm.provider=rehearsal".into());
                     problems.push(Problem::new("--set", "has no `=`").hint(example));
                 }
             }
@@ -158,7 +158,12 @@ fn toml_value(text: &str, origin: &str) -> Option<Value> {
     if entries.next().is_some() {
         return None;
     }
-    convert(value.into_inner(), 0, "value", &mut Place { text: &document, name: &|_| origin.to_owned(), problems: vec![] })
+    convert(
+        value.into_inner(),
+        0,
+        "value",
+        &mut Place { text: &document, name: &|_| origin.to_owned(), problems: vec![] },
+    )
 }
 
 /// What converting needs to name the place of a value.

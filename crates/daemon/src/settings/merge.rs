@@ -61,7 +61,9 @@ fn to_json(value: &Value, key: &str, origins: &mut Origins) -> Json {
         ValueKind::Array(items) => items.iter().map(|item| to_json(item, "", origins)).collect(),
         ValueKind::Table(table) => {
             let join = |name: &str| if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") };
-            Json::Object(table.iter().map(|(name, value)| (name.clone(), to_json(value, &join(name), origins))).collect())
+            Json::Object(
+                table.iter().map(|(name, value)| (name.clone(), to_json(value, &join(name), origins))).collect(),
+            )
         }
     }
 }
@@ -70,6 +72,7 @@ fn to_json(value: &Value, key: &str, origins: &mut Origins) -> Json {
 /// mistake does not hide another; what was taken out stands at its default.
 pub(super) fn read<T: DeserializeOwned + Default>(merged: &mut Merged, known: &[String]) -> (T, Vec<Problem>) {
     let mut problems = Vec::new();
+    let mut first_words = BTreeMap::new();
     loop {
         let error = match serde_path_to_error::deserialize::<_, T>(&merged.tree) {
             Ok(settings) => return (settings, problems),
@@ -81,9 +84,11 @@ pub(super) fn read<T: DeserializeOwned + Default>(merged: &mut Merged, known: &[
         if let Some(text) = merged.unquoted.remove(&key)
             && replace(&mut merged.tree, &path, Json::String(text))
         {
+            first_words.insert(key, error.inner().to_string());
             continue;
         }
-        problems.push(describe(&error.inner().to_string(), &key, &merged.origins, known));
+        let message = first_words.remove(&key).unwrap_or_else(|| error.inner().to_string());
+        problems.push(describe(&message, &key, &merged.origins, known));
         if !remove(&mut merged.tree, &path) {
             return (T::default(), problems);
         }
@@ -102,7 +107,8 @@ fn plain_path(error: &serde_path_to_error::Error<serde_json::Error>) -> Vec<Stri
 fn describe(message: &str, key: &str, origins: &Origins, known: &[String]) -> Problem {
     let problem = |what: String| Problem::new(key, what).from(origins.of(key));
     if message.starts_with("unknown field") {
-        return problem("unknown key".into()).hint(hint_for_unknown(key, known));
+        let what = if key.contains('.') { "unknown key" } else { "unknown section" };
+        return problem(what.into()).hint(hint_for_unknown(key, known));
     }
     let Some((found, expected)) = message.split_once(", expected ") else { return problem(message.to_owned()) };
     let words: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();

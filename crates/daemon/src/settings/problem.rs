@@ -73,7 +73,8 @@ pub(crate) fn hint_for_unknown(key: &str, known: &[String]) -> Option<String> {
     if secret && !places.is_empty() {
         return Some(format!("a secret is no setting: did you mean {} (which says where it is)?", places.join(" or ")));
     }
-    let is_section = |word: &str| known.iter().any(|key| key.strip_prefix(word).is_some_and(|rest| rest.starts_with('.')));
+    let is_section =
+        |word: &str| known.iter().any(|key| key.strip_prefix(word).is_some_and(|rest| rest.starts_with('.')));
     let sections = || sections_of(known);
     let likely = nearest(key, known.iter().map(String::as_str))
         .or_else(|| same_section(section, name, known))

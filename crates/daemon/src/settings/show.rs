@@ -77,7 +77,8 @@ fn toml_text(value: &Json) -> String {
         Json::String(text) => Json::String(text.clone()).to_string().replace('\u{7f}', "\\u007F"),
         Json::Array(items) => format!("[{}]", items.iter().map(toml_text).collect::<Vec<_>>().join(", ")),
         Json::Object(table) => {
-            let pairs: Vec<_> = table.iter().map(|(key, value)| format!("{} = {}", key_text(key), toml_text(value))).collect();
+            let pairs: Vec<_> =
+                table.iter().map(|(key, value)| format!("{} = {}", key_text(key), toml_text(value))).collect();
             if pairs.is_empty() { "{}".into() } else { format!("{{ {} }}", pairs.join(", ")) }
         }
         other => other.to_string(),
@@ -90,9 +91,10 @@ fn masked(key: &str, value: &Json) -> Json {
     if key.ends_with("_env") && !looks_like_a_name(text) {
         return MASK.into();
     }
-    match url::Url::parse(text) {
-        Ok(mut url) if url.password().is_some() && url.set_password(Some(MASK)).is_ok() => url.as_str().into(),
-        _ => value.clone(),
+    let Ok(mut url) = url::Url::parse(text) else { return value.clone() };
+    match url.password().is_some() && url.set_password(Some(MASK)).is_ok() {
+        true => url.as_str().into(),
+        false => value.clone(),
     }
 }
 

@@ -4,7 +4,11 @@ use std::collections::BTreeSet;
 use super::*;
 
 fn paths(dir: &Path) -> Paths {
-    Paths { settings: vec![dir.join("etc.toml"), dir.join("user.toml")], data: dir.into(), control_socket: dir.join("s") }
+    Paths {
+        settings: vec![dir.join("etc.toml"), dir.join("user.toml")],
+        data: dir.into(),
+        control_socket: dir.join("s"),
+    }
 }
 
 fn args(files: &[PathBuf], assignments: &[&str]) -> SettingsArgs {
@@ -98,14 +102,16 @@ fn later_layers_win_and_each_value_knows_where_it_came_from() {
 fn three_mistakes_are_three_problems_each_with_key_place_and_hint() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("user.toml");
-    std::fs::write(&file, "[llm]\nmax_tokns = 5\n\n[agent]\nmax_tool_iterations = \"ten\"\n\n[queue]\ncap = 0\n").unwrap();
+    std::fs::write(&file, "[llm]\nmax_tokns = 5\n\n[agent]\nmax_tool_iterations = \"ten\"\n\n[queue]\ncap = 0\n")
+        .unwrap();
     let file = file.display();
     let shown = lines(load_in(dir.path(), [], &[]));
     assert_eq!(
         shown.iter().map(String::as_str).collect::<BTreeSet<_>>(),
         BTreeSet::from([
             format!("llm.max_tokns: unknown key ({file}, line 2); did you mean llm.max_tokens?").as_str(),
-            format!("agent.max_tool_iterations: expected a whole number, 0 or more, found text ({file}, line 5)").as_str(),
+            format!("agent.max_tool_iterations: expected a whole number, 0 or more, found text ({file}, line 5)")
+                .as_str(),
             format!("queue.cap: must be between 1 and 1000 ({file}, line 8)").as_str(),
         ])
     );
@@ -115,14 +121,30 @@ fn three_mistakes_are_three_problems_each_with_key_place_and_hint() {
 fn every_kind_of_mistake_has_its_message() {
     for (set, message) in [
         ("llm.provider", "--set: has no `=`; write --set section.key=value, for example --set llm.provider=rehearsal"),
-        ("model=x", "model: is not the name of a setting (--set model); a setting is named section.key, for example llm.model"),
-        ("gatway.listen=x", "gatway.listen: unknown key (--set gatway.listen); did you mean gateway.listen?"),
-        ("stops.rules=x", "stops: unknown key (--set stops.rules); this section is not available in this version"),
+        (
+            "model=x",
+            "model: is not the name of a setting (--set model); a setting is named section.key, for example llm.model",
+        ),
+        ("gatway.listen=x", "gatway: unknown section (--set gatway.listen); did you mean gateway?"),
+        ("gateway.lisen=x", "gateway.lisen: unknown key (--set gateway.lisen); did you mean gateway.listen?"),
+        ("stops.rules=x", "stops: unknown section (--set stops.rules); this section is not available in this version"),
         ("llm.max_tokens=-1", "llm.max_tokens: expected a whole number, 0 or more, found -1 (--set llm.max_tokens)"),
-        ("telemetry.format=jason", "telemetry.format: expected one of auto, human, json (--set telemetry.format); did you mean json?"),
-        ("channels.telegram.enabled=yes", "channels.telegram.enabled: expected true or false, found text (--set channels.telegram.enabled)"),
-        ("channels.telegram.allow=[\"bob\"]", "channels.telegram.allow: expected a whole number, 0 or more, found text (--set channels.telegram.allow)"),
-        ("llm=5", "llm: is not the name of a setting (--set llm); a setting is named section.key, for example llm.model"),
+        (
+            "telemetry.format=jason",
+            "telemetry.format: expected one of auto, human, json (--set telemetry.format); did you mean json?",
+        ),
+        (
+            "channels.telegram.enabled=yes",
+            "channels.telegram.enabled: expected true or false, found text (--set channels.telegram.enabled)",
+        ),
+        (
+            "channels.telegram.allow=[\"bob\"]",
+            "channels.telegram.allow: expected a whole number, 0 or more, found text (--set channels.telegram.allow)",
+        ),
+        (
+            "llm=5",
+            "llm: is not the name of a setting (--set llm); a setting is named section.key, for example llm.model",
+        ),
         ("llm.price={input=1,output=2,x=3}", "llm.price.x: unknown key (--set llm.price)"),
     ] {
         let dir = tempfile::tempdir().unwrap();
@@ -148,7 +170,10 @@ fn a_file_that_cannot_be_read_is_named_with_line_and_column() {
     assert!(shown.iter().any(|line| line.contains("latin.toml: is not UTF-8")), "{shown:#?}");
     assert!(shown.iter().any(|line| line.contains("missing.toml: cannot be read")), "{shown:#?}");
     assert!(shown.iter().any(|line| line.contains("is a directory")), "{shown:#?}");
-    assert!(shown.iter().any(|line| line.starts_with("queue.capp: unknown key")), "other layers are read on: {shown:#?}");
+    assert!(
+        shown.iter().any(|line| line.starts_with("queue.capp: unknown key")),
+        "other layers are read on: {shown:#?}"
+    );
 }
 
 #[test]
@@ -186,16 +211,37 @@ fn show_prints_toml_that_reads_back_with_origins_and_without_secrets() {
     expected.llm.base_url = Some("http://user:***@h/v1".into());
     assert_eq!(back, expected);
     assert!(!as_json(&loaded).to_string().contains("hush"));
-    assert_eq!(as_json(&loaded)["queue.cap"], serde_json::json!({"value": 3, "origin": "environment variable BELAY__QUEUE__CAP"}));
+    assert_eq!(
+        as_json(&loaded)["queue.cap"],
+        serde_json::json!({"value": 3, "origin": "environment variable BELAY__QUEUE__CAP"})
+    );
 }
 
 #[test]
 fn hostile_names_and_values_are_problems_and_never_a_crash() {
     let dir = tempfile::tempdir().unwrap();
-    for set in ["llm.x[99999999999]=1", "a.b.c.d.e=1", ".=1", "..=", "llm.=1", "=", "llm.model.deep=1", "llm.max_tokens=99999999999999999999"] {
+    for set in [
+        "llm.x[99999999999]=1",
+        "a.b.c.d.e=1",
+        ".=1",
+        "..=",
+        "llm.=1",
+        "=",
+        "llm.model.deep=1",
+        "llm.max_tokens=99999999999999999999",
+    ] {
         assert!(!lines(load_in(dir.path(), [], &[set])).is_empty(), "{set}");
     }
-    for text in ["\"a[99999999]\" = 1", "[\"x.y[0]\"]\nz = 1", "llm = 5", "llm = [1]", "[[llm]]", "a = 1\na = 2", "\u{0}", "[llm.price]\ninput = {}"] {
+    for text in [
+        "\"a[99999999]\" = 1",
+        "[\"x.y[0]\"]\nz = 1",
+        "llm = 5",
+        "llm = [1]",
+        "[[llm]]",
+        "a = 1\na = 2",
+        "\u{0}",
+        "[llm.price]\ninput = {}",
+    ] {
         let file = dir.path().join("hostile.toml");
         std::fs::write(&file, text).unwrap();
         let read = load(&args(&[file], &[]), &Environment::default(), &paths(dir.path()));

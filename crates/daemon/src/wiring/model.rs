@@ -33,7 +33,8 @@ impl Chosen {
     pub(crate) async fn find(settings: &Settings, secrets: &Secrets) -> Result<Self, Failure> {
         let http = belay_models::http_client(&settings.llm).map_err(|error| refuse(&error))?;
         let keys = secrets.keys.clone();
-        let resolved = belay_models::resolve(settings.llm.clone(), &keys, &http).await.map_err(|error| refuse(&error))?;
+        let resolved =
+            belay_models::resolve(settings.llm.clone(), &keys, &http).await.map_err(|error| refuse(&error))?;
         let provider = belay_models::build(&resolved.config, &keys, http.clone()).map_err(|error| refuse(&error))?;
         Ok(Self { provider, notice: resolved.notice, config: resolved.config, http, keys })
     }

@@ -23,7 +23,10 @@ async fn serve_once<S: AsyncReadExt + AsyncWriteExt + Unpin>(mut stream: S, answ
 }
 
 fn http(status: &str, body: &str) -> String {
-    format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 fn args(url: String) -> ClientArgs {
@@ -76,11 +79,7 @@ async fn a_refusal_becomes_an_exit_code_that_says_what_to_do() {
         let body = r#"{"error":{"code":"c","message":"in plain words","retryable":true,"retry_after_ms":1500}}"#;
         let (client, server) = over_tcp(http(status, body), Environment::default()).await;
         let failure = client.get(&["x"], &[]).await.unwrap_err();
-        assert_eq!(
-            failure,
-            Failure { exit, what: "in plain words".into(), next: next.map(str::to_owned) },
-            "{status}"
-        );
+        assert_eq!(failure, Failure { exit, what: "in plain words".into(), next: next.map(str::to_owned) }, "{status}");
         server.await.unwrap();
     }
 }
