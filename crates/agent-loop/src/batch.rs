@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::context::{LoopContext, Reasoning, answers, is_result};
 use crate::delegate::AdmittedCall;
+use crate::duplicates::DuplicateTracker;
 
 /// Longest tool name that enters the context, in characters. 64: what the large providers take in a history; a longer
 /// one would have every later request of the conversation refused.
@@ -47,12 +48,16 @@ impl LoopContext {
 
     /// Makes the results behind `batch` one for each call, in the order of the calls, and returns whether every call
     /// failed. A missing result becomes `NotExecuted`, unless the batch is `paused`; a second one, or one of a call that
-    /// nobody made, is removed. With a delegate that keeps its contract this changes nothing.
+    /// nobody made, is removed. With a delegate that keeps its contract this leaves the messages as they are.
     pub(crate) fn settle(&mut self, batch: &Arc<Message>, paused: bool) -> bool {
         let Some(at) = self.messages.iter().rposition(|message| Arc::ptr_eq(message, batch)) else {
             tracing::error!("the delegate removed a batch of calls from the context");
             return false;
         };
+        if paused {
+            // A person decides about this batch, which ends any streak of failures before it.
+            self.state.duplicates = DuplicateTracker::default();
+        }
         let mut appended = self.messages.split_off(at + 1);
         let mut all_failed = true;
         for call in batch.tool_calls() {
@@ -185,6 +190,19 @@ mod tests {
                 (texts.into_iter().map(String::from).collect(), all_failed),
                 "{name}"
             );
+        }
+    }
+
+    #[test]
+    fn a_batch_that_waits_for_a_person_ends_the_streak_of_failures() {
+        let mut context = LoopContext::default();
+        for paused in [false, true, false] {
+            let batch = Arc::new(Message::assistant_calls("", vec![call("a", "t", "")]));
+            context.messages.push(Arc::clone(&batch));
+            let all_failed = context.settle(&batch, paused);
+            if !paused {
+                assert_eq!(context.state.judge(batch.tool_calls(), all_failed), None, "never the second in a row");
+            }
         }
     }
 

@@ -10,6 +10,7 @@
 mod english;
 mod languages;
 mod prose;
+mod words;
 
 #[cfg(test)]
 mod tests;

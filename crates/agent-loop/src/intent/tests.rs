@@ -46,6 +46,7 @@ const ANNOUNCEMENTS: &[&str] = &[
     // German.
     "Ich werde im Web danach suchen.",
     "Lass mich kurz nachsehen.",
+    "Lassen Sie mich kurz nachsehen.",
     "Ich suche jetzt danach.",
     "Ich schaue kurz nach.",
     "Zuerst prüfe ich die Datei.",
@@ -189,6 +190,17 @@ fn an_announcement_stays_one_among_other_sentences() {
         {
             assert!(announces_tool_use(&around), "{around:?}");
         }
+    }
+}
+
+#[test]
+fn a_long_text_of_beginnings_takes_linear_time() {
+    for beginning in ["let me ", "while i moment ", "if i'll use ", "让我", "ich werde ", "i'm now "] {
+        let text = beginning.repeat(200_000 / beginning.len());
+        let started = std::time::Instant::now();
+        announces_tool_use(&text);
+        // Quadratic time would be minutes; the limit leaves room for a slow and busy machine.
+        assert!(started.elapsed().as_secs() < 20, "{beginning:?} took {:?}", started.elapsed());
     }
 }
 
