@@ -4,6 +4,8 @@
 
 mod request;
 mod response;
+#[cfg(test)]
+mod tests;
 
 use async_trait::async_trait;
 use belay_protocol::{DeltaSink, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest};

@@ -185,10 +185,7 @@ mod tests {
             (401, "", Auth),
             (402, r#"{"error":"pay"}"#, Auth),
             (403, "<html>no</html>", Auth),
-            (400, r#"{"error":{"type":"invalid_request_error","message":"Your credit balance is too low"}}"#, {
-                BadRequest
-            }),
-            (400, r#"{"error":{"message":"your credit balance is too low to access"}}"#, Auth),
+            (400, r#"{"error":{"type":"invalid_request_error","message":"Your credit balance is too low"}}"#, Auth),
             (400, overflow, ContextTooLong),
             (400, r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#, ContextTooLong),
             (400, r#"{"type":"error","error":{"type":"x","message":"prompt is too long: 9 > 8"}}"#, ContextTooLong),

@@ -4,6 +4,9 @@
 //! rebuilds each request as a tree and does not bound what it reads of one event, which is why the main formats are
 //! ours; what it hands on is bounded here.
 
+#[cfg(test)]
+mod tests;
+
 use async_trait::async_trait;
 use belay_protocol::{
     Arguments, DeltaSink, FinishReason, Message, MessageBody, ModelError, ModelInfo, ModelProvider, ModelReply,
@@ -207,7 +210,8 @@ fn chat_message(message: &Message) -> ChatMessage {
 fn from_library(error: genai::Error) -> ModelError {
     use genai::Error as E;
     let headers = error.headers().cloned().unwrap_or_default();
-    let refused = |status: u16, body: &str| failure::from_status(status, failure::retry_after(&headers), body.as_bytes());
+    let refused =
+        |status: u16, body: &str| failure::from_status(status, failure::retry_after(&headers), body.as_bytes());
     match error {
         E::HttpError { status, body, .. } => refused(status.as_u16(), &body),
         E::WebModelCall { webc_error, .. } | E::WebAdapterCall { webc_error, .. } => match webc_error {

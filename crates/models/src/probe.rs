@@ -85,7 +85,8 @@ mod tests {
     #[tokio::test]
     async fn a_look_tells_what_is_wrong() {
         let two = r#"{"data":[{"id":"llama-3"},{"id":"qwen"}]}"#;
-        let unknown = |nearest: Option<&str>| ProbeReport::ModelUnknown { nearest: nearest.map(str::to_owned), offered: 2 };
+        let unknown =
+            |nearest: Option<&str>| ProbeReport::ModelUnknown { nearest: nearest.map(str::to_owned), offered: 2 };
         for (script, model, report) in [
             (Script::json(200, two), "qwen", ProbeReport::Ready),
             (Script::json(200, two), "lama-3", unknown(Some("llama-3"))),

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backon::{BackoffBuilder, ExponentialBuilder};
-use belay_protocol::{
-    DeltaSink, Heard, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest, Retry,
-};
+use belay_protocol::{DeltaSink, Heard, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest, Retry};
 use tracing::{debug, warn};
 
 /// First pause between two requests, before jitter.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Arguments, DeltaSink, Effect, Heard, Message, ModelInfo, ModelRequest, Prompt, Tool, ToolCall, ToolContext,
-    ToolOutput, ToolResult, ToolSet, ToolSpec, ToolStatus,
+    Arguments, DeltaSink, Effect, Heard, Message, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest,
+    Prompt, Tool, ToolCall, ToolContext, ToolOutput, ToolResult, ToolSet, ToolSpec, ToolStatus,
 };
 use reqwest::Client;
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::config::LlmConfig;
+use crate::config::{EnvKeys, LlmConfig};
 
 /// Settings from JSON.
 pub(crate) fn config(settings: Value) -> LlmConfig {
@@ -30,6 +30,18 @@ pub(crate) fn client() -> Client {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| rustls::crypto::aws_lc_rs::default_provider().install_default().unwrap());
     crate::http_client(&LlmConfig::default()).unwrap()
+}
+
+/// A provider of these settings with the key `sesame`, as the daemon builds it.
+pub(crate) fn provider(settings: Value) -> Arc<dyn ModelProvider> {
+    let keys = EnvKeys { configured: Some("sesame".into()), ..EnvKeys::default() };
+    crate::build(&config(settings), &keys, client()).unwrap()
+}
+
+/// Asks one question once, without trying again.
+pub(crate) async fn ask_once(provider: &dyn ModelProvider, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
+    let asked = Asked::new("be brief", true, vec![Message::user("what time is it?")]);
+    provider.call(ModelRequest { max_attempts: 1, ..asked.request() }, sink).await
 }
 
 pub(crate) fn info() -> ModelInfo {
@@ -304,7 +316,8 @@ async fn read_request(socket: &mut TcpStream) -> std::io::Result<Option<String>>
         bytes.extend_from_slice(&buffer[..count]);
         let text = String::from_utf8_lossy(&bytes);
         if let Some(end) = text.find("\r\n\r\n") {
-            let length = text[..end].lines().find_map(|l| l.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            let length =
+                text[..end].lines().find_map(|l| l.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
             if bytes.len() >= end + 4 + length.unwrap_or(0) {
                 return Ok(Some(text.into_owned()));
             }

@@ -1,10 +1,28 @@
-//! Writing JSON by hand: the pieces that both of our formats share.
+//! Writing JSON by hand and reading it borrowed: the pieces that both of our formats share.
+
+use std::borrow::Cow;
 
 use belay_protocol::{Arguments, ModelRequest};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::config::LlmConfig;
+
+/// Text that is borrowed from its event where it has no escapes. A type of its own because serde borrows `Cow` only
+/// outside of `Option`.
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+/// The text, empty where there is none.
+pub(crate) fn text<'a>(text: &'a Option<Text<'_>>) -> &'a str {
+    text.as_ref().map(|text| &*text.0).unwrap_or_default()
+}
+
+/// The beginning of what a server sent, for an error that says what it was.
+pub(crate) fn excerpt(data: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(&data[..data.len().min(200)])
+}
 
 /// A value as JSON.
 pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> String {
@@ -73,7 +91,9 @@ mod tests {
 
     #[test]
     fn names_are_made_acceptable() {
-        for (given, sent) in [("clock", "clock"), ("", "unknown"), ("a b.c/ü", "a_b_c__"), (&"x".repeat(99), &"x".repeat(64))] {
+        for (given, sent) in
+            [("clock", "clock"), ("", "unknown"), ("a b.c/ü", "a_b_c__"), (&"x".repeat(99), &"x".repeat(64))]
+        {
             assert_eq!(tool_name(given), sent);
         }
     }

@@ -1,25 +1,14 @@
 //! The answer: events of a stream, or one whole message.
 
-use std::borrow::Cow;
-
 use belay_protocol::{DeltaSink, FinishReason, ModelError, ModelReply, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::collect::Collector;
-use crate::failure::{bounded, from_error_body, network};
+use crate::failure::{from_error_body, network};
 use crate::sse::{Event, EventName};
 use crate::stream::{Decoder, Flow};
-
-/// Text that is borrowed from the event where it has no escapes. A type of its own because serde borrows `Cow` only
-/// outside of `Option`.
-#[derive(Deserialize)]
-#[serde(transparent)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-fn text<'a>(text: &'a Option<Text<'_>>) -> &'a str {
-    text.as_ref().map(|text| &*text.0).unwrap_or_default()
-}
+use crate::wire::{Text, excerpt, text};
 
 /// Any event, and a whole message, which shares its names with them. Flat rather than an enum: a tagged enum would have
 /// serde keep a tree of each event before it knows what it is.
@@ -184,10 +173,8 @@ impl AnthropicDecoder {
 }
 
 fn parse(data: &[u8]) -> Result<AnyEvent<'_>, ModelError> {
-    serde_json::from_slice(data).map_err(|error| {
-        let start = String::from_utf8_lossy(&data[..data.len().min(200)]).into_owned();
-        network(format!("not an event of a message ({error}): {}", bounded(&start)))
-    })
+    serde_json::from_slice(data)
+        .map_err(|error| network(format!("not an event of a message ({error}): {}", excerpt(data))))
 }
 
 impl Decoder for AnthropicDecoder {
@@ -237,8 +224,7 @@ impl Decoder for AnthropicDecoder {
             return Err(from_error_body(error.get().as_bytes()));
         }
         let Some(blocks) = message.content.filter(|_| text(&message.kind) == "message") else {
-            let start = String::from_utf8_lossy(&body[..body.len().min(200)]);
-            return Err(network(format!("a success with a JSON body that is no message: {start}")));
+            return Err(network(format!("a success with a JSON body that is no message: {}", excerpt(body))));
         };
         for (key, block) in (0..).zip(blocks) {
             self.begin_block(key, block, sink)?;

@@ -1,25 +1,14 @@
 //! The answer: chunks of a stream, or one whole completion.
 
-use std::borrow::Cow;
-
 use belay_protocol::{DeltaSink, FinishReason, ModelError, ModelReply, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::collect::Collector;
-use crate::failure::{bounded, from_error_body, network};
+use crate::failure::{from_error_body, network};
 use crate::sse::{Event, EventName};
 use crate::stream::{Decoder, Flow};
-
-/// Text that is borrowed from the event where it has no escapes. A type of its own because serde borrows `Cow` only
-/// outside of `Option`.
-#[derive(Deserialize)]
-#[serde(transparent)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-fn text<'a>(text: &'a Option<Text<'_>>) -> &'a str {
-    text.as_ref().map(|text| &*text.0).unwrap_or_default()
-}
+use crate::wire::{Text, excerpt, text};
 
 /// A chunk of a stream, or a whole completion; everything may be missing.
 #[derive(Deserialize)]
@@ -118,10 +107,8 @@ pub(crate) struct OpenAiDecoder {
 
 impl OpenAiDecoder {
     fn chunk(&mut self, data: &[u8], sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
-        let chunk: Chunk<'_> = serde_json::from_slice(data).map_err(|error| {
-            let start = &data[..data.len().min(200)];
-            network(format!("not a chunk of a completion ({error}): {}", bounded(&String::from_utf8_lossy(start))))
-        })?;
+        let chunk: Chunk<'_> = serde_json::from_slice(data)
+            .map_err(|error| network(format!("not a chunk of a completion ({error}): {}", excerpt(data))))?;
         if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
             return Err(from_error_body(error.get().as_bytes()));
         }
@@ -160,7 +147,8 @@ impl OpenAiDecoder {
             None => ("", None),
         };
         let next = self.collected.calls() as u64;
-        let key = piece.index.or_else(|| if name.is_empty() { self.collected.last_key() } else { None }).unwrap_or(next);
+        let key =
+            piece.index.or_else(|| if name.is_empty() { self.collected.last_key() } else { None }).unwrap_or(next);
         let call = match self.collected.call(key) {
             Some(call) if !call.is_other(id, name) => {
                 call.identify(id, name)?;
@@ -206,8 +194,7 @@ impl Decoder for OpenAiDecoder {
         if self.collected.finish.is_some() {
             return Ok(());
         }
-        let start = String::from_utf8_lossy(&body[..body.len().min(200)]);
-        Err(network(format!("a success with a JSON body that is no completion: {start}")))
+        Err(network(format!("a success with a JSON body that is no completion: {}", excerpt(body))))
     }
 
     fn may_end(&self) -> bool {
