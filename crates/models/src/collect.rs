@@ -1,0 +1,223 @@
+//! Puts the pieces of an answer together, within bounds, and passes them on to whoever watches.
+
+use std::collections::HashSet;
+
+use belay_protocol::{Arguments, CallId, DeltaSink, FinishReason, ModelError, ModelReply, ToolCall, Usage};
+use uuid::Uuid;
+
+use crate::bounds::{ARGUMENTS_MAX_BYTES, CALLS_MAX, NAME_MAX_BYTES, TEXT_MAX_BYTES};
+use crate::failure::network;
+
+/// An answer in the making.
+#[derive(Default)]
+pub(crate) struct Collector {
+    text: String,
+    reasoning_bytes: usize,
+    calls: Vec<PartialCall>,
+    /// Why the model stopped, once it said so.
+    pub(crate) finish: Option<FinishReason>,
+    /// What it used, as far as told.
+    pub(crate) usage: Option<Usage>,
+    /// Whether any part of an answer has come, so that the provider may charge for it.
+    pub(crate) begun: bool,
+}
+
+/// A tool call in the making.
+#[derive(Default)]
+pub(crate) struct PartialCall {
+    /// What the server counts it by. Any number: it is compared, never used to size anything.
+    key: u64,
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+impl Collector {
+    /// A piece of the answer's text.
+    pub(crate) fn text(&mut self, piece: &str, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        self.begun = true;
+        if self.text.len() + piece.len() > TEXT_MAX_BYTES {
+            return Err(network(format!("the answer's text is longer than {TEXT_MAX_BYTES} bytes")));
+        }
+        self.text.push_str(piece);
+        sink.text(piece);
+        Ok(())
+    }
+
+    /// A piece of the model's reasoning. It is shown and not kept.
+    pub(crate) fn reasoning(&mut self, piece: &str, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        self.begun = true;
+        self.reasoning_bytes += piece.len();
+        if self.reasoning_bytes > TEXT_MAX_BYTES {
+            return Err(network(format!("the model's reasoning is longer than {TEXT_MAX_BYTES} bytes")));
+        }
+        sink.reasoning(piece);
+        Ok(())
+    }
+
+    /// Begins a tool call.
+    pub(crate) fn open_call(&mut self, key: u64, id: &str, name: &str) -> Result<&mut PartialCall, ModelError> {
+        self.begun = true;
+        if self.calls.len() == CALLS_MAX {
+            return Err(network(format!("the answer has more than {CALLS_MAX} tool calls")));
+        }
+        self.calls.push(PartialCall { key, ..PartialCall::default() });
+        let at = self.calls.len() - 1;
+        let call = &mut self.calls[at];
+        call.identify(id, name)?;
+        Ok(call)
+    }
+
+    /// The latest call with this key.
+    pub(crate) fn call(&mut self, key: u64) -> Option<&mut PartialCall> {
+        self.calls.iter_mut().rev().find(|call| call.key == key)
+    }
+
+    /// The key of the latest call.
+    pub(crate) fn last_key(&self) -> Option<u64> {
+        self.calls.last().map(|call| call.key)
+    }
+
+    /// How many calls there are.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// The whole answer. Calls that say nothing at all are left out; missing and repeated ids are replaced, since a
+    /// result is told from another by its call's id alone.
+    pub(crate) fn into_reply(self) -> ModelReply {
+        let mut seen = HashSet::new();
+        let tool_calls: Vec<_> = self
+            .calls
+            .into_iter()
+            .filter(|call| !(call.id.is_empty() && call.name.is_empty() && call.arguments.is_empty()))
+            .map(|call| {
+                let id = if call.id.is_empty() || seen.contains(&call.id) { made_up_id() } else { call.id };
+                seen.insert(id.clone());
+                ToolCall { id: CallId::from(id), name: call.name, arguments: Arguments::parse(&call.arguments) }
+            })
+            .collect();
+        let finish = match (self.finish.unwrap_or_default(), tool_calls.is_empty()) {
+            // Several compatible servers say `stop` when they mean that tools are to be run, and the reverse.
+            (FinishReason::Stop, false) => FinishReason::ToolCalls,
+            (FinishReason::ToolCalls, true) => FinishReason::Stop,
+            (finish, _) => finish,
+        };
+        ModelReply { text: self.text, tool_calls, finish, usage: self.usage, attempts: 1 }
+    }
+}
+
+/// An id for a call that came without one. Unique for ever, since some providers refuse a conversation in which one
+/// comes twice.
+fn made_up_id() -> String {
+    format!("call_{}", Uuid::now_v7().simple())
+}
+
+impl PartialCall {
+    /// Sets the id and the name, where they are not known yet: some servers repeat them with each piece.
+    pub(crate) fn identify(&mut self, id: &str, name: &str) -> Result<(), ModelError> {
+        if id.len().max(name.len()) > NAME_MAX_BYTES {
+            return Err(network(format!("the name or id of a tool call is longer than {NAME_MAX_BYTES} bytes")));
+        }
+        if self.id.is_empty() {
+            self.id.push_str(id);
+        }
+        if self.name.is_empty() {
+            self.name.push_str(name);
+        }
+        Ok(())
+    }
+
+    /// Whether the piece belongs to another call that the server counts by the same number: it names itself anew.
+    pub(crate) fn is_other(&self, id: &str, name: &str) -> bool {
+        !id.is_empty() && !name.is_empty() && !self.id.is_empty() && self.id != id
+    }
+
+    /// A piece of the arguments' JSON.
+    pub(crate) fn arguments(&mut self, piece: &str) -> Result<(), ModelError> {
+        if self.arguments.len() + piece.len() > ARGUMENTS_MAX_BYTES {
+            return Err(network(format!("the arguments of a tool call are longer than {ARGUMENTS_MAX_BYTES} bytes")));
+        }
+        self.arguments.push_str(piece);
+        Ok(())
+    }
+
+    /// Whether no arguments have come.
+    pub(crate) fn has_no_arguments(&self) -> bool {
+        self.arguments.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use belay_protocol::{ModelErrorKind, NoSink};
+
+    use super::*;
+
+    #[test]
+    fn repeated_and_missing_ids_are_replaced_and_empty_calls_dropped() {
+        let mut collector = Collector::default();
+        for (key, id, name) in [(0, "a", "x"), (1, "a", "y"), (2, "", "z"), (3, "", "")] {
+            collector.open_call(key, id, name).unwrap();
+        }
+        let reply = collector.into_reply();
+        let names: Vec<_> = reply.tool_calls.iter().map(|call| call.name.as_str()).collect();
+        let ids: HashSet<_> = reply.tool_calls.iter().map(|call| call.id.clone()).collect();
+        assert_eq!(names, ["x", "y", "z"]);
+        assert_eq!(ids.len(), 3);
+        assert_eq!(reply.tool_calls[0].id.as_str(), "a");
+    }
+
+    #[test]
+    fn what_a_model_stopped_for_agrees_with_what_it_asked() {
+        use FinishReason::*;
+        for (said, calls, finish) in [
+            (Some(Stop), 0, Stop),
+            (Some(Stop), 1, ToolCalls),
+            (Some(ToolCalls), 0, Stop),
+            (Some(Length), 1, Length),
+            (Some(ContentFilter), 0, ContentFilter),
+            (None, 1, ToolCalls),
+        ] {
+            let mut collector = Collector { finish: said, ..Collector::default() };
+            for key in 0..calls {
+                collector.open_call(key, "", "x").unwrap();
+            }
+            assert_eq!(collector.into_reply().finish, finish, "{said:?} {calls}");
+        }
+    }
+
+    #[test]
+    fn every_bound_is_a_network_error_that_names_it() {
+        let megabyte = "x".repeat(1 << 20);
+        let mut errors = Vec::new();
+        let mut collector = Collector::default();
+        errors.extend((0..5).find_map(|_| collector.text(&megabyte, &mut NoSink).err()));
+        let mut collector = Collector::default();
+        errors.extend((0..5).find_map(|_| collector.reasoning(&megabyte, &mut NoSink).err()));
+        let mut collector = Collector::default();
+        collector.open_call(0, "", "x").unwrap().arguments(&megabyte).unwrap();
+        errors.extend(collector.call(0).unwrap().arguments("x").err());
+        errors.extend((0..128).find_map(|key| collector.open_call(key, "", "x").err()));
+        errors.extend(Collector::default().open_call(0, "", &"x".repeat(1025)).err());
+        let details: Vec<_> = errors.iter().map(|error| error.detail.as_str()).collect();
+        assert_eq!(
+            details,
+            [
+                "the answer's text is longer than 4194304 bytes",
+                "the model's reasoning is longer than 4194304 bytes",
+                "the arguments of a tool call are longer than 1048576 bytes",
+                "the answer has more than 128 tool calls",
+                "the name or id of a tool call is longer than 1024 bytes",
+            ]
+        );
+        assert!(errors.iter().all(|error| error.kind == ModelErrorKind::Network));
+    }
+}
