@@ -158,8 +158,7 @@ mod tests {
 
     fn auth(token: Option<&str>, operator: Option<&str>) -> Auth {
         let secret = |text: Option<&str>| text.map(|text| SecretString::from(text.to_owned()));
-        let secrets =
-            GatewaySecrets { token: secret(token), operator_token: secret(operator), webhook_secret: None };
+        let secrets = GatewaySecrets { token: secret(token), operator_token: secret(operator), webhook_secret: None };
         Auth::new(&secrets, Some("belay.lan:8787"))
     }
 

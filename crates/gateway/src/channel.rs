@@ -51,6 +51,8 @@ impl Channel for HttpChannel {
     }
 
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
-        Err(DeliverError::Refused { detail: format!("nobody listens on {} for {}", self.id, message.route.conversation) })
+        Err(DeliverError::Refused {
+            detail: format!("nobody listens on {} for {}", self.id, message.route.conversation),
+        })
     }
 }

@@ -62,8 +62,9 @@ impl GatewayConfig {
         if let Some(address) = self.listen_address() {
             let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
             if port.is_none_or(|port| port.parse::<u16>().is_err()) {
-                problems
-                    .push(format!("gateway.listen: {address:?} is not host:port, such as \"127.0.0.1:8787\", or \"off\""));
+                problems.push(format!(
+                    "gateway.listen: {address:?} is not host:port, such as \"127.0.0.1:8787\", or \"off\""
+                ));
             }
         }
         let mut range = |key: &str, value: u64, least: u64, most: u64| {

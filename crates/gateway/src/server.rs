@@ -57,7 +57,7 @@ pub struct GatewayParts {
     pub clock: Arc<dyn Clock>,
     /// The configured model, for `/v1/models`.
     pub model: ModelInfo,
-    /// The program's version, in the `Server` header.
+    /// The program's version, shown by `/livez`.
     pub version: String,
     /// Routers of others, such as the Telegram webhook's. They check their callers themselves.
     pub extra: Vec<Router>,
@@ -129,10 +129,8 @@ impl Gateway {
     pub async fn serve(self, stop: CancellationToken) -> Result<(), GatewayError> {
         let Self { app, router, tcp, socket } = self;
         let limit = Duration::from_secs(app.config.drain_s);
-        let places = (
-            Arc::new(Semaphore::new(app.config.max_connections)),
-            Arc::new(Semaphore::new(SOCKET_CONNECTIONS)),
-        );
+        let places =
+            (Arc::new(Semaphore::new(app.config.max_connections)), Arc::new(Semaphore::new(SOCKET_CONNECTIONS)));
         let mut ready = app.ready.clone();
         let mut starting = true;
         let mut connections = JoinSet::new();

@@ -15,8 +15,8 @@ use crate::app::{App, Shared};
 const PING_LIMIT: Duration = Duration::from_secs(1);
 
 /// `GET /livez`: whether the process answers at all.
-pub(crate) async fn live() -> Response {
-    Json(json!({ "live": true })).into_response()
+pub(crate) async fn live(State(app): State<Shared>) -> Response {
+    Json(json!({ "live": true, "version": app.version })).into_response()
 }
 
 /// `GET /readyz`: whether a message would be accepted now.

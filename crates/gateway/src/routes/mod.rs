@@ -19,9 +19,9 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use tower::ServiceBuilder;
-use tower_http::ServiceBuilderExt;
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::request_id::MakeRequestUuid;
+use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
+use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
 use tower_http::trace::{DefaultOnFailure, TraceLayer};
 use tracing::Level;
 
@@ -36,10 +36,10 @@ pub(crate) fn router(app: Shared, extra: Vec<Router>) -> Router {
     let brought = extra.into_iter().fold(Router::new().fallback(not_found), Router::merge);
     let brought = brought.layer(DefaultBodyLimit::max(app.config.max_body_bytes));
     let layers = ServiceBuilder::new()
-        .sensitive_request_headers([AUTHORIZATION].into())
-        .set_x_request_id(MakeRequestUuid)
+        .layer(SetSensitiveRequestHeadersLayer::new([AUTHORIZATION]))
+        .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
         .layer(TraceLayer::new_for_http().on_failure(DefaultOnFailure::new().level(Level::DEBUG)))
-        .propagate_x_request_id()
+        .layer(PropagateRequestIdLayer::x_request_id())
         .layer(CatchPanicLayer::custom(panicked));
     guarded(&app).merge(open(&app)).with_state(app).fallback_service(brought).layer(layers)
 }

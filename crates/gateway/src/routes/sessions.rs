@@ -38,10 +38,7 @@ struct History {
 }
 
 /// Sessions, most recently used first.
-pub(crate) async fn list(
-    State(app): State<Shared>,
-    Params(params): Params<ListParams>,
-) -> Result<Response, ApiError> {
+pub(crate) async fn list(State(app): State<Shared>, Params(params): Params<ListParams>) -> Result<Response, ApiError> {
     let sessions = app.runs.sessions(check_limit(params.limit)?).await?;
     Ok(Json(SessionList { sessions }).into_response())
 }

@@ -64,12 +64,7 @@ pub(crate) async fn all(
 }
 
 /// Stops, and with `wait_ms` asks again until nothing is left or the time is up.
-async fn stop(
-    app: &App,
-    principal: Principal,
-    target: StopTarget,
-    params: StopParams,
-) -> Result<StopReport, ApiError> {
+async fn stop(app: &App, principal: Principal, target: StopTarget, params: StopParams) -> Result<StopReport, ApiError> {
     let wait = Duration::from_millis(params.wait_ms.unwrap_or(0));
     if wait > WAIT_MAX {
         return Err(ApiError::invalid(format!("wait_ms: at most {}", WAIT_MAX.as_millis())));

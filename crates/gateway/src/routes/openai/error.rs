@@ -34,11 +34,7 @@ impl OpenAiError {
     }
 
     /// 400: this parameter cannot be used.
-    pub(crate) fn invalid(
-        param: impl Into<String>,
-        code: &'static str,
-        message: impl Into<Cow<'static, str>>,
-    ) -> Self {
+    pub(crate) fn invalid(param: impl Into<String>, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         let param = Some(param.into());
         Self { param, ..Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", code, message) }
     }
@@ -47,19 +43,14 @@ impl OpenAiError {
     pub(crate) fn model_not_found(model: &str) -> Self {
         let message = format!("the model {model:?} does not exist; GET /v1/models lists those that do");
         let status = StatusCode::NOT_FOUND;
-        Self {
-            param: Some("model".into()),
-            ..Self::new(status, "invalid_request_error", "model_not_found", message)
-        }
+        Self { param: Some("model".into()), ..Self::new(status, "invalid_request_error", "model_not_found", message) }
     }
 
     /// The run goes on beyond the longest wait.
     pub(crate) fn still_running(run: &str) -> Self {
-        let message = format!("the run {run} goes on beyond the longest wait; its end can be read at /api/v1/runs/{run}");
-        Self {
-            after_run: true,
-            ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "still_running", message)
-        }
+        let message =
+            format!("the run {run} goes on beyond the longest wait; its end can be read at /api/v1/runs/{run}");
+        Self { after_run: true, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "still_running", message) }
     }
 
     /// A run that failed.

@@ -156,8 +156,7 @@ impl ChatMessage {
 /// In a session that goes on, the store has what came before.
 fn continued(session: SessionKey, mut lines: Vec<HistoryLine>) -> Conversation {
     let known = lines.iter().rposition(|line| line.role == HistoryRole::Assistant).map_or(0, |at| at + 1);
-    let (history, said): (Vec<_>, Vec<_>) =
-        lines.drain(known..).partition(|line| line.role == HistoryRole::System);
+    let (history, said): (Vec<_>, Vec<_>) = lines.drain(known..).partition(|line| line.role == HistoryRole::System);
     let text = said.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n\n");
     Conversation { session, text, history }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -66,9 +67,12 @@ enum Phase {
 
 enum News {
     Delta(Delta),
+    /// Fragments were dropped, since we were too slow.
     Lost,
+    /// No more fragments will come.
+    Nothing,
     /// Nobody works on the run any more; its record, if it was handed over.
-    Ended(Option<std::sync::Arc<RunRecord>>),
+    Ended(Option<Arc<RunRecord>>),
 }
 
 impl ChatStream {
@@ -91,7 +95,7 @@ impl ChatStream {
                     let text = self.written.piece(step, text);
                     self.out.push_back(self.head.text_chunk(&text));
                 }
-                News::Delta(Delta::Reasoning { .. }) => {}
+                News::Delta(Delta::Reasoning { .. }) | News::Nothing => {}
                 News::Lost => self.written.lossy = true,
                 News::Ended(record) => self.end(record).await,
             }
@@ -99,7 +103,7 @@ impl ChatStream {
     }
 
     /// Queues what a run's end adds: the text that was not streamed, the closing chunks, or an error.
-    async fn end(&mut self, record: Option<std::sync::Arc<RunRecord>>) {
+    async fn end(&mut self, record: Option<Arc<RunRecord>>) {
         self.phase = Phase::Over;
         let app = &self.gone.app;
         let record = match record {
@@ -140,8 +144,8 @@ async fn next_news(watch: &mut RunWatch) -> News {
             Ok(delta) => News::Delta(delta),
             Err(RecvError::Lagged(_)) => News::Lost,
             Err(RecvError::Closed) => {
-                watch.deltas = None;
-                News::Delta(Delta::Reasoning { step: 0, text: String::new() })
+                *deltas = None;
+                News::Nothing
             }
         },
         ended = finished.wait_for(Option::is_some) => News::Ended(ended.ok().and_then(|record| record.clone())),
