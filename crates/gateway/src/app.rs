@@ -97,15 +97,22 @@ impl App {
             principal,
             key: None,
             reply_to: None,
-            want_deltas: matches!(control, Control::Watch(_)),
+            want_deltas: false,
             body: Body::Control(control),
             history: Vec::new(),
         }
     }
 
-    /// Follows a run while it is alive. `None`: it is not, or the agent cannot say; the store knows more.
-    pub(crate) async fn watch(&self, principal: Principal, run: RunId) -> Result<Option<RunWatch>, ApiError> {
-        match self.control(principal, Control::Watch(run)).await {
+    /// Follows a run while it is alive, with its fragments where somebody reads them: a call whose fragment was heard is
+    /// not tried again. `None`: it is not alive, or the agent cannot say; the store knows more.
+    pub(crate) async fn watch(
+        &self,
+        principal: Principal,
+        run: RunId,
+        want_deltas: bool,
+    ) -> Result<Option<RunWatch>, ApiError> {
+        let message = Inbound { want_deltas, ..self.control_message(principal, Control::Watch(run)) };
+        match self.ask(message).await {
             Ok(Ack::Watch(watch)) => Ok(watch),
             Ok(other) => Err(ApiError::unexpected(&other)),
             Err(error) if error.retryable => Ok(None),

@@ -169,8 +169,9 @@ mod tests {
         let mapped = Peer::Tcp("::ffff:127.0.0.1".parse().unwrap());
         let own = Peer::Socket { trusted: true };
         let (t, o) = (Some("tee"), Some("oh"));
-        type Headers = &'static [(&'static str, &'static str)];
-        let rows: &[(Option<&str>, Option<&str>, Peer, Headers, Result<&str, u16>)] = &[
+        type Text = Option<&'static str>;
+        type Row = (Text, Text, Peer, &'static [(&'static str, &'static str)], Result<&'static str, u16>);
+        let rows: &[Row] = &[
             (None, None, near, &[], Ok("loopback")),
             (None, None, mapped, &[], Ok("loopback")),
             (None, None, near, &[("host", "localhost:8787")], Ok("loopback")),

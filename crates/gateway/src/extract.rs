@@ -202,6 +202,10 @@ fn explain<T: DeserializeOwned>(text: &str) -> ApiError {
         return ApiError::invalid("the body must be a JSON object");
     }
     match serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(text)) {
+        // Half a surrogate pair, for example: only whoever reads the string can see it.
+        Err(error) if !error.inner().is_data() => {
+            ApiError::bad_request("not_json", format!("the body is not JSON: {}", error.inner()))
+        }
         Err(error) if error.path().iter().next().is_some() => {
             ApiError::invalid(format!("{}: {}", error.path(), error.inner()))
         }
@@ -251,6 +255,22 @@ mod tests {
             );
         }
         assert!(parse_object::<Shape>(b" \n{\"name\":\"a\",\"count\":null}\n").is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_is_given_up_and_one_in_pieces_is_bounded() {
+        use futures_util::stream;
+        type Piece = Result<&'static str, std::io::Error>;
+        let code = async |body: Body| read_body(Request::new(body), 10).await.map_err(|error| error.code);
+        assert_eq!(code(Body::from_stream(stream::pending::<Piece>())).await, Err("slow_body"));
+        let pieces =
+            |texts: &'static [&'static str]| Body::from_stream(stream::iter(texts.iter().map(|t| Piece::Ok(t))));
+        assert_eq!(code(pieces(&["12345", "67890"])).await, Ok(Bytes::from("1234567890")));
+        assert_eq!(code(pieces(&["12345", "67890", "1"])).await, Err("too_large"));
+        assert_eq!(code(pieces(&["12345678901"])).await, Err("too_large"));
+        assert_eq!(code(pieces(&[])).await, Ok(Bytes::new()));
+        let broken = stream::iter([Piece::Ok("1"), Err(std::io::Error::other("gone"))]);
+        assert_eq!(code(Body::from_stream(broken)).await, Err("broken_body"));
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(crate) async fn of_run(
 ) -> Result<Response, ApiError> {
     let after = cursor(&headers, params)?.unwrap_or_default();
     let permit = stream_permit(&app)?;
-    let watch = app.watch(principal, id).await?;
+    let watch = app.watch(principal, id, true).await?;
     let over = match &watch {
         Some(_) => false,
         None => app.runs.run(id).await?.ok_or_else(|| no_such_run(id))?.status.is_end(),

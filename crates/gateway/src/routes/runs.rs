@@ -63,7 +63,7 @@ pub(crate) async fn wait(
     if limit > app.config.max_wait() {
         return Err(ApiError::invalid(format!("timeout_ms: at most {}", app.config.max_wait_ms)));
     }
-    let watch = app.watch(principal, id).await?;
+    let watch = app.watch(principal, id, false).await?;
     app.wait_for_run(id, watch, limit).await?.map(Json).ok_or_else(|| no_such_run(id))
 }
 

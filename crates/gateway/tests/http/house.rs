@@ -433,6 +433,11 @@ pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch
     }
 }
 
+/// A client that opens a connection for each request.
+pub(crate) fn fresh_client() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap()
+}
+
 /// Status and body; a body that is not JSON is an assertion of its own, as a string.
 pub(crate) async fn read(request: reqwest::RequestBuilder) -> (u16, Value) {
     let response = request.send().await.unwrap();

@@ -39,8 +39,8 @@ impl Head {
     pub(crate) fn headers(&self, reason: Option<StopReason>) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let mut set = |name: &'static str, value: &str| {
-            // A session key may hold what a header may not, such as nothing but ASCII; then it is left out.
-            if let Ok(value) = HeaderValue::from_str(value) {
+            // UTF-8 as it is. Only control characters could not be sent, and session keys have none.
+            if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
                 headers.insert(HeaderName::from_static(name), value);
             }
         };

@@ -274,7 +274,8 @@ mod tests {
 
     #[test]
     fn a_stream_ends_with_what_is_missing_of_the_reply_and_repeats_nothing() {
-        let rows: &[(&[(u32, &str)], bool, &str, &str)] = &[
+        type Row = (&'static [(u32, &'static str)], bool, &'static str, &'static str);
+        let rows: &[Row] = &[
             (&[], false, "all of it", "all of it"),
             (&[], false, "", ""),
             (&[(1, "Hel"), (1, "lo")], false, "Hello", "Hello"),
