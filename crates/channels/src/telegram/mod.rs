@@ -1,0 +1,4 @@
+//! t
+mod format;
+mod split;
+mod styled;
