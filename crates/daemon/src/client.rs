@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 
 pub(crate) use connection::Client;
 pub(crate) use runs::{list as runs_list, show as runs_show};
-pub(crate) use send::send;
+pub(crate) use send::{send, verdict};
 pub(crate) use status::status;
 pub(crate) use stop::{shutdown, stop};
 

@@ -6,7 +6,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use belay_channels::TelegramSecrets;
+use belay_channels::{TelegramConfig, TelegramMode, TelegramSecrets};
 use belay_gateway::GatewaySecrets;
 use belay_models::{EnvKeys, LlmConfig};
 use secrecy::SecretString;
@@ -24,8 +24,8 @@ pub(crate) struct Secrets {
     pub(crate) keys: EnvKeys,
     /// Tokens of the HTTP API.
     pub(crate) gateway: GatewaySecrets,
-    /// The bot's token and its webhook's secret.
-    pub(crate) telegram: TelegramSecrets,
+    /// The bot's token and its webhook's secret; `None` when there is no bot.
+    pub(crate) telegram: Option<TelegramSecrets>,
 }
 
 impl Secrets {
@@ -36,9 +36,7 @@ impl Secrets {
     pub(crate) fn find(settings: &Settings, env: &Environment) -> Result<Self, Vec<Problem>> {
         let mut search = Search { env, problems: Vec::new() };
         let gateway = &settings.gateway;
-        let telegram = &settings.channels.telegram;
         let path = |text: &str| (!text.is_empty()).then(|| crate::settings::expand(Path::new(text), env));
-        let of_settings = |path: &Option<PathBuf>| path.as_deref().map(|path| crate::settings::expand(path, env));
         let secrets = Self {
             keys: search.provider_keys(&settings.llm),
             gateway: GatewaySecrets {
@@ -56,20 +54,7 @@ impl Secrets {
                     "belay_webhook_secret",
                 ),
             },
-            telegram: TelegramSecrets {
-                token: search.one(
-                    "channels.telegram.token",
-                    &telegram.token_env,
-                    of_settings(&telegram.token_file),
-                    "telegram_bot_token",
-                ),
-                webhook_secret: search.one(
-                    "channels.telegram.secret",
-                    &telegram.secret_env,
-                    of_settings(&telegram.secret_file),
-                    "telegram_webhook_secret",
-                ),
-            },
+            telegram: search.telegram(&settings.channels.telegram),
         };
         if search.problems.is_empty() { Ok(secrets) } else { Err(search.problems) }
     }
@@ -87,6 +72,36 @@ impl Search<'_> {
             self.problems.push(problem);
             None
         })
+    }
+
+    /// What a bot needs; a missing token is a problem as soon as there is to be a bot.
+    fn telegram(&mut self, config: &TelegramConfig) -> Option<TelegramSecrets> {
+        if !config.enabled {
+            return None;
+        }
+        let expand = |path: &Option<PathBuf>| path.as_deref().map(|path| crate::settings::expand(path, self.env));
+        let (token_file, secret_file) = (expand(&config.token_file), expand(&config.secret_file));
+        let (token_key, secret_key) = ("channels.telegram.token", "channels.telegram.secret");
+        let before = self.problems.len();
+        let token = self.one(token_key, &config.token_env, token_file, "telegram_bot_token");
+        let secret = self.one(secret_key, &config.secret_env, secret_file, "telegram_webhook_secret");
+        if self.problems.len() > before {
+            return None;
+        }
+        if token.is_none() {
+            self.missing(token_key, &config.token_env, "the bot's token");
+        }
+        if secret.is_none() && config.mode == TelegramMode::Webhook {
+            self.missing(secret_key, &config.secret_env, "the webhook's secret");
+        }
+        token.map(|token| TelegramSecrets { token, webhook_secret: secret })
+    }
+
+    fn missing(&mut self, key: &str, env: &str, what: &str) {
+        let said =
+            if env.is_empty() { "no variable is named".to_owned() } else { format!("the variable {env} is not set") };
+        let hint = format!("put {what} into it, or into a file that {key}_file names");
+        self.problems.push(Problem::new(format!("{key}_env"), said).hint(Some(hint)));
     }
 
     /// The keys of model providers. Once the settings say where the key is, no other one may be sent: it would go to a

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use belay_agent::{Agent, AgentError, AgentExit, AgentParts};
-use belay_channels::{StdinChannel, StdinConfig, Telegram};
+use belay_channels::{StdinChannel, StdinConfig, Telegram, TelegramSecrets};
 use belay_gateway::{Gateway, GatewayError, GatewayParts};
 use belay_protocol::{BootId, Channel, Clock, ModelInfo, NoteStore, Tool, UnixMillis};
 use belay_tools::ToolsConfig;
@@ -87,7 +87,7 @@ async fn assemble(
     let (ready_tx, ready) = watch::channel(false);
     let model = chosen.provider.info().clone();
     let tools = tools(settings, env, paths, store.notes(), clock.clone())?;
-    let telegram = telegram(settings, &secrets)?;
+    let telegram = telegram(settings, secrets.telegram)?;
 
     let (gateway, http) = Gateway::bind(GatewayParts {
         config: settings.gateway.clone(),
@@ -291,13 +291,11 @@ fn stdin(settings: &Settings, env: &Environment) -> Option<StdinChannel> {
     })
 }
 
-fn telegram(settings: &Settings, secrets: &Secrets) -> Result<Option<Telegram>, Failure> {
-    if !settings.channels.telegram.enabled {
-        return Ok(None);
-    }
+fn telegram(settings: &Settings, secrets: Option<TelegramSecrets>) -> Result<Option<Telegram>, Failure> {
+    let Some(secrets) = secrets else { return Ok(None) };
     let http = reqwest::Client::builder().connect_timeout(PLATFORM_CONNECT_LIMIT).tcp_nodelay(true).build();
     let http = http.map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
-    let telegram = Telegram::new(settings.channels.telegram.clone(), secrets.telegram.clone(), http);
+    let telegram = Telegram::new(settings.channels.telegram.clone(), secrets, http);
     telegram.map(Some).map_err(|error| Failure::new(Exit::Refused, error))
 }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use belay_agent::StorePorts;
 use belay_protocol::{EventLog, NoteStore, Outbox, RunReader, SpendLedger, ThreadStore};
 use belay_store::{MemoryStore, OpenError, SqliteStore, StoreOptions, StoreUrl, parse_url};
-use tracing::warn;
 
 use super::words;
 use crate::environment::Environment;
@@ -19,7 +18,7 @@ pub(crate) enum Store {
     /// A file.
     Sqlite(SqliteStore),
     /// Nothing on disk.
-    Memory(MemoryStore),
+    Memory(Arc<MemoryStore>),
 }
 
 impl Store {
@@ -46,14 +45,14 @@ impl Store {
 
     /// One that forgets everything at the end.
     pub(crate) fn memory() -> Self {
-        Self::Memory(MemoryStore::new())
+        Self::Memory(Arc::new(MemoryStore::new()))
     }
 
     /// The ports that the agent uses.
     pub(crate) fn ports(&self) -> StorePorts {
         match self {
-            Self::Sqlite(store) => ports_of(store),
-            Self::Memory(store) => ports_of(store),
+            Self::Sqlite(store) => ports_of(Arc::new(store.clone())),
+            Self::Memory(store) => ports_of(store.clone()),
         }
     }
 
@@ -61,25 +60,22 @@ impl Store {
     pub(crate) fn notes(&self) -> Arc<dyn NoteStore> {
         match self {
             Self::Sqlite(store) => Arc::new(store.clone()),
-            Self::Memory(store) => Arc::new(store.clone()),
+            Self::Memory(store) => store.clone(),
         }
     }
 
-    /// Writes what is left and closes. A failure loses nothing that was promised: accepted messages are committed.
+    /// Writes what is left and closes.
     pub(crate) async fn close(self) {
-        if let Self::Sqlite(store) = self
-            && let Err(error) = store.close().await
-        {
-            warn!(%error, "the store did not close cleanly");
+        if let Self::Sqlite(store) = self {
+            store.close().await;
         }
     }
 }
 
-fn ports_of<S>(store: &S) -> StorePorts
+fn ports_of<S>(store: Arc<S>) -> StorePorts
 where
-    S: ThreadStore + RunReader + EventLog + Outbox + SpendLedger + Clone + 'static,
+    S: ThreadStore + RunReader + EventLog + Outbox + SpendLedger + 'static,
 {
-    let store = Arc::new(store.clone());
     StorePorts {
         threads: store.clone(),
         runs: store.clone(),
