@@ -13,6 +13,7 @@ use futures_util::StreamExt;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::error;
 
 use crate::cli::AskArgs;
 use crate::client::verdict;
@@ -21,9 +22,9 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
 use crate::paths::Paths;
 use crate::secrets::Secrets;
-use crate::settings::{BUILT_IN, Loaded, load, refused};
+use crate::settings::{load, refused};
 use crate::signals::SignalWatch;
-use crate::telemetry::{self, TelemetryConfig};
+use crate::telemetry;
 use crate::wiring::{Chosen, Store, SystemClock, VERSION, agent_failure, tools};
 
 /// Answers one message; the exit code is the verdict of its run.
@@ -31,7 +32,8 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output) -> Resul
     let text = crate::input::message(&args.text)?;
     let paths = Paths::find(env)?;
     let loaded = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?;
-    telemetry::start(&quiet(&loaded), env);
+    let telemetry = &loaded.settings.telemetry;
+    telemetry::start(&if loaded.is_set("telemetry.log") { telemetry.clone() } else { telemetry.quiet() }, env);
     let signals = SignalWatch::install().map_err(|error| Failure::new(Exit::Internal, error))?;
 
     let settings = &loaded.settings;
@@ -77,19 +79,14 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output) -> Resul
     };
     stop.cancel();
     signals_end.close();
-    while tasks.join_next().await.is_some() {}
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(broken) = ended {
+            error!(%broken, "a part broke");
+        }
+    }
     match answered {
         None => Ok(Exit::Interrupted),
         Some(answered) => show(answered?, args.json, out),
-    }
-}
-
-/// A question's logs are noise beside its answer, unless somebody asked for them.
-fn quiet(loaded: &Loaded) -> TelemetryConfig {
-    let telemetry = loaded.settings.telemetry.clone();
-    match loaded.origins.of("telemetry.log") {
-        None | Some(BUILT_IN) => TelemetryConfig { log: "warn".into(), ..telemetry },
-        Some(_) => telemetry,
     }
 }
 

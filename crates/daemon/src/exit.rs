@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-/// The exit codes. 2 (wrong command line) is clap's own.
+/// The exit codes.
 ///
 /// Source: sysexits.h for 65 to 78; 130 is 128 + SIGINT, as shells count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub(crate) enum Exit {
     Fine = 0,
     /// The work failed: the run ended without doing what was asked.
     Failed = 1,
+    /// The command line cannot be used; mostly clap finds that out itself.
+    WrongUsage = 2,
     /// The input cannot be used: not UTF-8, too long, empty.
     UnusableInput = 65,
     /// A needed service is out of reach: no daemon, no model, an address that is taken.

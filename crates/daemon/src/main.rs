@@ -13,6 +13,7 @@ mod client;
 mod environment;
 mod exit;
 mod input;
+mod net;
 mod output;
 mod paths;
 mod run;

@@ -121,7 +121,8 @@ fn harmless(text: &str) -> String {
 
 /// A note for people on stderr.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "belay: {text}");
+    // One write, so that a log line cannot come between. Nobody can be told that stderr is closed.
+    let _ = std::io::stderr().lock().write_all(format!("belay: {text}\n").as_bytes());
 }
 
 #[cfg(test)]

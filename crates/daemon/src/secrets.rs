@@ -229,6 +229,37 @@ mod tests {
     }
 
     #[test]
+    fn once_the_settings_name_a_key_no_other_one_is_sent() {
+        let env = Environment::from([("OPENAI_API_KEY", "o"), ("ANTHROPIC_API_KEY", "a"), ("MINE", "m")]);
+        for (named, keys) in [
+            (None, [Some("o"), Some("a"), None]),
+            (Some(""), [None; 3]),
+            (Some("MINE"), [None, None, Some("m")]),
+            (Some("NOT_SET"), [None; 3]),
+            (Some("ANTHROPIC_API_KEY"), [None, Some("a"), Some("a")]),
+        ] {
+            let mut settings = Settings::default();
+            settings.llm.api_key_env = named.map(str::to_owned);
+            let found = Secrets::find(&settings, &env).unwrap().keys;
+            let shown = [found.openai, found.anthropic, found.configured];
+            let shown: Vec<_> = shown.iter().map(|key| key.as_ref().map(|key| key.expose_secret())).collect();
+            assert_eq!(shown, keys, "{named:?}");
+        }
+    }
+
+    #[test]
+    fn a_bot_without_its_secrets_is_refused_with_every_one_that_is_missing() {
+        let mut settings = Settings::default();
+        assert!(Secrets::find(&settings, &Environment::default()).unwrap().telegram.is_none());
+        settings.channels.telegram.enabled = true;
+        let problems = Secrets::find(&settings, &Environment::default()).unwrap_err();
+        let keys: Vec<_> = problems.iter().map(|problem| problem.key.as_str()).collect();
+        assert_eq!(keys, ["channels.telegram.token_env", "channels.telegram.secret_env"]);
+        let env = Environment::from([("TELEGRAM_BOT_TOKEN", "1:t"), ("TELEGRAM_WEBHOOK_SECRET", "s")]);
+        assert!(Secrets::find(&settings, &env).unwrap().telegram.is_some());
+    }
+
+    #[test]
     fn a_secret_in_place_of_a_variable_name_is_recognised() {
         for (name, ok) in [
             ("", true),

@@ -19,8 +19,7 @@ use belay_tools::ToolsConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-pub(crate) use layers::BUILT_IN;
-use layers::Layer;
+use layers::{BUILT_IN, Layer};
 pub(crate) use merge::Origins;
 pub(crate) use problem::Problem;
 use show::{as_json, as_toml};
@@ -99,6 +98,13 @@ pub(crate) struct Loaded {
     pub(crate) settings: Settings,
     /// Where they came from.
     pub(crate) origins: Origins,
+}
+
+impl Loaded {
+    /// Whether somebody has set that key.
+    pub(crate) fn is_set(&self, key: &str) -> bool {
+        self.origins.of(key).is_some_and(|origin| origin != BUILT_IN)
+    }
 }
 
 /// What the command line says about settings.

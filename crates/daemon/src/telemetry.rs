@@ -10,9 +10,9 @@ use tracing_subscriber::{Registry, fmt};
 
 use crate::environment::Environment;
 
-/// Libraries that warn about what is normal; silent unless the filter names them. `genai` warns at each first chunk of
-/// a stream.
-const NOISY: &[&str] = &["genai"];
+/// Libraries that log what is normal, and how much of them is heard unless the filter names them. `genai` warns at each
+/// first chunk of a stream; `rusqlite_migration` informs at each first start.
+const NOISY: &[(&str, &str)] = &[("genai", "off"), ("rusqlite_migration", "warn")];
 
 /// `[telemetry]`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +43,11 @@ impl Default for TelemetryConfig {
 }
 
 impl TelemetryConfig {
+    /// The same, with warnings and errors alone: for a conversation on a terminal, where information is noise.
+    pub(crate) fn quiet(&self) -> Self {
+        Self { log: "warn".into(), ..self.clone() }
+    }
+
     /// Every bad value.
     pub(crate) fn validate(&self) -> Vec<String> {
         match filter(&self.log) {
@@ -73,8 +78,8 @@ pub(crate) fn start(config: &TelemetryConfig, env: &Environment) {
 
 fn filter(directives: &str) -> Result<EnvFilter, String> {
     let mut all = directives.to_owned();
-    for target in NOISY.iter().filter(|target| !directives.contains(**target)) {
-        all.push_str(&format!(",{target}=off"));
+    for (target, level) in NOISY.iter().filter(|(target, _)| !directives.contains(target)) {
+        all.push_str(&format!(",{target}={level}"));
     }
     EnvFilter::try_new(all).map_err(|error| error.to_string())
 }

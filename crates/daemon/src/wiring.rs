@@ -17,7 +17,7 @@ use belay_protocol::{BootId, Channel, Clock, ModelInfo, NoteStore, Tool, UnixMil
 use belay_tools::ToolsConfig;
 use signal_hook_tokio::Handle;
 use tokio::sync::watch;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
@@ -26,6 +26,7 @@ pub(crate) use store::Store;
 
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
+use crate::net::{is_plain_loopback, plain_client};
 use crate::paths::Paths;
 use crate::secrets::Secrets;
 use crate::settings::{Settings, expand, refused};
@@ -154,6 +155,7 @@ impl Parts {
         let agent = Agent::start(self.agent).await;
         let mut running = Running {
             tasks,
+            agent: None,
             root: root.clone(),
             gateway_stop,
             signals_end,
@@ -165,7 +167,8 @@ impl Parts {
         match agent {
             Ok(agent) => {
                 let root = root.clone();
-                running.tasks.spawn(async move { Ended::Agent(agent.run(root).await) });
+                let task = running.tasks.spawn(async move { Ended::Agent(agent.run(root).await) });
+                running.agent = Some(task.id());
                 Ok(running)
             }
             Err(error) => {
@@ -180,6 +183,8 @@ impl Parts {
 /// The daemon at work. Every task is in `tasks`; `wait` joins them all.
 pub(crate) struct Running {
     tasks: JoinSet<Ended>,
+    /// The task of the agent, to know it by when it panics.
+    agent: Option<Id>,
     /// Cancelled by a signal, or when a part breaks.
     root: CancellationToken,
     /// Cancelled once the agent has drained: until then its status and its brakes can be reached.
@@ -229,6 +234,9 @@ impl Running {
                     Err(broken) => {
                         report(&broken);
                         exit = Exit::Internal;
+                        if self.agent == Some(broken.id()) {
+                            return;
+                        }
                         self.root.cancel();
                     }
                 }
@@ -293,7 +301,11 @@ fn stdin(settings: &Settings, env: &Environment) -> Option<StdinChannel> {
 
 fn telegram(settings: &Settings, secrets: Option<TelegramSecrets>) -> Result<Option<Telegram>, Failure> {
     let Some(secrets) = secrets else { return Ok(None) };
-    let http = reqwest::Client::builder().connect_timeout(PLATFORM_CONNECT_LIMIT).tcp_nodelay(true).build();
+    let builder = match is_plain_loopback(&settings.channels.telegram.api_base) {
+        true => plain_client().no_proxy(),
+        false => reqwest::Client::builder(),
+    };
+    let http = builder.connect_timeout(PLATFORM_CONNECT_LIMIT).tcp_nodelay(true).build();
     let http = http.map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
     let telegram = Telegram::new(settings.channels.telegram.clone(), secrets, http);
     telegram.map(Some).map_err(|error| Failure::new(Exit::Refused, error))

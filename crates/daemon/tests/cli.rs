@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -122,7 +123,7 @@ fn a_message_that_is_not_utf8_is_65() {
 #[test]
 fn settings_are_shown_with_their_origin_and_without_secrets() {
     let home = Home::new();
-    let mut command = home.command(&["config", "show", "--set", "llm.base_url=http://u:hush@h/v1"]);
+    let mut command = home.command(&["config", "show", "--set", "channels.telegram.api_base=http://u:hush@h/v1"]);
     command.env("OPENAI_API_KEY", "hush").env("BELAY__QUEUE__CAP", "7");
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(0));
@@ -208,6 +209,31 @@ fn the_first_signal_drains_and_the_second_ends_at_once() {
     daemon.signal("INT");
     let (code, log) = daemon.ended();
     assert_eq!(code, Some(130), "{log}");
+}
+
+#[test]
+fn the_service_manager_is_told_when_it_is_ready_alive_and_stopping() {
+    let home = Home::new();
+    let path = home.0.path().join("notify.sock");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let told = || {
+        let mut buffer = [0; 512];
+        let n = socket.recv(&mut buffer).expect("the service manager was told nothing");
+        String::from_utf8_lossy(&buffer[..n]).into_owned()
+    };
+    let mut command = home.command(&["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=127.0.0.1:0"]);
+    let mut child = command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "200000").spawn().unwrap();
+
+    let ready = told();
+    assert!(ready.contains("READY=1") && ready.contains("STATUS=ready on http://"), "{ready}");
+    for _ in 0..3 {
+        assert_eq!(told().trim(), "WATCHDOG=1");
+    }
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    let stopping = std::iter::repeat_with(told).find(|told| !told.contains("WATCHDOG=1")).unwrap();
+    assert!(stopping.contains("STOPPING=1"), "{stopping}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use url::Url;
 use crate::cli::ClientArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
+use crate::net::{is_plain_loopback, plain_client};
 use crate::paths::Paths;
 
 /// Longest time until a connection stands. 3 s: the daemon is on this machine or near.
@@ -40,7 +41,7 @@ impl Client {
     /// Finds the daemon: `--url` (or `BELAY_URL`), else the first control socket that answers.
     ///
     /// # Errors
-    /// The address cannot be understood (2 would be clap's; this is 65), or no daemon is there (69).
+    /// The address cannot be understood (2), or no daemon is there (69).
     pub(crate) fn find(args: &ClientArgs, env: &Environment) -> Result<Self, Failure> {
         match args.url.as_deref() {
             Some(url) => match url.strip_prefix("unix:") {
@@ -60,13 +61,13 @@ impl Client {
     fn over_socket(path: &Path) -> Result<Self, Failure> {
         // The host is never looked up: every connection goes to the socket.
         let base = Url::parse("http://belay.invalid").map_err(internal)?;
-        let http = builder().unix_socket(path).no_proxy().build().map_err(internal)?;
+        let http = plain().unix_socket(path).build().map_err(internal)?;
         Ok(Self { http, base, token: None, place: path.display().to_string() })
     }
 
     fn over_http(url: &str, env: &Environment) -> Result<Self, Failure> {
         let refuse = |what: String| {
-            Failure::new(Exit::UnusableInput, format!("--url {what}"))
+            Failure::new(Exit::WrongUsage, format!("--url {what}"))
                 .next("write for example --url http://127.0.0.1:8787, or --url unix:/run/belay/control.sock")
         };
         let base = Url::parse(url).map_err(|error| refuse(format!("is not an address: {error}")))?;
@@ -74,7 +75,7 @@ impl Client {
             return Err(refuse("must begin with http:// or https:// and name a host".into()));
         }
         let token = ["BELAY_OPERATOR_TOKEN", "BELAY_TOKEN"].into_iter().find_map(|name| env.text(name));
-        let http = if is_loopback(&base) { builder().no_proxy() } else { builder() };
+        let http = if is_plain_loopback(url) { plain() } else { common(reqwest::Client::builder()) };
         Ok(Self {
             http: http.build().map_err(internal)?,
             place: base.origin().ascii_serialization(),
@@ -150,17 +151,13 @@ impl Client {
     }
 }
 
-fn builder() -> reqwest::ClientBuilder {
-    reqwest::Client::builder().connect_timeout(CONNECT_LIMIT).redirect(reqwest::redirect::Policy::none())
+/// For this machine: no proxy of the environment comes between.
+fn plain() -> reqwest::ClientBuilder {
+    common(plain_client()).no_proxy()
 }
 
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(url::Host::Domain(name)) => name == "localhost",
-        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
-        None => false,
-    }
+fn common(builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
+    builder.connect_timeout(CONNECT_LIMIT).redirect(reqwest::redirect::Policy::none())
 }
 
 async fn bounded(mut response: reqwest::Response) -> Result<Vec<u8>, String> {

@@ -197,7 +197,11 @@ fn a_secret_in_the_wrong_place_is_refused_and_never_shown() {
 #[test]
 fn show_prints_toml_that_reads_back_with_origins_and_without_secrets() {
     let dir = tempfile::tempdir().unwrap();
-    let sets = ["llm.base_url=http://user:hush@h/v1", "channels.telegram.allow=[1, 2]", "llm.extra_body={a.b=1}"];
+    let sets = [
+        "channels.telegram.api_base=http://user:hush@h/v1",
+        "channels.telegram.allow=[1, 2]",
+        "llm.extra_body={a.b=1}",
+    ];
     let env = [("BELAY__QUEUE__CAP", "3"), ("OPENAI_API_KEY", "hush"), ("BELAY__LLM__MODEL", "a \"b\" \u{1b}")];
     let loaded = load_in(dir.path(), env, &sets).unwrap();
     let shown = as_toml(&loaded);
@@ -208,7 +212,7 @@ fn show_prints_toml_that_reads_back_with_origins_and_without_secrets() {
 
     let back: Settings = toml::from_str(&shown).unwrap_or_else(|error| panic!("{error}\n{shown}"));
     let mut expected = loaded.settings.clone();
-    expected.llm.base_url = Some("http://user:***@h/v1".into());
+    expected.channels.telegram.api_base = "http://user:***@h/v1".into();
     assert_eq!(back, expected);
     assert!(!as_json(&loaded).to_string().contains("hush"));
     assert_eq!(
@@ -246,5 +250,23 @@ fn hostile_names_and_values_are_problems_and_never_a_crash() {
         std::fs::write(&file, text).unwrap();
         let read = load(&args(&[file], &[]), &Environment::default(), &paths(dir.path()));
         assert!(!lines(read).is_empty(), "{text:?}");
+    }
+}
+
+#[test]
+fn the_service_unit_fits_the_settings() {
+    let unit = include_str!("../../../../deploy/belay.service");
+    let value = |name: &str| unit.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}"));
+    let settings = Settings::default();
+    // Running turns, their record, the last replies, and open requests follow each other at the worst.
+    let drain = settings.agent.drain_s + 3 + 3 + settings.gateway.drain_s;
+    assert!(value("TimeoutStopSec=").parse::<u64>().unwrap() > drain);
+    assert_eq!((value("Type="), value("KillMode="), value("StandardInput=")), ("notify", "mixed", "null"));
+    // Every credential of the unit is one that the built-in file tells of.
+    let credentials: Vec<&str> = unit.lines().filter_map(|line| line.strip_prefix("#LoadCredential=")).collect();
+    assert!(credentials.len() >= 7);
+    for credential in credentials {
+        let name = credential.split(':').next().unwrap();
+        assert!(layers::DEFAULT_TOML.contains(name), "{name}");
     }
 }

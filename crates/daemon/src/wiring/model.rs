@@ -7,6 +7,7 @@ use belay_protocol::ModelProvider;
 
 use super::words;
 use crate::exit::{Exit, Failure};
+use crate::net::{is_plain_loopback, plain_client};
 use crate::secrets::Secrets;
 use crate::settings::Settings;
 
@@ -31,12 +32,28 @@ impl Chosen {
     /// # Errors
     /// The settings cannot be served: no key, no model, no such provider (78).
     pub(crate) async fn find(settings: &Settings, secrets: &Secrets) -> Result<Self, Failure> {
-        let http = belay_models::http_client(&settings.llm).map_err(|error| refuse(&error))?;
         let keys = secrets.keys.clone();
+        let http = if stays_here(&settings.llm, &keys) {
+            plain_client().build().map_err(|error| Failure::new(Exit::Internal, words(&error)))?
+        } else {
+            belay_models::http_client(&settings.llm).map_err(|error| refuse(&error))?
+        };
         let resolved =
             belay_models::resolve(settings.llm.clone(), &keys, &http).await.map_err(|error| refuse(&error))?;
         let provider = belay_models::build(&resolved.config, &keys, http.clone()).map_err(|error| refuse(&error))?;
         Ok(Self { provider, notice: resolved.notice, config: resolved.config, http, keys })
+    }
+}
+
+/// Whether no provider beyond this machine can come of these settings, so that the shared client will not be used:
+/// servers on loopback are reached through a client of their own.
+fn stays_here(llm: &LlmConfig, keys: &EnvKeys) -> bool {
+    let no_key = keys.openai.is_none() && keys.anthropic.is_none() && keys.configured.is_none();
+    match (llm.provider.as_str(), llm.base_url.as_deref()) {
+        ("rehearsal", _) => true,
+        ("auto", None) => no_key && llm.model.is_none(),
+        (_, Some(address)) => is_plain_loopback(address),
+        (_, None) => false,
     }
 }
 

@@ -114,6 +114,6 @@ fn an_address_that_cannot_be_one_is_refused() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     for url in ["", "127.0.0.1:8787", "ftp://h/", "http://", "localhost"] {
         let failure = Client::find(&args(url.into()), &Environment::default()).unwrap_err();
-        assert_eq!(failure.exit, Exit::UnusableInput, "{url}");
+        assert_eq!(failure.exit, Exit::WrongUsage, "{url}");
     }
 }
