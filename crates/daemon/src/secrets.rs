@@ -105,42 +105,46 @@ impl Search<'_> {
     }
 
     /// The keys of model providers. Once the settings say where the key is, no other one may be sent: it would go to a
-    /// server it was not meant for.
+    /// server it was not meant for. The usual names also say whose key it is, which `auto` goes by.
     fn provider_keys(&mut self, llm: &LlmConfig) -> EnvKeys {
-        let named = llm.api_key_env.as_deref();
         let file = llm.api_key_file.as_deref().map(|path| crate::settings::expand(path, self.env));
-        let usual = |name: &str| file.is_none() && named.is_none_or(|named| named == name);
-        let (openai, anthropic) = (usual("OPENAI_API_KEY"), usual("ANTHROPIC_API_KEY"));
-        let configured = named.is_some() || file.is_some();
+        let (openai, anthropic, configured) = match (llm.api_key_env.as_deref(), &file) {
+            (None, None) => (true, true, None),
+            (Some(OPENAI), None) if llm.provider == "auto" => (true, false, None),
+            (Some(ANTHROPIC), None) if llm.provider == "auto" => (false, true, None),
+            (named, _) => (false, false, Some(named.unwrap_or_default())),
+        };
         EnvKeys {
-            openai: openai.then(|| self.one("llm.api_key", "OPENAI_API_KEY", None, "openai_api_key")).flatten(),
-            anthropic: anthropic
-                .then(|| self.one("llm.api_key", "ANTHROPIC_API_KEY", None, "anthropic_api_key"))
-                .flatten(),
-            configured: configured
-                .then(|| self.one("llm.api_key", named.unwrap_or_default(), file, "llm_api_key"))
-                .flatten(),
+            openai: openai.then(|| self.one("llm.api_key", OPENAI, None, "openai_api_key")).flatten(),
+            anthropic: anthropic.then(|| self.one("llm.api_key", ANTHROPIC, None, "anthropic_api_key")).flatten(),
+            configured: configured.and_then(|named| self.one("llm.api_key", named, file, "llm_api_key")),
         }
     }
 }
 
+/// Where OpenAI's key is found unless the settings say otherwise.
+const OPENAI: &str = "OPENAI_API_KEY";
+
+/// Where Anthropic's key is found unless the settings say otherwise.
+const ANTHROPIC: &str = "ANTHROPIC_API_KEY";
+
 /// Where one secret may be.
-pub(crate) struct Names<'a> {
+struct Names<'a> {
     /// The settings key without its ending: `channels.telegram.token`.
-    pub(crate) key: &'a str,
+    key: &'a str,
     /// The environment variable; empty: none.
-    pub(crate) env: &'a str,
+    env: &'a str,
     /// The file.
-    pub(crate) file: Option<&'a Path>,
+    file: Option<&'a Path>,
     /// The name of the systemd credential.
-    pub(crate) credential: &'a str,
+    credential: &'a str,
 }
 
 /// Finds a secret. `None`: it is in none of the places, or is empty there.
 ///
 /// # Errors
 /// It is named and cannot be read, or holds what no secret holds; the problem never shows the value.
-pub(crate) fn find(names: &Names<'_>, env: &Environment) -> Result<Option<SecretString>, Problem> {
+fn find(names: &Names<'_>, env: &Environment) -> Result<Option<SecretString>, Problem> {
     if let Some(file) = names.file {
         return read(file).map_err(|what| Problem::new(format!("{}_file", names.key), what));
     }
@@ -231,14 +235,17 @@ mod tests {
     #[test]
     fn once_the_settings_name_a_key_no_other_one_is_sent() {
         let env = Environment::from([("OPENAI_API_KEY", "o"), ("ANTHROPIC_API_KEY", "a"), ("MINE", "m")]);
-        for (named, keys) in [
-            (None, [Some("o"), Some("a"), None]),
-            (Some(""), [None; 3]),
-            (Some("MINE"), [None, None, Some("m")]),
-            (Some("NOT_SET"), [None; 3]),
-            (Some("ANTHROPIC_API_KEY"), [None, Some("a"), Some("a")]),
+        for (provider, named, keys) in [
+            ("auto", None, [Some("o"), Some("a"), None]),
+            ("auto", Some(""), [None; 3]),
+            ("auto", Some("MINE"), [None, None, Some("m")]),
+            ("auto", Some("NOT_SET"), [None; 3]),
+            ("auto", Some("OPENAI_API_KEY"), [Some("o"), None, None]),
+            ("auto", Some("ANTHROPIC_API_KEY"), [None, Some("a"), None]),
+            ("openai", Some("ANTHROPIC_API_KEY"), [None, None, Some("a")]),
         ] {
             let mut settings = Settings::default();
+            settings.llm.provider = provider.into();
             settings.llm.api_key_env = named.map(str::to_owned);
             let found = Secrets::find(&settings, &env).unwrap().keys;
             let shown = [found.openai, found.anthropic, found.configured];
