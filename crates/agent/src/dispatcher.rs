@@ -8,8 +8,8 @@ use std::time::Duration;
 use belay_protocol::store::input_digest;
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, CommandReply, Control, Envelope, IdempotencyKey, Inbound, Outbound, OutboxId,
-    Principal, PrincipalRole, Refusal, ReplyRoute, RunId, RunStatus, SessionKey, StatusReport, StillRunning,
-    StopReason, StopReport, StopTarget, StoreError, UnixMillis, inbound::LiveRun as LiveRunInfo,
+    PrincipalRole, Refusal, ReplyRoute, RunId, RunStatus, SessionKey, StatusReport, StillRunning, StopReason,
+    StopReport, StopTarget, StoreError, UnixMillis, inbound::LiveRun as LiveRunInfo,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{Id, JoinError, JoinSet};

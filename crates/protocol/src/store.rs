@@ -277,6 +277,10 @@ pub trait RunReader: Send + Sync {
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunRecord>, StoreError>;
     /// Sessions, most recently used first.
     async fn sessions(&self, limit: u32) -> Result<Vec<SessionSummary>, StoreError>;
+    /// The session of that key. As it stands this looks through the whole list; a store with an index answers directly.
+    async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {
+        Ok(self.sessions(u32::MAX).await?.into_iter().find(|summary| summary.session == *key))
+    }
     /// What people and model said in a session's active thread, oldest first, after the position `after`: user and
     /// assistant texts, without run-scope messages and tool traffic.
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError>;
