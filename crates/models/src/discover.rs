@@ -78,7 +78,7 @@ async fn find_local(servers: &[(&str, &str)], mut config: LlmConfig) -> Result<R
         let client = &client;
         async move {
             let base = parse_base_url(address).ok()?;
-            let list = list_models(client, &base, None, LOCAL_LIMIT).await.ok()?;
+            let list = list_models(client, &base, Format::OpenAi, None, LOCAL_LIMIT).await.ok()?;
             Some((name, address, first_chat_model(&list)?.to_owned()))
         }
     });
@@ -118,7 +118,7 @@ async fn name_model(mut config: LlmConfig, keys: &EnvKeys, http: &Client) -> Res
         return Ok(Resolved { config, notice: None });
     };
     let client = client_for(base, &config, http)?;
-    let list = list_models(&client, base, target.key, LIST_LIMIT).await;
+    let list = list_models(&client, base, target.entry.format, target.key, LIST_LIMIT).await;
     let (model, notice) = match list.as_deref().map(first_chat_model) {
         Ok(Some(first)) => (first.to_owned(), format!("llm.model is not set: using {first}, the first one of {base}")),
         // Servers of a single model ignore the name.
@@ -144,6 +144,7 @@ fn first_chat_model(list: &[String]) -> Option<&str> {
 pub(crate) async fn list_models(
     client: &Client,
     base: &Url,
+    format: Format,
     key: Option<&SecretString>,
     limit: Duration,
 ) -> Result<Vec<String>, ListError> {
@@ -156,9 +157,12 @@ pub(crate) async fn list_models(
         id: String,
     }
     let mut request = client.get(below(base, "/models"));
-    if let Some(key) = key.map(|key| key.expose_secret().trim()) {
-        request = request.bearer_auth(key).header("x-api-key", key).header("anthropic-version", "2023-06-01");
-    }
+    request = match (format, key.map(|key| key.expose_secret().trim())) {
+        // Anthropic takes a bearer token for one of another kind and refuses it, so each gets its own header alone.
+        (Format::Anthropic, Some(key)) => request.header("x-api-key", key).header("anthropic-version", "2023-06-01"),
+        (_, Some(key)) => request.bearer_auth(key),
+        (_, None) => request,
+    };
     let response = match tokio::time::timeout(limit, request.send()).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => return Err(ListError::Unreachable(crate::failure::from_client(error).detail)),

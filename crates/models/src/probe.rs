@@ -59,7 +59,7 @@ pub async fn probe(config: &LlmConfig, keys: &EnvKeys, http: &Client) -> Result<
     };
     let client = client_for(&base, config, http)?;
     // The head and the body of the list have half of the time each.
-    let list = list_models(&client, &base, target.key, PROBE_LIMIT / 2).await;
+    let list = list_models(&client, &base, target.entry.format, target.key, PROBE_LIMIT / 2).await;
     let model = config.model.as_deref().unwrap_or(target.entry.default_model);
     Ok(match list {
         // A server with one model serves that, whatever it is asked for.
