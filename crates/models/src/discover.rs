@@ -79,17 +79,16 @@ async fn find_local(servers: &[(&str, &str)], mut config: LlmConfig) -> Result<R
         async move {
             let base = parse_base_url(address).ok()?;
             let list = list_models(client, &base, Format::OpenAi, None, LOCAL_LIMIT).await.ok()?;
-            Some((name, address, first_chat_model(&list)?.to_owned()))
+            Some((name, address, first_chat_model(&list)?.clone()))
         }
     });
     let found = join_all(asked).await.into_iter().flatten().next();
     let notice = match found {
         Some((name, address, model)) => {
-            let notice = format!("using the model {model} of {name} at {address}; set [llm] to choose another");
             config.provider = catalog::OPENAI.into();
             config.base_url = Some((*address).to_owned());
-            config.model = Some(model);
-            notice
+            model.choose(&mut config);
+            format!("using the model {} of {name} at {address}; set [llm] to choose another", model.id)
         }
         None => {
             config.provider = catalog::REHEARSAL.into();
@@ -119,25 +118,57 @@ async fn name_model(mut config: LlmConfig, keys: &EnvKeys, http: &Client) -> Res
     };
     let client = client_for(base, &config, http)?;
     let list = list_models(&client, base, target.entry.format, target.key, LIST_LIMIT).await;
-    let (model, notice) = match list.as_deref().map(first_chat_model) {
-        Ok(Some(first)) => (first.to_owned(), format!("llm.model is not set: using {first}, the first one of {base}")),
-        // Servers of a single model ignore the name.
-        Ok(None) => ("default".into(), format!("llm.model is not set, and {base} offers none: asking for \"default\"")),
-        Err(reason) => (
-            "default".into(),
-            format!("llm.model is not set, and {base} does not say what it has ({reason}): asking for \"default\""),
-        ),
+    let notice = match list.as_deref().map(first_chat_model) {
+        Ok(Some(first)) => {
+            first.choose(&mut config);
+            return Ok(Resolved {
+                config,
+                notice: Some(format!("llm.model is not set: using {}, the first one of {base}", first.id)),
+            });
+        }
+        Ok(None) => format!("llm.model is not set, and {base} offers none"),
+        Err(reason) => format!("llm.model is not set, and {base} does not say what it has ({reason})"),
     };
-    config.model = Some(model);
+    // Servers of a single model ignore the name.
+    config.model = Some("default".into());
+    let notice = format!("{notice}: asking for \"default\"");
     Ok(Resolved { config, notice: Some(notice) })
 }
 
-/// The first model that is not evidently for embeddings only.
-fn first_chat_model(list: &[String]) -> Option<&str> {
-    list.iter().map(String::as_str).find(|name| !name.contains("embed"))
+/// One model of a server's list.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Listed {
+    /// Its name.
+    pub(crate) id: String,
+    /// Size of its context, as vLLM tells it.
+    #[serde(default)]
+    max_model_len: Option<u64>,
+    /// What llama.cpp tells.
+    #[serde(default)]
+    meta: Option<Meta>,
 }
 
-/// The names of a server's models: `GET /models`, OpenAI's shape, which Anthropic shares.
+#[derive(Clone, Debug, Deserialize)]
+struct Meta {
+    #[serde(default)]
+    n_ctx: Option<u64>,
+}
+
+impl Listed {
+    /// Takes the model into the settings, with its context where that is not set and the server tells it.
+    fn choose(&self, config: &mut LlmConfig) {
+        let told = self.max_model_len.or(self.meta.as_ref().and_then(|meta| meta.n_ctx));
+        config.context_tokens = config.context_tokens.or(told);
+        config.model = Some(self.id.clone());
+    }
+}
+
+/// The first model that is not evidently for embeddings only.
+fn first_chat_model(list: &[Listed]) -> Option<&Listed> {
+    list.iter().find(|model| !model.id.contains("embed"))
+}
+
+/// A server's models: `GET /models`, OpenAI's shape, which Anthropic shares.
 ///
 /// # Errors
 /// Why there is no such list, in a few words without the address or the key.
@@ -147,14 +178,10 @@ pub(crate) async fn list_models(
     format: Format,
     key: Option<&SecretString>,
     limit: Duration,
-) -> Result<Vec<String>, ListError> {
+) -> Result<Vec<Listed>, ListError> {
     #[derive(Deserialize)]
     struct List {
-        data: Vec<Model>,
-    }
-    #[derive(Deserialize)]
-    struct Model {
-        id: String,
+        data: Vec<Listed>,
     }
     let mut request = client.get(below(base, "/models"));
     request = match (format, key.map(|key| key.expose_secret().trim())) {
@@ -174,7 +201,7 @@ pub(crate) async fn list_models(
     }
     let (body, end) = read_body(response, MODEL_LIST_MAX_BYTES, limit).await;
     match (end, serde_json::from_slice::<List>(&body)) {
-        (BodyEnd::Whole, Ok(list)) => Ok(list.data.into_iter().map(|model| model.id).collect()),
+        (BodyEnd::Whole, Ok(list)) => Ok(list.data),
         (BodyEnd::Broken(detail), _) => Err(ListError::Unreachable(detail)),
         _ => {
             debug!(server = %base, "the list of models is in no shape that we know");
@@ -202,7 +229,8 @@ mod tests {
     use super::*;
     use crate::testing::{Script, Server, client, config};
 
-    const LIST: &str = r#"{"object":"list","data":[{"id":"nomic-embed-text"},{"id":"llama"},{"id":"qwen"}]}"#;
+    const LIST: &str =
+        r#"{"object":"list","data":[{"id":"nomic-embed-text"},{"id":"llama","meta":{"n_ctx":4096}},{"id":"qwen"}]}"#;
 
     async fn resolved(servers: &[(&str, &str)], settings: serde_json::Value, keys: &EnvKeys) -> Resolved {
         resolve_among(servers, config(settings), keys, &client()).await.unwrap()
@@ -247,7 +275,7 @@ mod tests {
 
         let hanging = Server::start(vec![Script::hang()]).await;
         let found = resolved(&[("d", hanging.url()), ("e", good.url())], json!({}), &EnvKeys::default()).await;
-        assert_eq!(found.config.base_url.as_deref(), Some(good.url()));
+        assert_eq!((found.config.base_url.as_deref(), found.config.context_tokens), (Some(good.url()), Some(4096)));
         assert!(found.notice.unwrap().contains("using the model llama of e"));
     }
 

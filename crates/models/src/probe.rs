@@ -63,9 +63,9 @@ pub async fn probe(config: &LlmConfig, keys: &EnvKeys, http: &Client) -> Result<
     let model = config.model.as_deref().unwrap_or(target.entry.default_model);
     Ok(match list {
         // A server with one model serves that, whatever it is asked for.
-        Ok(list) if list.iter().any(|name| name == model) || list.len() == 1 => ProbeReport::Ready,
+        Ok(list) if list.iter().any(|listed| listed.id == model) || list.len() == 1 => ProbeReport::Ready,
         Ok(list) => ProbeReport::ModelUnknown {
-            nearest: nearest(model, list.iter().map(String::as_str)).map(str::to_owned),
+            nearest: nearest(model, list.iter().map(|listed| listed.id.as_str())).map(str::to_owned),
             offered: list.len(),
         },
         Err(ListError::Refused(status @ (401 | 403))) => ProbeReport::KeyRefused { status },
