@@ -38,10 +38,11 @@ pub struct Resolved {
     pub notice: Option<String>,
 }
 
-/// Decides what `provider = "auto"` means: what a `base_url` or `model` without provider says (an OpenAI-compatible
-/// server); else a key (the configured one, then OpenAI's, then Anthropic's); else a server already listening on this
-/// machine; else the rehearsal, which the notice says. It is never chosen once a provider, an address, a model or a key
-/// is configured. Then names the model where none is: the provider's usual one, else the first one the server offers.
+/// Decides what `provider = "auto"` means: an OpenAI-compatible server, where `base_url` names one; else whom the key is
+/// for (a configured one and OpenAI's: OpenAI; Anthropic's: Anthropic); else a server already listening on this machine
+/// that has the model; else the rehearsal, which the notice says. That is never chosen once a provider, an address, a
+/// model or a key is configured. Then names the model where none is: the provider's usual one, else the first one the
+/// server offers.
 ///
 /// `http` is the client of [`http_client`](crate::http_client). A server that does not answer is no error here, since
 /// it may come later.
@@ -60,48 +61,57 @@ async fn resolve_among(
 ) -> Result<Resolved, ModelsError> {
     let present = |key: &Option<SecretString>| key.as_ref().is_some_and(|key| !key.expose_secret().trim().is_empty());
     if config.provider == catalog::AUTO {
-        let named = config.base_url.is_some() || config.model.is_some();
-        if named || present(&keys.configured) || present(&keys.openai) {
+        if config.base_url.is_some() || present(&keys.configured) || present(&keys.openai) {
             config.provider = catalog::OPENAI.into();
         } else if present(&keys.anthropic) {
             config.provider = catalog::ANTHROPIC.into();
+        } else if let Some(found) = find_local(servers, &config).await? {
+            return Ok(found);
+        } else if config.model.is_some() {
+            // Somebody wants a model, so the rehearsal will not do; what follows asks for the key.
+            config.provider = catalog::OPENAI.into();
         } else {
-            return find_local(servers, config).await;
+            return Ok(rehearse(config));
         }
     }
     name_model(config, keys, http).await
 }
 
-async fn find_local(servers: &[(&str, &str)], mut config: LlmConfig) -> Result<Resolved, ModelsError> {
-    let client = local_client(&config)?;
+/// The first server of this machine that has the model, or any model when none is named.
+async fn find_local(servers: &[(&str, &str)], config: &LlmConfig) -> Result<Option<Resolved>, ModelsError> {
+    let client = local_client(config)?;
     let asked = servers.iter().map(|(name, address)| {
         let client = &client;
         async move {
             let base = parse_base_url(address).ok()?;
-            let list = list_models(client, &base, Format::OpenAi, None, LOCAL_LIMIT).await.ok()?;
-            Some((name, address, first_chat_model(&list)?.clone()))
+            let list = list_models(client, &base, Format::OpenAi, None, LOCAL_LIMIT);
+            let list = tokio::time::timeout(LOCAL_LIMIT, list).await.ok()?.ok()?;
+            let model = match &config.model {
+                Some(wanted) => list.iter().find(|model| model.id == *wanted),
+                None => first_chat_model(&list),
+            };
+            Some((name, address, model?.clone()))
         }
     });
-    let found = join_all(asked).await.into_iter().flatten().next();
-    let notice = match found {
-        Some((name, address, model)) => {
-            config.provider = catalog::OPENAI.into();
-            config.base_url = Some((*address).to_owned());
-            model.choose(&mut config);
-            format!("using the model {} of {name} at {address}; set [llm] to choose another", model.id)
-        }
-        None => {
-            config.provider = catalog::REHEARSAL.into();
-            config.model = Some(catalog::REHEARSAL.into());
-            let missing = config.api_key_env.as_deref().filter(|name| !name.is_empty());
-            let missing = missing.map(|name| format!(" ({name} is not set)")).unwrap_or_default();
-            format!(
-                "no model found{missing}: answers come from the built-in rehearsal, which is no model. To get one, set \
-                 OPENAI_API_KEY or ANTHROPIC_API_KEY, start Ollama, or set llm.base_url to a server's address"
-            )
-        }
-    };
-    Ok(Resolved { config, notice: Some(notice) })
+    let Some((name, address, model)) = join_all(asked).await.into_iter().flatten().next() else { return Ok(None) };
+    let mut config = config.clone();
+    config.provider = catalog::OPENAI.into();
+    config.base_url = Some((*address).to_owned());
+    model.choose(&mut config);
+    let notice = format!("using the model {} of {name} at {address}; set [llm] to choose another", model.id);
+    Ok(Some(Resolved { config, notice: Some(notice) }))
+}
+
+fn rehearse(mut config: LlmConfig) -> Resolved {
+    config.provider = catalog::REHEARSAL.into();
+    config.model = Some(catalog::REHEARSAL.into());
+    let missing = config.api_key_env.as_deref().filter(|name| !name.is_empty());
+    let missing = missing.map(|name| format!(" ({name} is not set)")).unwrap_or_default();
+    let notice = format!(
+        "no model found{missing}: answers come from the built-in rehearsal, which is no model. To get one, set \
+         OPENAI_API_KEY or ANTHROPIC_API_KEY, start Ollama, or set llm.base_url to a server's address"
+    );
+    Resolved { config, notice: Some(notice) }
 }
 
 async fn name_model(mut config: LlmConfig, keys: &EnvKeys, http: &Client) -> Result<Resolved, ModelsError> {
@@ -251,6 +261,8 @@ mod tests {
             (json!({}), &third, "openai", "gpt-4.1-mini"),
             (json!({}), &second, "anthropic", "claude-sonnet-4-6"),
             (json!({}), &none, "openai", "llama"),
+            (json!({"model": "qwen"}), &none, "openai", "qwen"),
+            (json!({"model": "claude-x"}), &second, "anthropic", "claude-x"),
             (json!({"provider": "rehearsal"}), &both, "rehearsal", "rehearsal"),
         ] {
             let found = resolved(&local, settings.clone(), keys).await.config;
@@ -284,7 +296,9 @@ mod tests {
         let found = resolved(&[], json!({"base_url": "http://127.0.0.1:9/v1"}), &EnvKeys::default()).await;
         assert_eq!((found.config.provider.as_str(), found.config.model.as_deref()), ("openai", Some("default")));
         assert!(found.notice.unwrap().contains("llm.model is not set"));
-        let error = resolve_among(&[], config(json!({"provider": "openai"})), &EnvKeys::default(), &client()).await;
-        assert!(error.unwrap_err().to_string().contains("OPENAI_API_KEY"));
+        for settings in [json!({"provider": "openai"}), json!({"model": "m"})] {
+            let error = resolve_among(&[], config(settings), &EnvKeys::default(), &client()).await;
+            assert!(error.unwrap_err().to_string().contains("OPENAI_API_KEY"));
+        }
     }
 }
