@@ -8,8 +8,8 @@ use std::time::Duration;
 use belay_protocol::store::input_digest;
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, CommandReply, Control, Envelope, IdempotencyKey, Inbound, Outbound, OutboxId,
-    Principal, PrincipalRole, Refusal, ReplyRoute, RunId, RunStatus, SessionKey, StatusReport, StillRunning,
-    StopReason, StopReport, StopTarget, StoreError, UnixMillis, inbound::LiveRun as LiveRunInfo,
+    PrincipalRole, Refusal, ReplyRoute, RunId, RunStatus, SessionKey, StatusReport, StillRunning, StopReason,
+    StopReport, StopTarget, StoreError, UnixMillis, inbound::LiveRun as LiveRunInfo,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -107,7 +107,7 @@ impl Dispatcher {
     pub(crate) fn route(&mut self, envelope: Envelope) -> Flow {
         let Envelope { inbound, ack } = envelope;
         let text = match &inbound.body {
-            Body::Control(control) => return self.control(control.clone(), &inbound.principal, ack),
+            Body::Control(control) => return self.control(control.clone(), &inbound, ack),
             Body::Text(text) => text.clone(),
         };
         if self.house.draining.is_cancelled() {
@@ -385,9 +385,13 @@ impl Dispatcher {
 
     // ---- control ----
 
-    fn control(&mut self, control: Control, who: &Principal, ack: AckSender) -> Flow {
+    fn control(&mut self, control: Control, inbound: &Inbound, ack: AckSender) -> Flow {
+        let who = &inbound.principal;
         match control {
-            Control::Watch(run) => ack.send(Ack::Watch(self.find(run).map(|live| live.watch(true)))),
+            Control::Watch(run) => {
+                // Fragments only for whoever wants them: a call whose fragment was heard is never sent again.
+                ack.send(Ack::Watch(self.find(run).map(|live| live.watch(inbound.want_deltas))));
+            }
             Control::Status => ack.send(Ack::Status(Box::new(self.status()))),
             Control::Shutdown if who.is_operator() => {
                 let reply = "Shutting down.".to_owned();

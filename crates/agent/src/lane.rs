@@ -344,6 +344,7 @@ impl Lane {
         let Some(current) = self.current.take() else { return Ok(()) };
         let ended = match ended {
             Ok(ended) if ended.lease_lost => return Err(LeaseLost),
+            Ok(ended) if ended.parked => return Ok(()),
             Ok(ended) => ended,
             Err(error) => {
                 tracing::error!(run = %current.run.id, %error, "a turn crashed");

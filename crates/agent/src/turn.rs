@@ -57,6 +57,8 @@ pub(crate) struct TurnEnd {
     pub(crate) cost_micro_usd: u64,
     /// Another owner has the lane: nothing may be written any more.
     pub(crate) lease_lost: bool,
+    /// The drain came before a place was free: the run has not begun and stays in the store for the next start.
+    pub(crate) parked: bool,
 }
 
 /// Waits for a place in the global lane, then runs the loop to its outcome.
@@ -74,6 +76,7 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     delegate.journal.cost_micro_usd = job.cost_micro_usd;
     let mut context = LoopContext { messages, state: std::mem::take(&mut job.state) };
 
+    let mut parked = false;
     let outcome = match enter(&mut job, permit).await {
         Ok(permit) => {
             run.begin();
@@ -83,6 +86,10 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
         }
         Err(NotBegun::Stopped(reason)) => Ok(LoopOutcome::Stopped(reason)),
         Err(NotBegun::Store(error)) => Err(LoopError::Store(error)),
+        Err(NotBegun::Draining) => {
+            parked = true;
+            Ok(LoopOutcome::Stopped(StopReason::Shutdown))
+        }
     };
 
     let lease_lost = matches!(&outcome, Err(LoopError::Store(StoreError::LeaseLost(_))));
@@ -99,12 +106,14 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
         reply,
         begun: job.begun,
         lease_lost,
+        parked,
     }
 }
 
 enum NotBegun {
     Stopped(StopReason),
     Store(StoreError),
+    Draining,
 }
 
 /// Takes a place in the global lane and notes the beginning in the store.
@@ -119,6 +128,7 @@ async fn enter(
         None => tokio::select! {
             biased; // a run that was stopped while it waited never begins
             () = job.run.cancel.cancelled() => return Err(stopped(&job.run)),
+            () = job.house.draining.cancelled() => return Err(NotBegun::Draining),
             // The semaphore is never closed; without a permit the turn would still be right, only wider.
             permit = job.house.permits.clone().acquire_owned() => permit.ok(),
         },

@@ -1,4 +1,4 @@
-//! What goes wrong: at the start ([`GatewayError`]), and for one request ([`ApiError`]).
+//! What goes wrong: at the start ([`GatewayError`]), and for one request (`ApiError`).
 
 use std::borrow::Cow;
 use std::net::SocketAddr;

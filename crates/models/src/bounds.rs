@@ -7,8 +7,15 @@ pub(crate) const TEXT_MAX_BYTES: usize = 4 << 20;
 /// Longest arguments of one tool call. 1 MiB: a whole source file fits.
 pub(crate) const ARGUMENTS_MAX_BYTES: usize = 1 << 20;
 
+/// Longest arguments of all tool calls of one answer. 2 MiB: as a tree of values they take up to sixteen times that.
+pub(crate) const ALL_ARGUMENTS_MAX_BYTES: usize = 2 << 20;
+
 /// Most tool calls of one answer. 128: the most tools OpenAI accepts in a request.
 pub(crate) const CALLS_MAX: usize = 128;
+
+/// Most items of a list within one event or message: choices, calls, blocks. 1024: thinking and text blocks come between
+/// calls.
+pub(crate) const LIST_MAX: usize = 1024;
 
 /// Longest name or identifier of a tool call. 1 KiB: providers allow 64 bytes for a name.
 pub(crate) const NAME_MAX_BYTES: usize = 1 << 10;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use belay_protocol::{Arguments, CallId, DeltaSink, FinishReason, ModelError, ModelReply, ToolCall, Usage};
 use uuid::Uuid;
 
-use crate::bounds::{ARGUMENTS_MAX_BYTES, CALLS_MAX, NAME_MAX_BYTES, TEXT_MAX_BYTES};
+use crate::bounds::{ALL_ARGUMENTS_MAX_BYTES, ARGUMENTS_MAX_BYTES, CALLS_MAX, NAME_MAX_BYTES, TEXT_MAX_BYTES};
 use crate::failure::network;
 
 /// An answer in the making.
@@ -14,6 +14,7 @@ pub(crate) struct Collector {
     text: String,
     reasoning_bytes: usize,
     calls: Vec<PartialCall>,
+    arguments_bytes: usize,
     /// Why the model stopped, once it said so.
     pub(crate) finish: Option<FinishReason>,
     /// What it used, as far as told.
@@ -22,9 +23,13 @@ pub(crate) struct Collector {
     pub(crate) begun: bool,
 }
 
+/// Which call of an answer. Made only by the [`Collector`] that has it, and calls are never taken out of one.
+#[derive(Clone, Copy)]
+pub(crate) struct CallAt(usize);
+
 /// A tool call in the making.
 #[derive(Default)]
-pub(crate) struct PartialCall {
+struct PartialCall {
     /// What the server counts it by. Any number: it is compared, never used to size anything.
     key: u64,
     id: String,
@@ -61,22 +66,63 @@ impl Collector {
         Ok(())
     }
 
-    /// Begins a tool call.
-    pub(crate) fn open_call(&mut self, key: u64, id: &str, name: &str) -> Result<&mut PartialCall, ModelError> {
+    /// Begins a tool call; says which it is.
+    pub(crate) fn open_call(&mut self, key: u64, id: &str, name: &str) -> Result<CallAt, ModelError> {
         self.begun = true;
         if self.calls.len() == CALLS_MAX {
             return Err(network(format!("the answer has more than {CALLS_MAX} tool calls")));
         }
         self.calls.push(PartialCall { key, ..PartialCall::default() });
-        let at = self.calls.len() - 1;
-        let call = &mut self.calls[at];
-        call.identify(id, name)?;
-        Ok(call)
+        let at = CallAt(self.calls.len() - 1);
+        self.identify(at, id, name)?;
+        Ok(at)
     }
 
     /// The latest call with this key.
-    pub(crate) fn call(&mut self, key: u64) -> Option<&mut PartialCall> {
-        self.calls.iter_mut().rev().find(|call| call.key == key)
+    pub(crate) fn call(&self, key: u64) -> Option<CallAt> {
+        self.calls.iter().rposition(|call| call.key == key).map(CallAt)
+    }
+
+    /// Sets a call's id and name, where they are not known yet: some servers repeat them with each piece.
+    pub(crate) fn identify(&mut self, at: CallAt, id: &str, name: &str) -> Result<(), ModelError> {
+        if id.len().max(name.len()) > NAME_MAX_BYTES {
+            return Err(network(format!("the name or id of a tool call is longer than {NAME_MAX_BYTES} bytes")));
+        }
+        let call = &mut self.calls[at.0];
+        if call.id.is_empty() {
+            call.id.push_str(id);
+        }
+        if call.name.is_empty() {
+            call.name.push_str(name);
+        }
+        Ok(())
+    }
+
+    /// Whether a piece belongs to another call that the server counts by the same number: it names itself anew.
+    pub(crate) fn is_other(&self, at: CallAt, id: &str, name: &str) -> bool {
+        let known = &self.calls[at.0].id;
+        !id.is_empty() && !name.is_empty() && !known.is_empty() && known != id
+    }
+
+    /// A piece of the JSON of a call's arguments.
+    pub(crate) fn arguments(&mut self, at: CallAt, piece: &str) -> Result<(), ModelError> {
+        let call = &mut self.calls[at.0];
+        self.arguments_bytes += piece.len();
+        for (bytes, max, what) in [
+            (call.arguments.len() + piece.len(), ARGUMENTS_MAX_BYTES, "a tool call"),
+            (self.arguments_bytes, ALL_ARGUMENTS_MAX_BYTES, "all tool calls"),
+        ] {
+            if bytes > max {
+                return Err(network(format!("the arguments of {what} are longer than {max} bytes")));
+            }
+        }
+        call.arguments.push_str(piece);
+        Ok(())
+    }
+
+    /// Whether no arguments of a call have come.
+    pub(crate) fn has_no_arguments(&self, at: CallAt) -> bool {
+        self.calls[at.0].arguments.is_empty()
     }
 
     /// The key of the latest call.
@@ -117,41 +163,6 @@ impl Collector {
 /// comes twice.
 fn made_up_id() -> String {
     format!("call_{}", Uuid::now_v7().simple())
-}
-
-impl PartialCall {
-    /// Sets the id and the name, where they are not known yet: some servers repeat them with each piece.
-    pub(crate) fn identify(&mut self, id: &str, name: &str) -> Result<(), ModelError> {
-        if id.len().max(name.len()) > NAME_MAX_BYTES {
-            return Err(network(format!("the name or id of a tool call is longer than {NAME_MAX_BYTES} bytes")));
-        }
-        if self.id.is_empty() {
-            self.id.push_str(id);
-        }
-        if self.name.is_empty() {
-            self.name.push_str(name);
-        }
-        Ok(())
-    }
-
-    /// Whether the piece belongs to another call that the server counts by the same number: it names itself anew.
-    pub(crate) fn is_other(&self, id: &str, name: &str) -> bool {
-        !id.is_empty() && !name.is_empty() && !self.id.is_empty() && self.id != id
-    }
-
-    /// A piece of the arguments' JSON.
-    pub(crate) fn arguments(&mut self, piece: &str) -> Result<(), ModelError> {
-        if self.arguments.len() + piece.len() > ARGUMENTS_MAX_BYTES {
-            return Err(network(format!("the arguments of a tool call are longer than {ARGUMENTS_MAX_BYTES} bytes")));
-        }
-        self.arguments.push_str(piece);
-        Ok(())
-    }
-
-    /// Whether no arguments have come.
-    pub(crate) fn has_no_arguments(&self) -> bool {
-        self.arguments.is_empty()
-    }
 }
 
 #[cfg(test)]
@@ -203,9 +214,15 @@ mod tests {
         let mut collector = Collector::default();
         errors.extend((0..5).find_map(|_| collector.reasoning(&megabyte, &mut NoSink).err()));
         let mut collector = Collector::default();
-        collector.open_call(0, "", "x").unwrap().arguments(&megabyte).unwrap();
-        errors.extend(collector.call(0).unwrap().arguments("x").err());
+        let at = collector.open_call(0, "", "x").unwrap();
+        collector.arguments(at, &megabyte).unwrap();
+        errors.extend(collector.arguments(at, "x").err());
         errors.extend((0..128).find_map(|key| collector.open_call(key, "", "x").err()));
+        let mut collector = Collector::default();
+        errors.extend((0..3).find_map(|key| {
+            let at = collector.open_call(key, "", "x").unwrap();
+            collector.arguments(at, &megabyte).err()
+        }));
         errors.extend(Collector::default().open_call(0, "", &"x".repeat(1025)).err());
         let details: Vec<_> = errors.iter().map(|error| error.detail.as_str()).collect();
         assert_eq!(
@@ -215,6 +232,7 @@ mod tests {
                 "the model's reasoning is longer than 4194304 bytes",
                 "the arguments of a tool call are longer than 1048576 bytes",
                 "the answer has more than 128 tool calls",
+                "the arguments of all tool calls are longer than 2097152 bytes",
                 "the name or id of a tool call is longer than 1024 bytes",
             ]
         );

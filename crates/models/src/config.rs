@@ -120,9 +120,9 @@ impl LlmConfig {
 /// The keys that the daemon found. Each is absent when its variable or file is absent or empty.
 #[derive(Clone, Debug, Default)]
 pub struct EnvKeys {
-    /// From `OPENAI_API_KEY`.
+    /// From `OPENAI_API_KEY`. Like OpenAI's own clients, we send it to `llm.base_url` too, when that is given.
     pub openai: Option<SecretString>,
-    /// From `ANTHROPIC_API_KEY`.
+    /// From `ANTHROPIC_API_KEY`; as above.
     pub anthropic: Option<SecretString>,
     /// From `llm.api_key_env` or `llm.api_key_file`; goes before the other two.
     pub configured: Option<SecretString>,

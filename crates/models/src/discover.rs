@@ -38,10 +38,11 @@ pub struct Resolved {
     pub notice: Option<String>,
 }
 
-/// Decides what `provider = "auto"` means: what a `base_url` or `model` without provider says (an OpenAI-compatible
-/// server); else a key (the configured one, then OpenAI's, then Anthropic's); else a server already listening on this
-/// machine; else the rehearsal, which the notice says. It is never chosen once a provider, an address, a model or a key
-/// is configured. Then names the model where none is: the provider's usual one, else the first one the server offers.
+/// Decides what `provider = "auto"` means: an OpenAI-compatible server, where `base_url` names one; else whom the key is
+/// for (a configured one and OpenAI's: OpenAI; Anthropic's: Anthropic); else a server already listening on this machine
+/// that has the model; else the rehearsal, which the notice says. That is never chosen once a provider, an address, a
+/// model or a key is configured. Then names the model where none is: the provider's usual one, else the first one the
+/// server offers.
 ///
 /// `http` is the client of [`http_client`](crate::http_client). A server that does not answer is no error here, since
 /// it may come later.
@@ -60,49 +61,57 @@ async fn resolve_among(
 ) -> Result<Resolved, ModelsError> {
     let present = |key: &Option<SecretString>| key.as_ref().is_some_and(|key| !key.expose_secret().trim().is_empty());
     if config.provider == catalog::AUTO {
-        let named = config.base_url.is_some() || config.model.is_some();
-        if named || present(&keys.configured) || present(&keys.openai) {
+        if config.base_url.is_some() || present(&keys.configured) || present(&keys.openai) {
             config.provider = catalog::OPENAI.into();
         } else if present(&keys.anthropic) {
             config.provider = catalog::ANTHROPIC.into();
+        } else if let Some(found) = find_local(servers, &config).await? {
+            return Ok(found);
+        } else if config.model.is_some() {
+            // Somebody wants a model, so the rehearsal will not do; what follows asks for the key.
+            config.provider = catalog::OPENAI.into();
         } else {
-            return find_local(servers, config).await;
+            return Ok(rehearse(config));
         }
     }
     name_model(config, keys, http).await
 }
 
-async fn find_local(servers: &[(&str, &str)], mut config: LlmConfig) -> Result<Resolved, ModelsError> {
-    let client = local_client(&config)?;
+/// The first server of this machine that has the model, or any model when none is named.
+async fn find_local(servers: &[(&str, &str)], config: &LlmConfig) -> Result<Option<Resolved>, ModelsError> {
+    let client = local_client(config)?;
     let asked = servers.iter().map(|(name, address)| {
         let client = &client;
         async move {
             let base = parse_base_url(address).ok()?;
-            let list = list_models(client, &base, None, LOCAL_LIMIT).await.ok()?;
-            Some((name, address, first_chat_model(&list)?.to_owned()))
+            let list = list_models(client, &base, Format::OpenAi, None, LOCAL_LIMIT);
+            let list = tokio::time::timeout(LOCAL_LIMIT, list).await.ok()?.ok()?;
+            let model = match &config.model {
+                Some(wanted) => list.iter().find(|model| model.id == *wanted),
+                None => first_chat_model(&list),
+            };
+            Some((name, address, model?.clone()))
         }
     });
-    let found = join_all(asked).await.into_iter().flatten().next();
-    let notice = match found {
-        Some((name, address, model)) => {
-            let notice = format!("using the model {model} of {name} at {address}; set [llm] to choose another");
-            config.provider = catalog::OPENAI.into();
-            config.base_url = Some((*address).to_owned());
-            config.model = Some(model);
-            notice
-        }
-        None => {
-            config.provider = catalog::REHEARSAL.into();
-            config.model = Some(catalog::REHEARSAL.into());
-            let missing = config.api_key_env.as_deref().filter(|name| !name.is_empty());
-            let missing = missing.map(|name| format!(" ({name} is not set)")).unwrap_or_default();
-            format!(
-                "no model found{missing}: answers come from the built-in rehearsal, which is no model. To get one, set \
-                 OPENAI_API_KEY or ANTHROPIC_API_KEY, start Ollama, or set llm.base_url to a server's address"
-            )
-        }
-    };
-    Ok(Resolved { config, notice: Some(notice) })
+    let Some((name, address, model)) = join_all(asked).await.into_iter().flatten().next() else { return Ok(None) };
+    let mut config = config.clone();
+    config.provider = catalog::OPENAI.into();
+    config.base_url = Some((*address).to_owned());
+    model.choose(&mut config);
+    let notice = format!("using the model {} of {name} at {address}; set [llm] to choose another", model.id);
+    Ok(Some(Resolved { config, notice: Some(notice) }))
+}
+
+fn rehearse(mut config: LlmConfig) -> Resolved {
+    config.provider = catalog::REHEARSAL.into();
+    config.model = Some(catalog::REHEARSAL.into());
+    let missing = config.api_key_env.as_deref().filter(|name| !name.is_empty());
+    let missing = missing.map(|name| format!(" ({name} is not set)")).unwrap_or_default();
+    let notice = format!(
+        "no model found{missing}: answers come from the built-in rehearsal, which is no model. To get one, set \
+         OPENAI_API_KEY or ANTHROPIC_API_KEY, start Ollama, or set llm.base_url to a server's address"
+    );
+    Resolved { config, notice: Some(notice) }
 }
 
 async fn name_model(mut config: LlmConfig, keys: &EnvKeys, http: &Client) -> Result<Resolved, ModelsError> {
@@ -118,47 +127,79 @@ async fn name_model(mut config: LlmConfig, keys: &EnvKeys, http: &Client) -> Res
         return Ok(Resolved { config, notice: None });
     };
     let client = client_for(base, &config, http)?;
-    let list = list_models(&client, base, target.key, LIST_LIMIT).await;
-    let (model, notice) = match list.as_deref().map(first_chat_model) {
-        Ok(Some(first)) => (first.to_owned(), format!("llm.model is not set: using {first}, the first one of {base}")),
-        // Servers of a single model ignore the name.
-        Ok(None) => ("default".into(), format!("llm.model is not set, and {base} offers none: asking for \"default\"")),
-        Err(reason) => (
-            "default".into(),
-            format!("llm.model is not set, and {base} does not say what it has ({reason}): asking for \"default\""),
-        ),
+    let list = list_models(&client, base, target.entry.format, target.key, LIST_LIMIT).await;
+    let notice = match list.as_deref().map(first_chat_model) {
+        Ok(Some(first)) => {
+            first.choose(&mut config);
+            return Ok(Resolved {
+                config,
+                notice: Some(format!("llm.model is not set: using {}, the first one of {base}", first.id)),
+            });
+        }
+        Ok(None) => format!("llm.model is not set, and {base} offers none"),
+        Err(reason) => format!("llm.model is not set, and {base} does not say what it has ({reason})"),
     };
-    config.model = Some(model);
+    // Servers of a single model ignore the name.
+    config.model = Some("default".into());
+    let notice = format!("{notice}: asking for \"default\"");
     Ok(Resolved { config, notice: Some(notice) })
 }
 
-/// The first model that is not evidently for embeddings only.
-fn first_chat_model(list: &[String]) -> Option<&str> {
-    list.iter().map(String::as_str).find(|name| !name.contains("embed"))
+/// One model of a server's list.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Listed {
+    /// Its name.
+    pub(crate) id: String,
+    /// Size of its context, as vLLM tells it.
+    #[serde(default)]
+    max_model_len: Option<u64>,
+    /// What llama.cpp tells.
+    #[serde(default)]
+    meta: Option<Meta>,
 }
 
-/// The names of a server's models: `GET /models`, OpenAI's shape, which Anthropic shares.
+#[derive(Clone, Debug, Deserialize)]
+struct Meta {
+    #[serde(default)]
+    n_ctx: Option<u64>,
+}
+
+impl Listed {
+    /// Takes the model into the settings, with its context where that is not set and the server tells it.
+    fn choose(&self, config: &mut LlmConfig) {
+        let told = self.max_model_len.or(self.meta.as_ref().and_then(|meta| meta.n_ctx));
+        config.context_tokens = config.context_tokens.or(told);
+        config.model = Some(self.id.clone());
+    }
+}
+
+/// The first model that is not evidently for embeddings only.
+fn first_chat_model(list: &[Listed]) -> Option<&Listed> {
+    list.iter().find(|model| !model.id.contains("embed"))
+}
+
+/// A server's models: `GET /models`, OpenAI's shape, which Anthropic shares.
 ///
 /// # Errors
 /// Why there is no such list, in a few words without the address or the key.
 pub(crate) async fn list_models(
     client: &Client,
     base: &Url,
+    format: Format,
     key: Option<&SecretString>,
     limit: Duration,
-) -> Result<Vec<String>, ListError> {
+) -> Result<Vec<Listed>, ListError> {
     #[derive(Deserialize)]
     struct List {
-        data: Vec<Model>,
-    }
-    #[derive(Deserialize)]
-    struct Model {
-        id: String,
+        data: Vec<Listed>,
     }
     let mut request = client.get(below(base, "/models"));
-    if let Some(key) = key.map(|key| key.expose_secret().trim()) {
-        request = request.bearer_auth(key).header("x-api-key", key).header("anthropic-version", "2023-06-01");
-    }
+    request = match (format, key.map(|key| key.expose_secret().trim())) {
+        // Anthropic takes a bearer token for one of another kind and refuses it, so each gets its own header alone.
+        (Format::Anthropic, Some(key)) => request.header("x-api-key", key).header("anthropic-version", "2023-06-01"),
+        (_, Some(key)) => request.bearer_auth(key),
+        (_, None) => request,
+    };
     let response = match tokio::time::timeout(limit, request.send()).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => return Err(ListError::Unreachable(crate::failure::from_client(error).detail)),
@@ -170,7 +211,7 @@ pub(crate) async fn list_models(
     }
     let (body, end) = read_body(response, MODEL_LIST_MAX_BYTES, limit).await;
     match (end, serde_json::from_slice::<List>(&body)) {
-        (BodyEnd::Whole, Ok(list)) => Ok(list.data.into_iter().map(|model| model.id).collect()),
+        (BodyEnd::Whole, Ok(list)) => Ok(list.data),
         (BodyEnd::Broken(detail), _) => Err(ListError::Unreachable(detail)),
         _ => {
             debug!(server = %base, "the list of models is in no shape that we know");
@@ -198,7 +239,8 @@ mod tests {
     use super::*;
     use crate::testing::{Script, Server, client, config};
 
-    const LIST: &str = r#"{"object":"list","data":[{"id":"nomic-embed-text"},{"id":"llama"},{"id":"qwen"}]}"#;
+    const LIST: &str =
+        r#"{"object":"list","data":[{"id":"nomic-embed-text"},{"id":"llama","meta":{"n_ctx":4096}},{"id":"qwen"}]}"#;
 
     async fn resolved(servers: &[(&str, &str)], settings: serde_json::Value, keys: &EnvKeys) -> Resolved {
         resolve_among(servers, config(settings), keys, &client()).await.unwrap()
@@ -219,6 +261,8 @@ mod tests {
             (json!({}), &third, "openai", "gpt-4.1-mini"),
             (json!({}), &second, "anthropic", "claude-sonnet-4-6"),
             (json!({}), &none, "openai", "llama"),
+            (json!({"model": "qwen"}), &none, "openai", "qwen"),
+            (json!({"model": "claude-x"}), &second, "anthropic", "claude-x"),
             (json!({"provider": "rehearsal"}), &both, "rehearsal", "rehearsal"),
         ] {
             let found = resolved(&local, settings.clone(), keys).await.config;
@@ -243,7 +287,7 @@ mod tests {
 
         let hanging = Server::start(vec![Script::hang()]).await;
         let found = resolved(&[("d", hanging.url()), ("e", good.url())], json!({}), &EnvKeys::default()).await;
-        assert_eq!(found.config.base_url.as_deref(), Some(good.url()));
+        assert_eq!((found.config.base_url.as_deref(), found.config.context_tokens), (Some(good.url()), Some(4096)));
         assert!(found.notice.unwrap().contains("using the model llama of e"));
     }
 
@@ -252,7 +296,9 @@ mod tests {
         let found = resolved(&[], json!({"base_url": "http://127.0.0.1:9/v1"}), &EnvKeys::default()).await;
         assert_eq!((found.config.provider.as_str(), found.config.model.as_deref()), ("openai", Some("default")));
         assert!(found.notice.unwrap().contains("llm.model is not set"));
-        let error = resolve_among(&[], config(json!({"provider": "openai"})), &EnvKeys::default(), &client()).await;
-        assert!(error.unwrap_err().to_string().contains("OPENAI_API_KEY"));
+        for settings in [json!({"provider": "openai"}), json!({"model": "m"})] {
+            let error = resolve_among(&[], config(settings), &EnvKeys::default(), &client()).await;
+            assert!(error.unwrap_err().to_string().contains("OPENAI_API_KEY"));
+        }
     }
 }

@@ -9,7 +9,7 @@ use belay_protocol::{ModelError, ModelErrorKind};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
-use crate::bounds::DETAIL_MAX_CHARS;
+use crate::bounds::{DETAIL_MAX_CHARS, ERROR_BODY_MAX_BYTES};
 
 /// A broken or silent connection, or an answer that is not the protocol.
 pub(crate) fn network(detail: impl AsRef<str>) -> ModelError {
@@ -66,6 +66,7 @@ impl Told {
     /// Reads `{"error": {...}}`, `{"error": "..."}`, a bare error object, or text. Error bodies are short and rare, so
     /// a tree of values is fine here.
     fn read(body: &[u8]) -> Self {
+        let body = &body[..body.len().min(ERROR_BODY_MAX_BYTES)];
         let Ok(value) = serde_json::from_slice::<Value>(body) else {
             return Self { message: String::from_utf8_lossy(body).into_owned(), ..Self::default() };
         };

@@ -163,7 +163,8 @@ fn finish(end: StreamEnd, collected: &mut Collector) -> Result<(), ModelError> {
             Value::String(raw) => raw,
             value => value.to_string(),
         };
-        collected.open_call(key, &call.call_id, &call.fn_name)?.arguments(&arguments)?;
+        let at = collected.open_call(key, &call.call_id, &call.fn_name)?;
+        collected.arguments(at, &arguments)?;
     }
     Ok(())
 }

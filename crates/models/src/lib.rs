@@ -6,18 +6,18 @@
 //! **Does not know**: what the conversation is about, when a run ends, who watches it, or where settings and keys come
 //! from (it reads neither the environment nor configuration files).
 //!
-//! Two wire formats carry nearly all traffic and are written by hand, [`openai`] and [`anthropic`]: a request is the
+//! Two wire formats carry nearly all traffic and are written by hand, `openai` and `anthropic`: a request is the
 //! concatenation of forms that each message keeps ([`WireCache`](belay_protocol::WireCache)), and an answer is read
 //! with borrowed types, so that turn 200 of a session costs what turn 1 did. Every other format goes through one
-//! library, in [`genai`].
+//! library, in `genai`.
 //!
 //! Every call streams, watched or not. There is no limit on the whole time of a call, since a long answer is not a
 //! broken one: there is one for connecting and one for silence. Whatever a server sends is bounded in memory
-//! ([`bounds`]) and ends in an answer or a typed error, never in a panic.
+//! (`bounds`) and ends in an answer or a typed error, never in a panic.
 //!
-//! Reading order: [`config`] → [`catalog`] → [`build`] → [`discover`] and [`probe`] for what happens at the start;
-//! [`http`] → [`stream`] → [`sse`] → [`collect`] → [`openai`], [`anthropic`], [`genai`] for a call; [`failure`] for how
-//! it goes wrong and [`retrying`] for what is done about it.
+//! Reading order: `config` → `catalog` → `build` → `discover` and `probe` for what happens at the start; `http` →
+//! `stream` → `sse` → `collect` → `wire` → `openai`, `anthropic`, `genai` for a call; `failure` for how it goes wrong
+//! and `retrying` for what is done about it.
 
 mod anthropic;
 mod bounds;
@@ -33,6 +33,8 @@ mod http;
 mod openai;
 mod prices;
 mod probe;
+#[cfg(test)]
+mod real_server;
 pub mod rehearsal;
 mod retrying;
 mod sse;

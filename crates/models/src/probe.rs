@@ -59,13 +59,13 @@ pub async fn probe(config: &LlmConfig, keys: &EnvKeys, http: &Client) -> Result<
     };
     let client = client_for(&base, config, http)?;
     // The head and the body of the list have half of the time each.
-    let list = list_models(&client, &base, target.key, PROBE_LIMIT / 2).await;
+    let list = list_models(&client, &base, target.entry.format, target.key, PROBE_LIMIT / 2).await;
     let model = config.model.as_deref().unwrap_or(target.entry.default_model);
     Ok(match list {
         // A server with one model serves that, whatever it is asked for.
-        Ok(list) if list.iter().any(|name| name == model) || list.len() == 1 => ProbeReport::Ready,
+        Ok(list) if list.iter().any(|listed| listed.id == model) || list.len() == 1 => ProbeReport::Ready,
         Ok(list) => ProbeReport::ModelUnknown {
-            nearest: nearest(model, list.iter().map(String::as_str)).map(str::to_owned),
+            nearest: nearest(model, list.iter().map(|listed| listed.id.as_str())).map(str::to_owned),
             offered: list.len(),
         },
         Err(ListError::Refused(status @ (401 | 403))) => ProbeReport::KeyRefused { status },

@@ -109,7 +109,7 @@ impl Tool for ClockTool {
     }
 }
 
-fn result(id: &str, name: &str, status: ToolStatus, text: &str) -> Message {
+pub(crate) fn result(id: &str, name: &str, status: ToolStatus, text: &str) -> Message {
     Message::tool(ToolResult { call_id: id.into(), name: name.into(), status, text: text.into() })
 }
 

@@ -1,11 +1,15 @@
 //! Writing JSON by hand and reading it borrowed: the pieces that both of our formats share.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 
 use belay_protocol::{Arguments, ModelRequest};
-use serde::{Deserialize, Serialize};
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+use crate::bounds::LIST_MAX;
 use crate::config::LlmConfig;
 
 /// Text that is borrowed from its event where it has no escapes. A type of its own because serde borrows `Cow` only
@@ -13,6 +17,41 @@ use crate::config::LlmConfig;
 #[derive(Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+/// A list of at most [`LIST_MAX`] items. A list may be sixty times as large in memory as on the wire, so a long one is
+/// refused while it is read.
+pub(crate) struct Few<T>(pub(crate) Vec<T>);
+
+impl<T> Default for Few<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Items<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
+            type Value = Few<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a list of at most {LIST_MAX} items")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+                let mut out = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    if out.len() == LIST_MAX {
+                        return Err(de::Error::invalid_length(LIST_MAX + 1, &self));
+                    }
+                    out.push(item);
+                }
+                Ok(Few(out))
+            }
+        }
+        deserializer.deserialize_seq(Items(PhantomData))
+    }
+}
 
 /// The text, empty where there is none.
 pub(crate) fn text<'a>(text: &'a Option<Text<'_>>) -> &'a str {

@@ -91,7 +91,7 @@ mod tests {
                 row("clock", "timezone", Value::Null, Effect::None),
                 row("list_files", "path", json!(["path"]), Effect::Read),
                 row("read_file", "limit offset path", json!(["path"]), Effect::Read),
-                row("recall", "query", json!(["query"]), Effect::Own),
+                row("recall", "query", json!(["query"]), Effect::Read),
                 row("remember", "key text", json!(["key", "text"]), Effect::Own),
             ]
         );

@@ -107,7 +107,7 @@ pub(crate) struct Recall {
 impl Recall {
     pub(crate) fn new(notes: Arc<dyn NoteStore>) -> Self {
         let description = "Looks up notes that were kept for this session with remember.";
-        Self { spec: arguments::spec::<RecallArguments>("recall", description, Effect::Own, TIMEOUT), notes }
+        Self { spec: arguments::spec::<RecallArguments>("recall", description, Effect::Read, TIMEOUT), notes }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::collect::Collector;
 use crate::failure::{from_error_body, network};
 use crate::sse::{Event, EventName};
 use crate::stream::{Decoder, Flow};
-use crate::wire::{Text, excerpt, text};
+use crate::wire::{Few, Text, excerpt, text};
 
 /// Any event, and a whole message, which shares its names with them. Flat rather than an enum: a tagged enum would have
 /// serde keep a tree of each event before it knows what it is.
@@ -30,7 +30,7 @@ struct AnyEvent<'a> {
     error: Option<&'a RawValue>,
     /// Of a whole message.
     #[serde(borrow, default)]
-    content: Option<Vec<Block<'a>>>,
+    content: Option<Few<Block<'a>>>,
     /// Of a whole message.
     #[serde(borrow, default)]
     stop_reason: Option<Text<'a>>,
@@ -154,9 +154,10 @@ impl AnthropicDecoder {
     /// Gives the latest call the arguments that came with its beginning, if no pieces followed.
     fn finish_call(&mut self) -> Result<(), ModelError> {
         if let Some((key, input)) = self.early_input.take()
-            && let Some(call) = self.collected.call(key).filter(|call| call.has_no_arguments())
+            && let Some(at) = self.collected.call(key)
+            && self.collected.has_no_arguments(at)
         {
-            call.arguments(&input)?;
+            self.collected.arguments(at, &input)?;
         }
         Ok(())
     }
@@ -165,7 +166,7 @@ impl AnthropicDecoder {
         self.collected.text(text(&delta.text), sink)?;
         self.collected.reasoning(text(&delta.thinking), sink)?;
         match (delta.partial_json, self.collected.call(key)) {
-            (Some(piece), Some(call)) => call.arguments(&piece.0),
+            (Some(piece), Some(at)) => self.collected.arguments(at, &piece.0),
             // Arguments of a block that is no call of ours, such as a tool of the provider's.
             _ => Ok(()),
         }
@@ -226,7 +227,7 @@ impl Decoder for AnthropicDecoder {
         let Some(blocks) = message.content.filter(|_| text(&message.kind) == "message") else {
             return Err(network(format!("a success with a JSON body that is no message: {}", excerpt(body))));
         };
-        for (key, block) in (0..).zip(blocks) {
+        for (key, block) in (0..).zip(blocks.0) {
             self.begin_block(key, block, sink)?;
         }
         self.usage(message.usage);

@@ -8,13 +8,13 @@ use crate::collect::Collector;
 use crate::failure::{from_error_body, network};
 use crate::sse::{Event, EventName};
 use crate::stream::{Decoder, Flow};
-use crate::wire::{Text, excerpt, text};
+use crate::wire::{Few, Text, excerpt, text};
 
 /// A chunk of a stream, or a whole completion; everything may be missing.
 #[derive(Deserialize)]
 struct Chunk<'a> {
     #[serde(borrow, default)]
-    choices: Option<Vec<Choice<'a>>>,
+    choices: Option<Few<Choice<'a>>>,
     #[serde(default)]
     usage: Option<WireUsage>,
     #[serde(borrow, default)]
@@ -47,7 +47,7 @@ struct Piece<'a> {
     #[serde(borrow, default)]
     reasoning: Option<Text<'a>>,
     #[serde(borrow, default)]
-    tool_calls: Option<Vec<CallPiece<'a>>>,
+    tool_calls: Option<Few<CallPiece<'a>>>,
 }
 
 #[derive(Deserialize)]
@@ -117,7 +117,7 @@ impl OpenAiDecoder {
             self.collected.usage = Some(usage.into());
         }
         // We never ask for more than one choice.
-        let choices = chunk.choices.unwrap_or_default();
+        let choices = chunk.choices.unwrap_or_default().0;
         for choice in choices.into_iter().filter(|choice| choice.index.unwrap_or_default() == 0) {
             if let Some(piece) = choice.delta.or(choice.message) {
                 self.piece(piece, sink)?;
@@ -135,7 +135,7 @@ impl OpenAiDecoder {
         self.collected.reasoning(text(reasoning), sink)?;
         self.collected.text(text(&piece.content), sink)?;
         self.collected.text(text(&piece.refusal), sink)?;
-        piece.tool_calls.unwrap_or_default().into_iter().try_for_each(|call| self.call_piece(call))
+        piece.tool_calls.unwrap_or_default().0.into_iter().try_for_each(|call| self.call_piece(call))
     }
 
     /// Pieces are told apart by their index. Servers without one, or with the same one for all, begin each call by
@@ -149,20 +149,20 @@ impl OpenAiDecoder {
         let next = self.collected.calls() as u64;
         let key =
             piece.index.or_else(|| if name.is_empty() { self.collected.last_key() } else { None }).unwrap_or(next);
-        let call = match self.collected.call(key) {
-            Some(call) if !call.is_other(id, name) => {
-                call.identify(id, name)?;
-                call
+        let at = match self.collected.call(key) {
+            Some(at) if !self.collected.is_other(at, id, name) => {
+                self.collected.identify(at, id, name)?;
+                at
             }
             _ => self.collected.open_call(key, id, name)?,
         };
         match arguments {
             None | Some("null") => Ok(()),
             Some(quoted) if quoted.starts_with('"') => match serde_json::from_str::<Text<'_>>(quoted) {
-                Ok(piece) => call.arguments(&piece.0),
+                Ok(piece) => self.collected.arguments(at, &piece.0),
                 Err(error) => Err(network(format!("the arguments of a tool call are not text: {error}"))),
             },
-            Some(object) => call.arguments(object),
+            Some(object) => self.collected.arguments(at, object),
         }
     }
 }

@@ -186,7 +186,14 @@ async fn a_lying_server_gives_a_typed_error() {
         ("a line without end", Script::sse("").bytes(endless), Network, "line or event"),
         ("bytes that are no text", Script::sse("").bytes(not_utf8), Network, "not a chunk"),
         ("huge arguments", Script::sse(&huge.repeat(2)), Network, "arguments of a tool call are longer"),
-        ("a thousand calls", Script::sse(&many(1000)), Network, "more than 128 tool calls"),
+        ("hundreds of calls", Script::sse(&many(500)), Network, "more than 128 tool calls"),
+        ("a list without end", Script::sse(&many(5000)), Network, "at most 1024 items"),
+        (
+            "deep JSON inside",
+            Script::sse(&format!("data: {{\"x\":{}\n\n", "[".repeat(900_000))),
+            Network,
+            "not a chunk",
+        ),
         (
             "an overloaded server",
             in_stream(json!({"type": "overloaded_error", "message": "m"})),
