@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     match command(cli.command, &env, Output::stdout(&env)) {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            eprintln!("{failure}");
+            output::complain(&failure.to_string());
             failure.exit.into()
         }
     }

@@ -121,8 +121,14 @@ fn harmless(text: &str) -> String {
 
 /// A note for people on stderr.
 pub(crate) fn note(text: &str) {
+    complain(&format!("belay: {text}"));
+}
+
+/// Says something on stderr. What a server said may be part of it, so that it is made harmless.
+pub(crate) fn complain(text: &str) {
+    let line = format!("{}\n", harmless(text));
     // One write, so that a log line cannot come between. Nobody can be told that stderr is closed.
-    let _ = std::io::stderr().lock().write_all(format!("belay: {text}\n").as_bytes());
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
 #[cfg(test)]
