@@ -3,6 +3,7 @@
 //! The lifecycle is in the types: [`build`] gives [`Parts`], which are bound and silent; [`Parts::start`] gives
 //! [`Running`]; only what runs can be waited for.
 
+mod background;
 mod model;
 mod store;
 
@@ -21,6 +22,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
+use background::Background;
 pub(crate) use model::Chosen;
 pub(crate) use store::Store;
 
@@ -105,7 +107,11 @@ async fn assemble(
     .await
     .map_err(|error| gateway_failure(&error))?;
 
-    let mut channels: Vec<Arc<dyn Channel>> = vec![Arc::new(http)];
+    let http: Arc<dyn Channel> = Arc::new(http);
+    let mut channels = vec![match gateway.addr() {
+        Some(_) => http,
+        None => Arc::new(Background(http)),
+    }];
     channels.extend(stdin(settings, env).map(|stdin| Arc::new(stdin) as Arc<dyn Channel>));
     channels.extend(telegram.map(|telegram| Arc::new(telegram) as Arc<dyn Channel>));
     channels.extend(WatchdogChannel::from_service_manager().map(|watchdog| Arc::new(watchdog) as Arc<dyn Channel>));

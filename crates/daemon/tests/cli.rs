@@ -219,6 +219,17 @@ fn a_daemon_is_sent_to_asked_stopped_and_shut_down_over_its_control_socket() {
 }
 
 #[test]
+fn the_end_of_input_ends_a_daemon_without_other_channels() {
+    let home = Home::new();
+    let mut command = home.command(&["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=off"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"calculate 17*23\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("391"), "{}", stdout(&output));
+}
+
+#[test]
 fn the_first_signal_drains_and_the_second_ends_at_once() {
     let home = Home::new();
     let daemon = home.daemon();
