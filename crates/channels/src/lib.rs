@@ -14,5 +14,6 @@ pub mod config;
 pub mod stdin;
 pub mod telegram;
 
-pub use config::*;
+pub use config::{Enabled, StdinConfig, TelegramConfig, TelegramMode};
 pub use stdin::StdinChannel;
+pub use telegram::{Telegram, TelegramSecrets};

@@ -253,7 +253,12 @@ fn can_link(url: &str) -> bool {
 fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or_default().min(COLUMN_MAX)
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or_default()
+            .min(COLUMN_MAX)
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let line = |row: &[String]| {
@@ -302,10 +307,7 @@ mod tests {
             ("- a\n\n- b", "• a\n• b"),
             ("- [x] done\n- [ ] open", "• ☑ done\n• ☐ open"),
             ("- ```\n  x\n  ```\n- y", "• \n<pre>x</pre>\n• y"),
-            (
-                "[text](https://e.org/?a=1&b=\"2\")",
-                "<a href=\"https://e.org/?a=1&amp;b=&quot;2&quot;\">text</a>",
-            ),
+            ("[text](https://e.org/?a=1&b=\"2\")", "<a href=\"https://e.org/?a=1&amp;b=&quot;2&quot;\">text</a>"),
             ("[text](https://e.org/?a=1&b=2)", "<a href=\"https://e.org/?a=1&amp;b=2\">text</a>"),
             ("[`code`](https://e.org)", "<a href=\"https://e.org\">code</a>"),
             ("<https://e.org>", "<a href=\"https://e.org\">https://e.org</a>"),
