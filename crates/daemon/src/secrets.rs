@@ -18,7 +18,6 @@ use crate::settings::{Problem, Settings};
 const SECRET_MAX_BYTES: u64 = 16 * 1024;
 
 /// All secrets that the settings name, as far as they exist.
-#[derive(Clone, Debug, Default)]
 pub(crate) struct Secrets {
     /// Keys of model providers.
     pub(crate) keys: EnvKeys,
@@ -259,7 +258,7 @@ mod tests {
         let mut settings = Settings::default();
         assert!(Secrets::find(&settings, &Environment::default()).unwrap().telegram.is_none());
         settings.channels.telegram.enabled = true;
-        let problems = Secrets::find(&settings, &Environment::default()).unwrap_err();
+        let problems = Secrets::find(&settings, &Environment::default()).err().unwrap();
         let keys: Vec<_> = problems.iter().map(|problem| problem.key.as_str()).collect();
         assert_eq!(keys, ["channels.telegram.token_env", "channels.telegram.secret_env"]);
         let env = Environment::from([("TELEGRAM_BOT_TOKEN", "1:t"), ("TELEGRAM_WEBHOOK_SECRET", "s")]);
