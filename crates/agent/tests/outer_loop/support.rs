@@ -294,6 +294,16 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Waits until the model has been asked so often.
+    pub(crate) async fn asked(&self, times: usize) {
+        tokio::time::timeout(PATIENCE, self.model.called(times)).await.expect("the model is asked");
+    }
+
+    /// Waits until so many calls to the model have been dropped.
+    pub(crate) async fn dropped(&self, times: usize) {
+        tokio::time::timeout(PATIENCE, self.model.dropped(times)).await.expect("the call is dropped");
+    }
+
     /// Drains it.
     pub(crate) async fn shut_down(self) -> (Talker, Talker) {
         self.stop.cancel();
