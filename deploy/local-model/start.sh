@@ -146,7 +146,7 @@ fetch_source() {
 }
 
 # One static program. BUILD_UI and PREBUILT_UI off: its web page would be fetched from a hub while building.
-# OPENSSL off: it only ever listens on loopback. OPENMP off: threads of its own, which sleep when they have nothing to do.
+# OPENSSL off: it only ever listens on loopback.
 configure() {
   PATH=$venv/bin:$PATH cmake -G Ninja -S "$dir/source/vendor/llama.cpp" -B "$dir/objects" -DCMAKE_BUILD_TYPE=Release \
     -DBUILD_SHARED_LIBS=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TOOLS=ON -DLLAMA_BUILD_SERVER=ON \
@@ -186,8 +186,9 @@ install() {
 
 launch() {
   local begin=$SECONDS log=$dir/server.log wait_s=${MODEL_WAIT_S:-120}
-  # The model was trained for short answers; --cache-ram bounds what the server keeps of prompts, in MiB.
-  nohup "$server" --model "$weights" --alias smollm2-135m-instruct --host 127.0.0.1 --port "$port" \
+  # OMP_WAIT_POLICY: threads that wait sleep rather than spin, for the daemon shares the processors.
+  # --cache-ram bounds what the server keeps of earlier prompts, in MiB.
+  OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} nohup "$server" --model "$weights" --alias smollm2-135m-instruct --host 127.0.0.1 --port "$port" \
     --parallel "$slots" --ctx-size $((slots * context)) --no-kv-unified --cache-ram 256 \
     --threads "$threads" --threads-batch "$threads" \
     --jinja --chat-template-file "$here/chat.jinja" --metrics --offline >"$log" 2>&1 </dev/null 9>&- &
@@ -209,25 +210,31 @@ launch() {
 }
 
 # One start at a time in one directory; the second waits, then finds everything done.
-exec 9>"$dir/lock"
-if command -v flock >/dev/null && ! flock -n 9; then
-  say "local-model: another start is at work in $dir; waiting for it"
-  flock 9
-fi
-
-if pid=$(running_pid); then
-  if ready; then
-    say "local-model: already running at $base_url (process $pid)"
-    printf '%s\n' "$base_url"
-    exit 0
+# A function, so that the shell has read all of this file before it begins.
+main() {
+  exec 9>"$dir/lock"
+  if command -v flock >/dev/null && ! flock -n 9; then
+    say "local-model: another start is at work in $dir; waiting for it"
+    flock 9
   fi
-  die "process $pid runs but does not answer on port $port: it loads still, or was started for another port; make local-model-stop ends it"
-fi
-pid=
-if [ -n "$(health)" ] || (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
-  die "port $port is taken by another program: choose one with PORT=…" 69
-fi
-[ -x "$server" ] && [ -f "$weights" ] || install
-launch
-say "local-model: ${green}ready${plain} at $base_url (process $pid; stop it with make local-model-stop)"
-printf '%s\n' "$base_url"
+
+  if pid=$(running_pid); then
+    if ready; then
+      say "local-model: already running at $base_url (process $pid)"
+      printf '%s\n' "$base_url"
+      exit 0
+    fi
+    die "process $pid runs but does not answer on port $port: it loads still, or was started for another port; make local-model-stop ends it"
+  fi
+  pid=
+  if [ -n "$(health)" ] || (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+    die "port $port is taken by another program: choose one with PORT=…" 69
+  fi
+  [ -x "$server" ] && [ -f "$weights" ] || install
+  launch
+  say "local-model: ${green}ready${plain} at $base_url (process $pid; stop it with make local-model-stop)"
+  printf '%s\n' "$base_url"
+}
+
+main
+exit
