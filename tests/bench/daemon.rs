@@ -64,7 +64,8 @@ impl Daemon {
         // The name of the process may hold spaces; behind its bracket, user and system time are the 12th and 13th words.
         let after_name = stat.rsplit_once(')').context("no name in stat")?.1;
         let words: Vec<&str> = after_name.split_whitespace().collect();
-        let ticks: u64 = words.get(11..13).context("short stat")?.iter().filter_map(|word| word.parse::<u64>().ok()).sum();
+        let ticks: u64 =
+            words.get(11..13).context("short stat")?.iter().filter_map(|word| word.parse::<u64>().ok()).sum();
         // Linux: USER_HZ is 100 on every architecture that we build for (proc(5), times in clock ticks).
         Ok(Duration::from_millis(ticks * 10))
     }

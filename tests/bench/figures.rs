@@ -13,22 +13,8 @@ pub(crate) enum Mark {
     AtMost(f64),
     /// At least this.
     AtLeast(f64),
-}
-
-impl Mark {
-    fn is_met(self, value: f64) -> bool {
-        match self {
-            Self::AtMost(limit) => value <= limit,
-            Self::AtLeast(limit) => value >= limit,
-        }
-    }
-
-    fn words(self, unit: &str) -> String {
-        match self {
-            Self::AtMost(limit) => format!("≤ {} {unit}", number(limit)),
-            Self::AtLeast(limit) => format!("≥ {} {unit}", number(limit)),
-        }
-    }
+    /// At most so many times the floor.
+    Floors(f64),
 }
 
 /// One measured quantity: the median of its repetitions, and how far they spread.
@@ -60,9 +46,9 @@ pub(crate) struct Report {
 impl Report {
     /// Adds the median of `samples`.
     pub(crate) fn add(&mut self, name: impl Into<String>, unit: &'static str, samples: &[f64]) -> &mut Figure {
-        let (low, high) = samples.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), sample| {
-            (low.min(*sample), high.max(*sample))
-        });
+        let (low, high) = samples
+            .iter()
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), sample| (low.min(*sample), high.max(*sample)));
         let value = median(samples);
         let figure =
             Figure { name: name.into(), value, unit, range: (low, high), floor_ratio: None, mark: None, met: None };
@@ -73,22 +59,23 @@ impl Report {
 
     /// The table that a person reads.
     pub(crate) fn table(&self) -> String {
-        let mut text = format!("{}{}\n\n", self.machine, if self.quick { " (quick: a look, not a measurement)" } else { "" });
+        let mut text =
+            format!("{}{}\n\n", self.machine, if self.quick { " (quick: a look, not a measurement)" } else { "" });
         let width = self.figures.iter().map(|figure| figure.name.chars().count()).max().unwrap_or(0);
         for figure in &self.figures {
             let range = format!("{} – {}", number(figure.range.0), number(figure.range.1));
             let floor = figure.floor_ratio.map_or_else(String::new, |ratio| format!("{} × floor", number(ratio)));
-            let mark = match (figure.mark, figure.met) {
-                (Some(mark), Some(met)) => {
-                    format!("{} {}", if met { "ok    " } else { "missed" }, mark.words(figure.mark_unit()))
-                }
-                _ => String::new(),
+            let met = match figure.met {
+                None => "",
+                Some(true) => "ok",
+                Some(false) => "missed",
             };
             let line = format!(
-                "{:width$}  {:>9} {:6}  {range:>20}  {floor:>14}  {mark}",
+                "{:width$}  {:>9} {:6}  {range:>20}  {floor:>14}  {met:6} {}",
                 figure.name,
                 number(figure.value),
-                figure.unit
+                figure.unit,
+                figure.mark_words()
             );
             text.push_str(line.trim_end());
             text.push('\n');
@@ -114,36 +101,27 @@ impl Figure {
     }
 
     /// Sets what the value should reach.
-    pub(crate) fn mark(&mut self, mark: Mark) -> &mut Self {
-        self.met = Some(mark.is_met(self.value));
+    pub(crate) fn mark(&mut self, mark: Mark) {
+        self.met = match mark {
+            Mark::AtMost(limit) => Some(self.value <= limit),
+            Mark::AtLeast(limit) => Some(self.value >= limit),
+            Mark::Floors(limit) => self.floor_ratio.map(|ratio| ratio <= limit),
+        };
         self.mark = Some(mark);
-        self
     }
 
-    /// Sets what its ratio to the floor should reach.
-    pub(crate) fn mark_ratio(&mut self, mark: Mark) {
-        self.met = self.floor_ratio.map(|ratio| mark.is_met(ratio));
-        self.mark = Some(mark);
-        self.unit_of_mark_is_ratio();
-    }
-
-    fn unit_of_mark_is_ratio(&mut self) {
-        self.name.push_str(RATIO_SUFFIX);
-    }
-
-    fn mark_unit(&self) -> &'static str {
-        if self.name.ends_with(RATIO_SUFFIX) { "× floor" } else { self.unit }
+    fn mark_words(&self) -> String {
+        match self.mark {
+            None => String::new(),
+            Some(Mark::AtMost(limit)) => format!("≤ {} {}", number(limit), self.unit),
+            Some(Mark::AtLeast(limit)) => format!("≥ {} {}", number(limit), self.unit),
+            Some(Mark::Floors(limit)) => format!("≤ {} × floor", number(limit)),
+        }
     }
 }
-
-const RATIO_SUFFIX: &str = " (marked by its ratio)";
 
 /// The middle of the samples; of an even number, the mean of the two in the middle. Zero when there are none.
 pub(crate) fn median(samples: &[f64]) -> f64 {
-    quantile_pair(samples, 0.5)
-}
-
-fn quantile_pair(samples: &[f64], _half: f64) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     match sorted.len() {

@@ -41,16 +41,7 @@ impl Connection {
             self.address,
             body.len()
         );
-        self.exchange(head.into_bytes(), body).await
-    }
-
-    /// Reads the whole answer to a GET.
-    pub(crate) async fn get(&mut self, path: &str) -> Result<Answer> {
-        let head = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", self.address);
-        self.exchange(head.into_bytes(), &[]).await
-    }
-
-    async fn exchange(&mut self, mut request: Vec<u8>, body: &[u8]) -> Result<Answer> {
+        let mut request = head.into_bytes();
         request.extend_from_slice(body);
         self.stream.write_all(&request).await?;
         self.buffer.clear();
