@@ -70,8 +70,8 @@ scripts-check:
 
 .PHONY: golden
 golden: ## Rewrite the golden transcripts from what the code does now; then read the diff as carefully as code
-	CI= INSTA_UPDATE=always INSTA_FORCE_PASS=1 $(CARGO) test --locked --workspace
-	@git --no-pager diff --stat -- '*.snap' '*.golden' '*.txt'
+	BELAY_UPDATE_GOLDEN=1 $(CARGO) test --locked --workspace
+	@git --no-pager diff --stat -- '*/tests/golden/*'
 
 .PHONY: bench
 bench: ## Measure the release build against a scripted model (QUICK=1, JSON=1)
@@ -96,7 +96,7 @@ install: ## Install binary, systemd unit and completions (PREFIX=/usr/local, DES
 	@test -x $(TARGET)/release/belay || { echo "make install: nothing to install yet; run \`make release\` first" >&2; exit 1; }
 	install -Dm755 $(TARGET)/release/belay $(DESTDIR)$(PREFIX)/bin/belay
 	install -d $(DESTDIR)$(UNITDIR)
-	sed 's|/usr/bin/belay|$(PREFIX)/bin/belay|g' deploy/belay.service >$(DESTDIR)$(UNITDIR)/belay.service
+	sed 's|^ExecStart=[^ ]*/belay|ExecStart=$(PREFIX)/bin/belay|' deploy/belay.service >$(DESTDIR)$(UNITDIR)/belay.service
 	chmod 644 $(DESTDIR)$(UNITDIR)/belay.service
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	$(TARGET)/release/belay completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/belay
