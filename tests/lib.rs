@@ -1,1 +1,10 @@
-//! Shared helpers of the workspace tests.
+//! What scenarios share: the real binary as a child process, a scripted model server, and a Bot API double.
+//!
+//! **Does not know** any crate of the house but `protocol` and `testkit`: scenarios see what users see.
+
+#[path = "support/bot_api.rs"]
+pub mod bot_api;
+#[path = "support/daemon.rs"]
+pub mod daemon;
+#[path = "support/model_server.rs"]
+pub mod model_server;

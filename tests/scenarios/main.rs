@@ -1,2 +1,11 @@
-//! x
-fn main() {}
+//! Scenarios: the real binary, driven from outside as its users drive it. Real time and real sockets on loopback; every
+//! wait ends as soon as what it waits for has happened.
+
+mod bad_input;
+mod brakes;
+mod command_line;
+mod conversation;
+mod lifecycle;
+mod stopping;
+mod surviving;
+mod telegram;

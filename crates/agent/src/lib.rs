@@ -1,1 +1,34 @@
 //! The outer loop: route, serialise, delegate, deliver.
+//!
+//! **For**: [`Agent::run`] merges the streams of all channels and routes each message to the lane of its session. A lane
+//! commits it, runs its turn through the shared inner loop, and commits the end together with the reply, which
+//! [`delivery`] then shows. `/stop` and its like are acted on by the dispatcher at once, whatever a turn is doing.
+//!
+//! **Does not know**: the network, SQL, processes, or any concrete channel, model, tool or store.
+//!
+//! Reading order: [`agent`] (the loop) → [`submission`] (what a message asks for) → [`dispatcher`] (routing) → [`live`]
+//! (what dispatcher and lane share of a run) → [`lane`] → [`turn`] → [`chat`] (the delegate) → [`effect_gate`] →
+//! [`cost_guard`] → [`compaction`] → [`delivery`].
+
+pub mod agent;
+pub mod chat;
+pub mod compaction;
+pub mod config;
+pub mod cost_guard;
+pub mod delivery;
+mod dispatcher;
+pub mod effect_gate;
+pub mod error;
+mod house;
+pub mod journal;
+mod lane;
+mod live;
+mod prompt;
+pub mod reply;
+pub mod submission;
+mod turn;
+
+pub use agent::{Agent, AgentExit};
+pub use config::{AgentConfig, LimitsConfig, QueueConfig};
+pub use error::AgentError;
+pub use house::{AgentParts, StorePorts};

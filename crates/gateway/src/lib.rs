@@ -1,1 +1,26 @@
-//! The HTTP listener: API, event streams, OpenAI-compatible endpoints, webhook.
+//! The HTTP face: the API, event streams, OpenAI-compatible endpoints, the signed webhook, and the control socket.
+//!
+//! **For**: programs that talk to the daemon. Towards the agent this is a channel like any other: [`HttpChannel`] hands
+//! out [`belay_protocol::Envelope`]s, and a handler waits for the acknowledgement. What is only read comes from
+//! [`belay_protocol::RunReader`] and [`belay_protocol::EventLog`].
+//!
+//! **Does not know**: lanes, turns, models, SQL. It decides nothing about a message except whether it may come in.
+//! Architecture invariant: a reader never holds anything that a run waits for; a slow one slows only itself.
+//!
+//! Reading order: [`config`] → [`error`] → `channel` (how handlers reach the agent) → `app` (what handlers share) →
+//! `auth` → `extract` → `routes` → `sse` → [`server`].
+
+mod app;
+mod auth;
+mod channel;
+pub mod config;
+pub mod error;
+mod extract;
+mod routes;
+pub mod server;
+mod sse;
+
+pub use channel::HttpChannel;
+pub use config::{GatewayConfig, GatewaySecrets};
+pub use error::GatewayError;
+pub use server::{Gateway, GatewayParts};

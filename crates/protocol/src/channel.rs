@@ -35,6 +35,12 @@ pub trait Channel: Send + Sync {
     /// Dropped midway the message may or may not have been shown; the caller treats it as ambiguous.
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError>;
 
+    /// Whether the daemon lives for this channel. A background injector (a watchdog, a timer) answers `false`: when only
+    /// such channels are left, the daemon ends.
+    fn keeps_alive(&self) -> bool {
+        true
+    }
+
     /// Shows that work goes on (a typing indicator) until `run` is cancelled. Best effort; the default shows nothing.
     async fn working(&self, _route: &ReplyRoute, _run: CancellationToken) {}
 }

@@ -36,11 +36,11 @@ pub use model::{
     ModelRequest, NoSink, Price, Prompt, Retry, Usage,
 };
 pub use outbound::{DeliverError, Outbound};
-pub use run::{RunEnd, RunRecord, RunStatus, StopLayer, StopReason};
+pub use run::{RunEnd, RunRecord, RunStatus, RunUsage, StopLayer, StopReason};
 pub use store::{
-    Acceptance, Checkpoint, Durability, EditOutcome, EventLog, EventQuery, FinishedRun, HistoryEntry, Lease, NewInput,
-    Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PendingRun, RunFilter, RunReader, SessionSummary,
-    SpendLedger, StoreError, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore,
+    Acceptance, Checkpoint, Durability, EditOutcome, EventLog, EventQuery, FinishedRun, HistoryEntry, KnownInput,
+    Lease, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PendingRun, RunFilter, RunReader,
+    SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore,
 };
 pub use time::{Clock, UnixMillis};
 pub use tool::{Effect, Tool, ToolContext, ToolFailure, ToolOutput, ToolSet, ToolSpec};

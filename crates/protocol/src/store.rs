@@ -68,9 +68,9 @@ pub trait ThreadStore: Send + Sync {
     /// Changes what the thread shows, for `/undo` and its like. Committed.
     async fn edit_thread(&self, lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> Result<EditOutcome, StoreError>;
 
-    /// Replaces the thread's messages up to and including the one at `upto` by a pinned summary in every later load. The
-    /// originals stay. Committed.
-    async fn compact(&self, lease: &Lease, upto: u64, summary: String, events: Vec<NewEvent>)
+    /// Replaces all but the newest `keep` visible messages of ended turns by a pinned summary in every later load; the
+    /// messages of the running turn stay. The originals stay in the store. Committed.
+    async fn compact(&self, lease: &Lease, keep: u32, summary: String, events: Vec<NewEvent>)
     -> Result<(), StoreError>;
 
     /// Sessions that have unfinished runs, oldest first; what a start takes up again.
@@ -277,6 +277,10 @@ pub trait RunReader: Send + Sync {
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunRecord>, StoreError>;
     /// Sessions, most recently used first.
     async fn sessions(&self, limit: u32) -> Result<Vec<SessionSummary>, StoreError>;
+    /// The session of that key. As it stands this looks through the whole list; a store with an index answers directly.
+    async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {
+        Ok(self.sessions(u32::MAX).await?.into_iter().find(|summary| summary.session == *key))
+    }
     /// What people and model said in a session's active thread, oldest first, after the position `after`: user and
     /// assistant texts, without run-scope messages and tool traffic.
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError>;

@@ -1,0 +1,46 @@
+//! What the brakes tell the model. Each notice is a `user` message of its own, since models heed those; all of it has
+//! the scope of the run, so that later turns do not see words the person never said.
+
+use belay_protocol::Message;
+
+use crate::context::LoopContext;
+
+const NUDGE: &str = "You said that you would use a tool, but your message contained no tool call. If you still need \
+                     the tool, call it now. Otherwise give your answer, without announcing anything.";
+
+/// Adds a text that announced a tool, and asks for the call.
+pub(crate) fn nudge(context: &mut LoopContext, text: String) {
+    let count = context.state.nudges;
+    tracing::debug!(iteration = context.state.iteration, count, "a tool was announced and not called");
+    context.push(Message::assistant(text).for_run());
+    context.push(Message::user(NUDGE).for_run());
+}
+
+/// Keeps the text that came with truncated calls, without the calls, and asks for a different approach.
+pub(crate) fn discarded_calls(context: &mut LoopContext, text: String, count: u32) {
+    let force_text = context.state.force_text;
+    tracing::debug!(iteration = context.state.iteration, count, force_text, "truncated tool calls discarded");
+    if !text.trim().is_empty() {
+        context.push(Message::assistant(text).for_run());
+    }
+    let what = "Your reply reached the length limit in the middle of a tool call, so no tool was run.";
+    let now = if force_text {
+        "No tools are offered any more. Answer now, in words and briefly, with what you have."
+    } else {
+        "Try a different approach: smaller arguments, fewer calls at once, or an answer in words."
+    };
+    context.push(Message::user(format!("{what} {now}")).for_run());
+}
+
+/// Warns of a batch that keeps failing.
+pub(crate) fn duplicate_failures(context: &mut LoopContext, count: u32) {
+    let force_text = context.state.force_text;
+    tracing::debug!(iteration = context.state.iteration, count, force_text, "the same tool calls failed again");
+    let what = format!("The same tool calls with the same arguments have now failed {count} times in a row.");
+    let now = if force_text {
+        "No tools are offered any more. Answer now with what you have, and say plainly what could not be done."
+    } else {
+        "Repeating them will not help. Change the arguments, use another tool, or answer with what you have."
+    };
+    context.push(Message::user(format!("{what} {now}")).for_run());
+}

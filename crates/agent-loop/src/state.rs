@@ -1,0 +1,247 @@
+//! The counters of a run and what follows from a reply. Pure: nothing here awaits, and all of it can be stored.
+
+use belay_protocol::{FinishReason, ModelReply, ToolCall};
+use serde::{Deserialize, Serialize};
+
+use crate::config::AgenticLoopConfig;
+use crate::duplicates::{DISARMING_DUPLICATES, DuplicateTracker, WARNED_DUPLICATES};
+use crate::intent::announces_tool_use;
+
+/// Truncated batches, without an executed one between them, from which on no tools are offered.
+///
+/// 3: two notices are two chances to try something smaller.
+pub const DISARMING_TRUNCATIONS: u32 = 3;
+
+/// The counters of a run. Stored at the end of an iteration and given back, it goes on as if nothing had happened.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
+#[serde(default)]
+pub struct LoopState {
+    /// Iterations begun; the first is 1.
+    pub iteration: u32,
+    /// No more tools are offered. Never taken back within a run.
+    pub force_text: bool,
+    /// Nudges in a row. An executed batch and a text that announces nothing end the row.
+    pub nudges: u32,
+    /// Truncated batches since the last executed one, whatever texts came between.
+    pub truncations: u32,
+    /// The streak of failures of one batch.
+    pub duplicates: DuplicateTracker,
+    /// Why the model stopped in its latest reply; `Length` marks a text that was cut off.
+    pub last_finish: FinishReason,
+    /// What a brake did in this iteration, for whoever reports it.
+    pub braked: Option<BrakeAction>,
+}
+
+/// One of the brakes that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Brake {
+    /// An announced tool was not called.
+    ToolIntentNudge,
+    /// Calls were cut off by the length limit.
+    TruncatedCalls,
+    /// The same batch failed again.
+    DuplicateFailures,
+}
+
+impl Brake {
+    /// The word for events and metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::ToolIntentNudge => "tool_intent_nudge",
+            Self::TruncatedCalls => "truncated_calls",
+            Self::DuplicateFailures => "duplicate_failures",
+        }
+    }
+}
+
+/// A brake that has acted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrakeAction {
+    /// Which one.
+    pub brake: Brake,
+    /// Which time in its row, from 1.
+    pub count: u32,
+}
+
+/// What follows from a reply.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Step {
+    /// A text that announces a tool: say so, and ask again.
+    Nudge { text: String },
+    /// A text for the delegate.
+    Answer { text: String },
+    /// Calls that were cut off: none of them runs or is recorded. `count` is which time in the row.
+    Discard { text: String, count: u32 },
+    /// Calls to run.
+    Execute { text: String, calls: Vec<ToolCall> },
+}
+
+impl LoopState {
+    /// Counts a new iteration and returns its number, unless all are used.
+    pub(crate) fn begin_iteration(&mut self, config: &AgenticLoopConfig) -> Option<u32> {
+        if self.iteration >= config.max_iterations {
+            return None;
+        }
+        self.iteration += 1;
+        self.braked = None;
+        Some(self.iteration)
+    }
+
+    /// Takes a reply and decides what follows. `armed`: its request offered tools.
+    pub(crate) fn accept(&mut self, reply: ModelReply, armed: bool, config: &AgenticLoopConfig) -> Step {
+        self.last_finish = reply.finish;
+        let ModelReply { text, tool_calls: calls, finish, .. } = reply;
+        if calls.is_empty() {
+            return self.accept_text(text, armed, config);
+        }
+        if finish == FinishReason::Length {
+            return self.discard(text);
+        }
+        self.nudges = 0;
+        self.truncations = 0;
+        Step::Execute { text, calls }
+    }
+
+    fn accept_text(&mut self, text: String, armed: bool, config: &AgenticLoopConfig) -> Step {
+        let announced = announces_tool_use(&text);
+        if announced && armed && config.enable_tool_intent_nudge && self.nudges < config.max_tool_intent_nudges {
+            self.nudges += 1;
+            self.braked = Some(BrakeAction { brake: Brake::ToolIntentNudge, count: self.nudges });
+            return Step::Nudge { text };
+        }
+        // An announcement that is let through keeps its count: the row goes on until the model does something else.
+        if !announced {
+            self.nudges = 0;
+        }
+        // A nudged text never comes here. If it reset the streak, announcing each repetition would evade the brake.
+        self.duplicates = DuplicateTracker::default();
+        Step::Answer { text }
+    }
+
+    fn discard(&mut self, text: String) -> Step {
+        self.truncations = self.truncations.saturating_add(1);
+        self.force_text |= self.truncations >= DISARMING_TRUNCATIONS;
+        self.braked = Some(BrakeAction { brake: Brake::TruncatedCalls, count: self.truncations });
+        Step::Discard { text, count: self.truncations }
+    }
+
+    /// Takes the end of an executed batch. Returns how often it has now failed in a row, when that is worth a warning.
+    pub(crate) fn judge(&mut self, calls: &[ToolCall], all_failed: bool) -> Option<u32> {
+        let count = self.duplicates.record(calls, all_failed);
+        if count < WARNED_DUPLICATES {
+            return None;
+        }
+        self.force_text |= count >= DISARMING_DUPLICATES;
+        self.braked = Some(BrakeAction { brake: Brake::DuplicateFailures, count });
+        Some(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_protocol::Arguments;
+
+    use super::*;
+
+    const INTENT: &str = "Let me search for that.";
+
+    fn text(text: &str) -> ModelReply {
+        ModelReply { text: text.into(), ..ModelReply::default() }
+    }
+
+    fn calls(finish: FinishReason) -> ModelReply {
+        let call = ToolCall { id: "c".into(), name: "clock".into(), arguments: Arguments::parse("") };
+        ModelReply { tool_calls: vec![call], finish, ..ModelReply::default() }
+    }
+
+    /// One letter for each step: n(udge), a(nswer), d(iscard), e(xecute).
+    fn play(replies: &[ModelReply], armed: bool, config: &AgenticLoopConfig) -> (String, LoopState) {
+        let mut state = LoopState::default();
+        let letters = replies.iter().map(|reply| match state.accept(reply.clone(), armed, config) {
+            Step::Nudge { .. } => 'n',
+            Step::Answer { .. } => 'a',
+            Step::Discard { .. } => 'd',
+            Step::Execute { .. } => 'e',
+        });
+        (letters.collect(), state)
+    }
+
+    #[test]
+    fn each_sequence_of_replies_has_its_steps() {
+        let on = AgenticLoopConfig::default();
+        let off = AgenticLoopConfig { enable_tool_intent_nudge: false, ..on.clone() };
+        let once = AgenticLoopConfig { max_tool_intent_nudges: 1, ..on.clone() };
+        let cut = || calls(FinishReason::Length);
+        let run = || calls(FinishReason::ToolCalls);
+        for (name, replies, armed, config, steps, nudges, truncations) in [
+            ("a plain text", vec![text("4")], true, &on, "a", 0, 0),
+            ("an empty text", vec![text("")], true, &on, "a", 0, 0),
+            ("two nudges, then let through", vec![text(INTENT); 4], true, &on, "nnaa", 2, 0),
+            ("one nudge, then let through", vec![text(INTENT); 2], true, &once, "na", 1, 0),
+            ("nudges switched off", vec![text(INTENT)], true, &off, "a", 0, 0),
+            ("no tools, no nudge", vec![text(INTENT)], false, &on, "a", 0, 0),
+            ("a text ends the row", vec![text(INTENT), text("hm"), text(INTENT)], true, &on, "nan", 1, 0),
+            ("a batch ends the row", vec![text(INTENT), run(), text(INTENT)], true, &on, "nen", 1, 0),
+            ("a truncation does not", vec![text(INTENT), cut(), text(INTENT), text(INTENT)], true, &on, "ndna", 2, 1),
+            ("texts do not reset truncations", vec![cut(), text("hm"), cut()], true, &on, "dad", 0, 2),
+            ("a batch does", vec![cut(), cut(), run(), cut()], true, &on, "dded", 0, 1),
+            ("calls without tools are still executed, to be refused", vec![run()], false, &on, "e", 0, 0),
+        ] {
+            let (letters, state) = play(&replies, armed, config);
+            assert_eq!((letters.as_str(), state.nudges, state.truncations), (steps, nudges, truncations), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_third_truncation_takes_the_tools_away_for_good() {
+        let config = AgenticLoopConfig::default();
+        let mut state = LoopState::default();
+        for expected in [false, false, true] {
+            state.accept(calls(FinishReason::Length), true, &config);
+            assert_eq!(state.force_text, expected);
+        }
+        state.accept(calls(FinishReason::ToolCalls), false, &config);
+        assert_eq!((state.truncations, state.force_text), (0, true));
+    }
+
+    #[test]
+    fn the_fourth_failure_of_a_batch_takes_the_tools_away() {
+        let batch = calls(FinishReason::ToolCalls).tool_calls;
+        let mut state = LoopState::default();
+        for (warned, force_text) in
+            [(None, false), (Some(2), false), (Some(3), false), (Some(4), true), (Some(5), true)]
+        {
+            assert_eq!((state.judge(&batch, true), state.force_text), (warned, force_text));
+        }
+    }
+
+    #[test]
+    fn an_answer_resets_the_streak_of_failures_and_a_nudged_text_does_not() {
+        let config = AgenticLoopConfig::default();
+        let batch = calls(FinishReason::ToolCalls).tool_calls;
+        for (reply, next) in [(text("hm"), None), (text(INTENT), Some(2))] {
+            let mut state = LoopState::default();
+            state.judge(&batch, true);
+            state.accept(reply, true, &config);
+            assert_eq!(state.judge(&batch, true), next);
+        }
+    }
+
+    #[test]
+    fn iterations_count_from_one_and_go_on_after_a_restart() {
+        let config = AgenticLoopConfig { max_iterations: 3, ..AgenticLoopConfig::default() };
+        let mut state = LoopState::default();
+        assert_eq!((state.begin_iteration(&config), state.begin_iteration(&config)), (Some(1), Some(2)));
+        let stored = serde_json::to_string(&state).expect("serialises");
+        let mut resumed: LoopState = serde_json::from_str(&stored).expect("reads back");
+        assert_eq!((resumed.begin_iteration(&config), resumed.begin_iteration(&config)), (Some(3), None));
+        assert_eq!(resumed.iteration, 3);
+    }
+
+    #[test]
+    fn a_state_stored_by_an_older_version_still_loads() {
+        let state: LoopState = serde_json::from_str(r#"{"iteration":4,"unknown":1}"#).expect("loads");
+        assert_eq!(state, LoopState { iteration: 4, ..LoopState::default() });
+    }
+}

@@ -1,0 +1,213 @@
+//! The outer loop.
+//!
+//! ```text
+//!  channels ──streams──▶ next_event ──▶ handle ──▶ Dispatcher ──try_send──▶ lane (one task per awake session)
+//!                            ▲                          │                        │  accept → turn → commit the end
+//!                            └────────── notes ◀────────┴────────────────────────┘
+//!                                                                         outbox ──▶ Delivery ──▶ channels
+//! ```
+//!
+//! It ends when its token is cancelled, when an operator says so, or when every channel that keeps it alive has ended:
+//! on nothing else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_protocol::{ChannelId, Envelope, StoreError};
+use futures_util::StreamExt;
+use futures_util::stream::{BoxStream, SelectAll, once};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{Id, JoinError, JoinHandle};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::delivery::Delivery;
+use crate::dispatcher::{Dispatcher, TaskEnd};
+use crate::error::AgentError;
+use crate::house::{AgentParts, House};
+use crate::lane::LaneNote;
+
+/// Notes of lanes that wait for the dispatcher. Then: the lane waits; the dispatcher never waits for a lane.
+const NOTE_CAPACITY: usize = 1024;
+/// How often sleeping lanes are looked for.
+const TICK: Duration = Duration::from_secs(15);
+/// How long cancelled turns may take to be recorded at shutdown.
+const RECORD_GRACE: Duration = Duration::from_secs(3);
+/// How long undelivered replies may take at shutdown; what is left is in the outbox for the next start.
+const FLUSH_GRACE: Duration = Duration::from_secs(3);
+
+/// Why the agent ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentExit {
+    /// Its token was cancelled: a signal.
+    Cancelled,
+    /// An operator said so.
+    Quit,
+    /// No channel was left.
+    ChannelsEnded,
+}
+
+/// What the outer loop reacts to.
+pub(crate) enum AgentEvent {
+    /// A message.
+    Inbound(Envelope),
+    /// A channel's stream has ended.
+    ChannelEnded(ChannelId),
+    /// A lane has something to say.
+    Lane(LaneNote),
+    /// A task of the dispatcher has ended.
+    TaskEnded(Result<(Id, TaskEnd), JoinError>),
+    /// Time to look around.
+    Tick,
+}
+
+/// Whether to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// Go on.
+    Continue,
+    /// An operator's /quit.
+    ShutDown,
+}
+
+type Merged = SelectAll<BoxStream<'static, (ChannelId, Option<Envelope>)>>;
+
+/// The agent, with its channels started.
+pub struct Agent {
+    house: Arc<House>,
+    dispatcher: Dispatcher,
+    inbound: Merged,
+    notes: mpsc::Receiver<LaneNote>,
+    /// Channels that keep the daemon alive and whose streams have not ended.
+    alive: usize,
+    /// Cancelled to stop the channels' intake.
+    intake: CancellationToken,
+    /// Cancelled to stop deliveries.
+    deliveries: CancellationToken,
+    /// The delivery task; joined in `drain`.
+    delivery: JoinHandle<()>,
+    ready: watch::Sender<bool>,
+    tick: tokio::time::Interval,
+}
+
+impl Agent {
+    /// Builds what is shared, starts the channels, and takes up what an earlier boot left unfinished.
+    ///
+    /// # Errors
+    /// See [`AgentError`]; nothing is left running.
+    pub async fn start(parts: AgentParts) -> Result<Self, AgentError> {
+        let channels = parts.channels.clone();
+        let (house, ready) = House::build(parts).await?;
+        let house = Arc::new(house);
+        let (notes_tx, notes) = mpsc::channel(NOTE_CAPACITY);
+        let mut dispatcher = Dispatcher::new(house.clone(), notes_tx);
+
+        let intake = CancellationToken::new();
+        let mut inbound = Merged::new();
+        let mut alive = 0;
+        for channel in &channels {
+            let id = channel.id().clone();
+            let ended = id.clone();
+            let stream = channel.start(intake.clone()).await.inspect_err(|_| intake.cancel())?;
+            let stream = stream.map(move |envelope| (id.clone(), Some(envelope)));
+            inbound.push(stream.chain(once(async move { (ended, None) })).boxed());
+            alive += usize::from(channel.keeps_alive());
+        }
+        if alive == 0 {
+            intake.cancel();
+            return Err(AgentError::NoChannel);
+        }
+
+        dispatcher.recover().await.inspect_err(|_: &StoreError| intake.cancel())?;
+        let deliveries = CancellationToken::new();
+        let delivery = tokio::spawn(Delivery::new(&house, deliveries.clone()).run());
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ready.send_replace(true);
+        Ok(Self { house, dispatcher, inbound, notes, alive, intake, deliveries, delivery, ready, tick })
+    }
+
+    /// Takes events until told to stop or no channel is left, then drains. Only routes: never awaits a turn.
+    pub async fn run(mut self, stop: CancellationToken) -> AgentExit {
+        let exit = loop {
+            let Some(event) = self.next_event(&stop).await else {
+                break if stop.is_cancelled() { AgentExit::Cancelled } else { AgentExit::ChannelsEnded };
+            };
+            if self.handle(event) == Flow::ShutDown {
+                break AgentExit::Quit;
+            }
+        };
+        self.drain().await;
+        exit
+    }
+
+    /// The next event; `None` when told to stop, or when no channel is left that keeps the daemon alive.
+    async fn next_event(&mut self, stop: &CancellationToken) -> Option<AgentEvent> {
+        if self.alive == 0 {
+            return None;
+        }
+        let event = tokio::select! {
+            biased; // the end first; then what lanes say, so that their mailboxes never seem fuller than they are
+            () = stop.cancelled() => return None,
+            Some(note) = self.notes.recv() => AgentEvent::Lane(note),
+            Some(ended) = self.dispatcher.next_ended() => AgentEvent::TaskEnded(ended),
+            Some((channel, envelope)) = self.inbound.next() => match envelope {
+                Some(envelope) => AgentEvent::Inbound(envelope),
+                None => AgentEvent::ChannelEnded(channel),
+            },
+            _ = self.tick.tick() => AgentEvent::Tick,
+        };
+        Some(event)
+    }
+
+    /// Routes one event. Never waits.
+    fn handle(&mut self, event: AgentEvent) -> Flow {
+        match event {
+            AgentEvent::Inbound(envelope) => return self.dispatcher.route(envelope),
+            AgentEvent::Lane(note) => self.dispatcher.note(note),
+            AgentEvent::TaskEnded(ended) => self.dispatcher.task_ended(ended),
+            AgentEvent::Tick => self.dispatcher.retire_idle(),
+            AgentEvent::ChannelEnded(channel) => {
+                tracing::info!(%channel, "channel ended");
+                let kept_alive = self.house.channels.get(&channel).is_some_and(|channel| channel.keeps_alive());
+                self.alive -= usize::from(kept_alive);
+            }
+        }
+        Flow::Continue
+    }
+
+    /// Bounded: intake stops, running turns get their grace, then they are cancelled and recorded, then replies flush.
+    /// Control still works meanwhile; what comes in is refused; what is queued stays in the store for the next start.
+    async fn drain(mut self) {
+        tracing::info!(running = self.dispatcher.runs_at_work(), "draining");
+        self.ready.send_replace(false);
+        self.intake.cancel();
+        self.dispatcher.begin_drain();
+        self.until_lanes_end(self.house.config.drain()).await;
+        self.dispatcher.stop_everything();
+        self.until_lanes_end(RECORD_GRACE).await;
+        self.dispatcher.end_tasks().await;
+        self.deliveries.cancel();
+        if timeout(FLUSH_GRACE, &mut self.delivery).await.is_err() {
+            tracing::warn!("some replies could not be delivered in time; they are kept for the next start");
+            self.delivery.abort();
+            let _ = (&mut self.delivery).await; // aborted: its rows are settled by the next start
+        }
+        tracing::info!("drained");
+    }
+
+    async fn until_lanes_end(&mut self, grace: Duration) {
+        let deadline = Instant::now() + grace;
+        let never = CancellationToken::new();
+        self.alive = usize::MAX; // from here on the end of channels ends nothing
+        while self.dispatcher.lanes_awake() > 0 {
+            tokio::select! {
+                biased; // the deadline holds however many events there are
+                () = sleep_until(deadline) => return,
+                Some(event) = self.next_event(&never) => {
+                    self.handle(event);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Settings of the outer loop: `[agent]`, `[limits]` and `[queue]`.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// `[agent]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentConfig {
+    /// N: a notice at step N−1, no tools from step N on, hard limit N+1. At least 1.
+    pub max_tool_iterations: u32,
+    /// Width of the global lane: turns that run at the same time. At least 1.
+    pub max_concurrent_turns: usize,
+    /// Seconds that running turns get at shutdown before they are cancelled. 0: cancelled at once.
+    pub drain_s: u64,
+    /// Replaces the built-in description of the agent at the head of the system prompt.
+    pub system_prompt: Option<String>,
+}
+
+impl Default for AgentConfig {
+    fn default() -> Self {
+        Self { max_tool_iterations: 10, max_concurrent_turns: 64, drain_s: 10, system_prompt: None }
+    }
+}
+
+impl AgentConfig {
+    /// Every problem at once, each beginning with its key.
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if !(1..=10_000).contains(&self.max_tool_iterations) {
+            problems.push("agent.max_tool_iterations: must be between 1 and 10000".into());
+        }
+        if !(1..=100_000).contains(&self.max_concurrent_turns) {
+            problems.push("agent.max_concurrent_turns: must be between 1 and 100000".into());
+        }
+        if self.drain_s > 3600 {
+            problems.push("agent.drain_s: must be at most 3600".into());
+        }
+        if self.system_prompt.as_ref().is_some_and(|text| text.len() > 100_000) {
+            problems.push("agent.system_prompt: must be at most 100000 bytes".into());
+        }
+        problems
+    }
+
+    /// The grace of running turns at shutdown.
+    pub fn drain(&self) -> Duration {
+        Duration::from_secs(self.drain_s)
+    }
+}
+
+/// `[limits]`
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitsConfig {
+    /// Most US dollars that model calls may cost in one UTC day. Absent: no limit. Needs a price for the model.
+    pub usd_per_day: Option<f64>,
+}
+
+impl LimitsConfig {
+    /// Every problem at once, each beginning with its key.
+    pub fn validate(&self) -> Vec<String> {
+        match self.usd_per_day {
+            Some(usd) if !usd.is_finite() || !(0.0..=1e9).contains(&usd) => {
+                vec!["limits.usd_per_day: must be a number of dollars from 0 to a thousand million".into()]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The day's limit in millionths of a dollar.
+    pub fn micro_usd_per_day(&self) -> Option<u64> {
+        // In range by `validate`; the cast saturates.
+        self.usd_per_day.map(|usd| (usd * 1e6).round() as u64)
+    }
+}
+
+/// `[queue]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct QueueConfig {
+    /// Messages of one session that may wait while a turn runs; the next one is answered "busy". At least 1.
+    pub cap: usize,
+}
+
+impl Default for QueueConfig {
+    fn default() -> Self {
+        Self { cap: 20 }
+    }
+}
+
+impl QueueConfig {
+    /// Every problem at once, each beginning with its key.
+    pub fn validate(&self) -> Vec<String> {
+        if (1..=1000).contains(&self.cap) { Vec::new() } else { vec!["queue.cap: must be between 1 and 1000".into()] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_problem_is_named_with_its_key() {
+        assert!(AgentConfig::default().validate().is_empty());
+        assert!(QueueConfig::default().validate().is_empty());
+        let bad = AgentConfig { max_tool_iterations: 0, max_concurrent_turns: 0, drain_s: 4000, system_prompt: None };
+        assert_eq!(bad.validate().len(), 3);
+        for usd in [f64::NAN, -1.0, f64::INFINITY] {
+            assert_eq!(LimitsConfig { usd_per_day: Some(usd) }.validate().len(), 1);
+        }
+        assert_eq!(LimitsConfig { usd_per_day: Some(1.5) }.micro_usd_per_day(), Some(1_500_000));
+    }
+}

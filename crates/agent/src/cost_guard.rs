@@ -1,0 +1,172 @@
+//! The cost guard: money is reserved before each model call and settled after it.
+//!
+//! The day is the UTC date, looked at in every check, so that midnight opens the guard without a restart. Totals live in
+//! memory and in the ledger: a start reads the ledger, where a reservation that nobody settled (the daemon died during
+//! the call) counts as spent. Parallel calls cannot pass together what only one may: checking and reserving is one step.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use belay_protocol::{Clock, Message, ModelRequest, Price, RunId, SpendLedger, StoreError, Usage};
+
+/// Guards the day's money.
+pub struct CostGuard {
+    ledger: Arc<dyn SpendLedger>,
+    clock: Arc<dyn Clock>,
+    limit: Option<u64>,
+    price: Option<Price>,
+    // Held for a few instructions and never across an await.
+    day: Mutex<Day>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Day {
+    utc_day: i64,
+    /// Settled and reserved, in millionths of a dollar.
+    spent: u64,
+}
+
+/// A reservation: what a call may cost at most. Dropped unsettled, it stays counted in full.
+#[derive(Debug)]
+pub struct Reservation {
+    utc_day: i64,
+    micro_usd: u64,
+    row: Option<u64>,
+}
+
+impl Reservation {
+    /// The reserved amount in millionths of a dollar.
+    pub fn micro_usd(&self) -> u64 {
+        self.micro_usd
+    }
+}
+
+/// Why a call may not be made.
+#[derive(Debug)]
+pub enum Refused {
+    /// The day's money does not suffice.
+    Limit {
+        /// Spent and reserved so far.
+        spent: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The reservation could not be stored.
+    Store(StoreError),
+}
+
+impl CostGuard {
+    /// A guard that knows what the ledger has for today.
+    ///
+    /// # Errors
+    /// The ledger cannot be read.
+    pub async fn load(
+        ledger: Arc<dyn SpendLedger>,
+        clock: Arc<dyn Clock>,
+        limit: Option<u64>,
+        price: Option<Price>,
+    ) -> Result<Self, StoreError> {
+        let utc_day = clock.now().utc_day();
+        let spent = ledger.spent(utc_day).await?;
+        Ok(Self { ledger, clock, limit, price, day: Mutex::new(Day { utc_day, spent }) })
+    }
+
+    /// The day's limit in millionths of a dollar.
+    pub fn limit(&self) -> Option<u64> {
+        self.limit
+    }
+
+    /// What today has cost, reservations included.
+    pub fn spent_today(&self) -> u64 {
+        self.with_today(|day| day.spent)
+    }
+
+    /// Reserves the most that a call can cost: its estimated input and all of its output, for each request it may take.
+    ///
+    /// # Errors
+    /// The day's limit would be passed, or the reservation could not be stored: in both cases no call may be made.
+    ///
+    /// # Cancel safety
+    /// Dropped while the row is written, the amount stays counted for today: the safe side.
+    pub async fn reserve(&self, run: RunId, request: &ModelRequest<'_>) -> Result<Reservation, Refused> {
+        let micro_usd = match &self.price {
+            Some(price) => price.cost_micro_usd(&pessimistic(request)),
+            None => 0,
+        };
+        let utc_day = self.with_today(|day| match self.limit {
+            // A day that is used up refuses also what costs nothing.
+            Some(limit)
+                if day.spent.saturating_add(micro_usd) > limit || (day.spent >= limit && self.price.is_some()) =>
+            {
+                Err(Refused::Limit { spent: day.spent, limit })
+            }
+            _ => {
+                day.spent = day.spent.saturating_add(micro_usd);
+                Ok(day.utc_day)
+            }
+        })?;
+        let mut reservation = Reservation { utc_day, micro_usd, row: None };
+        if micro_usd > 0 {
+            match self.ledger.reserve(run, utc_day, micro_usd).await {
+                Ok(row) => reservation.row = Some(row),
+                Err(error) => {
+                    self.replace(&reservation, 0);
+                    return Err(Refused::Store(error));
+                }
+            }
+        }
+        Ok(reservation)
+    }
+
+    /// Settles by what the provider reported; where it reported nothing, the whole reservation is charged. Returns the
+    /// amount charged.
+    pub async fn settle(&self, reservation: Reservation, usage: Option<&Usage>) -> u64 {
+        let charged = match (&self.price, usage) {
+            (Some(price), Some(usage)) => price.cost_micro_usd(usage),
+            _ => reservation.micro_usd,
+        };
+        self.close(reservation, charged).await
+    }
+
+    /// Gives a reservation back: the provider never began to answer.
+    pub async fn release(&self, reservation: Reservation) {
+        self.close(reservation, 0).await;
+    }
+
+    async fn close(&self, reservation: Reservation, charged: u64) -> u64 {
+        self.replace(&reservation, charged);
+        if let Some(row) = reservation.row
+            && let Err(error) = self.ledger.settle(row, charged).await
+        {
+            // The reservation stands in the ledger instead: after a restart the day looks more spent, never less.
+            tracing::warn!(%error, "a settlement was not stored");
+        }
+        charged
+    }
+
+    fn replace(&self, reservation: &Reservation, charged: u64) {
+        self.with_today(|day| {
+            if day.utc_day == reservation.utc_day {
+                day.spent = day.spent.saturating_sub(reservation.micro_usd).saturating_add(charged);
+            }
+        });
+    }
+
+    /// Runs with the day rolled over to today.
+    fn with_today<R>(&self, f: impl FnOnce(&mut Day) -> R) -> R {
+        let today = self.clock.now().utc_day();
+        let mut day = self.day.lock().unwrap_or_else(PoisonError::into_inner);
+        if today > day.utc_day {
+            *day = Day { utc_day: today, spent: 0 };
+        }
+        f(&mut day)
+    }
+}
+
+/// The most that a request can use: a token for every 3 bytes of input, since estimates run low for code and for scripts
+/// other than Latin, and all the output it allows.
+fn pessimistic(request: &ModelRequest<'_>) -> Usage {
+    let messages: u64 = request.messages.iter().map(|m: &std::sync::Arc<Message>| m.estimated_tokens()).sum();
+    let prompt = request.prompt.text.len() as u64 / 4;
+    let tools = request.tools.map_or(0, |tools| tools.iter().count() as u64 * 120);
+    Usage { input: (messages + prompt + tools) * 4 / 3, cached_input: 0, output: u64::from(request.max_tokens) }
+}

@@ -1,0 +1,124 @@
+//! What every lane shares, immutable once the agent has started: the ports and what was built from them once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use belay_agent_loop::Reasoning;
+use belay_protocol::{
+    BootId, Channel, ChannelId, Clock, EventKind, EventLog, ModelProvider, NewEvent, Outbox, RunId, RunReader,
+    SessionKey, SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
+};
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{AgentConfig, LimitsConfig, QueueConfig};
+use crate::cost_guard::CostGuard;
+use crate::effect_gate::EffectGate;
+use crate::error::AgentError;
+use crate::prompt;
+
+/// Everything an agent is made of.
+pub struct AgentParts {
+    /// `[agent]`
+    pub config: AgentConfig,
+    /// `[limits]`
+    pub limits: LimitsConfig,
+    /// `[queue]`
+    pub queue: QueueConfig,
+    /// The model.
+    pub model: Arc<dyn ModelProvider>,
+    /// The tools that the model is offered.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// The channels, started by the agent.
+    pub channels: Vec<Arc<dyn Channel>>,
+    /// Persistence.
+    pub store: StorePorts,
+    /// The date.
+    pub clock: Arc<dyn Clock>,
+    /// This start of the daemon.
+    pub boot: BootId,
+    /// The program's version, for `/version` and the status.
+    pub version: String,
+    /// Most tokens of one answer.
+    pub max_tokens: u32,
+    /// Requests per logical model call.
+    pub max_attempts: u32,
+    /// Set while messages are taken.
+    pub ready: watch::Sender<bool>,
+}
+
+/// The ports of persistence that the agent uses.
+#[derive(Clone)]
+pub struct StorePorts {
+    /// Sessions, threads, runs.
+    pub threads: Arc<dyn ThreadStore>,
+    /// Reads runs.
+    pub runs: Arc<dyn RunReader>,
+    /// Facts.
+    pub events: Arc<dyn EventLog>,
+    /// Undelivered replies.
+    pub outbox: Arc<dyn Outbox>,
+    /// Money.
+    pub spend: Arc<dyn SpendLedger>,
+}
+
+/// The shared part.
+pub(crate) struct House {
+    pub(crate) config: AgentConfig,
+    pub(crate) queue: QueueConfig,
+    pub(crate) model: Arc<dyn ModelProvider>,
+    pub(crate) reasoning: Reasoning,
+    pub(crate) max_attempts: u32,
+    pub(crate) gate: EffectGate,
+    pub(crate) cost: CostGuard,
+    pub(crate) channels: HashMap<ChannelId, Arc<dyn Channel>>,
+    pub(crate) store: StorePorts,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) boot: BootId,
+    pub(crate) version: String,
+    pub(crate) started_at: UnixMillis,
+    /// The global lane: one permit for each turn at work.
+    pub(crate) permits: Arc<Semaphore>,
+    /// Cancelled when the drain begins: lanes finish their turn and start no other.
+    pub(crate) draining: CancellationToken,
+}
+
+impl House {
+    pub(crate) async fn build(parts: AgentParts) -> Result<(Self, watch::Sender<bool>), AgentError> {
+        let tools = Arc::new(ToolSet::new(parts.tools));
+        let with_tools = prompt::with_tools(&parts.config, &tools);
+        let without_tools = prompt::without_tools(&parts.config);
+        let gate = EffectGate::new(&tools, parts.clock.clone())?;
+        let cost = CostGuard::load(
+            parts.store.spend.clone(),
+            parts.clock.clone(),
+            parts.limits.micro_usd_per_day(),
+            parts.model.info().price,
+        )
+        .await?;
+        let channels = parts.channels.into_iter().map(|channel| (channel.id().clone(), channel)).collect();
+        let house = Self {
+            reasoning: Reasoning::new(with_tools, without_tools, tools, parts.max_tokens, parts.max_attempts),
+            max_attempts: parts.max_attempts,
+            permits: Arc::new(Semaphore::new(parts.config.max_concurrent_turns)),
+            config: parts.config,
+            queue: parts.queue,
+            model: parts.model,
+            gate,
+            cost,
+            channels,
+            store: parts.store,
+            started_at: parts.clock.now(),
+            clock: parts.clock,
+            boot: parts.boot,
+            version: parts.version,
+            draining: CancellationToken::new(),
+        };
+        Ok((house, parts.ready))
+    }
+
+    /// A fact about a run, dated now.
+    pub(crate) fn event(&self, session: &SessionKey, run: RunId, kind: EventKind) -> NewEvent {
+        NewEvent { at: self.clock.now(), session: Some(session.clone()), run_id: Some(run), kind }
+    }
+}

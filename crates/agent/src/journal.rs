@@ -1,0 +1,80 @@
+//! The journal of one run: what it has said and done so far, written to the store as it happens.
+
+use std::sync::Arc;
+
+use belay_agent_loop::LoopContext;
+use belay_protocol::{
+    Checkpoint, Clock, Durability, EventKind, Lease, Message, NewEvent, RunId, RunUsage, StoreError, ThreadStore,
+};
+
+/// Writes the progress of one run under its lane's lease.
+pub struct RunJournal {
+    threads: Arc<dyn ThreadStore>,
+    clock: Arc<dyn Clock>,
+    lease: Lease,
+    run: RunId,
+    /// How many messages of the context are stored already.
+    stored: usize,
+    events: Vec<NewEvent>,
+    /// Totals of the run.
+    pub usage: RunUsage,
+    /// Cost of the run in millionths of a dollar.
+    pub cost_micro_usd: u64,
+}
+
+impl RunJournal {
+    /// A journal of a run whose context has `stored` messages that are in the store.
+    pub fn new(threads: Arc<dyn ThreadStore>, clock: Arc<dyn Clock>, lease: Lease, run: RunId, stored: usize) -> Self {
+        Self { threads, clock, lease, run, stored, events: Vec::new(), usage: RunUsage::default(), cost_micro_usd: 0 }
+    }
+
+    /// The lane's lease.
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// Notes a fact, dated now; stored with the next write.
+    pub fn note(&mut self, kind: EventKind) {
+        self.events.push(NewEvent {
+            at: self.clock.now(),
+            session: Some(self.lease.session.clone()),
+            run_id: Some(self.run),
+            kind,
+        });
+    }
+
+    /// Writes what is new in the context, and the facts noted since the last write.
+    ///
+    /// # Errors
+    /// Nothing was written; the same will be tried with the next write.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, the write may or may not happen. The caller is then about to end the run, and the end carries
+    /// the same messages; the store appends a run's end only once, but may keep a message twice: so this is never
+    /// dropped on purpose.
+    pub async fn write(&mut self, context: &LoopContext, durability: Durability) -> Result<(), StoreError> {
+        let checkpoint = Checkpoint {
+            run: self.run,
+            messages: context.messages[self.stored..].to_vec(),
+            state: serde_json::to_value(&context.state).ok(),
+            usage: self.usage,
+            cost_micro_usd: self.cost_micro_usd,
+            events: self.events.clone(),
+            durability,
+        };
+        self.threads.checkpoint(&self.lease, checkpoint).await?;
+        self.stored = context.messages.len();
+        self.events.clear();
+        Ok(())
+    }
+
+    /// Compaction changed the context: its first `stored` messages are in the store, or stand for what is.
+    pub fn rebase(&mut self, stored: usize) {
+        self.stored = stored;
+    }
+
+    /// What is left to write with the end of the run.
+    pub fn remainder(&mut self, messages: &[Arc<Message>]) -> (Vec<Arc<Message>>, Vec<NewEvent>) {
+        (messages.get(self.stored..).unwrap_or_default().to_vec(), std::mem::take(&mut self.events))
+    }
+}

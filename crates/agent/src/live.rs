@@ -1,0 +1,114 @@
+//! A run that is alive in this process: what dispatcher, lane and watchers share of it.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use belay_protocol::{Delta, DeltaSink, Heard, RunId, RunRecord, RunWatch, SessionKey, StopReason};
+use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Fragments kept for a watcher that lags. Then: the watcher misses some, and takes the text from the reply.
+const DELTA_CAPACITY: usize = 512;
+
+/// A run from its acceptance to its end. The token is the one way to stop it.
+#[derive(Debug)]
+pub(crate) struct LiveRun {
+    pub(crate) id: RunId,
+    pub(crate) session: SessionKey,
+    /// Cancelled once, after its cause is set.
+    pub(crate) cancel: CancellationToken,
+    cause: OnceLock<StopCause>,
+    started: OnceLock<Instant>,
+    finished: watch::Sender<Option<Arc<RunRecord>>>,
+    deltas: OnceLock<broadcast::Sender<Delta>>,
+}
+
+/// Why a run was told to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StopCause {
+    pub(crate) reason: StopReason,
+    /// Whether the answer to the command tells the person already, so that the run itself says nothing.
+    pub(crate) told: bool,
+}
+
+impl LiveRun {
+    pub(crate) fn new(id: RunId, session: SessionKey, want_deltas: bool) -> Arc<Self> {
+        let run = Self {
+            id,
+            session,
+            cancel: CancellationToken::new(),
+            cause: OnceLock::new(),
+            started: OnceLock::new(),
+            finished: watch::Sender::new(None),
+            deltas: OnceLock::new(),
+        };
+        if want_deltas {
+            run.deltas.get_or_init(|| broadcast::Sender::new(DELTA_CAPACITY));
+        }
+        Arc::new(run)
+    }
+
+    /// Tells the run to stop. Of several causes the first counts.
+    pub(crate) fn stop(&self, cause: StopCause) {
+        let _ = self.cause.set(cause); // a second stop changes nothing
+        self.cancel.cancel();
+    }
+
+    /// The reason it was told to stop, once it was.
+    pub(crate) fn stopped_by(&self) -> Option<StopCause> {
+        self.cancel.is_cancelled().then(|| self.cause.get().copied()).flatten()
+    }
+
+    /// Notes that work has begun.
+    pub(crate) fn begin(&self) {
+        self.started.get_or_init(Instant::now);
+    }
+
+    /// How long it has been at work; `None` while it waits.
+    pub(crate) fn at_work_for(&self) -> Option<Duration> {
+        self.started.get().map(Instant::elapsed)
+    }
+
+    /// Publishes the end, after it is committed.
+    pub(crate) fn finish(&self, record: Arc<RunRecord>) {
+        self.finished.send_replace(Some(record));
+    }
+
+    /// The end, for the dispatcher's waits.
+    pub(crate) fn finished(&self) -> watch::Receiver<Option<Arc<RunRecord>>> {
+        self.finished.subscribe()
+    }
+
+    /// A watch over the run; with fragments from now on, or from the first one if the message asked for them.
+    pub(crate) fn watch(&self, with_deltas: bool) -> RunWatch {
+        let deltas =
+            with_deltas.then(|| self.deltas.get_or_init(|| broadcast::Sender::new(DELTA_CAPACITY)).subscribe());
+        RunWatch { run_id: self.id, finished: self.finished(), deltas }
+    }
+}
+
+/// Publishes the fragments of one step to whoever watches the run.
+pub(crate) struct LiveSink<'a> {
+    pub(crate) run: &'a LiveRun,
+    pub(crate) step: u32,
+}
+
+impl LiveSink<'_> {
+    fn publish(&self, make: impl FnOnce() -> Delta) -> Heard {
+        match self.run.deltas.get() {
+            Some(deltas) if deltas.receiver_count() > 0 && deltas.send(make()).is_ok() => Heard::Somebody,
+            _ => Heard::Nobody,
+        }
+    }
+}
+
+impl DeltaSink for LiveSink<'_> {
+    fn text(&mut self, piece: &str) -> Heard {
+        self.publish(|| Delta::Text { step: self.step, text: piece.to_owned() })
+    }
+
+    fn reasoning(&mut self, piece: &str) -> Heard {
+        self.publish(|| Delta::Reasoning { step: self.step, text: piece.to_owned() })
+    }
+}

@@ -1,0 +1,87 @@
+//! What becomes of the model's final text before a person sees it. Pure.
+
+/// The token by which a model says that nothing should be said.
+pub const SILENT_TOKEN: &str = "NO_REPLY";
+
+/// A final text, ready for the person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// To be shown.
+    Text(String),
+    /// The model chose to say nothing.
+    Silent,
+    /// The model produced nothing.
+    Empty,
+    /// Nothing was left but echoes of internal tool-call text.
+    OnlyEchoes,
+}
+
+/// Cleans a final text: lines that are echoes of internal tool-call text are removed, silence is recognised.
+pub fn shape(text: &str) -> Reply {
+    let trimmed = text.trim();
+    if trimmed.is_empty() {
+        return Reply::Empty;
+    }
+    if is_silent(trimmed) {
+        return Reply::Silent;
+    }
+    let cleaned = without_echoes(trimmed);
+    if cleaned.is_empty() { Reply::OnlyEchoes } else { Reply::Text(cleaned) }
+}
+
+/// The token alone, with at most 4 marks of punctuation around it.
+fn is_silent(text: &str) -> bool {
+    let bare = text.trim_matches(|c: char| c.is_ascii_punctuation() && c != '_' || c.is_whitespace());
+    bare == SILENT_TOKEN && text.len() <= SILENT_TOKEN.len() + 4
+}
+
+/// Removes lines that models copy from the way calls are recorded: `[called tool x …]`, `[tool x returned: …]`. Lines in
+/// fenced code stay: there somebody quotes them.
+fn without_echoes(text: &str) -> String {
+    let mut fenced = false;
+    let mut kept: Vec<&str> = Vec::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~") {
+            fenced = !fenced;
+        }
+        if fenced || !is_echo(line) {
+            kept.push(line);
+        }
+    }
+    kept.join("\n").trim().to_owned()
+}
+
+fn is_echo(line: &str) -> bool {
+    let Some(inner) = line.trim().strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else { return false };
+    let inner = inner.to_lowercase();
+    inner.starts_with("called tool ") || (inner.starts_with("tool ") && inner.contains(" returned:"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Reply {
+        Reply::Text(text.into())
+    }
+
+    #[test]
+    fn final_texts_are_cleaned() {
+        for (input, expected) in [
+            ("  hello \n", text("hello")),
+            ("", Reply::Empty),
+            (" \n\t", Reply::Empty),
+            ("NO_REPLY", Reply::Silent),
+            (" NO_REPLY. ", Reply::Silent),
+            ("`NO_REPLY`", Reply::Silent),
+            ("NO_REPLY is the silent token", text("NO_REPLY is the silent token")),
+            ("[Called tool clock with {}]\nIt is noon.", text("It is noon.")),
+            ("[Tool clock returned: 12:00]", Reply::OnlyEchoes),
+            ("[1] a footnote", text("[1] a footnote")),
+            ("[called the office]", text("[called the office]")),
+            ("```\n[called tool x]\n```", text("```\n[called tool x]\n```")),
+        ] {
+            assert_eq!(shape(input), expected, "{input:?}");
+        }
+    }
+}

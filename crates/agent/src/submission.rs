@@ -1,0 +1,205 @@
+//! What a message asks for: the grammar of commands. Pure.
+//!
+//! A command is a message that begins with its word, then arguments; matched without case, with an optional `@botname`
+//! behind the word. Everything else is input for the model, kept as it was typed.
+
+/// A parsed message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Submission {
+    /// For the model.
+    Input,
+    /// A command that exists.
+    Command(Command),
+    /// A slash word that does not exist, with the nearest one that does.
+    Unknown {
+        /// What was typed.
+        word: String,
+        /// The nearest known word.
+        nearest: &'static str,
+    },
+}
+
+/// A command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// `/quit` `/exit` `/shutdown`: end the daemon.
+    Quit,
+    /// `/stop [RUN or SESSION or all]`: end the running turn and clear the queue.
+    Stop(Option<String>),
+    /// `/interrupt`: end the running turn; the queue goes on.
+    Interrupt,
+    /// `/status`
+    Status,
+    /// `/help`
+    Help,
+    /// `/version`
+    Version,
+    /// `/ping`
+    Ping,
+    /// `/tools`
+    Tools,
+    /// `/model [NAME]`
+    Model(Option<String>),
+    /// `/undo` `/redo` `/clear` `/new` `/reset` `/compact`: change the thread; in order with its turns.
+    Thread(ThreadCommand),
+    /// `/approve` `/always` `/deny`
+    Decide,
+    /// A word of the contract whose capability is not in this version.
+    NotYet(&'static str),
+}
+
+/// A command that changes the thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadCommand {
+    /// Hide the last turn.
+    Undo,
+    /// Show it again.
+    Redo,
+    /// Hide everything.
+    Clear,
+    /// Open another thread.
+    New,
+    /// Shorten the older part to a summary.
+    Compact,
+}
+
+/// Every word, for help and for "did you mean".
+pub const WORDS: &[(&str, &str)] = &[
+    ("/help", "this list"),
+    ("/status", "what is going on"),
+    ("/stop", "end the running turn and clear the queue"),
+    ("/interrupt", "end the running turn; waiting messages are answered next"),
+    ("/new", "begin a new conversation"),
+    ("/reset", "the same as /new"),
+    ("/clear", "forget this conversation"),
+    ("/undo", "take back the last turn"),
+    ("/redo", "bring it back"),
+    ("/compact", "shorten the older part of the conversation"),
+    ("/tools", "what the model can use"),
+    ("/model", "which model answers"),
+    ("/ping", "is anybody there"),
+    ("/version", "which Belay this is"),
+    ("/quit", "end the daemon (operators)"),
+    ("/exit", "the same as /quit"),
+    ("/shutdown", "the same as /quit"),
+    ("/approve", "yes to a waiting question"),
+    ("/always", "yes from now on"),
+    ("/deny", "no to a waiting question"),
+];
+
+/// Words of the contract that belong to later versions.
+const NOT_YET: &[&str] = &["/queue", "/think", "/verbose", "/loops", "/plan", "/job", "/jobs", "/cancel", "/routine"];
+
+/// Reads a message.
+pub fn parse(text: &str) -> Submission {
+    let trimmed = text.trim();
+    if !trimmed.starts_with('/') {
+        return Submission::Input;
+    }
+    let (word, rest) = trimmed.split_once(char::is_whitespace).unwrap_or((trimmed, ""));
+    let word = word.split_once('@').map_or(word, |(word, _bot)| word).to_lowercase();
+    // A path such as `/etc/hosts` is something to talk about, not a command.
+    if word.len() < 2 || !word[1..].chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-') {
+        return Submission::Input;
+    }
+    let argument = Some(rest.trim()).filter(|rest| !rest.is_empty()).map(str::to_owned);
+    let command = match word.as_str() {
+        "/quit" | "/exit" | "/shutdown" => Command::Quit,
+        "/stop" => Command::Stop(argument),
+        "/interrupt" => Command::Interrupt,
+        "/status" => Command::Status,
+        "/help" | "/start" => Command::Help,
+        "/version" => Command::Version,
+        "/ping" => Command::Ping,
+        "/tools" => Command::Tools,
+        "/model" => Command::Model(argument),
+        "/undo" => Command::Thread(ThreadCommand::Undo),
+        "/redo" => Command::Thread(ThreadCommand::Redo),
+        "/clear" => Command::Thread(ThreadCommand::Clear),
+        "/new" | "/reset" => Command::Thread(ThreadCommand::New),
+        "/compact" => Command::Thread(ThreadCommand::Compact),
+        "/approve" | "/always" | "/deny" => Command::Decide,
+        other => match NOT_YET.iter().find(|known| **known == other) {
+            Some(known) => Command::NotYet(known),
+            None => return Submission::Unknown { nearest: nearest(other), word },
+        },
+    };
+    Submission::Command(command)
+}
+
+/// The word as typed, for the answer; without its arguments and bot name, in lower case.
+pub fn word_of(text: &str) -> String {
+    let word = text.split_whitespace().next().unwrap_or_default();
+    word.split_once('@').map_or(word, |(word, _)| word).to_lowercase()
+}
+
+fn nearest(word: &str) -> &'static str {
+    let known = WORDS.iter().map(|(word, _)| *word).chain(NOT_YET.iter().copied());
+    known.min_by_key(|known| edit_distance(known, word)).unwrap_or("/help")
+}
+
+/// Levenshtein distance over characters; words are short.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let substitute = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(command: Command) -> Submission {
+        Submission::Command(command)
+    }
+
+    #[test]
+    fn messages_are_read_as_the_contract_says() {
+        for (text, expected) in [
+            ("hello", Submission::Input),
+            ("", Submission::Input),
+            ("  /stop", command(Command::Stop(None))),
+            ("/STOP@MyBot", command(Command::Stop(None))),
+            ("/stop  all ", command(Command::Stop(Some("all".into())))),
+            ("/stopp", Submission::Unknown { word: "/stopp".into(), nearest: "/stop" }),
+            ("/modelfoo", Submission::Unknown { word: "/modelfoo".into(), nearest: "/model" }),
+            ("/model gpt", command(Command::Model(Some("gpt".into())))),
+            ("/quit", command(Command::Quit)),
+            ("/Exit", command(Command::Quit)),
+            ("/shutdown now", command(Command::Quit)),
+            ("please /quit", Submission::Input),
+            ("/etc/hosts is a file", Submission::Input),
+            ("/", Submission::Input),
+            ("//", Submission::Input),
+            ("/new", command(Command::Thread(ThreadCommand::New))),
+            ("/reset", command(Command::Thread(ThreadCommand::New))),
+            ("/jobs", command(Command::NotYet("/jobs"))),
+            ("/approve", command(Command::Decide)),
+            ("yes", Submission::Input),
+            ("/help\nme", command(Command::Help)),
+            ("NO_REPLY", Submission::Input),
+            ("/ünknown", Submission::Unknown { word: "/ünknown".into(), nearest: nearest("/ünknown") }),
+        ] {
+            assert_eq!(parse(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn every_listed_word_is_a_command() {
+        for (word, _) in WORDS {
+            assert!(matches!(parse(word), Submission::Command(_)), "{word}");
+        }
+        for word in NOT_YET {
+            assert!(matches!(parse(word), Submission::Command(Command::NotYet(_))), "{word}");
+        }
+    }
+}

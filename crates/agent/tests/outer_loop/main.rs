@@ -1,0 +1,10 @@
+//! The outer loop with a scripted model, channels driven by the test, and the in-memory store. Time is paused: whatever
+//! takes time here takes none.
+
+mod chat;
+mod money;
+mod queue;
+mod recovery;
+mod stop;
+mod support;
+mod threads;

@@ -1,0 +1,76 @@
+//! The cost guard through the agent: it refuses, it opens at midnight, and it remembers over restarts.
+
+use belay_agent::LimitsConfig;
+use belay_protocol::{Price, RunStatus, StopReason};
+use belay_testkit::scripted_model::{Scripted, ScriptedModel};
+
+use crate::support::{Setup, end_of};
+
+const NOON: i64 = 20_000 * 86_400_000 + 43_200_000;
+const NEXT_DAY: i64 = 20_001 * 86_400_000;
+
+/// One dollar for a million tokens either way: a reservation is a little over 1000 millionths (1000 output tokens).
+fn priced(script: Vec<Scripted>) -> ScriptedModel {
+    let price = Price { input: 1_000_000, cached_input: None, output: 1_000_000 };
+    ScriptedModel::new(script).with_info(|info| info.price = Some(price))
+}
+
+fn setup(limit_micro_usd: f64, script: Vec<Scripted>) -> Setup {
+    let setup =
+        Setup { limits: LimitsConfig { usd_per_day: Some(limit_micro_usd / 1e6) }, ..Setup::new(priced(script)) };
+    setup.clock.set(NOON);
+    setup
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_used_up_day_refuses_without_a_call_and_midnight_opens_it_without_a_restart() {
+    let setup = setup(
+        3000.0,
+        vec![Scripted::text("one").with_usage(1000, 1500), Scripted::text("the next day").with_usage(10, 10)],
+    );
+    let mut agent = setup.start().await;
+    let first = end_of(agent.one.accepted("alice", "hello").await).await;
+    assert_eq!((first.status, first.cost_micro_usd), (RunStatus::Completed, 2500));
+    assert_eq!(agent.one.next().await, "one");
+    let refused = end_of(agent.one.accepted("alice", "more").await).await;
+    assert_eq!((refused.reason, refused.usage.model_calls), (Some(StopReason::CostRefused), 0));
+    assert_eq!(refused.evidence["spent_micro_usd"], 2500);
+    assert_eq!(agent.one.next().await, StopReason::CostRefused.user_line());
+    setup.clock.set(NEXT_DAY);
+    assert_eq!(agent.one.ask("alice", "good morning").await, "the next day");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_side_by_side_cannot_pass_together_what_only_one_may() {
+    let setup = setup(1500.0, vec![Scripted::hang()]);
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "hello").await;
+    agent.model.called(1).await;
+    let second = end_of(agent.two.accepted("bob", "hello").await).await;
+    assert_eq!(second.reason, Some(StopReason::CostRefused));
+    agent.two.next().await;
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_usage_was_reported_for_is_charged_in_full_and_survives_a_restart() {
+    let setup = setup(2500.0, vec![Scripted::text("no usage")]);
+    let mut agent = setup.start().await;
+    let record = end_of(agent.one.accepted("alice", "hello").await).await;
+    assert!(record.cost_micro_usd >= 1000, "{}", record.cost_micro_usd);
+    agent.one.next().await;
+    agent.shut_down().await;
+
+    // A crash during a call: the reservation was stored and counts.
+    let next = setup.next_boot(priced(vec![Scripted::hang()]));
+    let agent = next.start().await;
+    agent.one.accepted("alice", "again").await;
+    agent.model.called(1).await;
+    agent.crash().await;
+
+    let next = setup.next_boot(priced(vec![]));
+    let mut agent = next.start().await;
+    assert_eq!(agent.one.next().await, StopReason::CostRefused.user_line(), "the run is taken up and refused");
+    agent.shut_down().await;
+}

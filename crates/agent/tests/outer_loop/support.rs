@@ -1,0 +1,378 @@
+//! An agent in a test: who talks to it, what it talks to.
+
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_agent::{Agent, AgentConfig, AgentExit, AgentParts, LimitsConfig, QueueConfig, StorePorts};
+use belay_protocol::{
+    Accepted, Ack, AckSender, Body, BootId, Channel, ChannelError, ChannelId, Clock, Control, DeliverError, Effect,
+    Envelope, IdempotencyKey, Inbound, InboundStream, Outbound, Principal, PrincipalRole, ReplyRoute, RunRecord, Tool,
+    ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis,
+};
+use belay_store::MemoryStore;
+use belay_testkit::scripted_model::ScriptedModel;
+use serde_json::{Map, Value, json};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+
+/// Longest wait for anything, in paused time.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+
+/// A clock that is moved by hand.
+pub(crate) struct TestClock(AtomicI64);
+
+impl TestClock {
+    pub(crate) fn set(&self, ms: i64) {
+        self.0.store(ms, Ordering::SeqCst);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> UnixMillis {
+        UnixMillis(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// A channel whose messages come from the test and whose deliveries go to it.
+pub(crate) struct ProbeChannel {
+    id: ChannelId,
+    keeps_alive: bool,
+    inbound: Mutex<Option<mpsc::Receiver<Envelope>>>,
+    delivered: mpsc::Sender<Outbound>,
+    refusals: Mutex<Vec<DeliverError>>,
+}
+
+impl ProbeChannel {
+    /// What the next deliveries answer.
+    pub(crate) fn fail_next(&self, errors: Vec<DeliverError>) {
+        *self.refusals.lock().unwrap() = errors;
+    }
+}
+
+#[async_trait]
+impl Channel for ProbeChannel {
+    fn id(&self) -> &ChannelId {
+        &self.id
+    }
+
+    fn keeps_alive(&self) -> bool {
+        self.keeps_alive
+    }
+
+    async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {
+        use futures_util::StreamExt;
+        let receiver = self.inbound.lock().unwrap().take().expect("started once");
+        Ok(ReceiverStream::new(receiver).take_until(intake.cancelled_owned()).boxed())
+    }
+
+    async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
+        let refusal = {
+            let mut refusals = self.refusals.lock().unwrap();
+            if refusals.is_empty() { None } else { Some(refusals.remove(0)) }
+        };
+        match refusal {
+            Some(error) => Err(error),
+            None => {
+                self.delivered.send(message.clone()).await.expect("the test listens");
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The test's end of a channel.
+pub(crate) struct Talker {
+    pub(crate) channel: ChannelId,
+    tx: mpsc::Sender<Envelope>,
+    pub(crate) delivered: mpsc::Receiver<Outbound>,
+    pub(crate) probe: Arc<ProbeChannel>,
+}
+
+impl Talker {
+    fn inbound(&self, session: &str, role: PrincipalRole, body: Body, key: Option<&str>) -> Inbound {
+        Inbound {
+            channel: self.channel.clone(),
+            session: session.into(),
+            principal: Principal { id: "tester".into(), role },
+            key: key.map(|key| IdempotencyKey {
+                channel: self.channel.clone(),
+                account: session.into(),
+                message_id: key.into(),
+            }),
+            reply_to: Some(ReplyRoute { channel: self.channel.clone(), conversation: session.into(), reply_to: None }),
+            body,
+            history: Vec::new(),
+            want_deltas: false,
+        }
+    }
+
+    pub(crate) async fn send(&self, inbound: Inbound) -> Ack {
+        let (ack, answer) = AckSender::channel();
+        self.tx.send(Envelope { inbound, ack }).await.expect("the agent listens");
+        tokio::time::timeout(PATIENCE, answer).await.expect("an acknowledgement").expect("answered")
+    }
+
+    pub(crate) async fn text_as(&self, session: &str, role: PrincipalRole, text: &str) -> Ack {
+        self.send(self.inbound(session, role, Body::Text(text.into()), None)).await
+    }
+
+    /// Sends a text as an operator.
+    pub(crate) async fn text(&self, session: &str, text: &str) -> Ack {
+        self.text_as(session, PrincipalRole::Operator, text).await
+    }
+
+    /// Sends a text with an idempotency key.
+    pub(crate) async fn keyed(&self, session: &str, text: &str, key: &str) -> Ack {
+        self.send(self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), Some(key))).await
+    }
+
+    pub(crate) async fn control(&self, control: Control) -> Ack {
+        self.send(self.inbound("control", PrincipalRole::Operator, Body::Control(control), None)).await
+    }
+
+    /// Sends a text that must be accepted.
+    pub(crate) async fn accepted(&self, session: &str, text: &str) -> Accepted {
+        match self.text(session, text).await {
+            Ack::Accepted(accepted) => accepted,
+            other => panic!("{text:?} was not accepted: {other:?}"),
+        }
+    }
+
+    /// Sends a command and returns its answer; its delivery to the conversation is taken too.
+    pub(crate) async fn command(&mut self, session: &str, text: &str) -> String {
+        let reply = match self.text(session, text).await {
+            Ack::Command(reply) => reply.reply,
+            other => panic!("{text:?} was not answered as a command: {other:?}"),
+        };
+        assert_eq!(self.next().await, reply);
+        reply
+    }
+
+    /// The next delivered text.
+    pub(crate) async fn next(&mut self) -> String {
+        let next = tokio::time::timeout(PATIENCE, self.delivered.recv()).await.expect("a delivery");
+        next.expect("the agent delivers").text
+    }
+
+    /// Sends a text and returns the next delivery.
+    pub(crate) async fn ask(&mut self, session: &str, text: &str) -> String {
+        self.accepted(session, text).await;
+        self.next().await
+    }
+
+    /// Ends the channel's stream.
+    pub(crate) fn hang_up(self) -> mpsc::Receiver<Outbound> {
+        self.delivered
+    }
+}
+
+/// Waits for the end of an accepted run.
+pub(crate) async fn end_of(accepted: Accepted) -> Arc<RunRecord> {
+    let mut finished = accepted.watch.expect("alive").finished;
+    let record = tokio::time::timeout(PATIENCE, finished.wait_for(Option::is_some)).await.expect("an end");
+    record.expect("published").clone().expect("some")
+}
+
+/// What an agent is started with; change it, then [`Setup::start`].
+pub(crate) struct Setup {
+    pub(crate) config: AgentConfig,
+    pub(crate) limits: LimitsConfig,
+    pub(crate) queue: QueueConfig,
+    pub(crate) model: Arc<ScriptedModel>,
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    pub(crate) store: StorePorts,
+    pub(crate) clock: Arc<TestClock>,
+    pub(crate) injector: bool,
+}
+
+/// The ports of one store.
+pub(crate) fn ports<S>(store: Arc<S>) -> StorePorts
+where
+    S: belay_protocol::ThreadStore
+        + belay_protocol::RunReader
+        + belay_protocol::EventLog
+        + belay_protocol::Outbox
+        + belay_protocol::SpendLedger
+        + 'static,
+{
+    StorePorts {
+        threads: store.clone(),
+        runs: store.clone(),
+        events: store.clone(),
+        outbox: store.clone(),
+        spend: store,
+    }
+}
+
+impl Setup {
+    pub(crate) fn new(model: ScriptedModel) -> Self {
+        Self {
+            config: AgentConfig::default(),
+            limits: LimitsConfig::default(),
+            queue: QueueConfig::default(),
+            model: Arc::new(model),
+            tools: vec![
+                Arc::new(TestTool::named("echo")),
+                Arc::new(TestTool::named("fail")),
+                Arc::new(TestTool::named("panic")),
+            ],
+            store: ports(Arc::new(MemoryStore::new())),
+            clock: Arc::new(TestClock(AtomicI64::new(1_795_000_000_000))),
+            injector: false,
+        }
+    }
+
+    pub(crate) fn tool(mut self, tool: TestTool) -> Self {
+        self.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// The same store, clock and tools with another model: the next boot.
+    pub(crate) fn next_boot(&self, model: ScriptedModel) -> Self {
+        Self {
+            config: self.config.clone(),
+            limits: self.limits.clone(),
+            queue: self.queue.clone(),
+            model: Arc::new(model),
+            tools: self.tools.clone(),
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            injector: self.injector,
+        }
+    }
+
+    fn channel(name: &str, keeps_alive: bool) -> Talker {
+        let (tx, inbound) = mpsc::channel(256);
+        let (delivered_tx, delivered) = mpsc::channel(256);
+        let probe = Arc::new(ProbeChannel {
+            id: name.into(),
+            keeps_alive,
+            inbound: Mutex::new(Some(inbound)),
+            delivered: delivered_tx,
+            refusals: Mutex::default(),
+        });
+        Talker { channel: name.into(), tx, delivered, probe }
+    }
+
+    /// Starts the agent with two channels, `one` and `two`.
+    pub(crate) async fn start(&self) -> Running {
+        let one = Self::channel("one", true);
+        let two = Self::channel("two", !self.injector);
+        let parts = AgentParts {
+            config: self.config.clone(),
+            limits: self.limits.clone(),
+            queue: self.queue.clone(),
+            model: self.model.clone(),
+            tools: self.tools.clone(),
+            channels: vec![one.probe.clone(), two.probe.clone()],
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            boot: BootId::new(),
+            version: "test".into(),
+            max_tokens: 1000,
+            max_attempts: 3,
+            ready: watch::Sender::new(false),
+        };
+        let stop = CancellationToken::new();
+        let agent = Agent::start(parts).await.expect("the agent starts");
+        let task = tokio::spawn(agent.run(stop.clone()));
+        Running { one, two, stop, task, model: self.model.clone() }
+    }
+}
+
+/// A running agent.
+pub(crate) struct Running {
+    pub(crate) one: Talker,
+    pub(crate) two: Talker,
+    pub(crate) stop: CancellationToken,
+    pub(crate) task: JoinHandle<AgentExit>,
+    pub(crate) model: Arc<ScriptedModel>,
+}
+
+impl Running {
+    /// Drains it.
+    pub(crate) async fn shut_down(self) -> (Talker, Talker) {
+        self.stop.cancel();
+        self.task.await.expect("no panic");
+        (self.one, self.two)
+    }
+
+    /// Ends it as a crash would: nothing after this moment is written or sent.
+    pub(crate) async fn crash(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+}
+
+/// A tool for tests, by name: `echo` returns its `text`, `fail` fails, `panic` panics, `wait` waits for its token,
+/// `deaf` waits without looking at it, `slow` takes a second.
+pub(crate) struct TestTool {
+    spec: ToolSpec,
+    pub(crate) calls: Arc<AtomicUsize>,
+}
+
+impl TestTool {
+    pub(crate) fn named(name: &str) -> Self {
+        let schema =
+            json!({"type": "object", "properties": {"text": {"type": "string"}}, "additionalProperties": false});
+        Self {
+            spec: ToolSpec {
+                name: name.into(),
+                description: format!("the tool {name}"),
+                schema,
+                effect: Effect::Read,
+                idempotent: true,
+                timeout: Duration::from_secs(30),
+                max_output_bytes: 1000,
+            },
+            calls: Arc::default(),
+        }
+    }
+
+    /// The same tool, with an effect that must not be repeated.
+    pub(crate) fn writing(mut self) -> Self {
+        self.spec.effect = Effect::External;
+        self.spec.idempotent = false;
+        self
+    }
+}
+
+#[async_trait]
+impl Tool for TestTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        match self.spec.name.as_str() {
+            "echo" => Ok(arguments.get("text").and_then(Value::as_str).unwrap_or("nothing").to_owned()),
+            "fail" => Err(ToolFailure::failed("it does not work")),
+            "panic" => panic!("the tool of the test panics"),
+            "wait" => {
+                tokio::select! {
+                    () = context.cancel.cancelled() => Err(ToolFailure::Cancelled),
+                    () = tokio::time::sleep(Duration::from_secs(30)) => Ok("waited".into()),
+                }
+            }
+            "deaf" => {
+                tokio::time::sleep(Duration::from_secs(3600)).await;
+                Ok("waited".into())
+            }
+            "slow" => {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Ok("slowly".into())
+            }
+            other => panic!("no such test tool: {other}"),
+        }
+    }
+}
+
+/// What the model saw in its request number `n`, from 1, as one text for simple assertions.
+pub(crate) fn saw(model: &ScriptedModel, n: usize) -> Vec<String> {
+    model.seen()[n - 1].messages.iter().map(|message| message.text().to_owned()).collect()
+}

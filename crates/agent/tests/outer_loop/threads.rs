@@ -1,0 +1,79 @@
+//! What the model sees of a conversation after its commands.
+
+use belay_testkit::scripted_model::{Scripted, ScriptedModel};
+
+use crate::support::{Setup, saw};
+
+#[tokio::test(start_paused = true)]
+async fn undo_and_redo_take_turns_away_and_bring_them_back() {
+    let setup = Setup::new(ScriptedModel::new((1..=5).map(|n| Scripted::text(format!("answer {n}")))));
+    let mut agent = setup.start().await;
+    assert_eq!(agent.one.command("alice", "/undo").await, "There is nothing to undo.");
+    agent.one.ask("alice", "question 1").await;
+    agent.one.ask("alice", "question 2").await;
+    assert!(agent.one.command("alice", "/undo").await.starts_with("Took back"));
+    agent.one.ask("alice", "question 3").await;
+    assert_eq!(saw(&agent.model, 3), ["question 1", "answer 1", "question 3"]);
+    assert_eq!(agent.one.command("alice", "/redo").await, "There is nothing to redo.", "a new turn has begun");
+    assert!(agent.one.command("alice", "/undo").await.starts_with("Took back"));
+    assert!(agent.one.command("alice", "/undo").await.starts_with("Took back"));
+    assert!(agent.one.command("alice", "/redo").await.starts_with("Brought"));
+    agent.one.ask("alice", "question 4").await;
+    assert_eq!(saw(&agent.model, 4), ["question 1", "answer 1", "question 4"]);
+    agent.shut_down().await;
+
+    let next = setup.next_boot(ScriptedModel::new([Scripted::text("answer 5")]));
+    let mut agent = next.start().await;
+    agent.one.ask("alice", "question 5").await;
+    assert_eq!(saw(&agent.model, 1), ["question 1", "answer 1", "question 4", "answer 4", "question 5"]);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clear_and_new_begin_afresh_and_sessions_never_share() {
+    let setup = Setup::new(ScriptedModel::new([]).then_forever(Scripted::text("ok")));
+    let mut agent = setup.start().await;
+    agent.one.ask("alice", "secret of alice").await;
+    agent.two.ask("bob", "hello").await;
+    assert_eq!(saw(&agent.model, 2), ["hello"]);
+    for command in ["/clear", "/new", "/reset"] {
+        agent.one.command("alice", command).await;
+        agent.one.ask("alice", command.trim_start_matches('/')).await;
+        assert_eq!(agent.model.seen().last().expect("asked").messages.len(), 1, "{command}");
+    }
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thread_is_not_changed_under_a_running_turn() {
+    let setup = Setup::new(ScriptedModel::new([Scripted::hang()]));
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "hello").await;
+    agent.model.called(1).await;
+    let reply = agent.one.command("alice", "/undo").await;
+    assert_eq!(reply, "A message is still being answered. Send /stop first, then /undo.");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn compact_shortens_and_the_account_stays_in_sight_also_after_a_restart() {
+    let setup = Setup::new(ScriptedModel::new([]).then_forever(Scripted::text("ok")));
+    let mut agent = setup.start().await;
+    assert_eq!(agent.one.command("alice", "/compact").await, "There is nothing to shorten.");
+    for n in 0..6 {
+        agent.one.ask("alice", &format!("question {n} {}", "x".repeat(300))).await;
+    }
+    assert!(agent.one.command("alice", "/compact").await.starts_with("Shortened"));
+    agent.one.ask("alice", "and now").await;
+    let before = saw(&agent.model, 7);
+    assert!(before.len() < 12 && before[0].contains("question 0"), "{before:#?}");
+    agent.shut_down().await;
+
+    let next = setup.next_boot(ScriptedModel::new([Scripted::text("ok")]));
+    let mut agent = next.start().await;
+    agent.one.ask("alice", "after").await;
+    let mut expected = before;
+    expected.extend(["ok".to_owned(), "after".to_owned()]);
+    assert_eq!(saw(&agent.model, 1), expected);
+    agent.shut_down().await;
+}

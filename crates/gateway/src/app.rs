@@ -1,0 +1,163 @@
+//! What all handlers share: the way to the agent, the readers, and waiting for a run.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use belay_protocol::{
+    Ack, AckSender, Body, ChannelId, Clock, Control, Envelope, EventLog, Inbound, ModelInfo, Principal, RunId,
+    RunReader, RunRecord, RunWatch, SessionKey,
+};
+use secrecy::SecretString;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::Auth;
+use crate::config::GatewayConfig;
+use crate::error::ApiError;
+
+/// Longest wait for the agent's acknowledgement. 30 s: a commit takes milliseconds, and a client that waited this long
+/// should hear that something is wrong.
+const ACK_LIMIT: Duration = Duration::from_secs(30);
+
+/// Shortest pause between two looks at a run that is followed through the store.
+const STORE_POLL: Duration = Duration::from_millis(20);
+
+/// Shared by every handler.
+pub(crate) type Shared = Arc<App>;
+
+/// What handlers need. Constant after the start, but for the two flags and the queues.
+pub(crate) struct App {
+    pub(crate) config: GatewayConfig,
+    pub(crate) auth: Auth,
+    pub(crate) webhook_secret: Option<SecretString>,
+    pub(crate) runs: Arc<dyn RunReader>,
+    pub(crate) events: Arc<dyn EventLog>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) model: ModelInfo,
+    pub(crate) version: String,
+    /// The channel's name, on every message.
+    pub(crate) channel: ChannelId,
+    /// The session of control messages, which concern none.
+    pub(crate) no_session: SessionKey,
+    pub(crate) intake: mpsc::Sender<Envelope>,
+    /// One permit for each event stream.
+    pub(crate) streams: Arc<Semaphore>,
+    /// Whether the agent takes messages.
+    pub(crate) ready: watch::Receiver<bool>,
+    /// Whether it ever did.
+    pub(crate) started: AtomicBool,
+    /// Cancelled when the gateway takes no new messages.
+    pub(crate) draining: CancellationToken,
+}
+
+impl App {
+    /// Hands a message to the agent and waits for its acknowledgement.
+    ///
+    /// # Errors
+    /// The refusal, or 503 when the queue is full, the agent is gone, or no answer came in time.
+    ///
+    /// # Cancel safety
+    /// Once sent, the message takes its course; only the answer is lost.
+    pub(crate) async fn ask(&self, inbound: Inbound) -> Result<Ack, ApiError> {
+        if self.draining.is_cancelled() && matches!(inbound.body, Body::Text(_)) {
+            return Err(ApiError::shutting_down());
+        }
+        let (ack, answer) = AckSender::channel();
+        self.intake.try_send(Envelope { inbound, ack }).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => ApiError::busy("too many messages wait to be taken"),
+            mpsc::error::TrySendError::Closed(_) => ApiError::shutting_down(),
+        })?;
+        match timeout(ACK_LIMIT, answer).await {
+            Ok(Ok(Ack::Refused(refusal))) => Err(refusal.into()),
+            Ok(Ok(ack)) => Ok(ack),
+            Ok(Err(_dropped)) => Err(ApiError::no_answer("the message was not accepted")),
+            Err(_elapsed) => Err(ApiError::no_answer("no answer in time; the message may still be accepted")),
+        }
+    }
+
+    /// Hands a request to the dispatcher and waits for its answer.
+    pub(crate) async fn control(&self, principal: Principal, control: Control) -> Result<Ack, ApiError> {
+        self.ask(self.control_message(principal, control)).await
+    }
+
+    /// Tells the dispatcher something whose answer nobody needs, from where nothing can wait.
+    pub(crate) fn tell(&self, principal: Principal, control: Control) {
+        let inbound = self.control_message(principal, control);
+        if self.intake.try_send(Envelope { inbound, ack: AckSender::nobody() }).is_err() {
+            tracing::warn!("the dispatcher could not be told that a client went away; its run goes on to its end");
+        }
+    }
+
+    fn control_message(&self, principal: Principal, control: Control) -> Inbound {
+        Inbound {
+            channel: self.channel.clone(),
+            session: self.no_session.clone(),
+            principal,
+            key: None,
+            reply_to: None,
+            want_deltas: false,
+            body: Body::Control(control),
+            history: Vec::new(),
+        }
+    }
+
+    /// Follows a run while it is alive, with its fragments where somebody reads them: a call whose fragment was heard is
+    /// not tried again. `None`: it is not alive, or the agent cannot say; the store knows more.
+    pub(crate) async fn watch(
+        &self,
+        principal: Principal,
+        run: RunId,
+        want_deltas: bool,
+    ) -> Result<Option<RunWatch>, ApiError> {
+        let message = Inbound { want_deltas, ..self.control_message(principal, Control::Watch(run)) };
+        match self.ask(message).await {
+            Ok(Ack::Watch(watch)) => Ok(watch),
+            Ok(other) => Err(ApiError::unexpected(&other)),
+            Err(error) if error.retryable => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The run once it has ended, or as it stands when the time is up; `None`: there is no such run.
+    pub(crate) async fn wait_for_run(
+        &self,
+        run: RunId,
+        watch: Option<RunWatch>,
+        limit: Duration,
+    ) -> Result<Option<Arc<RunRecord>>, ApiError> {
+        let deadline = Instant::now() + limit;
+        if let Some(mut watch) = watch {
+            watch.deltas = None; // a receiver that nobody reads would only hold fragments
+            let ended = timeout_at(deadline, watch.finished.wait_for(Option::is_some)).await;
+            if let Ok(Ok(record)) = ended
+                && let Some(record) = record.clone()
+            {
+                return Ok(Some(record));
+            }
+        }
+        self.follow_in_store(run, deadline).await
+    }
+
+    /// Reads the run whenever facts are committed, until it has ended or the time is up.
+    async fn follow_in_store(&self, run: RunId, deadline: Instant) -> Result<Option<Arc<RunRecord>>, ApiError> {
+        let mut tip = self.events.tip();
+        loop {
+            tip.borrow_and_update(); // seen before the read: a commit after it wakes us
+            let Some(record) = self.runs.run(run).await? else { return Ok(None) };
+            if record.status.is_end() || Instant::now() >= deadline || self.draining.is_cancelled() {
+                return Ok(Some(Arc::new(record)));
+            }
+            tokio::select! {
+                changed = timeout_at(deadline, tip.changed()) => {
+                    if let Ok(Err(_closed)) = changed {
+                        return Ok(Some(Arc::new(record)));
+                    }
+                }
+                () = self.draining.cancelled() => {}
+            }
+            tokio::time::sleep_until(deadline.min(Instant::now() + STORE_POLL)).await;
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Who is asking, and whether they may.
+
+use std::net::IpAddr;
+
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use belay_protocol::{Principal, PrincipalRole};
+use secrecy::{ExposeSecret, SecretString};
+use subtle::ConstantTimeEq;
+
+use crate::app::Shared;
+use crate::config::GatewaySecrets;
+use crate::error::ApiError;
+use crate::routes::error_for;
+
+/// The other end of a connection. Every request carries one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// Over TCP, from this address.
+    Tcp(IpAddr),
+    /// Over the control socket.
+    Socket {
+        /// Whether its user is our own or root.
+        trusted: bool,
+    },
+}
+
+/// Decides who a request comes from.
+pub(crate) struct Auth {
+    token: Option<blake3::Hash>,
+    operator_token: Option<blake3::Hash>,
+    /// The configured host name, which a `Host` header may name beside the loopback ones.
+    host: Option<String>,
+    client: Principal,
+    operator: Principal,
+    loopback: Principal,
+    socket: Principal,
+}
+
+impl Auth {
+    /// Takes digests of the tokens; the texts are not kept.
+    pub(crate) fn new(secrets: &GatewaySecrets, listen: Option<&str>) -> Self {
+        let digest =
+            |secret: &Option<SecretString>| secret.as_ref().map(|text| blake3::hash(text.expose_secret().as_bytes()));
+        Self {
+            token: digest(&secrets.token),
+            operator_token: digest(&secrets.operator_token),
+            host: listen.map(|address| host_of(address).to_ascii_lowercase()),
+            client: Principal { id: "token".into(), role: PrincipalRole::Client },
+            operator: Principal::operator("operator-token"),
+            loopback: Principal::operator("loopback"),
+            socket: Principal::operator("control-socket"),
+        }
+    }
+
+    /// Who this is.
+    ///
+    /// # Errors
+    /// 401 without a valid token where one is needed; 403 for a stranger on the socket, for a page of another site, and
+    /// for a host name that is not ours.
+    pub(crate) fn admit(&self, peer: Peer, headers: &HeaderMap) -> Result<Principal, ApiError> {
+        let address = match peer {
+            Peer::Socket { trusted: true } => return Ok(self.socket.clone()),
+            Peer::Socket { trusted: false } => {
+                return Err(ApiError::forbidden("the control socket serves its owner and root only"));
+            }
+            Peer::Tcp(address) => address,
+        };
+        same_site(headers)?;
+        if self.token.is_some() || self.operator_token.is_some() {
+            return self.by_token(headers);
+        }
+        if !address.to_canonical().is_loopback() {
+            return Err(ApiError::unauthorized("only this machine may ask while no token is configured"));
+        }
+        self.own_name(headers)?;
+        Ok(self.loopback.clone())
+    }
+
+    fn by_token(&self, headers: &HeaderMap) -> Result<Principal, ApiError> {
+        let header = headers.get(AUTHORIZATION).ok_or_else(|| {
+            ApiError::unauthorized("a token is needed: send the header \"Authorization: Bearer <token>\"")
+        })?;
+        let presented = bearer(header.as_bytes())
+            .ok_or_else(|| ApiError::unauthorized("the Authorization header is not \"Bearer <token>\""))?;
+        // Digests of equal length are compared in constant time, and both always are.
+        let presented = blake3::hash(presented);
+        let matches = |known: &Option<blake3::Hash>| {
+            known.as_ref().is_some_and(|known| bool::from(known.as_bytes().ct_eq(presented.as_bytes())))
+        };
+        let (client, operator) = (matches(&self.token), matches(&self.operator_token));
+        match (operator, client) {
+            (true, _) => Ok(self.operator.clone()),
+            (false, true) => Ok(self.client.clone()),
+            (false, false) => Err(ApiError::unauthorized("the token is not known")),
+        }
+    }
+
+    /// Refuses a name that is not ours: a page whose name was made to point at 127.0.0.1 (DNS rebinding) sends its own.
+    fn own_name(&self, headers: &HeaderMap) -> Result<(), ApiError> {
+        let Some(host) = headers.get(HOST) else { return Ok(()) }; // no browser leaves it out
+        let name = host.to_str().map(|host| host_of(host).to_ascii_lowercase()).unwrap_or_default();
+        let loopback = name == "localhost"
+            || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback());
+        if loopback || self.host.as_ref() == Some(&name) {
+            return Ok(());
+        }
+        Err(ApiError::forbidden("the Host header names neither this machine's loopback nor gateway.listen"))
+    }
+}
+
+/// Refuses what a browser sends on behalf of a page of another site. Programs send no `Origin`.
+fn same_site(headers: &HeaderMap) -> Result<(), ApiError> {
+    let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
+    let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, authority)| authority);
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    match (origin, host) {
+        (Some(origin), Some(host)) if origin.eq_ignore_ascii_case(host) => Ok(()),
+        _ => Err(ApiError::forbidden("the request comes from a page of another site")),
+    }
+}
+
+/// `host:port` without its port; the brackets of an IPv6 address stay.
+fn host_of(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
+        _ => authority,
+    }
+}
+
+fn bearer(header: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = header.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+/// Lets a request through with its [`Principal`] attached, or answers it.
+pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
+    // A request without a peer did not come through our server; it is nobody's.
+    let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Socket { trusted: false });
+    match app.auth.admit(peer, request.headers()) {
+        Ok(principal) => {
+            request.extensions_mut().insert(principal);
+            next.run(request).await
+        }
+        Err(error) => {
+            tracing::debug!(status = error.status.as_u16(), path = request.uri().path(), "request refused");
+            error_for(request.uri().path(), error).into_response()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn auth(token: Option<&str>, operator: Option<&str>) -> Auth {
+        let secret = |text: Option<&str>| text.map(|text| SecretString::from(text.to_owned()));
+        let secrets = GatewaySecrets { token: secret(token), operator_token: secret(operator), webhook_secret: None };
+        Auth::new(&secrets, Some("belay.lan:8787"))
+    }
+
+    #[test]
+    #[allow(clippy::unwrap_used)]
+    fn each_peer_is_who_the_tokens_and_the_address_say() {
+        let (near, far) = (Peer::Tcp([127, 0, 0, 1].into()), Peer::Tcp([192, 0, 2, 7].into()));
+        let mapped = Peer::Tcp("::ffff:127.0.0.1".parse().unwrap());
+        let own = Peer::Socket { trusted: true };
+        let (t, o) = (Some("tee"), Some("oh"));
+        type Text = Option<&'static str>;
+        type Row = (Text, Text, Peer, &'static [(&'static str, &'static str)], Result<&'static str, u16>);
+        let rows: &[Row] = &[
+            (None, None, near, &[], Ok("loopback")),
+            (None, None, mapped, &[], Ok("loopback")),
+            (None, None, near, &[("host", "localhost:8787")], Ok("loopback")),
+            (None, None, near, &[("host", "LOCALHOST")], Ok("loopback")),
+            (None, None, near, &[("host", "127.8.8.8:1")], Ok("loopback")),
+            (None, None, near, &[("host", "[::1]:8787")], Ok("loopback")),
+            (None, None, near, &[("host", "Belay.LAN:8787")], Ok("loopback")),
+            (None, None, near, &[("host", "evil.example:8787")], Err(403)),
+            (None, None, near, &[("host", "localhost.evil.example")], Err(403)),
+            (None, None, near, &[("host", "")], Err(403)),
+            (None, None, near, &[("authorization", "Bearer whatever")], Ok("loopback")),
+            (None, None, far, &[], Err(401)),
+            (None, None, near, &[("host", "localhost:1"), ("origin", "http://localhost:1")], Ok("loopback")),
+            (None, None, near, &[("host", "localhost:1"), ("origin", "http://localhost:2")], Err(403)),
+            (None, None, near, &[("host", "localhost:1"), ("origin", "null")], Err(403)),
+            (None, None, near, &[("origin", "http://localhost")], Err(403)),
+            (None, None, own, &[("origin", "http://evil.example"), ("host", "x")], Ok("control-socket")),
+            (None, None, Peer::Socket { trusted: false }, &[], Err(403)),
+            (t, None, near, &[], Err(401)),
+            (t, None, far, &[("authorization", "Bearer tee")], Ok("token")),
+            (t, None, near, &[("authorization", "bEARER  tee ")], Ok("token")),
+            (t, None, near, &[("authorization", "Bearer te")], Err(401)),
+            (t, None, near, &[("authorization", "Bearer ")], Err(401)),
+            (t, None, near, &[("authorization", "Basic dGVl")], Err(401)),
+            (t, None, near, &[("authorization", "tee")], Err(401)),
+            (t, None, own, &[], Ok("control-socket")),
+            (t, o, near, &[("authorization", "Bearer oh")], Ok("operator-token")),
+            (t, o, near, &[("authorization", "Bearer tee")], Ok("token")),
+            (None, o, near, &[], Err(401)),
+            (None, o, near, &[("authorization", "Bearer oh"), ("host", "any.example")], Ok("operator-token")),
+            (t, t, near, &[("authorization", "Bearer tee")], Ok("operator-token")),
+            (t, None, far, &[("authorization", "Bearer tee"), ("origin", "http://evil.example")], Err(403)),
+        ];
+        for (token, operator, peer, headers, expected) in rows {
+            let mut map = HeaderMap::new();
+            for (name, value) in *headers {
+                map.insert(*name, value.parse().unwrap());
+            }
+            let got = auth(*token, *operator).admit(*peer, &map);
+            let got = got.map(|principal| principal.id.to_string()).map_err(|error| error.status.as_u16());
+            assert_eq!(got, expected.map(str::to_owned), "{token:?} {operator:?} {peer:?} {headers:?}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The gateway as a channel: a bounded queue between the handlers and the agent.
+
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use belay_protocol::{Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound};
+use futures_util::stream;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Messages that wait for the dispatcher, which never waits itself. Then: 503 `busy`.
+pub(crate) const INTAKE_CAPACITY: usize = 1024;
+
+/// What comes in over HTTP, as a [`Channel`]. Its replies are read by whoever asked; nothing is delivered through it.
+pub struct HttpChannel {
+    id: ChannelId,
+    /// Taken by `start`. The lock is held for that one move only.
+    intake: Mutex<Option<mpsc::Receiver<Envelope>>>,
+}
+
+impl HttpChannel {
+    /// The channel, and the end that handlers send to.
+    pub(crate) fn new(id: ChannelId) -> (Self, mpsc::Sender<Envelope>) {
+        let (sender, receiver) = mpsc::channel(INTAKE_CAPACITY);
+        (Self { id, intake: Mutex::new(Some(receiver)) }, sender)
+    }
+}
+
+#[async_trait]
+impl Channel for HttpChannel {
+    fn id(&self) -> &ChannelId {
+        &self.id
+    }
+
+    async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {
+        let taken = self.intake.lock().ok().and_then(|mut slot| slot.take());
+        let receiver = taken.ok_or_else(|| ChannelError {
+            channel: self.id.clone(),
+            detail: "it was started before; a channel starts once".into(),
+        })?;
+        // At the end of the stream the receiver is dropped with all that waits in it: each sender learns at once that
+        // its message was not accepted.
+        Ok(Box::pin(stream::unfold((receiver, intake), |(mut receiver, intake)| async move {
+            let envelope = tokio::select! {
+                biased; // once intake is over nothing more is taken, however much waits
+                () = intake.cancelled() => None,
+                envelope = receiver.recv() => envelope,
+            }?;
+            Some((envelope, (receiver, intake)))
+        })))
+    }
+
+    async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
+        Err(DeliverError::Refused {
+            detail: format!("nobody listens on {} for {}", self.id, message.route.conversation),
+        })
+    }
+}

@@ -1,0 +1,157 @@
+//! Settings of the gateway: the section `[gateway]`.
+
+use std::time::Duration;
+
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+
+/// The section `[gateway]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GatewayConfig {
+    /// Where to listen: `host:port`; port 0 takes a free one. Empty or `off`: no TCP listener, the control socket alone.
+    /// A non-loopback address without any token is refused.
+    pub listen: String,
+    /// Environment variable of the token that may send, watch and stop. Empty: none.
+    pub token_env: String,
+    /// File of that token. Empty: none.
+    pub token_file: String,
+    /// Environment variable of the token that may everything. Empty: none.
+    pub operator_token_env: String,
+    /// File of that token. Empty: none.
+    pub operator_token_file: String,
+    /// Environment variable of the secret that signs `POST /webhook`. Without a secret that route does not exist.
+    pub webhook_secret_env: String,
+    /// File of that secret. Empty: none.
+    pub webhook_secret_file: String,
+    /// Longest request body in bytes, 1 KiB to 64 MiB.
+    pub max_body_bytes: usize,
+    /// Longest time a request may wait for a run, in milliseconds, 1 to 3 600 000.
+    pub max_wait_ms: u64,
+    /// Most event streams at a time, 1 to 65 536; one more is answered 503.
+    pub max_streams: usize,
+    /// Most TCP connections at a time, 1 to 65 536; more wait in the kernel's queue.
+    pub max_connections: usize,
+    /// Longest time that open requests may take once the gateway is told to stop, in seconds, at most 600.
+    pub drain_s: u64,
+}
+
+impl Default for GatewayConfig {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:8787".into(),
+            token_env: "BELAY_TOKEN".into(),
+            token_file: String::new(),
+            operator_token_env: "BELAY_OPERATOR_TOKEN".into(),
+            operator_token_file: String::new(),
+            webhook_secret_env: "BELAY_WEBHOOK_SECRET".into(),
+            webhook_secret_file: String::new(),
+            max_body_bytes: 1024 * 1024,
+            max_wait_ms: 600_000,
+            max_streams: 1024,
+            max_connections: 4096,
+            drain_s: 15,
+        }
+    }
+}
+
+impl GatewayConfig {
+    /// Every problem at once; each line begins with the full key.
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if let Some(address) = self.listen_address() {
+            let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
+            if port.is_none_or(|port| port.parse::<u16>().is_err()) {
+                problems.push(format!(
+                    "gateway.listen: {address:?} is not host:port, such as \"127.0.0.1:8787\", or \"off\""
+                ));
+            }
+        }
+        let mut range = |key: &str, value: u64, least: u64, most: u64| {
+            if !(least..=most).contains(&value) {
+                problems.push(format!("gateway.{key}: must be {least} to {most}, not {value}"));
+            }
+        };
+        range("max_body_bytes", self.max_body_bytes as u64, 1024, 64 * 1024 * 1024);
+        range("max_wait_ms", self.max_wait_ms, 1, 3_600_000);
+        range("max_streams", self.max_streams as u64, 1, 65_536);
+        range("max_connections", self.max_connections as u64, 1, 65_536);
+        range("drain_s", self.drain_s, 0, 600);
+        problems
+    }
+
+    /// Where to listen; `None`: nowhere.
+    pub fn listen_address(&self) -> Option<&str> {
+        let address = self.listen.trim();
+        (!address.is_empty() && !address.eq_ignore_ascii_case("off")).then_some(address)
+    }
+
+    /// Longest time a request may wait for a run.
+    pub(crate) fn max_wait(&self) -> Duration {
+        Duration::from_millis(self.max_wait_ms)
+    }
+}
+
+/// The secrets of the gateway, as the daemon found them. An empty one counts as absent.
+#[derive(Clone, Debug, Default)]
+pub struct GatewaySecrets {
+    /// May send, watch and stop.
+    pub token: Option<SecretString>,
+    /// May everything.
+    pub operator_token: Option<SecretString>,
+    /// Signs `POST /webhook`.
+    pub webhook_secret: Option<SecretString>,
+}
+
+impl GatewaySecrets {
+    /// The same secrets without empty ones.
+    pub(crate) fn without_empty(self) -> Self {
+        let present = |secret: Option<SecretString>| secret.filter(|text| !text.expose_secret().is_empty());
+        Self {
+            token: present(self.token),
+            operator_token: present(self.operator_token),
+            webhook_secret: present(self.webhook_secret),
+        }
+    }
+
+    /// Whether any request must show a token.
+    pub(crate) fn any_token(&self) -> bool {
+        self.token.is_some() || self.operator_token.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_valid_and_every_mistake_is_named() {
+        assert_eq!(GatewayConfig::default().validate(), Vec::<String>::new());
+        for listen in ["", "off", "OFF", "[::1]:0", "localhost:80"] {
+            let config = GatewayConfig { listen: listen.into(), ..GatewayConfig::default() };
+            assert_eq!(config.validate(), Vec::<String>::new(), "{listen}");
+        }
+        let config = GatewayConfig {
+            listen: "8787".into(),
+            max_body_bytes: 1,
+            max_wait_ms: 0,
+            max_streams: 0,
+            max_connections: 0,
+            drain_s: 601,
+            ..GatewayConfig::default()
+        };
+        let problems = config.validate();
+        let keys: Vec<_> = problems.iter().filter_map(|line| line.split_once(':').map(|(key, _)| key)).collect();
+        assert_eq!(
+            keys,
+            [
+                "gateway.listen",
+                "gateway.max_body_bytes",
+                "gateway.max_wait_ms",
+                "gateway.max_streams",
+                "gateway.max_connections",
+                "gateway.drain_s"
+            ]
+        );
+    }
+}

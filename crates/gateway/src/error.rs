@@ -1,0 +1,235 @@
+//! What goes wrong: at the start ([`GatewayError`]), and for one request (`ApiError`).
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use axum::Json;
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use belay_protocol::{Ack, Refusal, StoreError};
+use serde::Serialize;
+
+/// The gateway cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// The configuration cannot be used.
+    #[error("{}", .0.join("; "))]
+    Config(Vec<String>),
+    /// Anybody on the network could drive the daemon.
+    #[error(
+        "gateway.listen: {0} can be reached from other machines, and no token is configured; set BELAY_TOKEN (or gateway.token_file), or listen on 127.0.0.1"
+    )]
+    Insecure(SocketAddr),
+    /// The name of the address is not known.
+    #[error("gateway.listen: {address} cannot be resolved: {source}")]
+    Resolve {
+        /// As configured.
+        address: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The address is taken or not ours.
+    #[error("gateway.listen: cannot listen on {address}: {source}{}", hint(source))]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Another daemon answers on the control socket.
+    #[error("another Belay is running: its control socket {0} answers")]
+    SocketInUse(PathBuf),
+    /// The control socket cannot be made.
+    #[error("control socket {path}: {source}")]
+    Socket {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+fn hint(source: &std::io::Error) -> &'static str {
+    match source.kind() {
+        std::io::ErrorKind::AddrInUse => "; is another Belay running? gateway.listen chooses another port",
+        std::io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege",
+        _ => "",
+    }
+}
+
+/// A request that is answered with an error: a status and `{"error":{"code","message","retryable","retry_after_ms"?}}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ApiError {
+    pub(crate) status: StatusCode,
+    pub(crate) code: &'static str,
+    pub(crate) message: Cow<'static, str>,
+    pub(crate) retryable: bool,
+    pub(crate) retry_after: Option<Duration>,
+}
+
+/// What a caller that met a full queue of ours waits before the next attempt. 1 s: the smallest `Retry-After`.
+const BUSY_RETRY: Duration = Duration::from_secs(1);
+
+impl ApiError {
+    fn new(status: StatusCode, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, code, message: message.into(), retryable: false, retry_after: None }
+    }
+
+    fn again_after(self, delay: Duration) -> Self {
+        Self { retryable: true, retry_after: Some(delay), ..self }
+    }
+
+    fn again(self) -> Self {
+        Self { retryable: true, ..self }
+    }
+
+    /// 400: not JSON, not UTF-8, or not a request at all.
+    pub(crate) fn bad_request(code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, code, message)
+    }
+
+    /// 401: no token, or a wrong one.
+    pub(crate) fn unauthorized(message: &'static str) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
+    }
+
+    /// 403: known, and not allowed.
+    pub(crate) fn forbidden(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", message)
+    }
+
+    /// 404.
+    pub(crate) fn not_found(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", message)
+    }
+
+    /// 405.
+    pub(crate) fn method_not_allowed() -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method_not_allowed",
+            "this route does not take that method; see the Allow header",
+        )
+    }
+
+    /// 413.
+    pub(crate) fn too_large(limit: usize) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", format!("the body is longer than {limit} bytes"))
+    }
+
+    /// 415.
+    pub(crate) fn unsupported(message: &'static str) -> Self {
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
+    }
+
+    /// 422: JSON of the wrong shape.
+    pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", message)
+    }
+
+    /// 422: a signed message that is too old, or from the future.
+    pub(crate) fn stale(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "stale", message)
+    }
+
+    /// 503: one of our own queues is full.
+    pub(crate) fn busy(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message).again_after(BUSY_RETRY)
+    }
+
+    /// 503: no new message is taken.
+    pub(crate) fn shutting_down() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", "Belay is shutting down").again()
+    }
+
+    /// 503: the agent did not answer.
+    pub(crate) fn no_answer(message: &'static str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message).again()
+    }
+
+    /// 500: a bug of ours. What it was is in the log.
+    pub(crate) fn internal() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "something went wrong inside Belay; the log says more")
+    }
+
+    /// 500: the agent answered a question that was not asked.
+    pub(crate) fn unexpected(ack: &Ack) -> Self {
+        tracing::error!(?ack, "unexpected acknowledgement");
+        Self::internal()
+    }
+
+    /// `Retry-After` in whole seconds, at least one.
+    pub(crate) fn retry_after_header(delay: Duration) -> HeaderValue {
+        HeaderValue::from(delay.as_millis().div_ceil(1000).clamp(1, 86_400) as u64)
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        let message = refusal.to_string();
+        match refusal {
+            Refusal::Busy { retry_after, .. } => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", message).again_after(retry_after)
+            }
+            Refusal::Conflict { .. } => Self::new(StatusCode::CONFLICT, "conflict", message),
+            Refusal::Forbidden(_) => Self::forbidden(message),
+            Refusal::ShuttingDown => Self::shutting_down(),
+            Refusal::Invalid(_) => Self::invalid(message),
+            Refusal::Store(detail) => {
+                tracing::warn!(%detail, "a message could not be stored");
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "store", "the message could not be stored").again()
+            }
+        }
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NotFound(what) => Self::not_found(format!("not found: {what}")),
+            error => {
+                tracing::warn!(%error, "the store cannot be read");
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "store", "the store cannot be read now").again()
+            }
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Wire<'a> {
+    error: WireError<'a>,
+}
+
+#[derive(Serialize)]
+struct WireError<'a> {
+    code: &'a str,
+    message: &'a str,
+    retryable: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let error = WireError {
+            code: self.code,
+            message: &self.message,
+            retryable: self.retryable,
+            retry_after_ms: self.retry_after.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
+        };
+        let mut response = (self.status, Json(Wire { error })).into_response();
+        if let Some(delay) = self.retry_after {
+            response.headers_mut().insert(RETRY_AFTER, Self::retry_after_header(delay));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

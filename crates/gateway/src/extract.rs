@@ -1,0 +1,293 @@
+//! From a request to typed values, with an error that says what is wrong and where.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::HeaderMap;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::request::Parts;
+use belay_protocol::{Principal, RunId, SessionKey};
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use crate::app::Shared;
+use crate::error::ApiError;
+
+/// Longest time a body may take to arrive. 30 s: 1 MiB at 35 kB/s; slower is either broken or meant to hold us.
+const BODY_LIMIT: Duration = Duration::from_secs(30);
+
+/// Who is asking; put there by [`crate::auth::guard`].
+pub(crate) struct Caller(pub(crate) Principal);
+
+impl FromRequestParts<Shared> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _app: &Shared) -> Result<Self, ApiError> {
+        parts.extensions.get::<Principal>().cloned().map(Caller).ok_or_else(ApiError::internal)
+    }
+}
+
+impl Caller {
+    /// The principal, if it is an operator.
+    pub(crate) fn operator(self) -> Result<Principal, ApiError> {
+        if self.0.is_operator() { Ok(self.0) } else { Err(ApiError::forbidden("only an operator may do this")) }
+    }
+}
+
+/// A JSON object as the body, within the limit of the configuration.
+pub(crate) struct JsonBody<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<Shared> for JsonBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &Shared) -> Result<Self, ApiError> {
+        json_content(request.headers())?;
+        let bytes = read_body(request, app.config.max_body_bytes).await?;
+        parse_object(&bytes).map(JsonBody)
+    }
+}
+
+/// No body, or a JSON object as the body.
+pub(crate) struct OptionalBody<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Default> FromRequest<Shared> for OptionalBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &Shared) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let headers = parts.headers.clone();
+        let bytes = read_body(Request::from_parts(parts, body), app.config.max_body_bytes).await?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        json_content(&headers)?;
+        parse_object(&bytes).map(Self)
+    }
+}
+
+/// Query parameters of a closed set.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Shared> for Params<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _app: &Shared) -> Result<Self, ApiError> {
+        Query::<T>::try_from_uri(&parts.uri)
+            .map(|Query(params)| Self(params))
+            .map_err(|error| ApiError::invalid(format!("query: {}", innermost(&error))))
+    }
+}
+
+/// The run that the path names.
+pub(crate) struct RunPath(pub(crate) RunId);
+
+impl FromRequestParts<Shared> for RunPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
+        let text = path_text(parts, app).await?;
+        text.parse().map(Self).map_err(|_not_a_uuid| ApiError::not_found("no such run: its id is not a UUID"))
+    }
+}
+
+/// The session that the path names.
+pub(crate) struct SessionPath(pub(crate) SessionKey);
+
+impl FromRequestParts<Shared> for SessionPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
+        SessionKey::parse(&path_text(parts, app).await?).map(Self).map_err(ApiError::invalid)
+    }
+}
+
+async fn path_text(parts: &mut Parts, app: &Shared) -> Result<String, ApiError> {
+    let path = Path::<String>::from_request_parts(parts, app).await;
+    path.map(|Path(text)| text).map_err(|_not_utf8| ApiError::bad_request("not_utf8", "the path is not UTF-8"))
+}
+
+/// The message of the cause, without what its wrappers say around it.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+/// Refuses a body that does not say it is JSON. A form of another site's page cannot say so without asking first.
+pub(crate) fn json_content(headers: &HeaderMap) -> Result<(), ApiError> {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().as_bytes();
+    let json = kind.eq_ignore_ascii_case(b"application/json")
+        || (kind.len() > 17
+            && kind[..12].eq_ignore_ascii_case(b"application/")
+            && kind[kind.len() - 5..].eq_ignore_ascii_case(b"+json"));
+    if !json {
+        return Err(ApiError::unsupported("the body must be JSON: send the header \"Content-Type: application/json\""));
+    }
+    match headers.get(CONTENT_ENCODING) {
+        Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
+            Err(ApiError::unsupported("compressed bodies are not supported"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The whole body, never more than `limit` bytes of it in memory.
+///
+/// # Errors
+/// 413 when it is longer, before reading when its length is declared; 400 when it breaks off or comes too slowly.
+pub(crate) async fn read_body(request: Request, limit: usize) -> Result<Bytes, ApiError> {
+    let declared = request.headers().get(CONTENT_LENGTH).and_then(|n| n.to_str().ok()?.parse::<u64>().ok());
+    if declared.is_some_and(|n| n > limit as u64) {
+        return Err(ApiError::too_large(limit));
+    }
+    match tokio::time::timeout(BODY_LIMIT, collect(request.into_body(), limit)).await {
+        Ok(bytes) => bytes,
+        Err(_elapsed) => Err(ApiError::bad_request("slow_body", "the body did not arrive within 30 s")),
+    }
+}
+
+async fn collect(body: Body, limit: usize) -> Result<Bytes, ApiError> {
+    let mut pieces = body.into_data_stream();
+    let mut next = async || match pieces.next().await {
+        Some(Ok(piece)) => Ok(Some(piece)),
+        Some(Err(_broken)) => Err(ApiError::bad_request("broken_body", "the body broke off")),
+        None => Ok(None),
+    };
+    let Some(first) = next().await? else { return Ok(Bytes::new()) };
+    if first.len() > limit {
+        return Err(ApiError::too_large(limit));
+    }
+    // Most bodies are one piece, which is then handed on as it is.
+    let Some(second) = next().await? else { return Ok(first) };
+    let mut whole = BytesMut::from(first);
+    let mut piece = Some(second);
+    while let Some(more) = piece {
+        if whole.len() + more.len() > limit {
+            return Err(ApiError::too_large(limit));
+        }
+        whole.extend_from_slice(&more);
+        piece = next().await?;
+    }
+    Ok(whole.freeze())
+}
+
+/// A JSON object of this shape.
+///
+/// # Errors
+/// 400 when it is not UTF-8 or not JSON, 422 with the field's path when it is JSON of another shape.
+pub(crate) fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        ApiError::bad_request("not_utf8", format!("the body is not UTF-8 (at byte {})", error.valid_up_to()))
+    })?;
+    // A sequence would fill a struct's fields in their order; only an object has our fields.
+    if text.trim_start().starts_with('{')
+        && let Ok(value) = serde_json::from_str(text)
+    {
+        return Ok(value);
+    }
+    Err(explain::<T>(text))
+}
+
+/// Reads once more, slowly, to say what is wrong and where.
+fn explain<T: DeserializeOwned>(text: &str) -> ApiError {
+    if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
+        return ApiError::bad_request("not_json", format!("the body is not JSON: {error}"));
+    }
+    if !text.trim_start().starts_with('{') {
+        return ApiError::invalid("the body must be a JSON object");
+    }
+    match serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(text)) {
+        // Half a surrogate pair, for example: only whoever reads the string can see it.
+        Err(error) if !error.inner().is_data() => {
+            ApiError::bad_request("not_json", format!("the body is not JSON: {}", error.inner()))
+        }
+        Err(error) if error.path().iter().next().is_some() => {
+            ApiError::invalid(format!("{}: {}", error.path(), error.inner()))
+        }
+        Err(error) => ApiError::invalid(error.inner().to_string()),
+        Ok(_) => ApiError::invalid("the body is not of the expected shape"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code, reason = "only its parsing matters")]
+    struct Shape {
+        name: String,
+        count: Option<u32>,
+    }
+
+    #[test]
+    fn an_error_says_whether_it_is_the_bytes_the_json_or_the_shape() {
+        let deep = "[".repeat(100_000);
+        let rows: &[(&[u8], u16, &str)] = &[
+            (b"", 400, "not JSON"),
+            (b"{", 400, "not JSON"),
+            (b"hello", 400, "not JSON"),
+            (b"{\"name\":\"a\"} x", 400, "not JSON"),
+            (b"{\"name\":1, nonsense", 400, "not JSON"),
+            (deep.as_bytes(), 400, "not JSON"),
+            (b"{\"name\":\"\xff\"}", 400, "byte 9"),
+            (b"[\"a\",1]", 422, "object"),
+            (b"null", 422, "object"),
+            (b"{}", 422, "name"),
+            (b"{\"name\":null}", 422, "name: invalid type: null"),
+            (b"{\"name\":\"a\",\"count\":-1}", 422, "count: invalid value"),
+            (b"{\"name\":\"a\",\"count\":1.5}", 422, "count"),
+            (b"{\"name\":\"a\",\"colour\":1}", 422, "colour: unknown field `colour`"),
+            (b"{\"name\":\"a\",\"name\":\"b\"}", 422, "duplicate field"),
+        ];
+        for (bytes, status, part) in rows {
+            let error = parse_object::<Shape>(bytes).err();
+            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(40)]);
+            assert!(
+                error.as_ref().is_some_and(|e| e.status.as_u16() == *status && e.message.contains(part)),
+                "{text}: {error:?}"
+            );
+        }
+        assert!(parse_object::<Shape>(b" \n{\"name\":\"a\",\"count\":null}\n").is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_is_given_up_and_one_in_pieces_is_bounded() {
+        use futures_util::stream;
+        type Piece = Result<&'static str, std::io::Error>;
+        let code = async |body: Body| read_body(Request::new(body), 10).await.map_err(|error| error.code);
+        assert_eq!(code(Body::from_stream(stream::pending::<Piece>())).await, Err("slow_body"));
+        let pieces =
+            |texts: &'static [&'static str]| Body::from_stream(stream::iter(texts.iter().map(|t| Piece::Ok(t))));
+        assert_eq!(code(pieces(&["12345", "67890"])).await, Ok(Bytes::from("1234567890")));
+        assert_eq!(code(pieces(&["12345", "67890", "1"])).await, Err("too_large"));
+        assert_eq!(code(pieces(&["12345678901"])).await, Err("too_large"));
+        assert_eq!(code(pieces(&[])).await, Ok(Bytes::new()));
+        let broken = stream::iter([Piece::Ok("1"), Err(std::io::Error::other("gone"))]);
+        assert_eq!(code(Body::from_stream(broken)).await, Err("broken_body"));
+    }
+
+    #[test]
+    fn only_json_content_is_json() {
+        for (kind, json) in [
+            ("application/json", true),
+            ("Application/JSON; charset=utf-8", true),
+            ("application/vnd.api+json", true),
+            ("text/plain", false),
+            ("application/x-www-form-urlencoded", false),
+            ("application/jsonx", false),
+            ("+json", false),
+            ("", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, axum::http::HeaderValue::from_static(kind));
+            assert_eq!(json_content(&headers).is_ok(), json, "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `POST /api/v1/messages`.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use belay_protocol::{
+    Accepted, Ack, Body, ChannelId, IdempotencyKey, Inbound, Principal, RunId, SessionKey, UnixMillis,
+};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+
+use crate::app::Shared;
+use crate::config::GatewayConfig;
+use crate::error::ApiError;
+use crate::extract::{Caller, JsonBody};
+
+/// Longest text of a message, in bytes. 100 000: about 25 000 tokens, more than a person types.
+pub(crate) const TEXT_MAX_BYTES: usize = 100_000;
+
+/// Longest idempotency key, in bytes.
+pub(crate) const KEY_MAX_BYTES: usize = 256;
+
+/// A message as a client sends it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewMessage {
+    session: String,
+    text: String,
+    idempotency_key: Option<String>,
+    wait_ms: Option<u64>,
+    attachments: Option<Vec<IgnoredAny>>,
+}
+
+/// A message that was committed.
+#[derive(Serialize)]
+pub(crate) struct AcceptedBody {
+    run_id: RunId,
+    session: SessionKey,
+    status: &'static str,
+    accepted_at: UnixMillis,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    duplicate: bool,
+}
+
+impl From<&Accepted> for AcceptedBody {
+    fn from(accepted: &Accepted) -> Self {
+        Self {
+            run_id: accepted.run_id,
+            session: accepted.session.clone(),
+            status: "accepted",
+            accepted_at: accepted.accepted_at,
+            duplicate: accepted.duplicate,
+        }
+    }
+}
+
+/// Takes a message, and with `wait_ms` waits for its run.
+pub(crate) async fn send(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    JsonBody(message): JsonBody<NewMessage>,
+) -> Result<Response, ApiError> {
+    let (inbound, wait) = message.check(&app.config, app.channel.clone(), principal)?;
+    let accepted = match app.ask(inbound).await? {
+        Ack::Accepted(accepted) => accepted,
+        Ack::Command(reply) => return Ok(Json(reply).into_response()),
+        other => return Err(ApiError::unexpected(&other)),
+    };
+    let body = AcceptedBody::from(&accepted);
+    if let Some(limit) = wait
+        && let Some(run) = app.wait_for_run(accepted.run_id, accepted.watch, limit).await?
+        && run.status.is_end()
+    {
+        return Ok(Json(&*run).into_response());
+    }
+    Ok((StatusCode::ACCEPTED, Json(body)).into_response())
+}
+
+impl NewMessage {
+    /// The message in our own form, and how long to wait for its run.
+    fn check(
+        self,
+        config: &GatewayConfig,
+        channel: ChannelId,
+        principal: Principal,
+    ) -> Result<(Inbound, Option<Duration>), ApiError> {
+        let session = SessionKey::parse(&self.session).map_err(|e| ApiError::invalid(format!("session: {e}")))?;
+        check_text(&self.text).map_err(|e| ApiError::invalid(format!("text: {e}")))?;
+        if self.attachments.is_some_and(|list| !list.is_empty()) {
+            return Err(ApiError::invalid("attachments: not supported yet"));
+        }
+        let wait = self.wait_ms.map(Duration::from_millis);
+        if wait.is_some_and(|wait| wait > config.max_wait()) {
+            return Err(ApiError::invalid(format!("wait_ms: at most {}", config.max_wait_ms)));
+        }
+        let key = match self.idempotency_key {
+            Some(text) => Some(IdempotencyKey {
+                channel: channel.clone(),
+                account: session.as_str().into(),
+                message_id: check_key(&text).map_err(|e| ApiError::invalid(format!("idempotency_key: {e}")))?.into(),
+            }),
+            None => None,
+        };
+        let inbound = Inbound {
+            channel,
+            session,
+            principal,
+            key,
+            reply_to: None,
+            body: Body::Text(self.text),
+            history: Vec::new(),
+            want_deltas: false,
+        };
+        Ok((inbound, wait))
+    }
+}
+
+/// Whether a text can be a message.
+pub(crate) fn check_text(text: &str) -> Result<(), String> {
+    if text.trim().is_empty() {
+        return Err("must not be empty".into());
+    }
+    if text.len() > TEXT_MAX_BYTES {
+        return Err(format!("must be at most {TEXT_MAX_BYTES} bytes, not {}", text.len()));
+    }
+    if text.contains('\0') {
+        return Err("must not contain NUL".into());
+    }
+    Ok(())
+}
+
+/// Whether a text can identify a message.
+pub(crate) fn check_key(text: &str) -> Result<&str, String> {
+    if (1..=KEY_MAX_BYTES).contains(&text.len()) {
+        Ok(text)
+    } else {
+        Err(format!("must be 1 to {KEY_MAX_BYTES} bytes, not {}", text.len()))
+    }
+}

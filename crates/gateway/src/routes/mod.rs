@@ -1,0 +1,103 @@
+//! The routes. A handler is thin: extract, ask a port, map the answer.
+
+mod events;
+mod health;
+mod messages;
+mod openai;
+mod runs;
+mod sessions;
+mod status;
+mod stop;
+mod webhook;
+
+use std::any::Any;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, OriginalUri};
+use axum::http::header::AUTHORIZATION;
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
+use tower::ServiceBuilder;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
+use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
+use tower_http::trace::{DefaultOnFailure, TraceLayer};
+use tracing::Level;
+
+use crate::app::Shared;
+use crate::auth::guard;
+use crate::error::ApiError;
+
+/// All routes, ours and those that others brought, under the layers that every request passes.
+///
+/// Where a brought route has the path of one of ours, ours is taken.
+pub(crate) fn router(app: Shared, extra: Vec<Router>) -> Router {
+    let brought = extra.into_iter().fold(Router::new().fallback(not_found), Router::merge);
+    let brought = brought.layer(DefaultBodyLimit::max(app.config.max_body_bytes));
+    let layers = ServiceBuilder::new()
+        .layer(SetSensitiveRequestHeadersLayer::new([AUTHORIZATION]))
+        .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
+        .layer(TraceLayer::new_for_http().on_failure(DefaultOnFailure::new().level(Level::DEBUG)))
+        .layer(PropagateRequestIdLayer::x_request_id())
+        .layer(CatchPanicLayer::custom(panicked));
+    guarded(&app).merge(open(&app)).with_state(app).fallback_service(brought).layer(layers)
+}
+
+/// What only a principal may ask.
+fn guarded(app: &Shared) -> Router<Shared> {
+    Router::new()
+        .route("/api/v1/messages", post(messages::send))
+        .route("/api/v1/runs", get(runs::list))
+        .route("/api/v1/runs/{id}", get(runs::show))
+        .route("/api/v1/runs/{id}/wait", get(runs::wait))
+        .route("/api/v1/runs/{id}/events", get(events::of_run))
+        .route("/api/v1/runs/{id}/stop", post(stop::run))
+        .route("/api/v1/events", get(events::all))
+        .route("/api/v1/sessions", get(sessions::list))
+        .route("/api/v1/sessions/{key}", get(sessions::show))
+        .route("/api/v1/sessions/{key}/messages", get(sessions::messages))
+        .route("/api/v1/sessions/{key}/stop", post(stop::session))
+        .route("/api/v1/stop", post(stop::all))
+        .route("/api/v1/status", get(status::show))
+        .route("/api/v1/shutdown", post(status::shutdown))
+        .route("/v1/models", get(openai::models))
+        .route("/v1/chat/completions", post(openai::chat))
+        .method_not_allowed_fallback(wrong_method)
+        // Unknown routes are refused behind the guard: a stranger learns nothing about which exist.
+        .route("/api", any(not_found))
+        .route("/api/{*rest}", any(not_found))
+        .route("/v1/{*rest}", any(not_found))
+        .layer(from_fn_with_state(app.clone(), guard))
+}
+
+/// What anybody may ask, or what proves itself.
+fn open(app: &Shared) -> Router<Shared> {
+    let mut open = Router::new()
+        .route("/livez", get(health::live))
+        .route("/readyz", get(health::ready))
+        .route("/startupz", get(health::started));
+    if app.webhook_secret.is_some() {
+        open = open.route("/webhook", post(webhook::receive));
+    }
+    open.method_not_allowed_fallback(wrong_method)
+}
+
+async fn not_found(OriginalUri(uri): OriginalUri) -> Response {
+    error_for(uri.path(), ApiError::not_found("no such route"))
+}
+
+async fn wrong_method(OriginalUri(uri): OriginalUri) -> Response {
+    error_for(uri.path(), ApiError::method_not_allowed())
+}
+
+/// The error in the form that clients of that path read.
+pub(crate) fn error_for(path: &str, error: ApiError) -> Response {
+    if path.starts_with("/v1/") { openai::OpenAiError::from(error).into_response() } else { error.into_response() }
+}
+
+fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
+    let what = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    tracing::error!(panic = what.unwrap_or("unknown"), "a handler panicked");
+    ApiError::internal().into_response()
+}

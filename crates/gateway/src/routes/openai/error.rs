@@ -1,0 +1,113 @@
+//! Errors in the form that OpenAI's clients read, and how a failed run becomes one.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use axum::Json;
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use belay_protocol::{RunRecord, StopReason};
+use serde_json::{Value, json};
+
+use crate::error::ApiError;
+
+/// Tells OpenAI's clients whether to repeat a request by themselves. A run that failed has used up its own attempts.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+
+/// `{"error":{"message","type","param","code"}}` with its status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OpenAiError {
+    status: StatusCode,
+    kind: &'static str,
+    code: &'static str,
+    param: Option<String>,
+    message: Cow<'static, str>,
+    retry_after: Option<Duration>,
+    /// Whether repeating the request would only repeat a run.
+    after_run: bool,
+}
+
+impl OpenAiError {
+    fn new(status: StatusCode, kind: &'static str, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, kind, code, param: None, message: message.into(), retry_after: None, after_run: false }
+    }
+
+    /// 400: this parameter cannot be used.
+    pub(crate) fn invalid(param: impl Into<String>, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        let param = Some(param.into());
+        Self { param, ..Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", code, message) }
+    }
+
+    /// 404: no such model.
+    pub(crate) fn model_not_found(model: &str) -> Self {
+        let message = format!("the model {model:?} does not exist; GET /v1/models lists those that do");
+        let status = StatusCode::NOT_FOUND;
+        Self { param: Some("model".into()), ..Self::new(status, "invalid_request_error", "model_not_found", message) }
+    }
+
+    /// The run goes on beyond the longest wait.
+    pub(crate) fn still_running(run: &str) -> Self {
+        let message =
+            format!("the run {run} goes on beyond the longest wait; its end can be read at /api/v1/runs/{run}");
+        Self { after_run: true, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "still_running", message) }
+    }
+
+    /// A run that failed.
+    pub(crate) fn failed(run: &RunRecord) -> Self {
+        let (status, kind, code) = match run.reason {
+            Some(StopReason::RateLimited) => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "rate_limited"),
+            Some(StopReason::CostRefused) => {
+                (StatusCode::TOO_MANY_REQUESTS, "insufficient_quota", "insufficient_quota")
+            }
+            Some(StopReason::Network) => (StatusCode::BAD_GATEWAY, "server_error", "network"),
+            Some(StopReason::Overloaded) => (StatusCode::SERVICE_UNAVAILABLE, "server_error", "overloaded"),
+            Some(StopReason::ContextTooLong) => {
+                (StatusCode::BAD_REQUEST, "invalid_request_error", "context_length_exceeded")
+            }
+            other => (StatusCode::INTERNAL_SERVER_ERROR, "server_error", other.map_or("internal", StopReason::word)),
+        };
+        let line = run.reason.map_or("the run failed", StopReason::user_line);
+        let message = run.reply.clone().filter(|reply| !reply.is_empty()).map_or(Cow::Borrowed(line), Cow::Owned);
+        Self { after_run: true, ..Self::new(status, kind, code, message) }
+    }
+
+    /// The body, which is also what a stream sends when it fails midway.
+    pub(crate) fn body(&self) -> Value {
+        json!({"error": {
+            "message": self.message, "type": self.kind, "param": self.param, "code": self.code,
+        }})
+    }
+}
+
+impl From<ApiError> for OpenAiError {
+    fn from(error: ApiError) -> Self {
+        let (status, kind, code) = match error.status {
+            StatusCode::UNAUTHORIZED => (error.status, "invalid_request_error", "invalid_api_key"),
+            StatusCode::FORBIDDEN => (error.status, "permission_error", error.code),
+            StatusCode::TOO_MANY_REQUESTS => (error.status, "rate_limit_error", error.code),
+            // This API knows no 422: a request of the wrong shape is a bad request.
+            StatusCode::UNPROCESSABLE_ENTITY => (StatusCode::BAD_REQUEST, "invalid_request_error", error.code),
+            status if status.is_server_error() => (status, "server_error", error.code),
+            status => (status, "invalid_request_error", error.code),
+        };
+        Self { retry_after: error.retry_after, ..Self::new(status, kind, code, error.message) }
+    }
+}
+
+impl IntoResponse for OpenAiError {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(self.body())).into_response();
+        let headers = response.headers_mut();
+        if self.after_run {
+            headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+        }
+        if let Some(delay) = self.retry_after {
+            headers.insert(RETRY_AFTER, ApiError::retry_after_header(delay));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(axum::http::header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

@@ -1,0 +1,300 @@
+//! Answers piece by piece.
+//!
+//! The client of such a stream has no other way to stop its run than to go away, so a stream that is dropped before its
+//! end stops the run ([`GoneGuard`]).
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use belay_protocol::run::RunUsage;
+use belay_protocol::{Accepted, Control, Delta, Principal, RunId, RunRecord, RunStatus, RunWatch, StopTarget};
+use futures_util::stream;
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::answer::{Head, usage_body};
+use super::error::OpenAiError;
+use crate::app::Shared;
+use crate::sse::KEEP_ALIVE;
+
+/// The answer of a run, as it comes.
+pub(crate) fn of_run(app: Shared, principal: Principal, head: Head, accepted: Accepted, usage: bool) -> Response {
+    let headers = head.headers(None);
+    let gone = GoneGuard { app, principal, run: accepted.run_id, armed: true };
+    let stream = ChatStream {
+        out: VecDeque::from([head.role_chunk()]),
+        head,
+        usage,
+        written: Written::default(),
+        phase: Phase::Running(accepted.watch),
+        gone,
+    };
+    let events = stream::unfold(stream, |mut stream| async move {
+        let event = stream.next().await?;
+        Some((Ok::<_, Infallible>(event), stream))
+    });
+    (headers, Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))).into_response()
+}
+
+/// A text that is there already, in the form of a stream.
+pub(crate) fn of_text(head: Head, text: &str, usage: bool) -> Response {
+    let mut events = vec![head.role_chunk(), head.text_chunk(text)];
+    events.extend(head.closing(usage.then(RunUsage::default).as_ref()));
+    let headers = head.headers(None);
+    (headers, Sse::new(stream::iter(events.into_iter().map(Ok::<_, Infallible>)))).into_response()
+}
+
+struct ChatStream {
+    head: Head,
+    usage: bool,
+    /// Events that wait to be taken.
+    out: VecDeque<Event>,
+    written: Written,
+    phase: Phase,
+    gone: GoneGuard,
+}
+
+enum Phase {
+    /// The run goes on. `None`: it was no longer alive when we came.
+    Running(Option<RunWatch>),
+    /// Only `out` is left.
+    Over,
+}
+
+enum News {
+    Delta(Delta),
+    /// Fragments were dropped, since we were too slow.
+    Lost,
+    /// No more fragments will come.
+    Nothing,
+    /// Nobody works on the run any more; its record, if it was handed over.
+    Ended(Option<Arc<RunRecord>>),
+}
+
+impl ChatStream {
+    /// The next event; `None` at the end.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.out.pop_front() {
+                return Some(event);
+            }
+            let watch = match &mut self.phase {
+                Phase::Over => return None,
+                Phase::Running(watch) => watch,
+            };
+            let news = match watch {
+                Some(watch) => next_news(watch).await,
+                None => News::Ended(None),
+            };
+            match news {
+                News::Delta(Delta::Text { step, text }) => {
+                    let text = self.written.piece(step, text);
+                    self.out.push_back(self.head.text_chunk(&text));
+                }
+                News::Delta(Delta::Reasoning { .. }) | News::Nothing => {}
+                News::Lost => self.written.lossy = true,
+                News::Ended(record) => self.end(record).await,
+            }
+        }
+    }
+
+    /// Queues what a run's end adds: the text that was not streamed, the closing chunks, or an error.
+    async fn end(&mut self, record: Option<Arc<RunRecord>>) {
+        self.phase = Phase::Over;
+        let app = &self.gone.app;
+        let record = match record {
+            Some(record) => Some(record),
+            None => app.wait_for_run(self.gone.run, None, app.config.max_wait()).await.ok().flatten(),
+        };
+        let failed = match &record {
+            Some(run) if matches!(run.status, RunStatus::Completed | RunStatus::Stopped) => None,
+            Some(run) if run.status == RunStatus::Failed => Some(OpenAiError::failed(run)),
+            _ => Some(OpenAiError::still_running(&self.gone.run.to_string())),
+        };
+        self.gone.armed = false;
+        match (failed, record) {
+            (None, Some(run)) => {
+                let rest = self.written.rest(run.reply.as_deref().unwrap_or_default());
+                if !rest.is_empty() {
+                    self.out.push_back(self.head.text_chunk(&rest));
+                }
+                self.out.extend(self.head.closing(self.usage.then_some(&run.usage)));
+            }
+            (failed, _) => self.out.extend(failed.map(|error| Event::default().data(error.body().to_string()))),
+        }
+    }
+}
+
+/// The next fragment, or the end when no fragment is left. Fragments come first: the end overtakes none.
+async fn next_news(watch: &mut RunWatch) -> News {
+    let RunWatch { finished, deltas, .. } = watch;
+    let fragment = async {
+        match deltas {
+            Some(receiver) => receiver.recv().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        delta = fragment => match delta {
+            Ok(delta) => News::Delta(delta),
+            Err(RecvError::Lagged(_)) => News::Lost,
+            Err(RecvError::Closed) => {
+                *deltas = None;
+                News::Nothing
+            }
+        },
+        ended = finished.wait_for(Option::is_some) => News::Ended(ended.ok().and_then(|record| record.clone())),
+    }
+}
+
+/// What the client has been sent.
+#[derive(Debug, Default)]
+struct Written {
+    step: u32,
+    /// The text of the newest step that had any.
+    step_text: String,
+    /// Whether pieces were lost in between.
+    lossy: bool,
+}
+
+impl Written {
+    /// The piece as it is sent: a blank line separates the texts of two steps.
+    fn piece(&mut self, step: u32, piece: String) -> String {
+        if self.step_text.is_empty() || step == self.step {
+            self.step = step;
+            self.step_text.push_str(&piece);
+            return piece;
+        }
+        self.step = step;
+        self.step_text.clone_from(&piece);
+        format!("\n\n{piece}")
+    }
+
+    /// What is missing of the reply. The reply may be a cleaned form of what was streamed, which is then left as it is.
+    fn rest(&self, reply: &str) -> String {
+        let (sent, reply_trimmed) = (self.step_text.trim(), reply.trim());
+        if sent.is_empty() {
+            return reply.into();
+        }
+        if reply_trimmed.is_empty() || (!self.lossy && sent.contains(reply_trimmed)) {
+            return String::new();
+        }
+        match reply_trimmed.strip_prefix(self.step_text.trim_start()).or_else(|| reply_trimmed.strip_prefix(sent)) {
+            Some(rest) => rest.into(),
+            None => format!("\n\n{reply}"),
+        }
+    }
+}
+
+/// Stops the run when it is dropped while armed: the one client that could stop it has gone away.
+struct GoneGuard {
+    app: Shared,
+    principal: Principal,
+    run: RunId,
+    armed: bool,
+}
+
+impl Drop for GoneGuard {
+    fn drop(&mut self) {
+        if self.armed {
+            tracing::debug!(run_id = %self.run, "the reader of a streamed completion went away");
+            self.app.tell(self.principal.clone(), Control::Stop(StopTarget::RunOfGoneClient(self.run)));
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Chunk<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: i64,
+    model: &'a str,
+    choices: [Choice<'a>; 1],
+}
+
+#[derive(Serialize)]
+struct Choice<'a> {
+    index: u32,
+    delta: Piece<'a>,
+    logprobs: (),
+    finish_reason: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Piece<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+}
+
+impl Head {
+    fn chunk(&self, delta: Piece<'_>, finish_reason: Option<&'static str>) -> Event {
+        let chunk = Chunk {
+            id: &self.id,
+            object: "chat.completion.chunk",
+            created: self.created,
+            model: &self.model,
+            choices: [Choice { index: 0, delta, logprobs: (), finish_reason }],
+        };
+        Event::default().data(serde_json::to_string(&chunk).unwrap_or_default())
+    }
+
+    fn role_chunk(&self) -> Event {
+        self.chunk(Piece { role: Some("assistant"), content: Some("") }, None)
+    }
+
+    fn text_chunk(&self, text: &str) -> Event {
+        self.chunk(Piece { role: None, content: Some(text) }, None)
+    }
+
+    /// The finish, the usage where it is asked for, and the mark of the end.
+    fn closing(&self, usage: Option<&RunUsage>) -> Vec<Event> {
+        let mut events = vec![self.chunk(Piece { role: None, content: None }, Some("stop"))];
+        if let Some(usage) = usage {
+            let chunk = json!({
+                "id": self.id, "object": "chat.completion.chunk", "created": self.created, "model": self.model,
+                "choices": [], "usage": usage_body(usage),
+            });
+            events.push(Event::default().data(chunk.to_string()));
+        }
+        events.push(Event::default().data("[DONE]"));
+        events
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_ends_with_what_is_missing_of_the_reply_and_repeats_nothing() {
+        type Row = (&'static [(u32, &'static str)], bool, &'static str, &'static str);
+        let rows: &[Row] = &[
+            (&[], false, "all of it", "all of it"),
+            (&[], false, "", ""),
+            (&[(1, "Hel"), (1, "lo")], false, "Hello", "Hello"),
+            (&[(1, "Hel")], false, "Hello", "Hello"),
+            (&[(1, "Hello ")], false, "Hello you", "Hello you"),
+            (&[(1, " Hello\n")], false, "Hello", " Hello\n"),
+            (&[(1, "I look."), (2, "Found.")], false, "Found.", "I look.\n\nFound."),
+            (&[(1, "I look.")], false, "Found.", "I look.\n\nFound."),
+            (&[(1, "Once upon")], false, "Interrupted.", "Once upon\n\nInterrupted."),
+            (&[(1, "Sure. [call x] Done.")], false, "Done.", "Sure. [call x] Done."),
+            (&[(1, "He")], true, "Hello", "Hello"),
+            (&[(1, "Hlo")], true, "Hello", "Hlo\n\nHello"),
+            (&[(1, "Hello")], false, "", "Hello"),
+        ];
+        for (pieces, lossy, reply, expected) in rows {
+            let mut written = Written { lossy: *lossy, ..Written::default() };
+            let mut sent: String = pieces.iter().map(|(step, text)| written.piece(*step, (*text).into())).collect();
+            sent.push_str(&written.rest(reply));
+            assert_eq!(sent, *expected, "{pieces:?} then {reply:?}");
+        }
+    }
+}

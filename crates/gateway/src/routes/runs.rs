@@ -1,0 +1,81 @@
+//! `GET /api/v1/runs`, `/{id}` and `/{id}/wait`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use belay_protocol::{RunFilter, RunId, RunRecord, RunStatus, SessionKey};
+use serde::{Deserialize, Serialize};
+
+use crate::app::Shared;
+use crate::error::ApiError;
+use crate::extract::{Caller, Params, RunPath};
+
+/// Longest list that one request is given.
+pub(crate) const LIST_MAX: u32 = 500;
+
+/// What `wait` waits when nothing else is said.
+const WAIT_DEFAULT: Duration = Duration::from_secs(30);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListParams {
+    session: Option<String>,
+    status: Option<RunStatus>,
+    limit: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WaitParams {
+    timeout_ms: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct RunList {
+    runs: Vec<RunRecord>,
+}
+
+/// Runs, newest first.
+pub(crate) async fn list(State(app): State<Shared>, Params(params): Params<ListParams>) -> Result<Response, ApiError> {
+    let session = params.session.as_deref().map(SessionKey::parse).transpose();
+    let session = session.map_err(|e| ApiError::invalid(format!("session: {e}")))?;
+    let filter = RunFilter { session, status: params.status, limit: check_limit(params.limit)? };
+    let runs = app.runs.runs(filter).await?;
+    Ok(Json(RunList { runs }).into_response())
+}
+
+/// One run.
+pub(crate) async fn show(State(app): State<Shared>, RunPath(id): RunPath) -> Result<Json<RunRecord>, ApiError> {
+    app.runs.run(id).await?.map(Json).ok_or_else(|| no_such_run(id))
+}
+
+/// One run when it has ended, or as it stands when the time is up.
+pub(crate) async fn wait(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    RunPath(id): RunPath,
+    Params(params): Params<WaitParams>,
+) -> Result<Json<Arc<RunRecord>>, ApiError> {
+    let limit = params.timeout_ms.map_or(WAIT_DEFAULT.min(app.config.max_wait()), Duration::from_millis);
+    if limit > app.config.max_wait() {
+        return Err(ApiError::invalid(format!("timeout_ms: at most {}", app.config.max_wait_ms)));
+    }
+    let watch = app.watch(principal, id, false).await?;
+    app.wait_for_run(id, watch, limit).await?.map(Json).ok_or_else(|| no_such_run(id))
+}
+
+/// 404 for a run.
+pub(crate) fn no_such_run(id: RunId) -> ApiError {
+    ApiError::not_found(format!("no such run: {id}"))
+}
+
+/// The limit of a list; absent: 50.
+pub(crate) fn check_limit(limit: Option<u32>) -> Result<u32, ApiError> {
+    match limit.unwrap_or(50) {
+        limit @ 1..=LIST_MAX => Ok(limit),
+        _ => Err(ApiError::invalid(format!("limit: must be 1 to {LIST_MAX}"))),
+    }
+}

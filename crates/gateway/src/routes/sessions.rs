@@ -1,0 +1,71 @@
+//! `GET /api/v1/sessions`, `/{key}` and `/{key}/messages`.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use belay_protocol::{HistoryEntry, SessionKey, SessionSummary};
+use serde::{Deserialize, Serialize};
+
+use super::runs::check_limit;
+use crate::app::Shared;
+use crate::error::ApiError;
+use crate::extract::{Params, SessionPath};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListParams {
+    limit: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HistoryParams {
+    after: Option<u64>,
+    limit: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct SessionList {
+    sessions: Vec<SessionSummary>,
+}
+
+#[derive(Serialize)]
+struct History {
+    messages: Vec<HistoryEntry>,
+    /// What `after` takes for the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
+}
+
+/// Sessions, most recently used first.
+pub(crate) async fn list(State(app): State<Shared>, Params(params): Params<ListParams>) -> Result<Response, ApiError> {
+    let sessions = app.runs.sessions(check_limit(params.limit)?).await?;
+    Ok(Json(SessionList { sessions }).into_response())
+}
+
+/// One session.
+pub(crate) async fn show(
+    State(app): State<Shared>,
+    SessionPath(key): SessionPath,
+) -> Result<Json<SessionSummary>, ApiError> {
+    app.runs.session(&key).await?.map(Json).ok_or_else(|| no_such_session(&key))
+}
+
+/// What was said in a session, oldest first, in pages.
+pub(crate) async fn messages(
+    State(app): State<Shared>,
+    SessionPath(key): SessionPath,
+    Params(params): Params<HistoryParams>,
+) -> Result<Response, ApiError> {
+    let limit = check_limit(params.limit)?;
+    let messages = app.runs.history(&key, params.after.unwrap_or(0), limit).await?;
+    if messages.is_empty() && app.runs.session(&key).await?.is_none() {
+        return Err(no_such_session(&key));
+    }
+    let next = if messages.len() >= limit as usize { messages.last().map(|line| line.id) } else { None };
+    Ok(Json(History { messages, next }).into_response())
+}
+
+fn no_such_session(key: &SessionKey) -> ApiError {
+    ApiError::not_found(format!("no such session: {key}"))
+}

@@ -1,0 +1,39 @@
+//! `GET /api/v1/status` and `POST /api/v1/shutdown`.
+
+use axum::Json;
+use axum::extract::State;
+use belay_protocol::inbound::{CommandReply, StatusReport};
+use belay_protocol::{Ack, Control};
+use serde::Deserialize;
+
+use crate::app::Shared;
+use crate::error::ApiError;
+use crate::extract::{Caller, OptionalBody};
+
+/// A body that says nothing: absent, or an object without fields.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+/// What is going on.
+pub(crate) async fn show(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+) -> Result<Json<Box<StatusReport>>, ApiError> {
+    match app.control(principal, Control::Status).await? {
+        Ack::Status(report) => Ok(Json(report)),
+        other => Err(ApiError::unexpected(&other)),
+    }
+}
+
+/// Drains and ends the daemon.
+pub(crate) async fn shutdown(
+    State(app): State<Shared>,
+    caller: Caller,
+    OptionalBody(Nothing {}): OptionalBody<Nothing>,
+) -> Result<Json<CommandReply>, ApiError> {
+    match app.control(caller.operator()?, Control::Shutdown).await? {
+        Ack::Command(reply) => Ok(Json(reply)),
+        other => Err(ApiError::unexpected(&other)),
+    }
+}

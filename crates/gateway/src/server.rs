@@ -1,0 +1,326 @@
+//! Sockets and connections: bind, accept, serve, drain.
+//!
+//! Connections are served by hyper directly rather than by `axum::serve`, which offers no limit on their number and no
+//! time limit for their headers.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use belay_protocol::{ChannelId, Clock, EventLog, ModelInfo, RunReader, SessionKey};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tower::Service;
+
+use crate::app::{App, Shared};
+use crate::auth::{Auth, Peer};
+use crate::channel::HttpChannel;
+use crate::config::{GatewayConfig, GatewaySecrets};
+use crate::error::GatewayError;
+use crate::routes::router;
+
+/// Longest time between two requests on a connection, and for the headers of one to arrive. 30 s: hyper's own default;
+/// who is slower holds a place that others need.
+const HEADER_LIMIT: Duration = Duration::from_secs(30);
+
+/// Most bytes of headers, and of a body's piece. 64 KiB: eight times what common proxies let through.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Connections to the control socket at a time; more wait. They are counted apart, so that the brakes work while TCP is
+/// full.
+const SOCKET_CONNECTIONS: usize = 64;
+
+/// Pause after a failed accept: out of file descriptors, most likely, and trying at once would only burn time.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// What the gateway is made of.
+pub struct GatewayParts {
+    /// The settings.
+    pub config: GatewayConfig,
+    /// The secrets that go with them.
+    pub secrets: GatewaySecrets,
+    /// Reads runs, sessions and history.
+    pub runs: Arc<dyn RunReader>,
+    /// Reads facts.
+    pub events: Arc<dyn EventLog>,
+    /// Tells the date.
+    pub clock: Arc<dyn Clock>,
+    /// The configured model, for `/v1/models`.
+    pub model: ModelInfo,
+    /// The program's version, shown by `/livez`.
+    pub version: String,
+    /// Routers of others, such as the Telegram webhook's. They check their callers themselves.
+    pub extra: Vec<Router>,
+    /// Where the control socket is; `None`: there is none.
+    pub control_socket: Option<PathBuf>,
+    /// Whether the agent takes messages.
+    pub ready: watch::Receiver<bool>,
+}
+
+/// Bound, and not yet serving.
+pub struct Gateway {
+    app: Shared,
+    router: Router,
+    tcp: Option<TcpListener>,
+    socket: Option<ControlSocket>,
+}
+
+impl Gateway {
+    /// Takes the address and the control socket. From here on connections are queued by the kernel.
+    ///
+    /// # Errors
+    /// The configuration is refused, the address or the socket cannot be had; see [`GatewayError`].
+    pub async fn bind(parts: GatewayParts) -> Result<(Self, HttpChannel), GatewayError> {
+        let problems = parts.config.validate();
+        if !problems.is_empty() {
+            return Err(GatewayError::Config(problems));
+        }
+        let secrets = parts.secrets.without_empty();
+        let tcp = match parts.config.listen_address() {
+            Some(address) => Some(listen(address, secrets.any_token()).await?),
+            None => None,
+        };
+        let socket = parts.control_socket.map(ControlSocket::bind).transpose()?;
+        let id = ChannelId::from("http");
+        let (channel, intake) = HttpChannel::new(id.clone());
+        let app = Arc::new(App {
+            auth: Auth::new(&secrets, parts.config.listen_address()),
+            webhook_secret: secrets.webhook_secret,
+            runs: parts.runs,
+            events: parts.events,
+            clock: parts.clock,
+            model: parts.model,
+            version: parts.version,
+            channel: id,
+            no_session: SessionKey::from("http"),
+            intake,
+            streams: Arc::new(Semaphore::new(parts.config.max_streams)),
+            ready: parts.ready,
+            started: AtomicBool::new(false),
+            draining: CancellationToken::new(),
+            config: parts.config,
+        });
+        Ok((Self { router: router(app.clone(), parts.extra), app, tcp, socket }, channel))
+    }
+
+    /// Where it listens; `None`: on the control socket alone.
+    pub fn addr(&self) -> Option<SocketAddr> {
+        self.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok())
+    }
+
+    /// Serves until `stop`, then refuses new messages, lets open requests and streams end within the configured
+    /// `drain_s`, and returns when the last connection is closed.
+    ///
+    /// # Errors
+    /// None at present; the type leaves room for a listener that breaks for good.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, every connection is closed at once.
+    pub async fn serve(self, stop: CancellationToken) -> Result<(), GatewayError> {
+        let Self { app, router, tcp, socket } = self;
+        let limit = Duration::from_secs(app.config.drain_s);
+        let places =
+            (Arc::new(Semaphore::new(app.config.max_connections)), Arc::new(Semaphore::new(SOCKET_CONNECTIONS)));
+        let mut ready = app.ready.clone();
+        let mut starting = true;
+        let mut connections = JoinSet::new();
+        let mut deadline: Option<Instant> = None;
+        loop {
+            let line = Line { router: router.clone(), draining: app.draining.clone() };
+            tokio::select! {
+                () = stop.cancelled(), if deadline.is_none() => {
+                    app.draining.cancel();
+                    deadline = Some(Instant::now() + limit);
+                }
+                () = until(deadline) => break,
+                Some(ended) = connections.join_next() => report(ended),
+                up = async { ready.wait_for(|up| *up).await.is_ok() }, if starting => {
+                    app.started.store(up, Ordering::Relaxed);
+                    starting = false;
+                }
+                (stream, address, place) = accept_tcp(tcp.as_ref(), &places.0) => {
+                    connections.spawn(line.serve(stream, Peer::Tcp(address), place));
+                }
+                (stream, trusted, place) = accept_socket(socket.as_ref(), &places.1) => {
+                    connections.spawn(line.serve(stream, Peer::Socket { trusted }, place));
+                }
+            }
+            if deadline.is_some() && connections.is_empty() {
+                break;
+            }
+        }
+        if !connections.is_empty() {
+            tracing::warn!(connections = connections.len(), "closing connections that did not end in time");
+        }
+        connections.shutdown().await;
+        Ok(())
+    }
+}
+
+/// What a connection is served with.
+struct Line {
+    router: Router,
+    draining: CancellationToken,
+}
+
+impl Line {
+    /// Serves one connection to its end. When draining begins it ends after the request in progress.
+    async fn serve<I>(self, io: I, peer: Peer, _place: OwnedSemaphorePermit)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self { router, draining } = self;
+        let service = hyper::service::service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+            request.extensions_mut().insert(peer);
+            router.clone().call(request)
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_LIMIT)
+            .max_buf_size(BUFFER_BYTES)
+            .keep_alive(!draining.is_cancelled())
+            .serve_connection(TokioIo::new(io), service);
+        tokio::pin!(connection);
+        let late = draining.is_cancelled();
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = draining.cancelled(), if !late => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, ?peer, "connection ended"); // the other end's doing: broken off, or not HTTP
+        }
+    }
+}
+
+fn report(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!(%error, "a connection panicked");
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Binds the first address of the name; all of them must be loopback unless a token is needed.
+async fn listen(address: &str, any_token: bool) -> Result<TcpListener, GatewayError> {
+    let resolve = |source| GatewayError::Resolve { address: address.into(), source };
+    let addresses: Vec<SocketAddr> = tokio::net::lookup_host(address).await.map_err(resolve)?.collect();
+    if let Some(open) = addresses.iter().find(|a| !a.ip().to_canonical().is_loopback())
+        && !any_token
+    {
+        return Err(GatewayError::Insecure(*open));
+    }
+    let Some(first) = addresses.first().copied() else {
+        return Err(resolve(std::io::Error::other("the name has no address")));
+    };
+    TcpListener::bind(first).await.map_err(|source| GatewayError::Listen { address: first, source })
+}
+
+/// The next TCP connection, once there is a place for it. Cancel safe.
+async fn accept_tcp(
+    listener: Option<&TcpListener>,
+    places: &Arc<Semaphore>,
+) -> (TcpStream, IpAddr, OwnedSemaphorePermit) {
+    let (Some(listener), Ok(place)) = (listener, places.clone().acquire_owned().await) else {
+        return std::future::pending().await;
+    };
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                let _ = stream.set_nodelay(true); // only speed is lost without it
+                return (stream, address.ip(), place);
+            }
+            Err(error) => pause_after(&error).await,
+        }
+    }
+}
+
+/// The next connection to the control socket, and whether its user may use it. Cancel safe.
+async fn accept_socket(
+    socket: Option<&ControlSocket>,
+    places: &Arc<Semaphore>,
+) -> (UnixStream, bool, OwnedSemaphorePermit) {
+    let (Some(socket), Ok(place)) = (socket, places.clone().acquire_owned().await) else {
+        return std::future::pending().await;
+    };
+    loop {
+        match socket.listener.accept().await {
+            Ok((stream, _)) => {
+                let trusted = stream.peer_cred().is_ok_and(|peer| trusted(peer.uid()));
+                return (stream, trusted, place);
+            }
+            Err(error) => pause_after(&error).await,
+        }
+    }
+}
+
+/// Whether that user may use the control socket: our own, or root.
+fn trusted(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
+}
+
+async fn pause_after(error: &std::io::Error) {
+    use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
+        tracing::warn!(%error, "a connection cannot be accepted");
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+}
+
+/// The control socket; its file goes with it.
+struct ControlSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl ControlSocket {
+    /// Binds the path for its owner alone, in place of a file that a dead daemon left behind.
+    fn bind(path: PathBuf) -> Result<Self, GatewayError> {
+        remove_stale(&path)?;
+        let fail = |source| GatewayError::Socket { path: path.clone(), source };
+        let listener = UnixListener::bind(&path).map_err(fail)?;
+        let socket = Self { listener, path: path.clone() };
+        // Until this line others may connect; their user is checked with every connection all the same.
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(fail)?;
+        Ok(socket)
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path); // the next start removes what is left
+    }
+}
+
+/// Removes a socket that nobody answers on. Anything that is not a socket stays, and binding then fails.
+fn remove_stale(path: &Path) -> Result<(), GatewayError> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    if !is_socket {
+        return Ok(());
+    }
+    match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => Err(GatewayError::SocketInUse(path.to_owned())),
+        Err(_nobody_there) => {
+            std::fs::remove_file(path).map_err(|source| GatewayError::Socket { path: path.to_owned(), source })
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Server-sent events: the facts of the log after a number, then those that follow, and a living run's fragments.
+//!
+//! The reader pulls: nothing is read from the log before the last page has been taken, so a slow reader costs one page
+//! of memory and slows nothing but itself. Facts are never left out; fragments may be.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::sse;
+use belay_protocol::{Delta, Event, EventKind, EventLog, EventQuery, RunId, RunRecord, RunWatch, Seq};
+use futures_util::Stream;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
+use tokio_util::sync::CancellationToken;
+
+/// A comment after so long a silence, so that proxies keep the connection.
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Facts read at a time.
+const PAGE: u32 = 256;
+
+/// A reader of the log.
+pub(crate) struct Feed {
+    log: Arc<dyn EventLog>,
+    tip: watch::Receiver<Seq>,
+    cursor: Seq,
+    page: VecDeque<Event>,
+    run: Option<RunFeed>,
+    draining: CancellationToken,
+    ended: bool,
+    /// Returned when the stream is dropped.
+    _permit: OwnedSemaphorePermit,
+}
+
+/// What a reader of one run follows.
+pub(crate) struct RunFeed {
+    id: RunId,
+    /// Whether it had ended before we began.
+    over: bool,
+    /// Alive while the run is.
+    life: Option<watch::Receiver<Option<Arc<RunRecord>>>>,
+    deltas: Option<broadcast::Receiver<Delta>>,
+}
+
+impl RunFeed {
+    /// Follows that run; `over`: it has ended.
+    pub(crate) fn new(id: RunId, watch: Option<RunWatch>, over: bool) -> Self {
+        let (life, deltas) = match watch {
+            Some(watch) => (Some(watch.finished), watch.deltas),
+            None => (None, None),
+        };
+        Self { id, over, life, deltas }
+    }
+
+    /// A fragment that is there already.
+    fn waiting_delta(&mut self) -> Option<Delta> {
+        loop {
+            match self.deltas.as_mut()?.try_recv() {
+                Ok(delta) => return Some(delta),
+                Err(TryRecvError::Lagged(_)) => {}
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return None,
+            }
+        }
+    }
+}
+
+impl Feed {
+    /// Reads on from `after`.
+    pub(crate) fn new(
+        log: Arc<dyn EventLog>,
+        after: Seq,
+        run: Option<RunFeed>,
+        draining: CancellationToken,
+        permit: OwnedSemaphorePermit,
+    ) -> Self {
+        let tip = log.tip();
+        Self { log, tip, cursor: after, page: VecDeque::new(), run, draining, ended: false, _permit: permit }
+    }
+
+    /// The next event to send; `None` at the end.
+    async fn next(&mut self) -> Option<sse::Event> {
+        while !self.ended {
+            if let Some(fact) = self.page.pop_front() {
+                return Some(self.take(fact));
+            }
+            self.tip.borrow_and_update(); // seen before the read: a commit after it wakes us
+            self.read_page().await?;
+            if self.page.is_empty() {
+                if self.run.as_ref().is_some_and(|run| run.over) {
+                    return None; // the reader had seen everything
+                }
+                if let Some(delta) = self.wait().await? {
+                    return Some(delta_event(&delta));
+                }
+            }
+        }
+        None
+    }
+
+    /// The fact as an event, or a fragment that belongs before it.
+    fn take(&mut self, fact: Event) -> sse::Event {
+        let own = self.run.as_ref().is_some_and(|run| fact.run_id == Some(run.id));
+        if own && matches!(fact.kind, EventKind::RunEnded { .. }) {
+            if let Some(delta) = self.run.as_mut().and_then(RunFeed::waiting_delta) {
+                self.page.push_front(fact);
+                return delta_event(&delta);
+            }
+            self.ended = true;
+        }
+        self.cursor = fact.seq;
+        fact_event(&fact)
+    }
+
+    /// Reads what follows the cursor. `None`: it cannot be read; the client comes again with the last number it saw.
+    async fn read_page(&mut self) -> Option<()> {
+        let run = self.run.as_ref().map(|run| run.id);
+        match self.log.read(EventQuery { after: self.cursor, run, limit: PAGE }).await {
+            Ok(page) => {
+                self.page = page.into();
+                Some(())
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the event log cannot be read; a stream ends");
+                None
+            }
+        }
+    }
+
+    /// Waits for a commit, a fragment, or the run's end. `None`: the stream ends here.
+    async fn wait(&mut self) -> Option<Option<Delta>> {
+        let Self { tip, run, draining, .. } = self;
+        let Some(run) = run else {
+            return tokio::select! {
+                changed = tip.changed() => changed.ok().map(|()| None),
+                () = draining.cancelled() => None,
+            };
+        };
+        let alive = run.life.is_some();
+        tokio::select! {
+            changed = tip.changed() => changed.ok().map(|()| None),
+            delta = next_delta(&mut run.deltas) => Some(Some(delta)),
+            filled = end_of(&mut run.life) => {
+                run.over |= filled;
+                Some(None)
+            }
+            // While somebody works on the run its end will come; otherwise there is nothing to wait for.
+            () = draining.cancelled(), if !alive => None,
+        }
+    }
+}
+
+/// The next fragment; never, when there are none.
+async fn next_delta(deltas: &mut Option<broadcast::Receiver<Delta>>) -> Delta {
+    while let Some(receiver) = deltas {
+        match receiver.recv().await {
+            Ok(delta) => return delta,
+            Err(RecvError::Lagged(_)) => {} // fragments may be lost; the reply is in the run
+            Err(RecvError::Closed) => *deltas = None,
+        }
+    }
+    std::future::pending().await
+}
+
+/// Returns when nobody works on the run any more, and whether its end is committed.
+async fn end_of(life: &mut Option<watch::Receiver<Option<Arc<RunRecord>>>>) -> bool {
+    let Some(receiver) = life else { return std::future::pending().await };
+    let filled = receiver.wait_for(Option::is_some).await.is_ok();
+    *life = None;
+    filled
+}
+
+fn fact_event(fact: &Event) -> sse::Event {
+    let value = serde_json::to_value(fact).unwrap_or_default();
+    let kind = value.get("type").and_then(|kind| kind.as_str()).unwrap_or("event");
+    sse::Event::default().id(fact.seq.0.to_string()).event(kind).data(value.to_string())
+}
+
+fn delta_event(delta: &Delta) -> sse::Event {
+    let value = serde_json::to_value(delta).unwrap_or_default();
+    sse::Event::default().event("delta").data(value.to_string())
+}
+
+/// The stream of a feed as a response, with comments during silence.
+pub(crate) fn as_response(
+    feed: Feed,
+) -> sse::Sse<sse::KeepAliveStream<impl Stream<Item = Result<sse::Event, Infallible>>>> {
+    let events = futures_util::stream::unfold(feed, |mut feed| async move {
+        let event = feed.next().await?;
+        Some((Ok(event), feed))
+    });
+    sse::Sse::new(events).keep_alive(sse::KeepAlive::new().interval(KEEP_ALIVE))
+}

@@ -1,0 +1,125 @@
+//! The end: what is open ends well, what is new is refused, and it does not take for ever.
+
+use std::time::Duration;
+
+use belay_protocol::{Channel, RunId};
+use belay_protocol::{DeliverError, Outbound, OutboxId, ReplyRoute, StopReason};
+use serde_json::{Value, json};
+
+use crate::house::{House, fresh_client, parts, read};
+
+#[tokio::test]
+async fn open_requests_end_with_their_runs_and_new_messages_are_refused() {
+    let house = House::open().await;
+    let body = json!({"session": "s", "text": "hold", "wait_ms": 60_000});
+    let waiting = tokio::spawn(read(house.client.post(house.url("/api/v1/messages")).json(&body)));
+    let global = house.client.get(house.url("/api/v1/events?since=0")).send().await.unwrap();
+    let run = first_run(&house).await;
+    house.stop.cancel();
+    // Idle connections are being closed; a request on a new one is answered.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let client = fresh_client();
+    let new = client.post(house.url("/api/v1/messages")).json(&json!({"session": "s", "text": "new"}));
+    let (status, refused) = read(new).await;
+    assert_eq!((status, &refused["error"]["code"]), (503, &json!("shutting_down")));
+    let ready = read(client.get(house.url("/readyz"))).await;
+    assert_eq!(ready, (503, json!({"ready": false, "reason": "shutting down"})));
+    assert!(global.text().await.unwrap().contains("run_accepted"), "the global stream ends");
+    house.agent.finish(run, StopReason::FinalText, "in time");
+    let (status, ended) = waiting.await.unwrap();
+    assert_eq!((status, &ended["reply"]), (200, &json!("in time")));
+    tokio::time::timeout(Duration::from_secs(5), house.served).await.unwrap().unwrap().unwrap();
+}
+
+async fn first_run(house: &House) -> RunId {
+    loop {
+        let (_, list) = house.get("/api/v1/runs").await;
+        if let Some(Value::String(id)) = list["runs"].get(0).map(|run| run["run_id"].clone()) {
+            return id.parse().unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_end_in_time_is_cut() {
+    let house = House::with(|parts| parts.config.drain_s = 0).await;
+    let body = json!({"session": "s", "text": "hold", "wait_ms": 60_000});
+    let waiting = house.client.post(house.url("/api/v1/messages")).json(&body).send();
+    let waiting = tokio::spawn(waiting);
+    first_run(&house).await;
+    house.stop.cancel();
+    tokio::time::timeout(Duration::from_secs(5), house.served).await.unwrap().unwrap().unwrap();
+    assert!(waiting.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn a_gateway_that_nobody_uses_ends_at_once_though_a_connection_is_idle() {
+    let house = House::open().await;
+    assert_eq!(house.get("/livez").await.0, 200); // the client keeps its connection
+    house.stop.cancel();
+    tokio::time::timeout(Duration::from_secs(2), house.served).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn once_the_intake_is_over_messages_are_refused_and_runs_are_still_read() {
+    let house = House::open().await;
+    let run = house.hold("s").await;
+    house.intake.cancel();
+    let mut answer = (202, Value::Null);
+    for _ in 0..100 {
+        answer = house.post("/api/v1/messages", json!({"session": "s", "text": "new"})).await;
+        if answer.0 != 202 {
+            break;
+        }
+    }
+    assert_eq!((answer.0, &answer.1["error"]["retryable"]), (503, &json!(true)));
+    let path = format!("/api/v1/runs/{run}/wait?timeout_ms=5000");
+    let (waited, ()) = tokio::join!(house.get(&path), async {
+        tokio::time::sleep(Duration::from_millis(50)).await; // the wait is meant to be on its way
+        house.agent.finish(run, StopReason::FinalText, "read from the store");
+    });
+    assert_eq!((waited.0, &waited.1["reply"]), (200, &json!("read from the store")));
+}
+
+#[tokio::test]
+async fn a_full_intake_answers_503_at_once() {
+    let house = House::open().await;
+    let (_ready, seen) = tokio::sync::watch::channel(true);
+    let (gateway, channel) = belay_gateway::Gateway::bind(parts(&house.store, &house.clock, seen)).await.unwrap();
+    let url = format!("http://{}/api/v1/messages", gateway.addr().unwrap());
+    let stop = tokio_util::sync::CancellationToken::new();
+    let served = tokio::spawn(gateway.serve(stop.clone()));
+    // Nobody reads the channel: 1024 messages wait in it, and the next one is told so.
+    let body = json!({"session": "s", "text": "hi"});
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..1040 {
+        waiting.spawn(house.client.post(&url).json(&body).send());
+    }
+    let refused = loop {
+        let response = waiting.join_next().await.unwrap().unwrap().unwrap();
+        if response.status().as_u16() == 503 {
+            break response;
+        }
+    };
+    assert_eq!(refused.headers()["retry-after"], "1");
+    let refused: Value = refused.json().await.unwrap();
+    assert_eq!(refused["error"]["code"], "busy");
+    waiting.shutdown().await;
+    drop(channel);
+    stop.cancel();
+    tokio::time::timeout(Duration::from_secs(5), served).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn the_channel_delivers_nothing_and_starts_once() {
+    let house = House::open().await;
+    let (_ready, seen) = tokio::sync::watch::channel(true);
+    let (_gateway, channel) = belay_gateway::Gateway::bind(parts(&house.store, &house.clock, seen)).await.unwrap();
+    assert_eq!(channel.id().as_str(), "http");
+    let stop = tokio_util::sync::CancellationToken::new();
+    assert!(channel.start(stop.clone()).await.is_ok());
+    assert!(channel.start(stop).await.is_err());
+    let route = ReplyRoute { channel: "http".into(), conversation: "s".into(), reply_to: None };
+    let message = Outbound { id: OutboxId::new(), run_id: None, route, text: "hi".into(), pieces_sent: 0 };
+    assert!(matches!(channel.deliver(&message).await, Err(DeliverError::Refused { .. })));
+}

@@ -1,0 +1,447 @@
+//! A gateway in a house of stand-ins: an agent that does what the text of a message says, and a store in memory.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_gateway::{Gateway, GatewayConfig, GatewayError, GatewayParts, GatewaySecrets, HttpChannel};
+use belay_protocol::run::RunUsage;
+use belay_protocol::*;
+use futures_util::StreamExt;
+use serde_json::{Map, Value};
+use tokio::sync::{broadcast, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// The date in the house, unless it is moved: 2026-11-20T19:43:00Z.
+pub(crate) const NOW: i64 = 1_795_203_780_000;
+
+pub(crate) struct FakeClock(pub(crate) AtomicI64);
+
+impl Clock for FakeClock {
+    fn now(&self) -> UnixMillis {
+        UnixMillis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Runs, facts and history in memory.
+pub(crate) struct FakeStore {
+    runs: Mutex<Vec<RunRecord>>,
+    facts: Mutex<Vec<Event>>,
+    tip: watch::Sender<Seq>,
+    pub(crate) broken: AtomicBool,
+}
+
+impl FakeStore {
+    fn put(&self, record: RunRecord) {
+        let mut runs = self.runs.lock().unwrap();
+        runs.retain(|run| run.run_id != record.run_id);
+        runs.push(record);
+    }
+
+    pub(crate) fn fact(&self, run: &RunRecord, kind: EventKind) {
+        let mut facts = self.facts.lock().unwrap();
+        let seq = Seq(facts.len() as u64 + 1);
+        facts.push(Event {
+            seq,
+            at: UnixMillis(NOW),
+            session: Some(run.session.clone()),
+            run_id: Some(run.run_id),
+            kind,
+        });
+        drop(facts);
+        self.tip.send_replace(seq);
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        if self.broken.load(Ordering::Relaxed) { Err(StoreError::Unavailable("disk full".into())) } else { Ok(()) }
+    }
+}
+
+#[async_trait]
+impl RunReader for FakeStore {
+    async fn run(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
+        self.check()?;
+        Ok(self.runs.lock().unwrap().iter().find(|run| run.run_id == id).cloned())
+    }
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunRecord>, StoreError> {
+        self.check()?;
+        let runs = self.runs.lock().unwrap();
+        let fits = |run: &&RunRecord| {
+            filter.session.as_ref().is_none_or(|key| *key == run.session)
+                && filter.status.is_none_or(|status| status == run.status)
+        };
+        Ok(runs.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
+    }
+    async fn sessions(&self, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
+        self.check()?;
+        let mut seen: Vec<SessionSummary> = Vec::new();
+        for run in self.runs.lock().unwrap().iter() {
+            if !seen.iter().any(|summary| summary.session == run.session) {
+                seen.push(SessionSummary {
+                    session: run.session.clone(),
+                    state: ThreadState::Idle,
+                    open_runs: 0,
+                    last_active_at: UnixMillis(NOW),
+                });
+            }
+        }
+        seen.truncate(limit as usize);
+        Ok(seen)
+    }
+    async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
+        self.check()?;
+        let runs = self.runs.lock().unwrap();
+        let entry = |(at, run): (usize, &RunRecord)| HistoryEntry {
+            id: at as u64 + 1,
+            role: "assistant".into(),
+            text: run.reply.clone().unwrap_or_default(),
+            run_id: Some(run.run_id),
+            at: run.accepted_at,
+        };
+        let own = runs.iter().filter(|run| run.session == *session).enumerate().map(entry);
+        Ok(own.filter(|entry| entry.id > after).take(limit as usize).collect())
+    }
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.check()
+    }
+}
+
+#[async_trait]
+impl EventLog for FakeStore {
+    async fn append(&self, _events: Vec<NewEvent>) -> Result<(), StoreError> {
+        self.check()
+    }
+    async fn read(&self, query: EventQuery) -> Result<Vec<Event>, StoreError> {
+        self.check()?;
+        let facts = self.facts.lock().unwrap();
+        let fits = |fact: &&Event| fact.seq > query.after && query.run.is_none_or(|run| fact.run_id == Some(run));
+        Ok(facts.iter().filter(fits).take(query.limit as usize).cloned().collect())
+    }
+    fn tip(&self) -> watch::Receiver<Seq> {
+        self.tip.subscribe()
+    }
+}
+
+struct Life {
+    record: RunRecord,
+    finished: watch::Sender<Option<Arc<RunRecord>>>,
+    deltas: broadcast::Sender<Delta>,
+}
+
+/// Does what the text of a message says: `hold`, `fail REASON`, `pieces A|B`, `busy`, `conflict`, …; otherwise repeats it.
+pub(crate) struct FakeAgent {
+    store: Arc<FakeStore>,
+    lives: Mutex<HashMap<RunId, Life>>,
+    keys: Mutex<HashMap<IdempotencyKey, (Body, RunRecord)>>,
+    pub(crate) seen: Mutex<Vec<Inbound>>,
+}
+
+impl FakeAgent {
+    async fn work(self: Arc<Self>, mut inbound: InboundStream) {
+        while let Some(Envelope { inbound, ack }) = inbound.next().await {
+            self.seen.lock().unwrap().push(inbound.clone());
+            match inbound.body.clone() {
+                Body::Control(control) => ack.send(self.control(&control)),
+                Body::Text(text) => self.text(&inbound, &text, ack),
+            }
+        }
+    }
+
+    fn control(&self, control: &Control) -> Ack {
+        match control {
+            Control::Watch(id) => Ack::Watch(self.lives.lock().unwrap().get(id).map(|life| watch_of(life, true))),
+            Control::Shutdown => Ack::Command(CommandReply { command: "/shutdown".into(), reply: "Bye.".into() }),
+            Control::Status => Ack::Status(Box::new(status())),
+            Control::Stop(target) => {
+                let lives: Vec<_> =
+                    self.lives.lock().unwrap().values().map(|l| (l.record.run_id, l.record.session.clone())).collect();
+                let fits = |id: &RunId, key: &SessionKey| match target {
+                    StopTarget::Run(run) | StopTarget::RunOfGoneClient(run) => run == id,
+                    StopTarget::Session(session) => session == key,
+                    StopTarget::All => true,
+                };
+                let reason = match target {
+                    StopTarget::RunOfGoneClient(_) => StopReason::ClientGone,
+                    _ => StopReason::OperatorStop,
+                };
+                let stopped: Vec<_> = lives.iter().filter(|(id, key)| fits(id, key)).map(|(id, _)| *id).collect();
+                for id in &stopped {
+                    self.finish(*id, reason, reason.user_line());
+                }
+                Ack::Stopped(StopReport { stopped, still_running: vec![] })
+            }
+        }
+    }
+
+    fn text(&self, inbound: &Inbound, text: &str, ack: AckSender) {
+        let refused = match text {
+            "busy" => Refusal::Busy { what: "the queue is full".into(), retry_after: Duration::from_millis(1500) },
+            "conflict" => Refusal::Conflict { run_id: RunId::new() },
+            "forbidden" => Refusal::Forbidden("not yours".into()),
+            "draining" => Refusal::ShuttingDown,
+            "invalid" => Refusal::Invalid("no".into()),
+            "unstored" => Refusal::Store("disk full".into()),
+            "drop" => return,
+            command if command.starts_with('/') => {
+                return ack.send(Ack::Command(CommandReply { command: command.into(), reply: "pong".into() }));
+            }
+            _ => return self.accept(inbound, text, ack),
+        };
+        ack.send(Ack::Refused(refused));
+    }
+
+    fn accept(&self, inbound: &Inbound, text: &str, ack: AckSender) {
+        let mut keys = self.keys.lock().unwrap();
+        if let Some((body, first)) = inbound.key.as_ref().and_then(|key| keys.get(key)) {
+            if *body != inbound.body {
+                return ack.send(Ack::Refused(Refusal::Conflict { run_id: first.run_id }));
+            }
+            let watch = self.lives.lock().unwrap().get(&first.run_id).map(|life| watch_of(life, false));
+            return ack.send(Ack::Accepted(accepted(first, watch, true)));
+        }
+        let record = RunRecord { session: inbound.session.clone(), ..blank() };
+        if let Some(key) = &inbound.key {
+            keys.insert(key.clone(), (inbound.body.clone(), record.clone()));
+        }
+        drop(keys);
+        let id = record.run_id;
+        let life =
+            Life { record: record.clone(), finished: watch::Sender::new(None), deltas: broadcast::Sender::new(64) };
+        self.store.put(record.clone());
+        self.store.fact(&record, EventKind::RunAccepted);
+        self.store.fact(&record, EventKind::RunStarted { attempt: 1 });
+        let watch = watch_of(&life, inbound.want_deltas);
+        self.lives.lock().unwrap().insert(id, life);
+        ack.send(Ack::Accepted(accepted(&record, Some(watch), false)));
+        self.perform(id, text);
+    }
+
+    fn perform(&self, id: RunId, text: &str) {
+        if text == "hold" {
+            return;
+        }
+        if let Some(word) = text.strip_prefix("fail ") {
+            let reason = StopReason::from_word(word).unwrap();
+            return self.finish(id, reason, reason.user_line());
+        }
+        if let Some(pieces) = text.strip_prefix("pieces ") {
+            let mut reply = "";
+            for (step, words) in pieces.split('/').enumerate() {
+                reply = words;
+                for piece in words.split_inclusive(' ') {
+                    self.delta(id, step as u32 + 1, piece);
+                }
+            }
+            return self.finish(id, StopReason::FinalText, reply);
+        }
+        if text == "flood" {
+            (0..300).for_each(|n| self.delta(id, 1, &format!("{n} ")));
+            return self.finish(id, StopReason::FinalText, "the whole flood");
+        }
+        self.finish(id, StopReason::FinalText, text);
+    }
+
+    pub(crate) fn delta(&self, id: RunId, step: u32, text: &str) {
+        if let Some(life) = self.lives.lock().unwrap().get(&id) {
+            let _ = life.deltas.send(Delta::Text { step, text: text.into() });
+        }
+    }
+
+    pub(crate) fn finish(&self, id: RunId, reason: StopReason, reply: &str) {
+        let Some(life) = self.lives.lock().unwrap().remove(&id) else { return };
+        let record = RunRecord {
+            status: reason.status(),
+            reason: Some(reason),
+            reply: Some(reply.into()),
+            usage: RunUsage { input: 8, output: 3, model_calls: 1, tool_calls: 0 },
+            ended_at: Some(UnixMillis(NOW)),
+            ..life.record
+        };
+        self.store.put(record.clone());
+        let kind = EventKind::RunEnded { status: reason.status(), reason, evidence: Map::new() };
+        self.store.fact(&record, kind);
+        life.finished.send_replace(Some(Arc::new(record)));
+    }
+}
+
+fn watch_of(life: &Life, deltas: bool) -> RunWatch {
+    RunWatch {
+        run_id: life.record.run_id,
+        finished: life.finished.subscribe(),
+        deltas: deltas.then(|| life.deltas.subscribe()),
+    }
+}
+
+fn accepted(record: &RunRecord, watch: Option<RunWatch>, duplicate: bool) -> Accepted {
+    Accepted {
+        run_id: record.run_id,
+        session: record.session.clone(),
+        accepted_at: record.accepted_at,
+        duplicate,
+        watch,
+    }
+}
+
+fn blank() -> RunRecord {
+    RunRecord {
+        run_id: RunId::new(),
+        session: "s".into(),
+        status: RunStatus::Running,
+        reason: None,
+        evidence: Map::new(),
+        reply: None,
+        usage: RunUsage::default(),
+        cost_micro_usd: 0,
+        attempt: 1,
+        accepted_at: UnixMillis(NOW),
+        started_at: Some(UnixMillis(NOW)),
+        ended_at: None,
+    }
+}
+
+fn model() -> ModelInfo {
+    ModelInfo {
+        provider: "rehearsal".into(),
+        model: "some-model".into(),
+        context_tokens: 8000,
+        price: None,
+        rehearsal: true,
+    }
+}
+
+fn status() -> StatusReport {
+    StatusReport {
+        version: "0.0.0".into(),
+        boot_id: BootId::new(),
+        started_at: UnixMillis(NOW),
+        draining: false,
+        model: model(),
+        sessions_awake: 1,
+        running: vec![],
+        queued: 0,
+        channels: vec!["http".into()],
+        spent_today_micro_usd: 0,
+        limit_today_micro_usd: None,
+        model_trouble: None,
+    }
+}
+
+/// The secret of the webhook in a house with secrets.
+pub(crate) const SECRET: &str = "It's a Secret to Everybody";
+
+/// A gateway that serves, and what stands behind it.
+pub(crate) struct House {
+    pub(crate) addr: Option<SocketAddr>,
+    pub(crate) store: Arc<FakeStore>,
+    pub(crate) agent: Arc<FakeAgent>,
+    pub(crate) clock: Arc<FakeClock>,
+    pub(crate) ready: watch::Sender<bool>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) intake: CancellationToken,
+    pub(crate) served: JoinHandle<Result<(), GatewayError>>,
+    pub(crate) client: reqwest::Client,
+}
+
+impl House {
+    /// On loopback, without any secret.
+    pub(crate) async fn open() -> Self {
+        Self::with(|_parts| {}).await
+    }
+
+    /// With both tokens (`client`, `operator`) and the webhook's secret.
+    pub(crate) async fn locked() -> Self {
+        Self::with(|parts| {
+            let secret = |text: &str| Some(text.to_owned().into());
+            parts.secrets = GatewaySecrets {
+                token: secret("client"),
+                operator_token: secret("operator"),
+                webhook_secret: secret(SECRET),
+            };
+        })
+        .await
+    }
+
+    /// With other parts.
+    pub(crate) async fn with(change: impl FnOnce(&mut GatewayParts)) -> Self {
+        let store = Arc::new(FakeStore {
+            runs: Mutex::default(),
+            facts: Mutex::default(),
+            tip: watch::Sender::new(Seq(0)),
+            broken: AtomicBool::new(false),
+        });
+        let clock = Arc::new(FakeClock(AtomicI64::new(NOW)));
+        let (ready, ready_seen) = watch::channel(true);
+        let mut parts = parts(&store, &clock, ready_seen);
+        change(&mut parts);
+        let (gateway, channel) = Gateway::bind(parts).await.unwrap();
+        let addr = gateway.addr();
+        let agent = Arc::new(FakeAgent {
+            store: store.clone(),
+            lives: Mutex::default(),
+            keys: Mutex::default(),
+            seen: Mutex::default(),
+        });
+        let (stop, intake) = (CancellationToken::new(), CancellationToken::new());
+        let stream = start(&channel, intake.clone()).await;
+        tokio::spawn(agent.clone().work(stream));
+        let served = tokio::spawn(gateway.serve(stop.clone()));
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        Self { addr, store, agent, clock, ready, stop, intake, served, client }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.addr.unwrap())
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
+        read(self.client.get(self.url(path))).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> (u16, Value) {
+        read(self.client.post(self.url(path)).json(&body)).await
+    }
+
+    /// Begins a run that does not end by itself.
+    pub(crate) async fn hold(&self, session: &str) -> RunId {
+        let (status, body) =
+            self.post("/api/v1/messages", serde_json::json!({"session": session, "text": "hold"})).await;
+        assert_eq!(status, 202, "{body}");
+        body["run_id"].as_str().unwrap().parse().unwrap()
+    }
+}
+
+pub(crate) async fn start(channel: &HttpChannel, intake: CancellationToken) -> InboundStream {
+    channel.start(intake).await.unwrap()
+}
+
+pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch::Receiver<bool>) -> GatewayParts {
+    GatewayParts {
+        config: GatewayConfig { listen: "127.0.0.1:0".into(), max_body_bytes: 200_000, ..GatewayConfig::default() },
+        secrets: GatewaySecrets::default(),
+        runs: store.clone(),
+        events: store.clone(),
+        clock: clock.clone(),
+        model: model(),
+        version: "0.0.0".into(),
+        extra: vec![],
+        control_socket: None,
+        ready,
+    }
+}
+
+/// A client that opens a connection for each request.
+pub(crate) fn fresh_client() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap()
+}
+
+/// Status and body; a body that is not JSON is an assertion of its own, as a string.
+pub(crate) async fn read(request: reqwest::RequestBuilder) -> (u16, Value) {
+    let response = request.send().await.unwrap();
+    let status = response.status().as_u16();
+    let text = response.text().await.unwrap();
+    (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+}

@@ -1,0 +1,13 @@
+//! The gateway over real sockets: a scripted agent behind the channel, readers in memory, requests by a real client, and
+//! by hand where a real client would not send such a thing.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
+
+mod drain;
+mod house;
+mod messages;
+mod openai;
+mod refusals;
+mod socket;
+mod streams;
+mod webhook;

@@ -1,0 +1,145 @@
+//! The OpenAI-compatible routes.
+
+use std::time::Duration;
+
+use belay_protocol::inbound::HistoryRole;
+use belay_protocol::{Body, Control, StopReason, StopTarget};
+use serde_json::{Value, json};
+
+use crate::house::{House, NOW};
+use crate::streams::events;
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn user(text: &str) -> Value {
+    json!([{"role": "user", "content": text}])
+}
+
+/// The pieces of a streamed answer: texts, the finish, `usage`, an error's code, `[DONE]`.
+async fn pieces(house: &House, body: Value) -> Vec<String> {
+    let response = house.client.post(house.url(CHAT)).json(&body).send().await.unwrap();
+    assert_eq!(response.status().as_u16(), 200);
+    let show = |data: &str| {
+        let Ok(chunk) = serde_json::from_str::<Value>(data) else { return data.to_owned() };
+        if let Some(code) = chunk["error"]["code"].as_str() {
+            return format!("error {code}");
+        }
+        assert_eq!(chunk["object"], "chat.completion.chunk");
+        let choice = &chunk["choices"][0];
+        match (&choice["delta"]["role"], &choice["delta"]["content"], &choice["finish_reason"]) {
+            (Value::String(role), _, _) => format!("<{role}>"),
+            (_, Value::String(text), _) => text.clone(),
+            (_, _, Value::String(finish)) => format!("({finish})"),
+            _ => format!("usage {}", chunk["usage"]["total_tokens"]),
+        }
+    };
+    events(response, usize::MAX).await.iter().map(|(_, _, data)| show(data)).collect()
+}
+
+#[tokio::test]
+async fn the_models_are_ours_and_the_configured_one() {
+    let (status, list) = House::open().await.get("/v1/models").await;
+    let ids: Vec<_> = list["data"].as_array().unwrap().iter().map(|model| model["id"].clone()).collect();
+    assert_eq!((status, &list["object"], ids), (200, &json!("list"), vec![json!("belay"), json!("some-model")]));
+}
+
+#[tokio::test]
+async fn a_whole_answer_has_the_form_that_clients_expect() {
+    let house = House::open().await;
+    let body = json!({"model": "some-model", "messages": user("hello"), "temperature": 0.7, "unknown": {}});
+    let response = house.client.post(house.url(CHAT)).json(&body).send().await.unwrap();
+    let run = response.headers()["x-belay-run"].to_str().unwrap().to_owned();
+    assert_eq!(response.headers()["x-belay-reason"], "final_text");
+    assert!(response.headers()["x-belay-session"].to_str().unwrap().starts_with("openai:"));
+    let answer: Value = response.json().await.unwrap();
+    let expected = json!({
+        "id": format!("chatcmpl-{run}"), "object": "chat.completion", "created": NOW / 1000, "model": "some-model",
+        "choices": [{"index": 0, "finish_reason": "stop", "logprobs": null,
+            "message": {"role": "assistant", "content": "hello", "refusal": null}}],
+        "usage": {"prompt_tokens": 8, "completion_tokens": 3, "total_tokens": 11},
+    });
+    assert_eq!(answer, expected);
+}
+
+#[tokio::test]
+async fn what_is_new_goes_to_the_session_that_header_or_user_name() {
+    let house = House::open().await;
+    let messages = json!([
+        {"role": "system", "content": "be brief"}, {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "1"}, {"role": "user", "content": "two"},
+    ]);
+    house.post(CHAT, json!({"messages": messages})).await;
+    house.post(CHAT, json!({"messages": messages, "user": "ada"})).await;
+    let header =
+        house.client.post(house.url(CHAT)).header("x-belay-session", "eve — é").json(&json!({"messages": messages}));
+    assert_eq!(header.send().await.unwrap().status().as_u16(), 200);
+    let seen = house.agent.seen.lock().unwrap().clone();
+    assert_eq!(seen.iter().map(|m| m.history.len()).collect::<Vec<_>>(), [3, 0, 0]);
+    assert_eq!(seen[0].history[0].role, HistoryRole::System);
+    assert!(seen.iter().all(|message| message.body == Body::Text("two".into())));
+    assert_eq!((seen[1].session.as_str(), seen[2].session.as_str()), ("ada", "eve — é"));
+}
+
+#[tokio::test]
+async fn a_command_and_a_stopped_run_answer_with_their_line() {
+    let house = House::open().await;
+    let (status, answer) = house.post(CHAT, json!({"messages": user("/ping")})).await;
+    assert_eq!((status, &answer["choices"][0]["message"]["content"]), (200, &json!("pong")));
+    let body = json!({"messages": user("fail operator_stop")});
+    let response = house.client.post(house.url(CHAT)).json(&body).send().await.unwrap();
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["x-belay-reason"]),
+        (200, &"operator_stop".parse().unwrap())
+    );
+    let answer: Value = response.json().await.unwrap();
+    assert_eq!(answer["choices"][0]["message"]["content"], "Stopped by the operator.");
+    let failed = json!({"messages": user("fail network")});
+    let response = house.client.post(house.url(CHAT)).json(&failed).send().await.unwrap();
+    assert_eq!(response.headers()["x-should-retry"], "false", "the run had its own attempts");
+}
+
+#[tokio::test]
+async fn a_streamed_answer_comes_in_pieces_whole_and_closed() {
+    let house = House::open().await;
+    let stream = |text: &str| json!({"messages": user(text), "stream": true});
+    assert_eq!(pieces(&house, stream("pieces Hello you")).await, ["<assistant>", "Hello ", "you", "(stop)", "[DONE]"]);
+    let steps = ["<assistant>", "I look.", "\n\nFound.", "(stop)", "[DONE]"];
+    assert_eq!(pieces(&house, stream("pieces I look./Found.")).await.concat(), steps.concat());
+    assert_eq!(pieces(&house, stream("no pieces")).await, ["<assistant>", "no pieces", "(stop)", "[DONE]"]);
+    assert_eq!(pieces(&house, stream("/ping")).await, ["<assistant>", "pong", "(stop)", "[DONE]"]);
+    assert_eq!(pieces(&house, stream("fail network")).await, ["<assistant>", "error network"]);
+    let flood = pieces(&house, stream("flood")).await;
+    assert_eq!(flood[flood.len() - 3..], ["\n\nthe whole flood", "(stop)", "[DONE]"], "lost pieces are made good");
+    let usage = json!({"messages": user("hi"), "stream": true, "stream_options": {"include_usage": true}});
+    assert_eq!(pieces(&house, usage).await, ["<assistant>", "hi", "(stop)", "usage 11", "[DONE]"]);
+}
+
+#[tokio::test]
+async fn a_stream_that_is_dropped_stops_its_run_and_a_whole_answer_does_not() {
+    let house = House::open().await;
+    let body = json!({"messages": user("hold"), "stream": true});
+    let response = house.client.post(house.url(CHAT)).json(&body).send().await.unwrap();
+    let run = response.headers()["x-belay-run"].to_str().unwrap().to_owned();
+    drop(response);
+    let (_, ended) = house.get(&format!("/api/v1/runs/{run}/wait?timeout_ms=5000")).await;
+    assert_eq!((&ended["status"], &ended["reason"]), (&json!("stopped"), &json!("client_gone")));
+    let whole = house.client.post(house.url(CHAT)).json(&json!({"messages": user("hold"), "user": "ada"}));
+    let gone = whole.timeout(Duration::from_millis(100)).send().await;
+    assert!(gone.is_err());
+    tokio::time::sleep(Duration::from_millis(100)).await; // nothing tells that something will not happen
+    let stops = |house: &House| {
+        let seen = house.agent.seen.lock().unwrap();
+        let gone = |body: &Body| matches!(body, Body::Control(Control::Stop(StopTarget::RunOfGoneClient(_))));
+        seen.iter().filter(|message| gone(&message.body)).count()
+    };
+    assert_eq!(stops(&house), 1);
+}
+
+#[tokio::test]
+async fn a_stream_that_was_read_to_its_end_stops_nothing() {
+    let house = House::open().await;
+    assert_eq!(pieces(&house, json!({"messages": user("hi"), "stream": true})).await.len(), 4);
+    let run = house.hold("s").await;
+    house.agent.finish(run, StopReason::FinalText, "done");
+    assert!(house.agent.seen.lock().unwrap().iter().all(|message| !matches!(message.body, Body::Control(_))));
+}

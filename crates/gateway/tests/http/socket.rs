@@ -1,0 +1,94 @@
+//! Binding: addresses, the control socket, and who may use it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+
+use belay_gateway::{Gateway, GatewayError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use crate::house::{House, parts};
+
+async fn ask(path: &std::path::Path, request: &str) -> String {
+    let mut stream = UnixStream::connect(path).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+const SHUTDOWN: &str =
+    "POST /api/v1/shutdown HTTP/1.1\r\nhost: belay\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
+#[tokio::test]
+async fn our_own_user_is_the_operator_on_the_control_socket_whatever_tokens_there_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("control.sock");
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap()); // left behind by a dead daemon
+    let house = House::with(|parts| {
+        parts.secrets.token = Some("client".to_owned().into());
+        parts.config.listen = "off".into();
+        parts.control_socket = Some(path.clone());
+    })
+    .await;
+    assert_eq!(house.addr, None);
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(ask(&path, SHUTDOWN).await.starts_with("HTTP/1.1 200"));
+    assert_eq!(&*house.agent.seen.lock().unwrap()[0].principal.id, "control-socket");
+    house.stop.cancel();
+    house.served.await.unwrap().unwrap();
+    assert!(!path.exists(), "the file goes with the socket");
+}
+
+async fn bind_error(change: impl FnOnce(&mut belay_gateway::GatewayParts)) -> GatewayError {
+    let house = House::open().await;
+    let (_ready, seen) = tokio::sync::watch::channel(true);
+    let mut parts = parts(&house.store, &house.clock, seen);
+    change(&mut parts);
+    match Gateway::bind(parts).await {
+        Ok(_) => panic!("it was bound"),
+        Err(error) => error,
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_bound_says_why() {
+    for open in ["0.0.0.0:0", "[::]:0"] {
+        let error = bind_error(|parts| parts.config.listen = open.into()).await;
+        assert!(matches!(error, GatewayError::Insecure(_)), "{open}: {error}");
+    }
+    let empty = bind_error(|parts| {
+        parts.config.listen = "0.0.0.0:0".into();
+        parts.secrets.token = Some(String::new().into());
+    });
+    assert!(matches!(empty.await, GatewayError::Insecure(_)), "an empty token is none");
+    let house = House::open().await;
+    let taken = bind_error(|parts| parts.config.listen = house.addr.unwrap().to_string()).await;
+    assert!(taken.to_string().contains("is another Belay running?"), "{taken}");
+    let wrong = bind_error(|parts| parts.config.max_streams = 0).await;
+    assert!(matches!(wrong, GatewayError::Config(_)), "{wrong}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("notes.txt");
+    std::fs::write(&file, "precious").unwrap();
+    let error = bind_error(|parts| parts.control_socket = Some(file.clone())).await;
+    assert!(matches!(error, GatewayError::Socket { .. }), "{error}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious", "what is not a socket stays");
+    let alive = folder.path().join("alive.sock");
+    let _other = std::os::unix::net::UnixListener::bind(&alive).unwrap();
+    let error = bind_error(|parts| parts.control_socket = Some(alive)).await;
+    assert!(matches!(error, GatewayError::SocketInUse(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_token_opens_a_public_address() {
+    let house = House::with(|parts| {
+        parts.config.listen = "0.0.0.0:0".into();
+        parts.secrets.operator_token = Some("operator".to_owned().into());
+    })
+    .await;
+    let port = house.addr.unwrap().port();
+    let request = house.client.get(format!("http://127.0.0.1:{port}/api/v1/runs"));
+    assert_eq!(request.try_clone().unwrap().send().await.unwrap().status().as_u16(), 401);
+    assert_eq!(request.bearer_auth("operator").send().await.unwrap().status().as_u16(), 200);
+    assert_eq!(Arc::strong_count(&house.agent), 2, "nothing was asked of the agent");
+}

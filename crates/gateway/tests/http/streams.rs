@@ -1,0 +1,124 @@
+//! Event streams: replay, resume, fragments, ends and limits.
+
+use std::time::Duration;
+
+use belay_protocol::{EventKind, StopReason};
+use futures_util::StreamExt;
+
+use crate::house::House;
+
+/// Reads a stream's events as `id event data` until it ends or `enough` of them have come.
+pub(crate) async fn events(response: reqwest::Response, enough: usize) -> Vec<(String, String, String)> {
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    let mut bytes = response.bytes_stream();
+    let mut text = String::new();
+    while text.matches("\n\n").count() < enough {
+        match tokio::time::timeout(Duration::from_secs(5), bytes.next()).await.unwrap() {
+            Some(piece) => text.push_str(&String::from_utf8_lossy(&piece.unwrap())),
+            None => break,
+        }
+    }
+    let field = |block: &str, name: &str| {
+        let lines = block.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(": ").map(str::to_owned));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    text.split_terminator("\n\n").map(|b| (field(b, "id"), field(b, "event"), field(b, "data"))).collect()
+}
+
+fn brief(events: &[(String, String, String)]) -> Vec<String> {
+    events.iter().map(|(id, event, _)| format!("{id} {event}").trim().to_owned()).collect()
+}
+
+impl House {
+    async fn follow(&self, path: &str, last: Option<&str>) -> reqwest::Response {
+        let mut request = self.client.get(self.url(path));
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        request.send().await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_runs_stream_replays_from_the_store_and_ends_after_its_end() {
+    let house = House::open().await;
+    let other = house.hold("other").await;
+    let run = house.hold("s").await;
+    house.agent.finish(run, StopReason::FinalText, "done");
+    house.agent.finish(other, StopReason::FinalText, "done");
+    let path = format!("/api/v1/runs/{run}/events");
+    let all = events(house.follow(&path, None).await, usize::MAX).await;
+    assert_eq!(brief(&all), ["3 run_accepted", "4 run_started", "5 run_ended"]);
+    let ended: serde_json::Value = serde_json::from_str(&all[2].2).unwrap();
+    assert_eq!((ended["seq"].as_u64(), ended["type"].as_str()), (Some(5), Some("run_ended")));
+    assert_eq!(
+        (ended["status"].as_str(), ended["run_id"].as_str()),
+        (Some("completed"), Some(run.to_string().as_str()))
+    );
+    let rest = events(house.follow(&path, Some("4")).await, usize::MAX).await;
+    assert_eq!(brief(&rest), ["5 run_ended"]);
+    let since = events(house.follow(&format!("{path}?since=3"), None).await, usize::MAX).await;
+    assert_eq!(brief(&since), ["4 run_started", "5 run_ended"]);
+    let nothing = events(house.follow(&path, Some("5")).await, usize::MAX).await;
+    assert_eq!(brief(&nothing), [""; 0], "a reader that has seen the end is not kept waiting");
+}
+
+#[tokio::test]
+async fn a_living_runs_stream_shows_fragments_before_the_end_and_without_ids() {
+    let house = House::open().await;
+    let run = house.hold("s").await;
+    let response = house.follow(&format!("/api/v1/runs/{run}/events"), None).await;
+    house.agent.delta(run, 1, "He");
+    house.agent.delta(run, 1, "llo");
+    house.agent.finish(run, StopReason::FinalText, "Hello");
+    let all = events(response, usize::MAX).await;
+    assert_eq!(brief(&all), ["1 run_accepted", "2 run_started", "delta", "delta", "3 run_ended"]);
+    assert_eq!(all[2].2, "{\"kind\":\"text\",\"step\":1,\"text\":\"He\"}");
+}
+
+#[tokio::test]
+async fn the_global_stream_goes_on_from_any_number_and_without_one_from_now() {
+    let house = House::open().await;
+    let run = house.hold("s").await;
+    let now = house.follow("/api/v1/events", None).await;
+    let replay = house.follow("/api/v1/events?since=0", None).await;
+    let resumed = house.follow("/api/v1/events?since=0", Some("1")).await;
+    house.agent.finish(run, StopReason::FinalText, "done");
+    assert_eq!(brief(&events(now, 1).await), ["3 run_ended"]);
+    assert_eq!(brief(&events(replay, 3).await), ["1 run_accepted", "2 run_started", "3 run_ended"]);
+    assert_eq!(brief(&events(resumed, 2).await), ["2 run_started", "3 run_ended"], "the header says it better");
+}
+
+#[tokio::test]
+async fn a_reader_that_comes_late_or_slowly_misses_no_fact() {
+    let house = House::open().await;
+    let run = house.hold("s").await;
+    let record = belay_protocol::RunReader::run(&*house.store, run).await.unwrap().unwrap();
+    let response = house.follow(&format!("/api/v1/runs/{run}/events"), None).await;
+    for step in 0..1000 {
+        let kind = EventKind::ModelCalled { step, attempts: 1, input: None, output: None };
+        house.store.fact(&record, kind);
+    }
+    house.agent.finish(run, StopReason::FinalText, "done");
+    let all = events(response, usize::MAX).await;
+    let ids: Vec<u64> = all.iter().filter_map(|(id, _, _)| id.parse().ok()).collect();
+    assert_eq!(ids, (1..=1003).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn one_stream_too_many_is_refused_and_a_closed_one_makes_room() {
+    let house = House::with(|parts| parts.config.max_streams = 1).await;
+    let first = house.follow("/api/v1/events", None).await;
+    let second = house.follow("/api/v1/events", None).await;
+    assert_eq!((second.status().as_u16(), second.headers()["retry-after"].to_str().unwrap()), (503, "1"));
+    drop(first);
+    let mut status = 503;
+    for _ in 0..100 {
+        status = house.follow("/api/v1/events", None).await.status().as_u16();
+        if status == 200 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await; // the server learns of a closed socket in real time
+    }
+    assert_eq!(status, 200);
+}

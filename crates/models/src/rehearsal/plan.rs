@@ -1,0 +1,102 @@
+//! What the stand-in does with a request: a pure function of what it sees.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_protocol::{Arguments, CallId, Message, ModelErrorKind, ToolCall};
+
+use super::request::{self, Ask};
+use super::turn::Turn;
+use super::{LABEL, answer, misbehave};
+
+/// One answer, ready to be played.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Script {
+    /// What is said, and the silences in between.
+    pub(super) beats: Vec<Beat>,
+    /// How it ends.
+    pub(super) ending: Ending,
+}
+
+/// A piece of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Beat {
+    /// Says this, word by word, without delay.
+    Say(String),
+    /// Says nothing for a while.
+    Wait(Duration),
+}
+
+/// How an answer ends.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Ending {
+    /// With its text.
+    Stop,
+    /// With tool calls.
+    Calls(Vec<ToolCall>),
+    /// With tool calls that the length limit cut off.
+    Cut(Vec<ToolCall>),
+    /// With an error of the provider.
+    Fail(ModelErrorKind),
+}
+
+impl Script {
+    pub(super) fn text(text: String) -> Self {
+        Self { beats: vec![Beat::Say(text)], ending: Ending::Stop }
+    }
+
+    pub(super) fn calls(calls: Vec<ToolCall>) -> Self {
+        Self { beats: Vec::new(), ending: Ending::Calls(calls) }
+    }
+
+    /// Puts the label before the text, if there is one that a person will see.
+    fn labelled(mut self) -> Self {
+        if let Some(Beat::Say(text)) = self.beats.iter_mut().find(|beat| matches!(beat, Beat::Say(_)))
+            && text != "NO_REPLY"
+        {
+            *text = format!("{LABEL}\n{text}");
+        }
+        self
+    }
+}
+
+/// Decides what to answer. Without tools it calls none, whatever was asked.
+pub(super) fn plan(messages: &[Arc<Message>], tools_offered: bool) -> Script {
+    let turn = Turn::of(messages);
+    let script = match misbehave::read(turn.asked) {
+        Some(act) => misbehave::script(act, &turn, tools_offered),
+        None => behave(&turn, tools_offered),
+    };
+    // Every text of the first turn, since the loop may discard any but the last.
+    if turn.is_first() { script.labelled() } else { script }
+}
+
+/// Calls what is asked for in one batch, then answers from the results.
+fn behave(turn: &Turn<'_>, tools_offered: bool) -> Script {
+    let asks = request::read(turn.asked);
+    let calls = calls_for(&asks, turn);
+    if tools_offered && turn.batches() == 0 && !calls.is_empty() {
+        return Script::calls(calls);
+    }
+    Script::text(answer::compose(&asks, turn))
+}
+
+fn calls_for(asks: &[Ask], turn: &Turn<'_>) -> Vec<ToolCall> {
+    asks.iter()
+        .filter_map(|ask| match ask {
+            Ask::Call { tool, arguments } => Some((*tool, arguments)),
+            _ => None,
+        })
+        .zip(0..)
+        .map(|((tool, arguments), at)| ToolCall {
+            id: call_id(turn, at),
+            name: tool.to_owned(),
+            arguments: Arguments::Object(arguments.clone()),
+        })
+        .collect()
+}
+
+/// An id that no other call of the conversation has, as long as the context is not compacted.
+pub(super) fn call_id(turn: &Turn<'_>, at: u64) -> CallId {
+    CallId::from(format!("rehearsal-{}-{at}", turn.length()))
+}

@@ -1,0 +1,83 @@
+//! Settings of the built-in tools: the section `[tools]`.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Settings of the built-in tools.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ToolsConfig {
+    /// Root of the file tools; nothing outside it is read. Absent: the daemon's default, `<data directory>/workspace`.
+    pub workspace: Option<PathBuf>,
+    /// Largest file that `read_file` opens, in bytes; 1 to [`MAX_FILE_BYTES`]. A file is held in memory while it is read.
+    pub max_file_bytes: u64,
+    /// Most lines that one call of `read_file` returns; 1 to [`MAX_READ_LINES`].
+    pub max_read_lines: u32,
+    /// Most entries that one call of `list_files` shows, the rest is counted; 1 to [`MAX_LIST_ENTRIES`].
+    pub max_list_entries: u32,
+}
+
+/// Upper end of [`ToolsConfig::max_file_bytes`]. 64 MiB: with a handful of reads at once the daemon stays small.
+pub const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Upper end of [`ToolsConfig::max_read_lines`]. A result is cut at 64 KiB anyway, which more lines would not fit.
+pub const MAX_READ_LINES: u32 = 50_000;
+
+/// Upper end of [`ToolsConfig::max_list_entries`], for the same reason.
+pub const MAX_LIST_ENTRIES: u32 = 10_000;
+
+impl Default for ToolsConfig {
+    fn default() -> Self {
+        Self { workspace: None, max_file_bytes: 2 * 1024 * 1024, max_read_lines: 2000, max_list_entries: 500 }
+    }
+}
+
+impl ToolsConfig {
+    /// Every problem at once, each beginning with its key; empty when all is well.
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.workspace.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
+            problems.push("tools.workspace: must not be empty".to_owned());
+        }
+        for (key, value, most) in [
+            ("max_file_bytes", self.max_file_bytes, MAX_FILE_BYTES),
+            ("max_read_lines", self.max_read_lines.into(), MAX_READ_LINES.into()),
+            ("max_list_entries", self.max_list_entries.into(), MAX_LIST_ENTRIES.into()),
+        ] {
+            if !(1..=most).contains(&value) {
+                problems.push(format!("tools.{key}: must be from 1 to {most}, is {value}"));
+            }
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_valid() {
+        assert_eq!(ToolsConfig::default().validate(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_problem_is_told_at_once_with_its_key() {
+        let config = ToolsConfig {
+            workspace: Some(PathBuf::new()),
+            max_file_bytes: 0,
+            max_read_lines: 0,
+            max_list_entries: u32::MAX,
+        };
+        assert_eq!(
+            config.validate(),
+            [
+                "tools.workspace: must not be empty",
+                "tools.max_file_bytes: must be from 1 to 67108864, is 0",
+                "tools.max_read_lines: must be from 1 to 50000, is 0",
+                "tools.max_list_entries: must be from 1 to 10000, is 4294967295",
+            ]
+        );
+    }
+}

@@ -1,0 +1,307 @@
+//! Both file tools against real directories: what they show, what they refuse, and that nothing leads outside.
+#![allow(clippy::unwrap_used)]
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use belay_protocol::{Tool, ToolFailure};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::{ListFiles, ReadFile};
+use crate::arguments::MAX_OUTPUT_BYTES;
+use crate::config::ToolsConfig;
+use crate::testing::{call, context, failure};
+use crate::workspace::Workspace;
+
+const CANARY: &str = "canary that lies outside";
+
+struct House {
+    dir: TempDir,
+    read: ReadFile,
+    list: ListFiles,
+}
+
+/// A workspace `in` with a few files beside an `outside` that holds the canary.
+fn house() -> House {
+    let dir = tempfile::tempdir().unwrap();
+    let (inside, outside) = (dir.path().join("in"), dir.path().join("outside"));
+    std::fs::create_dir_all(inside.join("sub/deep")).unwrap();
+    std::fs::create_dir_all(outside.join("sub")).unwrap();
+    for place in ["secret.txt", "sub/secret.txt"] {
+        std::fs::write(outside.join(place), CANARY).unwrap();
+    }
+    std::fs::write(inside.join("note.txt"), "one\ntwo\r\nthree\n").unwrap();
+    std::fs::write(inside.join("sub/inner.txt"), "inner").unwrap();
+    let config = ToolsConfig { max_file_bytes: 100_000, max_list_entries: 5, ..ToolsConfig::default() };
+    let workspace = Arc::new(Workspace::open(&inside).unwrap());
+    House { read: ReadFile::new(workspace.clone(), &config), list: ListFiles::new(workspace, &config), dir }
+}
+
+impl House {
+    fn inside(&self, name: &str) -> std::path::PathBuf {
+        self.dir.path().join("in").join(name)
+    }
+
+    async fn read(&self, path: &str) -> Result<String, ToolFailure> {
+        call(&self.read, json!({ "path": path })).await
+    }
+
+    async fn list(&self, path: &str) -> Result<String, ToolFailure> {
+        call(&self.list, json!({ "path": path })).await
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_read_in_whole_or_in_part_and_says_which_lines() {
+    let house = house();
+    for (arguments, expected) in [
+        (json!({"path": "note.txt"}), "[note.txt: lines 1-3 of 3]\none\ntwo\nthree"),
+        (json!({"path": "./note.txt"}), "[./note.txt: lines 1-3 of 3]\none\ntwo\nthree"),
+        (
+            json!({"path": "note.txt", "limit": 2}),
+            "[note.txt: lines 1-2 of 3]\none\ntwo\n[1 more; go on with offset 3]",
+        ),
+        (json!({"path": "note.txt", "offset": 3, "limit": 9}), "[note.txt: lines 3-3 of 3]\nthree"),
+        (json!({"path": "sub/inner.txt", "offset": null}), "[sub/inner.txt: lines 1-1 of 1]\ninner"),
+        (json!({"path": "sub/../note.txt", "limit": 1, "offset": 3}), "[sub/../note.txt: lines 3-3 of 3]\nthree"),
+    ] {
+        assert_eq!(call(&house.read, arguments.clone()).await, Ok(expected.to_owned()), "{arguments}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_says_why() {
+    let house = house();
+    std::fs::write(house.inside("empty.txt"), "").unwrap();
+    std::fs::write(house.inside("zero.bin"), b"a\0b").unwrap();
+    std::fs::write(house.inside("latin.txt"), b"caf\xe9").unwrap();
+    std::fs::write(house.inside("large.txt"), "x".repeat(100_001)).unwrap();
+    assert_eq!(house.read("empty.txt").await, Ok("[empty.txt: empty, 0 bytes]".to_owned()));
+    for (arguments, says) in [
+        (json!({"path": "note.txt", "offset": 4}), "has 3 line(s); line 4"),
+        (json!({"path": "note.txt", "offset": u64::MAX}), "has 3 line(s)"),
+        (json!({"path": "note.txt", "offset": 0}), "count from 1"),
+        (json!({"path": "note.txt", "limit": 0}), "count from 1"),
+        (json!({"path": "note.txt", "offset": -1}), "do not fit"),
+        (json!({"path": "note.txt", "lines": 1}), "do not fit"),
+        (json!({"path": "zero.bin"}), "not text (3 bytes; it has zero bytes)"),
+        (json!({"path": "latin.txt"}), "not text (4 bytes; it is not UTF-8)"),
+        (json!({"path": "large.txt"}), "too large: 100001"),
+        (json!({"path": "sub"}), "is a directory"),
+        (json!({"path": "note.txt/x"}), "not a directory"),
+        (json!({"path": "notes.txt"}), "Did you mean note.txt?"),
+        (json!({"path": "sub/iner.txt"}), "Did you mean inner.txt?"),
+        (json!({"path": "nowhere/at/all"}), "list_files shows"),
+    ] {
+        let text = failure(call(&house.read, arguments.clone()).await);
+        assert!(text.contains(says), "{arguments}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn long_lines_and_long_files_are_cut_and_say_so() {
+    let house = house();
+    let line = "é".repeat(5000);
+    std::fs::write(house.inside("long.txt"), &line).unwrap();
+    let text = house.read("long.txt").await.unwrap();
+    assert!(text.ends_with("é [line cut here: 4000 of 10000 bytes shown]"), "{text}");
+
+    std::fs::write(house.inside("many.txt"), "line\n".repeat(5000)).unwrap();
+    let text = house.read("many.txt").await.unwrap();
+    assert!(text.starts_with("[many.txt: lines 1-2000 of 5000]"));
+    assert!(text.ends_with("[3000 more; go on with offset 2001]"));
+
+    std::fs::write(house.inside("wide.txt"), format!("{}\n", "w".repeat(999)).repeat(90)).unwrap();
+    let text = house.read("wide.txt").await.unwrap();
+    assert!(text.len() < MAX_OUTPUT_BYTES);
+    assert!(text.starts_with("[wide.txt: lines 1-61 of 90]") && text.ends_with("[29 more; go on with offset 62]"));
+}
+
+#[tokio::test]
+async fn a_directory_is_listed_in_order_with_kinds_and_sizes() {
+    let house = house();
+    symlink("note.txt", house.inside("link")).unwrap();
+    std::fs::write(house.inside("bad\nname\u{1b}"), "x").unwrap();
+    let expected = "[.: 4 entries]\nbad\\nname\\u{1b}  1\nlink  (link)\nnote.txt  15\nsub/";
+    assert_eq!(house.list(".").await, Ok(expected.to_owned()));
+    assert_eq!(house.list("sub/").await, Ok("[sub/: 2 entries]\ndeep/\ninner.txt  5".to_owned()));
+    assert_eq!(house.list("sub/deep").await, Ok("[sub/deep: empty]".to_owned()));
+    for n in 0..9 {
+        std::fs::write(house.inside(&format!("sub/deep/{n}")), "").unwrap();
+    }
+    let text = house.list("sub/deep").await.unwrap();
+    assert!(text.starts_with("[sub/deep: 9 entries]\n0  0\n") && text.ends_with("4  0\n[4 more not shown]"), "{text}");
+    assert!(failure(house.list("note.txt").await).contains("not a directory"));
+    assert!(failure(house.list("subs").await).contains("Did you mean sub?"));
+}
+
+#[tokio::test]
+async fn links_that_stay_inside_are_followed() {
+    let house = house();
+    symlink("note.txt", house.inside("a")).unwrap();
+    symlink("a", house.inside("b")).unwrap();
+    symlink("../note.txt", house.inside("sub/up")).unwrap();
+    symlink("sub", house.inside("dir")).unwrap();
+    for path in ["a", "b", "sub/up", "dir/up"] {
+        assert!(house.read(path).await.unwrap().contains("three"), "{path}");
+    }
+    assert!(house.list("dir").await.unwrap().contains("inner.txt"));
+}
+
+#[tokio::test]
+async fn no_path_leads_outside() {
+    let house = house();
+    let outside = house.dir.path().join("outside");
+    symlink("../outside/secret.txt", house.inside("file_link")).unwrap();
+    symlink(outside.join("secret.txt"), house.inside("absolute_link")).unwrap();
+    symlink("../outside", house.inside("dir_link")).unwrap();
+    symlink(&outside, house.inside("absolute_dir_link")).unwrap();
+    symlink("chain2", house.inside("chain1")).unwrap();
+    symlink("sub/chain3", house.inside("chain2")).unwrap();
+    symlink("../dir_link", house.inside("sub/chain3")).unwrap();
+    symlink("/proc/self/root", house.inside("magic")).unwrap();
+    symlink("round", house.inside("round")).unwrap();
+    std::fs::hard_link(house.inside("note.txt"), house.inside("hard")).unwrap();
+    let absolute = outside.join("secret.txt");
+    let root = house.dir.path().to_str().unwrap();
+
+    let deep = format!("{}secret.txt", "../".repeat(50));
+    let long_name = "n".repeat(256);
+    let long_path = "sub/../".repeat(1000) + "note.txt";
+    let magic = format!("magic{root}/outside/secret.txt");
+    for path in [
+        "../outside/secret.txt",
+        "..",
+        "../",
+        "../in/note.txt",
+        "./../outside/secret.txt",
+        "sub/../../outside/secret.txt",
+        "sub/deep/../../../outside/secret.txt",
+        "nothing/../../outside/secret.txt",
+        "//etc/passwd",
+        "/etc/passwd",
+        absolute.to_str().unwrap(),
+        "file_link",
+        "absolute_link",
+        "dir_link/secret.txt",
+        "dir_link/sub/secret.txt",
+        "absolute_dir_link/secret.txt",
+        "chain1/secret.txt",
+        "sub/chain3/secret.txt",
+        "magic",
+        &magic,
+        "round",
+        "dir_link/../in/note.txt",
+        "",
+        "\0",
+        "note.txt\0/../../outside/secret.txt",
+        "..\\outside\\secret.txt",
+        "%2e%2e/outside/secret.txt",
+        "．．/outside/secret.txt",
+        "․․/outside/secret.txt",
+        "..\u{200b}/outside/secret.txt",
+        "..∕outside∕secret.txt",
+        "~/secret.txt",
+        "file:///etc/passwd",
+        &deep,
+        &long_name,
+        &long_path,
+    ] {
+        for text in [failure(house.read(path).await), failure(house.list(path).await)] {
+            assert!(!text.contains(CANARY) && !text.contains("Did you mean secret"), "{path:?}: {text}");
+            assert!(text.len() < 9000, "{path:?}");
+        }
+    }
+    for (path, says) in [
+        ("../outside/secret.txt", "leads out of the workspace"),
+        ("dir_link/secret.txt", "leads out of the workspace"),
+        ("file_link", "leads out of the workspace"),
+        ("/etc/passwd", "absolute"),
+        ("", "root of the workspace is \".\""),
+        ("a\0", "zero byte"),
+        ("round", "too many symbolic links"),
+        (&long_name, "longer than a file name"),
+        (&long_path, "longer than 4095"),
+    ] {
+        let text = failure(house.read(path).await);
+        assert!(text.contains(says), "{path:?}: {text}");
+    }
+    for inside in ["hard", ".//note.txt", "sub//..//note.txt"] {
+        assert!(house.read(inside).await.is_ok(), "{inside}");
+    }
+}
+
+#[tokio::test]
+async fn pipes_and_sockets_are_refused_without_waiting() {
+    let house = house();
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, house.inside("pipe"), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(house.inside("socket")).unwrap();
+    for path in ["pipe", "socket"] {
+        assert!(failure(house.read(path).await).contains("pipe, a socket or a device"), "{path}");
+    }
+    assert!(house.list(".").await.unwrap().contains("pipe  (special file)"));
+}
+
+#[tokio::test]
+async fn a_cancelled_call_ends_as_cancelled() {
+    let house = house();
+    let cancelled = context("s");
+    cancelled.cancel.cancel();
+    for (tool, path) in [(&house.read as &dyn Tool, "note.txt"), (&house.list, ".")] {
+        let output = tool.call(json!({ "path": path }).as_object().unwrap(), &cancelled).await;
+        assert_eq!(output, Err(ToolFailure::Cancelled));
+    }
+}
+
+/// Somebody swaps a directory for a link to the outside, over and over, while the tools look into it. Runs in real
+/// time, since it is a race of the kernel's making.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_swapped_for_a_link_never_shows_what_is_outside() {
+    let house = house();
+    std::fs::create_dir(house.inside("swap")).unwrap();
+    std::fs::write(house.inside("swap/secret.txt"), "harmless").unwrap();
+    std::fs::write(house.dir.path().join("outside/only-outside"), "").unwrap();
+    symlink("../outside", house.inside("out")).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let swapper = std::thread::spawn({
+        let (stop, swap, out) = (stop.clone(), house.inside("swap"), house.inside("out"));
+        move || swap_until(&stop, &swap, &out)
+    });
+
+    let (mut harmless, mut refused) = (0u32, 0u32);
+    for _ in 0..5000 {
+        for path in ["swap/secret.txt", "sub/../swap/secret.txt"] {
+            match house.read(path).await {
+                Ok(text) => {
+                    assert!(text.ends_with("harmless"), "{text}");
+                    harmless += 1;
+                }
+                Err(ToolFailure::Failed(_)) => refused += 1,
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        if let Ok(text) = house.list("swap").await {
+            assert!(!text.contains("only-outside"), "{text}");
+        }
+        if let Err(ToolFailure::Failed(text)) = house.read("swap/only-outsid").await {
+            assert!(!text.contains("Did you mean only-outside"), "{text}");
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    let swaps = swapper.join().unwrap();
+    assert!(swaps > 100 && harmless > 0 && refused > 0, "no race: {swaps} swaps, {harmless} read, {refused} refused");
+}
+
+fn swap_until(stop: &AtomicBool, a: &Path, b: &Path) -> u32 {
+    let mut swaps = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let flags = rustix::fs::RenameFlags::EXCHANGE;
+        rustix::fs::renameat_with(rustix::fs::CWD, a, rustix::fs::CWD, b, flags).unwrap();
+        swaps += 1;
+    }
+    swaps
+}

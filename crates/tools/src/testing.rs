@@ -1,0 +1,77 @@
+//! What the tests of this crate share.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use belay_protocol::{
+    Clock, Note, NoteStore, RunId, SessionKey, StoreError, Tool, ToolContext, ToolFailure, ToolOutput, UnixMillis,
+};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+/// A clock that stands still.
+pub(crate) struct FixedClock(pub(crate) i64);
+
+impl Clock for FixedClock {
+    fn now(&self) -> UnixMillis {
+        UnixMillis(self.0)
+    }
+}
+
+/// Notes in memory; `broken` makes every operation fail.
+#[derive(Default)]
+pub(crate) struct MemoryNotes {
+    pub(crate) notes: Mutex<Vec<(SessionKey, Note)>>,
+    pub(crate) broken: bool,
+}
+
+#[async_trait]
+impl NoteStore for MemoryNotes {
+    async fn remember(&self, session: &SessionKey, key: &str, text: &str, at: UnixMillis) -> Result<(), StoreError> {
+        if self.broken {
+            return Err(StoreError::Unavailable("disk full at /secret/path".into()));
+        }
+        let mut notes = self.notes.lock().unwrap();
+        notes.retain(|(owner, note)| owner != session || note.key != key);
+        notes.push((session.clone(), Note { key: key.into(), text: text.into(), at }));
+        Ok(())
+    }
+
+    async fn recall(&self, session: &SessionKey, query: &str, limit: u32) -> Result<Vec<Note>, StoreError> {
+        if self.broken {
+            return Err(StoreError::Unavailable("disk full at /secret/path".into()));
+        }
+        let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
+        let hit = |note: &Note| {
+            let text = format!("{} {}", note.key, note.text).to_lowercase();
+            words.is_empty() || words.iter().any(|word| text.contains(word))
+        };
+        let notes = self.notes.lock().unwrap();
+        let found = notes.iter().rev().filter(|(owner, note)| owner == session && hit(note));
+        Ok(found.map(|(_, note)| note.clone()).take(limit as usize).collect())
+    }
+}
+
+/// A context of this session with a token of its own.
+pub(crate) fn context(session: &str) -> ToolContext {
+    ToolContext {
+        session: session.into(),
+        run_id: RunId::new(),
+        call_id: "c1".into(),
+        cancel: CancellationToken::new(),
+    }
+}
+
+/// Calls a tool in session `s` with these JSON arguments.
+pub(crate) async fn call(tool: &dyn Tool, arguments: Value) -> ToolOutput {
+    tool.call(arguments.as_object().unwrap(), &context("s")).await
+}
+
+/// The text of a failure.
+pub(crate) fn failure(output: ToolOutput) -> String {
+    match output {
+        Err(ToolFailure::Failed(text)) => text,
+        other => panic!("expected a failure, got {other:?}"),
+    }
+}

@@ -1,0 +1,308 @@
+//! The workspace: one directory, and the only door through which the file tools reach anything.
+//!
+//! The kernel resolves each path with `openat2` and `RESOLVE_BENEATH`, relative to a handle of the root that was opened
+//! once. So `..`, absolute paths and symbolic links cannot lead outside, also while somebody swaps directories for
+//! links: there is no moment between a check and a use.
+
+use std::ffi::CStr;
+use std::fs::{DirBuilder, File};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use belay_protocol::ToolFailure;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, statat};
+use rustix::io::Errno;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::ToolsError;
+use crate::near::{did_you_mean, nearest};
+
+/// Longest path, in bytes: what the kernel takes (`PATH_MAX`, with its closing zero).
+const MAX_PATH_BYTES: usize = 4095;
+
+/// Times a path is resolved again when something moved meanwhile.
+///
+/// Source: openat2(2), `EAGAIN` under `RESOLVE_BENEATH`: the kernel could not ensure that a `..` stayed inside, because
+/// of a rename somewhere on the machine; callers should try again.
+const RESOLVE_ATTEMPTS: usize = 32;
+
+/// Most entries of a directory that are looked at; a larger one is listed in part.
+const MAX_SCANNED: usize = 100_000;
+
+/// The root of the file tools.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    root: OwnedFd,
+}
+
+/// One entry of a directory.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Its name, as the bytes it is made of.
+    pub(crate) name: Vec<u8>,
+    /// What it is.
+    pub(crate) kind: EntryKind,
+}
+
+/// What an entry is, links not followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EntryKind {
+    Directory,
+    /// With its size in bytes.
+    File(u64),
+    Link,
+    /// A pipe, a socket or a device.
+    Special,
+    /// It was gone before it could be looked at.
+    Gone,
+}
+
+/// The entries of a directory, in the order of their names.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    pub(crate) entries: Vec<Entry>,
+    /// Whether the directory has more than could be looked at.
+    pub(crate) more: bool,
+}
+
+impl Workspace {
+    /// Opens the root, creating it if need be.
+    pub(crate) fn open(path: &Path) -> Result<Self, ToolsError> {
+        let failed = |source| ToolsError::Workspace { path: path.to_owned(), source };
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+        Ok(Self { root })
+    }
+
+    /// Opens a regular file and tells its size in bytes.
+    pub(crate) fn file(&self, path: &str) -> Result<(File, u64), ToolFailure> {
+        // Without O_NONBLOCK the opening of a pipe would wait for its writer.
+        let fd = self.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        let stat = fstat(&fd).map_err(|errno| explain(path, errno))?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Ok((File::from(fd), u64::try_from(stat.st_size).unwrap_or(0))),
+            FileType::Directory => {
+                Err(ToolFailure::failed(format!("{path:?} is a directory. list_files shows what is in it.")))
+            }
+            _ => Err(not_a_file(path)),
+        }
+    }
+
+    /// Lists a directory. Ends early when `cancel` says so.
+    pub(crate) fn list(&self, path: &str, cancel: &CancellationToken) -> Result<Listing, ToolFailure> {
+        let fd = self.resolve(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)?;
+        let (names, more) = names_in(&fd, cancel).map_err(|stop| stop.explain(path))?;
+        let mut entries = Vec::with_capacity(names.len());
+        for name in names {
+            if cancel.is_cancelled() {
+                return Err(ToolFailure::Cancelled);
+            }
+            entries.push(Entry { kind: kind_of(&fd, &name), name });
+        }
+        Ok(Listing { entries, more })
+    }
+
+    /// Opens whatever the path names, if it lies beneath the root.
+    fn resolve(&self, path: &str, flags: OFlags) -> Result<OwnedFd, ToolFailure> {
+        check(path)?;
+        match self.open_beneath(path, flags) {
+            Ok(fd) => Ok(fd),
+            Err(Errno::NOENT) => Err(self.missing(path)),
+            Err(errno) => Err(explain(path, errno)),
+        }
+    }
+
+    fn open_beneath(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let mut last = Errno::AGAIN;
+        for _ in 0..RESOLVE_ATTEMPTS {
+            match openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+                Err(errno @ (Errno::AGAIN | Errno::INTR)) => last = errno,
+                done => return done,
+            }
+        }
+        Err(last)
+    }
+
+    /// What to say about a path that names nothing: with the nearest names beside it.
+    fn missing(&self, path: &str) -> ToolFailure {
+        let path = path.trim_end_matches('/');
+        let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
+        let near = self.names_beside(parent).unwrap_or_default();
+        let near = nearest(name, near.iter().map(String::as_str), 3);
+        let hint = match did_you_mean(&near) {
+            hint if hint.is_empty() => " list_files shows what there is.".to_owned(),
+            hint => hint,
+        };
+        ToolFailure::failed(format!("There is no {path:?} in the workspace.{hint}"))
+    }
+
+    fn names_beside(&self, parent: &str) -> Result<Vec<String>, Errno> {
+        let fd = self.open_beneath(parent, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let (names, _) = names_in(&fd, &CancellationToken::new()).map_err(|stop| match stop {
+            Interrupted::Failed(errno) => errno,
+            Interrupted::Cancelled => Errno::CANCELED,
+        })?;
+        Ok(names.iter().map(|name| shown(name)).collect())
+    }
+}
+
+/// Refuses what no path can be, before the kernel sees it.
+fn check(path: &str) -> Result<(), ToolFailure> {
+    let problem = if path.is_empty() {
+        "The path is empty. The root of the workspace is \".\"."
+    } else if path.contains('\0') {
+        "A path cannot contain a zero byte."
+    } else if path.len() > MAX_PATH_BYTES {
+        "The path is longer than 4095 bytes."
+    } else if path.starts_with('/') {
+        "The path is absolute. Paths are relative to the workspace, whose root is \".\"."
+    } else {
+        return Ok(());
+    };
+    Err(ToolFailure::failed(problem))
+}
+
+fn explain(path: &str, errno: Errno) -> ToolFailure {
+    let text = match errno {
+        Errno::XDEV => {
+            format!(
+                "{path:?} leads out of the workspace, by \"..\" or by a symbolic link. Only what lies inside is read."
+            )
+        }
+        Errno::LOOP => format!("{path:?} goes through too many symbolic links."),
+        Errno::NOTDIR => format!("A part of {path:?} is not a directory."),
+        Errno::ACCESS | Errno::PERM => format!("{path:?} may not be read: permission denied."),
+        Errno::NAMETOOLONG => "A part of the path is longer than a file name can be.".to_owned(),
+        Errno::NXIO | Errno::NODEV => return not_a_file(path),
+        Errno::AGAIN | Errno::INTR => format!("{path:?} could not be opened: the directory is changing. Try again."),
+        Errno::NOSYS => "Files are not read on this machine: its kernel lacks openat2, which keeps them inside the \
+                         workspace (Linux 5.6 or later has it)."
+            .to_owned(),
+        other => format!("{path:?} could not be opened: {other}."),
+    };
+    ToolFailure::failed(text)
+}
+
+fn not_a_file(path: &str) -> ToolFailure {
+    ToolFailure::failed(format!("{path:?} is a pipe, a socket or a device. Only regular files are read."))
+}
+
+enum Interrupted {
+    Cancelled,
+    Failed(Errno),
+}
+
+impl Interrupted {
+    fn explain(self, path: &str) -> ToolFailure {
+        match self {
+            Self::Cancelled => ToolFailure::Cancelled,
+            Self::Failed(errno) => explain(path, errno),
+        }
+    }
+}
+
+/// The names in a directory, sorted, and whether there are more than [`MAX_SCANNED`].
+fn names_in(fd: &OwnedFd, cancel: &CancellationToken) -> Result<(Vec<Vec<u8>>, bool), Interrupted> {
+    let mut names = Vec::new();
+    let mut more = false;
+    for entry in Dir::read_from(fd).map_err(Interrupted::Failed)? {
+        if cancel.is_cancelled() {
+            return Err(Interrupted::Cancelled);
+        }
+        let entry = entry.map_err(Interrupted::Failed)?;
+        let name = entry.file_name().to_bytes();
+        if name == b"." || name == b".." {
+            continue;
+        }
+        if names.len() == MAX_SCANNED {
+            more = true;
+            break;
+        }
+        names.push(name.to_vec());
+    }
+    names.sort_unstable();
+    Ok((names, more))
+}
+
+/// What a name in a directory is. Links are not followed, so nothing outside is looked at.
+fn kind_of(directory: &OwnedFd, name: &[u8]) -> EntryKind {
+    let mut terminated = name.to_vec();
+    terminated.push(0);
+    let Ok(name) = CStr::from_bytes_with_nul(&terminated) else { return EntryKind::Gone };
+    let Ok(stat) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { return EntryKind::Gone };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => EntryKind::Directory,
+        FileType::RegularFile => EntryKind::File(u64::try_from(stat.st_size).unwrap_or(0)),
+        FileType::Symlink => EntryKind::Link,
+        _ => EntryKind::Special,
+    }
+}
+
+/// A file name as text on one line: control characters, marks that turn the direction of writing, and bytes that are
+/// no UTF-8 are escaped.
+pub(crate) fn shown(name: &[u8]) -> String {
+    let mut text = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            let hidden =
+                matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+            if c.is_control() || hidden || c == '\\' {
+                text.extend(c.escape_default());
+            } else {
+                text.push(c);
+            }
+        }
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn names_are_shown_on_one_line() {
+        for (name, expected) in [
+            (&b"plain.txt"[..], "plain.txt"),
+            ("ключ 🗝".as_bytes(), "ключ 🗝"),
+            (b"a\nb\x1b[31m", "a\\nb\\u{1b}[31m"),
+            (b"\xff\xfe", "\\xff\\xfe"),
+            ("txt.\u{202e}exe".as_bytes(), "txt.\\u{202e}exe"),
+            (b"a\\b", "a\\\\b"),
+        ] {
+            assert_eq!(shown(name), expected);
+        }
+    }
+
+    #[test]
+    fn a_kernel_without_openat2_is_named_as_the_reason() {
+        assert!(matches!(explain("a", Errno::NOSYS), ToolFailure::Failed(text) if text.contains("openat2")));
+    }
+
+    #[test]
+    fn the_workspace_is_made_for_its_owner_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("deep/workspace");
+        Workspace::open(&root).unwrap();
+        assert_eq!(std::fs::metadata(&root).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_cancelled_listing_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), "").unwrap();
+        let cancel = CancellationToken::new();
+        cancel.cancel();
+        let listed = Workspace::open(dir.path()).unwrap().list(".", &cancel);
+        assert!(matches!(listed, Err(ToolFailure::Cancelled)));
+    }
+}

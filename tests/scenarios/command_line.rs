@@ -1,0 +1,80 @@
+//! The command line: a daemon's client, a single question, the configuration.
+
+use anyhow::Result;
+use belay_tests::daemon::Home;
+use belay_tests::model_server::{Answer, ModelServer};
+
+#[tokio::test]
+async fn the_client_commands_talk_to_a_running_daemon() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    let sent = home.run(&["send", "--wait", "calculate 6*7"], "").await?;
+    assert!(sent.status.success() && sent.stdout.contains("42"), "{sent:?}");
+    let status = home.run(&["status", "--json"], "").await?;
+    let json: serde_json::Value = serde_json::from_str(&status.stdout)?;
+    assert_eq!(json["model"]["rehearsal"], true, "{status:?}");
+    let runs = home.run(&["runs"], "").await?;
+    assert!(runs.status.success() && runs.stdout.contains("completed"), "{runs:?}");
+    assert!(!runs.stdout.contains('\u{1b}'), "no colours in a pipe");
+    let stall = daemon.send("alice", "rehearse stall").await?;
+    let stop = home.run(&["stop", &stall], "").await?;
+    assert!(stop.status.success(), "{stop:?}");
+    assert_eq!(daemon.run(&stall).await?["status"], "stopped");
+    let failed = home.run(&["send", "--wait", "rehearse error auth"], "").await?;
+    assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+    let shutdown = home.run(&["shutdown"], "").await?;
+    assert!(shutdown.status.success(), "{shutdown:?}");
+    assert_eq!(daemon.ended().await?.status.code(), Some(0));
+    let nobody = home.run(&["status"], "").await?;
+    assert_eq!(nobody.status.code(), Some(69), "{nobody:?}");
+    assert!(nobody.stderr.contains("belay run"), "it says the next step: {nobody:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn ask_answers_without_a_daemon() -> Result<()> {
+    let home = Home::new();
+    let asked = home.run(&["ask", "--set", "llm.provider=rehearsal", "calculate 17*23"], "").await?;
+    assert!(asked.status.success() && asked.stdout.contains("391"), "{asked:?}");
+    let model = ModelServer::start(vec![], Answer::Status(401, serde_json::json!({}), vec![])).await;
+    let base = format!("llm.base_url={}", model.base_url);
+    let failed = home.run(&["ask", "--set", "llm.provider=openai", "--set", &base, "hello"], "").await?;
+    assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn three_mistakes_in_a_file_are_named_at_once() -> Result<()> {
+    let home = Home::new();
+    let file = home.path().join("bad.toml");
+    std::fs::write(&file, "[llm]\nprovidr = \"openai\"\nmax_tokens = \"many\"\n[agent]\nmax_tool_iterations = 0\n")?;
+    let file = file.to_string_lossy().into_owned();
+    for command in ["check", "run"] {
+        let output = home.run(&[command, "--config", &file], "").await?;
+        assert_eq!(output.status.code(), Some(78), "{output:?}");
+        for needle in ["llm.providr", "provider", "llm.max_tokens", "agent.max_tool_iterations", "bad.toml"] {
+            assert!(format!("{}{}", output.stdout, output.stderr).contains(needle), "{needle}: {output:?}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_open_listener_without_a_token_is_refused() -> Result<()> {
+    let home = Home::new();
+    let output = home.run(&["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=0.0.0.0:0"], "").await?;
+    assert_eq!(output.status.code(), Some(78), "{output:?}");
+    assert!(output.stderr.contains("BELAY_TOKEN"), "{output:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn settings_say_where_they_come_from_and_keep_secrets() -> Result<()> {
+    let home = Home::new().env("BELAY__AGENT__DRAIN_S", "7").env("OPENAI_API_KEY", "sk-very-secret");
+    let shown = home.run(&["config", "show", "--set", "queue.cap=5"], "").await?;
+    assert!(shown.status.success(), "{shown:?}");
+    assert!(shown.stdout.contains("drain_s = 7") && shown.stdout.contains("cap = 5"), "{shown:?}");
+    assert!(shown.stdout.contains("BELAY__AGENT__DRAIN_S") && shown.stdout.contains("--set"), "{shown:?}");
+    assert!(!shown.stdout.contains("sk-very-secret"));
+    Ok(())
+}

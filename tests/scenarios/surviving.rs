@@ -1,0 +1,82 @@
+//! What a kill leaves, and what the next start makes of it.
+
+use anyhow::Result;
+use belay_tests::daemon::Home;
+use belay_tests::model_server::{Answer, ModelServer};
+
+#[tokio::test]
+async fn killed_during_a_model_call_the_message_is_answered_once_in_the_same_conversation() -> Result<()> {
+    let model = ModelServer::start(vec![Answer::text("hi"), Answer::Stall], Answer::text("after the restart")).await;
+    let home = Home::new().openai(&model.base_url);
+    let daemon = home.start().await?;
+    daemon.ask("alice", "hello").await?;
+    let run = daemon.send("alice", "how are you").await?;
+    let waiting = daemon.send("alice", "and you").await?;
+    model.seen(2).await;
+    daemon.kill().await?;
+
+    let daemon = home.start().await?;
+    let first = daemon.finished(&run).await?;
+    assert_eq!((first["status"].as_str(), first["attempt"].as_u64()), (Some("completed"), Some(2)), "{first}");
+    assert_eq!(daemon.finished(&waiting).await?["status"], "completed");
+    let (_, history) = daemon.request("GET", "/api/v1/sessions/alice/messages", None).await?;
+    let texts: Vec<_> =
+        history["messages"].as_array().into_iter().flatten().filter_map(|m| m["text"].as_str()).collect();
+    assert_eq!(texts, ["hello", "hi", "how are you", "after the restart", "and you", "after the restart"]);
+    assert_eq!(model.requests().len(), 4, "each message was answered once");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn events_of_a_run_replay_from_any_point_also_after_a_restart() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    let run = daemon.ask("alice", "calculate 2*3").await?;
+    let id = run["run_id"].as_str().unwrap_or_default().to_owned();
+    let before = daemon.events(&id).await?;
+    daemon.kill().await?;
+    let daemon = home.start().await?;
+    assert_eq!(daemon.events(&id).await?, before);
+    let kinds: Vec<_> = before.iter().filter_map(|event| event["type"].as_str()).collect();
+    assert_eq!(
+        kinds,
+        ["run_accepted", "run_started", "model_called", "tool_started", "tool_finished", "model_called", "run_ended"]
+    );
+    let cursor = before[3]["seq"].clone();
+    let (_, rest) = daemon.request("GET", &format!("/api/v1/runs/{id}/events?since={cursor}"), None).await?;
+    let rest = rest.as_str().unwrap_or_default().matches("data:").count();
+    assert_eq!(rest, 3);
+    assert_eq!(daemon.run(&id).await?, run);
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_second_daemon_on_the_same_store_is_refused() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    let output = home.run(&["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=off"], "").await?;
+    assert_eq!(output.status.code(), Some(75), "{output:?}");
+    assert!(output.stderr.contains(&daemon.pid().to_string()), "it names the owner: {output:?}");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_days_money_is_remembered_over_a_kill() -> Result<()> {
+    let model = ModelServer::start(vec![], Answer::text("ok")).await;
+    let home = Home::new().openai(&model.base_url).set("llm.max_tokens", 100).set("limits.usd_per_day", 0.0005);
+    // 1 dollar for a million tokens: a call of 110 tokens costs 110 millionths, and reserves about 800.
+    let home = home.set("llm.price.input", 1_000_000).set("llm.price.output", 1_000_000);
+    let daemon = home.start().await?;
+    let run = daemon.ask("alice", "hello").await?;
+    let (_, status) = daemon.request("GET", "/api/v1/status", None).await?;
+    let spent = status["spent_today_micro_usd"].as_u64();
+    daemon.kill().await?;
+    let daemon = home.start().await?;
+    let (_, status) = daemon.request("GET", "/api/v1/status", None).await?;
+    assert_eq!(status["spent_today_micro_usd"].as_u64(), spent, "{run}");
+    daemon.shut_down().await?;
+    Ok(())
+}

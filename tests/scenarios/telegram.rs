@@ -1,0 +1,106 @@
+//! Telegram against a Bot API server of our own.
+
+use anyhow::Result;
+use belay_tests::bot_api::{BotApi, TOKEN, private_message};
+use belay_tests::daemon::Home;
+use serde_json::{Value, json};
+
+const SECRET: &str = "s3cret-of-the-webhook";
+
+fn home(api: &BotApi, mode: &str) -> Home {
+    Home::new()
+        .env("TELEGRAM_BOT_TOKEN", TOKEN)
+        .env("TELEGRAM_WEBHOOK_SECRET", SECRET)
+        .set("channels.telegram.enabled", true)
+        .set("channels.telegram.mode", mode)
+        .set("channels.telegram.api_base", api.url.as_str())
+        .set("channels.telegram.allow", json!([42, 43]))
+        .set("channels.telegram.operators", json!([42]))
+}
+
+async fn hook(url: &str, secret: Option<&str>, update: &Value) -> Result<u16> {
+    let client = belay_tests::daemon::client();
+    let mut request = client.post(format!("{url}/telegram/webhook")).json(update);
+    if let Some(secret) = secret {
+        request = request.header("X-Telegram-Bot-Api-Secret-Token", secret);
+    }
+    Ok(request.send().await?.status().as_u16())
+}
+
+#[tokio::test]
+async fn the_same_update_delivered_five_times_is_answered_once() -> Result<()> {
+    let api = BotApi::start().await;
+    let home = home(&api, "webhook");
+    let daemon = home.start().await?;
+    let update = private_message(1, 42, "calculate 17*23");
+    let five = futures_util::future::join_all((0..5).map(|_| hook(&daemon.url, Some(SECRET), &update))).await;
+    for status in five {
+        assert_eq!(status?, 200);
+    }
+    let sent = api.messages(1).await;
+    assert!(sent[0]["text"].as_str().unwrap_or_default().contains("391"), "{sent:?}");
+    // After a crash the platform delivers it again.
+    daemon.kill().await?;
+    let daemon = home.start().await?;
+    assert_eq!(hook(&daemon.url, Some(SECRET), &update).await?, 200);
+    assert_eq!(hook(&daemon.url, Some(SECRET), &private_message(2, 42, "calculate 5*5")).await?, 200);
+    let sent = api.messages(2).await;
+    assert!(sent[1]["text"].as_str().unwrap_or_default().contains("25"), "{sent:?}");
+    daemon.shut_down().await?;
+    assert_eq!(api.sent().len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wrong_secret_is_refused_and_strangers_are_not_answered() -> Result<()> {
+    let api = BotApi::start().await;
+    let home = home(&api, "webhook");
+    let daemon = home.start().await?;
+    let mine = private_message(1, 42, "hello");
+    assert_eq!(hook(&daemon.url, None, &mine).await?, 401);
+    assert_eq!(hook(&daemon.url, Some("wrong"), &mine).await?, 401);
+    assert_eq!(hook(&daemon.url, Some(SECRET), &private_message(2, 99, "let me in")).await?, 200);
+    assert_eq!(hook(&daemon.url, Some(SECRET), &private_message(3, 43, "/shutdown")).await?, 200);
+    let sent = api.messages(1).await;
+    assert!(sent[0]["text"].as_str().unwrap_or_default().contains("Only an operator"), "{sent:?}");
+    assert_eq!(hook(&daemon.url, Some(SECRET), &private_message(4, 42, "/shutdown")).await?, 200);
+    let output = daemon.ended().await?;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(!output.stderr.contains(TOKEN) && !output.stderr.contains(SECRET), "no secret in the log");
+    Ok(())
+}
+
+#[tokio::test]
+async fn long_polling_answers_each_update_once() -> Result<()> {
+    let api = BotApi::start().await;
+    let home = home(&api, "polling");
+    api.update(private_message(7, 42, "calculate 8*8"));
+    api.update(private_message(8, 43, "calculate 9*9"));
+    let daemon = home.start().await?;
+    let sent = api.messages(2).await;
+    let texts: String = sent.iter().filter_map(|message| message["text"].as_str()).collect();
+    assert!(texts.contains("64") && texts.contains("81"), "{sent:?}");
+    daemon.shut_down().await?;
+    assert_eq!(api.sent().len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn rate_limits_are_obeyed_and_a_parse_error_falls_back_to_plain_text() -> Result<()> {
+    let api = BotApi::start().await;
+    let home = home(&api, "webhook");
+    let daemon = home.start().await?;
+    api.refuse(
+        json!({"ok": false, "error_code": 429, "description": "Too Many Requests", "parameters": {"retry_after": 1}}),
+    );
+    let begun = std::time::Instant::now();
+    hook(&daemon.url, Some(SECRET), &private_message(1, 42, "calculate 1+1")).await?;
+    api.messages(1).await;
+    assert!(begun.elapsed().as_millis() >= 1000, "not before the second is over");
+    api.refuse(json!({"ok": false, "error_code": 400, "description": "Bad Request: can't parse entities: x"}));
+    hook(&daemon.url, Some(SECRET), &private_message(2, 42, "calculate 2+2")).await?;
+    let sent = api.messages(2).await;
+    assert!(sent[1]["parse_mode"].is_null() && sent[1]["text"].as_str().unwrap_or_default().contains('4'), "{sent:?}");
+    daemon.shut_down().await?;
+    Ok(())
+}
