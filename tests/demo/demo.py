@@ -187,7 +187,8 @@ class Demo:
     def over_stdin(self, question):
         belay = self.belay("openai")
         try:
-            return belay.run_with_input(f"{question}\n/quit\n", ANSWER_LIMIT_S), "the daemon ended with 0 after /quit"
+            *answer, farewell = belay.run_with_input(f"{question}\n/quit\n", ANSWER_LIMIT_S).strip().splitlines() or [""]
+            return "\n".join(answer), f'then /quit: "{farewell}", exit code 0'
         finally:
             belay.remove()
 
