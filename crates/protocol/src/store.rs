@@ -436,6 +436,9 @@ pub enum StoreError {
     /// What was named does not exist.
     #[error("not found: {0}")]
     NotFound(String),
+    /// A limit of the store is reached and nothing was written; the words say which limit.
+    #[error("{0}")]
+    TooMuch(String),
     /// The disk is full, the file is damaged, the writer is gone.
     #[error("store: {0}")]
     Unavailable(String),

@@ -1,1 +1,25 @@
 //! Persistence: SQLite and in memory, behind the same ports.
+//!
+//! **For**: whoever needs what the traits of [`belay_protocol::store`] promise. [`SqliteStore`] keeps it on disk;
+//! [`MemoryStore`] keeps it until the process ends, for tests and for trying things out. One conformance suite
+//! (`tests/conformance`) runs over both.
+//!
+//! **Does not know**: what a turn is made of, when one begins, or who delivers a reply. It keeps what it is given, in
+//! order, once, and says so only when it is true. Only this crate knows SQL.
+//!
+//! Reading order: `config` → `sqlite/migrations` (the tables) → `sqlite/open` → `sqlite/writer` (the one thread that
+//! writes, and how a commit is shared) → `sqlite/lanes`, `edits`, `outbox`, `ledger` (what is written) →
+//! `sqlite/reads` → `memory`.
+
+mod config;
+mod error;
+mod limits;
+mod memory;
+mod notes;
+mod queue;
+mod sqlite;
+
+pub use config::{StoreConfig, StoreUrl, parse_url};
+pub use error::OpenError;
+pub use memory::MemoryStore;
+pub use sqlite::{SqliteStore, StoreOptions, WriterStats};

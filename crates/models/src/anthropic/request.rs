@@ -1,0 +1,286 @@
+//! The body of a request, put together from the forms that its parts keep.
+//!
+//! The format wants turns that alternate, beginning and ending with the person's, system text apart from them, and
+//! blocks that are not empty. It caches prefixes up to marked blocks, at most four: we mark the tools, the prompt, the
+//! system text of the history, and the last block of the conversation.
+//!
+//! A message keeps its blocks without the last closing brace, since only the request knows whether a mark follows.
+
+use belay_protocol::{CallId, Message, MessageBody, ModelRequest, ToolCall, ToolResult, ToolSet};
+use serde_json::{Map, json};
+
+use crate::config::LlmConfig;
+use crate::wire::{arguments_json, body_capacity, extra_fields, is_word, json, push_json, tool_name};
+
+/// The name under which parts keep their form.
+const FORMAT: &str = "anthropic";
+
+/// Marks a block as the end of a prefix worth caching; written inside the block.
+const CACHE_MARK: &[u8] = br#","cache_control":{"type":"ephemeral"}"#;
+
+/// Said in the person's place where the format demands a turn of theirs and the history has none: before an assistant
+/// message that begins it (its own beginning has been compacted away), and after one that ends it (newer models refuse
+/// to continue their own words). Nobody's wish is put into anybody's mouth.
+const FILLER: &str = r#"{"type":"text","text":"(conversation continues)""#;
+
+/// What is the same for each request.
+pub(super) struct RequestShape {
+    always: Vec<u8>,
+    with_tools: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    User,
+    Assistant,
+}
+
+impl RequestShape {
+    pub(super) fn new(config: &LlmConfig) -> Self {
+        let (always, with_tools) = extra_fields(config, Map::new());
+        Self { always, with_tools }
+    }
+
+    pub(super) fn body(&self, request: &ModelRequest<'_>, model: &str) -> Vec<u8> {
+        let mut out = Vec::with_capacity(body_capacity(request));
+        out.extend_from_slice(b"{\"model\":");
+        push_json(&mut out, request.model.unwrap_or(model));
+        out.extend_from_slice(format!(",\"stream\":true,\"max_tokens\":{}", request.max_tokens).as_bytes());
+        out.extend_from_slice(&self.always);
+        if let Some(tools) = request.tools.filter(|tools| !tools.is_empty()) {
+            out.extend_from_slice(b",\"tools\":");
+            tools.wire.append(FORMAT, &mut out, || tools_form(tools));
+            out.extend_from_slice(&self.with_tools);
+        }
+        push_system(&mut out, request);
+        out.extend_from_slice(b",\"messages\":[");
+        push_turns(&mut out, request);
+        out.extend_from_slice(b"]}");
+        out
+    }
+}
+
+fn push_system(out: &mut Vec<u8>, request: &ModelRequest<'_>) {
+    let prompt = (!is_blank(&request.prompt.text)).then_some((&request.prompt.text, &request.prompt.wire));
+    let history = request.messages.iter().filter_map(|message| match &message.body {
+        MessageBody::System { text } if !is_blank(text) => Some((text, &message.wire)),
+        _ => None,
+    });
+    let mut blocks = prompt.into_iter().chain(history).peekable();
+    if blocks.peek().is_none() {
+        return;
+    }
+    let mut opening: &[u8] = b",\"system\":[";
+    let mut is_prompt = prompt.is_some();
+    while let Some((text, wire)) = blocks.next() {
+        out.extend_from_slice(std::mem::replace(&mut opening, b","));
+        out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
+        wire.append(FORMAT, out, || json(text));
+        // The prompt stays when the history's notices change, so it has a mark of its own.
+        if std::mem::take(&mut is_prompt) || blocks.peek().is_none() {
+            out.extend_from_slice(CACHE_MARK);
+        }
+        out.push(b'}');
+    }
+    out.push(b']');
+}
+
+fn push_turns(out: &mut Vec<u8>, request: &ModelRequest<'_>) {
+    let mut turn = None;
+    for message in request.messages {
+        let Some(role) = role_of(message) else { continue };
+        if turn.is_none() && role == Role::Assistant {
+            open_turn(out, &mut turn, Role::User);
+            out.extend_from_slice(FILLER.as_bytes());
+        }
+        open_turn(out, &mut turn, role);
+        message.wire.append(FORMAT, out, || open_blocks(message));
+    }
+    if turn != Some(Role::User) {
+        open_turn(out, &mut turn, Role::User);
+        out.extend_from_slice(FILLER.as_bytes());
+    }
+    out.extend_from_slice(CACHE_MARK);
+    out.extend_from_slice(b"}]}");
+}
+
+/// Ends the block before, and the turn before unless it is the same one's.
+fn open_turn(out: &mut Vec<u8>, turn: &mut Option<Role>, role: Role) {
+    match *turn {
+        Some(before) if before == role => {
+            out.extend_from_slice(b"},");
+            return;
+        }
+        Some(_) => out.extend_from_slice(b"}]},"),
+        None => {}
+    }
+    let name = if role == Role::User { "user" } else { "assistant" };
+    out.extend_from_slice(format!("{{\"role\":\"{name}\",\"content\":[").as_bytes());
+    *turn = Some(role);
+}
+
+/// Whose turn a message belongs to; `None` when it has no block to send there.
+fn role_of(message: &Message) -> Option<Role> {
+    match &message.body {
+        MessageBody::System { .. } => None,
+        MessageBody::User { text } => (!is_blank(text)).then_some(Role::User),
+        MessageBody::Assistant { text, tool_calls } => {
+            (!is_blank(text) || !tool_calls.is_empty()).then_some(Role::Assistant)
+        }
+        MessageBody::Tool(_) => Some(Role::User),
+    }
+}
+
+/// The format refuses text of nothing but space.
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
+/// The blocks of a message, without the last closing brace. For a system message its bare text, which becomes a block
+/// of the system text.
+fn open_blocks(message: &Message) -> String {
+    match &message.body {
+        MessageBody::System { text } => json(text),
+        MessageBody::User { text } => open_text(text),
+        MessageBody::Tool(result) => open_result(result),
+        MessageBody::Assistant { text, tool_calls } => {
+            let text = (!is_blank(text)).then(|| open_text(text));
+            text.into_iter().chain(tool_calls.iter().map(open_call)).collect::<Vec<_>>().join("},")
+        }
+    }
+}
+
+fn open_text(text: &str) -> String {
+    format!("{{\"type\":\"text\",\"text\":{}", json(text))
+}
+
+fn open_call(call: &ToolCall) -> String {
+    format!(
+        "{{\"type\":\"tool_use\",\"id\":{},\"name\":{},\"input\":{}",
+        json(&block_id(&call.id)),
+        json(&tool_name(&call.name)),
+        arguments_json(&call.arguments),
+    )
+}
+
+fn open_result(result: &ToolResult) -> String {
+    format!(
+        "{{\"type\":\"tool_result\",\"tool_use_id\":{},\"is_error\":{},\"content\":{}",
+        json(&block_id(&result.call_id)),
+        result.status.is_failure(),
+        json(&result.text),
+    )
+}
+
+/// An id as the format accepts it, `[a-zA-Z0-9_-]+`; others come from another provider earlier in the session.
+fn block_id(id: &CallId) -> String {
+    let mut out = String::new();
+    for c in id.as_str().chars() {
+        if is_word(c) {
+            out.push(c);
+        } else {
+            out.push_str(&format!("_{:x}", u32::from(c)));
+        }
+    }
+    if out.is_empty() { "_".into() } else { out }
+}
+
+fn tools_form(tools: &ToolSet) -> String {
+    let mut tools: Vec<_> = tools
+        .iter()
+        .map(|tool| {
+            let spec = tool.spec();
+            json!({"name": spec.name, "description": spec.description, "input_schema": spec.schema})
+        })
+        .collect();
+    if let Some(last) = tools.last_mut() {
+        last["cache_control"] = json!({"type": "ephemeral"});
+    }
+    json(&tools)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::Value;
+
+    use super::*;
+    use crate::testing::{Asked, long_history, sample_history};
+
+    fn body(asked: &Asked) -> Value {
+        serde_json::from_slice(&RequestShape::new(&LlmConfig::default()).body(&asked.request(), "m")).unwrap()
+    }
+
+    #[test]
+    fn a_request_is_what_the_reference_says() {
+        let mark = json!({"type": "ephemeral"});
+        assert_eq!(
+            body(&Asked::new("be brief", true, sample_history())),
+            json!({
+                "model": "m", "stream": true, "max_tokens": 100,
+                "tools": [{
+                    "name": "clock", "description": "tells the time", "cache_control": mark,
+                    "input_schema": {"type": "object", "properties": {}, "additionalProperties": false},
+                }],
+                "system": [
+                    {"type": "text", "text": "be brief", "cache_control": mark},
+                    {"type": "text", "text": "two steps are left", "cache_control": mark},
+                ],
+                "messages": [
+                    {"role": "user", "content": [{"type": "text", "text": "what \"time\"\n is it? 🕰"}]},
+                    {"role": "assistant", "content": [
+                        {"type": "tool_use", "id": "c1", "name": "clock", "input": {"zone": "UTC"}},
+                        {"type": "tool_use", "id": "c_202", "name": "bad_name",
+                         "input": {"malformed_arguments": "{\"a"}},
+                    ]},
+                    {"role": "user", "content": [
+                        {"type": "tool_result", "tool_use_id": "c1", "is_error": false, "content": "12:00"},
+                        {"type": "tool_result", "tool_use_id": "c_202", "is_error": true, "content": "no such tool"},
+                    ]},
+                    {"role": "assistant", "content": [{"type": "text", "text": "noon"}]},
+                    {"role": "user", "content": [
+                        {"type": "text", "text": "(conversation continues)", "cache_control": mark},
+                    ]},
+                ],
+            })
+        );
+    }
+
+    /// Roles and texts of the turns, as `u:a|b` for two blocks of the user's.
+    fn turns(history: Vec<Message>) -> Vec<String> {
+        let body = body(&Asked::new("", false, history));
+        let turn = |turn: &Value| {
+            let texts: Vec<_> =
+                turn["content"].as_array().unwrap().iter().map(|b| b["text"].as_str().unwrap_or("-")).collect();
+            format!("{}:{}", &turn["role"].as_str().unwrap()[..1], texts.join("|"))
+        };
+        body["messages"].as_array().unwrap().iter().map(turn).collect()
+    }
+
+    #[test]
+    fn turns_alternate_and_begin_and_end_with_the_persons() {
+        const F: &str = "u:(conversation continues)";
+        let (u, a, s) = (Message::user, Message::assistant, Message::system);
+        assert_eq!(turns(vec![]), [F]);
+        assert_eq!(turns(vec![u("a"), u("b"), a("c"), a("d"), u("e")]), ["u:a|b", "a:c|d", "u:e"]);
+        assert_eq!(turns(vec![a("a"), u("b")]), [F, "a:a", "u:b"]);
+        assert_eq!(turns(vec![s("x"), u("a"), a("b")]), ["u:a", "a:b", F]);
+        assert_eq!(turns(vec![u("a"), a(" "), s(""), u(""), u("b")]), ["u:a|b"]);
+    }
+
+    #[test]
+    fn system_text_is_left_out_when_there_is_none() {
+        assert_eq!(body(&Asked::new(" ", false, vec![Message::system("\n")])).get("system"), None);
+    }
+
+    #[test]
+    fn a_request_of_kept_forms_equals_one_of_fresh_forms() {
+        let shape = RequestShape::new(&LlmConfig::default());
+        let asked = Asked::new("be brief", true, long_history(200));
+        let fresh = shape.body(&asked.request(), "m");
+        let kept = shape.body(&asked.request(), "m");
+        let again = shape.body(&asked.forgetful().request(), "m");
+        assert!(fresh == kept && fresh == again, "the forms differ");
+        serde_json::from_slice::<Value>(&fresh).unwrap();
+    }
+}

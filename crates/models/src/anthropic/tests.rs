@@ -1,0 +1,160 @@
+//! Messages over a real socket: recorded-style answers, and servers that lie.
+
+#![allow(clippy::unwrap_used)]
+
+use belay_protocol::ModelErrorKind::*;
+use belay_protocol::{Arguments, FinishReason, ModelError, ModelReply, NoSink, ToolCall, Usage};
+use serde_json::{Value, json};
+
+use crate::testing::{Audience, Script, Server, ask_once, provider};
+
+fn event(body: Value) -> String {
+    format!("event: {}\ndata: {body}\n\n", body["type"].as_str().unwrap())
+}
+
+fn stream(events: Vec<Value>) -> String {
+    let head = json!({"type": "message_start", "message": {"id": "m", "content": [], "usage": {
+        "input_tokens": 10, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 20, "output_tokens": 1}}});
+    [head].into_iter().chain(events).map(event).collect()
+}
+
+fn block(index: u64, block: Value) -> Value {
+    json!({"type": "content_block_start", "index": index, "content_block": block})
+}
+
+fn delta(index: u64, delta: Value) -> Value {
+    json!({"type": "content_block_delta", "index": index, "delta": delta})
+}
+
+fn end(reason: &str) -> [Value; 2] {
+    let usage = json!({"output_tokens": 42});
+    [
+        json!({"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": null}, "usage": usage}),
+        json!({"type": "message_stop"}),
+    ]
+}
+
+fn whole_stream() -> String {
+    let mut events = vec![
+        block(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
+        delta(0, json!({"type": "thinking_delta", "thinking": "hm"})),
+        delta(0, json!({"type": "signature_delta", "signature": "abc"})),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "ping"}),
+        block(1, json!({"type": "text", "text": ""})),
+        delta(1, json!({"type": "text_delta", "text": "I look \n"})),
+        delta(1, json!({"type": "text_delta", "text": "🕰"})),
+        block(2, json!({"type": "tool_use", "id": "t1", "name": "clock", "input": {}})),
+        delta(2, json!({"type": "input_json_delta", "partial_json": ""})),
+        delta(2, json!({"type": "input_json_delta", "partial_json": "{\"zone\":"})),
+        delta(2, json!({"type": "input_json_delta", "partial_json": "\"UTC\"}"})),
+        block(3, json!({"type": "tool_use", "id": "t2", "name": "clock", "input": {"zone": "CET"}})),
+        json!({"type": "something_new", "index": 9}),
+    ];
+    events.extend(end("tool_use"));
+    stream(events)
+}
+
+fn call(id: &str, arguments: &str) -> ToolCall {
+    ToolCall { id: id.into(), name: "clock".into(), arguments: Arguments::parse(arguments) }
+}
+
+async fn answer(script: Script) -> Result<ModelReply, ModelError> {
+    let server = Server::start(vec![script]).await;
+    ask_once(&*provider(json!({"provider": "anthropic", "base_url": server.url(), "model": "m"})), &mut NoSink).await
+}
+
+#[tokio::test]
+async fn an_answer_is_the_same_in_one_piece_and_byte_by_byte() {
+    for slice in [usize::MAX, 7, 1] {
+        let server = Server::start(vec![Script::sse(&whole_stream()).sliced(slice)]).await;
+        let provider = provider(json!({"provider": "anthropic", "base_url": server.url(), "model": "m"}));
+        let mut audience = Audience::default();
+        let reply = ask_once(&*provider, &mut audience).await.unwrap();
+        assert_eq!(
+            reply,
+            ModelReply {
+                text: "I look \n🕰".into(),
+                tool_calls: vec![call("t1", "{\"zone\":\"UTC\"}"), call("t2", "{\"zone\":\"CET\"}")],
+                finish: FinishReason::ToolCalls,
+                usage: Some(Usage { input: 130, cached_input: 100, output: 42 }),
+                attempts: 1,
+            }
+        );
+        assert_eq!(audience, Audience { text: "I look \n🕰".into(), reasoning: "hm".into() });
+        let request = server.requests()[0].to_lowercase();
+        for part in ["post /v1/messages http", "\r\nx-api-key: sesame\r\n", "\r\nanthropic-version: 2023-06-01\r\n"] {
+            assert!(request.contains(part), "{part} in {request}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_address_may_end_in_its_version() {
+    let server = Server::start(vec![Script::sse(&whole_stream())]).await;
+    let url = format!("{}/v1/", server.url());
+    let provider = provider(json!({"provider": "anthropic", "base_url": url, "model": "m"}));
+    ask_once(&*provider, &mut NoSink).await.unwrap();
+    assert!(server.requests()[0].starts_with("POST /v1/messages "), "{:?}", server.requests());
+}
+
+#[tokio::test]
+async fn reasons_to_stop_are_told_apart() {
+    use FinishReason::*;
+    for (reason, finish) in [
+        ("end_turn", Stop),
+        ("stop_sequence", Stop),
+        ("pause_turn", Stop),
+        ("max_tokens", Length),
+        ("model_context_window_exceeded", Length),
+        ("refusal", ContentFilter),
+        ("tool_use", Stop), // without any call
+        ("of_the_future", Stop),
+    ] {
+        let reply = answer(Script::sse(&stream(end(reason).to_vec()))).await.unwrap();
+        assert_eq!(reply.finish, finish, "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_stream_is_understood() {
+    let body = json!({"type": "message", "role": "assistant", "stop_reason": "tool_use", "content": [
+        {"type": "text", "text": "I look"}, {"type": "tool_use", "id": "t", "name": "clock", "input": {"a": 1}},
+    ], "usage": {"input_tokens": 3, "output_tokens": 4}});
+    let reply = answer(Script::json(200, &body.to_string())).await.unwrap();
+    assert_eq!((reply.text.as_str(), reply.tool_calls), ("I look", vec![call("t", "{\"a\":1}")]));
+    assert_eq!(reply.usage, Some(Usage { input: 3, cached_input: 0, output: 4 }));
+}
+
+#[tokio::test]
+async fn a_lying_server_gives_a_typed_error() {
+    let error = |kind: &str| stream(vec![json!({"type": "error", "error": {"type": kind, "message": "m"}})]);
+    let text = || delta(0, json!({"type": "text_delta", "text": "a"}));
+    let stray = stream(vec![delta(u64::MAX, json!({"type": "input_json_delta", "partial_json": "{"})), text()]);
+    for (what, script, kind, started) in [
+        ("half a stream", Script::sse(&stream(vec![text()])), Network, true),
+        ("no terminal event", Script::sse(&stream(vec![text(), end("end_turn")[0].clone()])), Network, true),
+        ("a stray piece", Script::sse(&stray), Network, true),
+        ("overloaded", Script::sse(&error("overloaded_error")), Overloaded { retry_after: None }, true),
+        ("limited", Script::sse(&error("rate_limit_error")), RateLimited { retry_after: None }, true),
+        ("refused", Script::sse(&error("authentication_error")), Auth, true),
+        ("bad", Script::sse(&error("invalid_request_error")), BadRequest, true),
+        ("not JSON", Script::sse("data: hello\n\n"), Network, false),
+        ("another format", Script::json(200, "{\"choices\":[]}"), Network, false),
+        (
+            "an error in a success",
+            Script::json(200, "{\"type\":\"error\",\"error\":{\"type\":\"api_error\"}}"),
+            { Overloaded { retry_after: None } },
+            false,
+        ),
+        (
+            "too long",
+            Script::json(400, "{\"type\":\"error\",\"error\":{\"message\":\"prompt is too long: 9\"}}"),
+            { ContextTooLong },
+            false,
+        ),
+    ] {
+        let error = answer(script).await.expect_err(what);
+        assert_eq!((error.kind, error.started), (kind, started), "{what}: {error}");
+    }
+}

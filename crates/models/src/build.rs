@@ -1,0 +1,150 @@
+//! From settings and keys to a provider.
+
+use std::sync::Arc;
+
+use belay_protocol::{ModelInfo, ModelProvider};
+use reqwest::Client;
+use secrecy::{ExposeSecret, SecretString};
+use url::Url;
+
+use crate::anthropic::Anthropic;
+use crate::catalog::{self, Entry, Format, KeyRule};
+use crate::config::{EnvKeys, LlmConfig};
+use crate::error::ModelsError;
+use crate::genai::Genai;
+use crate::http::{client_for, parse_base_url};
+use crate::openai::OpenAi;
+use crate::prices::context_and_price;
+use crate::rehearsal::Rehearsal;
+use crate::retrying::Retrying;
+
+/// Builds the provider that the settings name, with the retry around it. `http` is the client of
+/// [`http_client`](crate::http_client). Nothing is sent.
+///
+/// # Errors
+/// Each names the setting to change. `provider = "auto"` is [`ModelsError::UnknownProvider`] here: resolve it first.
+pub fn build(config: &LlmConfig, keys: &EnvKeys, http: Client) -> Result<Arc<dyn ModelProvider>, ModelsError> {
+    let target = Target::new(config, keys)?;
+    let Some(base) = &target.base else {
+        return Ok(Arc::new(Rehearsal::new()));
+    };
+    let model = config.model.as_deref().unwrap_or(target.entry.default_model);
+    if model.is_empty() {
+        return Err(ModelsError::MissingModel { provider: config.provider.clone() });
+    }
+    let (context_tokens, price) = context_and_price(config, base, model);
+    let info = ModelInfo {
+        provider: config.provider.clone(),
+        model: model.to_owned(),
+        context_tokens,
+        price,
+        rehearsal: false,
+    };
+    let http = client_for(base, config, &http)?;
+    let inner: Arc<dyn ModelProvider> = match target.entry.format {
+        Format::OpenAi => Arc::new(OpenAi::new(info, config, base, http, target.key)?),
+        Format::Anthropic => Arc::new(Anthropic::new(info, config, base, http, target.key)?),
+        Format::Library(kind) => Arc::new(Genai::new(info, config, kind, base, http, target.key)?),
+        Format::Rehearsal => Arc::new(Rehearsal::new()),
+    };
+    Ok(Arc::new(Retrying::new(inner)))
+}
+
+/// Whom the settings mean: who it is, where, and with which key.
+pub(crate) struct Target<'a> {
+    pub(crate) entry: &'static Entry,
+    /// `None` for what is built in.
+    pub(crate) base: Option<Url>,
+    pub(crate) key: Option<&'a SecretString>,
+}
+
+impl<'a> Target<'a> {
+    pub(crate) fn new(config: &LlmConfig, keys: &'a EnvKeys) -> Result<Self, ModelsError> {
+        let entry = catalog::find(&config.provider)?;
+        if entry.format == Format::Rehearsal {
+            return Ok(Self { entry, base: None, key: None });
+        }
+        let base = parse_base_url(config.base_url.as_deref().unwrap_or(entry.base_url))?;
+        // An empty variable is no key.
+        let usable = |key: &'a Option<SecretString>| key.as_ref().filter(|key| !key.expose_secret().trim().is_empty());
+        let usual = match entry.name {
+            catalog::OPENAI | "openai-responses" => usable(&keys.openai),
+            catalog::ANTHROPIC => usable(&keys.anthropic),
+            _ => None,
+        };
+        let key = usable(&keys.configured).or(usual);
+        // Another server than the provider's own may well do without one.
+        if key.is_none() && entry.key == KeyRule::Needed && config.base_url.is_none() {
+            return Err(ModelsError::MissingKey { provider: entry.name.to_owned(), hint: key_hint(entry, config) });
+        }
+        Ok(Self { entry, base: Some(base), key })
+    }
+}
+
+fn key_hint(entry: &Entry, config: &LlmConfig) -> String {
+    let configured = config.api_key_env.as_deref().filter(|name| !name.is_empty());
+    match (configured, entry.name) {
+        (Some(name), _) => format!("set the environment variable {name}, which llm.api_key_env names"),
+        (None, catalog::OPENAI | "openai-responses") => "set the environment variable OPENAI_API_KEY".into(),
+        (None, catalog::ANTHROPIC) => "set the environment variable ANTHROPIC_API_KEY".into(),
+        (None, _) => "name the environment variable that holds it in llm.api_key_env".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{client, config};
+
+    fn keys() -> EnvKeys {
+        EnvKeys { openai: Some("sk-o".into()), anthropic: Some("sk-a".into()), configured: None }
+    }
+
+    fn info_of(settings: serde_json::Value, keys: &EnvKeys) -> Result<ModelInfo, String> {
+        let config = config(settings);
+        build(&config, keys, client()).map(|provider| provider.info().clone()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_key_is_demanded_where_the_provider_demands_it() {
+        let none = EnvKeys::default();
+        let empty = EnvKeys { openai: Some(" ".into()), ..EnvKeys::default() };
+        let configured = EnvKeys { configured: Some("k".into()), ..EnvKeys::default() };
+        for (settings, keys, error) in [
+            (json!({"provider": "openai"}), &none, "OPENAI_API_KEY"),
+            (json!({"provider": "openai"}), &empty, "OPENAI_API_KEY"),
+            (json!({"provider": "anthropic"}), &none, "ANTHROPIC_API_KEY"),
+            (json!({"provider": "gemini"}), &keys(), "llm.api_key_env"),
+            (json!({"provider": "groq", "api_key_env": "G"}), &keys(), "variable G"),
+            (json!({"provider": "openai", "base_url": "http://127.0.0.1:1/v1", "model": "m"}), &none, ""),
+            (json!({"provider": "openai"}), &keys(), ""),
+            (json!({"provider": "gemini"}), &configured, ""),
+            (json!({"provider": "groq"}), &configured, "llm.model"),
+            (json!({"provider": "rehearsal"}), &none, ""),
+            (json!({"provider": "auto"}), &keys(), "`auto` is unknown"),
+        ] {
+            let told = info_of(settings.clone(), keys).err().unwrap_or_default();
+            assert!(told.contains(error) && told.is_empty() == error.is_empty(), "{settings}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_provider_says_what_it_is() {
+        let info = info_of(json!({"provider": "anthropic"}), &keys()).unwrap();
+        assert_eq!((info.provider.as_str(), info.model.as_str()), ("anthropic", "claude-sonnet-4-6"));
+        assert_eq!((info.context_tokens, info.rehearsal), (1_000_000, false));
+        let info =
+            info_of(json!({"provider": "ollama", "model": "m", "context_tokens": 4096}), &EnvKeys::default()).unwrap();
+        assert_eq!((info.context_tokens, info.price.map(|p| p.output)), (4096, Some(0)));
+        assert!(info_of(json!({"provider": "rehearsal"}), &EnvKeys::default()).unwrap().rehearsal);
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_sent_is_refused() {
+        let keys = EnvKeys { openai: Some("a\nb".into()), ..EnvKeys::default() };
+        assert!(info_of(json!({"provider": "openai"}), &keys).unwrap_err().contains("line break"));
+    }
+}

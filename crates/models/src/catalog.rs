@@ -1,0 +1,146 @@
+//! The providers by name: which wire format each speaks, where, and with which model by default.
+
+use genai::adapter::AdapterKind;
+
+use crate::error::ModelsError;
+
+/// The name that means "find one".
+pub(crate) const AUTO: &str = "auto";
+/// Any server that speaks OpenAI's chat completions.
+pub(crate) const OPENAI: &str = "openai";
+/// Anthropic's messages.
+pub(crate) const ANTHROPIC: &str = "anthropic";
+/// The built-in stand-in.
+pub(crate) const REHEARSAL: &str = "rehearsal";
+
+/// How a provider is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// OpenAI's chat completions, ours.
+    OpenAi,
+    /// Anthropic's messages, ours.
+    Anthropic,
+    /// A format that the library speaks.
+    Library(AdapterKind),
+    /// Not at all: it is built in.
+    Rehearsal,
+}
+
+/// Whether a call without a key makes sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyRule {
+    /// The provider's own server refuses it.
+    Needed,
+    /// Usual for a server on this machine.
+    Optional,
+}
+
+/// One provider.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    /// The name in `llm.provider`.
+    pub(crate) name: &'static str,
+    /// How it is spoken to.
+    pub(crate) format: Format,
+    /// Its own server.
+    pub(crate) base_url: &'static str,
+    /// The model asked when none is named; empty when the server is asked for its list instead.
+    pub(crate) default_model: &'static str,
+    /// Whether its own server wants a key.
+    pub(crate) key: KeyRule,
+}
+
+const fn hosted(name: &'static str, format: Format, base_url: &'static str, default_model: &'static str) -> Entry {
+    Entry { name, format, base_url, default_model, key: KeyRule::Needed }
+}
+
+const fn local(name: &'static str, format: Format, base_url: &'static str) -> Entry {
+    Entry { name, format, base_url, default_model: "", key: KeyRule::Optional }
+}
+
+/// All providers. Those that speak chat completions use our own format even where the library knows them: it is
+/// bounded, which the library's is not.
+///
+/// The default models answer without reasoning first: reasoning counts against `llm.max_tokens`, and 4096 of them may
+/// leave nothing for the answer. Sources: the providers' documentation of their "OpenAI compatibility" base URLs.
+const ENTRIES: &[Entry] = &[
+    hosted(OPENAI, Format::OpenAi, "https://api.openai.com/v1", "gpt-4.1-mini"),
+    hosted(ANTHROPIC, Format::Anthropic, "https://api.anthropic.com", "claude-sonnet-4-6"),
+    hosted(
+        "gemini",
+        Format::Library(AdapterKind::Gemini),
+        "https://generativelanguage.googleapis.com/v1beta/",
+        "gemini-2.5-flash",
+    ),
+    hosted("openai-responses", Format::Library(AdapterKind::OpenAIResp), "https://api.openai.com/v1/", "gpt-4.1-mini"),
+    local("ollama-native", Format::Library(AdapterKind::Ollama), "http://127.0.0.1:11434/"),
+    local("ollama", Format::OpenAi, "http://127.0.0.1:11434/v1"),
+    local("llama.cpp", Format::OpenAi, "http://127.0.0.1:8080/v1"),
+    local("lmstudio", Format::OpenAi, "http://127.0.0.1:1234/v1"),
+    hosted("groq", Format::OpenAi, "https://api.groq.com/openai/v1", ""),
+    hosted("xai", Format::OpenAi, "https://api.x.ai/v1", ""),
+    hosted("deepseek", Format::OpenAi, "https://api.deepseek.com/v1", "deepseek-chat"),
+    hosted("mistral", Format::OpenAi, "https://api.mistral.ai/v1", "mistral-small-latest"),
+    hosted("openrouter", Format::OpenAi, "https://openrouter.ai/api/v1", ""),
+    hosted("together", Format::OpenAi, "https://api.together.xyz/v1", ""),
+    hosted("fireworks", Format::OpenAi, "https://api.fireworks.ai/inference/v1", ""),
+    hosted("moonshot", Format::OpenAi, "https://api.moonshot.ai/v1", ""),
+    hosted("zai", Format::OpenAi, "https://api.z.ai/api/paas/v4", ""),
+    hosted("cohere", Format::OpenAi, "https://api.cohere.ai/compatibility/v1", ""),
+    Entry {
+        name: REHEARSAL,
+        format: Format::Rehearsal,
+        base_url: "",
+        default_model: REHEARSAL,
+        key: KeyRule::Optional,
+    },
+];
+
+/// The provider of this name.
+///
+/// # Errors
+/// [`ModelsError::UnknownProvider`], with the nearest known name.
+pub(crate) fn find(name: &str) -> Result<&'static Entry, ModelsError> {
+    ENTRIES.iter().find(|entry| entry.name == name).ok_or_else(|| ModelsError::UnknownProvider {
+        name: name.to_owned(),
+        nearest: nearest(name, ENTRIES.iter().map(|entry| entry.name).chain([AUTO])).map(str::to_owned),
+        known: ENTRIES.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// The candidate that a mistyped name most probably meant; `None` when none resembles it.
+pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_lowercase();
+    candidates
+        .map(|candidate| (strsim::jaro_winkler(&name, &candidate.to_lowercase()), candidate))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_provider_is_told_the_nearest_one() {
+        for (given, meant) in [
+            ("antropic", Some("anthropic")),
+            ("OpenAI", Some("openai")),
+            ("ollma", Some("ollama")),
+            ("auot", Some("auto")),
+            ("xyzzy", None),
+        ] {
+            let Err(ModelsError::UnknownProvider { nearest, .. }) = find(given) else { panic!("{given} is known") };
+            assert_eq!(nearest.as_deref(), meant, "{given}");
+        }
+    }
+
+    #[test]
+    fn every_address_parses_and_every_name_is_unique() {
+        for entry in ENTRIES {
+            assert_eq!(ENTRIES.iter().filter(|other| other.name == entry.name).count(), 1);
+            assert!(entry.format == Format::Rehearsal || crate::http::parse_base_url(entry.base_url).is_ok());
+        }
+    }
+}

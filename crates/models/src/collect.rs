@@ -1,0 +1,241 @@
+//! Puts the pieces of an answer together, within bounds, and passes them on to whoever watches.
+
+use std::collections::HashSet;
+
+use belay_protocol::{Arguments, CallId, DeltaSink, FinishReason, ModelError, ModelReply, ToolCall, Usage};
+use uuid::Uuid;
+
+use crate::bounds::{ALL_ARGUMENTS_MAX_BYTES, ARGUMENTS_MAX_BYTES, CALLS_MAX, NAME_MAX_BYTES, TEXT_MAX_BYTES};
+use crate::failure::network;
+
+/// An answer in the making.
+#[derive(Default)]
+pub(crate) struct Collector {
+    text: String,
+    reasoning_bytes: usize,
+    calls: Vec<PartialCall>,
+    arguments_bytes: usize,
+    /// Why the model stopped, once it said so.
+    pub(crate) finish: Option<FinishReason>,
+    /// What it used, as far as told.
+    pub(crate) usage: Option<Usage>,
+    /// Whether any part of an answer has come, so that the provider may charge for it.
+    pub(crate) begun: bool,
+}
+
+/// Which call of an answer. Made only by the [`Collector`] that has it, and calls are never taken out of one.
+#[derive(Clone, Copy)]
+pub(crate) struct CallAt(usize);
+
+/// A tool call in the making.
+#[derive(Default)]
+struct PartialCall {
+    /// What the server counts it by. Any number: it is compared, never used to size anything.
+    key: u64,
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+impl Collector {
+    /// A piece of the answer's text.
+    pub(crate) fn text(&mut self, piece: &str, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        self.begun = true;
+        if self.text.len() + piece.len() > TEXT_MAX_BYTES {
+            return Err(network(format!("the answer's text is longer than {TEXT_MAX_BYTES} bytes")));
+        }
+        self.text.push_str(piece);
+        sink.text(piece);
+        Ok(())
+    }
+
+    /// A piece of the model's reasoning. It is shown and not kept.
+    pub(crate) fn reasoning(&mut self, piece: &str, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        self.begun = true;
+        self.reasoning_bytes += piece.len();
+        if self.reasoning_bytes > TEXT_MAX_BYTES {
+            return Err(network(format!("the model's reasoning is longer than {TEXT_MAX_BYTES} bytes")));
+        }
+        sink.reasoning(piece);
+        Ok(())
+    }
+
+    /// Begins a tool call; says which it is.
+    pub(crate) fn open_call(&mut self, key: u64, id: &str, name: &str) -> Result<CallAt, ModelError> {
+        self.begun = true;
+        if self.calls.len() == CALLS_MAX {
+            return Err(network(format!("the answer has more than {CALLS_MAX} tool calls")));
+        }
+        self.calls.push(PartialCall { key, ..PartialCall::default() });
+        let at = CallAt(self.calls.len() - 1);
+        self.identify(at, id, name)?;
+        Ok(at)
+    }
+
+    /// The latest call with this key.
+    pub(crate) fn call(&self, key: u64) -> Option<CallAt> {
+        self.calls.iter().rposition(|call| call.key == key).map(CallAt)
+    }
+
+    /// Sets a call's id and name, where they are not known yet: some servers repeat them with each piece.
+    pub(crate) fn identify(&mut self, at: CallAt, id: &str, name: &str) -> Result<(), ModelError> {
+        if id.len().max(name.len()) > NAME_MAX_BYTES {
+            return Err(network(format!("the name or id of a tool call is longer than {NAME_MAX_BYTES} bytes")));
+        }
+        let call = &mut self.calls[at.0];
+        if call.id.is_empty() {
+            call.id.push_str(id);
+        }
+        if call.name.is_empty() {
+            call.name.push_str(name);
+        }
+        Ok(())
+    }
+
+    /// Whether a piece belongs to another call that the server counts by the same number: it names itself anew.
+    pub(crate) fn is_other(&self, at: CallAt, id: &str, name: &str) -> bool {
+        let known = &self.calls[at.0].id;
+        !id.is_empty() && !name.is_empty() && !known.is_empty() && known != id
+    }
+
+    /// A piece of the JSON of a call's arguments.
+    pub(crate) fn arguments(&mut self, at: CallAt, piece: &str) -> Result<(), ModelError> {
+        let call = &mut self.calls[at.0];
+        self.arguments_bytes += piece.len();
+        for (bytes, max, what) in [
+            (call.arguments.len() + piece.len(), ARGUMENTS_MAX_BYTES, "a tool call"),
+            (self.arguments_bytes, ALL_ARGUMENTS_MAX_BYTES, "all tool calls"),
+        ] {
+            if bytes > max {
+                return Err(network(format!("the arguments of {what} are longer than {max} bytes")));
+            }
+        }
+        call.arguments.push_str(piece);
+        Ok(())
+    }
+
+    /// Whether no arguments of a call have come.
+    pub(crate) fn has_no_arguments(&self, at: CallAt) -> bool {
+        self.calls[at.0].arguments.is_empty()
+    }
+
+    /// The key of the latest call.
+    pub(crate) fn last_key(&self) -> Option<u64> {
+        self.calls.last().map(|call| call.key)
+    }
+
+    /// How many calls there are.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// The whole answer. Calls that say nothing at all are left out; missing and repeated ids are replaced, since a
+    /// result is told from another by its call's id alone.
+    pub(crate) fn into_reply(self) -> ModelReply {
+        let mut seen = HashSet::new();
+        let tool_calls: Vec<_> = self
+            .calls
+            .into_iter()
+            .filter(|call| !(call.id.is_empty() && call.name.is_empty() && call.arguments.is_empty()))
+            .map(|call| {
+                let id = if call.id.is_empty() || seen.contains(&call.id) { made_up_id() } else { call.id };
+                seen.insert(id.clone());
+                ToolCall { id: CallId::from(id), name: call.name, arguments: Arguments::parse(&call.arguments) }
+            })
+            .collect();
+        let finish = match (self.finish.unwrap_or_default(), tool_calls.is_empty()) {
+            // Several compatible servers say `stop` when they mean that tools are to be run, and the reverse.
+            (FinishReason::Stop, false) => FinishReason::ToolCalls,
+            (FinishReason::ToolCalls, true) => FinishReason::Stop,
+            (finish, _) => finish,
+        };
+        ModelReply { text: self.text, tool_calls, finish, usage: self.usage, attempts: 1 }
+    }
+}
+
+/// An id for a call that came without one. Unique for ever, since some providers refuse a conversation in which one
+/// comes twice.
+fn made_up_id() -> String {
+    format!("call_{}", Uuid::now_v7().simple())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use belay_protocol::{ModelErrorKind, NoSink};
+
+    use super::*;
+
+    #[test]
+    fn repeated_and_missing_ids_are_replaced_and_empty_calls_dropped() {
+        let mut collector = Collector::default();
+        for (key, id, name) in [(0, "a", "x"), (1, "a", "y"), (2, "", "z"), (3, "", "")] {
+            collector.open_call(key, id, name).unwrap();
+        }
+        let reply = collector.into_reply();
+        let names: Vec<_> = reply.tool_calls.iter().map(|call| call.name.as_str()).collect();
+        let ids: HashSet<_> = reply.tool_calls.iter().map(|call| call.id.clone()).collect();
+        assert_eq!(names, ["x", "y", "z"]);
+        assert_eq!(ids.len(), 3);
+        assert_eq!(reply.tool_calls[0].id.as_str(), "a");
+    }
+
+    #[test]
+    fn what_a_model_stopped_for_agrees_with_what_it_asked() {
+        use FinishReason::*;
+        for (said, calls, finish) in [
+            (Some(Stop), 0, Stop),
+            (Some(Stop), 1, ToolCalls),
+            (Some(ToolCalls), 0, Stop),
+            (Some(Length), 1, Length),
+            (Some(ContentFilter), 0, ContentFilter),
+            (None, 1, ToolCalls),
+        ] {
+            let mut collector = Collector { finish: said, ..Collector::default() };
+            for key in 0..calls {
+                collector.open_call(key, "", "x").unwrap();
+            }
+            assert_eq!(collector.into_reply().finish, finish, "{said:?} {calls}");
+        }
+    }
+
+    #[test]
+    fn every_bound_is_a_network_error_that_names_it() {
+        let megabyte = "x".repeat(1 << 20);
+        let mut errors = Vec::new();
+        let mut collector = Collector::default();
+        errors.extend((0..5).find_map(|_| collector.text(&megabyte, &mut NoSink).err()));
+        let mut collector = Collector::default();
+        errors.extend((0..5).find_map(|_| collector.reasoning(&megabyte, &mut NoSink).err()));
+        let mut collector = Collector::default();
+        let at = collector.open_call(0, "", "x").unwrap();
+        collector.arguments(at, &megabyte).unwrap();
+        errors.extend(collector.arguments(at, "x").err());
+        errors.extend((0..128).find_map(|key| collector.open_call(key, "", "x").err()));
+        let mut collector = Collector::default();
+        errors.extend((0..3).find_map(|key| {
+            let at = collector.open_call(key, "", "x").unwrap();
+            collector.arguments(at, &megabyte).err()
+        }));
+        errors.extend(Collector::default().open_call(0, "", &"x".repeat(1025)).err());
+        let details: Vec<_> = errors.iter().map(|error| error.detail.as_str()).collect();
+        assert_eq!(
+            details,
+            [
+                "the answer's text is longer than 4194304 bytes",
+                "the model's reasoning is longer than 4194304 bytes",
+                "the arguments of a tool call are longer than 1048576 bytes",
+                "the answer has more than 128 tool calls",
+                "the arguments of all tool calls are longer than 2097152 bytes",
+                "the name or id of a tool call is longer than 1024 bytes",
+            ]
+        );
+        assert!(errors.iter().all(|error| error.kind == ModelErrorKind::Network));
+    }
+}

@@ -1,0 +1,238 @@
+//! Every format that we do not write ourselves, through the library `genai`: Gemini, Ollama's own, OpenAI's responses.
+//!
+//! Of the library we use the formats alone: not its retry, not its search for keys and addresses in the environment. It
+//! rebuilds each request as a tree and does not bound what it reads of one event, which is why the main formats are
+//! ours; what it hands on is bounded here.
+
+#[cfg(test)]
+mod tests;
+
+use async_trait::async_trait;
+use belay_protocol::{
+    Arguments, DeltaSink, FinishReason, Message, MessageBody, ModelError, ModelInfo, ModelProvider, ModelReply,
+    ModelRequest, Usage,
+};
+use futures_util::StreamExt;
+use genai::adapter::AdapterKind;
+use genai::chat::{
+    ChatMessage, ChatOptions, ChatRequest, ChatStreamEvent, ContentPart, MessageContent, StopReason, StreamEnd, Tool,
+    ToolCall, ToolResponse,
+};
+use genai::resolver::{AuthData, Endpoint};
+use genai::{ModelIden, ServiceTarget};
+use reqwest::Client;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+use url::Url;
+
+use crate::collect::Collector;
+use crate::config::LlmConfig;
+use crate::error::ModelsError;
+use crate::failure::{self, network};
+use crate::wire::tool_name;
+
+/// A provider spoken to through the library.
+pub(crate) struct Genai {
+    info: ModelInfo,
+    client: genai::Client,
+    kind: AdapterKind,
+    endpoint: Endpoint,
+    key: Option<SecretString>,
+    options: ChatOptions,
+}
+
+impl Genai {
+    /// A provider of this kind at this base address.
+    ///
+    /// # Errors
+    /// [`ModelsError::Library`].
+    pub(crate) fn new(
+        info: ModelInfo,
+        config: &LlmConfig,
+        kind: AdapterKind,
+        base: &Url,
+        http: Client,
+        key: Option<&SecretString>,
+    ) -> Result<Self, ModelsError> {
+        let client = genai::Client::builder()
+            .with_reqwest(http)
+            .build()
+            .map_err(|error| ModelsError::Library(error.to_string()))?;
+        let mut base = base.clone();
+        // Ollama's own format has no version in its path, and `parse_base_url` gives one to a bare address.
+        if kind == AdapterKind::Ollama {
+            base.set_path("/");
+        }
+        let options = ChatOptions {
+            temperature: config.temperature,
+            capture_usage: Some(true),
+            capture_tool_calls: Some(true),
+            stream_header_timeout: Some(config.connect() + config.idle()),
+            stream_read_timeout: Some(config.idle()),
+            extra_body: (!config.extra_body.is_empty()).then(|| Value::Object(config.extra_body.clone())),
+            ..ChatOptions::default()
+        };
+        // The library joins paths to a base that ends in a slash.
+        let endpoint = Endpoint::from_owned(format!("{}/", base.as_str().trim_end_matches('/')));
+        Ok(Self { info, client, kind, endpoint, key: key.cloned(), options })
+    }
+
+    fn target(&self, model: &str) -> ServiceTarget {
+        let auth = match &self.key {
+            Some(key) => AuthData::from_single(key.expose_secret().trim()),
+            None => AuthData::None,
+        };
+        ServiceTarget { endpoint: self.endpoint.clone(), auth, model: ModelIden::new(self.kind, model) }
+    }
+
+    async fn stream(
+        &self,
+        request: ModelRequest<'_>,
+        collected: &mut Collector,
+        sink: &mut dyn DeltaSink,
+    ) -> Result<(), ModelError> {
+        let target = self.target(request.model.unwrap_or(&self.info.model));
+        let options = ChatOptions { max_tokens: Some(request.max_tokens), ..self.options.clone() };
+        let mut stream = self
+            .client
+            .exec_chat_stream(target, chat_request(&request), Some(&options))
+            .await
+            .map_err(from_library)?
+            .stream;
+        while let Some(event) = stream.next().await {
+            match event.map_err(from_library)? {
+                ChatStreamEvent::Chunk(chunk) => collected.text(&chunk.content, sink)?,
+                ChatStreamEvent::ReasoningChunk(chunk) => collected.reasoning(&chunk.content, sink)?,
+                ChatStreamEvent::End(end) => return finish(end, collected),
+                // Calls come whole with the end.
+                _ => {}
+            }
+        }
+        Err(network("the stream ended before its terminal event"))
+    }
+
+    /// Takes the key out of an error, should the library or the server have quoted it.
+    fn redact(&self, mut error: ModelError) -> ModelError {
+        if let Some(key) = self.key.as_ref().map(|key| key.expose_secret().trim()).filter(|key| key.len() >= 4) {
+            error.detail = error.detail.replace(key, "[key]");
+        }
+        error
+    }
+}
+
+#[async_trait]
+impl ModelProvider for Genai {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
+        let mut collected = Collector::default();
+        match Box::pin(self.stream(request, &mut collected, sink)).await {
+            Ok(()) => Ok(collected.into_reply()),
+            Err(mut error) => {
+                error.started = collected.begun;
+                Err(self.redact(error))
+            }
+        }
+    }
+}
+
+/// The library makes an end of any end of a stream, so the reason to stop must be there too.
+fn finish(end: StreamEnd, collected: &mut Collector) -> Result<(), ModelError> {
+    let Some(reason) = end.captured_stop_reason else {
+        return Err(network("the stream ended without a reason to stop"));
+    };
+    collected.finish = Some(match reason {
+        StopReason::MaxTokens(_) => FinishReason::Length,
+        StopReason::ToolCall(_) => FinishReason::ToolCalls,
+        StopReason::ContentFilter(_) => FinishReason::ContentFilter,
+        _ => FinishReason::Stop,
+    });
+    let count = |tokens: Option<i32>| tokens.and_then(|n| u64::try_from(n).ok()).unwrap_or_default();
+    collected.usage = end.captured_usage.map(|usage| Usage {
+        input: count(usage.prompt_tokens),
+        cached_input: count(usage.prompt_tokens_details.and_then(|details| details.cached_tokens)),
+        output: count(usage.completion_tokens),
+    });
+    let calls = end.captured_content.map(MessageContent::into_tool_calls).unwrap_or_default();
+    for (key, call) in (0..).zip(calls) {
+        let arguments = match call.fn_arguments {
+            Value::Null => String::new(),
+            // Cut JSON arrives as a string with the raw text.
+            Value::String(raw) => raw,
+            value => value.to_string(),
+        };
+        let at = collected.open_call(key, &call.call_id, &call.fn_name)?;
+        collected.arguments(at, &arguments)?;
+    }
+    Ok(())
+}
+
+fn chat_request(request: &ModelRequest<'_>) -> ChatRequest {
+    let mut chat = ChatRequest::new(request.messages.iter().map(|message| chat_message(message)).collect());
+    if !request.prompt.text.is_empty() {
+        chat = chat.with_system(request.prompt.text.as_str());
+    }
+    if let Some(tools) = request.tools.filter(|tools| !tools.is_empty()) {
+        let tool = |spec: &belay_protocol::ToolSpec| {
+            Tool::new(spec.name.as_str()).with_description(spec.description.as_str()).with_schema(spec.schema.clone())
+        };
+        chat.tools = Some(tools.iter().map(|it| tool(it.spec())).collect());
+    }
+    chat
+}
+
+fn chat_message(message: &Message) -> ChatMessage {
+    match &message.body {
+        MessageBody::System { text } => ChatMessage::system(text.as_str()),
+        MessageBody::User { text } => ChatMessage::user(text.as_str()),
+        MessageBody::Assistant { text, tool_calls } => {
+            let text = (!text.is_empty() || tool_calls.is_empty()).then(|| ContentPart::Text(text.clone()));
+            let calls = tool_calls.iter().map(|call| {
+                ContentPart::ToolCall(ToolCall {
+                    call_id: call.id.to_string(),
+                    fn_name: tool_name(&call.name),
+                    fn_arguments: match &call.arguments {
+                        Arguments::Object(map) => Value::Object(map.clone()),
+                        malformed @ Arguments::Malformed(_) => malformed.to_wire_object(),
+                    },
+                    thought_signatures: None,
+                })
+            });
+            ChatMessage::assistant(MessageContent::from_parts(text.into_iter().chain(calls).collect::<Vec<_>>()))
+        }
+        MessageBody::Tool(result) => ChatMessage::tool(MessageContent::from_tool_responses(vec![
+            ToolResponse::new(result.call_id.as_str(), result.text.as_str()).with_fn_name(tool_name(&result.name)),
+        ])),
+    }
+}
+
+fn from_library(error: genai::Error) -> ModelError {
+    use genai::Error as E;
+    let headers = error.headers().cloned().unwrap_or_default();
+    let refused =
+        |status: u16, body: &str| failure::from_status(status, failure::retry_after(&headers), body.as_bytes());
+    match error {
+        E::HttpError { status, body, .. } => refused(status.as_u16(), &body),
+        E::WebModelCall { webc_error, .. } | E::WebAdapterCall { webc_error, .. } => match webc_error {
+            genai::webc::Error::ResponseFailedStatus { status, body, .. } => refused(status.as_u16(), &body),
+            genai::webc::Error::Reqwest(error) => failure::from_client(error),
+            other => network(other.to_string()),
+        },
+        // The library hides an error of its own in here when the server refuses a stream.
+        E::WebStream { error, cause, .. } => match error.downcast::<E>() {
+            Ok(inner) => from_library(*inner),
+            Err(other) => match other.downcast::<reqwest::Error>() {
+                Ok(error) => failure::from_client(*error),
+                Err(_) => network(cause),
+            },
+        },
+        E::ChatResponse { body, .. } => failure::from_error_body(body.to_string().as_bytes()),
+        E::StreamParse { serde_error, .. } => network(format!("not an event of this format: {serde_error}")),
+        E::RequiresApiKey { .. } | E::NoAuthData { .. } | E::NoAuthResolver { .. } => {
+            ModelError::new(belay_protocol::ModelErrorKind::Auth, "the provider needs a key")
+        }
+        other => ModelError::new(belay_protocol::ModelErrorKind::BadRequest, failure::bounded(&other.to_string())),
+    }
+}

@@ -1,0 +1,293 @@
+//! The HTTP client, and one request with its answer.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use belay_protocol::ModelError;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
+use reqwest::redirect::{Attempt, Policy};
+use reqwest::{Client, ClientBuilder, Method, Request, Response};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::time::{Instant, timeout, timeout_at};
+use url::{Host, Url};
+
+use crate::bounds::{BODY_MAX_BYTES, ERROR_BODY_MAX_BYTES};
+use crate::config::LlmConfig;
+use crate::error::ModelsError;
+use crate::failure::{self, network};
+
+/// Longest time to read the body of an error. 5 s: it is short and follows its head at once, or it is a lie.
+const ERROR_BODY_LIMIT: Duration = Duration::from_secs(5);
+
+/// The client that all calls share: it keeps connections, limits connecting and silence but not the whole time, tries
+/// nothing again by itself, and follows no redirect to another host, since it would take the key along.
+///
+/// Servers on this machine are not reached through it but through a client without proxies, made when it is needed.
+///
+/// # Errors
+/// [`ModelsError::Client`] when TLS cannot be set up.
+pub fn http_client(config: &LlmConfig) -> Result<Client, ModelsError> {
+    client_builder(config).build().map_err(ModelsError::Client)
+}
+
+fn client_builder(config: &LlmConfig) -> ClientBuilder {
+    Client::builder()
+        .user_agent(concat!("belay/", env!("CARGO_PKG_VERSION")))
+        .tcp_nodelay(true)
+        .connect_timeout(config.connect())
+        .read_timeout(config.idle())
+        .redirect(Policy::custom(stay_on_host))
+        .retry(reqwest::retry::never())
+        // A compressed stream may hold back what it has been given until it has more.
+        .gzip(false)
+}
+
+/// The client for servers on this machine: no proxy from the environment comes between, and no certificates are read.
+pub(crate) fn local_client(config: &LlmConfig) -> Result<Client, ModelsError> {
+    client_builder(config).no_proxy().tls_certs_only([]).build().map_err(ModelsError::Client)
+}
+
+/// The client for this address: `shared`, unless the address is a plain one on this machine.
+pub(crate) fn client_for(url: &Url, config: &LlmConfig, shared: &Client) -> Result<Client, ModelsError> {
+    if url.scheme() == "http" && is_loopback(url) { local_client(config) } else { Ok(shared.clone()) }
+}
+
+fn stay_on_host(attempt: Attempt<'_>) -> reqwest::redirect::Action {
+    let same = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
+    if same && attempt.previous().len() <= 3 { attempt.follow() } else { attempt.stop() }
+}
+
+/// Reads `llm.base_url`. A trailing slash is left away; an address without any path gets `/v1`, which is what people
+/// mean when they give only host and port.
+///
+/// # Errors
+/// [`ModelsError::BadUrl`].
+pub(crate) fn parse_base_url(text: &str) -> Result<Url, ModelsError> {
+    // What is wrong may lie in a secret part, so the address is quoted without its user part.
+    let bad = |reason: &str| ModelsError::BadUrl {
+        url: text.rsplit('@').next().unwrap_or_default().to_owned(),
+        reason: reason.to_owned(),
+    };
+    let mut url = Url::parse(text.trim()).map_err(|error| bad(&error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(bad("it must begin with http:// or https://"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(bad("it must not hold a key or password; use llm.api_key_env"));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(bad("it must not have a query or a fragment"));
+    }
+    let path = url.path().trim_end_matches('/').to_owned();
+    url.set_path(if path.is_empty() { "/v1" } else { &path });
+    Ok(url)
+}
+
+/// The address below a base address. A base that already names the call is left as it is.
+pub(crate) fn below(base: &Url, path: &str) -> Url {
+    let mut url = base.clone();
+    if !base.path().ends_with(path) {
+        url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
+    }
+    url
+}
+
+/// Whether the address is one of this machine.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(ip)) => IpAddr::V4(ip).is_loopback(),
+        Some(Host::Ipv6(ip)) => IpAddr::V6(ip).is_loopback(),
+        None => false,
+    }
+}
+
+/// Where calls of one provider go, with everything that is the same for each.
+pub(crate) struct Endpoint {
+    http: Client,
+    url: Url,
+    headers: HeaderMap,
+    secret: Option<SecretString>,
+    connect: Duration,
+    idle: Duration,
+}
+
+/// The head of a successful answer, by what follows it.
+pub(crate) enum Answer {
+    /// A stream of events.
+    Stream(Response),
+    /// One JSON body: from a server that does not stream, or an error in disguise.
+    Json(Vec<u8>),
+}
+
+impl Endpoint {
+    /// `auth` is the header that carries the key.
+    ///
+    /// # Errors
+    /// [`ModelsError::BadKey`].
+    pub(crate) fn new(
+        http: Client,
+        url: Url,
+        config: &LlmConfig,
+        secret: Option<&SecretString>,
+        auth: (&'static str, &str),
+    ) -> Result<Self, ModelsError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(secret) = secret {
+            let (name, prefix) = auth;
+            let mut value = HeaderValue::from_str(&format!("{prefix}{}", secret.expose_secret().trim()))
+                .map_err(|_| ModelsError::BadKey)?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        Ok(Self { http, url, headers, secret: secret.cloned(), connect: config.connect(), idle: config.idle() })
+    }
+
+    /// Adds a header that each request carries.
+    pub(crate) fn header(mut self, name: &'static str, value: &'static str) -> Self {
+        self.headers.insert(name, HeaderValue::from_static(value));
+        self
+    }
+
+    /// The longest silence.
+    pub(crate) fn idle(&self) -> Duration {
+        self.idle
+    }
+
+    /// The server's address.
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Sends a body and reads the head of the answer.
+    ///
+    /// # Errors
+    /// As the status says; of kind `Network` when there is no answer, or none of our protocol.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection.
+    pub(crate) async fn post(&self, body: Vec<u8>) -> Result<Answer, ModelError> {
+        let mut request = Request::new(Method::POST, self.url.clone());
+        *request.headers_mut() = self.headers.clone();
+        *request.body_mut() = Some(body.into());
+        let response = timeout(self.connect + self.idle, self.http.execute(request))
+            .await
+            .map_err(|_| network(format!("no answer within {} s", (self.connect + self.idle).as_secs())))?
+            .map_err(failure::from_client)?;
+        if !response.status().is_success() {
+            return Err(self.refusal(response).await);
+        }
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match kind.as_str() {
+            // Careless servers leave the type away or call everything text.
+            "text/event-stream" | "text/plain" | "" => Ok(Answer::Stream(response)),
+            _ if kind.contains("json") => Ok(Answer::Json(self.whole_body(response).await?)),
+            _ => {
+                let body = read_body(response, ERROR_BODY_MAX_BYTES, ERROR_BODY_LIMIT).await.0;
+                let body = String::from_utf8_lossy(&body);
+                Err(self.redact(network(format!("a success of type {kind} is not our protocol: {body}"))))
+            }
+        }
+    }
+
+    async fn refusal(&self, response: Response) -> ModelError {
+        let status = response.status();
+        if status.is_redirection() {
+            let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("nowhere");
+            return failure::from_status(
+                status.as_u16(),
+                None,
+                format!("the server redirects to {to}; change llm.base_url").as_bytes(),
+            );
+        }
+        let delay = failure::retry_after(response.headers());
+        let (body, _) = read_body(response, ERROR_BODY_MAX_BYTES, ERROR_BODY_LIMIT).await;
+        self.redact(failure::from_status(status.as_u16(), delay, &body))
+    }
+
+    async fn whole_body(&self, response: Response) -> Result<Vec<u8>, ModelError> {
+        match read_body(response, BODY_MAX_BYTES, self.idle).await {
+            (body, BodyEnd::Whole) => Ok(body),
+            (_, BodyEnd::TooLong) => Err(network(format!("the answer is longer than {BODY_MAX_BYTES} bytes"))),
+            (_, BodyEnd::Broken(detail)) => Err(network(format!("the answer broke off: {detail}"))),
+        }
+    }
+
+    /// Takes the key out of an error, should the server have quoted it.
+    pub(crate) fn redact(&self, mut error: ModelError) -> ModelError {
+        if let Some(secret) = &self.secret {
+            let key = secret.expose_secret().trim();
+            if key.len() >= 4 && error.detail.contains(key) {
+                error.detail = error.detail.replace(key, "[key]");
+            }
+        }
+        error
+    }
+}
+
+/// How the reading of a body ended.
+pub(crate) enum BodyEnd {
+    Whole,
+    TooLong,
+    Broken(String),
+}
+
+/// Reads a body up to `max_bytes`, in at most `limit`; what has come is returned however it ended.
+pub(crate) async fn read_body(mut response: Response, max_bytes: usize, limit: Duration) -> (Vec<u8>, BodyEnd) {
+    let deadline = Instant::now() + limit;
+    let mut body = Vec::new();
+    let end = loop {
+        match timeout_at(deadline, response.chunk()).await {
+            Ok(Ok(Some(chunk))) => {
+                let room = max_bytes - body.len();
+                body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+                if chunk.len() > room {
+                    break BodyEnd::TooLong;
+                }
+            }
+            Ok(Ok(None)) => break BodyEnd::Whole,
+            Ok(Err(error)) => break BodyEnd::Broken(failure::from_client(error).detail),
+            Err(_) => break BodyEnd::Broken(format!("not whole within {} s", limit.as_secs())),
+        }
+    };
+    (body, end)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn base_addresses_are_read_as_people_mean_them() {
+        for (given, call) in [
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080/v1/chat/completions"),
+            ("http://127.0.0.1:8080/", "http://127.0.0.1:8080/v1/chat/completions"),
+            ("http://127.0.0.1:8080/v1", "http://127.0.0.1:8080/v1/chat/completions"),
+            (" https://h/a/v1/ ", "https://h/a/v1/chat/completions"),
+            ("https://h/v1/chat/completions", "https://h/v1/chat/completions"),
+        ] {
+            assert_eq!(below(&parse_base_url(given).unwrap(), "/chat/completions").as_str(), call, "{given}");
+        }
+        for bad in ["", "localhost:8080", "ftp://h", "http://user:pw@h/v1", "http://h/v1?key=x", "http://"] {
+            assert!(parse_base_url(bad).is_err(), "{bad}");
+        }
+        let told = parse_base_url("http://user:sesame@h/v1").unwrap_err().to_string();
+        assert!(!told.contains("sesame"), "{told}");
+    }
+
+    #[test]
+    fn this_machine_is_known_by_its_names() {
+        for (url, ours) in [
+            ("http://localhost:1", true),
+            ("http://127.9.9.9", true),
+            ("http://[::1]:80", true),
+            ("http://10.0.0.1", false),
+            ("https://localhost.example.com", false),
+        ] {
+            assert_eq!(is_loopback(&Url::parse(url).unwrap()), ours, "{url}");
+        }
+    }
+}

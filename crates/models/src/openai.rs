@@ -1,0 +1,59 @@
+//! OpenAI's chat completions, as spoken by OpenAI and by nearly every other server.
+//!
+//! Source: OpenAI API reference, "Chat completions" and "Chat completions streaming".
+
+mod request;
+pub(crate) mod response;
+#[cfg(test)]
+mod tests;
+
+use async_trait::async_trait;
+use belay_protocol::{DeltaSink, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest};
+use reqwest::Client;
+use secrecy::SecretString;
+use url::Url;
+
+use self::request::RequestShape;
+use self::response::OpenAiDecoder;
+use crate::config::LlmConfig;
+use crate::error::ModelsError;
+use crate::http::{Endpoint, below};
+use crate::stream::exchange;
+
+/// A server that speaks chat completions.
+pub(crate) struct OpenAi {
+    info: ModelInfo,
+    endpoint: Endpoint,
+    shape: RequestShape,
+}
+
+impl OpenAi {
+    /// A provider at this base address.
+    ///
+    /// # Errors
+    /// [`ModelsError::BadKey`].
+    pub(crate) fn new(
+        info: ModelInfo,
+        config: &LlmConfig,
+        base: &Url,
+        http: Client,
+        key: Option<&SecretString>,
+    ) -> Result<Self, ModelsError> {
+        let url = below(base, "/chat/completions");
+        let endpoint = Endpoint::new(http, url, config, key, ("authorization", "Bearer "))?;
+        let shape = RequestShape::new(config, endpoint.url());
+        Ok(Self { info, endpoint, shape })
+    }
+}
+
+#[async_trait]
+impl ModelProvider for OpenAi {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
+        let body = self.shape.body(&request, &self.info.model);
+        exchange(&self.endpoint, body, OpenAiDecoder::default(), sink).await
+    }
+}

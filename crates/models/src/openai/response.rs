@@ -1,0 +1,211 @@
+//! The answer: chunks of a stream, or one whole completion.
+
+use belay_protocol::{DeltaSink, FinishReason, ModelError, ModelReply, Usage};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::collect::Collector;
+use crate::failure::{from_error_body, network};
+use crate::sse::{Event, EventName};
+use crate::stream::{Decoder, Flow};
+use crate::wire::{Few, Text, excerpt, text};
+
+/// A chunk of a stream, or a whole completion; everything may be missing.
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow, default)]
+    choices: Option<Few<Choice<'a>>>,
+    #[serde(default)]
+    usage: Option<WireUsage>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    #[serde(default)]
+    index: Option<u64>,
+    #[serde(borrow, default)]
+    delta: Option<Piece<'a>>,
+    #[serde(borrow, default)]
+    message: Option<Piece<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Piece<'a> {
+    #[serde(borrow, default)]
+    content: Option<Text<'a>>,
+    /// What the model says when it refuses; it stands in the place of the text.
+    #[serde(borrow, default)]
+    refusal: Option<Text<'a>>,
+    /// DeepSeek's name, and llama.cpp's and vLLM's.
+    #[serde(borrow, default)]
+    reasoning_content: Option<Text<'a>>,
+    /// OpenRouter's name, and Ollama's.
+    #[serde(borrow, default)]
+    reasoning: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    tool_calls: Option<Few<CallPiece<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct CallPiece<'a> {
+    #[serde(default)]
+    index: Option<u64>,
+    #[serde(borrow, default)]
+    id: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    function: Option<FunctionPiece<'a>>,
+}
+
+#[derive(Deserialize)]
+struct FunctionPiece<'a> {
+    #[serde(borrow, default)]
+    name: Option<Text<'a>>,
+    /// A string with JSON in it; some servers send the object itself.
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct WireUsage {
+    #[serde(default)]
+    prompt_tokens: Option<u64>,
+    #[serde(default)]
+    completion_tokens: Option<u64>,
+    #[serde(default)]
+    prompt_tokens_details: Option<PromptDetails>,
+    /// DeepSeek's name for the cached part.
+    #[serde(default)]
+    prompt_cache_hit_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct PromptDetails {
+    #[serde(default)]
+    cached_tokens: Option<u64>,
+}
+
+impl From<WireUsage> for Usage {
+    fn from(usage: WireUsage) -> Self {
+        let cached = usage.prompt_tokens_details.and_then(|details| details.cached_tokens);
+        Self {
+            input: usage.prompt_tokens.unwrap_or_default(),
+            cached_input: cached.or(usage.prompt_cache_hit_tokens).unwrap_or_default(),
+            output: usage.completion_tokens.unwrap_or_default(),
+        }
+    }
+}
+
+/// Reads an answer.
+#[derive(Default)]
+pub(crate) struct OpenAiDecoder {
+    collected: Collector,
+}
+
+impl OpenAiDecoder {
+    fn chunk(&mut self, data: &[u8], sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
+        let chunk: Chunk<'_> = serde_json::from_slice(data)
+            .map_err(|error| network(format!("not a chunk of a completion ({error}): {}", excerpt(data))))?;
+        if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
+            return Err(from_error_body(error.get().as_bytes()));
+        }
+        if let Some(usage) = chunk.usage {
+            self.collected.begun = true;
+            self.collected.usage = Some(usage.into());
+        }
+        // We never ask for more than one choice.
+        let choices = chunk.choices.unwrap_or_default().0;
+        for choice in choices.into_iter().filter(|choice| choice.index.unwrap_or_default() == 0) {
+            if let Some(piece) = choice.delta.or(choice.message) {
+                self.piece(piece, sink)?;
+            }
+            if let Some(reason) = choice.finish_reason {
+                self.collected.finish = Some(finish(&reason.0));
+            }
+        }
+        Ok(())
+    }
+
+    fn piece(&mut self, piece: Piece<'_>, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
+        // Servers that know both names of the reasoning send the same twice.
+        let reasoning = if piece.reasoning_content.is_some() { &piece.reasoning_content } else { &piece.reasoning };
+        self.collected.reasoning(text(reasoning), sink)?;
+        self.collected.text(text(&piece.content), sink)?;
+        self.collected.text(text(&piece.refusal), sink)?;
+        piece.tool_calls.unwrap_or_default().0.into_iter().try_for_each(|call| self.call_piece(call))
+    }
+
+    /// Pieces are told apart by their index. Servers without one, or with the same one for all, begin each call by
+    /// naming it.
+    fn call_piece(&mut self, piece: CallPiece<'_>) -> Result<(), ModelError> {
+        let id = text(&piece.id);
+        let (name, arguments) = match &piece.function {
+            Some(function) => (text(&function.name), function.arguments.map(RawValue::get)),
+            None => ("", None),
+        };
+        let next = self.collected.calls() as u64;
+        let key =
+            piece.index.or_else(|| if name.is_empty() { self.collected.last_key() } else { None }).unwrap_or(next);
+        let at = match self.collected.call(key) {
+            Some(at) if !self.collected.is_other(at, id, name) => {
+                self.collected.identify(at, id, name)?;
+                at
+            }
+            _ => self.collected.open_call(key, id, name)?,
+        };
+        match arguments {
+            None | Some("null") => Ok(()),
+            Some(quoted) if quoted.starts_with('"') => match serde_json::from_str::<Text<'_>>(quoted) {
+                Ok(piece) => self.collected.arguments(at, &piece.0),
+                Err(error) => Err(network(format!("the arguments of a tool call are not text: {error}"))),
+            },
+            Some(object) => self.collected.arguments(at, object),
+        }
+    }
+}
+
+/// A reason that we do not know is taken for a plain stop: the answer is whole.
+fn finish(reason: &str) -> FinishReason {
+    match reason {
+        "tool_calls" | "function_call" => FinishReason::ToolCalls,
+        "length" | "max_tokens" | "model_length" => FinishReason::Length,
+        "content_filter" => FinishReason::ContentFilter,
+        _ => FinishReason::Stop,
+    }
+}
+
+impl Decoder for OpenAiDecoder {
+    fn event(&mut self, event: &Event<'_>, sink: &mut dyn DeltaSink) -> Result<Flow, ModelError> {
+        match event.data.trim_ascii() {
+            b"" => Ok(Flow::Continue),
+            b"[DONE]" if self.collected.finish.is_some() => Ok(Flow::Done),
+            // Without a reason to stop, the server lost its model on the way and closes politely.
+            b"[DONE]" => Err(network("the stream ended without a reason to stop")),
+            data if event.name == EventName::Error => Err(from_error_body(data)),
+            data => self.chunk(data, sink).map(|()| Flow::Continue),
+        }
+    }
+
+    fn whole(&mut self, body: &[u8], sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
+        self.chunk(body, sink)?;
+        if self.collected.finish.is_some() {
+            return Ok(());
+        }
+        Err(network(format!("a success with a JSON body that is no completion: {}", excerpt(body))))
+    }
+
+    fn may_end(&self) -> bool {
+        self.collected.finish.is_some()
+    }
+
+    fn begun(&self) -> bool {
+        self.collected.begun
+    }
+
+    fn into_reply(self) -> ModelReply {
+        self.collected.into_reply()
+    }
+}

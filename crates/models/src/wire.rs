@@ -1,0 +1,139 @@
+//! Writing JSON by hand and reading it borrowed: the pieces that both of our formats share.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use belay_protocol::{Arguments, ModelRequest};
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+use crate::bounds::LIST_MAX;
+use crate::config::LlmConfig;
+
+/// Text that is borrowed from its event where it has no escapes. A type of its own because serde borrows `Cow` only
+/// outside of `Option`.
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+/// A list of at most [`LIST_MAX`] items. A list may be sixty times as large in memory as on the wire, so a long one is
+/// refused while it is read.
+pub(crate) struct Few<T>(pub(crate) Vec<T>);
+
+impl<T> Default for Few<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Items<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
+            type Value = Few<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a list of at most {LIST_MAX} items")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+                let mut out = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    if out.len() == LIST_MAX {
+                        return Err(de::Error::invalid_length(LIST_MAX + 1, &self));
+                    }
+                    out.push(item);
+                }
+                Ok(Few(out))
+            }
+        }
+        deserializer.deserialize_seq(Items(PhantomData))
+    }
+}
+
+/// The text, empty where there is none.
+pub(crate) fn text<'a>(text: &'a Option<Text<'_>>) -> &'a str {
+    text.as_ref().map(|text| &*text.0).unwrap_or_default()
+}
+
+/// The beginning of what a server sent, for an error that says what it was.
+pub(crate) fn excerpt(data: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(&data[..data.len().min(200)])
+}
+
+/// A value as JSON.
+pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> String {
+    serde_json::to_string(value).expect("strings, and maps with string keys, always serialise")
+}
+
+/// Appends a value as JSON.
+pub(crate) fn push_json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    serde_json::to_writer(out, value).expect("writing to memory does not fail, and strings and numbers serialise");
+}
+
+/// Arguments as the text of a JSON object.
+pub(crate) fn arguments_json(arguments: &Arguments) -> String {
+    match arguments {
+        Arguments::Object(map) => json(map),
+        malformed @ Arguments::Malformed(_) => malformed.to_wire_object().to_string(),
+    }
+}
+
+/// A tool's name as providers accept it in a history, `[a-zA-Z0-9_-]{1,64}`. Models invent names, and one bad name
+/// would have every later request of the conversation refused.
+pub(crate) fn tool_name(name: &str) -> String {
+    let name: String = name.chars().take(64).map(|c| if is_word(c) { c } else { '_' }).collect();
+    if name.is_empty() { "unknown".into() } else { name }
+}
+
+/// Whether providers accept the character in a name or an id.
+pub(crate) fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
+}
+
+/// Room for a body, so that it is not moved while it grows: the texts, and some for escapes and frames.
+pub(crate) fn body_capacity(request: &ModelRequest<'_>) -> usize {
+    let texts: usize = request.messages.iter().map(|message| message.text().len() + 128).sum();
+    2048 + (request.prompt.text.len() + texts) * 9 / 8
+}
+
+/// Fields of the settings' own, as `,"name":value…`: those for each request, and those only beside tools, which servers
+/// refuse without them.
+pub(crate) fn extra_fields(config: &LlmConfig, mut always: Map<String, Value>) -> (Vec<u8>, Vec<u8>) {
+    let mut with_tools = Map::new();
+    if let Some(temperature) = config.temperature {
+        always.insert("temperature".into(), temperature.into());
+    }
+    for (name, value) in &config.extra_body {
+        let beside_tools = matches!(name.as_str(), "tool_choice" | "parallel_tool_calls");
+        if beside_tools { &mut with_tools } else { &mut always }.insert(name.clone(), value.clone());
+    }
+    (fields(&always), fields(&with_tools))
+}
+
+fn fields(map: &Map<String, Value>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, value) in map {
+        out.push(b',');
+        push_json(&mut out, name);
+        out.push(b':');
+        push_json(&mut out, value);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_made_acceptable() {
+        for (given, sent) in
+            [("clock", "clock"), ("", "unknown"), ("a b.c/ü", "a_b_c__"), (&"x".repeat(99), &"x".repeat(64))]
+        {
+            assert_eq!(tool_name(given), sent);
+        }
+    }
+}

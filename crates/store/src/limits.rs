@@ -1,0 +1,29 @@
+//! Limits that both stores keep.
+
+use belay_protocol::{EventQuery, RunFilter};
+
+/// Turns that can be undone in a row.
+pub(crate) const UNDO_DEPTH: u32 = 20;
+
+/// Most rows that one read returns, whatever was asked for: a page is held in memory as a whole.
+pub(crate) const PAGE_MAX: u32 = 1000;
+
+/// Rows of a list of runs when the filter says 0.
+const RUNS_DEFAULT: u32 = 50;
+
+/// Rows of a read of events when the query says 0.
+const EVENTS_DEFAULT: u32 = 256;
+
+/// Largest amount that one reservation counts for, in millionths of a US dollar: a thousand million dollars. Keeps the
+/// sums of any number of calls far from overflow.
+pub(crate) const AMOUNT_MAX_MICRO_USD: u64 = 1_000_000_000_000_000;
+
+/// How many runs a filter asks for.
+pub(crate) fn runs_limit(filter: &RunFilter) -> u32 {
+    if filter.limit == 0 { RUNS_DEFAULT } else { filter.limit.min(PAGE_MAX) }
+}
+
+/// How many events a query asks for.
+pub(crate) fn events_limit(query: &EventQuery) -> u32 {
+    if query.limit == 0 { EVENTS_DEFAULT } else { query.limit.min(PAGE_MAX) }
+}

@@ -1,0 +1,104 @@
+//! Changes to what a thread shows. A turn at work is left alone by all of them.
+
+use std::collections::BTreeSet;
+
+use belay_protocol::{
+    EditOutcome, Lease, NewEvent, SessionKey, StoreError, ThreadEdit, ThreadId, ThreadState, UnixMillis,
+};
+
+use super::state::{Shown, State, Thread};
+use crate::limits::UNDO_DEPTH;
+
+impl State {
+    pub(super) fn edit_thread(
+        &mut self,
+        lease: &Lease,
+        edit: ThreadEdit,
+        at: UnixMillis,
+    ) -> Result<EditOutcome, StoreError> {
+        let active = self.lane(lease)?;
+        let at_work = self.turns_at_work(active);
+        let thread = self.thread_mut(active);
+        let done = match edit {
+            ThreadEdit::Undo => undo(thread, &at_work),
+            ThreadEdit::Redo => redo(thread),
+            ThreadEdit::Clear => clear(thread, &at_work),
+            ThreadEdit::New => return Ok(EditOutcome::Done(self.open_thread(&lease.session, active, at))),
+        };
+        if !done {
+            return Ok(EditOutcome::Nothing);
+        }
+        thread.touch(at_work.is_empty().then_some(ThreadState::Idle), at);
+        Ok(EditOutcome::Done(self.snapshot(active)))
+    }
+
+    /// Completes the active thread and opens another.
+    fn open_thread(
+        &mut self,
+        session: &SessionKey,
+        active: ThreadId,
+        at: UnixMillis,
+    ) -> belay_protocol::ThreadSnapshot {
+        self.thread_mut(active).state = ThreadState::Completed;
+        let fresh = ThreadId::new();
+        self.threads.insert(fresh, Thread::new(at));
+        if let Some(session) = self.sessions.get_mut(session) {
+            session.thread = fresh;
+        }
+        self.snapshot(fresh)
+    }
+
+    pub(super) fn compact(
+        &mut self,
+        lease: &Lease,
+        upto: u64,
+        summary: String,
+        events: &[NewEvent],
+    ) -> Result<(), StoreError> {
+        let active = self.lane(lease)?;
+        let thread = self.thread_mut(active);
+        thread.summary = Some(summary);
+        thread.upto = thread.upto.max(upto.min(thread.messages.len() as u64));
+        self.push_events(events);
+        Ok(())
+    }
+}
+
+fn turns_shown(thread: &Thread, shown: Shown) -> BTreeSet<u32> {
+    thread.messages.iter().filter(|line| line.shown == shown).map(|line| line.turn).collect()
+}
+
+fn show(thread: &mut Thread, turn: u32, from: Shown, to: Shown) {
+    for line in thread.messages.iter_mut().filter(|line| line.turn == turn && line.shown == from) {
+        line.shown = to;
+    }
+}
+
+fn undo(thread: &mut Thread, at_work: &[u32]) -> bool {
+    if turns_shown(thread, Shown::Undone).len() >= UNDO_DEPTH as usize {
+        return false;
+    }
+    let upto = thread.upto;
+    let last = thread
+        .positions()
+        .filter(|(position, line)| *position > upto && line.shown == Shown::Visible && !at_work.contains(&line.turn))
+        .map(|(_, line)| line.turn)
+        .max();
+    let Some(turn) = last else { return false };
+    show(thread, turn, Shown::Visible, Shown::Undone);
+    true
+}
+
+fn redo(thread: &mut Thread) -> bool {
+    let Some(turn) = turns_shown(thread, Shown::Undone).first().copied() else { return false };
+    show(thread, turn, Shown::Undone, Shown::Visible);
+    true
+}
+
+fn clear(thread: &mut Thread, at_work: &[u32]) -> bool {
+    for line in thread.messages.iter_mut().filter(|line| !at_work.contains(&line.turn)) {
+        line.shown = Shown::Cleared;
+    }
+    thread.summary = None;
+    true
+}

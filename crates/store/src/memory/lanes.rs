@@ -1,0 +1,195 @@
+//! What a lane's owner writes. Everything that can be refused is refused before anything is changed.
+
+use std::sync::Arc;
+
+use belay_protocol::run::RunUsage;
+use belay_protocol::store::{KnownInput, input_digest};
+use belay_protocol::{
+    Acceptance, BootId, Checkpoint, EventKind, FinishedRun, IdempotencyKey, Lease, Message, NewEvent, NewInput,
+    OpenedLane, PendingRun, RunId, RunStatus, SessionKey, StoreError, ThreadId, ThreadState, UnixMillis,
+};
+
+use super::state::{Delivery, Ended, Run, Session, Shown, Stage, State, Thread};
+
+impl State {
+    pub(super) fn open_lane(&mut self, session: &SessionKey, owner: BootId, at: UnixMillis) -> OpenedLane {
+        if !self.sessions.contains_key(session) {
+            let thread = ThreadId::new();
+            self.threads.insert(thread, Thread::new(at));
+            self.sessions.insert(session.clone(), Session { owner, epoch: 0, thread });
+        }
+        let row = self.sessions.get_mut(session).expect("inserted above");
+        row.owner = owner;
+        row.epoch += 1;
+        let (epoch, thread) = (row.epoch, row.thread);
+        let open = self.runs.iter().filter(|run| run.session == *session && run.end.is_none());
+        OpenedLane {
+            lease: Lease { session: session.clone(), owner, epoch },
+            thread: self.snapshot(thread),
+            unfinished: open.map(|run| self.pending(run)).collect(),
+        }
+    }
+
+    fn pending(&self, run: &Run) -> PendingRun {
+        let id = run.input.run_id;
+        let thread = run.place.and_then(|(thread, _)| self.threads.get(&thread));
+        let messages = thread.into_iter().flat_map(Thread::positions).filter(|(_, line)| line.run == Some(id));
+        PendingRun {
+            run_id: id,
+            text: run.input.text.clone(),
+            principal: run.input.principal.clone(),
+            channel: run.input.channel.clone(),
+            reply_to: run.input.reply_to.clone(),
+            status: run.status,
+            attempt: run.attempt,
+            accepted_at: run.input.at,
+            started_at: run.started_at,
+            usage: run.usage,
+            cost_micro_usd: run.cost_micro_usd,
+            state: run.state.clone(),
+            messages: messages.map(|(position, line)| (position, line.message.clone())).collect(),
+        }
+    }
+
+    pub(super) fn accept(&mut self, lease: &Lease, input: NewInput) -> Result<Acceptance, StoreError> {
+        let active = self.lane(lease)?;
+        let digest = input_digest(&input.text);
+        if let Some(known) = input.key.as_ref().and_then(|key| self.find(key)) {
+            return Ok(if known.digest == digest { Acceptance::Known(known) } else { Acceptance::Conflict(known) });
+        }
+        let (id, at, start) = (input.run_id, input.at, input.start);
+        if self.run_places.contains_key(&id) {
+            return Err(StoreError::Unavailable(format!("run {id} exists already")));
+        }
+        if let Some(key) = &input.key {
+            self.keys.insert(key.clone(), id);
+        }
+        self.run_places.insert(id, self.runs.len());
+        self.runs.push(Run {
+            input,
+            session: lease.session.clone(),
+            digest,
+            status: RunStatus::Queued,
+            attempt: 0,
+            place: None,
+            started_at: None,
+            usage: RunUsage::default(),
+            cost_micro_usd: 0,
+            state: None,
+            end: None,
+        });
+        self.push_events(&[event(lease, id, at, EventKind::RunAccepted)]);
+        self.thread_mut(active).touch(None, at);
+        if start {
+            self.start_run(lease, id, at)?;
+        }
+        Ok(Acceptance::New)
+    }
+
+    pub(super) fn find(&self, key: &IdempotencyKey) -> Option<KnownInput> {
+        let run = self.run(*self.keys.get(key)?)?;
+        Some(KnownInput {
+            run_id: run.input.run_id,
+            session: run.session.clone(),
+            accepted_at: run.input.at,
+            digest: run.digest.clone(),
+        })
+    }
+
+    pub(super) fn start_run(&mut self, lease: &Lease, id: RunId, at: UnixMillis) -> Result<(), StoreError> {
+        let active = self.lane(lease)?;
+        let turn = self.thread_mut(active).turns + 1;
+        let run = self.run_of(&lease.session, id).filter(|run| run.end.is_none());
+        let run = run.ok_or_else(|| not_found("unfinished run", id))?;
+        run.status = RunStatus::Running;
+        run.attempt += 1;
+        run.started_at.get_or_insert(at);
+        let attempt = run.attempt;
+        let (thread, _) = *run.place.get_or_insert((active, turn));
+        if attempt == 1 {
+            let (history, text) = (std::mem::take(&mut run.input.history), run.input.text.clone());
+            self.begin_turn(thread, id, history, text, at);
+        }
+        self.thread_mut(thread).touch(Some(ThreadState::Processing), at);
+        self.push_events(&[event(lease, id, at, EventKind::RunStarted { attempt })]);
+        Ok(())
+    }
+
+    /// Appends the first messages of a turn. What could be redone until now no longer can.
+    fn begin_turn(&mut self, thread: ThreadId, run: RunId, history: Vec<Message>, text: String, at: UnixMillis) {
+        let thread = self.thread_mut(thread);
+        for line in thread.messages.iter_mut().filter(|line| line.shown == Shown::Undone) {
+            line.shown = Shown::Cleared;
+        }
+        thread.turns += 1;
+        let turn = thread.turns;
+        for message in history {
+            thread.push(turn, None, at, Arc::new(message));
+        }
+        thread.push(turn, Some(run), at, Arc::new(Message::user(text)));
+    }
+
+    pub(super) fn checkpoint(&mut self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError> {
+        self.lane(lease)?;
+        let id = checkpoint.run;
+        let run = self.run_of(&lease.session, id).filter(|run| run.status == RunStatus::Running);
+        let run = run.ok_or_else(|| not_found("running run", id))?;
+        run.usage = checkpoint.usage;
+        run.cost_micro_usd = checkpoint.cost_micro_usd;
+        run.state = checkpoint.state.or(run.state.take());
+        let started_at = run.started_at.unwrap_or_default();
+        let at = checkpoint.events.iter().map(|event| event.at).max().unwrap_or(started_at);
+        if let Some((thread, turn)) = run.place {
+            let thread = self.thread_mut(thread);
+            checkpoint.messages.into_iter().for_each(|message| thread.push(turn, Some(id), at, message));
+        }
+        self.push_events(&checkpoint.events);
+        Ok(())
+    }
+
+    pub(super) fn finish_runs(&mut self, lease: &Lease, finished: Vec<FinishedRun>) -> Result<(), StoreError> {
+        let active = self.lane(lease)?;
+        for run in &finished {
+            self.run_of(&lease.session, run.run).ok_or_else(|| not_found("run", run.run))?;
+            if let Some(outbound) = run.outbound.as_ref().filter(|_| self.is_open(run.run)) {
+                self.check_outbound(outbound)?;
+            }
+        }
+        for run in finished {
+            self.finish_run(lease, active, run);
+        }
+        Ok(())
+    }
+
+    fn finish_run(&mut self, lease: &Lease, active: ThreadId, finished: FinishedRun) {
+        let id = finished.run;
+        let Some(run) = self.run_of(&lease.session, id).filter(|run| run.end.is_none()) else { return };
+        let FinishedRun { end, at, .. } = finished;
+        let kind =
+            EventKind::RunEnded { status: end.reason.status(), reason: end.reason, evidence: end.evidence.clone() };
+        run.status = end.reason.status();
+        run.usage = finished.usage;
+        run.cost_micro_usd = finished.cost_micro_usd;
+        run.state = None;
+        run.end = Some(Ended { end, reply: finished.reply, at });
+        let place = run.place;
+        if let Some((thread, turn)) = place {
+            let thread = self.thread_mut(thread);
+            finished.messages.into_iter().for_each(|message| thread.push(turn, Some(id), at, message));
+        }
+        self.thread_mut(place.map_or(active, |place| place.0)).touch(finished.thread_state, at);
+        if let Some(message) = finished.outbound {
+            self.outbox.push(Delivery { message, attempts: 0, stage: Stage::Waiting(None) });
+        }
+        self.push_events(&finished.events);
+        self.push_events(&[event(lease, id, at, kind)]);
+    }
+}
+
+fn event(lease: &Lease, run: RunId, at: UnixMillis, kind: EventKind) -> NewEvent {
+    NewEvent { at, session: Some(lease.session.clone()), run_id: Some(run), kind }
+}
+
+fn not_found(what: &str, run: RunId) -> StoreError {
+    StoreError::NotFound(format!("{what} {run}"))
+}

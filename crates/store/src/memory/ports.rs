@@ -1,0 +1,226 @@
+//! The ports, each one operation on the state.
+
+use std::cmp::Reverse;
+
+use async_trait::async_trait;
+use belay_protocol::store::KnownInput;
+use belay_protocol::{
+    Acceptance, BootId, Checkpoint, EditOutcome, Event, EventLog, EventQuery, FinishedRun, HistoryEntry,
+    IdempotencyKey, Lease, MessageBody, MessageScope, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound,
+    Outbox, OutboxId, OutboxRow, OutboxState, ReplyRoute, RunFilter, RunId, RunReader, RunRecord, Seq, SessionKey,
+    SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadStore, UnixMillis,
+};
+use tokio::sync::watch;
+
+use super::MemoryStore;
+use super::state::{Line, Shown, State};
+use crate::limits::{AMOUNT_MAX_MICRO_USD, PAGE_MAX, events_limit, runs_limit};
+use crate::notes;
+
+#[async_trait]
+impl ThreadStore for MemoryStore {
+    async fn open_lane(&self, session: &SessionKey, owner: BootId, at: UnixMillis) -> Result<OpenedLane, StoreError> {
+        Ok(self.with(|state| state.open_lane(session, owner, at)))
+    }
+
+    async fn accept(&self, lease: &Lease, input: NewInput) -> Result<Acceptance, StoreError> {
+        self.with(|state| state.accept(lease, input))
+    }
+
+    async fn find(&self, key: &IdempotencyKey) -> Result<Option<KnownInput>, StoreError> {
+        Ok(self.lock().find(key))
+    }
+
+    async fn start_run(&self, lease: &Lease, run: RunId, at: UnixMillis) -> Result<(), StoreError> {
+        self.with(|state| state.start_run(lease, run, at))
+    }
+
+    async fn checkpoint(&self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError> {
+        self.with(|state| state.checkpoint(lease, checkpoint))
+    }
+
+    async fn finish_runs(&self, lease: &Lease, finished: Vec<FinishedRun>) -> Result<(), StoreError> {
+        self.with(|state| state.finish_runs(lease, finished))
+    }
+
+    async fn edit_thread(&self, lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> Result<EditOutcome, StoreError> {
+        self.with(|state| state.edit_thread(lease, edit, at))
+    }
+
+    async fn compact(
+        &self,
+        lease: &Lease,
+        upto: u64,
+        summary: String,
+        events: Vec<NewEvent>,
+    ) -> Result<(), StoreError> {
+        self.with(|state| state.compact(lease, upto, summary, &events))
+    }
+
+    async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {
+        let state = self.lock();
+        let mut open: Vec<_> = state.runs.iter().filter(|run| run.end.is_none()).collect();
+        open.sort_by_key(|run| run.input.at); // stable: equal dates stay in the order of acceptance
+        let mut sessions: Vec<SessionKey> = Vec::new();
+        for run in open {
+            if !sessions.contains(&run.session) {
+                sessions.push(run.session.clone());
+            }
+        }
+        Ok(sessions)
+    }
+}
+
+#[async_trait]
+impl RunReader for MemoryStore {
+    async fn run(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
+        Ok(self.lock().run(id).map(|run| run.record()))
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunRecord>, StoreError> {
+        let state = self.lock();
+        let newest = state.runs.iter().rev();
+        let wanted = newest
+            .filter(|run| filter.session.as_ref().is_none_or(|session| run.session == *session))
+            .filter(|run| filter.status.is_none_or(|status| run.status == status));
+        Ok(wanted.take(runs_limit(&filter) as usize).map(|run| run.record()).collect())
+    }
+
+    async fn sessions(&self, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
+        let state = self.lock();
+        let mut sessions: Vec<_> = state.sessions.keys().filter_map(|session| summary(&state, session)).collect();
+        sessions.sort_by(|a, b| (Reverse(a.last_active_at), &a.session).cmp(&(Reverse(b.last_active_at), &b.session)));
+        sessions.truncate(limit.min(PAGE_MAX) as usize);
+        Ok(sessions)
+    }
+
+    async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
+        let state = self.lock();
+        let active = state.sessions.get(session).and_then(|session| state.threads.get(&session.thread));
+        let Some(thread) = active else { return Ok(Vec::new()) };
+        let later = thread.positions().filter(|(position, _)| *position > after);
+        let entries = later.filter_map(|(position, line)| entry(position, line));
+        Ok(entries.take(limit.min(PAGE_MAX) as usize).collect())
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+fn summary(state: &State, session: &SessionKey) -> Option<SessionSummary> {
+    let thread = state.threads.get(&state.sessions.get(session)?.thread)?;
+    let open = state.runs.iter().filter(|run| run.session == *session && run.end.is_none()).count();
+    Some(SessionSummary {
+        session: session.clone(),
+        state: thread.state,
+        open_runs: u32::try_from(open).unwrap_or(u32::MAX),
+        last_active_at: thread.last_active_at,
+    })
+}
+
+fn entry(position: u64, line: &Line) -> Option<HistoryEntry> {
+    let role = match line.message.body {
+        MessageBody::User { .. } => "user",
+        MessageBody::Assistant { .. } => "assistant",
+        MessageBody::System { .. } | MessageBody::Tool(_) => return None,
+    };
+    let told =
+        line.shown == Shown::Visible && line.message.scope == MessageScope::Thread && !line.message.text().is_empty();
+    told.then(|| HistoryEntry {
+        id: position,
+        role: role.into(),
+        text: line.message.text().to_owned(),
+        run_id: line.run,
+        at: line.at,
+    })
+}
+
+#[async_trait]
+impl EventLog for MemoryStore {
+    async fn append(&self, events: Vec<NewEvent>) -> Result<(), StoreError> {
+        self.with(|state| state.push_events(&events));
+        Ok(())
+    }
+
+    async fn read(&self, query: EventQuery) -> Result<Vec<Event>, StoreError> {
+        let state = self.lock();
+        let after = usize::try_from(query.after.0).unwrap_or(usize::MAX);
+        let later = state.events.iter().skip(after);
+        let wanted = later.filter(|event| query.run.is_none() || event.run_id == query.run);
+        Ok(wanted.take(events_limit(&query) as usize).cloned().collect())
+    }
+
+    fn tip(&self) -> watch::Receiver<Seq> {
+        self.tip.subscribe()
+    }
+}
+
+#[async_trait]
+impl Outbox for MemoryStore {
+    async fn enqueue(&self, message: Outbound) -> Result<(), StoreError> {
+        self.with(|state| state.enqueue(message))
+    }
+
+    async fn due(&self, now: UnixMillis, busy: &[ReplyRoute], limit: u32) -> Result<Vec<OutboxRow>, StoreError> {
+        Ok(self.lock().due(now, busy, limit))
+    }
+
+    async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError> {
+        Ok(self.lock().next_due())
+    }
+
+    async fn mark(&self, id: OutboxId, to: OutboxState) -> Result<(), StoreError> {
+        self.with(|state| state.mark(id, to))
+    }
+
+    async fn settle_interrupted(&self) -> Result<Vec<OutboxRow>, StoreError> {
+        Ok(self.with(State::settle_interrupted))
+    }
+
+    fn committed(&self) -> watch::Receiver<u64> {
+        self.outbox.subscribe()
+    }
+}
+
+#[async_trait]
+impl NoteStore for MemoryStore {
+    async fn remember(&self, session: &SessionKey, key: &str, text: &str, at: UnixMillis) -> Result<(), StoreError> {
+        notes::check_size(key, text)?;
+        let mut state = self.lock();
+        let kept = state.notes.entry(session.clone()).or_default();
+        if kept.len() >= notes::NOTES_MAX && !kept.contains_key(key) {
+            return Err(notes::too_many());
+        }
+        kept.insert(key.into(), Note { key: key.into(), text: text.into(), at });
+        Ok(())
+    }
+
+    async fn recall(&self, session: &SessionKey, query: &str, limit: u32) -> Result<Vec<Note>, StoreError> {
+        let kept: Vec<Note> =
+            self.lock().notes.get(session).map(|kept| kept.values().cloned().collect()).unwrap_or_default();
+        Ok(notes::rank(kept, query, limit))
+    }
+}
+
+#[async_trait]
+impl SpendLedger for MemoryStore {
+    async fn spent(&self, utc_day: i64) -> Result<u64, StoreError> {
+        Ok(self.lock().reservations.iter().filter(|(day, _)| *day == utc_day).map(|(_, amount)| amount).sum())
+    }
+
+    async fn reserve(&self, _run: RunId, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError> {
+        let mut state = self.lock();
+        state.reservations.push((utc_day, micro_usd.min(AMOUNT_MAX_MICRO_USD)));
+        Ok(state.reservations.len() as u64)
+    }
+
+    async fn settle(&self, reservation: u64, micro_usd: u64) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        let place = usize::try_from(reservation).unwrap_or(usize::MAX).wrapping_sub(1);
+        let found = state.reservations.get_mut(place);
+        let (_, amount) = found.ok_or_else(|| StoreError::NotFound(format!("reservation {reservation}")))?;
+        *amount = micro_usd.min(AMOUNT_MAX_MICRO_USD);
+        Ok(())
+    }
+}

@@ -1,0 +1,49 @@
+//! What makes a note fit a query, and how many notes there may be: the same in both stores.
+
+use std::cmp::Reverse;
+
+use belay_protocol::{Note, StoreError};
+
+/// Most notes of one session.
+pub(crate) const NOTES_MAX: usize = 1000;
+
+/// Largest note, in bytes.
+pub(crate) const NOTE_MAX_BYTES: usize = 16 * 1024;
+
+/// Largest key of a note, in bytes.
+pub(crate) const NOTE_KEY_MAX_BYTES: usize = 256;
+
+/// Refuses a note that is too big.
+pub(crate) fn check_size(key: &str, text: &str) -> Result<(), StoreError> {
+    if key.len() > NOTE_KEY_MAX_BYTES {
+        return Err(StoreError::TooMuch(format!("a note's key has at most {NOTE_KEY_MAX_BYTES} bytes")));
+    }
+    if text.len() > NOTE_MAX_BYTES {
+        return Err(StoreError::TooMuch(format!("a note has at most {NOTE_MAX_BYTES} bytes")));
+    }
+    Ok(())
+}
+
+/// The error for one note more than a session may have.
+pub(crate) fn too_many() -> StoreError {
+    StoreError::TooMuch(format!("a session keeps at most {NOTES_MAX} notes"))
+}
+
+/// Notes that have any word of the query in key or text, without case: most words first, then newest, then by key.
+/// All of them for a query without words.
+pub(crate) fn rank(notes: Vec<Note>, query: &str, limit: u32) -> Vec<Note> {
+    let query = query.to_lowercase();
+    let words: Vec<&str> = query.split_whitespace().collect();
+    let mut found: Vec<(usize, Note)> = notes
+        .into_iter()
+        .filter_map(|note| {
+            let haystack = format!("{}\n{}", note.key, note.text).to_lowercase();
+            let hits = words.iter().filter(|word| haystack.contains(**word)).count();
+            (hits > 0 || words.is_empty()).then_some((hits, note))
+        })
+        .collect();
+    found.sort_by(|(a_hits, a), (b_hits, b)| {
+        (Reverse(a_hits), Reverse(a.at), &a.key).cmp(&(Reverse(b_hits), Reverse(b.at), &b.key))
+    });
+    found.into_iter().take(limit as usize).map(|(_, note)| note).collect()
+}

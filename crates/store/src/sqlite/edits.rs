@@ -1,0 +1,124 @@
+//! Changes to what a thread shows. Rows are marked and never deleted.
+//!
+//! A turn at work is left alone by all of them: its owner still appends to it, and half a turn would be no conversation.
+
+use belay_protocol::{EditOutcome, Lease, NewEvent, SessionKey, ThreadEdit, ThreadId, UnixMillis};
+use rusqlite::params;
+
+use super::lanes::{Lane, insert_thread, lane, snapshot};
+use super::ledger::append_events;
+use super::tx::{Done, Tx, to_sql_int};
+use crate::limits::UNDO_DEPTH;
+
+/// Turns of a thread (`?1`) of a session (`?2`) that have not ended.
+macro_rules! turns_at_work {
+    () => {
+        "(SELECT turn FROM runs WHERE session = ?2 AND thread = ?1 AND ended_at IS NULL)"
+    };
+}
+
+/// `fresh` is the thread that `/new` opens; chosen before, so that a repeated execution is the same.
+pub(super) fn edit_thread(
+    tx: &mut Tx<'_>,
+    lease: &Lease,
+    edit: ThreadEdit,
+    fresh: ThreadId,
+    at: UnixMillis,
+) -> Done<EditOutcome> {
+    let lane = lane(tx, lease)?;
+    let session = &lease.session;
+    let done = match edit {
+        ThreadEdit::Undo => undo(tx, &lane, session)?,
+        ThreadEdit::Redo => redo(tx, &lane)?,
+        ThreadEdit::Clear => clear(tx, &lane, session)?,
+        ThreadEdit::New => {
+            complete(tx, &lane)?;
+            let fresh = fresh.to_string();
+            insert_thread(tx, session, &fresh, at)?;
+            tx.exec("UPDATE sessions SET thread = ?2 WHERE session = ?1", params![session.as_str(), fresh])?;
+            return Ok(EditOutcome::Done(snapshot(tx, session, &fresh)?));
+        }
+    };
+    if !done {
+        return Ok(EditOutcome::Nothing);
+    }
+    rest(tx, &lane, session, at)?;
+    Ok(EditOutcome::Done(snapshot(tx, session, &lane.thread)?))
+}
+
+fn undo(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey) -> Done<bool> {
+    if lane.undone >= UNDO_DEPTH {
+        return Ok(false);
+    }
+    let last = tx.row(
+        concat!(
+            "SELECT MAX(turn) FROM messages WHERE thread = ?1 AND shown = 'visible'
+               AND position > (SELECT summary_upto FROM threads WHERE id = ?1) AND turn NOT IN ",
+            turns_at_work!()
+        ),
+        params![lane.thread, session.as_str()],
+        |row| Ok(row.get::<_, Option<u32>>(0)?),
+    )?;
+    let Some(turn) = last.flatten() else { return Ok(false) };
+    show(tx, lane, turn, "visible", "undone")?;
+    tx.exec("UPDATE threads SET undone = undone + 1 WHERE id = ?1", params![lane.thread])?;
+    Ok(true)
+}
+
+fn redo(tx: &mut Tx<'_>, lane: &Lane) -> Done<bool> {
+    let hidden_last =
+        tx.row("SELECT MIN(turn) FROM messages WHERE thread = ?1 AND shown = 'undone'", params![lane.thread], |row| {
+            Ok(row.get::<_, Option<u32>>(0)?)
+        })?;
+    let Some(turn) = hidden_last.flatten() else { return Ok(false) };
+    show(tx, lane, turn, "undone", "visible")?;
+    tx.exec("UPDATE threads SET undone = undone - 1 WHERE id = ?1", params![lane.thread])?;
+    Ok(true)
+}
+
+fn show(tx: &mut Tx<'_>, lane: &Lane, turn: u32, from: &str, to: &str) -> Done<usize> {
+    tx.exec(
+        "UPDATE messages SET shown = ?4 WHERE thread = ?1 AND turn = ?2 AND shown = ?3",
+        params![lane.thread, turn, from, to],
+    )
+}
+
+fn clear(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey) -> Done<bool> {
+    tx.exec(
+        concat!("UPDATE messages SET shown = 'cleared' WHERE thread = ?1 AND turn NOT IN ", turns_at_work!()),
+        params![lane.thread, session.as_str()],
+    )?;
+    tx.exec("UPDATE threads SET summary = NULL, undone = 0 WHERE id = ?1", params![lane.thread])?;
+    Ok(true)
+}
+
+fn complete(tx: &mut Tx<'_>, lane: &Lane) -> Done<()> {
+    tx.exec("UPDATE threads SET state = 'completed' WHERE id = ?1", params![lane.thread])?;
+    Ok(())
+}
+
+/// After an edit nothing happens in the thread, unless a turn is at work.
+fn rest(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey, at: UnixMillis) -> Done<()> {
+    tx.exec(
+        concat!(
+            "UPDATE threads SET state = CASE WHEN EXISTS ",
+            turns_at_work!(),
+            " THEN state ELSE 'idle' END, last_active_at = MAX(last_active_at, ?3) WHERE id = ?1"
+        ),
+        params![lane.thread, session.as_str(), at.0],
+    )?;
+    Ok(())
+}
+
+/// Never reaches further back than an earlier compaction, nor further than there are messages: later ones must not be
+/// swallowed by a summary that does not know them.
+pub(super) fn compact(tx: &mut Tx<'_>, lease: &Lease, upto: u64, summary: &str, events: &[NewEvent]) -> Done<()> {
+    let lane = lane(tx, lease)?;
+    tx.exec(
+        "UPDATE threads SET summary = ?3, summary_upto = MAX(summary_upto,
+             MIN(?2, (SELECT COALESCE(MAX(position), 0) FROM messages WHERE thread = ?1)))
+         WHERE id = ?1",
+        params![lane.thread, to_sql_int(upto), summary],
+    )?;
+    append_events(tx, events)
+}

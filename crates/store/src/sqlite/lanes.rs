@@ -1,0 +1,387 @@
+//! What a lane's owner writes: acceptance, start, progress and end of runs.
+//!
+//! Every function begins with [`lane`], which refuses whoever does not own the lane; it writes nothing before all that
+//! can be refused has been, except where a list is finished (the writer then takes it back as a whole).
+
+use std::sync::Arc;
+
+use belay_protocol::store::KnownInput;
+use belay_protocol::{
+    Acceptance, BootId, Checkpoint, EventKind, FinishedRun, IdempotencyKey, Lease, Message, NewEvent, NewInput,
+    OpenedLane, PendingRun, RunId, RunStatus, SessionKey, StoreError, ThreadId, ThreadSnapshot, ThreadState,
+    UnixMillis,
+};
+use rusqlite::{Connection, Row, named_params, params};
+
+use super::ledger::append_events;
+use super::outbox;
+use super::rows;
+use super::tx::{Done, Failure, Tx, to_sql_int};
+
+/// A lane whose lease has been checked.
+pub(super) struct Lane {
+    /// The active thread.
+    pub(super) thread: String,
+    /// The number of its last turn.
+    pub(super) turns: u32,
+    /// Its turns that redo could show again.
+    pub(super) undone: u32,
+}
+
+/// Checks the lease.
+pub(super) fn lane(tx: &mut Tx<'_>, lease: &Lease) -> Done<Lane> {
+    let lane = tx.row(
+        "SELECT s.thread, t.turns, t.undone FROM sessions s JOIN threads t ON t.id = s.thread
+         WHERE s.session = ?1 AND s.owner = ?2 AND s.epoch = ?3",
+        params![lease.session.as_str(), lease.owner.to_string(), to_sql_int(lease.epoch)],
+        |row| Ok(Lane { thread: row.get(0)?, turns: row.get(1)?, undone: row.get(2)? }),
+    )?;
+    lane.ok_or_else(|| StoreError::LeaseLost(lease.session.clone()).into())
+}
+
+/// `fresh` is the thread to begin with if the session is new; chosen before, so that a repeated execution is the same.
+pub(super) fn open_lane(
+    tx: &mut Tx<'_>,
+    session: &SessionKey,
+    owner: BootId,
+    fresh: ThreadId,
+    at: UnixMillis,
+) -> Done<OpenedLane> {
+    let fresh = fresh.to_string();
+    let opened = tx.row(
+        "INSERT INTO sessions (session, owner, epoch, thread) VALUES (?1, ?2, 1, ?3)
+         ON CONFLICT (session) DO UPDATE SET owner = excluded.owner, epoch = epoch + 1
+         RETURNING epoch, thread",
+        params![session.as_str(), owner.to_string(), fresh],
+        |row| Ok((rows::count(row, "epoch")?, row.get::<_, String>("thread")?)),
+    )?;
+    let (epoch, thread) = opened.ok_or_else(|| Failure::damaged("a session without a row"))?;
+    if thread == fresh {
+        insert_thread(tx, session, &fresh, at)?;
+    }
+    let lease = Lease { session: session.clone(), owner, epoch };
+    Ok(OpenedLane { lease, thread: snapshot(tx, session, &thread)?, unfinished: unfinished(tx, session)? })
+}
+
+pub(super) fn insert_thread(tx: &mut Tx<'_>, session: &SessionKey, id: &str, at: UnixMillis) -> Done<()> {
+    tx.exec(
+        "INSERT INTO threads (id, session, state, last_active_at) VALUES (?1, ?2, 'idle', ?3)",
+        params![id, session.as_str(), at.0],
+    )?;
+    Ok(())
+}
+
+/// A thread as the model may see it: visible messages of ended turns, behind the summary.
+pub(super) fn snapshot(tx: &mut Tx<'_>, session: &SessionKey, thread: &str) -> Done<ThreadSnapshot> {
+    let head =
+        tx.row("SELECT id, state, summary, summary_upto FROM threads WHERE id = ?1", params![thread], |row| {
+            Ok((
+                rows::id(row, "id")?,
+                rows::thread_state(row)?,
+                row.get("summary")?,
+                row.get::<_, i64>("summary_upto")?,
+            ))
+        })?;
+    let (id, state, summary, upto) = head.ok_or_else(|| Failure::damaged("a session without its thread"))?;
+    let messages = tx.rows(
+        "SELECT position, body FROM messages
+         WHERE thread = ?1 AND position > ?2 AND shown = 'visible' AND scope = 'thread'
+           AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE session = ?3 AND ended_at IS NULL))
+         ORDER BY position",
+        params![thread, upto, session.as_str()],
+        rows::message,
+    )?;
+    Ok(ThreadSnapshot { id, state, summary, messages })
+}
+
+fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
+    let pending = tx.rows(
+        "SELECT id, text, principal, channel, reply_to, status, attempt, accepted_at, started_at, input_tokens,
+                output_tokens, model_calls, tool_calls, cost_micro_usd, state, thread
+         FROM runs WHERE session = ?1 AND ended_at IS NULL ORDER BY seq",
+        params![session.as_str()],
+        |row| Ok((pending_run(row)?, row.get::<_, Option<String>>("thread")?)),
+    )?;
+    let mut runs = Vec::with_capacity(pending.len());
+    for (mut run, thread) in pending {
+        if let Some(thread) = thread {
+            run.messages = tx.rows(
+                "SELECT position, body FROM messages WHERE thread = ?1 AND run_id = ?2 ORDER BY position",
+                params![thread, run.run_id.to_string()],
+                rows::message,
+            )?;
+        }
+        runs.push(run);
+    }
+    Ok(runs)
+}
+
+fn pending_run(row: &Row<'_>) -> Done<PendingRun> {
+    let reply_to: Option<String> = row.get("reply_to")?;
+    let state: Option<String> = row.get("state")?;
+    Ok(PendingRun {
+        run_id: rows::id(row, "id")?,
+        text: row.get("text")?,
+        principal: row.get("principal")?,
+        channel: row.get::<_, String>("channel")?.into(),
+        reply_to: reply_to.map(|text| rows::from_json(&text)).transpose()?,
+        status: rows::status(row)?,
+        attempt: row.get("attempt")?,
+        accepted_at: rows::date(row, "accepted_at")?,
+        started_at: rows::optional_date(row, "started_at")?,
+        usage: rows::usage(row)?,
+        cost_micro_usd: rows::count(row, "cost_micro_usd")?,
+        state: state.map(|text| rows::from_json(&text)).transpose()?,
+        messages: Vec::new(),
+    })
+}
+
+/// `digest` is that of the text, where there is a key.
+pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: Option<&str>) -> Done<Acceptance> {
+    let lane = lane(tx, lease)?;
+    let turn = lane.turns + 1;
+    let start = input.start;
+    let reply_to = input.reply_to.as_ref().map(rows::to_json).transpose()?;
+    // A history that enters the thread now need not be kept with the run.
+    let history = (!start && !input.history.is_empty()).then(|| rows::to_json(&input.history)).transpose()?;
+    let key = input.key.as_ref();
+    let inserted = tx.exec(
+        "INSERT INTO runs (id, session, status, attempt, thread, turn, accepted_at, started_at, channel, principal,
+                           reply_to, key_channel, key_account, key_message, digest, text, history)
+         VALUES (:id, :session, :status, :attempt, :thread, :turn, :at, :started_at, :channel, :principal, :reply_to,
+                 :key_channel, :key_account, :key_message, :digest, :text, :history)
+         ON CONFLICT (key_channel, key_account, key_message) WHERE key_message IS NOT NULL DO NOTHING",
+        named_params! {
+            ":id": input.run_id.to_string(),
+            ":session": lease.session.as_str(),
+            ":status": if start { RunStatus::Running } else { RunStatus::Queued }.word(),
+            ":attempt": u32::from(start),
+            ":thread": start.then_some(&lane.thread),
+            ":turn": start.then_some(turn),
+            ":at": input.at.0,
+            ":started_at": start.then_some(input.at.0),
+            ":channel": input.channel.as_str(),
+            ":principal": input.principal,
+            ":reply_to": reply_to,
+            ":key_channel": key.map(|key| key.channel.as_str()),
+            ":key_account": key.map(|key| &*key.account),
+            ":key_message": key.map(|key| &*key.message_id),
+            ":digest": digest,
+            ":text": input.text,
+            ":history": history,
+        },
+    )?;
+    if inserted == 0 {
+        return known(tx, key, digest);
+    }
+    let run = Some(input.run_id);
+    let event = |kind| NewEvent { at: input.at, session: Some(lease.session.clone()), run_id: run, kind };
+    let mut events = vec![event(EventKind::RunAccepted)];
+    if start {
+        begin_turn(tx, &lane, input.run_id, &input.history, &input.text, input.at)?;
+        events.push(event(EventKind::RunStarted { attempt: 1 }));
+    } else {
+        set_thread(tx, &lane.thread, None, input.at)?;
+    }
+    append_events(tx, &events)?;
+    Ok(Acceptance::New)
+}
+
+fn known(tx: &mut Tx<'_>, key: Option<&IdempotencyKey>, digest: Option<&str>) -> Done<Acceptance> {
+    let key = key.ok_or_else(|| Failure::damaged("a duplicate without a key"))?;
+    let known = tx.row(FIND, find_params(key), known_input)?;
+    let known = known.ok_or_else(|| Failure::damaged("a duplicate without its original"))?;
+    Ok(if Some(known.digest.as_str()) == digest { Acceptance::Known(known) } else { Acceptance::Conflict(known) })
+}
+
+const FIND: &str = "SELECT id, session, accepted_at, digest FROM runs
+     WHERE key_channel = ?1 AND key_account = ?2 AND key_message = ?3";
+
+fn find_params(key: &IdempotencyKey) -> [&str; 3] {
+    [key.channel.as_str(), &key.account, &key.message_id]
+}
+
+fn known_input(row: &Row<'_>) -> Done<KnownInput> {
+    Ok(KnownInput {
+        run_id: rows::id(row, "id")?,
+        session: row.get::<_, String>("session")?.into(),
+        accepted_at: rows::date(row, "accepted_at")?,
+        digest: row.get("digest")?,
+    })
+}
+
+/// The run of a key, for readers.
+pub(super) fn find(conn: &Connection, key: &IdempotencyKey) -> Done<Option<KnownInput>> {
+    super::tx::row(conn, FIND, find_params(key), known_input)
+}
+
+/// Appends the first messages of a turn to the active thread. What could be redone until now no longer can.
+fn begin_turn(tx: &mut Tx<'_>, lane: &Lane, run: RunId, history: &[Message], text: &str, at: UnixMillis) -> Done<()> {
+    if lane.undone > 0 {
+        tx.exec("UPDATE messages SET shown = 'cleared' WHERE thread = ?1 AND shown = 'undone'", params![lane.thread])?;
+    }
+    let turn = lane.turns + 1;
+    for message in history {
+        append_message(tx, &Place { thread: &lane.thread, turn, run: None, at }, message)?;
+    }
+    append_message(tx, &Place { thread: &lane.thread, turn, run: Some(run), at }, &Message::user(text))?;
+    tx.exec(
+        "UPDATE threads SET state = 'processing', turns = ?2, undone = 0, last_active_at = MAX(last_active_at, ?3)
+         WHERE id = ?1",
+        params![lane.thread, turn, at.0],
+    )?;
+    Ok(())
+}
+
+/// Where a message goes.
+struct Place<'a> {
+    thread: &'a str,
+    turn: u32,
+    /// None for a history that was brought along.
+    run: Option<RunId>,
+    at: UnixMillis,
+}
+
+fn append_message(tx: &mut Tx<'_>, place: &Place<'_>, message: &Message) -> Done<()> {
+    tx.exec(
+        "INSERT INTO messages (thread, position, turn, run_id, role, scope, at, body)
+         VALUES (?1, (SELECT COALESCE(MAX(position), 0) + 1 FROM messages WHERE thread = ?1), ?2, ?3, ?4, ?5, ?6, ?7)",
+        params![
+            place.thread,
+            place.turn,
+            place.run.map(|run| run.to_string()),
+            rows::role_word(message),
+            rows::scope_word(message.scope),
+            place.at.0,
+            rows::to_json(message)?
+        ],
+    )?;
+    Ok(())
+}
+
+fn append_messages(tx: &mut Tx<'_>, place: &Place<'_>, messages: &[Arc<Message>]) -> Done<()> {
+    messages.iter().try_for_each(|message| append_message(tx, place, message))
+}
+
+/// Notes that the thread was used, and its new state if there is one. A completed thread stays completed.
+fn set_thread(tx: &mut Tx<'_>, thread: &str, state: Option<ThreadState>, at: UnixMillis) -> Done<()> {
+    tx.exec(
+        "UPDATE threads SET state = CASE state WHEN 'completed' THEN state ELSE COALESCE(?2, state) END,
+                            last_active_at = MAX(last_active_at, ?3)
+         WHERE id = ?1",
+        params![thread, state.map(rows::thread_state_word), at.0],
+    )?;
+    Ok(())
+}
+
+pub(super) fn start_run(tx: &mut Tx<'_>, lease: &Lease, run: RunId, at: UnixMillis) -> Done<()> {
+    let lane = lane(tx, lease)?;
+    let started = tx.row(
+        "UPDATE runs SET status = 'running', attempt = attempt + 1, started_at = COALESCE(started_at, ?3),
+                         thread = COALESCE(thread, ?4), turn = COALESCE(turn, ?5)
+         WHERE id = ?1 AND session = ?2 AND ended_at IS NULL
+         RETURNING attempt, thread, text, history",
+        params![run.to_string(), lease.session.as_str(), at.0, lane.thread, lane.turns + 1],
+        |row| {
+            let history: Option<String> = row.get("history")?;
+            let history: Vec<Message> = history.map(|text| rows::from_json(&text)).transpose()?.unwrap_or_default();
+            let thread: String = row.get("thread")?;
+            Ok((row.get::<_, u32>("attempt")?, thread, row.get::<_, String>("text")?, history))
+        },
+    )?;
+    let (attempt, thread, text, history) = started.ok_or_else(|| not_found("unfinished run", run))?;
+    if attempt == 1 {
+        begin_turn(tx, &lane, run, &history, &text, at)?;
+    } else {
+        set_thread(tx, &thread, Some(ThreadState::Processing), at)?;
+    }
+    let kind = EventKind::RunStarted { attempt };
+    append_events(tx, &[NewEvent { at, session: Some(lease.session.clone()), run_id: Some(run), kind }])
+}
+
+pub(super) fn checkpoint(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint) -> Done<()> {
+    lane(tx, lease)?;
+    let usage = checkpoint.usage;
+    let running = tx.row(
+        "UPDATE runs SET input_tokens = ?3, output_tokens = ?4, model_calls = ?5, tool_calls = ?6, cost_micro_usd = ?7,
+                         state = COALESCE(?8, state)
+         WHERE id = ?1 AND session = ?2 AND status = 'running'
+         RETURNING thread, turn, started_at",
+        params![
+            checkpoint.run.to_string(),
+            lease.session.as_str(),
+            to_sql_int(usage.input),
+            to_sql_int(usage.output),
+            usage.model_calls,
+            usage.tool_calls,
+            to_sql_int(checkpoint.cost_micro_usd),
+            checkpoint.state.as_ref().map(rows::to_json).transpose()?
+        ],
+        |row| Ok((row.get::<_, String>("thread")?, row.get("turn")?, rows::date(row, "started_at")?)),
+    )?;
+    let (thread, turn, started_at) = running.ok_or_else(|| not_found("running run", checkpoint.run))?;
+    let at = checkpoint.events.iter().map(|event| event.at).max().unwrap_or(started_at);
+    let place = Place { thread: &thread, turn, run: Some(checkpoint.run), at };
+    append_messages(tx, &place, &checkpoint.messages)?;
+    append_events(tx, &checkpoint.events)
+}
+
+pub(super) fn finish_runs(tx: &mut Tx<'_>, lease: &Lease, finished: &[FinishedRun]) -> Done<()> {
+    let lane = lane(tx, lease)?;
+    finished.iter().try_for_each(|run| finish_run(tx, lease, &lane, run))
+}
+
+fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRun) -> Done<()> {
+    let status = finished.end.reason.status();
+    let usage = finished.usage;
+    let ended = tx.row(
+        "UPDATE runs SET status = ?3, reason = ?4, evidence = ?5, reply = ?6, input_tokens = ?7, output_tokens = ?8,
+                         model_calls = ?9, tool_calls = ?10, cost_micro_usd = ?11, ended_at = ?12, state = NULL,
+                         history = NULL
+         WHERE id = ?1 AND session = ?2 AND ended_at IS NULL
+         RETURNING thread, turn",
+        params![
+            finished.run.to_string(),
+            lease.session.as_str(),
+            status.word(),
+            finished.end.reason.word(),
+            (!finished.end.evidence.is_empty()).then(|| rows::to_json(&finished.end.evidence)).transpose()?,
+            finished.reply,
+            to_sql_int(usage.input),
+            to_sql_int(usage.output),
+            usage.model_calls,
+            usage.tool_calls,
+            to_sql_int(finished.cost_micro_usd),
+            finished.at.0
+        ],
+        |row| Ok((row.get::<_, Option<String>>("thread")?, row.get::<_, Option<u32>>("turn")?)),
+    )?;
+    let Some(place) = ended else { return must_exist(tx, lease, finished.run) };
+    if let (Some(thread), Some(turn)) = &place {
+        let place = Place { thread, turn: *turn, run: Some(finished.run), at: finished.at };
+        append_messages(tx, &place, &finished.messages)?;
+    }
+    set_thread(tx, place.0.as_ref().unwrap_or(&lane.thread), finished.thread_state, finished.at)?;
+    if let Some(outbound) = &finished.outbound {
+        outbox::insert(tx, outbound)?;
+    }
+    let kind = EventKind::RunEnded { status, reason: finished.end.reason, evidence: finished.end.evidence.clone() };
+    let ended = NewEvent { at: finished.at, session: Some(lease.session.clone()), run_id: Some(finished.run), kind };
+    let mut events = finished.events.clone();
+    events.push(ended);
+    append_events(tx, &events)
+}
+
+/// A run that was not ended just now has ended before, or is unknown to the lane.
+fn must_exist(tx: &mut Tx<'_>, lease: &Lease, run: RunId) -> Done<()> {
+    let found = tx.row(
+        "SELECT 1 FROM runs WHERE id = ?1 AND session = ?2",
+        params![run.to_string(), lease.session.as_str()],
+        |_| Ok(()),
+    )?;
+    found.ok_or_else(|| not_found("run", run))
+}
+
+fn not_found(what: &str, run: RunId) -> Failure {
+    StoreError::NotFound(format!("{what} {run}")).into()
+}

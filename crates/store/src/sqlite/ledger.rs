@@ -1,0 +1,89 @@
+//! What belongs to no lane: events, money, notes, and the readiness check.
+
+use belay_protocol::{NewEvent, RunId, SessionKey, StoreError, UnixMillis};
+use rusqlite::types::Value;
+use rusqlite::{params, params_from_iter};
+
+use super::rows;
+use super::tx::{Done, Failure, Tx, from_sql_int, to_sql_int};
+use crate::limits::AMOUNT_MAX_MICRO_USD;
+use crate::notes;
+
+/// Events of one statement. A message's events come in twos and threes; each number has a prepared statement.
+const EVENTS_PER_INSERT: usize = 8;
+
+pub(super) fn append_events(tx: &mut Tx<'_>, events: &[NewEvent]) -> Done<()> {
+    for some in events.chunks(EVENTS_PER_INSERT) {
+        let mut values: Vec<Value> = Vec::with_capacity(some.len() * 4);
+        for event in some {
+            values.push(event.at.0.into());
+            values.push(event.session.as_ref().map(|session| session.to_string()).into());
+            values.push(event.run_id.map(|run| run.to_string()).into());
+            values.push(rows::to_json(&event.kind)?.into());
+        }
+        let places = vec!["(?, ?, ?, ?)"; some.len()].join(", ");
+        tx.exec(&format!("INSERT INTO events (at, session, run_id, kind) VALUES {places}"), params_from_iter(values))?;
+        tx.effects.last_event = Some(tx.last_insert());
+    }
+    Ok(())
+}
+
+pub(super) fn spent(tx: &mut Tx<'_>, utc_day: i64) -> Done<u64> {
+    let sum = tx.row("SELECT micro_usd FROM spend_days WHERE utc_day = ?1", params![utc_day], |row| {
+        rows::count(row, "micro_usd")
+    })?;
+    Ok(sum.unwrap_or(0))
+}
+
+pub(super) fn reserve(tx: &mut Tx<'_>, run: RunId, utc_day: i64, micro_usd: u64) -> Done<u64> {
+    let amount = to_sql_int(micro_usd.min(AMOUNT_MAX_MICRO_USD));
+    tx.exec(
+        "INSERT INTO spend_days (utc_day, micro_usd) VALUES (?1, ?2)
+         ON CONFLICT (utc_day) DO UPDATE SET micro_usd = micro_usd + excluded.micro_usd",
+        params![utc_day, amount],
+    )?;
+    tx.exec(
+        "INSERT INTO reservations (utc_day, run_id, micro_usd) VALUES (?1, ?2, ?3)",
+        params![utc_day, run.to_string(), amount],
+    )?;
+    Ok(tx.last_insert())
+}
+
+pub(super) fn settle(tx: &mut Tx<'_>, reservation: u64, micro_usd: u64) -> Done<()> {
+    let amount = to_sql_int(micro_usd.min(AMOUNT_MAX_MICRO_USD));
+    let counted =
+        tx.row("SELECT utc_day, micro_usd FROM reservations WHERE id = ?1", params![to_sql_int(reservation)], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
+        })?;
+    let (utc_day, before) =
+        counted.ok_or_else(|| Failure::Refused(StoreError::NotFound(format!("reservation {reservation}"))))?;
+    tx.exec(
+        "UPDATE reservations SET micro_usd = ?2, settled = 1 WHERE id = ?1",
+        params![to_sql_int(reservation), amount],
+    )?;
+    tx.exec("UPDATE spend_days SET micro_usd = micro_usd + ?2 WHERE utc_day = ?1", params![utc_day, amount - before])?;
+    Ok(())
+}
+
+pub(super) fn remember(tx: &mut Tx<'_>, session: &SessionKey, key: &str, text: &str, at: UnixMillis) -> Done<()> {
+    notes::check_size(key, text)?;
+    let others =
+        tx.row("SELECT COUNT(*) FROM notes WHERE session = ?1 AND key <> ?2", params![session.as_str(), key], |row| {
+            Ok(from_sql_int(row.get(0)?))
+        })?;
+    if others.unwrap_or(0) >= notes::NOTES_MAX as u64 {
+        return Err(notes::too_many().into());
+    }
+    tx.exec(
+        "INSERT INTO notes (session, key, at, text) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT (session, key) DO UPDATE SET at = excluded.at, text = excluded.text",
+        params![session.as_str(), key, at.0, text],
+    )?;
+    Ok(())
+}
+
+/// Writes something, so that a disk that takes no writes is noticed.
+pub(super) fn ping(tx: &mut Tx<'_>) -> Done<()> {
+    tx.exec("UPDATE pings SET count = count + 1", [])?;
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Opening a database file: alone, private, and of a schema that this program knows.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use rusqlite_migration::{M, Migrations};
+
+use crate::error::OpenError;
+
+const MIGRATIONS: &[M<'static>] = &[M::up(include_str!("migrations/0001.sql"))];
+
+/// Prepared statements that a connection keeps: more than there are different ones.
+const STATEMENTS_KEPT: usize = 128;
+
+/// Locks the file, creates what is missing and brings the schema up to date.
+pub(super) fn open_writer(path: &Path) -> Result<(Connection, File), OpenError> {
+    create_directory(path)?;
+    let lock = lock(path)?;
+    private_file(path)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut conn = Connection::open_with_flags(path, flags)?;
+    conn.busy_timeout(Duration::from_secs(5))?;
+    refuse_newer(&conn)?;
+    configure(&conn)?;
+    Migrations::from_slice(MIGRATIONS).to_latest(&mut conn).map_err(|error| OpenError::Sqlite(error.into()))?;
+    Ok((conn, lock))
+}
+
+/// A further connection that cannot write.
+pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags)?;
+    conn.busy_timeout(Duration::from_secs(5))?;
+    conn.pragma_update(None, "cache_size", -512)?; // KiB: reads are small, and the system caches the file anyway
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    Ok(conn)
+}
+
+/// SQLite: <https://www.sqlite.org/pragma.html>.
+fn configure(conn: &Connection) -> Result<(), OpenError> {
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    conn.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
+    conn.pragma_update(None, "synchronous", "FULL")?; // the log is synchronised with every commit
+    conn.pragma_update(None, "fullfsync", true)?; // on macOS a plain fsync does not reach the disk; elsewhere no effect
+    conn.pragma_update(None, "foreign_keys", false)?; // rows are written together by one thread, and never deleted
+    conn.pragma_update(None, "temp_store", "MEMORY")?;
+    // Bytes that the log keeps after a checkpoint; one long read may have made it grow.
+    conn.query_row("PRAGMA journal_size_limit = 16777216", [], |_| Ok(()))?;
+    Ok(())
+}
+
+fn refuse_newer(conn: &Connection) -> Result<(), OpenError> {
+    let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
+    let found: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if found > known { Err(OpenError::Newer { found, known }) } else { Ok(()) }
+}
+
+fn create_directory(path: &Path) -> Result<(), OpenError> {
+    let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else { return Ok(()) };
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory).map_err(|source| OpenError::Io { path: directory.into(), source })
+}
+
+/// Opens or creates a file that only its owner may read. SQLite gives its log the same permissions.
+fn private_file(path: &Path) -> Result<File, OpenError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map_err(|source| OpenError::Io { path: path.into(), source })
+}
+
+/// Takes the lock that says that no other process has the store. The system gives it up with the process, however that
+/// ends, so a lock that can be taken proves the former owner dead.
+fn lock(path: &Path) -> Result<File, OpenError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let path = PathBuf::from(name);
+    let mut file = private_file(&path)?;
+    let io = |source| OpenError::Io { path: path.clone(), source };
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            let _ = file.read_to_string(&mut pid); // only for the message
+            return Err(OpenError::Locked { pid: pid.trim().parse().ok() });
+        }
+        Err(TryLockError::Error(source)) => return Err(io(source)),
+    }
+    file.set_len(0).map_err(io)?;
+    writeln!(file, "{}", std::process::id()).map_err(io)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_migrations_fit_together() {
+        Migrations::from_slice(MIGRATIONS).validate().expect("every migration applies to an empty database");
+    }
+}

@@ -1,0 +1,91 @@
+//! Replies on their way.
+
+use belay_protocol::{Outbound, OutboxId, OutboxRow, OutboxState, ReplyRoute, StoreError, UnixMillis};
+use rusqlite::{Connection, params};
+
+use super::rows;
+use super::tx::{self, Done, Failure, Tx};
+
+pub(super) fn insert(tx: &mut Tx<'_>, message: &Outbound) -> Done<()> {
+    tx.exec(
+        "INSERT INTO outbox (id, run_id, channel, conversation, reply_to, text, pieces_sent)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        params![
+            message.id.to_string(),
+            message.run_id.map(|run| run.to_string()),
+            message.route.channel.as_str(),
+            message.route.conversation,
+            message.route.reply_to,
+            message.text,
+            message.pieces_sent
+        ],
+    )?;
+    tx.effects.outbox = true;
+    Ok(())
+}
+
+pub(super) fn mark(tx: &mut Tx<'_>, id: OutboxId, state: &OutboxState) -> Done<()> {
+    let id_text = id.to_string();
+    let marked = match state {
+        OutboxState::Sending => tx.exec(
+            "UPDATE outbox SET state = 'sending', attempts = attempts + 1
+             WHERE id = ?1 AND state IN ('waiting', 'sending')",
+            params![id_text],
+        )?,
+        OutboxState::Waiting { until, pieces_sent } => tx.exec(
+            "UPDATE outbox SET state = 'waiting', due_at = ?2, pieces_sent = ?3
+             WHERE id = ?1 AND state IN ('waiting', 'sending')",
+            params![id_text, until.0, pieces_sent],
+        )?,
+        OutboxState::Sent => end(tx, &id_text, "sent")?,
+        OutboxState::Ambiguous => end(tx, &id_text, "ambiguous")?,
+        OutboxState::Failed => end(tx, &id_text, "failed")?,
+    };
+    if marked == 0 {
+        return Err(Failure::Refused(StoreError::NotFound(format!("undelivered message {id}"))));
+    }
+    Ok(())
+}
+
+fn end(tx: &mut Tx<'_>, id: &str, state: &str) -> Done<usize> {
+    tx.exec("UPDATE outbox SET state = ?2 WHERE id = ?1 AND state IN ('waiting', 'sending')", params![id, state])
+}
+
+pub(super) fn settle_interrupted(tx: &mut Tx<'_>) -> Done<Vec<OutboxRow>> {
+    let sql = format!("SELECT {} FROM outbox WHERE state = 'sending' ORDER BY seq", rows::OUTBOX_COLUMNS);
+    let found = tx.rows(&sql, [], rows::outbox_row)?;
+    if !found.is_empty() {
+        tx.exec("UPDATE outbox SET state = 'ambiguous' WHERE state = 'sending'", [])?;
+    }
+    Ok(found)
+}
+
+/// The heads of the conversations that may be sent now. A head that is being sent, or not due, keeps what is behind it
+/// waiting.
+pub(super) fn due(conn: &Connection, now: UnixMillis, busy: &[ReplyRoute], limit: u32) -> Done<Vec<OutboxRow>> {
+    let sql = format!(
+        "SELECT {} FROM outbox WHERE seq IN (SELECT MIN(seq) FROM outbox WHERE state IN ('waiting', 'sending')
+                                             GROUP BY channel, conversation)
+           AND state = 'waiting' AND COALESCE(due_at <= ?1, TRUE)
+         ORDER BY seq",
+        rows::OUTBOX_COLUMNS
+    );
+    let heads = tx::rows(conn, &sql, params![now.0], rows::outbox_row)?;
+    Ok(heads.into_iter().filter(|head| !is_busy(head, busy)).take(limit as usize).collect())
+}
+
+fn is_busy(row: &OutboxRow, busy: &[ReplyRoute]) -> bool {
+    let route = &row.message.route;
+    busy.iter().any(|other| other.channel == route.channel && other.conversation == route.conversation)
+}
+
+/// Rows that were never put off have no date and are due already.
+pub(super) fn next_due(conn: &Connection) -> Done<Option<UnixMillis>> {
+    let next = tx::row(
+        conn,
+        "SELECT MIN(due_at) AS due_at FROM outbox WHERE state = 'waiting' AND state IN ('waiting', 'sending')",
+        [],
+        |row| rows::optional_date(row, "due_at"),
+    )?;
+    Ok(next.flatten())
+}

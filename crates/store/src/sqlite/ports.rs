@@ -1,0 +1,170 @@
+//! The ports, each a job for the writer or a question to the readers.
+
+use async_trait::async_trait;
+use belay_protocol::store::{KnownInput, input_digest};
+use belay_protocol::{
+    Acceptance, BootId, Checkpoint, Durability, EditOutcome, Event, EventLog, EventQuery, FinishedRun, HistoryEntry,
+    IdempotencyKey, Lease, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow,
+    OutboxState, ReplyRoute, RunFilter, RunId, RunReader, RunRecord, Seq, SessionKey, SessionSummary, SpendLedger,
+    StoreError, ThreadEdit, ThreadId, ThreadStore, UnixMillis,
+};
+use tokio::sync::watch;
+
+use super::{SqliteStore, edits, lanes, ledger, outbox, reads};
+use crate::notes;
+use Durability::{Committed, Relaxed};
+
+#[async_trait]
+impl ThreadStore for SqliteStore {
+    /// Relaxed: whatever the new owner writes is behind it in the same order, so a crash forgets both or neither.
+    async fn open_lane(&self, session: &SessionKey, owner: BootId, at: UnixMillis) -> Result<OpenedLane, StoreError> {
+        let (session, fresh) = (session.clone(), ThreadId::new());
+        self.write(Relaxed, move |tx| lanes::open_lane(tx, &session, owner, fresh, at)).await
+    }
+
+    async fn accept(&self, lease: &Lease, input: NewInput) -> Result<Acceptance, StoreError> {
+        let lease = lease.clone();
+        let digest = input.key.as_ref().map(|_| input_digest(&input.text));
+        self.write(Committed, move |tx| lanes::accept(tx, &lease, &input, digest.as_deref())).await
+    }
+
+    async fn find(&self, key: &IdempotencyKey) -> Result<Option<KnownInput>, StoreError> {
+        let key = key.clone();
+        self.read(move |conn| lanes::find(conn, &key)).await
+    }
+
+    async fn start_run(&self, lease: &Lease, run: RunId, at: UnixMillis) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.write(Relaxed, move |tx| lanes::start_run(tx, &lease, run, at)).await
+    }
+
+    async fn checkpoint(&self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.write(checkpoint.durability, move |tx| lanes::checkpoint(tx, &lease, &checkpoint)).await
+    }
+
+    async fn finish_runs(&self, lease: &Lease, finished: Vec<FinishedRun>) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.write(Committed, move |tx| lanes::finish_runs(tx, &lease, &finished)).await
+    }
+
+    async fn edit_thread(&self, lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> Result<EditOutcome, StoreError> {
+        let (lease, fresh) = (lease.clone(), ThreadId::new());
+        self.write(Committed, move |tx| edits::edit_thread(tx, &lease, edit, fresh, at)).await
+    }
+
+    async fn compact(
+        &self,
+        lease: &Lease,
+        upto: u64,
+        summary: String,
+        events: Vec<NewEvent>,
+    ) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.write(Committed, move |tx| edits::compact(tx, &lease, upto, &summary, &events)).await
+    }
+
+    async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {
+        self.read(reads::unfinished_sessions).await
+    }
+}
+
+#[async_trait]
+impl RunReader for SqliteStore {
+    async fn run(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
+        self.read(move |conn| reads::run(conn, id)).await
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunRecord>, StoreError> {
+        self.read(move |conn| reads::runs(conn, &filter)).await
+    }
+
+    async fn sessions(&self, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
+        self.read(move |conn| reads::sessions(conn, limit)).await
+    }
+
+    async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
+        let session = session.clone();
+        self.read(move |conn| reads::history(conn, &session, after, limit)).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.write(Committed, ledger::ping).await
+    }
+}
+
+#[async_trait]
+impl EventLog for SqliteStore {
+    async fn append(&self, events: Vec<NewEvent>) -> Result<(), StoreError> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        self.write(Relaxed, move |tx| ledger::append_events(tx, &events)).await
+    }
+
+    async fn read(&self, query: EventQuery) -> Result<Vec<Event>, StoreError> {
+        SqliteStore::read(self, move |conn| reads::events(conn, &query)).await
+    }
+
+    fn tip(&self) -> watch::Receiver<Seq> {
+        self.shared.signals.tip.subscribe()
+    }
+}
+
+#[async_trait]
+impl Outbox for SqliteStore {
+    async fn enqueue(&self, message: Outbound) -> Result<(), StoreError> {
+        self.write(Committed, move |tx| outbox::insert(tx, &message)).await
+    }
+
+    async fn due(&self, now: UnixMillis, busy: &[ReplyRoute], limit: u32) -> Result<Vec<OutboxRow>, StoreError> {
+        let busy = busy.to_vec();
+        SqliteStore::read(self, move |conn| outbox::due(conn, now, &busy, limit)).await
+    }
+
+    async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError> {
+        SqliteStore::read(self, outbox::next_due).await
+    }
+
+    /// Waited for in every state: whoever asks for due rows next must see it.
+    async fn mark(&self, id: OutboxId, state: OutboxState) -> Result<(), StoreError> {
+        self.write(Committed, move |tx| outbox::mark(tx, id, &state)).await
+    }
+
+    async fn settle_interrupted(&self) -> Result<Vec<OutboxRow>, StoreError> {
+        self.write(Committed, outbox::settle_interrupted).await
+    }
+
+    fn committed(&self) -> watch::Receiver<u64> {
+        self.shared.signals.outbox.subscribe()
+    }
+}
+
+#[async_trait]
+impl NoteStore for SqliteStore {
+    async fn remember(&self, session: &SessionKey, key: &str, text: &str, at: UnixMillis) -> Result<(), StoreError> {
+        let (session, key, text) = (session.clone(), key.to_owned(), text.to_owned());
+        self.write(Committed, move |tx| ledger::remember(tx, &session, &key, &text, at)).await
+    }
+
+    async fn recall(&self, session: &SessionKey, query: &str, limit: u32) -> Result<Vec<Note>, StoreError> {
+        let (session, query) = (session.clone(), query.to_owned());
+        SqliteStore::read(self, move |conn| Ok(notes::rank(reads::notes(conn, &session)?, &query, limit))).await
+    }
+}
+
+#[async_trait]
+impl SpendLedger for SqliteStore {
+    /// Asked of the writer: a settlement is counted from the moment it is answered.
+    async fn spent(&self, utc_day: i64) -> Result<u64, StoreError> {
+        self.write(Relaxed, move |tx| ledger::spent(tx, utc_day)).await
+    }
+
+    async fn reserve(&self, run: RunId, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError> {
+        self.write(Committed, move |tx| ledger::reserve(tx, run, utc_day, micro_usd)).await
+    }
+
+    async fn settle(&self, reservation: u64, micro_usd: u64) -> Result<(), StoreError> {
+        self.write(Relaxed, move |tx| ledger::settle(tx, reservation, micro_usd)).await
+    }
+}

@@ -1,0 +1,47 @@
+//! A few threads that only read. They see what is committed and never wait for the writer.
+
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use belay_protocol::StoreError;
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::tx::Done;
+use crate::queue::{Letter, Queue, closed};
+
+/// Threads that read.
+pub(super) const READERS: usize = 2;
+
+/// Reads that wait for a thread; then the callers wait.
+pub(super) const READ_QUEUE: usize = 256;
+
+/// One read without its types.
+pub(super) type Read = Box<dyn FnOnce(&Connection) + Send>;
+
+/// Reads until the queue is closed. The readers share one queue; whoever holds the receiver waits for the next letter.
+pub(super) fn run(conn: &Connection, letters: &Mutex<Receiver<Letter<Read>>>) {
+    loop {
+        let letter = letters.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        match letter {
+            Ok(Letter::Job(read, _place)) => read(conn),
+            Ok(Letter::Close) | Err(_) => return,
+        }
+    }
+}
+
+/// Has one of the readers do it.
+pub(super) async fn read<T: Send + 'static>(
+    queue: &Arc<Queue<Read>>,
+    read: impl FnOnce(&Connection) -> Done<T> + Send + 'static,
+) -> Result<T, StoreError> {
+    let (caller, answer) = oneshot::channel();
+    let job: Read = Box::new(move |conn| {
+        let _ = caller.send(read(conn)); // whoever asked gave up waiting
+    });
+    queue.send(job).await?;
+    match answer.await {
+        Ok(result) => result.map_err(super::tx::Failure::into_store_error),
+        Err(_) => Err(closed()),
+    }
+}

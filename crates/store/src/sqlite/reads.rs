@@ -1,0 +1,120 @@
+//! What readers ask for, over what is committed.
+
+use belay_protocol::{
+    Event, EventQuery, HistoryEntry, Message, Note, RunFilter, RunId, RunRecord, SessionKey, SessionSummary,
+};
+use rusqlite::types::Value;
+use rusqlite::{Connection, params, params_from_iter};
+
+use super::rows::{self, RUN_COLUMNS};
+use super::tx::{Done, from_sql_int, row, rows as all, to_sql_int};
+use crate::limits::{PAGE_MAX, events_limit, runs_limit};
+
+pub(super) fn run(conn: &Connection, id: RunId) -> Done<Option<RunRecord>> {
+    row(conn, &format!("SELECT {RUN_COLUMNS} FROM runs WHERE id = ?1"), params![id.to_string()], rows::run_record)
+}
+
+pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>> {
+    let mut wanted: Vec<&str> = Vec::new();
+    let mut values: Vec<Value> = Vec::new();
+    if let Some(session) = &filter.session {
+        wanted.push("session = ?");
+        values.push(session.to_string().into());
+    }
+    if let Some(status) = filter.status {
+        wanted.push("status = ?");
+        values.push(status.word().to_owned().into());
+        if !status.is_end() {
+            wanted.push("ended_at IS NULL"); // lets the index of open runs be used
+        }
+    }
+    let filtered = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
+    values.push(i64::from(runs_limit(filter)).into());
+    let sql = format!("SELECT {RUN_COLUMNS} FROM runs {filtered} ORDER BY seq DESC LIMIT ?");
+    all(conn, &sql, params_from_iter(values), rows::run_record)
+}
+
+pub(super) fn sessions(conn: &Connection, limit: u32) -> Done<Vec<SessionSummary>> {
+    all(
+        conn,
+        "SELECT s.session, t.state, t.last_active_at,
+                (SELECT COUNT(*) FROM runs r WHERE r.session = s.session AND r.ended_at IS NULL) AS open_runs
+         FROM sessions s JOIN threads t ON t.id = s.thread
+         ORDER BY t.last_active_at DESC, s.session LIMIT ?1",
+        params![limit.min(PAGE_MAX)],
+        |row| {
+            Ok(SessionSummary {
+                session: row.get::<_, String>("session")?.into(),
+                state: rows::thread_state(row)?,
+                open_runs: row.get("open_runs")?,
+                last_active_at: rows::date(row, "last_active_at")?,
+            })
+        },
+    )
+}
+
+pub(super) fn unfinished_sessions(conn: &Connection) -> Done<Vec<SessionKey>> {
+    all(
+        conn,
+        "SELECT session FROM runs WHERE ended_at IS NULL GROUP BY session ORDER BY MIN(accepted_at), MIN(seq)",
+        [],
+        |row| Ok(row.get::<_, String>(0)?.into()),
+    )
+}
+
+pub(super) fn history(conn: &Connection, session: &SessionKey, after: u64, limit: u32) -> Done<Vec<HistoryEntry>> {
+    let limit = limit.min(PAGE_MAX) as usize;
+    let mut statement = conn.prepare_cached(
+        "SELECT position, role, run_id, at, body FROM messages
+         WHERE thread = (SELECT thread FROM sessions WHERE session = ?1) AND position > ?2
+           AND shown = 'visible' AND scope = 'thread' AND role IN ('user', 'assistant')
+         ORDER BY position",
+    )?;
+    let mut found = statement.query(params![session.as_str(), to_sql_int(after)])?;
+    let mut entries = Vec::new();
+    while entries.len() < limit
+        && let Some(row) = found.next()?
+    {
+        let message: Message = rows::from_json(&row.get::<_, String>("body")?)?;
+        if message.text().is_empty() {
+            continue; // the model only called tools
+        }
+        entries.push(HistoryEntry {
+            id: from_sql_int(row.get("position")?),
+            role: row.get("role")?,
+            text: message.text().to_owned(),
+            run_id: rows::optional_id(row, "run_id")?,
+            at: rows::date(row, "at")?,
+        });
+    }
+    Ok(entries)
+}
+
+pub(super) fn events(conn: &Connection, query: &EventQuery) -> Done<Vec<Event>> {
+    let (after, limit) = (to_sql_int(query.after.0), events_limit(query));
+    match query.run {
+        None => all(
+            conn,
+            "SELECT seq, at, session, run_id, kind FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+            params![after, limit],
+            rows::event,
+        ),
+        Some(run) => all(
+            conn,
+            "SELECT seq, at, session, run_id, kind FROM events WHERE run_id = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2",
+            params![after, limit, run.to_string()],
+            rows::event,
+        ),
+    }
+}
+
+pub(super) fn last_event(conn: &Connection) -> Done<u64> {
+    let last = row(conn, "SELECT COALESCE(MAX(seq), 0) FROM events", [], |row| Ok(from_sql_int(row.get(0)?)))?;
+    Ok(last.unwrap_or(0))
+}
+
+pub(super) fn notes(conn: &Connection, session: &SessionKey) -> Done<Vec<Note>> {
+    all(conn, "SELECT key, text, at FROM notes WHERE session = ?1", params![session.as_str()], |row| {
+        Ok(Note { key: row.get("key")?, text: row.get("text")?, at: rows::date(row, "at")? })
+    })
+}

@@ -1,0 +1,159 @@
+//! Our words as columns, and back.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use belay_protocol::run::RunUsage;
+use belay_protocol::{
+    Event, Message, MessageBody, MessageScope, Outbound, OutboxRow, ReplyRoute, RunRecord, RunStatus, Seq, StopReason,
+    ThreadState, UnixMillis,
+};
+use rusqlite::Row;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::tx::{Done, Failure, from_sql_int};
+
+pub(super) fn to_json<T: Serialize>(value: &T) -> Done<String> {
+    serde_json::to_string(value).map_err(|error| Failure::Broken(format!("cannot be serialised: {error}")))
+}
+
+pub(super) fn from_json<T: DeserializeOwned>(text: &str) -> Done<T> {
+    // The error's words could quote what was stored; its place cannot.
+    serde_json::from_str(text).map_err(|error| Failure::damaged(&format!("JSON at column {}", error.column())))
+}
+
+/// The id in a column.
+pub(super) fn id<T: FromStr>(row: &Row<'_>, column: &str) -> Done<T> {
+    parse(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?, column)
+}
+
+/// The id in a column, if there is one.
+pub(super) fn optional_id<T: FromStr>(row: &Row<'_>, column: &str) -> Done<Option<T>> {
+    row.get::<_, Option<String>>(column)?.map(|text| parse(&text, column)).transpose()
+}
+
+fn parse<T: FromStr>(text: &str, column: &str) -> Done<T> {
+    text.parse().map_err(|_| Failure::damaged(column))
+}
+
+pub(super) fn count(row: &Row<'_>, column: &str) -> Done<u64> {
+    Ok(from_sql_int(row.get(column)?))
+}
+
+pub(super) fn date(row: &Row<'_>, column: &str) -> Done<UnixMillis> {
+    Ok(UnixMillis(row.get(column)?))
+}
+
+pub(super) fn optional_date(row: &Row<'_>, column: &str) -> Done<Option<UnixMillis>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(UnixMillis))
+}
+
+pub(super) fn thread_state_word(state: ThreadState) -> &'static str {
+    match state {
+        ThreadState::Idle => "idle",
+        ThreadState::Processing => "processing",
+        ThreadState::AwaitingApproval => "awaiting_approval",
+        ThreadState::Interrupted => "interrupted",
+        ThreadState::Completed => "completed",
+    }
+}
+
+pub(super) fn thread_state(row: &Row<'_>) -> Done<ThreadState> {
+    use ThreadState::{AwaitingApproval, Completed, Idle, Interrupted, Processing};
+    let word: String = row.get("state")?;
+    [Idle, Processing, AwaitingApproval, Interrupted, Completed]
+        .into_iter()
+        .find(|state| thread_state_word(*state) == word)
+        .ok_or_else(|| Failure::damaged("state of a thread"))
+}
+
+pub(super) fn status(row: &Row<'_>) -> Done<RunStatus> {
+    let word: String = row.get("status")?;
+    RunStatus::from_word(&word).ok_or_else(|| Failure::damaged("status of a run"))
+}
+
+pub(super) fn usage(row: &Row<'_>) -> Done<RunUsage> {
+    Ok(RunUsage {
+        input: count(row, "input_tokens")?,
+        output: count(row, "output_tokens")?,
+        model_calls: row.get("model_calls")?,
+        tool_calls: row.get("tool_calls")?,
+    })
+}
+
+/// Columns that [`run_record`] reads.
+pub(super) const RUN_COLUMNS: &str = "id, session, status, reason, evidence, reply, input_tokens, output_tokens, \
+     model_calls, tool_calls, cost_micro_usd, attempt, accepted_at, started_at, ended_at";
+
+pub(super) fn run_record(row: &Row<'_>) -> Done<RunRecord> {
+    let reason: Option<String> = row.get("reason")?;
+    let evidence: Option<String> = row.get("evidence")?;
+    Ok(RunRecord {
+        run_id: id(row, "id")?,
+        session: row.get::<_, String>("session")?.into(),
+        status: status(row)?,
+        reason: reason
+            .map(|word| StopReason::from_word(&word).ok_or_else(|| Failure::damaged("reason of a run")))
+            .transpose()?,
+        evidence: evidence.map(|text| from_json(&text)).transpose()?.unwrap_or_default(),
+        reply: row.get("reply")?,
+        usage: usage(row)?,
+        cost_micro_usd: count(row, "cost_micro_usd")?,
+        attempt: row.get("attempt")?,
+        accepted_at: date(row, "accepted_at")?,
+        started_at: optional_date(row, "started_at")?,
+        ended_at: optional_date(row, "ended_at")?,
+    })
+}
+
+/// A message and its position.
+pub(super) fn message(row: &Row<'_>) -> Done<(u64, Arc<Message>)> {
+    let body = row.get_ref("body")?.as_str().map_err(rusqlite::Error::from)?;
+    Ok((count(row, "position")?, Arc::new(from_json(body)?)))
+}
+
+pub(super) fn role_word(message: &Message) -> &'static str {
+    match message.body {
+        MessageBody::System { .. } => "system",
+        MessageBody::User { .. } => "user",
+        MessageBody::Assistant { .. } => "assistant",
+        MessageBody::Tool(_) => "tool",
+    }
+}
+
+pub(super) fn scope_word(scope: MessageScope) -> &'static str {
+    match scope {
+        MessageScope::Thread => "thread",
+        MessageScope::Run => "run",
+    }
+}
+
+pub(super) fn event(row: &Row<'_>) -> Done<Event> {
+    Ok(Event {
+        seq: Seq(count(row, "seq")?),
+        at: date(row, "at")?,
+        session: row.get::<_, Option<String>>("session")?.map(Into::into),
+        run_id: optional_id(row, "run_id")?,
+        kind: from_json(row.get_ref("kind")?.as_str().map_err(rusqlite::Error::from)?)?,
+    })
+}
+
+/// Columns that [`outbox_row`] reads.
+pub(super) const OUTBOX_COLUMNS: &str = "id, run_id, channel, conversation, reply_to, text, pieces_sent, attempts";
+
+pub(super) fn outbox_row(row: &Row<'_>) -> Done<OutboxRow> {
+    let route = ReplyRoute {
+        channel: row.get::<_, String>("channel")?.into(),
+        conversation: row.get::<_, Arc<str>>("conversation")?,
+        reply_to: row.get::<_, Option<Arc<str>>>("reply_to")?,
+    };
+    let message = Outbound {
+        id: id(row, "id")?,
+        run_id: optional_id(row, "run_id")?,
+        route,
+        text: row.get("text")?,
+        pieces_sent: row.get("pieces_sent")?,
+    };
+    Ok(OutboxRow { message, attempts: row.get("attempts")? })
+}

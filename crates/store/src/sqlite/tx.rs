@@ -1,0 +1,132 @@
+//! The transaction that jobs write in, and the ways in which a job can fail.
+
+use belay_protocol::StoreError;
+use rusqlite::{Connection, Params, Row};
+
+/// The open transaction, as one job sees it.
+pub(super) struct Tx<'a> {
+    conn: &'a Connection,
+    pub(super) effects: &'a mut Effects,
+}
+
+/// What a transaction has done that others are told once it is committed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Effects {
+    /// The number of the last fact.
+    pub(super) last_event: Option<u64>,
+    /// Whether there are new rows in the outbox.
+    pub(super) outbox: bool,
+    /// Statements executed.
+    pub(super) statements: u64,
+}
+
+/// A job that did not do its work.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// It must not, and says why.
+    #[error(transparent)]
+    Refused(#[from] StoreError),
+    /// The database could not.
+    #[error("{0}")]
+    Broken(String),
+}
+
+pub(super) type Done<T> = Result<T, Failure>;
+
+impl<'a> Tx<'a> {
+    pub(super) fn new(conn: &'a Connection, effects: &'a mut Effects) -> Self {
+        Self { conn, effects }
+    }
+
+    /// Runs a statement and returns how many rows it changed.
+    pub(super) fn exec(&mut self, sql: &str, params: impl Params) -> Done<usize> {
+        self.effects.statements += 1;
+        Ok(self.conn.prepare_cached(sql)?.execute(params)?)
+    }
+
+    /// The first row of a query, or of a statement with `RETURNING`.
+    pub(super) fn row<T>(
+        &mut self,
+        sql: &str,
+        params: impl Params,
+        read: impl Fn(&Row<'_>) -> Done<T>,
+    ) -> Done<Option<T>> {
+        self.effects.statements += 1;
+        row(self.conn, sql, params, read)
+    }
+
+    /// All rows of a query.
+    pub(super) fn rows<T>(
+        &mut self,
+        sql: &str,
+        params: impl Params,
+        read: impl Fn(&Row<'_>) -> Done<T>,
+    ) -> Done<Vec<T>> {
+        self.effects.statements += 1;
+        rows(self.conn, sql, params, read)
+    }
+
+    /// The row id of the last insert.
+    pub(super) fn last_insert(&self) -> u64 {
+        from_sql_int(self.conn.last_insert_rowid())
+    }
+}
+
+/// The first row of a query.
+pub(super) fn row<T>(
+    conn: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl Fn(&Row<'_>) -> Done<T>,
+) -> Done<Option<T>> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    rows.next()?.map(read).transpose()
+}
+
+/// All rows of a query.
+pub(super) fn rows<T>(
+    conn: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl Fn(&Row<'_>) -> Done<T>,
+) -> Done<Vec<T>> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+/// A count as SQLite keeps it. What does not fit 63 bits is the largest that does.
+pub(super) fn to_sql_int(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// A count out of SQLite. Nothing negative is ever stored in these columns.
+pub(super) fn from_sql_int(n: i64) -> u64 {
+    u64::try_from(n).unwrap_or(0)
+}
+
+impl Failure {
+    /// What was read is not what this program writes.
+    pub(super) fn damaged(what: &str) -> Self {
+        Self::Broken(format!("damaged: {what}"))
+    }
+
+    /// The same, for the caller.
+    pub(super) fn into_store_error(self) -> StoreError {
+        match self {
+            Self::Refused(error) => error,
+            Self::Broken(detail) => StoreError::Unavailable(detail),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Broken(error.to_string())
+    }
+}

@@ -1,0 +1,341 @@
+//! The one thread that writes, and how a commit is shared.
+//!
+//! Jobs that wait together are executed in one transaction, in the order in which they came, committed once, and
+//! answered. Relaxed jobs are answered as soon as they have executed; the thread keeps them until their transaction is
+//! committed, and executes them again, before anything else, when that fails. So whatever is on disk is always a
+//! beginning of what was asked for, and nothing that was answered is lost while the process lives.
+//!
+//! A job is usually executed without a savepoint of its own. Where one fails after it has written (a full disk), the
+//! transaction is rolled back and its jobs are executed once more, each in a savepoint, so that only the failing one
+//! is lost.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use belay_protocol::{Durability, Seq, StoreError};
+use rusqlite::Connection;
+use tokio::sync::{oneshot, watch};
+use tracing::{error, warn};
+
+use super::tx::{Done, Effects, Failure, Tx};
+use crate::queue::Letter;
+
+/// Jobs that wait for the writer; then the callers wait.
+pub(super) const WRITE_QUEUE: usize = 1024;
+
+/// Most jobs of one transaction: bounds how long its first job waits.
+const BATCH_MAX: usize = 256;
+
+/// Most answered jobs that are kept over failed commits; then relaxed jobs are refused too.
+const KEPT_MAX: usize = 4096;
+
+/// How long answered work may wait for its commit (see [`Durability::Relaxed`]).
+const RELAXED_DELAY: Duration = Duration::from_millis(50);
+
+/// How long to wait after a failed commit before trying again unasked.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// A job without its types.
+pub(super) trait Job: Send {
+    /// Does the work and remembers the result. May be called again after a rollback.
+    fn execute(&mut self, tx: &mut Tx<'_>) -> Done<()>;
+    /// Tells the caller: the result, or why there is none. Does nothing the second time.
+    fn answer(&mut self, outcome: Result<(), StoreError>);
+    /// Whether the caller has been told that it is done.
+    fn is_promised(&self) -> bool;
+    /// When the caller is told.
+    fn durability(&self) -> Durability;
+}
+
+struct Work<T, F> {
+    durability: Durability,
+    run: F,
+    result: Option<T>,
+    caller: Option<oneshot::Sender<Result<T, StoreError>>>,
+}
+
+/// A job, and where its answer comes out.
+pub(super) fn job<T, F>(durability: Durability, run: F) -> (Box<dyn Job>, oneshot::Receiver<Result<T, StoreError>>)
+where
+    T: Send + 'static,
+    F: Fn(&mut Tx<'_>) -> Done<T> + Send + 'static,
+{
+    let (caller, answer) = oneshot::channel();
+    (Box::new(Work { durability, run, result: None, caller: Some(caller) }), answer)
+}
+
+impl<T: Send, F: Fn(&mut Tx<'_>) -> Done<T> + Send> Job for Work<T, F> {
+    fn execute(&mut self, tx: &mut Tx<'_>) -> Done<()> {
+        self.result = None;
+        self.result = Some((self.run)(tx)?);
+        Ok(())
+    }
+
+    fn answer(&mut self, outcome: Result<(), StoreError>) {
+        let Some(caller) = self.caller.take() else { return };
+        let result = outcome.and_then(|()| self.result.take().ok_or_else(crate::queue::closed));
+        let _ = caller.send(result); // whoever asked gave up waiting: the work is done all the same
+    }
+
+    fn is_promised(&self) -> bool {
+        self.caller.is_none()
+    }
+
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+}
+
+/// Figures of the writer since it started.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) jobs: AtomicU64,
+    pub(super) commits: AtomicU64,
+    pub(super) statements: AtomicU64,
+}
+
+/// Told after each commit.
+pub(super) struct Signals {
+    pub(super) tip: watch::Sender<Seq>,
+    pub(super) outbox: watch::Sender<u64>,
+}
+
+/// The state of the writing thread.
+pub(super) struct Writer {
+    conn: Connection,
+    letters: Receiver<Letter<Box<dyn Job>>>,
+    signals: Arc<Signals>,
+    counters: Arc<Counters>,
+    /// Jobs of the open transaction, in order; or, while none is open, promised jobs of one that failed.
+    batch: Vec<Box<dyn Job>>,
+    effects: Effects,
+    /// Whether a transaction is open.
+    open: bool,
+    /// When the batch is committed at the latest. `None`: there is nothing to commit.
+    due: Option<Instant>,
+    closing: bool,
+    /// Proof of being alone, given back after the connection is closed.
+    _lock: Option<File>,
+}
+
+impl Writer {
+    pub(super) fn new(
+        conn: Connection,
+        letters: Receiver<Letter<Box<dyn Job>>>,
+        signals: Arc<Signals>,
+        counters: Arc<Counters>,
+        lock: Option<File>,
+    ) -> Self {
+        Self {
+            conn,
+            letters,
+            signals,
+            counters,
+            batch: Vec::new(),
+            effects: Effects::default(),
+            open: false,
+            due: None,
+            closing: false,
+            _lock: lock,
+        }
+    }
+
+    /// Takes jobs until the queue is closed, then commits what is left and moves the log into the database file.
+    pub(super) fn run(mut self) {
+        while !self.closing {
+            self.wait();
+            while !self.closing && self.batch.len() < BATCH_MAX {
+                let Ok(letter) = self.letters.try_recv() else { break };
+                self.read(letter);
+            }
+            if self.must_commit() {
+                self.commit();
+            }
+        }
+        self.end();
+    }
+
+    /// Waits for the first job, or until the batch is due.
+    fn wait(&mut self) {
+        let letter = match self.due {
+            None => self.letters.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(due) => self.letters.recv_timeout(due.saturating_duration_since(Instant::now())),
+        };
+        match letter {
+            Ok(letter) => self.read(letter),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => self.closing = true,
+        }
+    }
+
+    fn read(&mut self, letter: Letter<Box<dyn Job>>) {
+        match letter {
+            Letter::Job(job, _place) => self.take(job),
+            Letter::Close => self.closing = true,
+        }
+    }
+
+    fn must_commit(&self) -> bool {
+        self.batch.len() >= BATCH_MAX
+            || self.batch.iter().any(|job| !job.is_promised())
+            || self.due.is_some_and(|due| due <= Instant::now())
+    }
+
+    /// Executes one job in the open transaction.
+    fn take(&mut self, mut job: Box<dyn Job>) {
+        self.counters.jobs.fetch_add(1, Ordering::Relaxed);
+        if job.durability() == Durability::Relaxed && self.batch.len() >= KEPT_MAX {
+            return job.answer(Err(StoreError::Unavailable("too much work waits for the disk".into())));
+        }
+        if let Err(failure) = self.begin() {
+            job.answer(Err(StoreError::Unavailable(failure.to_string())));
+            return self.give_up(&failure);
+        }
+        let before = self.conn.total_changes();
+        match job.execute(&mut Tx::new(&self.conn, &mut self.effects)) {
+            Ok(()) => {
+                if job.durability() == Durability::Relaxed {
+                    job.answer(Ok(()));
+                }
+                self.batch.push(job);
+            }
+            Err(Failure::Refused(error)) if self.conn.total_changes() == before => job.answer(Err(error)),
+            Err(_) => {
+                self.batch.push(job);
+                self.redo();
+            }
+        }
+    }
+
+    /// Opens a transaction unless one is open, and executes in it what a failed one has left behind.
+    fn begin(&mut self) -> Done<()> {
+        if self.open {
+            return Ok(());
+        }
+        self.effects = Effects::default();
+        self.sql("BEGIN IMMEDIATE")?;
+        self.open = true;
+        self.due = Some(Instant::now() + RELAXED_DELAY);
+        self.execute_each()
+    }
+
+    /// After a failure midway: everything of this transaction once more, with a savepoint around each job.
+    fn redo(&mut self) {
+        self.rollback();
+        if let Err(failure) = self.begin() {
+            self.give_up(&failure);
+        }
+    }
+
+    /// Executes the batch, each job in a savepoint. A job that fails is answered and dropped. When one fails that its
+    /// caller believes done, the transaction as a whole has failed: nothing may be written without it.
+    fn execute_each(&mut self) -> Done<()> {
+        let mut jobs = std::mem::take(&mut self.batch).into_iter();
+        let mut outcome = Ok(());
+        while let (Ok(()), Some(mut job)) = (&outcome, jobs.next()) {
+            match self.execute_in_savepoint(&mut *job) {
+                Ok(()) => {
+                    if job.durability() == Durability::Relaxed {
+                        job.answer(Ok(()));
+                    }
+                    self.batch.push(job);
+                }
+                Err(Failure::Refused(error)) if job.is_promised() => {
+                    // Only a job that was never answered could have made this one possible, and then nobody could have
+                    // asked for this one.
+                    error!(%error, "an answered write no longer applies");
+                }
+                Err(failure) if job.is_promised() || self.conn.is_autocommit() => {
+                    self.batch.push(job);
+                    outcome = Err(failure);
+                }
+                Err(failure) => job.answer(Err(failure.into_store_error())),
+            }
+        }
+        self.batch.extend(jobs);
+        outcome
+    }
+
+    fn execute_in_savepoint(&mut self, job: &mut dyn Job) -> Done<()> {
+        self.sql("SAVEPOINT job")?;
+        let before = self.effects;
+        let outcome = job.execute(&mut Tx::new(&self.conn, &mut self.effects));
+        if outcome.is_err() {
+            self.effects = before;
+            if self.conn.is_autocommit() {
+                return outcome; // SQLite has rolled everything back by itself, as it may when the disk is full
+            }
+            self.sql("ROLLBACK TO job")?;
+        }
+        self.sql("RELEASE job")?;
+        outcome
+    }
+
+    fn commit(&mut self) {
+        match self.begin().and_then(|()| self.sql("COMMIT")) {
+            Ok(()) => self.tell(),
+            Err(failure) => self.give_up(&failure),
+        }
+    }
+
+    /// After a commit: wakes who follows events and outbox, and answers who waited.
+    fn tell(&mut self) {
+        self.open = false;
+        self.due = None;
+        self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        self.counters.statements.fetch_add(self.effects.statements, Ordering::Relaxed);
+        if let Some(seq) = self.effects.last_event {
+            self.signals.tip.send_replace(Seq(seq));
+        }
+        if self.effects.outbox {
+            self.signals.outbox.send_modify(|commits| *commits += 1);
+        }
+        for mut job in self.batch.drain(..) {
+            job.answer(Ok(()));
+        }
+    }
+
+    /// The transaction cannot be committed: whoever waits for it is told so, and what was promised is kept.
+    fn give_up(&mut self, failure: &Failure) {
+        self.rollback();
+        let (promised, waiting) = self.batch.drain(..).partition(|job| job.is_promised());
+        self.batch = promised;
+        for mut job in waiting {
+            job.answer(Err(StoreError::Unavailable(failure.to_string())));
+        }
+        error!(error = %failure, kept = self.batch.len(), "the store could not commit");
+        self.due = (!self.batch.is_empty()).then(|| Instant::now() + RETRY_DELAY);
+    }
+
+    fn rollback(&mut self) {
+        self.open = false;
+        // After some errors SQLite has rolled back by itself.
+        if !self.conn.is_autocommit()
+            && let Err(failure) = self.sql("ROLLBACK")
+        {
+            error!(error = %failure, "the store could not roll back");
+        }
+    }
+
+    fn sql(&self, sql: &str) -> Done<()> {
+        self.conn.prepare_cached(sql)?.execute([])?;
+        Ok(())
+    }
+
+    /// Commits what is left, and leaves a database file that needs no log.
+    fn end(mut self) {
+        if self.open || !self.batch.is_empty() {
+            self.commit();
+        }
+        if !self.batch.is_empty() {
+            error!(lost = self.batch.len(), "the store was closed before everything could be written");
+        }
+        let checkpoint = self.conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        if let Err(error) = checkpoint {
+            warn!(%error, "the log stays beside the database; the next start reads it");
+        }
+    }
+}
