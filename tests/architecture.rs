@@ -1,1 +1,317 @@
-//! x
+//! The layers, kept: which package may import which, what each must not touch, and what no file may contain.
+//!
+//! `docs/ARCHITECTURE.md` draws the picture that these tables repeat. A change of the picture changes both, and says why.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Deserialize;
+
+/// What each package may import, `belay-` left out. A package that is not listed fails the test.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("protocol", &[]),
+    ("agent-loop", &["protocol"]),
+    ("agent", &["agent-loop", "protocol"]),
+    ("models", &["protocol"]),
+    ("tools", &["protocol"]),
+    ("channels", &["protocol"]),
+    ("hooks", &["protocol"]),
+    ("store", &["protocol"]),
+    ("gateway", &["protocol"]),
+    ("testkit", &["protocol"]),
+    ("daemon", &["agent", "agent-loop", "models", "tools", "channels", "hooks", "store", "gateway", "protocol"]),
+    ("tests", &["protocol", "testkit"]),
+];
+
+/// What tests of a package may import beyond that: the testkit anywhere, and a real store where turns are tested.
+const TEST_ARROWS: &[(&str, &[&str])] = &[("agent", &["store"])];
+
+/// Libraries that only some packages may use: the library, and who may.
+const LIBRARIES: &[(&str, &[&str])] = &[
+    ("rusqlite", &["store"]),
+    ("rusqlite_migration", &["store"]),
+    ("clap", &["daemon"]),
+    ("config", &["daemon"]),
+    ("signal-hook", &["daemon"]),
+    ("signal-hook-tokio", &["daemon"]),
+    ("genai", &["models"]),
+    ("frankenstein", &["channels"]),
+    ("reedline", &["channels"]),
+    ("reqwest", &["models", "channels", "tools", "hooks", "gateway", "daemon", "tests"]),
+    ("axum", &["gateway", "channels", "models", "daemon", "tests"]),
+    ("hyper", &["gateway", "daemon", "tests"]),
+    ("anyhow", &["daemon", "tests"]),
+];
+
+/// What the inner loop never names: it does no IO, and asks nobody for the time.
+const NO_IO: &[&str] = &[
+    "tokio::fs",
+    "tokio::net",
+    "tokio::process",
+    "std::fs",
+    "std::net",
+    "std::process",
+    "std::env",
+    "std::thread",
+    "Instant::now",
+    "SystemTime",
+];
+
+/// What no code outside tests says, and why. A pattern that begins with `^` stands at the beginning of a statement.
+const NOWHERE: &[(&str, &str)] = &[
+    ("^tokio::spawn(", "a task whose handle nobody keeps is detached"),
+    ("let _ = tokio::spawn(", "a task whose handle nobody keeps is detached"),
+    ("unbounded_channel", "every queue has a bound"),
+    ("Arc<Mutex<Session", "a lane task owns its session"),
+    ("todo!(", "something finished is something wired in"),
+];
+
+/// Files longer than this are two files.
+const MAX_LINES: usize = 800;
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    /// `None` for an ordinary one, else `dev` or `build`.
+    kind: Option<String>,
+}
+
+impl Package {
+    fn short_name(&self) -> &str {
+        self.name.strip_prefix("belay-").unwrap_or(&self.name)
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ stands in the workspace").to_owned()
+}
+
+fn output(program: &str, arguments: &[&str]) -> std::process::Output {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(root()).output().expect("the program starts")
+}
+
+fn cargo() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".into())
+}
+
+fn packages() -> Vec<Package> {
+    let output = output(&cargo(), &["metadata", "--format-version", "1", "--no-deps", "--offline"]);
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Metadata = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
+    metadata.packages
+}
+
+fn allowed(table: &[(&str, &'static [&'static str])], name: &str) -> Option<&'static [&'static str]> {
+    table.iter().find(|(package, _)| *package == name).map(|(_, may)| *may)
+}
+
+/// Every file that belongs to the project, with its text; binary files are left out.
+fn tracked_files() -> Vec<(String, String)> {
+    let listed = output("git", &["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let names = if listed.status.success() {
+        String::from_utf8(listed.stdout).expect("file names are UTF-8").split('\0').map(str::to_owned).collect()
+    } else {
+        // An unpacked release has no history: then everything that stands here belongs to it, but what was built.
+        let mut found = Vec::new();
+        walk(&root(), &mut found);
+        found
+    };
+    let readable = |name: &String| Some((name.clone(), std::fs::read_to_string(root().join(name)).ok()?));
+    names.iter().filter(|name| !name.is_empty()).filter_map(readable).collect()
+}
+
+fn walk(directory: &Path, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(directory).expect("a readable directory").flatten() {
+        let path = entry.path();
+        let name = path.strip_prefix(root()).expect("below the root").to_string_lossy().into_owned();
+        match name.as_str() {
+            "target" | "build" | ".git" => {}
+            _ if path.is_dir() => walk(&path, found),
+            _ => found.push(name),
+        }
+    }
+}
+
+/// The source files below `crates/`, as (package, path, text).
+fn sources() -> Vec<(String, String, String)> {
+    let in_crate = |(name, text): (String, String)| {
+        let (package, inside) = name.strip_prefix("crates/")?.split_once('/')?;
+        let is_source = inside.starts_with("src/") && inside.ends_with(".rs");
+        is_source.then(|| (package.to_owned(), name.clone(), text))
+    };
+    tracked_files().into_iter().filter_map(in_crate).collect()
+}
+
+/// The part of a source file before its tests, without comments. Files of tests are all tests.
+fn code(path: &str, text: &str) -> String {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    if file == "tests.rs" || file.ends_with("_tests.rs") || path.contains("/tests/") {
+        return String::new();
+    }
+    let before_tests = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
+    let is_code = |line: &&str| !line.trim_start().starts_with("//");
+    before_tests.lines().filter(is_code).collect::<Vec<_>>().join("\n")
+}
+
+fn assert_none(found: &[String], what: &str) {
+    assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
+}
+
+#[test]
+fn arrows_between_packages_run_only_as_the_picture_draws_them() {
+    let packages = packages();
+    let ours: BTreeSet<&str> = packages.iter().map(|package| package.name.as_str()).collect();
+    let mut wrong = Vec::new();
+    for package in &packages {
+        let name = package.short_name();
+        let Some(may) = allowed(ARROWS, name) else {
+            wrong.push(format!("{name} is not in the picture"));
+            continue;
+        };
+        for dependency in package.dependencies.iter().filter(|dependency| ours.contains(dependency.name.as_str())) {
+            let target = dependency.name.strip_prefix("belay-").unwrap_or(&dependency.name);
+            let in_tests = dependency.kind.as_deref() == Some("dev")
+                && (target == "testkit" || allowed(TEST_ARROWS, name).is_some_and(|may| may.contains(&target)));
+            if !may.contains(&target) && !in_tests {
+                wrong.push(format!("{name} imports {target}"));
+            }
+        }
+    }
+    assert_none(&wrong, "arrows that the picture does not have");
+}
+
+#[test]
+fn each_library_is_used_only_where_it_belongs() {
+    let mut wrong = Vec::new();
+    for package in packages() {
+        let name = package.short_name();
+        for dependency in package.dependencies.iter().filter(|dependency| dependency.kind.as_deref() != Some("dev")) {
+            if allowed(LIBRARIES, &dependency.name).is_some_and(|may| !may.contains(&name)) {
+                wrong.push(format!("{name} uses {}", dependency.name));
+            }
+        }
+    }
+    assert_none(&wrong, "libraries outside of their layer");
+}
+
+#[test]
+fn the_inner_loop_does_no_io_and_asks_nobody_for_the_time() {
+    let loop_files: Vec<_> = sources().into_iter().filter(|(package, ..)| package == "agent-loop").collect();
+    assert!(!loop_files.is_empty(), "the inner loop has moved");
+    let mut wrong = Vec::new();
+    for (_, path, text) in loop_files {
+        let code = code(&path, &text);
+        wrong.extend(NO_IO.iter().filter(|word| code.contains(**word)).map(|word| format!("{path}: {word}")));
+    }
+    assert_none(&wrong, "IO in the inner loop");
+}
+
+#[test]
+fn no_code_detaches_a_task_or_opens_an_unbounded_queue() {
+    let mut wrong = Vec::new();
+    for (_, path, text) in sources() {
+        let code = code(&path, &text);
+        let says = |pattern: &str| match pattern.strip_prefix('^') {
+            Some(start) => code.lines().any(|line| line.trim_start().starts_with(start)),
+            None => code.contains(pattern),
+        };
+        let found = NOWHERE.iter().filter(|(pattern, _)| says(pattern));
+        wrong.extend(found.map(|(word, why)| format!("{path}: {word} ({why})")));
+    }
+    assert_none(&wrong, "words that no code outside tests may use");
+}
+
+#[test]
+fn no_second_crypto_library_is_in_the_tree() {
+    for library in ["ring", "openssl-sys"] {
+        let output = output(&cargo(), &["tree", "--locked", "--offline", "--workspace", "-i", library]);
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(printed.trim().is_empty(), "{library} is in the tree:\n{printed}");
+        // An absent package is an error to cargo; any other error would make this test blind.
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            error.contains("did not match any packages") || error.contains("nothing to print"),
+            "cargo tree: {error}"
+        );
+    }
+}
+
+#[test]
+fn no_file_names_a_machine_or_a_private_registry() {
+    // Put together here, so that this file does not contain what it looks for.
+    let words: Vec<String> = [
+        ["/work", "/"],
+        ["/home", "/u"],
+        ["/root", "/."],
+        ["/tmp/", "brief"],
+        ["arti", "factory"],
+        ["nex", "us."],
+        ["dev", "pi"],
+        ["PIP_INDEX", "_URL="],
+        ["source.", "crates-io"],
+        ["replace", "-with"],
+    ]
+    .iter()
+    .map(|parts| parts.concat())
+    .collect();
+    let mut wrong = Vec::new();
+    for (path, text) in tracked_files() {
+        for (number, line) in text.lines().enumerate() {
+            let found = words.iter().filter(|word| names_it(line, word));
+            wrong.extend(found.map(|word| format!("{path}:{}: {word}", number + 1)));
+        }
+        if path == "Cargo.lock" {
+            let elsewhere = text
+                .lines()
+                .filter(|line| line.starts_with("source = ") && !line.contains("rust-lang/crates.io-index"));
+            wrong.extend(elsewhere.map(|line| format!("{path}: {line}")));
+        }
+    }
+    assert_none(&wrong, "names of machines or registries");
+}
+
+/// Whether `word` stands in the line by itself, not as the tail of a longer path.
+fn names_it(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '}' | ')'))
+    })
+}
+
+#[test]
+fn every_source_file_is_short_enough_to_read() {
+    let long = sources().into_iter().filter_map(|(_, path, text)| {
+        let lines = text.lines().count();
+        (lines > MAX_LINES).then(|| format!("{path}: {lines} lines"))
+    });
+    assert_none(&long.collect::<Vec<_>>(), &format!("files of more than {MAX_LINES} lines"));
+}
+
+#[test]
+fn every_crate_says_first_what_it_is_for_and_what_it_does_not_know() {
+    let mut wrong = Vec::new();
+    for (package, path, text) in sources() {
+        // The daemon knows everything: that is its work.
+        if package == "daemon" || path != format!("crates/{package}/src/lib.rs") {
+            continue;
+        }
+        let doc: Vec<_> = text.lines().take_while(|line| line.starts_with("//!")).collect();
+        if !doc.join(" ").to_lowercase().replace("//! ", "").contains("does not know") {
+            wrong.push(path);
+        }
+    }
+    assert_none(&wrong, "crates whose //! does not say \"Does not know\"");
+}

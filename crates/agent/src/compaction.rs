@@ -65,7 +65,7 @@ pub fn compact(messages: &[Arc<Message>], turn_start: usize) -> Option<Compacted
 
 /// The first beginning of a turn behind which at most half of the context is left; else the running turn's own.
 fn cut_between_turns(messages: &[Arc<Message>], head: usize, turn_start: usize) -> Option<usize> {
-    let half = messages.iter().map(|m| m.estimated_tokens()).sum::<u64>() / 2;
+    let half = messages[head..].iter().map(|m| m.estimated_tokens()).sum::<u64>() / 2;
     let mut behind: u64 = messages[turn_start..].iter().map(|m| m.estimated_tokens()).sum();
     let mut cut = turn_start;
     for at in (head..turn_start).rev() {

@@ -1,1 +1,19 @@
-//! Message platforms: stdin and Telegram.
+//! Message platforms: standard input and Telegram.
+//!
+//! **For**: turning what a person types, or what Telegram delivers, into [`belay_protocol::Inbound`] messages, and
+//! showing [`belay_protocol::Outbound`] messages where the person is. Each platform's own rules live here: who may talk,
+//! how long a message may be, when to try again.
+//!
+//! **Does not know** the agent, the store, or any socket that listens: Telegram's webhook is a router that the daemon
+//! mounts. It reads neither the environment nor configuration files, and does not parse commands beyond what a platform
+//! itself demands.
+//!
+//! Reading order: [`config`] → [`stdin`] → [`telegram`].
+
+pub mod config;
+pub mod stdin;
+pub mod telegram;
+
+pub use config::{Enabled, StdinConfig, TelegramConfig, TelegramMode};
+pub use stdin::StdinChannel;
+pub use telegram::{Telegram, TelegramSecrets};

@@ -1,2 +1,100 @@
-//! The belay binary.
-fn main() {}
+//! The belay binary: settings, wiring, signals, exit codes, subcommands.
+//!
+//! **For**: putting the house together and letting people and service managers run it.
+//!
+//! **Does not know**: how anything is done. It decides nothing about a message.
+//!
+//! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`ask`], [`check`] → [`client`].
+
+mod ask;
+mod check;
+mod cli;
+mod client;
+mod environment;
+mod exit;
+mod input;
+mod net;
+mod output;
+mod paths;
+mod run;
+mod secrets;
+mod settings;
+mod signals;
+mod systemd;
+mod telemetry;
+mod wiring;
+
+use std::future::Future;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{CommandFactory, Parser};
+use tokio::runtime::{Builder, Runtime};
+
+use cli::{Cli, Command, ConfigCommand, RunsCommand};
+use environment::Environment;
+use exit::{Exit, Failure};
+use output::Output;
+
+/// Most worker threads of the daemon. 8: it waits for models far more than it computes, and each thread keeps memory.
+const WORKERS_MAX: usize = 8;
+
+/// How long the end waits for a thread that sits in a read of the terminal, which nothing can interrupt.
+const LAST_THREADS: Duration = Duration::from_millis(100);
+
+fn main() -> ExitCode {
+    // Before anything can open a TLS connection; an error says that a provider has been chosen already.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let cli = Cli::parse();
+    let env = Environment::of_process();
+    match command(cli.command, &env, Output::stdout(&env)) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            output::complain(&failure.to_string());
+            failure.exit.into()
+        }
+    }
+}
+
+fn command(command: Command, env: &Environment, out: Output) -> Result<Exit, Failure> {
+    match command {
+        Command::Run(args) => block_on(many_threads(), run::run(&args, env)),
+        Command::Ask(args) => block_on(many_threads(), ask::ask(&args, env, out)),
+        Command::Check(args) => block_on(one_thread(), check::check(&args, env, out)),
+        Command::Config(ConfigCommand::Show(args)) => settings::show(&args, env, out),
+        Command::Send(args) => block_on(one_thread(), client::send(&args, env, out)),
+        Command::Status(args) => block_on(one_thread(), client::status(&args, env, out)),
+        Command::Runs(args) => match &args.command {
+            None => block_on(one_thread(), client::runs_list(&args, env, out)),
+            Some(RunsCommand::Show { client, id }) => block_on(one_thread(), client::runs_show(client, id, env, out)),
+        },
+        Command::Stop(args) => block_on(one_thread(), client::stop(&args, env, out)),
+        Command::Shutdown(args) => block_on(one_thread(), client::shutdown(&args, env, out)),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "belay", &mut std::io::stdout());
+            Ok(Exit::Fine)
+        }
+    }
+}
+
+/// The daemon's runtime.
+fn many_threads() -> std::io::Result<Runtime> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Builder::new_multi_thread().worker_threads(cores.min(WORKERS_MAX)).thread_name("belay").enable_all().build()
+}
+
+/// A client's runtime: nothing runs beside anything else.
+fn one_thread() -> std::io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+fn block_on<F>(runtime: std::io::Result<Runtime>, work: F) -> Result<Exit, Failure>
+where
+    F: Future<Output = Result<Exit, Failure>>,
+{
+    let runtime =
+        runtime.map_err(|error| Failure::new(Exit::Internal, format!("no threads can be started: {error}")))?;
+    let done = runtime.block_on(work);
+    runtime.shutdown_timeout(LAST_THREADS);
+    done
+}

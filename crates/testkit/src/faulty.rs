@@ -246,11 +246,11 @@ impl<S: ThreadStore> ThreadStore for Faulty<S> {
     async fn compact(
         &self,
         lease: &Lease,
-        upto: u64,
+        keep: u32,
         summary: String,
         events: Vec<NewEvent>,
     ) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::Compact, self.store.compact(lease, upto, summary, events)).await
+        self.plan.around(StoreOp::Compact, self.store.compact(lease, keep, summary, events)).await
     }
 
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {

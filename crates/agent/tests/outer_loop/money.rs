@@ -43,10 +43,10 @@ async fn a_used_up_day_refuses_without_a_call_and_midnight_opens_it_without_a_re
 
 #[tokio::test(start_paused = true)]
 async fn calls_side_by_side_cannot_pass_together_what_only_one_may() {
-    let setup = setup(1500.0, vec![Scripted::hang()]);
+    let setup = setup(2500.0, vec![Scripted::hang()]);
     let mut agent = setup.start().await;
     agent.one.accepted("alice", "hello").await;
-    agent.model.called(1).await;
+    agent.asked(1).await;
     let second = end_of(agent.two.accepted("bob", "hello").await).await;
     assert_eq!(second.reason, Some(StopReason::CostRefused));
     agent.two.next().await;
@@ -55,7 +55,7 @@ async fn calls_side_by_side_cannot_pass_together_what_only_one_may() {
 
 #[tokio::test(start_paused = true)]
 async fn what_no_usage_was_reported_for_is_charged_in_full_and_survives_a_restart() {
-    let setup = setup(2500.0, vec![Scripted::text("no usage")]);
+    let setup = setup(4500.0, vec![Scripted::text("no usage")]);
     let mut agent = setup.start().await;
     let record = end_of(agent.one.accepted("alice", "hello").await).await;
     assert!(record.cost_micro_usd >= 1000, "{}", record.cost_micro_usd);
@@ -66,7 +66,7 @@ async fn what_no_usage_was_reported_for_is_charged_in_full_and_survives_a_restar
     let next = setup.next_boot(priced(vec![Scripted::hang()]));
     let agent = next.start().await;
     agent.one.accepted("alice", "again").await;
-    agent.model.called(1).await;
+    agent.asked(1).await;
     agent.crash().await;
 
     let next = setup.next_boot(priced(vec![]));

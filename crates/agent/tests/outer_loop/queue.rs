@@ -79,7 +79,7 @@ async fn turns_wait_for_a_place_in_the_global_lane_and_can_be_stopped_there() {
     setup.config.max_concurrent_turns = 1;
     let mut agent = setup.start().await;
     agent.one.accepted("alice", "hello").await;
-    agent.model.called(1).await;
+    agent.asked(1).await;
     let waiting = agent.two.accepted("bob", "hello").await;
     assert_eq!(agent.two.command("bob", "/stop").await, "Cleared 1 waiting message.");
     let record = end_of(waiting).await;

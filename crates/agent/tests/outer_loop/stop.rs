@@ -16,13 +16,13 @@ async fn a_stop_from_another_channel_drops_the_model_call_at_once() {
     let mut agent = setup.start().await;
     let accepted = agent.one.accepted("alice", "tell me a story").await;
     let run = accepted.run_id;
-    agent.model.called(1).await;
+    agent.asked(1).await;
 
     let begun = Instant::now();
     let reply = agent.two.command("operator", &format!("/stop {run}")).await;
     assert!(begun.elapsed() <= Duration::from_millis(100), "took {:?}", begun.elapsed());
     assert_eq!(reply, "Interrupted.");
-    agent.model.dropped(1).await;
+    agent.dropped(1).await;
     let record = end_of(accepted).await;
     assert_eq!((record.status, record.reason), (RunStatus::Stopped, Some(StopReason::OperatorStop)));
     assert_eq!(agent.one.next().await, "Stopped by the operator.", "its own conversation is told");
@@ -34,7 +34,7 @@ async fn a_stop_from_the_same_conversation_is_answered_once() {
     let setup = Setup::new(ScriptedModel::new([Scripted::hang(), Scripted::text("next")]));
     let mut agent = setup.start().await;
     let accepted = agent.one.accepted("alice", "hello").await;
-    agent.model.called(1).await;
+    agent.asked(1).await;
     assert_eq!(agent.one.command("alice", "/stop").await, "Interrupted.");
     assert_eq!(end_of(accepted).await.reason, Some(StopReason::UserStop));
     assert_eq!(agent.one.ask("alice", "again").await, "next", "nothing else was said in between");
@@ -47,7 +47,7 @@ async fn a_tool_that_waits_on_its_token_is_stopped_and_its_call_has_a_result() {
     let setup = Setup::new(model).tool(TestTool::named("wait"));
     let mut agent = setup.start().await;
     let accepted = agent.one.accepted("alice", "wait for it").await;
-    agent.model.called(1).await;
+    agent.asked(1).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
 
     let begun = Instant::now();
@@ -70,7 +70,7 @@ async fn a_tool_that_is_deaf_to_its_token_is_abandoned_within_the_answer_time() 
     let setup = Setup::new(model).tool(TestTool::named("deaf"));
     let mut agent = setup.start().await;
     let accepted = agent.one.accepted("alice", "go").await;
-    agent.model.called(1).await;
+    agent.asked(1).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let begun = Instant::now();
     assert_eq!(agent.one.command("alice", "/stop").await, "Interrupted.");
@@ -88,12 +88,12 @@ async fn interrupt_ends_the_turn_and_stop_clears_the_queue_too() {
     let second = agent.one.accepted("alice", "second").await;
     let third = agent.one.accepted("alice", "third").await;
     let other = agent.two.accepted("bob", "not mine").await;
-    agent.model.called(2).await;
+    agent.asked(2).await;
     agent.model.push(Scripted::hang());
 
     assert_eq!(agent.one.command("alice", "/interrupt").await, "Interrupted.");
     assert_eq!(end_of(first).await.status, RunStatus::Stopped);
-    agent.model.called(3).await; // the queue goes on
+    agent.asked(3).await; // the queue goes on
     assert_eq!(agent.one.command("alice", "/stop").await, "Interrupted; cleared 1 waiting message.");
     for run in [second, third] {
         assert_eq!(end_of(run).await.reason, Some(StopReason::UserStop));
@@ -111,7 +111,7 @@ async fn only_operators_shut_down_or_stop_others() {
     let setup = Setup::new(ScriptedModel::new([Scripted::hang()]));
     let mut agent = setup.start().await;
     let run = agent.one.accepted("alice", "hello").await;
-    agent.model.called(1).await;
+    agent.asked(1).await;
     for text in ["/quit", "/exit", "/shutdown", "/stop all", "/stop alice"] {
         let Ack::Command(reply) = agent.two.text_as("mallory", PrincipalRole::User, text).await else {
             panic!("{text}");
@@ -132,7 +132,7 @@ async fn a_running_turn_may_finish_during_the_grace_and_queued_ones_wait_for_the
     let agent = setup.start().await;
     let first = agent.one.accepted("alice", "first").await;
     agent.one.accepted("alice", "second").await;
-    agent.model.called(1).await;
+    agent.asked(1).await;
     let begun = Instant::now();
     let (mut one, _two) = agent.shut_down().await;
     assert_eq!(begun.elapsed().as_secs(), 9, "the drain ends with the turn");
@@ -150,7 +150,7 @@ async fn a_turn_that_outlives_the_grace_is_cancelled_and_recorded() {
     let setup = Setup::new(ScriptedModel::new([Scripted::hang()]));
     let agent = setup.start().await;
     let run = agent.one.accepted("alice", "hello").await;
-    agent.model.called(1).await;
+    agent.asked(1).await;
     let begun = Instant::now();
     let model = agent.model.clone();
     let (mut one, _two) = agent.shut_down().await;

@@ -49,7 +49,7 @@ pub(crate) struct ProbeChannel {
 impl ProbeChannel {
     /// What the next deliveries answer.
     pub(crate) fn fail_next(&self, errors: Vec<DeliverError>) {
-        *self.refusals.lock().unwrap() = errors;
+        *self.refusals.lock().expect("no test panics with it") = errors;
     }
 }
 
@@ -65,13 +65,13 @@ impl Channel for ProbeChannel {
 
     async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {
         use futures_util::StreamExt;
-        let receiver = self.inbound.lock().unwrap().take().expect("started once");
+        let receiver = self.inbound.lock().expect("no test panics with it").take().expect("started once");
         Ok(ReceiverStream::new(receiver).take_until(intake.cancelled_owned()).boxed())
     }
 
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
         let refusal = {
-            let mut refusals = self.refusals.lock().unwrap();
+            let mut refusals = self.refusals.lock().expect("no test panics with it");
             if refusals.is_empty() { None } else { Some(refusals.remove(0)) }
         };
         match refusal {
@@ -294,6 +294,16 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Waits until the model has been asked so often.
+    pub(crate) async fn asked(&self, times: usize) {
+        tokio::time::timeout(PATIENCE, self.model.called(times)).await.expect("the model is asked");
+    }
+
+    /// Waits until so many calls to the model have been dropped.
+    pub(crate) async fn dropped(&self, times: usize) {
+        tokio::time::timeout(PATIENCE, self.model.dropped(times)).await.expect("the call is dropped");
+    }
+
     /// Drains it.
     pub(crate) async fn shut_down(self) -> (Talker, Talker) {
         self.stop.cancel();

@@ -49,7 +49,7 @@ async fn a_thread_is_not_changed_under_a_running_turn() {
     let setup = Setup::new(ScriptedModel::new([Scripted::hang()]));
     let mut agent = setup.start().await;
     agent.one.accepted("alice", "hello").await;
-    agent.model.called(1).await;
+    agent.asked(1).await;
     let reply = agent.one.command("alice", "/undo").await;
     assert_eq!(reply, "A message is still being answered. Send /stop first, then /undo.");
     agent.shut_down().await;

@@ -51,14 +51,16 @@ impl State {
     pub(super) fn compact(
         &mut self,
         lease: &Lease,
-        upto: u64,
+        keep: u32,
         summary: String,
         events: &[NewEvent],
     ) -> Result<(), StoreError> {
         let active = self.lane(lease)?;
+        let shown = self.snapshot(active).messages;
+        let upto = shown.iter().rev().nth(keep as usize).map_or(0, |(position, _)| *position);
         let thread = self.thread_mut(active);
         thread.summary = Some(summary);
-        thread.upto = thread.upto.max(upto.min(thread.messages.len() as u64));
+        thread.upto = thread.upto.max(upto);
         self.push_events(events);
         Ok(())
     }

@@ -50,11 +50,11 @@ impl ThreadStore for MemoryStore {
     async fn compact(
         &self,
         lease: &Lease,
-        upto: u64,
+        keep: u32,
         summary: String,
         events: Vec<NewEvent>,
     ) -> Result<(), StoreError> {
-        self.with(|state| state.compact(lease, upto, summary, &events))
+        self.with(|state| state.compact(lease, keep, summary, &events))
     }
 
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {

@@ -56,12 +56,12 @@ impl ThreadStore for SqliteStore {
     async fn compact(
         &self,
         lease: &Lease,
-        upto: u64,
+        keep: u32,
         summary: String,
         events: Vec<NewEvent>,
     ) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.write(Committed, move |tx| edits::compact(tx, &lease, upto, &summary, &events)).await
+        self.write(Committed, move |tx| edits::compact(tx, &lease, keep, &summary, &events)).await
     }
 
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {

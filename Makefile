@@ -1,0 +1,109 @@
+# The verbs a person types. `make` alone lists them.
+
+SHELL       := /bin/bash
+CARGO       ?= cargo
+PYTHON      ?= python3
+PREFIX      ?= /usr/local
+DESTDIR     ?=
+UNITDIR     ?= $(PREFIX)/lib/systemd/system
+TARGET      := $(or $(CARGO_TARGET_DIR),target)
+TOOLS       := $(CURDIR)/build/tools
+DENY        := cargo-deny
+DENY_VERSION := 0.20.2
+# The local model's port: where `belay run` looks for llama.cpp by itself.
+PORT        ?= 8080
+
+export PATH := $(TOOLS)/bin:$(PATH)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## This list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: ## Build and start the daemon here: stdin, and HTTP on loopback (ARGS="--set llm.provider=rehearsal")
+	$(CARGO) build --locked -p belay-daemon
+	@exec $(TARGET)/debug/belay run $(ARGS)
+
+.PHONY: release
+release: ## Build the small, fast binary: target/release/belay
+	$(CARGO) build --locked --release -p belay-daemon
+
+.PHONY: test
+test: ## Run every test; the last line counts them (no key, no model; V=1 names each test)
+	@$(PYTHON) tests/run.py $(if $(V),--verbose)
+
+.PHONY: check
+check: fmt-check lint docs layers deny scripts-check ## Format, clippy, docs, layers, licences, scripts
+
+.PHONY: fmt
+fmt: ## Format the code
+	$(CARGO) fmt --all
+
+.PHONY: fmt-check
+fmt-check:
+	$(CARGO) fmt --all --check
+
+.PHONY: lint
+lint:
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+.PHONY: docs
+docs: ## Build the API documentation: target/doc
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
+
+.PHONY: layers
+layers:
+	$(CARGO) test --locked --quiet -p belay-tests --test architecture
+
+# Compiled once, without optimisation: a few minutes.
+.PHONY: deny
+deny:
+	@$(DENY) --version >/dev/null 2>&1 || $(CARGO) install $(DENY) --version $(DENY_VERSION) --locked --debug --root $(TOOLS)
+	$(DENY) --locked check --hide-inclusion-graph bans licenses sources
+
+.PHONY: scripts-check
+scripts-check:
+	@for f in .ci/run deploy/local-model/*.sh; do bash -n "$$f" || exit 1; done
+	@$(PYTHON) -c 'import ast, pathlib; [ast.parse(p.read_bytes(), str(p)) for p in pathlib.Path("tests").rglob("*.py")]'
+
+.PHONY: golden
+golden: ## Rewrite the golden transcripts from what the code does now; then read the diff as carefully as code
+	BELAY_UPDATE_GOLDEN=1 $(CARGO) test --locked --workspace
+	@git --no-pager diff --stat -- '*/tests/golden/*'
+
+.PHONY: bench
+bench: ## Measure the release build against a scripted model (QUICK=1, JSON=1)
+	$(CARGO) build --locked --release -p belay-daemon -p belay-tests --bin belay --bin belay-bench
+	@$(TARGET)/release/belay-bench --belay $(TARGET)/release/belay $(if $(QUICK),--quick) $(if $(JSON),--json)
+
+.PHONY: demo
+demo: ## A real local model answers over stdin, HTTP, OpenAI-compatible HTTP and Telegram
+	$(CARGO) build --locked -p belay-daemon
+	@$(PYTHON) tests/demo/demo.py --belay $(TARGET)/debug/belay
+
+.PHONY: local-model
+local-model: ## Start a real small model on 127.0.0.1:8080 (PORT=…); the first time compiles for some minutes
+	@deploy/local-model/start.sh build/local-model $(PORT) >/dev/null
+
+.PHONY: local-model-stop
+local-model-stop: ## Stop it
+	@deploy/local-model/stop.sh build/local-model
+
+.PHONY: install
+install: ## Install binary, systemd unit and completions (PREFIX=/usr/local, DESTDIR=); run `make release` first
+	@test -x $(TARGET)/release/belay || { echo "make install: nothing to install yet; run \`make release\` first" >&2; exit 1; }
+	install -Dm755 $(TARGET)/release/belay $(DESTDIR)$(PREFIX)/bin/belay
+	install -d $(DESTDIR)$(UNITDIR)
+	sed 's|^ExecStart=[^ ]*/belay|ExecStart=$(PREFIX)/bin/belay|' deploy/belay.service >$(DESTDIR)$(UNITDIR)/belay.service
+	chmod 644 $(DESTDIR)$(UNITDIR)/belay.service
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	$(TARGET)/release/belay completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/belay
+	$(TARGET)/release/belay completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_belay
+	$(TARGET)/release/belay completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/belay.fish
+
+.PHONY: clean
+clean: ## Remove what was built; the local model and the tools stay (build/)
+	$(CARGO) clean
+	rm -rf build/clients build/bench build/demo

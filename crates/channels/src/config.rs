@@ -1,0 +1,274 @@
+//! Settings: `[channels.stdin]` and `[channels.telegram]`.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use url::Url;
+
+/// `[channels.stdin]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StdinConfig {
+    /// Whether messages are read from standard input.
+    pub enabled: Enabled,
+    /// Where the terminal prompt keeps what was typed before. Absent: nothing is kept beyond the session.
+    pub history_file: Option<PathBuf>,
+    /// Whether the terminal prompt is coloured. Without effect where there is no terminal; the daemon clears it when
+    /// `NO_COLOR` is set.
+    pub colour: bool,
+}
+
+impl Default for StdinConfig {
+    fn default() -> Self {
+        Self { enabled: Enabled::Auto, history_file: None, colour: true }
+    }
+}
+
+impl StdinConfig {
+    /// Every problem, each starting with its key. There is nothing here yet that could be wrong on its own.
+    pub fn validate(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Whether a channel is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enabled {
+    /// On where that makes sense: standard input that is a terminal, a pipe, a socket or a file.
+    Auto,
+    /// On.
+    Yes,
+    /// Off.
+    No,
+}
+
+impl Serialize for Enabled {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::Yes => serializer.serialize_bool(true),
+            Self::No => serializer.serialize_bool(false),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Enabled {
+    /// Takes `"auto"` or a boolean; the boolean as a word too, since the environment knows only words.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "expected \"auto\", true or false")]
+        enum Written {
+            Flag(bool),
+            Word(String),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Flag(true) => Ok(Self::Yes),
+            Written::Flag(false) => Ok(Self::No),
+            Written::Word(word) => match word.to_ascii_lowercase().as_str() {
+                "auto" => Ok(Self::Auto),
+                "true" => Ok(Self::Yes),
+                "false" => Ok(Self::No),
+                other => Err(serde::de::Error::custom(format!("expected \"auto\", true or false, found {other:?}"))),
+            },
+        }
+    }
+}
+
+/// `[channels.telegram]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TelegramConfig {
+    /// Whether the bot is served.
+    pub enabled: bool,
+    /// The environment variable that holds the bot's token.
+    pub token_env: String,
+    /// The file that holds the bot's token; read instead of the variable.
+    pub token_file: Option<PathBuf>,
+    /// Where the Bot API is: Telegram's own server, or one of yours.
+    pub api_base: String,
+    /// How updates arrive.
+    pub mode: TelegramMode,
+    /// The path of the webhook on the gateway's listener.
+    pub webhook_path: String,
+    /// The address under which Telegram reaches that path. Set: Belay registers it at the start. Absent: whoever runs
+    /// the bot registers it.
+    pub webhook_url: Option<String>,
+    /// The environment variable that holds the webhook's secret token.
+    pub secret_env: String,
+    /// The file that holds the webhook's secret token; read instead of the variable.
+    pub secret_file: Option<PathBuf>,
+    /// The bot's user name, without `@`. Absent: asked from Telegram.
+    pub bot_username: Option<String>,
+    /// Numeric ids of the people who may talk to the bot. Empty: nobody but the operators.
+    pub allow: Vec<u64>,
+    /// Numeric ids of the people who may do everything, `/shutdown` included. They may talk too.
+    pub operators: Vec<u64>,
+}
+
+impl Default for TelegramConfig {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            token_env: "TELEGRAM_BOT_TOKEN".into(),
+            token_file: None,
+            api_base: "https://api.telegram.org".into(),
+            mode: TelegramMode::Webhook,
+            webhook_path: "/telegram/webhook".into(),
+            webhook_url: None,
+            secret_env: "TELEGRAM_WEBHOOK_SECRET".into(),
+            secret_file: None,
+            bot_username: None,
+            allow: Vec::new(),
+            operators: Vec::new(),
+        }
+    }
+}
+
+/// How Telegram's updates arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TelegramMode {
+    /// Telegram calls us.
+    Webhook,
+    /// We ask Telegram (`getUpdates`).
+    Polling,
+}
+
+impl TelegramConfig {
+    /// Every problem, each starting with its key. Says nothing about a channel that is off, nor about secrets: those are
+    /// checked by [`crate::Telegram::new`].
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if !self.enabled {
+            return problems;
+        }
+        let mut problem = |key: &str, what: &str| problems.push(format!("channels.telegram.{key}: {what}"));
+        if self.token_env.is_empty() && self.token_file.is_none() {
+            problem("token_env", "name the environment variable of the bot's token, or set token_file");
+        }
+        if let Err(what) = check_url(&self.api_base, &["http", "https"]) {
+            problem("api_base", &what);
+        }
+        if self.mode == TelegramMode::Webhook {
+            if self.secret_env.is_empty() && self.secret_file.is_none() {
+                problem("secret_env", "a webhook needs a secret: name its environment variable, or set secret_file");
+            }
+            if !is_plain_path(&self.webhook_path) {
+                problem("webhook_path", "must start with / and have no spaces, braces, ? or #");
+            }
+            // Telegram: setWebhook, `url`: "HTTPS URL"; a local Bot API server takes http as well.
+            if let Some(Err(what)) = self.webhook_url.as_deref().map(|url| check_url(url, &["http", "https"])) {
+                problem("webhook_url", &what);
+            }
+        } else if self.webhook_url.is_some() {
+            problem("webhook_url", "has no place in polling mode: remove it, or set mode = \"webhook\"");
+        }
+        if self.bot_username.as_deref().is_some_and(|name| !is_username(name)) {
+            problem("bot_username", "must be the bot's user name without @: letters, digits and _");
+        }
+        if self.allow.contains(&0) || self.operators.contains(&0) {
+            problem("allow", "0 is nobody's id; ids are the numbers that @userinfobot and the log show");
+        }
+        problems
+    }
+}
+
+fn check_url(text: &str, schemes: &[&str]) -> Result<(), String> {
+    let url = Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
+    if !schemes.contains(&url.scheme()) || url.host_str().is_none_or(str::is_empty) {
+        return Err("must begin with http:// or https:// and name a host".into());
+    }
+    Ok(())
+}
+
+fn is_plain_path(path: &str) -> bool {
+    path.len() > 1 && path.starts_with('/') && !path.contains(|c: char| c.is_whitespace() || "{}?#*".contains(c))
+}
+
+fn is_username(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn stdin_is_switched_by_auto_or_a_boolean_or_its_word() {
+        for (written, expected) in [
+            ("enabled = \"auto\"", Some(Enabled::Auto)),
+            ("enabled = true", Some(Enabled::Yes)),
+            ("enabled = false", Some(Enabled::No)),
+            ("enabled = \"TRUE\"", Some(Enabled::Yes)),
+            ("", Some(Enabled::Auto)),
+            ("enabled = \"maybe\"", None),
+            ("enabled = 3", None),
+            ("enable = true", None),
+        ] {
+            let read = toml::from_str::<StdinConfig>(written).ok().map(|config| config.enabled);
+            assert_eq!(read, expected, "{written}");
+        }
+    }
+
+    #[test]
+    fn the_defaults_survive_being_written_and_read() {
+        let config = TelegramConfig::default();
+        assert_eq!(toml::from_str::<TelegramConfig>(&toml::to_string(&config).unwrap()).unwrap(), config);
+        let config = StdinConfig::default();
+        assert_eq!(toml::from_str::<StdinConfig>(&toml::to_string(&config).unwrap()).unwrap(), config);
+    }
+
+    #[test]
+    fn a_config_with_several_mistakes_names_all_of_them_by_key() {
+        let config: TelegramConfig = toml::from_str(
+            r#"
+            enabled = true
+            token_env = ""
+            secret_env = ""
+            api_base = "telegram"
+            webhook_path = "hook me"
+            webhook_url = "ftp://example.org/x"
+            bot_username = "@belay"
+            allow = [0]
+            "#,
+        )
+        .unwrap();
+        let problems = config.validate();
+        let keys: Vec<_> = problems.iter().map(|line| line.split(':').next().unwrap()).collect();
+        assert_eq!(
+            keys,
+            [
+                "channels.telegram.token_env",
+                "channels.telegram.api_base",
+                "channels.telegram.secret_env",
+                "channels.telegram.webhook_path",
+                "channels.telegram.webhook_url",
+                "channels.telegram.bot_username",
+                "channels.telegram.allow",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_channel_that_is_off_or_well_described_has_no_problems() {
+        let off = TelegramConfig { api_base: "nonsense".into(), ..TelegramConfig::default() };
+        let on = TelegramConfig { enabled: true, allow: vec![42], ..TelegramConfig::default() };
+        let polling = TelegramConfig {
+            enabled: true,
+            mode: TelegramMode::Polling,
+            secret_env: String::new(),
+            ..TelegramConfig::default()
+        };
+        for config in [off, on, polling] {
+            assert_eq!(config.validate(), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn user_names_and_group_ids_are_no_user_ids() {
+        for written in ["allow = [\"alice\"]", "allow = [-100123]", "operators = [1.5]"] {
+            assert!(toml::from_str::<TelegramConfig>(written).is_err(), "{written}");
+        }
+    }
+}

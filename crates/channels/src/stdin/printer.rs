@@ -1,0 +1,108 @@
+//! What is shown, one piece at a time, by a thread that may block.
+
+use std::io::{self, Write};
+use std::thread;
+
+use tokio::sync::{mpsc, oneshot};
+
+/// Texts that wait to be shown. When it is full, deliveries wait.
+const QUEUE: usize = 16;
+
+/// Shows texts in order. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Printer {
+    jobs: mpsc::Sender<Job>,
+}
+
+struct Job {
+    text: String,
+    done: oneshot::Sender<io::Result<()>>,
+}
+
+/// Where texts are shown.
+pub(super) trait Sink: Send + 'static {
+    /// Shows a text and ends its line.
+    fn show(&mut self, text: &str) -> io::Result<()>;
+}
+
+/// Any writer: each text is one write, with its newline, flushed.
+pub(super) struct Plain<W>(pub(super) W);
+
+impl<W: Write + Send + 'static> Sink for Plain<W> {
+    fn show(&mut self, text: &str) -> io::Result<()> {
+        let line = if text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") };
+        self.0.write_all(line.as_bytes())?;
+        self.0.flush()
+    }
+}
+
+impl Printer {
+    /// Starts the thread. It ends when the last printer is dropped and the queue is empty; it is not joined, since a
+    /// reader of our output who stalls would block us for ever. Nothing is lost by that: a delivery counts only once its
+    /// text has been written.
+    ///
+    /// # Errors
+    /// The system has no thread for us.
+    pub(super) fn start(mut sink: impl Sink) -> io::Result<Self> {
+        let (jobs, mut queue) = mpsc::channel::<Job>(QUEUE);
+        thread::Builder::new().name("stdin-replies".into()).spawn(move || {
+            while let Some(job) = queue.blocking_recv() {
+                let _ = job.done.send(sink.show(&job.text)); // whoever asked has been cancelled: it is shown all the same
+            }
+        })?;
+        Ok(Self { jobs })
+    }
+
+    /// Shows a text and waits until it has been written.
+    ///
+    /// # Errors
+    /// The writer's own, `BrokenPipe` when nobody reads any more.
+    ///
+    /// # Cancel safety
+    /// Dropped midway the text may still be shown.
+    pub(super) async fn show(&self, text: &str) -> io::Result<()> {
+        let (done, shown) = oneshot::channel();
+        let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
+        self.jobs.send(Job { text: text.to_owned(), done }).await.map_err(|_| gone())?;
+        shown.await.map_err(|_| gone())?
+    }
+}
+
+/// The text without what could steer a terminal: model output must not move the cursor, change the title, or hide text.
+pub(super) fn harmless(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Writes(Arc<Mutex<Vec<String>>>);
+
+    impl Write for Writes {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("not poisoned").push(String::from_utf8_lossy(bytes).into_owned());
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn each_reply_is_one_write_that_ends_its_line() {
+        let writes = Writes::default();
+        let printer = Printer::start(Plain(writes.clone())).expect("a thread");
+        for text in ["one", "two\nlines\n", "three"] {
+            printer.show(text).await.expect("written");
+        }
+        assert_eq!(*writes.0.lock().expect("not poisoned"), ["one\n", "two\nlines\n", "three\n"]);
+    }
+
+    #[test]
+    fn escape_sequences_do_not_reach_a_terminal() {
+        assert_eq!(harmless("a\x1b[2J\x07b\tc\nd\u{9b}31m\r"), "a[2Jb\tc\nd31m");
+    }
+}

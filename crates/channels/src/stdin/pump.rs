@@ -1,0 +1,287 @@
+//! From lines to envelopes: order, back-pressure, and what waits for what.
+//!
+//! Lines go out in the order they came. A text waits until the one before it has been accepted, and while
+//! [`OUTSTANDING_MAX`] runs are unfinished; a line that begins with a slash goes at once. Piped, a `/quit` and the end
+//! of input wait until everything before them has been answered.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_protocol::inbound::Role;
+use belay_protocol::{
+    Accepted, Ack, AckSender, Body, ChannelId, Envelope, Inbound, Principal, Refusal, ReplyRoute, RunWatch, SessionKey,
+};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::deliveries::Deliveries;
+use super::lines::Line;
+use super::printer::Printer;
+
+/// Unfinished runs above which texts wait. 15: a session's queue holds 20, and other channels may write to it too.
+const OUTSTANDING_MAX: usize = 15;
+
+/// How long after its end a run's reply is waited for. A stop from elsewhere may keep it from ever being shown.
+const DELIVERY_GRACE: Duration = Duration::from_secs(5);
+
+/// Longest wait before a refused-as-busy line is tried again, whatever the refusal says.
+const BUSY_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Whether `/quit` and the end of input wait for earlier answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// They do: a script was piped in and wants all its answers.
+    AfterAnswers,
+    /// They do not: a person is at the keyboard.
+    AtOnce,
+}
+
+/// Turns lines into envelopes.
+pub(super) struct Pump {
+    pub(super) lines: mpsc::Receiver<Line>,
+    pub(super) interrupts: mpsc::Receiver<()>,
+    pub(super) printer: Printer,
+    pub(super) deliveries: Arc<Deliveries>,
+    pub(super) ending: Ending,
+    pub(super) intake: CancellationToken,
+    state: State,
+}
+
+#[derive(Default)]
+struct State {
+    /// The line that is next, when it cannot go yet.
+    head: Option<Head>,
+    /// A line that was busy and goes again, before the head.
+    again: Option<String>,
+    /// What has been sent and is not settled.
+    open: FuturesUnordered<Pin<Box<dyn Future<Output = Progress> + Send>>>,
+    /// Texts that have been sent and not yet been accepted.
+    unaccepted: usize,
+    /// Whether the last thing typed was an interrupt that had nothing to stop.
+    warned: bool,
+}
+
+enum Head {
+    Line(String),
+    End,
+}
+
+/// What became of something that was open.
+enum Progress {
+    Accepted { text: String, watch: Option<RunWatch> },
+    Settled { text: String, quit: bool },
+    Busy { text: String, wait: Duration },
+    Again { text: String },
+    Answered,
+}
+
+impl Pump {
+    pub(super) fn new(
+        lines: mpsc::Receiver<Line>,
+        interrupts: mpsc::Receiver<()>,
+        printer: Printer,
+        deliveries: Arc<Deliveries>,
+        ending: Ending,
+        intake: CancellationToken,
+    ) -> Self {
+        Self { lines, interrupts, printer, deliveries, ending, intake, state: State::default() }
+    }
+
+    /// The next message; `None` when intake has ended or there is no more input.
+    pub(super) async fn next(&mut self) -> Option<Envelope> {
+        loop {
+            if let Some(text) = self.state.again.take() {
+                return Some(self.send(text));
+            }
+            if let Some(head) = self.state.head.take() {
+                match head {
+                    Head::End if self.may_end() => return None,
+                    Head::Line(text) if self.may_go(&text) => return Some(self.first_send(text)),
+                    waiting => self.state.head = Some(waiting),
+                }
+            }
+            tokio::select! {
+                biased; // the end of intake first; then a person's interrupt, before what was typed earlier and waits
+                () = self.intake.cancelled() => return None,
+                Some(()) = self.interrupts.recv() => {
+                    if let Some(envelope) = self.interrupt().await {
+                        return Some(envelope);
+                    }
+                }
+                Some(progress) = self.state.open.next() => self.note(progress).await,
+                line = self.lines.recv(), if self.state.head.is_none() => self.take(line).await,
+            }
+        }
+    }
+
+    async fn take(&mut self, line: Option<Line>) {
+        self.state.warned = false;
+        match line {
+            None => self.state.head = Some(Head::End),
+            Some(Line::Text(text)) if text.trim().is_empty() => {}
+            Some(Line::Text(text)) => self.state.head = Some(Head::Line(text)),
+            Some(Line::Unusable(why)) => tell(&self.printer, &why).await,
+        }
+    }
+
+    fn may_end(&self) -> bool {
+        self.ending == Ending::AtOnce || self.state.open.is_empty()
+    }
+
+    fn may_go(&self, text: &str) -> bool {
+        match kind(text) {
+            Kind::Quit => self.may_end(),
+            Kind::Command => true,
+            Kind::Text => self.state.unaccepted == 0 && self.state.open.len() < OUTSTANDING_MAX,
+        }
+    }
+
+    fn first_send(&mut self, text: String) -> Envelope {
+        self.state.unaccepted += usize::from(kind(&text) == Kind::Text);
+        self.send(text)
+    }
+
+    fn send(&mut self, text: String) -> Envelope {
+        let (ack, answer) = AckSender::channel();
+        self.state.open.push(Box::pin(acknowledged(text.clone(), answer)));
+        Envelope { inbound: inbound(text), ack }
+    }
+
+    async fn note(&mut self, progress: Progress) {
+        match progress {
+            Progress::Accepted { text, watch } => {
+                self.accepted_or_refused(&text);
+                if let Some(watch) = watch {
+                    self.state.open.push(Box::pin(answered(watch, Arc::clone(&self.deliveries))));
+                }
+            }
+            Progress::Settled { text, quit } => {
+                self.accepted_or_refused(&text);
+                if quit {
+                    // What follows a /quit in a script is not for this daemon.
+                    self.state.head = Some(Head::End);
+                }
+            }
+            Progress::Busy { text, wait } => {
+                debug!(wait_ms = wait.as_millis() as u64, "busy, the line is tried again");
+                self.state.open.push(Box::pin(async move {
+                    sleep(wait).await;
+                    Progress::Again { text }
+                }));
+            }
+            Progress::Again { text } => self.state.again = Some(text),
+            Progress::Answered => {}
+        }
+    }
+
+    fn accepted_or_refused(&mut self, text: &str) {
+        self.state.unaccepted -= usize::from(kind(text) == Kind::Text);
+    }
+
+    /// What a Ctrl-C means: stop what runs; else a hint, and the second in a row quits.
+    async fn interrupt(&mut self) -> Option<Envelope> {
+        if !self.state.open.is_empty() {
+            self.state.warned = false;
+            return Some(self.send("/interrupt".into()));
+        }
+        if std::mem::replace(&mut self.state.warned, true) {
+            return Some(self.send("/quit".into()));
+        }
+        tell(&self.printer, "Nothing is running. Press Ctrl-C again, or type /quit, to end.").await;
+        None
+    }
+}
+
+async fn tell(printer: &Printer, text: &str) {
+    if let Err(error) = printer.show(text).await {
+        warn!(%error, "a notice could not be shown on standard output");
+    }
+}
+
+/// What a line is, as far as this channel must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Quit,
+    Command,
+    Text,
+}
+
+fn kind(text: &str) -> Kind {
+    let word = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
+    match word.split('@').next().unwrap_or_default() {
+        "/quit" | "/exit" | "/shutdown" => Kind::Quit,
+        word if word.starts_with('/') => Kind::Command,
+        _ => Kind::Text,
+    }
+}
+
+fn inbound(text: String) -> Inbound {
+    let channel = ChannelId::new(super::NAME);
+    Inbound {
+        session: SessionKey::new(super::NAME),
+        principal: Principal { id: super::NAME.into(), role: Role::Operator },
+        key: None,
+        reply_to: Some(ReplyRoute { channel: channel.clone(), conversation: super::NAME.into(), reply_to: None }),
+        channel,
+        body: Body::Text(text),
+        history: Vec::new(),
+        want_deltas: false,
+    }
+}
+
+/// Waits for the acknowledgement of a line.
+async fn acknowledged(text: String, answer: oneshot::Receiver<Ack>) -> Progress {
+    match answer.await {
+        Ok(Ack::Accepted(Accepted { watch, .. })) => Progress::Accepted { text, watch },
+        Ok(Ack::Refused(Refusal::Busy { retry_after, .. })) => {
+            Progress::Busy { text, wait: retry_after.clamp(Duration::from_millis(10), BUSY_WAIT_MAX) }
+        }
+        Ok(Ack::Refused(_)) => Progress::Settled { text, quit: false }, // the agent tells the person
+        Ok(_) => {
+            let quit = kind(&text) == Kind::Quit;
+            Progress::Settled { text, quit }
+        }
+        Err(_) => {
+            warn!("a line from standard input was dropped without an answer");
+            Progress::Settled { text, quit: false }
+        }
+    }
+}
+
+/// Waits for the end of a run, and for its reply to be shown.
+async fn answered(mut watch: RunWatch, deliveries: Arc<Deliveries>) -> Progress {
+    let has_reply = match watch.finished.wait_for(Option::is_some).await {
+        Ok(record) => record.as_ref().is_some_and(|run| run.reply.as_deref().is_some_and(|reply| !reply.is_empty())),
+        Err(_) => false, // the daemon lets go of the run: nothing more will be said about it here
+    };
+    if has_reply && timeout(DELIVERY_GRACE, deliveries.wait_for(watch.run_id)).await.is_err() {
+        debug!(run = %watch.run_id, "the reply of an ended run was not delivered here");
+    }
+    Progress::Answered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_words_that_end_the_daemon_are_held_back() {
+        for (text, expected) in [
+            ("/quit", Kind::Quit),
+            ("  /EXIT now", Kind::Quit),
+            ("/shutdown@belay_bot", Kind::Quit),
+            ("/quitter", Kind::Command),
+            ("/status", Kind::Command),
+            ("quit", Kind::Text),
+            ("what does /quit do?", Kind::Text),
+        ] {
+            assert_eq!(kind(text), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The prompt on a terminal: line editing on a thread of its own, replies above the line that is being typed.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use reedline::{
+    ExternalPrinter, FileBackedHistory, Prompt, PromptEditMode, PromptHistorySearch, PromptHistorySearchStatus,
+    Reedline, Signal,
+};
+use tokio::sync::{mpsc, oneshot};
+use tracing::warn;
+
+use super::lines::{LINE_MAX_BYTES, Line};
+use super::printer::{Plain, Sink, harmless};
+use crate::config::StdinConfig;
+
+/// Lines of history that are kept.
+const HISTORY_LINES: usize = 1000;
+
+/// Replies that wait to be painted; when it is full, deliveries wait.
+const PAINT_QUEUE: usize = 16;
+
+/// How often the editor looks up from the keyboard: the longest delay of a reply, and of the end. 50 ms: not noticed.
+const LOOK_UP: Duration = Duration::from_millis(50);
+
+/// Where replies go: above the prompt while there is one, straight to the terminal afterwards.
+#[derive(Clone)]
+pub(super) struct Screen(Arc<Mutex<Painter>>);
+
+enum Painter {
+    Editor(SyncSender<String>),
+    Direct,
+}
+
+impl Sink for Screen {
+    fn show(&mut self, text: &str) -> io::Result<()> {
+        let mut text = harmless(text);
+        loop {
+            let painter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let sender = match &*painter {
+                Painter::Editor(sender) => sender,
+                Painter::Direct => return Plain(io::stdout()).show(&text), // under the lock: not while the prompt is put away
+            };
+            match sender.try_send(text) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => text = back,
+            }
+            drop(painter);
+            thread::sleep(LOOK_UP);
+        }
+    }
+}
+
+/// Makes the editor look up and end within [`LOOK_UP`].
+#[derive(Clone, Default)]
+pub(super) struct Break(Arc<AtomicBool>);
+
+impl Break {
+    pub(super) fn end(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A prompt that has not been shown yet.
+pub(super) struct Terminal {
+    editor: Reedline,
+    screen: Screen,
+    stop: Break,
+}
+
+impl Terminal {
+    pub(super) fn new(config: &StdinConfig) -> Self {
+        let printer = ExternalPrinter::new(PAINT_QUEUE);
+        let screen = Screen(Arc::new(Mutex::new(Painter::Editor(printer.sender()))));
+        let stop = Break::default();
+        let mut editor = Reedline::create()
+            .with_ansi_colors(config.colour)
+            .with_external_printer(printer)
+            .with_poll_interval(LOOK_UP)
+            .with_break_signal(Arc::clone(&stop.0));
+        if let Some(history) = config.history_file.as_deref().and_then(open_history) {
+            editor = editor.with_history(history);
+        }
+        Self { editor, screen, stop }
+    }
+
+    pub(super) fn screen(&self) -> Screen {
+        self.screen.clone()
+    }
+
+    pub(super) fn stop(&self) -> Break {
+        self.stop.clone()
+    }
+
+    /// Shows the prompt until Ctrl-D, the break, or the end of whoever takes the lines. The terminal is in its normal
+    /// state again when the returned receiver resolves: the thread never blocks on the keyboard for longer than
+    /// [`LOOK_UP`], so it can always be told to end.
+    ///
+    /// # Errors
+    /// The system has no thread for us.
+    pub(super) fn start(
+        self,
+        lines: mpsc::Sender<Line>,
+        interrupts: mpsc::Sender<()>,
+    ) -> io::Result<oneshot::Receiver<()>> {
+        let (running, ended) = oneshot::channel();
+        thread::Builder::new().name("stdin-prompt".into()).spawn(move || {
+            let _running: oneshot::Sender<()> = running; // dropped when the thread ends, by a panic too
+            self.edit(&lines, &interrupts);
+        })?;
+        Ok(ended)
+    }
+
+    fn edit(mut self, lines: &mpsc::Sender<Line>, interrupts: &mpsc::Sender<()>) {
+        loop {
+            match self.editor.read_line(&BelayPrompt("belay> ")) {
+                Ok(Signal::Success(text)) => {
+                    if lines.blocking_send(typed(text)).is_err() {
+                        break; // nobody takes lines any more
+                    }
+                }
+                Ok(Signal::CtrlC) => {
+                    let _ = interrupts.try_send(()); // full: one is on its way already
+                }
+                Ok(Signal::CtrlD | Signal::ExternalBreak(_)) => break,
+                Ok(_) => {}
+                Err(error) => {
+                    warn!(%error, "the prompt has failed");
+                    break;
+                }
+            }
+        }
+        self.put_away();
+    }
+
+    /// Paints what still waits, then lets replies go straight to the terminal.
+    fn put_away(self) {
+        let mut painter = self.screen.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut editor = self.editor.with_immediately_accept(true); // one pass: paint, return
+        if let Err(error) = editor.read_line(&BelayPrompt("")) {
+            warn!(%error, "the last replies could not be painted");
+        }
+        *painter = Painter::Direct;
+        let _ = io::stdout().flush(); // nothing of ours is buffered there; a failure shows with the next reply
+    }
+}
+
+fn typed(text: String) -> Line {
+    if text.len() <= LINE_MAX_BYTES {
+        return Line::Text(text);
+    }
+    Line::Unusable(format!("Not sent: it is longer than {LINE_MAX_BYTES} bytes."))
+}
+
+fn open_history(path: &Path) -> Option<Box<FileBackedHistory>> {
+    match FileBackedHistory::with_file(HISTORY_LINES, path.to_owned()) {
+        Ok(history) => Some(Box::new(history)),
+        Err(error) => {
+            warn!(path = %path.display(), %error, "the history file cannot be used; this session keeps none");
+            None
+        }
+    }
+}
+
+struct BelayPrompt(&'static str);
+
+impl Prompt for BelayPrompt {
+    fn render_prompt_left(&self) -> Cow<'_, str> {
+        Cow::Borrowed(self.0)
+    }
+
+    fn render_prompt_right(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_indicator(&self, _mode: PromptEditMode) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
+        Cow::Borrowed("  ... ")
+    }
+
+    fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
+        let failing = if matches!(search.status, PromptHistorySearchStatus::Failing) { "nothing for " } else { "" };
+        Cow::Owned(format!("({failing}{}) ", search.term))
+    }
+}

@@ -1,0 +1,319 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::mpsc as std_mpsc;
+
+use belay_protocol::{
+    Accepted, Ack, AckSender, Body, CommandReply, OutboxId, Refusal, ReplyRoute, RunId, RunRecord, RunStatus, RunWatch,
+    SessionKey, StopReason, UnixMillis, run::RunUsage,
+};
+use futures_util::StreamExt;
+use tokio::sync::watch;
+
+use super::*;
+
+/// What has been printed, shared with the test.
+#[derive(Clone, Default)]
+struct Paper(Arc<Mutex<String>>);
+
+impl Paper {
+    fn text(&self) -> String {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().push_str(std::str::from_utf8(bytes).unwrap());
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A reader that gives what the test sends, and ends when the test drops its end.
+struct Typed(std_mpsc::Receiver<&'static str>);
+
+impl Read for Typed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Ok(text) = self.0.recv() else { return Ok(0) };
+        buffer[..text.len()].copy_from_slice(text.as_bytes());
+        Ok(text.len())
+    }
+}
+
+/// A run that the test ends.
+struct Run {
+    id: RunId,
+    finished: watch::Sender<Option<Arc<RunRecord>>>,
+}
+
+impl Run {
+    fn accept(ack: AckSender) -> Self {
+        let id = RunId::new();
+        let (finished, seen) = watch::channel(None);
+        ack.send(Ack::Accepted(Accepted {
+            run_id: id,
+            session: SessionKey::new("stdin"),
+            accepted_at: UnixMillis(0),
+            duplicate: false,
+            watch: Some(RunWatch { run_id: id, finished: seen, deltas: None }),
+        }));
+        Self { id, finished }
+    }
+
+    fn finish(&self, reply: Option<&str>) {
+        let record = RunRecord {
+            run_id: self.id,
+            session: SessionKey::new("stdin"),
+            status: RunStatus::Completed,
+            reason: Some(StopReason::FinalText),
+            evidence: serde_json::Map::new(),
+            reply: reply.map(str::to_owned),
+            usage: RunUsage::default(),
+            cost_micro_usd: 0,
+            attempt: 1,
+            accepted_at: UnixMillis(0),
+            started_at: None,
+            ended_at: None,
+        };
+        self.finished.send_replace(Some(Arc::new(record)));
+    }
+
+    async fn answer(&self, channel: &StdinChannel, reply: &str) {
+        self.finish(Some(reply));
+        channel.deliver(&outbound(Some(self.id), reply)).await.unwrap();
+    }
+}
+
+fn outbound(run_id: Option<RunId>, text: &str) -> Outbound {
+    let route = ReplyRoute { channel: ChannelId::new("stdin"), conversation: "stdin".into(), reply_to: None };
+    Outbound { id: OutboxId::new(), run_id, route, text: text.into(), pieces_sent: 0 }
+}
+
+fn command(ack: AckSender, word: &str) {
+    ack.send(Ack::Command(CommandReply { command: word.into(), reply: "done".into() }));
+}
+
+fn text(envelope: &Envelope) -> &str {
+    match &envelope.inbound.body {
+        Body::Text(text) => text,
+        other => panic!("not a text: {other:?}"),
+    }
+}
+
+async fn open(input: &'static [u8]) -> (StdinChannel, InboundStream, Paper) {
+    let paper = Paper::default();
+    let channel = StdinChannel::over(input, paper.clone()).unwrap();
+    let stream = channel.start(CancellationToken::new()).await.unwrap();
+    (channel, stream, paper)
+}
+
+/// The next envelope, soon.
+async fn next(stream: &mut InboundStream) -> Option<Envelope> {
+    timeout(Duration::from_secs(5), stream.next()).await.expect("the channel went on in time")
+}
+
+/// Whether the channel stays silent for a moment. The moment is real: a thread may be about to speak.
+async fn is_silent(stream: &mut InboundStream) -> bool {
+    timeout(Duration::from_millis(50), stream.next()).await.is_err()
+}
+
+#[tokio::test]
+async fn a_line_becomes_an_operators_message_of_the_one_session() {
+    let (_channel, mut stream, _) = open(b"  \n\nhello\n").await;
+    let envelope = next(&mut stream).await.unwrap();
+    assert_eq!(
+        envelope.inbound,
+        belay_protocol::Inbound {
+            channel: ChannelId::new("stdin"),
+            session: SessionKey::new("stdin"),
+            principal: belay_protocol::Principal::operator("stdin"),
+            key: None,
+            reply_to: Some(outbound(None, "").route),
+            body: Body::Text("hello".into()),
+            history: Vec::new(),
+            want_deltas: false,
+        }
+    );
+}
+
+#[tokio::test]
+async fn commands_go_at_once_but_quit_waits_for_the_answer_before_it() {
+    let (channel, mut stream, paper) = open(b"calculate 17*23\n/status\n/quit\nlater\n").await;
+    let question = next(&mut stream).await.unwrap();
+    let status = next(&mut stream).await.unwrap();
+    assert_eq!((text(&question), text(&status)), ("calculate 17*23", "/status"));
+    command(status.ack, "/status");
+    let run = Run::accept(question.ack);
+    assert!(is_silent(&mut stream).await, "the run goes on");
+    run.finish(Some("391"));
+    assert!(is_silent(&mut stream).await, "the answer has not been shown");
+    channel.deliver(&outbound(Some(run.id), "391")).await.unwrap();
+    let quit = next(&mut stream).await.unwrap();
+    assert_eq!(text(&quit), "/quit");
+    assert_eq!(paper.text(), "391\n");
+    command(quit.ack, "/quit");
+    assert!(next(&mut stream).await.is_none(), "what follows a quit is not sent");
+}
+
+#[tokio::test]
+async fn the_end_of_input_waits_for_answers_and_does_not_need_the_last_newline() {
+    let (channel, mut stream, _) = open(b"one\ntwo").await;
+    let one = Run::accept(next(&mut stream).await.unwrap().ack);
+    let two = Run::accept(next(&mut stream).await.unwrap().ack);
+    one.answer(&channel, "1").await;
+    assert!(is_silent(&mut stream).await, "the second run goes on");
+    two.finish(None); // ended without a reply: nothing to wait for
+    assert!(next(&mut stream).await.is_none());
+}
+
+#[tokio::test]
+async fn a_run_the_daemon_lets_go_of_and_a_line_without_an_ack_do_not_hold_the_end() {
+    let (_channel, mut stream, _) = open(b"one\ntwo\n").await;
+    drop(Run::accept(next(&mut stream).await.unwrap().ack));
+    drop(next(&mut stream).await.unwrap().ack);
+    assert!(next(&mut stream).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_is_never_shown_holds_the_end_for_five_seconds() {
+    let (sender, typed) = std_mpsc::channel();
+    let channel = StdinChannel::over(Typed(typed), Paper::default()).unwrap();
+    let mut stream = channel.start(CancellationToken::new()).await.unwrap();
+    sender.send("one\n").unwrap();
+    let run = Run::accept(stream.next().await.unwrap().ack);
+    run.finish(Some("never shown"));
+    drop(sender);
+    let begun = tokio::time::Instant::now();
+    assert!(stream.next().await.is_none());
+    assert!(begun.elapsed() >= Duration::from_secs(5) && begun.elapsed() < Duration::from_secs(6));
+}
+
+#[tokio::test]
+async fn a_thousand_piped_lines_are_answered_in_order_and_never_more_than_fifteen_at_a_time() {
+    let input: String = (0..1000).map(|n| format!("line {n}\n")).collect();
+    let (channel, mut stream, paper) = open(input.leak().as_bytes()).await;
+    let (mut open_runs, mut most, mut seen) = (std::collections::VecDeque::new(), 0, 0);
+    loop {
+        match timeout(Duration::from_millis(200), stream.next()).await {
+            Ok(Some(envelope)) => {
+                assert_eq!(text(&envelope), format!("line {seen}"));
+                open_runs.push_back((seen, Run::accept(envelope.ack)));
+                seen += 1;
+                most = most.max(open_runs.len());
+                if open_runs.len() < 15 {
+                    continue;
+                }
+            }
+            Ok(None) => break,
+            Err(_) => {}
+        }
+        let (number, run): (usize, Run) = open_runs.pop_front().expect("silent only while something is open");
+        run.answer(&channel, &format!("answer {number}")).await;
+    }
+    assert_eq!((seen, most), (1000, 15));
+    let expected: String = (0..1000).map(|n| format!("answer {n}\n")).collect();
+    assert_eq!(paper.text(), expected);
+}
+
+#[tokio::test]
+async fn while_fifteen_runs_are_open_the_next_text_waits() {
+    let input: String = (0..16).map(|n| format!("{n}\n")).collect();
+    let (channel, mut stream, _) = open(input.leak().as_bytes()).await;
+    let mut runs = Vec::new();
+    for _ in 0..15 {
+        runs.push(Run::accept(next(&mut stream).await.unwrap().ack));
+    }
+    assert!(is_silent(&mut stream).await);
+    runs[3].answer(&channel, "x").await;
+    assert_eq!(text(&next(&mut stream).await.unwrap()), "15");
+}
+
+#[tokio::test]
+async fn a_busy_line_is_tried_again_before_the_next_text() {
+    let (channel, mut stream, _) = open(b"one\ntwo\n").await;
+    let refused = next(&mut stream).await.unwrap();
+    refused.ack.send(Ack::Refused(Refusal::Busy { what: "queue".into(), retry_after: Duration::from_millis(20) }));
+    let again = next(&mut stream).await.unwrap();
+    assert_eq!(text(&again), "one");
+    let one = Run::accept(again.ack);
+    let two = next(&mut stream).await.unwrap();
+    assert_eq!(text(&two), "two");
+    two.ack.send(Ack::Refused(Refusal::Invalid("no".into())));
+    one.answer(&channel, "1").await;
+    assert!(next(&mut stream).await.is_none());
+}
+
+#[tokio::test]
+async fn lines_that_cannot_be_messages_are_named_and_the_rest_is_sent() {
+    let (_channel, mut stream, paper) = open(b"a\xff\nok\n").await;
+    assert_eq!(text(&next(&mut stream).await.unwrap()), "ok");
+    assert_eq!(paper.text(), "Line 1 was skipped: it is not UTF-8 (first wrong byte at position 2).\n");
+}
+
+#[tokio::test]
+async fn the_end_of_intake_ends_the_stream_though_the_reader_is_blocked() {
+    let (sender, typed) = std_mpsc::channel();
+    let paper = Paper::default();
+    let channel = StdinChannel::over(Typed(typed), paper.clone()).unwrap();
+    let intake = CancellationToken::new();
+    let mut stream = channel.start(intake.clone()).await.unwrap();
+    assert!(is_silent(&mut stream).await);
+    intake.cancel();
+    assert!(next(&mut stream).await.is_none());
+    channel.deliver(&outbound(None, "still able to speak")).await.unwrap();
+    assert_eq!(paper.text(), "still able to speak\n");
+    drop(sender);
+}
+
+#[tokio::test]
+async fn a_closed_output_refuses_the_delivery_and_does_not_hold_the_end() {
+    struct Closed;
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let channel = StdinChannel::over(&b"one\n"[..], Closed).unwrap();
+    let mut stream = channel.start(CancellationToken::new()).await.unwrap();
+    let run = Run::accept(next(&mut stream).await.unwrap().ack);
+    run.finish(Some("1"));
+    let refused = channel.deliver(&outbound(Some(run.id), "1")).await;
+    assert!(matches!(refused, Err(DeliverError::Refused { .. })), "{refused:?}");
+    assert!(next(&mut stream).await.is_none());
+}
+
+#[tokio::test]
+async fn a_channel_starts_once() {
+    let (channel, _stream, _) = open(b"").await;
+    assert!(channel.start(CancellationToken::new()).await.is_err());
+}
+
+#[tokio::test]
+async fn an_interrupt_stops_what_runs_else_it_warns_and_the_second_one_quits() {
+    let paper = Paper::default();
+    let printer = Printer::start(Plain(paper.clone())).unwrap();
+    let (lines, taken) = mpsc::channel(LINES);
+    let (interrupts, interrupted) = mpsc::channel(1);
+    let deliveries = Arc::new(Deliveries::new());
+    let mut pump = Pump::new(taken, interrupted, printer, deliveries, Ending::AtOnce, CancellationToken::new());
+    lines.send(Line::Text("work".into())).await.unwrap();
+    let run = Run::accept(pump.next().await.unwrap().ack);
+    interrupts.send(()).await.unwrap();
+    let stop = pump.next().await.unwrap();
+    assert_eq!(text(&stop), "/interrupt");
+    command(stop.ack, "/interrupt");
+    run.finish(None);
+    assert!(timeout(Duration::from_millis(50), pump.next()).await.is_err());
+    interrupts.send(()).await.unwrap();
+    assert!(timeout(Duration::from_millis(50), pump.next()).await.is_err());
+    assert_eq!(paper.text(), "Nothing is running. Press Ctrl-C again, or type /quit, to end.\n");
+    interrupts.send(()).await.unwrap();
+    assert_eq!(text(&pump.next().await.unwrap()), "/quit");
+    drop(lines);
+    assert!(pump.next().await.is_none(), "at a terminal the end of input acts at once");
+}

@@ -1,0 +1,220 @@
+//! Calls of the Bot API: one request each, with a deadline; no retry.
+
+use std::time::Duration;
+
+use reqwest::{Response, StatusCode};
+use secrecy::{ExposeSecret, SecretString};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Longest answer that is read. 16 MiB: a batch of 100 updates is far below.
+const ANSWER_MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// The delay taken for a 429 that names none.
+const DEFAULT_FLOOD_WAIT: Duration = Duration::from_secs(5);
+
+/// One bot at one Bot API server.
+pub(super) struct BotApi {
+    http: reqwest::Client,
+    base: String,
+    token: SecretString,
+}
+
+/// A call without its result.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ApiError {
+    /// The server was not reached: nothing has happened.
+    #[error("not reached: {0}")]
+    NotSent(String),
+    /// The request went out and no usable answer came: it may have been carried out.
+    #[error("no answer: {0}")]
+    NoAnswer(String),
+    /// Too many requests: nothing has happened, and nothing will before the delay has passed.
+    #[error("too many requests, wait {} s", .0.as_secs())]
+    Flood(Duration),
+    /// The server failed.
+    #[error("server error {code}: {description}")]
+    Server {
+        /// HTTP status, 5xx.
+        code: u16,
+        /// In the server's words.
+        description: String,
+    },
+    /// The request is refused.
+    #[error("refused with {code}: {description}")]
+    Refused {
+        /// The Bot API's error code: an HTTP status, mostly 4xx.
+        code: u16,
+        /// In Telegram's words.
+        description: String,
+        /// The group has become a supergroup with this id.
+        migrate_to: Option<i64>,
+    },
+}
+
+impl ApiError {
+    /// Whether the token is wrong, or the server at `api_base` knows no bots. Telegram answers 401 to a token that was
+    /// revoked and 404 to one that never was.
+    pub(super) fn is_auth(&self) -> bool {
+        matches!(self, Self::Refused { code: 401 | 404, .. })
+    }
+
+    /// Whether another poller, or a webhook, takes the updates (getUpdates answers 409).
+    pub(super) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Refused { code: 409, .. })
+    }
+
+    /// Whether Telegram could not read our HTML.
+    pub(super) fn is_parse_error(&self) -> bool {
+        matches!(self, Self::Refused { code: 400, description, .. }
+            if description.to_ascii_lowercase().contains("can't parse entities"))
+    }
+}
+
+/// Bot API, "Making requests".
+#[derive(Deserialize)]
+struct Answer<R> {
+    ok: bool,
+    result: Option<R>,
+    description: Option<String>,
+    error_code: Option<u16>,
+    #[serde(default)]
+    parameters: Parameters,
+}
+
+/// Bot API, ResponseParameters.
+#[derive(Default, Deserialize)]
+struct Parameters {
+    retry_after: Option<u64>,
+    migrate_to_chat_id: Option<i64>,
+}
+
+impl BotApi {
+    pub(super) fn new(http: reqwest::Client, base: &str, token: SecretString) -> Self {
+        Self { http, base: base.trim_end_matches('/').to_owned(), token }
+    }
+
+    /// Calls a method and waits for its result until the deadline.
+    ///
+    /// # Errors
+    /// See [`ApiError`]. None of them contains the token.
+    ///
+    /// # Cancel safety
+    /// Dropped midway the call may have been carried out.
+    pub(super) async fn call<P, R>(&self, method: &str, parameters: &P, deadline: Duration) -> Result<R, ApiError>
+    where
+        P: Serialize + Sync,
+        R: DeserializeOwned,
+    {
+        // Bot API: https://api.telegram.org/bot<token>/METHOD_NAME
+        let url = format!("{}/bot{}/{method}", self.base, self.token.expose_secret());
+        let request = self.http.post(url).timeout(deadline).json(parameters);
+        let response = request.send().await.map_err(unsent)?;
+        let status = response.status();
+        let retry_after = retry_after(&response);
+        match read(response).await {
+            Ok(body) => judge(status, retry_after, &body),
+            Err(detail) if status.is_success() => Err(ApiError::NoAnswer(detail)),
+            Err(_) => judge(status, retry_after, b""), // the status alone says enough
+        }
+    }
+}
+
+/// What an answer means.
+fn judge<R: DeserializeOwned>(status: StatusCode, header: Option<u64>, body: &[u8]) -> Result<R, ApiError> {
+    let Ok(answer) = serde_json::from_slice::<Answer<R>>(body) else {
+        if status.is_success() {
+            return Err(ApiError::NoAnswer("the answer is not what the Bot API says".into()));
+        }
+        return Err(refusal(status.as_u16(), header, format!("HTTP {status}"), Parameters::default()));
+    };
+    match answer.result {
+        Some(result) if answer.ok => Ok(result),
+        None if answer.ok => Err(ApiError::NoAnswer("the answer has no result".into())),
+        _ => {
+            let code = answer.error_code.unwrap_or(status.as_u16());
+            let description = answer.description.unwrap_or_else(|| format!("HTTP {status}"));
+            Err(refusal(code, header, description, answer.parameters))
+        }
+    }
+}
+
+fn refusal(code: u16, header: Option<u64>, description: String, parameters: Parameters) -> ApiError {
+    match code {
+        429 => ApiError::Flood(parameters.retry_after.or(header).map_or(DEFAULT_FLOOD_WAIT, Duration::from_secs)),
+        500.. => ApiError::Server { code, description },
+        _ => ApiError::Refused { code, description, migrate_to: parameters.migrate_to_chat_id },
+    }
+}
+
+fn retry_after(response: &Response) -> Option<u64> {
+    response.headers().get("retry-after")?.to_str().ok()?.parse().ok()
+}
+
+async fn read(mut response: Response) -> Result<Vec<u8>, String> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(words)? {
+        if body.len() + chunk.len() > ANSWER_MAX_BYTES {
+            return Err(format!("the answer is longer than {ANSWER_MAX_BYTES} bytes"));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+fn unsent(error: reqwest::Error) -> ApiError {
+    if error.is_connect() || error.is_builder() {
+        return ApiError::NotSent(words(error));
+    }
+    ApiError::NoAnswer(words(error))
+}
+
+/// An error in words, its causes included and its URL left out: the URL holds the token.
+fn words(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut words = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        words.push_str(": ");
+        words.push_str(&error.to_string());
+        cause = error.source();
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(status: u16, header: Option<u64>, body: &str, expected: &str) {
+        let status = StatusCode::from_u16(status).expect("a status");
+        let answer = match judge::<bool>(status, header, body.as_bytes()) {
+            Ok(result) => format!("{result}"),
+            Err(error) => format!("{error:?}"),
+        };
+        assert_eq!(answer, expected, "{status} {body}");
+    }
+
+    #[test]
+    fn answers_are_sorted_by_what_can_be_done_about_them() {
+        check(200, None, r#"{"ok":true,"result":true}"#, "true");
+        check(200, None, "<html>", r#"NoAnswer("the answer is not what the Bot API says")"#);
+        check(200, None, r#"{"ok":true}"#, r#"NoAnswer("the answer has no result")"#);
+        check(
+            429,
+            Some(9),
+            r#"{"ok":false,"error_code":429,"description":"Too Many Requests","parameters":{"retry_after":17}}"#,
+            "Flood(17s)",
+        );
+        check(429, Some(9), "busy", "Flood(9s)");
+        check(429, None, "busy", "Flood(5s)");
+        check(502, None, "bad gateway", r#"Server { code: 502, description: "HTTP 502 Bad Gateway" }"#);
+        check(
+            400,
+            None,
+            r#"{"ok":false,"error_code":400,"description":"Bad Request: upgraded","parameters":{"migrate_to_chat_id":-1007}}"#,
+            r#"Refused { code: 400, description: "Bad Request: upgraded", migrate_to: Some(-1007) }"#,
+        );
+        check(403, None, "", r#"Refused { code: 403, description: "HTTP 403 Forbidden", migrate_to: None }"#);
+    }
+}

@@ -1,0 +1,49 @@
+//! A chat, or one topic of it.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Where messages are exchanged: written as `<chat>` or `<chat>:<topic>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Conversation {
+    /// The chat's id; negative for groups.
+    pub(super) chat: i64,
+    /// The topic's `message_thread_id`.
+    pub(super) topic: Option<i32>,
+}
+
+impl fmt::Display for Conversation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.topic {
+            None => write!(f, "{}", self.chat),
+            Some(topic) => write!(f, "{}:{topic}", self.chat),
+        }
+    }
+}
+
+impl FromStr for Conversation {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (chat, topic) = match text.split_once(':') {
+            None => (text, None),
+            Some((chat, topic)) => (chat, Some(topic.parse()?)),
+        };
+        Ok(Self { chat: chat.parse()?, topic })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conversations_round_trip_as_text() {
+        for text in ["42", "-1001234567890", "-1001234567890:7"] {
+            assert_eq!(text.parse::<Conversation>().map(|it| it.to_string()).as_deref(), Ok(text));
+        }
+        for text in ["", "x", "1:", "1:2:3", "telegram:1"] {
+            assert!(text.parse::<Conversation>().is_err(), "{text:?}");
+        }
+    }
+}

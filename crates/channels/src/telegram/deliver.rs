@@ -1,0 +1,182 @@
+//! Replies on their way to Telegram.
+
+use std::future::Future;
+use std::time::Duration;
+
+use belay_protocol::{DeliverError, Outbound};
+use frankenstein::ParseMode;
+use frankenstein::methods::{SendChatActionParams, SendMessageParams};
+use frankenstein::types::{ChatAction, LinkPreviewOptions, ReplyParameters};
+use serde::de::IgnoredAny;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info};
+
+use super::api::{ApiError, BotApi};
+use super::conversation::Conversation;
+use super::split::{Piece, pieces};
+
+/// Deadline of a message. Telegram answers within a second; a slow line needs longer.
+const SEND_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Deadline of a typing indicator, which is stale by then.
+const TYPING_DEADLINE: Duration = Duration::from_secs(4);
+
+/// How often the typing indicator is renewed. Telegram: sendChatAction, "5 seconds or less".
+const TYPING_EVERY: Duration = Duration::from_secs(4);
+
+/// Sends a reply, piece after piece, beginning with the first one that has not been taken.
+pub(super) async fn deliver(api: &BotApi, message: &Outbound) -> Result<(), DeliverError> {
+    let conversation: Conversation = message.route.conversation.parse().map_err(|_| DeliverError::Refused {
+        detail: format!("{:?} is no Telegram conversation", message.route.conversation),
+    })?;
+    let answered = message.route.reply_to.as_deref().and_then(|id| id.parse().ok());
+    let pieces = pieces(&message.text);
+    for (number, piece) in (0..).zip(&pieces).skip(message.pieces_sent as usize) {
+        let reply_to = answered.filter(|_| number == 0);
+        send(api, conversation, reply_to, piece).await.map_err(|error| failed(error, number))?;
+    }
+    Ok(())
+}
+
+/// Sends a plain line that answers a message.
+pub(super) async fn notice(
+    api: &BotApi,
+    conversation: Conversation,
+    message_id: i32,
+    text: &str,
+    deadline: Duration,
+) -> Result<(), ApiError> {
+    let parameters = parameters(conversation, Some(message_id), text, None);
+    api.call::<_, IgnoredAny>("sendMessage", &parameters, deadline).await.map(|_| ())
+}
+
+/// Sends one piece: as HTML, and as plain text where Telegram cannot read the HTML. A group that has moved is followed.
+async fn send(api: &BotApi, mut to: Conversation, reply_to: Option<i32>, piece: &Piece) -> Result<(), ApiError> {
+    let mut is_html = true;
+    let mut may_follow = true;
+    loop {
+        let (text, mode) = if is_html { (&piece.html, Some(ParseMode::Html)) } else { (&piece.plain, None) };
+        let sent = api.call::<_, IgnoredAny>("sendMessage", &parameters(to, reply_to, text, mode), SEND_DEADLINE).await;
+        match sent {
+            Ok(_) => return Ok(()),
+            Err(error) if is_html && error.is_parse_error() => {
+                info!(%error, "telegram could not read our formatting; the text is sent plain");
+                is_html = false;
+            }
+            Err(ApiError::Refused { migrate_to: Some(chat), .. }) if may_follow => {
+                info!(from = to.chat, to = chat, "the group has become a supergroup");
+                to.chat = chat;
+                may_follow = false;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn parameters(to: Conversation, reply_to: Option<i32>, text: &str, mode: Option<ParseMode>) -> SendMessageParams {
+    let reply = reply_to.map(|id| ReplyParameters::builder().message_id(id).allow_sending_without_reply(true).build());
+    SendMessageParams::builder()
+        .chat_id(to.chat)
+        .maybe_message_thread_id(thread(to))
+        .text(text)
+        .maybe_parse_mode(mode)
+        // A preview makes Telegram fetch an address that a model was talked into writing.
+        .link_preview_options(LinkPreviewOptions::DISABLED)
+        .maybe_reply_parameters(reply)
+        .build()
+}
+
+/// The General topic has the number 1 and must not be named when sending.
+fn thread(conversation: Conversation) -> Option<i32> {
+    conversation.topic.filter(|topic| *topic != 1)
+}
+
+/// What a failed call means for the delivery.
+fn failed(error: ApiError, pieces_sent: u32) -> DeliverError {
+    let detail = error.to_string();
+    match error {
+        ApiError::Flood(after) => DeliverError::Retry { after: Some(after), detail, pieces_sent },
+        ApiError::NotSent(_) | ApiError::Server { .. } => DeliverError::Retry { after: None, detail, pieces_sent },
+        // The operator may replace the token; the message is as good as before.
+        error if error.is_auth() => DeliverError::Retry { after: None, detail, pieces_sent },
+        ApiError::NoAnswer(_) => DeliverError::Ambiguous { detail, pieces_sent },
+        ApiError::Refused { .. } => DeliverError::Refused { detail },
+    }
+}
+
+/// Shows "typing…" until the run ends.
+pub(super) async fn typing(api: &BotApi, conversation: Conversation, run: CancellationToken) {
+    let parameters = SendChatActionParams::builder()
+        .chat_id(conversation.chat)
+        .maybe_message_thread_id(thread(conversation))
+        .action(ChatAction::Typing)
+        .build();
+    let show = async || api.call::<_, IgnoredAny>("sendChatAction", &parameters, TYPING_DEADLINE).await.map(|_| ());
+    let _ = run.run_until_cancelled(renew(show)).await; // cancelled is how it ends
+}
+
+/// Shows an indicator again and again. It is droppable: a failure waits for the next time, a 429 for as long as it says.
+async fn renew<F: Future<Output = Result<(), ApiError>>>(show: impl Fn() -> F) {
+    loop {
+        let pause = match show().await {
+            Err(ApiError::Flood(after)) => after.max(TYPING_EVERY),
+            Err(error) => {
+                debug!(%error, "typing indicator not shown");
+                TYPING_EVERY
+            }
+            Ok(()) => TYPING_EVERY,
+        };
+        sleep(pause).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use tokio::time::{Instant, timeout};
+
+    #[tokio::test(start_paused = true)]
+    async fn typing_is_renewed_every_four_seconds_and_pauses_for_a_429() {
+        let begun = Instant::now();
+        let shown = RefCell::new(Vec::new());
+        let show = async || {
+            shown.borrow_mut().push(begun.elapsed().as_secs());
+            match shown.borrow().len() {
+                2 => Err(ApiError::Flood(Duration::from_secs(11))),
+                3 => Err(ApiError::NoAnswer("away".into())),
+                _ => Ok(()),
+            }
+        };
+        let _ = timeout(Duration::from_secs(24), renew(show)).await;
+        assert_eq!(*shown.borrow(), [0, 4, 15, 19, 23]);
+    }
+
+    #[test]
+    fn each_failure_says_whether_to_try_again() {
+        let refused =
+            |code, description: &str| ApiError::Refused { code, description: description.into(), migrate_to: None };
+        for (error, expected) in [
+            (ApiError::Flood(Duration::from_secs(17)), "again after 17 s"),
+            (ApiError::NotSent("x".into()), "again"),
+            (ApiError::Server { code: 502, description: "x".into() }, "again"),
+            (refused(401, "Unauthorized"), "again"),
+            (ApiError::NoAnswer("x".into()), "ambiguous"),
+            (refused(403, "bot was blocked by the user"), "never"),
+            (refused(400, "chat not found"), "never"),
+        ] {
+            let words = format!("{error}");
+            let seen = match failed(error, 3) {
+                DeliverError::Retry { after: Some(after), pieces_sent: 3, .. } => {
+                    format!("again after {} s", after.as_secs())
+                }
+                DeliverError::Retry { after: None, pieces_sent: 3, .. } => "again".into(),
+                DeliverError::Ambiguous { pieces_sent: 3, .. } => "ambiguous".into(),
+                DeliverError::Refused { .. } => "never".into(),
+                other => format!("{other:?}"),
+            };
+            assert_eq!(seen, expected, "{words}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Sorts updates for the webhook and for polling: logs what is not for us, answers what has no text.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use belay_protocol::{Ack, Inbound, Refusal};
+use frankenstein::updates::Update;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tracing::{debug, info, trace, warn};
+
+use super::api::BotApi;
+use super::conversation::Conversation;
+use super::deliver;
+use super::intake::{Rules, Verdict};
+
+/// Strangers that are remembered as logged. Beyond, new ones are logged at debug level only, so that nobody fills the
+/// log by opening accounts.
+const STRANGERS_MAX: usize = 256;
+
+/// Deadline of the line that says we read text only. Short: the webhook's answer waits for it.
+const NOTICE_DEADLINE: Duration = Duration::from_secs(5);
+
+const TEXT_ONLY: &str = "I can only read text so far. Please write it out.";
+
+/// What both ways of receiving share.
+pub(super) struct Desk {
+    pub(super) api: BotApi,
+    pub(super) rules: Rules,
+    strangers: Mutex<HashSet<u64>>,
+    /// The last album that was answered: each of its pictures is an update of its own.
+    album: Mutex<Option<String>>,
+}
+
+/// What to do with an update.
+pub(super) enum Sorted {
+    /// Hand it to the agent.
+    Message(Box<Inbound>),
+    /// Nothing more.
+    Done,
+    /// Have it delivered again later.
+    Later,
+}
+
+/// What the agent's acknowledgement means for the platform.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Settled {
+    /// It is committed, or will never be: no more of it.
+    Done,
+    /// It may be accepted later; not before the delay, if there is one.
+    Later {
+        /// Whether only this conversation is full, not the house.
+        is_busy: bool,
+        /// How long to wait.
+        after: Duration,
+    },
+}
+
+/// Delay before another attempt where the refusal names none.
+const LATER: Duration = Duration::from_secs(2);
+
+impl Desk {
+    pub(super) fn new(api: BotApi, rules: Rules) -> Self {
+        Self { api, rules, strangers: Mutex::default(), album: Mutex::default() }
+    }
+
+    /// Decides on an update as it came. One that cannot be understood is done with: it would be the same next time.
+    pub(super) async fn sort(&self, raw: &RawValue) -> Sorted {
+        let update: Update = match serde_json::from_str(raw.get()) {
+            Ok(update) => update,
+            Err(error) => {
+                // The error's own words may quote the message: only its place is logged.
+                let (line, column) = (error.line(), error.column());
+                warn!(update_id = update_id(raw), line, column, "an update that cannot be understood is skipped");
+                return Sorted::Done;
+            }
+        };
+        let update_id = update.update_id;
+        match self.rules.judge(update) {
+            Verdict::Message(inbound) => return Sorted::Message(inbound),
+            Verdict::NotYet => {
+                debug!(update_id, "the bot's own user name is not known yet");
+                return Sorted::Later;
+            }
+            Verdict::NoText { conversation, message_id, album } => {
+                if self.is_new_album(album) {
+                    self.say_text_only(conversation, message_id).await;
+                }
+            }
+            Verdict::Stranger(id) => self.log_stranger(id),
+            Verdict::NotForUs(why) => trace!(update_id, why, "update skipped"),
+        }
+        Sorted::Done
+    }
+
+    fn is_new_album(&self, album: Option<String>) -> bool {
+        if album.is_none() {
+            return true;
+        }
+        let mut last = self.album.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = *last != album;
+        *last = album;
+        is_new
+    }
+
+    async fn say_text_only(&self, conversation: Conversation, message_id: i32) {
+        if let Err(error) = deliver::notice(&self.api, conversation, message_id, TEXT_ONLY, NOTICE_DEADLINE).await {
+            debug!(%error, "the line about text was not sent");
+        }
+    }
+
+    fn log_stranger(&self, id: u64) {
+        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        if strangers.len() < STRANGERS_MAX && strangers.insert(id) {
+            info!(telegram_user = id, "a message from somebody not in channels.telegram.allow was dropped");
+        } else {
+            debug!(telegram_user = id, "a stranger's message was dropped");
+        }
+    }
+}
+
+/// The number of an update that may be broken otherwise.
+pub(super) fn update_id(raw: &RawValue) -> Option<i64> {
+    serde_json::from_str::<Value>(raw.get()).ok()?.get("update_id")?.as_i64()
+}
+
+/// What an acknowledgement means; `None`: it was dropped, or did not come in time.
+pub(super) fn settled(ack: Option<Ack>) -> Settled {
+    match ack {
+        Some(Ack::Refused(Refusal::Busy { retry_after, .. })) => Settled::Later { is_busy: true, after: retry_after },
+        None | Some(Ack::Refused(Refusal::Store(_) | Refusal::ShuttingDown)) => {
+            Settled::Later { is_busy: false, after: LATER }
+        }
+        Some(_) => Settled::Done,
+    }
+}

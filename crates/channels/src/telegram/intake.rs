@@ -1,0 +1,256 @@
+//! Which update is a message for us, and what it says. Pure.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use belay_protocol::inbound::Role;
+use belay_protocol::{Body, ChannelId, IdempotencyKey, Inbound, Principal, ReplyRoute, SessionKey};
+use frankenstein::types::{ChatType, Message, MessageEntity, MessageEntityType};
+use frankenstein::updates::{Update, UpdateContent};
+
+use super::NAME;
+use super::conversation::Conversation;
+
+/// Who the bot is and who may talk to it.
+pub(super) struct Rules {
+    /// The token's numeric prefix: the bot's user id.
+    pub(super) bot_id: u64,
+    /// Without `@`. Empty until Telegram has told it.
+    pub(super) username: OnceLock<String>,
+    pub(super) allow: HashSet<u64>,
+    pub(super) operators: HashSet<u64>,
+}
+
+/// What an update is.
+#[derive(Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// A message for us.
+    Message(Box<Inbound>),
+    /// Something for us that has no text.
+    NoText {
+        /// Where it is.
+        conversation: Conversation,
+        /// The message.
+        message_id: i32,
+        /// The album it belongs to.
+        album: Option<String>,
+    },
+    /// From somebody who may not talk to the bot.
+    Stranger(u64),
+    /// It names somebody, and whether that is us is not known before our user name is.
+    NotYet,
+    /// Not for us, and why.
+    NotForUs(&'static str),
+}
+
+impl Rules {
+    /// Decides on an update.
+    pub(super) fn judge(&self, update: Update) -> Verdict {
+        let UpdateContent::Message(message) = update.content else {
+            return Verdict::NotForUs("no new message");
+        };
+        let Some(sender) = person(&message) else {
+            return Verdict::NotForUs("not from a person");
+        };
+        let words = Words::of(&message);
+        let is_private = match message.chat.type_field {
+            ChatType::Private => true,
+            ChatType::Group | ChatType::Supergroup => match self.addressed(&message, &words) {
+                Addressed::Us => false,
+                Addressed::NotUs => return Verdict::NotForUs("does not address the bot"),
+                Addressed::Perhaps => return Verdict::NotYet,
+            },
+            ChatType::Channel => return Verdict::NotForUs("a channel post"),
+        };
+        let role = match sender {
+            id if self.operators.contains(&id) => Role::Operator,
+            id if self.allow.contains(&id) => Role::User,
+            id => return Verdict::Stranger(id),
+        };
+        let topic = message.message_thread_id.filter(|_| message.is_topic_message == Some(true));
+        let conversation = Conversation { chat: message.chat.id, topic };
+        let text = self.text(&words, is_private);
+        if text.is_empty() {
+            if !has_content(&message) {
+                return Verdict::NotForUs("says nothing");
+            }
+            let (message_id, album) = (message.message_id, message.media_group_id);
+            return Verdict::NoText { conversation, message_id, album };
+        }
+        let channel = ChannelId::new(NAME);
+        Verdict::Message(Box::new(Inbound {
+            session: SessionKey::from(format!("{NAME}:{conversation}")),
+            principal: Principal { id: sender.to_string().into(), role },
+            key: Some(IdempotencyKey {
+                channel: channel.clone(),
+                account: self.bot_id.to_string().into(),
+                message_id: format!("update:{}", update.update_id).into(),
+            }),
+            reply_to: Some(ReplyRoute {
+                channel: channel.clone(),
+                conversation: conversation.to_string().into(),
+                reply_to: (!is_private).then(|| Arc::from(message.message_id.to_string())),
+            }),
+            channel,
+            body: Body::Text(text),
+            history: Vec::new(),
+            want_deltas: false,
+        }))
+    }
+
+    /// Whether a group message is meant for the bot: a mention, a reply to it, or a command that names it.
+    fn addressed(&self, message: &Message, words: &Words<'_>) -> Addressed {
+        let mut addressed = Addressed::NotUs;
+        if let Some(replied) = &message.reply_to_message
+            // Every message of a topic "replies" to the topic's creation.
+            && replied.forum_topic_created.is_none()
+            && replied.from.as_ref().is_some_and(|author| author.id == self.bot_id)
+        {
+            addressed = Addressed::Us;
+        }
+        for entity in words.entities {
+            match self.names(entity, words.text) {
+                Names::Us => return Addressed::Us,
+                Names::Unknown if addressed == Addressed::NotUs => addressed = Addressed::Perhaps,
+                // `/stop@other_bot` is for the other one, even in a reply to us.
+                Names::Other if entity.type_field == MessageEntityType::BotCommand => return Addressed::NotUs,
+                _ => {}
+            }
+        }
+        addressed
+    }
+
+    fn names(&self, entity: &MessageEntity, text: &str) -> Names {
+        let name = match entity.type_field {
+            MessageEntityType::TextMention => {
+                let is_us = entity.user.as_ref().is_some_and(|user| user.id == self.bot_id);
+                return if is_us { Names::Us } else { Names::Nobody };
+            }
+            MessageEntityType::Mention | MessageEntityType::BotCommand => {
+                let entity_text = bytes_of(text, entity).map_or("", |range| &text[range]);
+                match entity_text.split_once('@') {
+                    None => return Names::Nobody,
+                    Some((_, name)) => name,
+                }
+            }
+            _ => return Names::Nobody,
+        };
+        match self.username.get() {
+            None => Names::Unknown,
+            Some(ours) if name.eq_ignore_ascii_case(ours) => Names::Us,
+            Some(_) => Names::Other,
+        }
+    }
+
+    /// What the message says, without our name in it.
+    fn text(&self, words: &Words<'_>, is_private: bool) -> String {
+        let text = words.text;
+        let mut names: Vec<Range<usize>> = Vec::new();
+        for entity in words.entities.iter().filter(|entity| !is_private && self.names(entity, text) == Names::Us) {
+            let Some(range) = bytes_of(text, entity) else { continue };
+            // Of a command only the name goes: `/stop@belay_bot now` → `/stop now`.
+            let is_command = entity.type_field == MessageEntityType::BotCommand;
+            let at = text[range.clone()].find('@').filter(|_| is_command).unwrap_or_default();
+            names.push(range.start + at..range.end);
+        }
+        names.sort_by_key(|range| range.start); // as Telegram sends them; nothing may depend on it
+        let kept = without(text, &names);
+        let kept = kept.trim();
+        let kept = if is_private { kept } else { kept.trim_start_matches([',', ':']).trim_start() };
+        // Every Telegram client sends `/start` when a bot is opened for the first time.
+        match kept.split_whitespace().next() {
+            Some("/start") => "/help".into(),
+            _ => kept.to_owned(),
+        }
+    }
+}
+
+/// The text without some stretches of it, and without one of the two spaces around each.
+fn without(text: &str, stretches: &[Range<usize>]) -> String {
+    let (mut kept, mut at) = (String::with_capacity(text.len()), 0);
+    for stretch in stretches.iter().filter(|stretch| stretch.start < stretch.end) {
+        let Some(before) = text.get(at..stretch.start) else { continue }; // overlaps the one before
+        kept.push_str(before);
+        at = stretch.end;
+        if kept.ends_with(' ') && text[at..].starts_with(' ') {
+            at += 1;
+        }
+    }
+    kept.push_str(&text[at..]);
+    kept
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Addressed {
+    Us,
+    NotUs,
+    Perhaps,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    Us,
+    Other,
+    Unknown,
+    Nobody,
+}
+
+/// The text of a message, or the caption of its media.
+struct Words<'a> {
+    text: &'a str,
+    entities: &'a [MessageEntity],
+}
+
+impl<'a> Words<'a> {
+    fn of(message: &'a Message) -> Self {
+        let (text, entities) = match &message.text {
+            Some(text) => (text.as_str(), &message.entities),
+            None => (message.caption.as_deref().unwrap_or_default(), &message.caption_entities),
+        };
+        Self { text, entities: entities.as_deref().unwrap_or_default() }
+    }
+}
+
+/// The id of the person who sent a message; `None` for bots, anonymous administrators and posts forwarded by Telegram.
+fn person(message: &Message) -> Option<u64> {
+    if message.sender_chat.is_some() || message.is_automatic_forward == Some(true) {
+        return None;
+    }
+    message.from.as_ref().filter(|sender| !sender.is_bot).map(|sender| sender.id)
+}
+
+/// Whether there is something a person meant us to look at, as opposed to "joined the group".
+fn has_content(message: &Message) -> bool {
+    message.photo.is_some()
+        || message.document.is_some()
+        || message.voice.is_some()
+        || message.audio.is_some()
+        || message.video.is_some()
+        || message.video_note.is_some()
+        || message.animation.is_some()
+        || message.sticker.is_some()
+        || message.location.is_some()
+        || message.contact.is_some()
+        || message.poll.is_some()
+        || message.dice.is_some()
+}
+
+/// Where an entity is in the text, in bytes; Telegram counts UTF-16 units. `None` where it does not fit the text.
+fn bytes_of(text: &str, entity: &MessageEntity) -> Option<Range<usize>> {
+    let wanted = (usize::from(entity.offset), usize::from(entity.offset) + usize::from(entity.length));
+    let (mut units, mut start, mut end) = (0, None, None);
+    for (at, c) in text.char_indices().map(|(at, c)| (at, c.len_utf16())).chain([(text.len(), 0)]) {
+        if units == wanted.0 {
+            start = start.or(Some(at));
+        }
+        if units == wanted.1 {
+            end = end.or(Some(at));
+        }
+        units += c;
+    }
+    start.zip(end).map(|(start, end)| start..end)
+}
+
+#[cfg(test)]
+mod tests;

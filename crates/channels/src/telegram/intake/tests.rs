@@ -1,0 +1,226 @@
+#![allow(clippy::unwrap_used)]
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn rules() -> Rules {
+    Rules { bot_id: 777, username: OnceLock::from("Belay_Bot".to_owned()), allow: [42].into(), operators: [7].into() }
+}
+
+/// A message with these fields over those of a private text of user 42.
+fn message(fields: Value) -> Value {
+    let mut message = json!({
+        "message_id": 5, "date": 1, "text": "hello",
+        "from": {"id": 42, "is_bot": false, "first_name": "A"},
+        "chat": {"id": 42, "type": "private"},
+    });
+    for (name, value) in fields.as_object().unwrap() {
+        match value {
+            Value::Null => message.as_object_mut().unwrap().remove(name),
+            value => message.as_object_mut().unwrap().insert(name.clone(), value.clone()),
+        };
+    }
+    message
+}
+
+/// The same in a group.
+fn group(fields: Value) -> Value {
+    let mut all = json!({"chat": {"id": -100, "type": "supergroup", "title": "G"}});
+    all.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    message(all)
+}
+
+/// An entity over the first occurrence of a part of the text.
+fn entity(kind: &str, text: &str, part: &str) -> Value {
+    let start = text.find(part).unwrap();
+    json!({"type": kind, "offset": text[..start].encode_utf16().count(), "length": part.encode_utf16().count()})
+}
+
+fn judge(rules: &Rules, message: Value) -> Verdict {
+    rules.judge(serde_json::from_value(json!({"update_id": 900, "message": message})).unwrap())
+}
+
+/// The verdict in a line: the text, or the kind of the refusal.
+fn line(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Message(inbound) => match inbound.body {
+            Body::Text(text) => text,
+            Body::Control(_) => "control".into(),
+        },
+        Verdict::NoText { album, .. } => format!("(no text, album {album:?})"),
+        Verdict::Stranger(id) => format!("(stranger {id})"),
+        Verdict::NotYet => "(not yet)".into(),
+        Verdict::NotForUs(why) => format!("({why})"),
+    }
+}
+
+#[test]
+fn a_private_text_becomes_an_inbound_message() {
+    let Verdict::Message(inbound) = judge(&rules(), message(json!({}))) else { panic!("no message") };
+    assert_eq!(
+        *inbound,
+        Inbound {
+            channel: "telegram".into(),
+            session: "telegram:42".into(),
+            principal: Principal { id: "42".into(), role: Role::User },
+            key: Some(IdempotencyKey {
+                channel: "telegram".into(),
+                account: "777".into(),
+                message_id: "update:900".into()
+            }),
+            reply_to: Some(ReplyRoute { channel: "telegram".into(), conversation: "42".into(), reply_to: None }),
+            body: Body::Text("hello".into()),
+            history: Vec::new(),
+            want_deltas: false,
+        }
+    );
+}
+
+#[test]
+fn a_group_text_in_a_topic_is_answered_there_as_a_reply() {
+    let text = "@belay_bot hello";
+    let sent = group(json!({
+        "text": text, "entities": [entity("mention", text, "@belay_bot")],
+        "message_thread_id": 9, "is_topic_message": true, "from": {"id": 7, "is_bot": false, "first_name": "O"},
+    }));
+    let Verdict::Message(inbound) = judge(&rules(), sent) else { panic!("no message") };
+    assert_eq!(inbound.session.as_str(), "telegram:-100:9");
+    assert_eq!(inbound.principal, Principal::operator("7"));
+    let expected = ReplyRoute { channel: "telegram".into(), conversation: "-100:9".into(), reply_to: Some("5".into()) };
+    assert_eq!(inbound.reply_to, Some(expected));
+    assert_eq!(inbound.body, Body::Text("hello".into()));
+}
+
+#[test]
+fn a_reply_thread_outside_a_forum_is_no_topic() {
+    let sent = group(json!({
+        "message_thread_id": 9, "reply_to_message": group(json!({"from": {"id": 777, "is_bot": true, "first_name": "B"}})),
+    }));
+    let Verdict::Message(inbound) = judge(&rules(), sent) else { panic!("no message") };
+    assert_eq!(inbound.session.as_str(), "telegram:-100");
+}
+
+#[test]
+fn private_messages_are_heard_from_those_on_the_lists_only() {
+    let from = |id: u64, is_bot: bool| json!({"id": id, "is_bot": is_bot, "first_name": "X"});
+    let photo = json!([{"file_id": "f", "file_unique_id": "u", "width": 1, "height": 1}]);
+    for (fields, expected) in [
+        (json!({}), "hello"),
+        (json!({"from": from(7, false)}), "hello"),
+        (json!({"from": from(43, false)}), "(stranger 43)"),
+        (json!({"from": from(42, true)}), "(not from a person)"),
+        (json!({"from": null}), "(not from a person)"),
+        (json!({"sender_chat": {"id": -5, "type": "channel"}}), "(not from a person)"),
+        (json!({"text": "  /stop@Belay_Bot  "}), "/stop@Belay_Bot"),
+        (json!({"text": "/start"}), "/help"),
+        (json!({"text": "/start deep-link"}), "/help"),
+        (json!({"text": "/starting"}), "/starting"),
+        (json!({"text": "   "}), "(says nothing)"),
+        (json!({"text": null, "photo": photo, "caption": "what is this?"}), "what is this?"),
+        (json!({"text": null, "photo": photo}), "(no text, album None)"),
+        (json!({"text": null, "photo": photo, "media_group_id": "a1"}), "(no text, album Some(\"a1\"))"),
+        (json!({"text": null, "photo": photo, "from": from(43, false)}), "(stranger 43)"),
+        (json!({"text": null, "group_chat_created": true}), "(says nothing)"),
+        (json!({"chat": {"id": -5, "type": "channel"}}), "(a channel post)"),
+        // Telegram adds fields; a field that we do not know changes nothing.
+        (json!({"some_future_field": {"x": [1]}}), "hello"),
+    ] {
+        assert_eq!(line(judge(&rules(), message(fields.clone()))), expected, "{fields}");
+    }
+}
+
+#[test]
+fn in_groups_only_what_addresses_the_bot_is_heard() {
+    let bot = json!({"id": 777, "is_bot": true, "first_name": "B"});
+    let other = json!({"id": 778, "is_bot": true, "first_name": "B"});
+    let not_us = "(does not address the bot)";
+    let say = |text: &str, kind: &str, part: &str| json!({"text": text, "entities": [entity(kind, text, part)]});
+    let with = |mut fields: Value, name: &str, value: Value| {
+        fields.as_object_mut().unwrap().insert(name.into(), value);
+        fields
+    };
+    for (fields, expected) in [
+        (json!({}), not_us),
+        (json!({"text": "@belay_bot without an entity"}), not_us),
+        (say("@belay_bot hi", "mention", "@belay_bot"), "hi"),
+        (say("@BELAY_BOT: hi", "mention", "@BELAY_BOT"), "hi"),
+        (say("hey @belay_bot what's up", "mention", "@belay_bot"), "hey what's up"),
+        (say("🗝🗝 ключ @belay_bot 🗝", "mention", "@belay_bot"), "🗝🗝 ключ 🗝"),
+        (say("@belay_bot /stop", "mention", "@belay_bot"), "/stop"),
+        (say("@belay_bot2 hi", "mention", "@belay_bot2"), not_us),
+        (say("@belay_bot", "mention", "@belay_bot"), "(says nothing)"),
+        (
+            with(
+                say("@belay_bot hi", "mention", "@belay_bot"),
+                "from",
+                json!({"id": 43, "is_bot": false, "first_name": "X"}),
+            ),
+            "(stranger 43)",
+        ),
+        (say("/stop@belay_bot now", "bot_command", "/stop@belay_bot"), "/stop now"),
+        (say("/stop", "bot_command", "/stop"), not_us),
+        (say("/stop@other_bot", "bot_command", "/stop@other_bot"), not_us),
+        (
+            with(
+                say("/stop@other_bot", "bot_command", "/stop@other_bot"),
+                "reply_to_message",
+                group(json!({"from": bot})),
+            ),
+            not_us,
+        ),
+        (with(say("/stop", "bot_command", "/stop"), "reply_to_message", group(json!({"from": bot}))), "/stop"),
+        (json!({"reply_to_message": group(json!({"from": bot}))}), "hello"),
+        (json!({"reply_to_message": group(json!({"from": other}))}), not_us),
+        (
+            json!({"reply_to_message": group(json!({"from": bot, "forum_topic_created": {"name": "T", "icon_color": 1}}))}),
+            not_us,
+        ),
+        (
+            json!({"text": "Belay hi", "entities": [{"type": "text_mention", "offset": 0, "length": 5, "user": bot}]}),
+            "hi",
+        ),
+        (
+            json!({"text": "Belay hi", "entities": [{"type": "text_mention", "offset": 0, "length": 5, "user": other}]}),
+            not_us,
+        ),
+        // Entities that do not fit the text are no mention and no panic.
+        (json!({"text": "🗝", "entities": [{"type": "mention", "offset": 1, "length": 9}]}), not_us),
+        (
+            json!({"text": "@belay_bot @belay_bot hi", "entities": [
+                {"type": "mention", "offset": 11, "length": 10}, {"type": "mention", "offset": 0, "length": 10},
+                {"type": "mention", "offset": 0, "length": 10},
+            ]}),
+            "hi",
+        ),
+        (
+            json!({"text": null, "caption": "@belay_bot see", "caption_entities": [{"type": "mention", "offset": 0, "length": 10}]}),
+            "see",
+        ),
+    ] {
+        assert_eq!(line(judge(&rules(), group(fields.clone()))), expected, "{fields}");
+    }
+}
+
+#[test]
+fn before_our_name_is_known_a_message_that_names_somebody_is_asked_for_again() {
+    let rules = Rules { username: OnceLock::new(), ..rules() };
+    let bot = json!({"id": 777, "is_bot": true, "first_name": "B"});
+    let mention = json!([{"type": "mention", "offset": 0, "length": 10}]);
+    for (fields, expected) in [
+        (json!({"text": "@belay_bot hi", "entities": mention}), "(not yet)"),
+        (json!({"text": "hi"}), "(does not address the bot)"),
+        (json!({"text": "hi", "reply_to_message": group(json!({"from": bot}))}), "hi"),
+    ] {
+        assert_eq!(line(judge(&rules, group(fields.clone()))), expected, "{fields}");
+    }
+    assert_eq!(line(judge(&rules, message(json!({"text": "@belay_bot hi", "entities": mention})))), "@belay_bot hi");
+}
+
+#[test]
+fn other_kinds_of_update_are_not_for_us() {
+    for kind in ["edited_message", "channel_post", "edited_channel_post", "business_message"] {
+        let update = serde_json::from_value(json!({"update_id": 1, kind: message(json!({}))})).unwrap();
+        assert_eq!(line(rules().judge(update)), "(no new message)", "{kind}");
+    }
+}

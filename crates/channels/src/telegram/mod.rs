@@ -1,0 +1,262 @@
+//! Telegram as a channel: a bot, by webhook or by long polling.
+//!
+//! Who may talk is a list of numeric ids; the secret of the webhook proves that an update comes from Telegram. In groups
+//! the bot hears only what addresses it. What is accepted is known to the store by its `update_id`, so that a repeated
+//! delivery changes nothing.
+//!
+//! Reading order: [`intake`] (which updates are messages) → [`webhook`], [`polling`] (how they arrive) → [`format`],
+//! [`split`] (how an answer is written) → [`deliver`] (how it is sent) → [`api`].
+
+mod api;
+mod conversation;
+mod deliver;
+mod desk;
+mod format;
+mod intake;
+mod polling;
+mod setup;
+mod split;
+mod styled;
+mod webhook;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::Router;
+use belay_protocol::{Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, ReplyRoute};
+use futures_util::{future::OptionFuture, stream};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use self::api::BotApi;
+use self::conversation::Conversation;
+use self::desk::Desk;
+use self::intake::Rules;
+use self::polling::Poller;
+use self::webhook::Webhook;
+use crate::config::{TelegramConfig, TelegramMode};
+
+/// The channel's id, and what its session keys begin with.
+const NAME: &str = "telegram";
+
+/// Messages that wait to be taken from the webhook. When it is full, Telegram's calls wait, and are answered 503 in the end.
+const INBOX: usize = 64;
+
+/// Longest wait for Telegram at the start. Beyond, the daemon starts without it and goes on trying.
+const START_DEADLINE: Duration = Duration::from_secs(3);
+
+/// A Telegram bot as a channel.
+pub struct Telegram {
+    id: ChannelId,
+    config: TelegramConfig,
+    desk: Arc<Desk>,
+    /// `None` when polling.
+    webhook: Option<Arc<Webhook>>,
+    /// What the webhook receives; taken by `start`.
+    inbox: Mutex<Option<mpsc::Receiver<Envelope>>>,
+}
+
+/// What must not stand in a configuration file.
+pub struct TelegramSecrets {
+    /// The bot's token, as BotFather gives it: `<bot id>:<secret>`.
+    pub token: SecretString,
+    /// What Telegram sends along with each webhook call. Needed in webhook mode.
+    pub webhook_secret: Option<SecretString>,
+}
+
+impl Telegram {
+    /// A bot that has not said anything yet. `http` needs a limit for connecting, and none for idle connections below 40 s:
+    /// polling waits that long. The rest is limited here, per call.
+    ///
+    /// # Errors
+    /// The token has not the form of a token; or the webhook has no secret, or one that Telegram would refuse.
+    pub fn new(config: TelegramConfig, secrets: TelegramSecrets, http: reqwest::Client) -> Result<Self, ChannelError> {
+        let bot_id = bot_id(secrets.token.expose_secret()).map_err(cannot)?;
+        let username = OnceLock::new();
+        if let Some(name) = &config.bot_username {
+            let _ = username.set(name.clone()); // it is new, and therefore empty
+        }
+        let rules = Rules {
+            bot_id,
+            username,
+            allow: config.allow.iter().copied().collect(),
+            operators: config.operators.iter().copied().collect(),
+        };
+        let desk = Arc::new(Desk::new(BotApi::new(http, &config.api_base, secrets.token), rules));
+        let (sender, inbox) = mpsc::channel(INBOX);
+        let webhook = match config.mode {
+            TelegramMode::Polling => None,
+            TelegramMode::Webhook => {
+                let secret = usable_secret(secrets.webhook_secret).map_err(cannot)?;
+                Some(Arc::new(Webhook { desk: Arc::clone(&desk), secret, inbox: sender }))
+            }
+        };
+        Ok(Self { id: ChannelId::new(NAME), config, desk, webhook, inbox: Mutex::new(Some(inbox)) })
+    }
+
+    /// The webhook's route at `webhook_path`, for whoever owns the listener; `None` when polling.
+    pub fn router(&self) -> Option<Router> {
+        self.webhook.as_ref().map(|webhook| webhook::router(&self.config.webhook_path, Arc::clone(webhook)))
+    }
+
+    /// Asks Telegram who we are. A wrong token is an error; a Telegram out of reach is not.
+    async fn introduce(&self) -> Result<bool, ChannelError> {
+        match setup::introduce(&self.desk, START_DEADLINE).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_auth() => Err(cannot(format!(
+                "the Bot API at {} refuses the token ({error}). Check the token and channels.telegram.api_base",
+                self.config.api_base
+            ))),
+            Err(error) => {
+                warn!(%error, "telegram is out of reach; going on without, and trying again");
+                Ok(false)
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Channel for Telegram {
+    fn id(&self) -> &ChannelId {
+        &self.id
+    }
+
+    async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {
+        let inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let inbox = inbox.ok_or_else(|| cannot("it was started before"))?;
+        if self.config.allow.is_empty() && self.config.operators.is_empty() {
+            warn!("channels.telegram.allow and operators are empty: the bot answers nobody");
+        }
+        let is_introduced = self.introduce().await?;
+        info!(mode = ?self.config.mode, "telegram intake begins");
+        let Some(webhook) = &self.webhook else {
+            let poller = Poller::new(Arc::clone(&self.desk), is_introduced, intake);
+            return Ok(Box::pin(stream::unfold(poller, |mut poller| async move {
+                poller.next().await.map(|envelope| (envelope, poller))
+            })));
+        };
+        let (webhook, url) = (Arc::clone(webhook), self.config.webhook_url.clone());
+        let setup = Box::pin(async move {
+            let registration = url.as_deref().map(|url| (url, &webhook.secret));
+            setup::until_reachable(&webhook.desk, is_introduced, registration).await;
+        });
+        let open = Open { inbox, setup: Some(setup), intake };
+        Ok(Box::pin(stream::unfold(open, |mut open| async move { open.next().await.map(|envelope| (envelope, open)) })))
+    }
+
+    async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
+        deliver::deliver(&self.desk.api, message).await
+    }
+
+    async fn working(&self, route: &ReplyRoute, run: CancellationToken) {
+        if let Ok(conversation) = route.conversation.parse::<Conversation>() {
+            deliver::typing(&self.desk.api, conversation, run).await;
+        }
+    }
+}
+
+/// A started webhook's intake.
+struct Open {
+    inbox: mpsc::Receiver<Envelope>,
+    /// Runs beside the messages until Telegram has been told what it must know.
+    setup: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    intake: CancellationToken,
+}
+
+impl Open {
+    async fn next(&mut self) -> Option<Envelope> {
+        loop {
+            tokio::select! {
+                biased; // the end of intake first: what is still in the inbox is answered 503 and comes again
+                () = self.intake.cancelled() => return None,
+                envelope = self.inbox.recv() => return envelope,
+                Some(()) = OptionFuture::from(self.setup.as_mut()) => {
+                    self.setup = None;
+                }
+            }
+        }
+    }
+}
+
+fn cannot(detail: impl Into<String>) -> ChannelError {
+    ChannelError { channel: ChannelId::new(NAME), detail: detail.into() }
+}
+
+/// The bot's id: the number in front of the token.
+fn bot_id(token: &str) -> Result<u64, &'static str> {
+    let wrong = "the token is not of the form 123456:ABC-DEF; ask @BotFather for it";
+    let (id, secret) = token.split_once(':').ok_or(wrong)?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if secret.is_empty() || !secret.chars().all(is_plain) {
+        return Err(wrong);
+    }
+    id.parse().map_err(|_| wrong)
+}
+
+/// Bot API, setWebhook, `secret_token`: "1-256 characters. Only characters A-Z, a-z, 0-9, _ and - are allowed."
+fn usable_secret(secret: Option<SecretString>) -> Result<SecretString, &'static str> {
+    let secret = secret.filter(|secret| !secret.expose_secret().is_empty()).ok_or(
+        "webhook mode needs a secret token: set the variable that channels.telegram.secret_env names, or use mode = \"polling\"",
+    )?;
+    let text = secret.expose_secret();
+    if text.len() > 256 || !text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') {
+        return Err("the webhook's secret must have 1 to 256 characters out of A-Z, a-z, 0-9, _ and -");
+    }
+    Ok(secret)
+}
+
+/// A desk that reaches nobody.
+#[cfg(test)]
+fn test_desk() -> Desk {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default(); // another test was first
+    let rules = Rules {
+        bot_id: 777,
+        username: OnceLock::from("Belay_Bot".to_owned()),
+        allow: [42].into(),
+        operators: [7].into(),
+    };
+    Desk::new(BotApi::new(reqwest::Client::new(), "http://127.0.0.1:9", SecretString::from("777:x")), rules)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_token_must_look_like_one() {
+        for (token, id) in [
+            ("123456:ABC-def_9", Some(123_456)),
+            ("123456", None),
+            ("123456:", None),
+            (":abc", None),
+            ("bot1:abc", None),
+            ("1:a/b", None),
+            ("1:a b", None),
+            ("", None),
+        ] {
+            assert_eq!(bot_id(token).ok(), id, "{token:?}");
+        }
+    }
+
+    #[test]
+    fn a_webhook_secret_must_be_there_and_be_one_that_telegram_takes() {
+        let long = "x".repeat(257);
+        for (secret, ok) in [
+            (None, false),
+            (Some(""), false),
+            (Some("a-b_C9"), true),
+            (Some("with space"), false),
+            (Some("ключ"), false),
+            (Some(&long[..256]), true),
+            (Some(&long[..]), false),
+        ] {
+            assert_eq!(usable_secret(secret.map(SecretString::from)).is_ok(), ok, "{secret:?}");
+        }
+    }
+}

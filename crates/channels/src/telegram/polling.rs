@@ -1,0 +1,186 @@
+//! Long polling: we ask Telegram.
+//!
+//! A batch is confirmed (by asking for what comes after it) only when each of its messages has been committed or given
+//! up for a reason. After a crash it comes again, and the store recognises what it has.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_protocol::{AckSender, Envelope, Inbound};
+use frankenstein::methods::GetUpdatesParams;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use serde_json::value::RawValue;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, warn};
+
+use super::api::ApiError;
+use super::desk::{Desk, Settled, Sorted, settled, update_id};
+use super::setup::{self, ALLOWED, Pauses};
+
+/// How long Telegram holds an empty answer back. 25 s: below the idle limits of common proxies.
+const HOLD: Duration = Duration::from_secs(25);
+
+/// Deadline of the request: what Telegram holds it, and the way there and back.
+const DEADLINE: Duration = Duration::from_secs(35);
+
+/// Longest wait for an acknowledgement before the message is offered again; the store recognises it.
+const ACK_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How long a message is offered to a full conversation. The person has been told, and others wait behind it.
+const BUSY_MAX: Duration = Duration::from_secs(30);
+
+/// Pause after a 409.
+const CONFLICT_PAUSE: Duration = Duration::from_secs(10);
+
+/// Asks for updates and offers their messages.
+pub(super) struct Poller {
+    desk: Arc<Desk>,
+    intake: CancellationToken,
+    is_introduced: bool,
+    is_set_up: bool,
+    offset: Option<i64>,
+    batch: VecDeque<Box<RawValue>>,
+    /// Messages that have been offered and not been acknowledged.
+    open: FuturesUnordered<Pin<Box<dyn Future<Output = Option<Offer>> + Send>>>,
+    pauses: Pauses,
+}
+
+/// A message on its way to the agent.
+struct Offer {
+    inbound: Inbound,
+    /// When it was offered first.
+    since: Instant,
+}
+
+impl Poller {
+    pub(super) fn new(desk: Arc<Desk>, is_introduced: bool, intake: CancellationToken) -> Self {
+        Self {
+            desk,
+            intake,
+            is_introduced,
+            is_set_up: false,
+            offset: None,
+            batch: VecDeque::new(),
+            open: FuturesUnordered::new(),
+            pauses: Pauses::new(),
+        }
+    }
+
+    /// The next message; `None` when intake has ended. What has not been acknowledged by then is not confirmed.
+    pub(super) async fn next(&mut self) -> Option<Envelope> {
+        let intake = self.intake.clone();
+        intake.run_until_cancelled(self.next_message()).await
+    }
+
+    async fn next_message(&mut self) -> Envelope {
+        loop {
+            if let Some(update) = self.batch.pop_front() {
+                match self.desk.sort(&update).await {
+                    Sorted::Message(inbound) => {
+                        return self.offer(Offer { inbound: *inbound, since: Instant::now() });
+                    }
+                    Sorted::Done | Sorted::Later => {} // later: unheard of, since our name is known before we ask
+                }
+            } else if let Some(settled) = self.open.next().await {
+                if let Some(again) = settled {
+                    return self.offer(again);
+                }
+            } else if self.is_set_up {
+                self.ask().await;
+            } else {
+                self.set_up().await;
+            }
+        }
+    }
+
+    fn offer(&mut self, offer: Offer) -> Envelope {
+        let (ack, answer) = AckSender::channel();
+        let inbound = offer.inbound.clone();
+        self.open.push(Box::pin(async move {
+            match settled(timeout(ACK_DEADLINE, answer).await.ok().and_then(Result::ok)) {
+                Settled::Done => None,
+                Settled::Later { is_busy: true, .. } if offer.since.elapsed() >= BUSY_MAX => {
+                    warn!(session = %offer.inbound.session, "a message was given up: its conversation stays full");
+                    None
+                }
+                Settled::Later { after, .. } => {
+                    sleep(after).await;
+                    Some(offer)
+                }
+            }
+        }));
+        Envelope { inbound, ack }
+    }
+
+    async fn set_up(&mut self) {
+        let desk = &*self.desk;
+        setup::until_reachable(desk, self.is_introduced, None).await;
+        setup::again_and_again("deleteWebhook", || setup::delete_webhook(desk)).await;
+        self.is_set_up = true;
+    }
+
+    /// Asks for the next batch, which confirms the one before; or waits after an error.
+    async fn ask(&mut self) {
+        let parameters = GetUpdatesParams::builder()
+            .maybe_offset(self.offset)
+            .timeout(HOLD.as_secs() as u32)
+            .allowed_updates(ALLOWED.to_vec())
+            .build();
+        match self.desk.api.call::<_, Vec<Box<RawValue>>>("getUpdates", &parameters, DEADLINE).await {
+            Ok(batch) => {
+                self.pauses = Pauses::new();
+                let last = batch.iter().filter_map(|update| update_id(update)).max();
+                if !batch.is_empty() && last.is_none() {
+                    warn!("a batch of updates without numbers");
+                    sleep(CONFLICT_PAUSE).await; // it cannot be confirmed and will come again at once
+                }
+                self.offset = last.map(|last| last + 1).or(self.offset);
+                self.batch = batch.into();
+            }
+            Err(error) => self.pause(&error).await,
+        }
+    }
+
+    async fn pause(&mut self, error: &ApiError) {
+        if error.is_conflict() {
+            error!(%error, "somebody else takes this bot's updates: another daemon with the same token, or a webhook");
+            sleep(CONFLICT_PAUSE).await;
+            return;
+        }
+        let pause = self.pauses.after(error);
+        warn!(%error, pause_ms = pause.as_millis() as u64, "no updates from telegram");
+        sleep(pause).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::telegram::test_desk;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_conflict_and_a_429_are_waited_for_as_long_as_they_demand() {
+        let mut poller = Poller::new(Arc::new(test_desk()), true, CancellationToken::new());
+        let conflict = ApiError::Refused { code: 409, description: "Conflict".into(), migrate_to: None };
+        for (error, seconds) in [(conflict, 10), (ApiError::Flood(Duration::from_secs(17)), 17)] {
+            let begun = Instant::now();
+            poller.pause(&error).await;
+            assert_eq!(begun.elapsed().as_secs(), seconds, "{error}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_to_about_a_minute_and_go_on_for_ever() {
+        let mut pauses = Pauses::new();
+        let error = ApiError::NotSent("away".into());
+        let all: Vec<u64> = (0..50).map(|_| pauses.after(&error).as_secs()).collect();
+        assert!((1..=2).contains(&all[0]), "{all:?}");
+        assert!(all[10..].iter().all(|pause| (60..=120).contains(pause)), "{all:?}");
+    }
+}

@@ -1,0 +1,195 @@
+//! Text with styles, as Telegram shows it: what is counted, cut and written as HTML.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How a stretch of text looks. Telegram forbids entities inside `pre` and `code`, and nested quotes
+/// (Bot API, "Formatting options"), so those combinations are never written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Style {
+    /// Number of the quote it is in.
+    pub(super) quote: Option<u32>,
+    /// The code block it is.
+    pub(super) pre: Option<Pre>,
+    /// Where it leads.
+    pub(super) link: Option<Arc<str>>,
+    pub(super) bold: bool,
+    pub(super) italic: bool,
+    pub(super) strike: bool,
+    pub(super) code: bool,
+}
+
+/// A code block: its number, and its language if it has one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pre {
+    pub(super) number: u32,
+    pub(super) language: Option<Arc<str>>,
+}
+
+/// Plain text, the styles of its stretches, and where its blocks begin.
+#[derive(Debug, Default)]
+pub(super) struct Styled {
+    text: String,
+    /// Stretches in order: where each ends, and its style.
+    spans: Vec<(usize, Style)>,
+    /// Where blocks and list items begin; ascending.
+    borders: Vec<usize>,
+    /// Where code blocks and tables are; ascending.
+    pres: Vec<Range<usize>>,
+}
+
+impl Styled {
+    /// The text without styles: exactly what Telegram counts.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn push(&mut self, text: &str, style: &Style) {
+        if text.is_empty() {
+            return;
+        }
+        self.text.push_str(text);
+        match self.spans.last_mut() {
+            Some((end, last)) if last == style => *end = self.text.len(),
+            _ => self.spans.push((self.text.len(), style.clone())),
+        }
+    }
+
+    /// Appends a whole code block.
+    pub(super) fn push_pre(&mut self, text: &str, style: &Style) {
+        let start = self.text.len();
+        self.border();
+        self.push(text, style);
+        self.pres.push(start..self.text.len());
+    }
+
+    /// Notes that a block begins here.
+    pub(super) fn border(&mut self) {
+        if self.borders.last() != Some(&self.text.len()) {
+            self.borders.push(self.text.len());
+        }
+    }
+
+    /// The last border in `range`, its start excluded and its end included.
+    pub(super) fn last_border(&self, range: &Range<usize>) -> Option<usize> {
+        let after = self.borders.partition_point(|border| *border <= range.end);
+        self.borders[..after].last().copied().filter(|border| *border > range.start)
+    }
+
+    /// The code block that a position lies in, its start included.
+    pub(super) fn pre_at(&self, at: usize) -> Option<&Range<usize>> {
+        let after = self.pres.partition_point(|pre| pre.start <= at);
+        self.pres[..after].last().filter(|pre| at < pre.end)
+    }
+
+    /// A stretch as Telegram's HTML. Well formed whatever the range: tags are closed and opened again at its ends.
+    pub(super) fn html(&self, range: Range<usize>) -> String {
+        let mut html = String::with_capacity(range.len() + range.len() / 4);
+        let mut open: Vec<Tag> = Vec::new();
+        let mut at = range.start;
+        let first = self.spans.partition_point(|(end, _)| *end <= range.start);
+        for (end, style) in &self.spans[first..] {
+            if at >= range.end {
+                break;
+            }
+            let end = (*end).min(range.end);
+            change(&mut html, &mut open, tags(style));
+            escape(&mut html, &self.text[at..end]);
+            at = end;
+        }
+        change(&mut html, &mut open, Vec::new());
+        html
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Tag {
+    Quote(u32),
+    Pre(Pre),
+    Link(Arc<str>),
+    Bold,
+    Italic,
+    Strike,
+    Code,
+}
+
+/// The tags of a style, outermost first.
+fn tags(style: &Style) -> Vec<Tag> {
+    let mut tags = Vec::new();
+    tags.extend(style.quote.map(Tag::Quote));
+    if let Some(pre) = &style.pre {
+        tags.push(Tag::Pre(pre.clone()));
+        return tags;
+    }
+    // Of a link and code only one is possible, and a link that leads nowhere is the greater loss.
+    if style.code && style.link.is_none() {
+        tags.push(Tag::Code);
+        return tags;
+    }
+    tags.extend(style.link.clone().map(Tag::Link));
+    for (is_on, tag) in [(style.bold, Tag::Bold), (style.italic, Tag::Italic), (style.strike, Tag::Strike)] {
+        if is_on {
+            tags.push(tag);
+        }
+    }
+    tags
+}
+
+/// Closes what ends and opens what begins between two neighbouring stretches.
+fn change(html: &mut String, open: &mut Vec<Tag>, wanted: Vec<Tag>) {
+    let common = open.iter().zip(&wanted).take_while(|(a, b)| a == b).count();
+    for tag in open.drain(common..).rev() {
+        html.push_str(closing(&tag));
+    }
+    for tag in &wanted[common..] {
+        write_opening(html, tag);
+    }
+    *open = wanted;
+}
+
+fn write_opening(html: &mut String, tag: &Tag) {
+    match tag {
+        Tag::Quote(_) => html.push_str("<blockquote>"),
+        Tag::Pre(Pre { language: None, .. }) => html.push_str("<pre>"),
+        Tag::Pre(Pre { language: Some(language), .. }) => {
+            html.push_str("<pre><code class=\"language-");
+            escape(html, language);
+            html.push_str("\">");
+        }
+        Tag::Link(url) => {
+            html.push_str("<a href=\"");
+            escape(html, url);
+            html.push_str("\">");
+        }
+        Tag::Bold => html.push_str("<b>"),
+        Tag::Italic => html.push_str("<i>"),
+        Tag::Strike => html.push_str("<s>"),
+        Tag::Code => html.push_str("<code>"),
+    }
+}
+
+fn closing(tag: &Tag) -> &'static str {
+    match tag {
+        Tag::Quote(_) => "</blockquote>",
+        Tag::Pre(Pre { language: None, .. }) => "</pre>",
+        Tag::Pre(Pre { language: Some(_), .. }) => "</code></pre>",
+        Tag::Link(_) => "</a>",
+        Tag::Bold => "</b>",
+        Tag::Italic => "</i>",
+        Tag::Strike => "</s>",
+        Tag::Code => "</code>",
+    }
+}
+
+/// Writes text so that it means itself, also within a quoted attribute.
+fn escape(html: &mut String, text: &str) {
+    for c in text.chars() {
+        match c {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            c => html.push(c),
+        }
+    }
+}

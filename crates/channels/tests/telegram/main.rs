@@ -1,0 +1,63 @@
+//! Telegram over real HTTP: a Bot API double on one side, the webhook's caller on the other.
+#![allow(clippy::unwrap_used)]
+
+mod deliver;
+mod double;
+mod polling;
+mod webhook;
+
+use std::time::Duration;
+
+use belay_channels::{Telegram, TelegramConfig, TelegramSecrets};
+use belay_protocol::{Accepted, Ack, AckSender, Envelope, InboundStream, RunId, SessionKey, UnixMillis};
+use futures_util::StreamExt;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::double::TOKEN;
+
+const SECRET: &str = "the-webhook-secret";
+
+fn http() -> reqwest::Client {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default(); // another test was first
+    reqwest::Client::builder().no_proxy().build().unwrap()
+}
+
+fn config(api_base: &str) -> TelegramConfig {
+    TelegramConfig {
+        enabled: true,
+        api_base: api_base.into(),
+        allow: vec![42],
+        operators: vec![7],
+        ..TelegramConfig::default()
+    }
+}
+
+fn telegram(config: TelegramConfig) -> Telegram {
+    let secrets = TelegramSecrets { token: TOKEN.into(), webhook_secret: Some(SecretString::from(SECRET)) };
+    Telegram::new(config, secrets, http()).unwrap()
+}
+
+/// An update with a private text of user 42.
+fn update(update_id: u64, text: &str) -> Value {
+    json!({"update_id": update_id, "message": {
+        "message_id": 5, "date": 1, "text": text,
+        "from": {"id": 42, "is_bot": false, "first_name": "A"},
+        "chat": {"id": 42, "type": "private"},
+    }})
+}
+
+async fn next(stream: &mut InboundStream) -> Envelope {
+    timeout(Duration::from_secs(10), stream.next()).await.expect("a message in time").expect("the stream goes on")
+}
+
+fn accept(ack: AckSender) {
+    ack.send(Ack::Accepted(Accepted {
+        run_id: RunId::new(),
+        session: SessionKey::new("telegram:42"),
+        accepted_at: UnixMillis(0),
+        duplicate: false,
+        watch: None,
+    }));
+}

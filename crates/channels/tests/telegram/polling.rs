@@ -1,0 +1,116 @@
+use std::time::Duration;
+
+use belay_channels::{TelegramConfig, TelegramMode};
+use belay_protocol::{Ack, Body, Channel, Envelope, Refusal};
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::double::{Double, Trouble, refusal};
+use crate::{accept, config, next, telegram, update};
+
+fn polling(double: &Double) -> TelegramConfig {
+    TelegramConfig { mode: TelegramMode::Polling, ..config(&double.base) }
+}
+
+fn text(envelope: &Envelope) -> String {
+    match &envelope.inbound.body {
+        Body::Text(text) => text.clone(),
+        Body::Control(control) => panic!("{control:?}"),
+    }
+}
+
+fn offsets(double: &Double) -> Vec<Value> {
+    double.calls("getUpdates").iter().map(|call| call["offset"].clone()).collect()
+}
+
+#[tokio::test]
+async fn a_batch_is_confirmed_only_after_all_of_it_is_committed() {
+    let double = Double::start().await;
+    for (number, words) in [(10, "one"), (11, "two"), (12, "three")] {
+        double.add_update(update(number, words));
+    }
+    let channel = telegram(polling(&double));
+    assert!(channel.router().is_none());
+    let mut stream = channel.start(CancellationToken::new()).await.unwrap();
+    let mut envelopes = Vec::new();
+    for words in ["one", "two", "three"] {
+        envelopes.push(next(&mut stream).await);
+        assert_eq!(text(envelopes.last().unwrap()), words);
+    }
+    let last = envelopes.pop().unwrap();
+    for envelope in envelopes {
+        accept(envelope.ack);
+    }
+    assert!(timeout(Duration::from_millis(50), stream.next()).await.is_err());
+    assert_eq!(offsets(&double), [Value::Null], "one message is not committed");
+    accept(last.ack);
+    double.add_update(update(20, "four")); // comes with the call that confirms the first batch, or after it
+    let four = next(&mut stream).await;
+    assert_eq!(text(&four), "four");
+    assert_eq!(offsets(&double)[..2], [Value::Null, json!(13)]);
+    assert_eq!(double.calls("deleteWebhook").len(), 1);
+    assert_eq!(double.calls("getUpdates")[0], json!({"timeout": 25, "allowed_updates": ["message"]}));
+}
+
+#[tokio::test]
+async fn a_broken_update_and_a_strangers_are_skipped_and_confirmed() {
+    let double = Double::start().await;
+    double.add_update(json!({"update_id": 30, "message": {"message_id": "not a number"}}));
+    let mut stranger = update(31, "let me in");
+    stranger["message"]["from"]["id"] = json!(43);
+    double.add_update(stranger);
+    double.add_update(update(32, "fine"));
+    double.add_update(json!({"update_id": 33, "brand_new": true}));
+    let channel = telegram(polling(&double));
+    let mut stream = channel.start(CancellationToken::new()).await.unwrap();
+    let envelope = next(&mut stream).await;
+    assert_eq!(text(&envelope), "fine");
+    accept(envelope.ack);
+    double.add_update(update(40, "next"));
+    assert_eq!(text(&next(&mut stream).await), "next");
+    assert_eq!(offsets(&double)[1], 34);
+}
+
+#[tokio::test]
+async fn a_message_that_is_not_accepted_yet_is_offered_again_under_its_key() {
+    let double = Double::start().await;
+    double.add_update(update(50, "patience"));
+    let channel = telegram(polling(&double));
+    let mut stream = channel.start(CancellationToken::new()).await.unwrap();
+    let first = next(&mut stream).await;
+    let key = first.inbound.key.clone();
+    first.ack.send(Ack::Refused(Refusal::Busy { what: "queue".into(), retry_after: Duration::from_millis(20) }));
+    let second = next(&mut stream).await;
+    assert_eq!((text(&second), second.inbound.key.clone()), ("patience".into(), key));
+    assert_eq!(offsets(&double).len(), 1);
+}
+
+#[tokio::test]
+async fn errors_of_the_server_are_waited_out() {
+    let double = Double::start().await;
+    double.trouble("deleteWebhook", refusal(500, "Internal Server Error"));
+    double.trouble("getUpdates", refusal(502, "Bad Gateway"));
+    double.trouble("getUpdates", Trouble::BreakOff);
+    double.add_update(update(60, "through"));
+    let channel = telegram(polling(&double));
+    let mut stream = channel.start(CancellationToken::new()).await.unwrap();
+    // Real pauses of one to four seconds each.
+    let envelope = timeout(Duration::from_secs(30), stream.next()).await.expect("in time").unwrap();
+    assert_eq!(text(&envelope), "through");
+    assert_eq!(offsets(&double), [Value::Null, Value::Null, Value::Null]);
+}
+
+#[tokio::test]
+async fn the_end_of_intake_ends_the_stream_in_the_middle_of_a_poll() {
+    let double = Double::start().await;
+    let channel = telegram(polling(&double));
+    let intake = CancellationToken::new();
+    let mut stream = channel.start(intake.clone()).await.unwrap();
+    let (end, ()) = tokio::join!(stream.next(), async {
+        double.wait_for("getUpdates", 1).await;
+        intake.cancel();
+    });
+    assert!(end.is_none());
+}

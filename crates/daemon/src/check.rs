@@ -1,0 +1,252 @@
+//! `belay check`: the settings, and what they need, without starting. Every problem at once.
+
+use std::io::Read;
+use std::path::Path;
+
+use belay_models::ProbeReport;
+use belay_store::StoreUrl;
+use serde::Serialize;
+use serde_json::json;
+use tokio::net::{TcpListener, UnixStream};
+
+use crate::cli::CheckArgs;
+use crate::environment::Environment;
+use crate::exit::{Exit, Failure};
+use crate::output::{Cell, Output, Tone};
+use crate::paths::Paths;
+use crate::secrets::Secrets;
+use crate::settings::{Problem, Settings, load, refused};
+use crate::wiring::{Chosen, Store, words};
+
+/// How one thing stands, from good to bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    /// As it should be.
+    Ok,
+    /// Works, and is worth knowing.
+    Note,
+    /// Out of reach now.
+    OutOfReach,
+    /// Refused: the settings have to change.
+    Refused,
+}
+
+/// What was found about one thing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Finding {
+    what: &'static str,
+    state: State,
+    detail: String,
+}
+
+impl Finding {
+    fn new(what: &'static str, state: State, detail: impl Into<String>) -> Self {
+        Self { what, state, detail: detail.into() }
+    }
+
+    /// What a failure of the start means for the check.
+    fn failed(what: &'static str, failure: &Failure) -> Self {
+        let state = if failure.exit == Exit::Refused { State::Refused } else { State::OutOfReach };
+        let next = failure.next.as_ref().map(|next| format!("; {next}")).unwrap_or_default();
+        Self::new(what, state, format!("{}{next}", failure.what))
+    }
+}
+
+/// Checks everything that a start would need.
+pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
+    let paths = Paths::find(env)?;
+    let loaded = match load(&args.settings, env, &paths) {
+        Ok(loaded) => loaded,
+        Err(problems) => return report_refused(&problems, args.json, out),
+    };
+    let settings = &loaded.settings;
+    let secrets = match Secrets::find(settings, env) {
+        Ok(secrets) => secrets,
+        Err(problems) => return report_refused(&problems, args.json, out),
+    };
+    let running = UnixStream::connect(&paths.control_socket).await.is_ok();
+    let mut findings = vec![
+        Finding::new("settings", State::Ok, "every key and value is understood"),
+        data(&paths),
+        store(settings, &paths, env),
+        listener(settings, &secrets, running).await,
+    ];
+    findings.extend(model(settings, &secrets).await);
+    findings.extend(telegram(settings));
+    Ok(report(&findings, args.json, out))
+}
+
+/// The settings themselves are refused: nothing else can be tried.
+fn report_refused(problems: &[Problem], as_json: bool, out: Output) -> Result<Exit, Failure> {
+    if !as_json {
+        return Err(refused(problems));
+    }
+    out.json(&json!({ "ok": false, "problems": problems, "findings": [] }));
+    Ok(Exit::Refused)
+}
+
+fn report(findings: &[Finding], as_json: bool, out: Output) -> Exit {
+    let exit = match findings.iter().map(|finding| finding.state).max() {
+        Some(State::Refused) => Exit::Refused,
+        Some(State::OutOfReach) => Exit::OutOfReach,
+        Some(State::Ok | State::Note) | None => Exit::Fine,
+    };
+    if as_json {
+        out.json(&json!({ "ok": exit == Exit::Fine, "problems": [], "findings": findings }));
+    } else {
+        out.table(&findings.iter().map(row).collect::<Vec<_>>());
+    }
+    exit
+}
+
+fn row(finding: &Finding) -> Vec<Cell> {
+    let (word, tone) = match finding.state {
+        State::Ok => ("ok", Tone::Good),
+        State::Note => ("note", Tone::Warn),
+        State::OutOfReach => ("out of reach", Tone::Bad),
+        State::Refused => ("refused", Tone::Bad),
+    };
+    vec![Cell::new(word, tone), finding.what.into(), finding.detail.as_str().into()]
+}
+
+/// Whether the data directory, or the one it will be made in, can be written.
+fn data(paths: &Paths) -> Finding {
+    let shown = paths.data.display();
+    let existing = paths.data.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
+    let probe = existing.join(format!(".belay-check-{}", std::process::id()));
+    let written = std::fs::OpenOptions::new().write(true).create_new(true).open(&probe);
+    match written.and_then(|_| std::fs::remove_file(&probe)) {
+        Ok(()) if existing == paths.data => Finding::new("data", State::Ok, format!("{shown} can be written")),
+        Ok(()) => Finding::new("data", State::Ok, format!("{shown} can be made")),
+        Err(error) => Finding::new("data", State::OutOfReach, format!("{}: {error}", existing.display())),
+    }
+}
+
+/// Whether the store is there, or can be made. It is not opened: that would bring an old one up to date.
+fn store(settings: &Settings, paths: &Paths, env: &Environment) -> Finding {
+    let finding = |state, detail| Finding::new("store", state, detail);
+    match Store::place(settings, paths, env) {
+        Err(failure) => Finding::failed("store", &failure),
+        Ok(StoreUrl::Memory) => finding(State::Note, "memory: everything is gone at the end".into()),
+        Ok(StoreUrl::Sqlite(path)) => match begins_like_sqlite(&path) {
+            Ok(true) => finding(State::Ok, format!("{} is there", path.display())),
+            Ok(false) => {
+                finding(State::Refused, format!("{} is no SQLite database; store.url names it", path.display()))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                finding(State::Ok, format!("{} will be made", path.display()))
+            }
+            Err(error) => finding(State::OutOfReach, format!("{}: {error}", path.display())),
+        },
+    }
+}
+
+/// SQLite, "Database File Format", 1.3: the header. An empty file is a database without tables.
+fn begins_like_sqlite(path: &Path) -> std::io::Result<bool> {
+    let mut head = Vec::new();
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path)?;
+    file.take(16).read_to_end(&mut head)?;
+    Ok(head.is_empty() || head == b"SQLite format 3\0")
+}
+
+async fn listener(settings: &Settings, secrets: &Secrets, running: bool) -> Finding {
+    let finding = |state, detail: String| Finding::new("gateway", state, detail);
+    let Some(address) = settings.gateway.listen_address() else {
+        return finding(State::Note, "off: the control socket alone".into());
+    };
+    let bound = match TcpListener::bind(address).await {
+        Ok(bound) => bound,
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && running => {
+            return finding(State::Note, format!("{address} is taken by the Belay that is running"));
+        }
+        Err(error) => return finding(State::OutOfReach, format!("gateway.listen: {address}: {error}")),
+    };
+    let open = bound.local_addr().is_ok_and(|address| !address.ip().to_canonical().is_loopback());
+    let token = secrets.gateway.token.is_some() || secrets.gateway.operator_token.is_some();
+    match (open, token) {
+        (true, false) => {
+            let what =
+                "can be reached from other machines, and there is no token; set BELAY_TOKEN, or listen on 127.0.0.1";
+            finding(State::Refused, format!("gateway.listen: {address} {what}"))
+        }
+        (_, true) => finding(State::Ok, format!("{address} is free; a token is asked for")),
+        (false, false) => finding(State::Ok, format!("{address} is free; everybody on this machine is an operator")),
+    }
+}
+
+async fn model(settings: &Settings, secrets: &Secrets) -> Vec<Finding> {
+    let finding = |state, detail| Finding::new("model", state, detail);
+    let chosen = match Chosen::find(settings, secrets).await {
+        Ok(chosen) => chosen,
+        Err(failure) => return vec![Finding::failed("model", &failure)],
+    };
+    let mut findings: Vec<_> = chosen.notice.iter().map(|notice| finding(State::Note, notice.clone())).collect();
+    let info = chosen.provider.info();
+    let name = format!("{} by {}", info.model, info.provider);
+    let looked = belay_models::probe(&chosen.config, &chosen.keys, &chosen.http).await;
+    findings.push(match looked {
+        Ok(ProbeReport::Ready) => finding(State::Ok, format!("{name} is offered")),
+        Ok(ProbeReport::NotProbed) => finding(State::Ok, format!("{name}; it can only be tried by asking it")),
+        Ok(ProbeReport::Unlisted { reason }) => {
+            finding(State::Note, format!("{name}: the server answers but lists no models ({reason})"))
+        }
+        Ok(ProbeReport::ModelUnknown { nearest, offered }) => {
+            let hint = nearest.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+            finding(State::Refused, format!("llm.model: {name} is not among the {offered} models of the server{hint}"))
+        }
+        Ok(ProbeReport::KeyRefused { status }) => {
+            finding(State::Refused, format!("{name}: the provider refuses the key (HTTP {status})"))
+        }
+        Ok(ProbeReport::Unreachable { reason }) => finding(State::OutOfReach, format!("{name}: {reason}")),
+        Err(error) => finding(State::Refused, words(&error)),
+    });
+    if settings.limits.usd_per_day.is_some() && info.price.is_none() && !info.rehearsal {
+        let what = "limits.usd_per_day has no effect: the price of the model is not known; set llm.price";
+        findings.push(Finding::new("limits", State::Note, what));
+    }
+    findings
+}
+
+/// That the token is there has been checked with all secrets.
+fn telegram(settings: &Settings) -> Option<Finding> {
+    let config = &settings.channels.telegram;
+    let finding = |state, detail: &str| Some(Finding::new("telegram", state, detail));
+    match (config.enabled, config.allow.is_empty() && config.operators.is_empty()) {
+        (false, _) => None,
+        (true, true) => finding(State::Note, "channels.telegram.allow is empty: nobody may talk to the bot"),
+        (true, false) => finding(State::Ok, "token and secret are there"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_worst_finding_gives_the_exit_code() {
+        let finding = |state| Finding::new("x", state, "");
+        for (states, exit) in [
+            (vec![State::Ok, State::Note], Exit::Fine),
+            (vec![State::Ok, State::OutOfReach], Exit::OutOfReach),
+            (vec![State::OutOfReach, State::Refused, State::Ok], Exit::Refused),
+        ] {
+            let findings: Vec<_> = states.into_iter().map(finding).collect();
+            assert_eq!(report(&findings, false, Output::plain()), exit);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_database_is_recognised_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("belay.db");
+        assert_eq!(begins_like_sqlite(&path).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+        assert!(!path.exists());
+        for (bytes, is_one) in [(&b""[..], true), (b"SQLite format 3\0rest", true), (b"hello", false)] {
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(begins_like_sqlite(&path).unwrap(), is_one);
+            assert_eq!(std::fs::read(&path).unwrap(), bytes);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::settings::SettingsArgs;
+
+/// An agent daemon that knows when to stop
+#[derive(Debug, Parser)]
+#[command(name = "belay", version, propagate_version = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the daemon in the foreground
+    Run(SettingsArgs),
+    /// Answer one message without a daemon: start, answer, end
+    Ask(AskArgs),
+    /// Send one message to the running daemon
+    Send(SendArgs),
+    /// Show what the running daemon is doing
+    Status(ClientArgs),
+    /// List recent runs, or show one
+    Runs(RunsArgs),
+    /// Stop a run, a session, or everything
+    Stop(StopArgs),
+    /// Let the running daemon finish what it does and end
+    Shutdown(ClientArgs),
+    /// Check the settings, and what they need, without starting
+    Check(CheckArgs),
+    /// Look at the settings
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print the completions for a shell
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+}
+
+/// `belay config …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print the merged settings and where each came from
+    Show(CheckArgs),
+}
+
+/// `belay ask`
+#[derive(Debug, Args)]
+pub(crate) struct AskArgs {
+    /// Settings.
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+    /// Print the whole run as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The message; `-` reads it from standard input
+    pub(crate) text: String,
+}
+
+/// `belay check`, `belay config show`
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Settings.
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What every command to a running daemon takes.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ClientArgs {
+    /// Where the daemon is: http://host:port, or unix:/path/of/control.sock [default: this user's control socket]
+    #[arg(long, env = "BELAY_URL", value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `belay send`
+#[derive(Debug, Args)]
+pub(crate) struct SendArgs {
+    /// The daemon.
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// The conversation it belongs to
+    #[arg(long, value_name = "KEY", default_value = "cli")]
+    pub(crate) session: String,
+    /// Wait for the reply, print it, and exit with the verdict of the run
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// The message; `-` reads it from standard input
+    pub(crate) text: String,
+}
+
+/// `belay runs`
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct RunsArgs {
+    /// Show one run instead of the list.
+    #[command(subcommand)]
+    pub(crate) command: Option<RunsCommand>,
+    /// The daemon.
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// Only those of this conversation
+    #[arg(long, value_name = "KEY")]
+    pub(crate) session: Option<String>,
+    /// Only those that are running, completed, stopped, failed, …
+    #[arg(long)]
+    pub(crate) status: Option<String>,
+    /// At most so many
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) limit: u32,
+}
+
+/// `belay runs …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunsCommand {
+    /// Show one run
+    Show {
+        /// The daemon.
+        #[command(flatten)]
+        client: ClientArgs,
+        /// Its id
+        id: String,
+    },
+}
+
+/// `belay stop`
+#[derive(Debug, Args)]
+pub(crate) struct StopArgs {
+    /// The daemon.
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// The run's id, or the session's key
+    #[arg(value_name = "RUN or SESSION", required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) target: Option<String>,
+    /// Everything
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn commands_are_understood_or_refused_with_2() {
+        for (line, ok) in [
+            ("belay run", true),
+            ("belay run --config a.toml --config b.toml --set llm.model=x --set gateway.listen=127.0.0.1:0", true),
+            ("belay run --port 1", false),
+            ("belay ask hello", true),
+            ("belay ask", false),
+            ("belay send --session me --wait hello", true),
+            ("belay send --url http://h:1 --json -", true),
+            ("belay send", false),
+            ("belay status --json", true),
+            ("belay runs --session me --status failed --limit 5", true),
+            ("belay runs --limit 0", false),
+            ("belay runs show 0193", true),
+            ("belay runs show --json 0193", true),
+            ("belay stop", false),
+            ("belay stop --all", true),
+            ("belay stop me", true),
+            ("belay stop me --all", false),
+            ("belay shutdown", true),
+            ("belay check --json --set a.b=c", true),
+            ("belay config show --config x", true),
+            ("belay completions bash", true),
+            ("belay completions klingon", false),
+            ("belay dance", false),
+        ] {
+            match parse(line) {
+                Ok(_) => assert!(ok, "{line}"),
+                Err(error) => {
+                    assert!(!ok, "{line}: {error}");
+                    assert_eq!(error.exit_code(), 2, "{line}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn files_and_assignments_keep_their_order() {
+        let Command::Run(args) = parse("belay run --config a --set x.y=1 --config b --set x.y=2").unwrap().command
+        else {
+            panic!("run");
+        };
+        assert_eq!(args.files, [std::path::Path::new("a"), std::path::Path::new("b")]);
+        assert_eq!(args.assignments, ["x.y=1", "x.y=2"]);
+    }
+}

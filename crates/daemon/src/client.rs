@@ -1,0 +1,96 @@
+//! The commands that talk to a running daemon: over its control socket, or over HTTP with a token.
+
+mod connection;
+mod runs;
+mod send;
+mod status;
+mod stop;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value as Json;
+
+pub(crate) use connection::Client;
+pub(crate) use runs::{list as runs_list, show as runs_show};
+pub(crate) use send::{send, verdict};
+pub(crate) use status::status;
+pub(crate) use stop::{shutdown, stop};
+
+use crate::output::Tone;
+
+/// The text at a place of an answer; empty when there is none.
+fn text<'a>(value: &'a Json, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Json::as_str).unwrap_or_default()
+}
+
+/// The number at a place of an answer; 0 when there is none.
+fn number(value: &Json, pointer: &str) -> u64 {
+    value.pointer(pointer).and_then(Json::as_u64).unwrap_or_default()
+}
+
+/// How good a run's status is.
+fn tone_of(status: &str) -> Tone {
+    match status {
+        "completed" => Tone::Good,
+        "failed" => Tone::Bad,
+        "stopped" | "paused" => Tone::Warn,
+        _ => Tone::Plain,
+    }
+}
+
+/// An amount in millionths of a US dollar, as people write it; four places below a dollar, where runs live.
+fn dollars(micro_usd: u64) -> String {
+    let digits = if micro_usd < 1_000_000 { 4 } else { 2 };
+    format!("${:.digits$}", micro_usd as f64 / 1e6)
+}
+
+/// A duration as people say it.
+fn spoken(duration: Duration) -> String {
+    match duration.as_secs() {
+        s @ 0..60 => format!("{s} s"),
+        s @ 60..3600 => format!("{} min", s / 60),
+        s @ 3600..86_400 => format!("{} h {} min", s / 3600, s % 3600 / 60),
+        s => format!("{} d {} h", s / 86_400, s % 86_400 / 3600),
+    }
+}
+
+/// How long ago a date of an answer (RFC 3339 in UTC, as the daemon writes it) was.
+fn since(rfc3339: &str) -> Option<Duration> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    now.checked_sub(Duration::from_secs(seconds_of(rfc3339)?))
+}
+
+/// Seconds since 1970 of `2026-11-20T19:43:00.123Z`.
+fn seconds_of(rfc3339: &str) -> Option<u64> {
+    let mut parts = rfc3339.get(..19)?.split(['-', 'T', ':']).map(|part| part.parse::<i64>().ok());
+    let mut next = || parts.next().flatten();
+    let (year, month, day, h, m, s) = (next()?, next()?, next()?, next()?, next()?, next()?);
+    // Days from civil: Howard Hinnant, http://howardhinnant.github.io/date_algorithms.html
+    let year = year - i64::from(month <= 2);
+    let era = year.div_euclid(400);
+    let of_era = year.rem_euclid(400);
+    let of_year = (153 * (month + if month > 2 { -3 } else { 9 }) + 2) / 5 + day - 1;
+    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468;
+    u64::try_from(days * 86_400 + h * 3600 + m * 60 + s).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_and_durations_are_said_as_people_say_them() {
+        assert_eq!([dollars(0), dollars(120), dollars(1_234_567)], ["$0.0000", "$0.0001", "$1.23"]);
+        let said = [5, 61, 3_700, 90_000].map(|s| spoken(Duration::from_secs(s)));
+        assert_eq!(said, ["5 s", "1 min", "1 h 1 min", "1 d 1 h"]);
+    }
+
+    #[test]
+    fn dates_are_read_as_they_are_written() {
+        for ms in [0, 951_782_400_000, 1_795_203_780_123, 4_102_444_799_000] {
+            let written = belay_protocol::UnixMillis(ms).to_rfc3339();
+            assert_eq!(seconds_of(&written), u64::try_from(ms / 1000).ok(), "{written}");
+        }
+        assert_eq!(seconds_of("yesterday"), None);
+    }
+}

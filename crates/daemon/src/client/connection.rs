@@ -1,0 +1,209 @@
+//! Finding the daemon, asking it, and saying in plain words when it does not answer.
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use reqwest::{Method, StatusCode};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value as Json;
+use url::Url;
+
+use crate::cli::ClientArgs;
+use crate::environment::Environment;
+use crate::exit::{Exit, Failure};
+use crate::net::{is_plain_loopback, plain_client};
+use crate::paths::Paths;
+
+/// Longest time until a connection stands. 3 s: the daemon is on this machine or near.
+const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+
+/// Longest time for an answer that is not waited for on purpose. 35 s: the daemon itself gives up on its agent after 30.
+const ANSWER_LIMIT: Duration = Duration::from_secs(35);
+
+/// Most bytes of an answer that are read. 64 MiB: what the daemon's own limits allow stays far below.
+const ANSWER_MAX_BYTES: usize = 64 * 1024 * 1024;
+
+/// What to do when no daemon answers.
+const START_ONE: &str = "start one with `belay run`, or say where it is with --url http://host:port";
+
+/// A running daemon, as a client sees it.
+#[derive(Debug)]
+pub(crate) struct Client {
+    http: reqwest::Client,
+    base: Url,
+    token: Option<SecretString>,
+    /// Where it is, for messages.
+    place: String,
+}
+
+impl Client {
+    /// Finds the daemon: `--url` (or `BELAY_URL`), else the first control socket that answers.
+    ///
+    /// # Errors
+    /// The address cannot be understood (2), or no daemon is there (69).
+    pub(crate) fn find(args: &ClientArgs, env: &Environment) -> Result<Self, Failure> {
+        match args.url.as_deref() {
+            Some(url) => match url.strip_prefix("unix:") {
+                Some(path) => Self::over_socket(Path::new(path.trim_start_matches("//"))),
+                None => Self::over_http(url, env),
+            },
+            None => {
+                let sockets = Paths::find(env)?.client_sockets();
+                match sockets.iter().find(|socket| UnixStream::connect(socket).is_ok()) {
+                    Some(socket) => Self::over_socket(socket),
+                    None => Err(nobody_at(&sockets)),
+                }
+            }
+        }
+    }
+
+    fn over_socket(path: &Path) -> Result<Self, Failure> {
+        // The host is never looked up: every connection goes to the socket.
+        let base = Url::parse("http://belay.invalid").map_err(internal)?;
+        let http = plain().unix_socket(path).build().map_err(internal)?;
+        Ok(Self { http, base, token: None, place: path.display().to_string() })
+    }
+
+    fn over_http(url: &str, env: &Environment) -> Result<Self, Failure> {
+        let refuse = |what: String| {
+            Failure::new(Exit::WrongUsage, format!("--url {what}"))
+                .next("write for example --url http://127.0.0.1:8787, or --url unix:/run/belay/control.sock")
+        };
+        let base = Url::parse(url).map_err(|error| refuse(format!("is not an address: {error}")))?;
+        if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
+            return Err(refuse("must begin with http:// or https:// and name a host".into()));
+        }
+        let token = ["BELAY_OPERATOR_TOKEN", "BELAY_TOKEN"].into_iter().find_map(|name| env.text(name));
+        let http = if is_plain_loopback(url) { plain() } else { common(reqwest::Client::builder()) };
+        Ok(Self {
+            http: http.build().map_err(internal)?,
+            place: base.origin().ascii_serialization(),
+            token: token.map(|token| SecretString::from(token.trim())),
+            base,
+        })
+    }
+
+    /// Asks for something.
+    pub(crate) async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Json, Failure> {
+        self.ask(Method::GET, self.url(path, query)?, None, ANSWER_LIMIT).await
+    }
+
+    /// Asks for something that takes up to that long by itself.
+    pub(crate) async fn get_slowly(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+        wait: Duration,
+    ) -> Result<Json, Failure> {
+        self.ask(Method::GET, self.url(path, query)?, None, ANSWER_LIMIT + wait).await
+    }
+
+    /// Has something done.
+    pub(crate) async fn post(&self, path: &[&str], body: Option<&Json>, wait: Duration) -> Result<Json, Failure> {
+        self.ask(Method::POST, self.url(path, &[])?, body, ANSWER_LIMIT + wait).await
+    }
+
+    /// The address of a route; segments are percent-encoded, as session keys may hold anything.
+    fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Url, Failure> {
+        let mut url = self.base.clone();
+        url.path_segments_mut().map_err(|()| internal("the address has no path"))?.pop_if_empty().extend(path);
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        Ok(url)
+    }
+
+    async fn ask(&self, method: Method, url: Url, body: Option<&Json>, limit: Duration) -> Result<Json, Failure> {
+        let mut request = self.http.request(method, url).timeout(limit);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token.expose_secret());
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        let bytes = bounded(response).await.map_err(|what| self.not_belay(&what))?;
+        let answer: Option<Json> = serde_json::from_slice(&bytes).ok();
+        match (status.is_success(), answer) {
+            (true, Some(answer)) => Ok(answer),
+            (false, Some(answer)) if answer.pointer("/error/message").is_some() => Err(refused(status, &answer)),
+            (_, _) => Err(self.not_belay(&format!("status {}", status.as_u16()))),
+        }
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> Failure {
+        let place = &self.place;
+        if error.is_timeout() && !error.is_connect() {
+            return Failure::new(Exit::OutOfReach, format!("the daemon at {place} does not answer in time"))
+                .next("its log says more; `belay check` looks at what it needs");
+        }
+        if error.is_connect() {
+            return Failure::new(Exit::OutOfReach, format!("no daemon answers at {place}")).next(START_ONE);
+        }
+        Failure::new(Exit::OutOfReach, format!("the connection to the daemon at {place} broke off"))
+            .next("whether it took the request is not known: `belay runs` shows what it has")
+    }
+
+    fn not_belay(&self, what: &str) -> Failure {
+        Failure::new(Exit::OutOfReach, format!("what answers at {} is not Belay ({what})", self.place)).next(START_ONE)
+    }
+}
+
+/// For this machine: no proxy of the environment comes between.
+fn plain() -> reqwest::ClientBuilder {
+    common(plain_client()).no_proxy()
+}
+
+fn common(builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
+    builder.connect_timeout(CONNECT_LIMIT).redirect(reqwest::redirect::Policy::none())
+}
+
+async fn bounded(mut response: reqwest::Response) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|_| "its answer broke off".to_owned())? {
+        if bytes.len() + chunk.len() > ANSWER_MAX_BYTES {
+            return Err("its answer has no end".into());
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes)
+}
+
+/// The daemon's own refusal, with the exit code that says what a script can do about it.
+fn refused(status: StatusCode, answer: &Json) -> Failure {
+    let message = super::text(answer, "/error/message");
+    let failure = |exit| Failure::new(exit, message);
+    match status.as_u16() {
+        401 => failure(Exit::Failed).next("put its token into BELAY_TOKEN, or BELAY_OPERATOR_TOKEN"),
+        403 => failure(Exit::Failed).next("this needs an operator: the control socket, or BELAY_OPERATOR_TOKEN"),
+        429 | 503 => failure(Exit::Busy).next(match super::number(answer, "/error/retry_after_ms") {
+            0 => "try again".to_owned(),
+            ms => format!("try again in {} s", ms.div_ceil(1000)),
+        }),
+        400 | 413 | 415 | 422 => failure(Exit::UnusableInput),
+        500.. => failure(Exit::Internal),
+        _ => failure(Exit::Failed),
+    }
+}
+
+fn nobody_at(sockets: &[PathBuf]) -> Failure {
+    let forbidden = |path: &&PathBuf| {
+        UnixStream::connect(path).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+    };
+    if let Some(path) = sockets.iter().find(forbidden) {
+        let what = format!("the control socket {} belongs to another user", path.display());
+        return Failure::new(Exit::OutOfReach, what).next("use sudo, or --url with a token in BELAY_TOKEN");
+    }
+    let looked: Vec<_> = sockets.iter().map(|path| path.display().to_string()).collect();
+    Failure::new(Exit::OutOfReach, format!("no daemon is running here (looked at {})", looked.join(" and ")))
+        .next(START_ONE)
+}
+
+fn internal(error: impl std::fmt::Display) -> Failure {
+    Failure::new(Exit::Internal, error)
+}
+
+#[cfg(test)]
+mod tests;

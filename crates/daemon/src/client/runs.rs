@@ -1,0 +1,90 @@
+//! `belay runs`: recent runs, or one of them.
+
+use serde_json::Value as Json;
+
+use super::{Client, dollars, number, since, spoken, text, tone_of};
+use crate::cli::{ClientArgs, RunsArgs};
+use crate::environment::Environment;
+use crate::exit::{Exit, Failure};
+use crate::output::{Cell, Output, Tone};
+
+/// Lists recent runs, newest first.
+pub(crate) async fn list(args: &RunsArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
+    let limit = args.limit.to_string();
+    let mut query = vec![("limit", limit.as_str())];
+    query.extend(args.session.as_deref().map(|session| ("session", session)));
+    query.extend(args.status.as_deref().map(|status| ("status", status)));
+    let answer = Client::find(&args.client, env)?.get(&["api", "v1", "runs"], &query).await?;
+    if args.client.json {
+        out.json(&answer);
+        return Ok(Exit::Fine);
+    }
+    let runs = answer.pointer("/runs").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    match runs {
+        [] => out.line("no runs"),
+        runs => out.table(&std::iter::once(head()).chain(runs.iter().map(row)).collect::<Vec<_>>()),
+    }
+    Ok(Exit::Fine)
+}
+
+/// Shows one run.
+pub(crate) async fn show(args: &ClientArgs, id: &str, env: &Environment, out: Output) -> Result<Exit, Failure> {
+    let run = Client::find(args, env)?.get(&["api", "v1", "runs", id], &[]).await?;
+    if args.json {
+        out.json(&run);
+    } else {
+        out.table(&details(&run));
+        if let Some(reply) = run.pointer("/reply").and_then(Json::as_str) {
+            out.line(&format!("\n{reply}"));
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+fn head() -> Vec<Cell> {
+    ["RUN", "STATUS", "REASON", "SESSION", "ACCEPTED", "CALLS", "TOKENS", "COST"]
+        .map(|name| Cell::new(name, Tone::Dim))
+        .into()
+}
+
+fn row(run: &Json) -> Vec<Cell> {
+    let status = text(run, "/status");
+    vec![
+        text(run, "/run_id").into(),
+        Cell::new(status, tone_of(status)),
+        text(run, "/reason").into(),
+        text(run, "/session").into(),
+        since(text(run, "/accepted_at")).map_or(String::new(), |ago| format!("{} ago", spoken(ago))).into(),
+        number(run, "/usage/model_calls").to_string().into(),
+        (number(run, "/usage/input") + number(run, "/usage/output")).to_string().into(),
+        dollars(number(run, "/cost_micro_usd")).into(),
+    ]
+}
+
+fn details(run: &Json) -> Vec<Vec<Cell>> {
+    let row = |name: &str, value: Cell| vec![Cell::new(name, Tone::Dim), value];
+    let status = text(run, "/status");
+    let usage = format!(
+        "{} model calls, {} tool calls, {} tokens read, {} written",
+        number(run, "/usage/model_calls"),
+        number(run, "/usage/tool_calls"),
+        number(run, "/usage/input"),
+        number(run, "/usage/output"),
+    );
+    let mut rows = vec![
+        row("run", text(run, "/run_id").into()),
+        row("session", text(run, "/session").into()),
+        row("status", Cell::new(status, tone_of(status))),
+        row("reason", text(run, "/reason").into()),
+        row("accepted", text(run, "/accepted_at").into()),
+        row("started", text(run, "/started_at").into()),
+        row("ended", text(run, "/ended_at").into()),
+        row("attempt", number(run, "/attempt").to_string().into()),
+        row("usage", usage.into()),
+        row("cost", dollars(number(run, "/cost_micro_usd")).into()),
+    ];
+    if let Some(evidence) = run.pointer("/evidence").and_then(Json::as_object).filter(|map| !map.is_empty()) {
+        rows.push(row("evidence", Json::Object(evidence.clone()).to_string().into()));
+    }
+    rows
+}

@@ -1,0 +1,102 @@
+//! `belay status`: what the running daemon is doing.
+
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+use super::{Client, dollars, number, since, spoken, text};
+use crate::cli::ClientArgs;
+use crate::environment::Environment;
+use crate::exit::{Exit, Failure};
+use crate::output::{Cell, Output, Tone};
+
+/// Prints the daemon's own account of itself.
+pub(crate) async fn status(args: &ClientArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
+    let report = Client::find(args, env)?.get(&["api", "v1", "status"], &[]).await?;
+    if args.json {
+        out.json(&report)
+    } else {
+        out.table(&rows(&report))
+    }
+    Ok(Exit::Fine)
+}
+
+fn rows(report: &Json) -> Vec<Vec<Cell>> {
+    let row = |name: &str, value: Cell| vec![Cell::new(name, Tone::Dim), value];
+    let up = since(text(report, "/started_at")).map_or(String::new(), |up| format!(", up {}", spoken(up)));
+    let drains = report.pointer("/draining").and_then(Json::as_bool).unwrap_or_default();
+    let state = if drains { Cell::new("draining", Tone::Warn) } else { Cell::new("running", Tone::Good) };
+    let mut rows = vec![
+        row("belay", Cell::from(format!("{}{up}", text(report, "/version")))),
+        row("state", state),
+        row("model", model(report)),
+        row("channels", Cell::from(words(report, "/channels"))),
+        row("sessions", Cell::from(format!("{} awake", number(report, "/sessions_awake")))),
+        row("queued", Cell::from(number(report, "/queued").to_string())),
+        row("spent", Cell::from(spent(report))),
+    ];
+    if let Some(trouble) = report.pointer("/model_trouble").filter(|trouble| !trouble.is_null()) {
+        rows.push(row("trouble", Cell::new(trouble.to_string(), Tone::Bad)));
+    }
+    rows.push(row("running", running(report)));
+    rows
+}
+
+fn model(report: &Json) -> Cell {
+    let rehearsal = report.pointer("/model/rehearsal").and_then(Json::as_bool).unwrap_or_default();
+    match rehearsal {
+        true => Cell::new("rehearsal: a built-in stand-in, not a model", Tone::Warn),
+        false => Cell::from(format!("{} ({})", text(report, "/model/model"), text(report, "/model/provider"))),
+    }
+}
+
+fn spent(report: &Json) -> String {
+    let spent = dollars(number(report, "/spent_today_micro_usd"));
+    match report.pointer("/limit_today_micro_usd").and_then(Json::as_u64) {
+        Some(limit) => format!("{spent} of {} today (UTC)", dollars(limit)),
+        None => format!("{spent} today (UTC)"),
+    }
+}
+
+fn running(report: &Json) -> Cell {
+    let runs = report.pointer("/running").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    let one = |run: &Json| {
+        let for_how_long = spoken(Duration::from_millis(number(run, "/for_ms")));
+        format!("{} in {} for {for_how_long}", text(run, "/run_id"), text(run, "/session"))
+    };
+    match runs {
+        [] => Cell::new("nothing", Tone::Dim),
+        runs => Cell::from(runs.iter().map(one).collect::<Vec<_>>().join("; ")),
+    }
+}
+
+fn words(report: &Json, pointer: &str) -> String {
+    let words = report.pointer(pointer).and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str);
+    words.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_status_says_that_the_stand_in_is_no_model_and_what_runs() {
+        let report = json!({
+            "version": "0.1.0", "started_at": "", "draining": false, "sessions_awake": 2, "queued": 1,
+            "model": {"provider": "rehearsal", "model": "rehearsal", "rehearsal": true},
+            "channels": ["stdin", "http"], "spent_today_micro_usd": 1200, "limit_today_micro_usd": 5_000_000,
+            "running": [{"run_id": "r1", "session": "me", "for_ms": 3000}], "model_trouble": null,
+        });
+        let shown: Vec<_> = rows(&report).into_iter().flatten().collect();
+        for cell in [
+            Cell::new("rehearsal: a built-in stand-in, not a model", Tone::Warn),
+            Cell::from("stdin, http"),
+            Cell::from("$0.0012 of $5.00 today (UTC)"),
+            Cell::from("r1 in me for 3 s"),
+        ] {
+            assert!(shown.contains(&cell), "{cell:?} in {shown:?}");
+        }
+    }
+}

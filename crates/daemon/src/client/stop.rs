@@ -1,0 +1,79 @@
+//! `belay stop` and `belay shutdown`: the operator's brakes.
+
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use uuid::Uuid;
+
+use super::{Client, text};
+use crate::cli::{ClientArgs, StopArgs};
+use crate::environment::Environment;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+
+/// Stops a run, a session, or everything.
+pub(crate) async fn stop(args: &StopArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
+    let client = Client::find(&args.client, env)?;
+    let path: Vec<&str> = match args.target.as_deref() {
+        None => vec!["api", "v1", "stop"],
+        // Sessions are named by people and channels, runs by UUIDs.
+        Some(run) if Uuid::parse_str(run).is_ok() => vec!["api", "v1", "runs", run, "stop"],
+        Some(session) => vec!["api", "v1", "sessions", session, "stop"],
+    };
+    let report = client.post(&path, None, Duration::ZERO).await?;
+    if args.client.json {
+        out.json(&report)
+    } else {
+        out.line(&said(&report))
+    }
+    Ok(Exit::Fine)
+}
+
+/// Lets the daemon finish what it does and end.
+pub(crate) async fn shutdown(args: &ClientArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
+    let answer = Client::find(args, env)?.post(&["api", "v1", "shutdown"], None, Duration::ZERO).await?;
+    match (args.json, text(&answer, "/reply")) {
+        (true, _) => out.json(&answer),
+        (false, "") => out.line("The daemon finishes what it does and ends."),
+        (false, reply) => out.line(reply),
+    }
+    Ok(Exit::Fine)
+}
+
+fn said(report: &Json) -> String {
+    let list = |name: &str| report.get(name).and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default().to_vec();
+    let (stopped, still) = (list("stopped"), list("still_running"));
+    let mut said = match stopped.len() {
+        0 if still.is_empty() => return "nothing was running".into(),
+        1 => "stopped 1 run".to_owned(),
+        n => format!("stopped {n} runs"),
+    };
+    for run in stopped.iter().filter_map(Json::as_str) {
+        said.push_str(&format!("\n  {run}"));
+    }
+    for run in &still {
+        said.push_str(&format!("\n  {} is still ending: {}", text(run, "/run_id"), text(run, "/what")));
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_stop_says_what_it_stopped_and_what_is_still_ending() {
+        for (report, words) in [
+            (json!({"stopped": [], "still_running": []}), "nothing was running"),
+            (json!({"stopped": ["a"], "still_running": []}), "stopped 1 run\n  a"),
+            (
+                json!({"stopped": ["a", "b"], "still_running": [{"run_id": "b", "pid": 7, "what": "sleep"}]}),
+                "stopped 2 runs\n  a\n  b\n  b is still ending: sleep",
+            ),
+        ] {
+            assert_eq!(said(&report), words);
+        }
+    }
+}

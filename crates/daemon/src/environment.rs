@@ -1,0 +1,55 @@
+//! The environment of the process, read once. Nothing else in the program reads it, so that tests can bring their own.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+/// A snapshot of the environment variables.
+#[derive(Clone, Default)]
+pub(crate) struct Environment {
+    vars: BTreeMap<OsString, OsString>,
+}
+
+impl Environment {
+    /// That of this process, now.
+    pub(crate) fn of_process() -> Self {
+        Self { vars: std::env::vars_os().collect() }
+    }
+
+    /// The value of a variable, if it is set, not empty, and UTF-8.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.raw(name).and_then(OsStr::to_str)
+    }
+
+    /// The value of a variable as it is, if it is set and not empty.
+    pub(crate) fn raw(&self, name: &str) -> Option<&OsStr> {
+        self.vars.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
+    }
+
+    /// A directory. Relative ones are ignored, as the XDG base directory specification asks
+    /// (<https://specifications.freedesktop.org/basedir-spec/latest/>, "Basics").
+    pub(crate) fn directory(&self, name: &str) -> Option<PathBuf> {
+        self.raw(name).map(PathBuf::from).filter(|path| path.is_absolute())
+    }
+
+    /// All variables whose name begins with a prefix, in the order of their names.
+    pub(crate) fn with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a OsStr)> {
+        self.vars.iter().filter_map(move |(name, value)| {
+            let name = name.to_str()?;
+            name.starts_with(prefix).then_some((name, value.as_os_str()))
+        })
+    }
+}
+
+impl<const N: usize> From<[(&str, &str); N]> for Environment {
+    fn from(pairs: [(&str, &str); N]) -> Self {
+        Self { vars: pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect() }
+    }
+}
+
+impl std::fmt::Debug for Environment {
+    /// Names only: values may be secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.vars.keys()).finish()
+    }
+}

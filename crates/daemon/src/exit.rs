@@ -1,0 +1,70 @@
+//! How a command ends: the exit codes that scripts rely on, and failures in plain words.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// The exit codes.
+///
+/// Source: sysexits.h for 65 to 78; 130 is 128 + SIGINT, as shells count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// It worked.
+    Fine = 0,
+    /// The work failed: the run ended without doing what was asked.
+    Failed = 1,
+    /// The command line cannot be used; mostly clap finds that out itself.
+    WrongUsage = 2,
+    /// The input cannot be used: not UTF-8, too long, empty.
+    UnusableInput = 65,
+    /// A needed service is out of reach: no daemon, no model, an address that is taken.
+    OutOfReach = 69,
+    /// A bug, or a machine that lets us down.
+    Internal = 70,
+    /// Busy; try again.
+    Busy = 75,
+    /// The configuration is refused.
+    Refused = 78,
+    /// A signal ended it before it was done.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// A command that did not work: what is wrong, and what to do next. Shown on stderr.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// The exit code.
+    pub(crate) exit: Exit,
+    /// What is wrong, in plain words; may have several lines.
+    pub(crate) what: String,
+    /// What to do next.
+    pub(crate) next: Option<String>,
+}
+
+impl Failure {
+    /// A failure with that exit code.
+    pub(crate) fn new(exit: Exit, what: impl fmt::Display) -> Self {
+        Self { exit, what: what.to_string(), next: None }
+    }
+
+    /// The same failure with advice.
+    #[must_use]
+    pub(crate) fn next(mut self, advice: impl Into<String>) -> Self {
+        self.next = Some(advice.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "belay: {}", self.what)?;
+        match &self.next {
+            Some(next) => write!(f, "\n  {next}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Addresses on this machine, and HTTP clients that need no certificates to reach them.
+
+use url::{Host, Url};
+
+/// Whether an address names this machine.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    }
+}
+
+/// Whether an address is a plain `http://` one on this machine.
+pub(crate) fn is_plain_loopback(address: &str) -> bool {
+    Url::parse(address).is_ok_and(|url| url.scheme() == "http" && is_loopback(&url))
+}
+
+/// The beginning of a client for plain addresses. It reads no root certificates: on many systems that is a directory of
+/// 150 files, which would take longer than the rest of the start, and 10 MiB.
+pub(crate) fn plain_client() -> reqwest::ClientBuilder {
+    reqwest::Client::builder().tls_certs_only([])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_addresses_of_this_machine_are_recognised() {
+        for (address, plain) in [
+            ("http://127.0.0.1:8080/v1", true),
+            ("http://localhost/", true),
+            ("http://[::1]:1", true),
+            ("https://127.0.0.1/", false),
+            ("http://10.0.0.1/", false),
+            ("http://localhost.example.org/", false),
+            ("localhost:8080", false),
+            ("", false),
+        ] {
+            assert_eq!(is_plain_loopback(address), plain, "{address}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Printing: results on stdout, notes on stderr. Aligned and coloured for people, plain for programs.
+
+use std::io::{IsTerminal, Write};
+
+use crate::environment::Environment;
+
+/// Where results go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    /// Whether stdout is a terminal, so that control characters would act on it.
+    terminal: bool,
+    colour: bool,
+}
+
+/// The colours of meanings: ANSI "Select Graphic Rendition" codes, so that the terminal's own palette applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    /// As it is.
+    Plain,
+    /// Good.
+    Good,
+    /// Needs attention.
+    Warn,
+    /// Bad.
+    Bad,
+    /// Less important.
+    Dim,
+}
+
+impl Output {
+    /// The standard output of this process. No colours with `NO_COLOR` (<https://no-color.org>).
+    pub(crate) fn stdout(env: &Environment) -> Self {
+        let terminal = std::io::stdout().is_terminal();
+        Self { terminal, colour: terminal && env.raw("NO_COLOR").is_none() }
+    }
+
+    /// One that is no terminal.
+    #[cfg(test)]
+    pub(crate) fn plain() -> Self {
+        Self { terminal: false, colour: false }
+    }
+
+    /// Prints a line. What the model wrote may hold control characters, which a terminal must not obey.
+    pub(crate) fn line(self, text: &str) {
+        let safe = if self.terminal { harmless(text) } else { text.to_owned() };
+        // A reader that has gone away (`| head`) is no failure of ours.
+        let _ = writeln!(std::io::stdout().lock(), "{safe}");
+    }
+
+    /// Prints a JSON value, indented on a terminal.
+    pub(crate) fn json(self, value: &serde_json::Value) {
+        let text = if self.terminal { format!("{value:#}") } else { value.to_string() };
+        let _ = writeln!(std::io::stdout().lock(), "{text}");
+    }
+
+    /// Prints a table: columns aligned, the last one as long as it is.
+    pub(crate) fn table(self, rows: &[Vec<Cell>]) {
+        for line in self.aligned(rows) {
+            let _ = writeln!(std::io::stdout().lock(), "{line}");
+        }
+    }
+
+    fn aligned(self, rows: &[Vec<Cell>]) -> Vec<String> {
+        let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(Cell::width).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let line = |row: &Vec<Cell>| {
+            let mut line = String::new();
+            for (at, cell) in row.iter().enumerate() {
+                line.push_str(&self.paint(&cell.text, cell.tone));
+                if at + 1 < row.len() {
+                    line.push_str(&" ".repeat(widths[at] - cell.width() + 2));
+                }
+            }
+            line
+        };
+        rows.iter().map(line).collect()
+    }
+
+    fn paint(self, text: &str, tone: Tone) -> String {
+        let text = harmless(text);
+        let code = match tone {
+            Tone::Plain => return text,
+            Tone::Good => "32",
+            Tone::Warn => "33",
+            Tone::Bad => "31",
+            Tone::Dim => "2",
+        };
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text }
+    }
+}
+
+/// A cell of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    text: String,
+    tone: Tone,
+}
+
+impl Cell {
+    /// A cell of that tone.
+    pub(crate) fn new(text: impl Into<String>, tone: Tone) -> Self {
+        Self { text: harmless(&text.into()).replace(['\n', '\t'], " "), tone }
+    }
+
+    fn width(&self) -> usize {
+        self.text.chars().count()
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self::new(text, Tone::Plain)
+    }
+}
+
+/// The text without control characters other than line breaks and tabs.
+fn harmless(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+/// A note for people on stderr.
+pub(crate) fn note(text: &str) {
+    complain(&format!("belay: {text}"));
+}
+
+/// Says something on stderr. What a server said may be part of it, so that it is made harmless.
+pub(crate) fn complain(text: &str) {
+    let line = format!("{}\n", harmless(text));
+    // One write, so that a log line cannot come between. Nobody can be told that stderr is closed.
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_aligned_and_plain_off_a_terminal() {
+        let rows = [
+            vec![Cell::from("run"), Cell::new("completed", Tone::Good), Cell::from("é ok")],
+            vec![Cell::from("longer"), Cell::new("failed", Tone::Bad), Cell::from("two\nlines")],
+        ];
+        assert_eq!(Output::plain().aligned(&rows), ["run     completed  é ok", "longer  failed     two lines"]);
+    }
+
+    #[test]
+    fn what_a_model_writes_cannot_command_the_terminal() {
+        assert_eq!(harmless("a\x1b[2Jb\u{9b}c\td\n"), "a[2Jbc\td\n");
+    }
+}

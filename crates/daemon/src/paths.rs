@@ -1,0 +1,153 @@
+//! Where things are: settings files, data, the control socket.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::environment::Environment;
+use crate::exit::{Exit, Failure};
+
+/// Settings of the machine, read first.
+const SYSTEM_SETTINGS: &str = "/etc/belay/belay.toml";
+
+/// The control socket of a daemon that systemd started with `RuntimeDirectory=belay`.
+const SYSTEM_CONTROL_SOCKET: &str = "/run/belay/control.sock";
+
+/// Longest path of a Unix socket in bytes: `sun_path` holds 108, one of them the closing zero.
+///
+/// Source: Linux, unix(7), "Address format".
+const SOCKET_PATH_MAX_BYTES: usize = 107;
+
+/// The places of this user, or of this service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Paths {
+    /// Settings files that are read when they exist, weakest first.
+    pub(crate) settings: Vec<PathBuf>,
+    /// The data directory: `$STATE_DIRECTORY`, else `$XDG_DATA_HOME/belay`, else `~/.local/share/belay`.
+    pub(crate) data: PathBuf,
+    /// The control socket: `$RUNTIME_DIRECTORY/control.sock`, else `$XDG_RUNTIME_DIR/belay/control.sock`, else
+    /// `control.sock` in the data directory. Where that is too long for a socket, a short name made of its hash in a
+    /// private directory under the temporary one.
+    pub(crate) control_socket: PathBuf,
+}
+
+impl Paths {
+    /// Finds the places.
+    ///
+    /// # Errors
+    /// Nothing says where data may be kept: no state directory, no home.
+    pub(crate) fn find(env: &Environment) -> Result<Self, Failure> {
+        let home = env.directory("HOME");
+        let data = first_of(env, "STATE_DIRECTORY")
+            .or_else(|| env.directory("XDG_DATA_HOME").map(|dir| dir.join("belay")))
+            .or_else(|| home.as_ref().map(|home| home.join(".local/share/belay")))
+            .ok_or_else(|| {
+                Failure::new(Exit::Refused, "there is no place for data: neither HOME nor XDG_DATA_HOME is set")
+                    .next("set XDG_DATA_HOME (or STATE_DIRECTORY, in a service) to a directory that may be written")
+            })?;
+        let user_settings = env.directory("XDG_CONFIG_HOME").or_else(|| home.map(|home| home.join(".config")));
+        let settings = std::iter::once(PathBuf::from(SYSTEM_SETTINGS))
+            .chain(user_settings.map(|dir| dir.join("belay/belay.toml")))
+            .collect();
+        let socket = first_of(env, "RUNTIME_DIRECTORY")
+            .or_else(|| env.directory("XDG_RUNTIME_DIR").map(|dir| dir.join("belay")))
+            .unwrap_or_else(|| data.clone())
+            .join("control.sock");
+        let temp = env.directory("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp"));
+        Ok(Self { settings, control_socket: fit_socket(socket, &temp), data })
+    }
+
+    /// Where a client looks for a daemon, in this order: that of the same user, then the machine's.
+    pub(crate) fn client_sockets(&self) -> Vec<PathBuf> {
+        let system = PathBuf::from(SYSTEM_CONTROL_SOCKET);
+        let mut sockets = vec![self.control_socket.clone()];
+        if self.control_socket != system {
+            sockets.push(system);
+        }
+        sockets
+    }
+
+    /// Makes the data directory and that of the control socket, readable by this user alone.
+    ///
+    /// # Errors
+    /// A directory cannot be made, or that of the socket belongs to somebody else, who could then answer in our place.
+    pub(crate) fn make_directories(&self) -> io::Result<()> {
+        private_directory(&self.data)?;
+        if let Some(dir) = self.control_socket.parent() {
+            private_directory(dir)?;
+            if std::fs::metadata(dir)?.uid() != std::fs::metadata(&self.data)?.uid() {
+                let what = format!("{} belongs to another user", dir.display());
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// systemd gives several directories with colons between them; ours is the first.
+fn first_of(env: &Environment, name: &str) -> Option<PathBuf> {
+    let value = env.text(name)?;
+    value.split(':').next().map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+fn fit_socket(socket: PathBuf, temp: &Path) -> PathBuf {
+    if socket.as_os_str().len() <= SOCKET_PATH_MAX_BYTES {
+        return socket;
+    }
+    let hash = blake3::hash(socket.as_os_str().as_bytes()).to_hex();
+    temp.join(format!("belay-{}", &hash[..16])).join("control.sock")
+}
+
+fn private_directory(path: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| named(error, path))
+}
+
+/// The same error with the path in its words: the ones of the operating system do not say what they are about.
+fn named(error: io::Error, path: &Path) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn find<const N: usize>(env: [(&str, &str); N]) -> Paths {
+        Paths::find(&Environment::from(env)).unwrap()
+    }
+
+    #[test]
+    fn data_goes_to_the_state_directory_then_xdg_then_home() {
+        let home = ("HOME", "/home/u");
+        let xdg = ("XDG_DATA_HOME", "/xdg");
+        let state = ("STATE_DIRECTORY", "/var/lib/belay:/var/lib/other");
+        assert_eq!(find([home]).data, Path::new("/home/u/.local/share/belay"));
+        assert_eq!(find([home, xdg]).data, Path::new("/xdg/belay"));
+        assert_eq!(find([home, xdg, state]).data, Path::new("/var/lib/belay"));
+        assert_eq!(find([home, ("XDG_DATA_HOME", "relative")]).data, Path::new("/home/u/.local/share/belay"));
+        assert!(Paths::find(&Environment::default()).is_err());
+    }
+
+    #[test]
+    fn the_control_socket_goes_to_the_runtime_directory_then_to_the_data() {
+        let home = ("HOME", "/home/u");
+        let xdg = ("XDG_RUNTIME_DIR", "/run/user/1000");
+        let own = ("RUNTIME_DIRECTORY", "/run/belay");
+        assert_eq!(find([home]).control_socket, Path::new("/home/u/.local/share/belay/control.sock"));
+        assert_eq!(find([home, xdg]).control_socket, Path::new("/run/user/1000/belay/control.sock"));
+        assert_eq!(find([home, xdg, own]).control_socket, Path::new("/run/belay/control.sock"));
+        assert_eq!(find([home, xdg, own]).client_sockets().len(), 1);
+        assert_eq!(find([home]).client_sockets()[1], Path::new("/run/belay/control.sock"));
+    }
+
+    #[test]
+    fn a_path_too_long_for_a_socket_becomes_a_short_one_and_always_the_same() {
+        let long = format!("/{}", "d".repeat(120));
+        let paths = find([("HOME", &long), ("TMPDIR", "/tmp/t")]);
+        assert!(paths.control_socket.as_os_str().len() <= SOCKET_PATH_MAX_BYTES, "{paths:?}");
+        assert!(paths.control_socket.starts_with("/tmp/t"), "{paths:?}");
+        assert_eq!(paths, find([("HOME", &long), ("TMPDIR", "/tmp/t")]));
+        assert_ne!(paths.control_socket, find([("HOME", &format!("{long}2")), ("TMPDIR", "/tmp/t")]).control_socket);
+    }
+}

@@ -1,0 +1,226 @@
+//! The settings: what they are, where they come from, what is wrong with them.
+//!
+//! Layers, weakest first: the built-in `config/default.toml`, `/etc/belay/belay.toml`, the user's `belay.toml`, each
+//! `--config`, the environment (`BELAY__SECTION__KEY`), `--set`. Every problem of every layer is reported at once.
+
+mod layers;
+mod merge;
+mod problem;
+mod show;
+
+use std::path::{Path, PathBuf};
+
+use belay_agent::{AgentConfig, LimitsConfig, QueueConfig};
+use belay_channels::{StdinConfig, TelegramConfig};
+use belay_gateway::GatewayConfig;
+use belay_models::LlmConfig;
+use belay_store::StoreConfig;
+use belay_tools::ToolsConfig;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use layers::{BUILT_IN, Layer};
+pub(crate) use merge::Origins;
+pub(crate) use problem::Problem;
+use show::{as_json, as_toml};
+
+use crate::cli::CheckArgs;
+use crate::environment::Environment;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::paths::Paths;
+use crate::telemetry::TelemetryConfig;
+
+/// All settings. Each section is the plain struct of the crate it configures.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Settings {
+    /// The outer loop.
+    pub(crate) agent: AgentConfig,
+    /// The model.
+    pub(crate) llm: LlmConfig,
+    /// Money.
+    pub(crate) limits: LimitsConfig,
+    /// What waits.
+    pub(crate) queue: QueueConfig,
+    /// Message platforms.
+    pub(crate) channels: ChannelsConfig,
+    /// HTTP.
+    pub(crate) gateway: GatewayConfig,
+    /// The built-in tools.
+    pub(crate) tools: ToolsConfig,
+    /// Persistence.
+    pub(crate) store: StoreConfig,
+    /// Logs.
+    pub(crate) telemetry: TelemetryConfig,
+}
+
+/// `[channels.…]`
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ChannelsConfig {
+    /// Standard input.
+    pub(crate) stdin: StdinConfig,
+    /// Telegram.
+    pub(crate) telegram: TelegramConfig,
+}
+
+impl Settings {
+    /// Every bad value, each as `section.key: what is wrong`.
+    fn validate(&self) -> Vec<String> {
+        [
+            self.agent.validate(),
+            self.llm.validate(),
+            self.limits.validate(),
+            self.queue.validate(),
+            self.channels.stdin.validate(),
+            self.channels.telegram.validate(),
+            self.gateway.validate(),
+            self.tools.validate(),
+            self.store.validate(),
+            self.telemetry.validate(),
+        ]
+        .concat()
+    }
+
+    /// Every key there is, also the ones without a value.
+    fn known_keys() -> Vec<String> {
+        let mut keys = Vec::new();
+        collect_keys(&serde_json::to_value(Self::default()).unwrap_or_default(), "", &mut keys);
+        keys
+    }
+}
+
+/// The settings as loaded: the values, and where each came from.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// The values.
+    pub(crate) settings: Settings,
+    /// Where they came from.
+    pub(crate) origins: Origins,
+}
+
+impl Loaded {
+    /// Whether somebody has set that key.
+    pub(crate) fn is_set(&self, key: &str) -> bool {
+        self.origins.of(key).is_some_and(|origin| origin != BUILT_IN)
+    }
+}
+
+/// What the command line says about settings.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct SettingsArgs {
+    /// Read this settings file too; may be given several times, later ones win
+    #[arg(long = "config", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Set one value, for example --set llm.provider=rehearsal; wins over every file
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
+    pub(crate) assignments: Vec<String>,
+}
+
+/// Loads the settings.
+///
+/// # Errors
+/// Every problem of every layer, and of every value.
+pub(crate) fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Result<Loaded, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let mut layers = Vec::new();
+    let mut keep = |read: Result<Option<Layer>, Vec<Problem>>| match read {
+        Ok(layer) => layers.extend(layer),
+        Err(found) => problems.extend(found),
+    };
+    keep(Layer::built_in().map(Some));
+    for (path, need) in layers::files(&paths.settings, &args.files) {
+        keep(Layer::file(path, need));
+    }
+    keep(Layer::environment(env).map(Some));
+    keep(Layer::command_line(&args.assignments).map(Some));
+
+    let mut merged = merge::merge(layers)?;
+    let (settings, found) = merge::read::<Settings>(&mut merged, &Settings::known_keys());
+    problems.extend(found);
+    let named: Vec<String> = problems.iter().map(|problem| problem.key.clone()).collect();
+    let origins = merged.origins;
+    // A value that could not be read stands at its default, about which there is nothing to say.
+    problems.extend(
+        settings.validate().into_iter().map(|text| of_text(&text, &origins)).filter(|p| !named.contains(&p.key)),
+    );
+    problems.extend(misplaced_secrets(&settings, &origins));
+    if problems.is_empty() { Ok(Loaded { settings, origins }) } else { Err(problems) }
+}
+
+/// `belay config show`: the settings in force, where each came from, and where things are kept.
+pub(crate) fn show(args: &CheckArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
+    let paths = Paths::find(env)?;
+    let loaded = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?;
+    if args.json {
+        out.json(&as_json(&loaded));
+    } else {
+        out.line(&format!("# data directory: {}", paths.data.display()));
+        out.line(&format!("# control socket: {}\n", paths.control_socket.display()));
+        out.line(as_toml(&loaded).trim_end());
+    }
+    Ok(Exit::Fine)
+}
+
+/// The failure that shows these problems.
+pub(crate) fn refused(problems: &[Problem]) -> Failure {
+    let lines: Vec<String> = problems.iter().map(|problem| format!("  {problem}")).collect();
+    let count = match problems.len() {
+        1 => "a problem".to_owned(),
+        n => format!("{n} problems"),
+    };
+    Failure::new(Exit::Refused, format!("the settings have {count}:\n{}", lines.join("\n")))
+        .next("`belay config show` prints the settings in force; config/default.toml explains each")
+}
+
+/// A crate's own words, `section.key: what`, as a problem with its place.
+pub(crate) fn of_text(text: &str, origins: &Origins) -> Problem {
+    match text.split_once(": ") {
+        Some((key, what)) => Problem::new(key, what).from(origins.of(key).filter(|origin| *origin != BUILT_IN)),
+        None => Problem::new("settings", text),
+    }
+}
+
+/// Settings that name an environment variable and hold something that cannot be a name: most likely the secret itself.
+fn misplaced_secrets(settings: &Settings, origins: &Origins) -> Vec<Problem> {
+    let tree = serde_json::to_value(settings).unwrap_or_default();
+    let mut keys = Vec::new();
+    collect_keys(&tree, "", &mut keys);
+    let misplaced = keys.into_iter().filter(|key| {
+        let name = at(&tree, key).and_then(Json::as_str).unwrap_or_default();
+        key.ends_with("_env") && !crate::secrets::is_variable_name(name)
+    });
+    let what = "expected the name of an environment variable, and this is none";
+    let hint = "if it is the secret itself, put it into a variable or a file and name that".to_owned();
+    misplaced.map(|key| Problem::new(&key, what).from(origins.of(&key)).hint(Some(hint.clone()))).collect()
+}
+
+/// The value at a full key.
+fn at<'a>(tree: &'a Json, key: &str) -> Option<&'a Json> {
+    key.split('.').try_fold(tree, |value, name| value.get(name))
+}
+
+fn collect_keys(value: &Json, key: &str, keys: &mut Vec<String>) {
+    match value {
+        // An empty table is a value: nothing has been added to it.
+        Json::Object(table) if !table.is_empty() => {
+            for (name, value) in table {
+                let full = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                collect_keys(value, &full, keys);
+            }
+        }
+        _ => keys.push(key.to_owned()),
+    }
+}
+
+/// A path of the settings: relative ones are relative to where the program runs, `~/` is the home directory.
+pub(crate) fn expand(path: &Path, env: &Environment) -> PathBuf {
+    match (path.strip_prefix("~"), env.directory("HOME")) {
+        (Ok(rest), Some(home)) => home.join(rest),
+        _ => path.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

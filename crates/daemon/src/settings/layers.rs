@@ -1,0 +1,255 @@
+//! The layers of the settings: each source as a tree of values, each value with the place it came from.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use config::{ConfigError, Source, Value, ValueKind};
+use toml::de::{DeTable, DeValue};
+
+use super::problem::Problem;
+use crate::environment::Environment;
+
+/// The built-in defaults: every setting, explained.
+pub(super) const DEFAULT_TOML: &str = include_str!("../../../../config/default.toml");
+
+/// What the origin of a built-in value is called.
+pub(crate) const BUILT_IN: &str = "default";
+
+/// Longest settings file in bytes. 1 MiB: a thousand times what anybody writes.
+const FILE_MAX_BYTES: u64 = 1024 * 1024;
+
+/// Prefix of the environment variables that are settings.
+const ENV_PREFIX: &str = "BELAY__";
+
+/// One source of settings.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Layer {
+    root: HashMap<String, Value>,
+    /// The text behind each value that was written without quotes (environment, `--set`), by full key: what looks like a
+    /// number may be meant as text, which only the type of its setting can tell.
+    pub(super) unquoted: BTreeMap<String, String>,
+}
+
+impl Source for Layer {
+    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn collect(&self) -> Result<HashMap<String, Value>, ConfigError> {
+        Ok(self.root.clone())
+    }
+}
+
+/// Whether a settings file has to exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Read when it is there.
+    Optional,
+    /// Named on the command line.
+    Required,
+}
+
+impl Layer {
+    /// The built-in defaults.
+    pub(super) fn built_in() -> Result<Self, Vec<Problem>> {
+        let named = |_line: usize| BUILT_IN.to_owned();
+        parse("the built-in defaults", DEFAULT_TOML, &named)
+    }
+
+    /// A file. `None`: it does not exist and need not.
+    pub(super) fn file(path: &Path, need: Need) -> Result<Option<Self>, Vec<Problem>> {
+        let shown = path.display().to_string();
+        let refuse = |what: String| vec![Problem::new(shown.clone(), what)];
+        let size = match std::fs::metadata(path) {
+            Ok(meta) if meta.is_dir() => return Err(refuse("is a directory, not a settings file".into())),
+            Ok(meta) => meta.len(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && need == Need::Optional => return Ok(None),
+            Err(error) => return Err(refuse(format!("cannot be read: {error}"))),
+        };
+        if size > FILE_MAX_BYTES {
+            return Err(refuse(format!("is longer than {FILE_MAX_BYTES} bytes: this is no settings file")));
+        }
+        let bytes = std::fs::read(path).map_err(|error| refuse(format!("cannot be read: {error}")))?;
+        let text = String::from_utf8(bytes)
+            .map_err(|error| refuse(format!("is not UTF-8 (after {} bytes)", error.utf8_error().valid_up_to())))?;
+        parse(&shown, &text, &|line| format!("{shown}, line {line}")).map(Some)
+    }
+
+    /// The variables `BELAY__SECTION__KEY`.
+    pub(super) fn environment(env: &Environment) -> Result<Self, Vec<Problem>> {
+        let mut layer = Self::default();
+        let mut problems = Vec::new();
+        for (name, value) in env.with_prefix(ENV_PREFIX) {
+            let origin = format!("environment variable {name}");
+            let key = name[ENV_PREFIX.len()..].to_lowercase().replace("__", ".");
+            match value.to_str() {
+                Some(text) => problems.extend(layer.set(&key, text, &origin).err()),
+                None => problems.push(Problem::new(key, "is not UTF-8").from(Some(&origin))),
+            }
+        }
+        if problems.is_empty() { Ok(layer) } else { Err(problems) }
+    }
+
+    /// The `--set section.key=value` of the command line.
+    pub(super) fn command_line(assignments: &[String]) -> Result<Self, Vec<Problem>> {
+        let mut layer = Self::default();
+        let mut problems = Vec::new();
+        for assignment in assignments {
+            match assignment.split_once('=') {
+                Some((key, text)) => {
+                    let key = key.trim();
+                    problems.extend(layer.set(key, text.trim(), &format!("--set {key}")).err());
+                }
+                None => {
+                    let example =
+                        Some("write --set section.key=value, for example --set llm.provider=rehearsal".into());
+                    problems.push(Problem::new("--set", "has no `=`").hint(example));
+                }
+            }
+        }
+        if problems.is_empty() { Ok(layer) } else { Err(problems) }
+    }
+
+    /// Sets one value: read as a TOML value, else taken as text.
+    fn set(&mut self, key: &str, text: &str, origin: &str) -> Result<(), Problem> {
+        let segments: Vec<&str> = key.split('.').collect();
+        if segments.len() < 2 || !segments.iter().all(|segment| is_plain(segment)) {
+            let hint = "a setting is named section.key, for example llm.model".to_owned();
+            return Err(Problem::new(key, "is not the name of a setting").from(Some(origin)).hint(Some(hint)));
+        }
+        let value = toml_value(text, origin).unwrap_or_else(|| {
+            self.unquoted.remove(key);
+            Value::new(Some(&origin.to_owned()), text.to_owned())
+        });
+        if !matches!(value.kind, ValueKind::String(_)) {
+            self.unquoted.insert(key.to_owned(), text.to_owned());
+        }
+        insert(&mut self.root, &segments, value);
+        Ok(())
+    }
+}
+
+/// Puts a value at its place, making the tables on the way.
+fn insert(table: &mut HashMap<String, Value>, segments: &[&str], value: Value) {
+    let (first, rest) = match segments {
+        [] => return,
+        [last] => {
+            table.insert((*last).to_owned(), value);
+            return;
+        }
+        [first, rest @ ..] => (*first, rest),
+    };
+    let child = table.entry(first.to_owned()).or_insert_with(|| Value::new(None, HashMap::<String, Value>::new()));
+    if !matches!(child.kind, ValueKind::Table(_)) {
+        *child = Value::new(None, HashMap::<String, Value>::new());
+    }
+    if let ValueKind::Table(inner) = &mut child.kind {
+        insert(inner, rest, value);
+    }
+}
+
+/// A value as TOML writes it on the right of a `=`; `None`: it is none.
+fn toml_value(text: &str, origin: &str) -> Option<Value> {
+    let document = format!("value = {text}");
+    let table = DeTable::parse(&document).ok()?.into_inner();
+    let mut entries = table.into_iter();
+    let (_, value) = entries.next()?;
+    // A line break could smuggle in a second key; then the whole is text.
+    if entries.next().is_some() {
+        return None;
+    }
+    convert(
+        value.into_inner(),
+        0,
+        "value",
+        &mut Place { text: &document, name: &|_| origin.to_owned(), problems: vec![] },
+    )
+}
+
+/// What converting needs to name the place of a value.
+struct Place<'a> {
+    text: &'a str,
+    name: &'a dyn Fn(usize) -> String,
+    problems: Vec<Problem>,
+}
+
+impl Place<'_> {
+    fn origin(&self, offset: usize) -> String {
+        (self.name)(line_of(self.text, offset))
+    }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
+}
+
+fn column_of(text: &str, offset: usize) -> usize {
+    let before = text.get(..offset).unwrap_or(text);
+    before.chars().rev().take_while(|c| *c != '\n').count() + 1
+}
+
+fn parse(shown: &str, text: &str, name: &dyn Fn(usize) -> String) -> Result<Layer, Vec<Problem>> {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let mut place = Place { text, name, problems: Vec::new() };
+    for error in errors {
+        let at = error.span().map_or(0, |span| span.start);
+        let key = format!("{shown}, line {}, column {}", line_of(text, at), column_of(text, at));
+        place.problems.push(Problem::new(key, format!("is not TOML: {}", error.message())));
+    }
+    let root = convert_table(table.into_inner(), "", &mut place);
+    match place.problems.is_empty() {
+        true => Ok(Layer { root, unquoted: BTreeMap::new() }),
+        false => Err(place.problems),
+    }
+}
+
+fn convert_table(table: DeTable<'_>, path: &str, place: &mut Place<'_>) -> HashMap<String, Value> {
+    let mut out = HashMap::new();
+    for (key, value) in table {
+        let offset = key.span().start;
+        let key = key.into_inner();
+        let full = if path.is_empty() { key.to_string() } else { format!("{path}.{key}") };
+        // The merging library reads the names of sections as paths with dots and brackets; ours have none.
+        if path.is_empty() && !is_plain(&key) {
+            let origin = place.origin(offset);
+            place.problems.push(Problem::new(full, "unknown section").from(Some(&origin)));
+            continue;
+        }
+        if let Some(value) = convert(value.into_inner(), offset, &full, place) {
+            out.insert(key.into_owned(), value);
+        }
+    }
+    out
+}
+
+fn convert(value: DeValue<'_>, offset: usize, path: &str, place: &mut Place<'_>) -> Option<Value> {
+    let origin = place.origin(offset);
+    let kind = match value {
+        DeValue::String(text) => ValueKind::String(text.into_owned()),
+        DeValue::Boolean(flag) => ValueKind::Boolean(flag),
+        DeValue::Integer(digits) => match i64::from_str_radix(digits.as_str(), digits.radix()) {
+            Ok(number) => ValueKind::I64(number),
+            Err(_) => {
+                place.problems.push(Problem::new(path, "is a number that is too large").from(Some(&origin)));
+                return None;
+            }
+        },
+        DeValue::Float(digits) => ValueKind::Float(digits.as_str().parse().ok()?),
+        DeValue::Datetime(date) => ValueKind::String(date.to_string()),
+        DeValue::Table(table) => ValueKind::Table(convert_table(table, path, place)),
+        DeValue::Array(items) => ValueKind::Array(
+            items.into_iter().filter_map(|item| convert(item.into_inner(), offset, path, place)).collect(),
+        ),
+    };
+    Some(Value::new(Some(&origin), kind))
+}
+
+fn is_plain(segment: &str) -> bool {
+    !segment.is_empty() && segment.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}
+
+/// The files to read, weakest first.
+pub(super) fn files<'a>(found: &'a [PathBuf], named: &'a [PathBuf]) -> impl Iterator<Item = (&'a Path, Need)> {
+    let found = found.iter().map(|path| (path.as_path(), Need::Optional));
+    found.chain(named.iter().map(|path| (path.as_path(), Need::Required)))
+}

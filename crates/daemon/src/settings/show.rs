@@ -1,0 +1,104 @@
+//! `belay config show`: the settings in force and where each came from. Secrets are masked, though none should be there.
+
+use serde_json::{Map, Value as Json};
+
+use super::{BUILT_IN, Loaded};
+
+/// What stands in place of something that may be a secret.
+const MASK: &str = "***";
+
+/// As TOML with a comment behind each value.
+pub(crate) fn as_toml(loaded: &Loaded) -> String {
+    let mut out = String::new();
+    if let Json::Object(sections) = serde_json::to_value(&loaded.settings).unwrap_or_default() {
+        for (name, section) in &sections {
+            write_section(name, section, loaded, &mut out);
+        }
+    }
+    out
+}
+
+/// As JSON: by full key the value and its origin.
+pub(crate) fn as_json(loaded: &Loaded) -> Json {
+    let tree = serde_json::to_value(&loaded.settings).unwrap_or_default();
+    let mut keys = Vec::new();
+    super::collect_keys(&tree, "", &mut keys);
+    let entry = |key: String| {
+        let value = masked(&key, super::at(&tree, &key).unwrap_or(&Json::Null));
+        let origin = loaded.origins.of(&key).unwrap_or(BUILT_IN);
+        (key.clone(), serde_json::json!({ "value": value, "origin": origin }))
+    };
+    Json::Object(keys.into_iter().map(entry).collect::<Map<_, _>>())
+}
+
+/// Values first, then the sections within: TOML reads it back only in this order.
+fn write_section(name: &str, section: &Json, loaded: &Loaded, out: &mut String) {
+    let Json::Object(entries) = section else { return };
+    let (tables, values): (Vec<_>, Vec<_>) = entries.iter().partition(|(_, value)| is_section(value));
+    if !values.is_empty() || tables.is_empty() {
+        let gap = if out.is_empty() { "" } else { "\n" };
+        out.push_str(&format!("{gap}[{name}]\n"));
+    }
+    let lines: Vec<(String, &str)> = values
+        .into_iter()
+        .map(|(key, value)| {
+            let full = format!("{name}.{key}");
+            let origin = loaded.origins.of(&full).unwrap_or(BUILT_IN);
+            match value {
+                Json::Null => (format!("# {key} ="), "not set"),
+                value => (format!("{} = {}", key_text(key), toml_text(&masked(&full, value))), origin),
+            }
+        })
+        .collect();
+    let width = lines.iter().map(|(line, _)| line.chars().count()).filter(|width| *width <= 60).max().unwrap_or(0);
+    for (line, origin) in lines {
+        out.push_str(&format!("{line:width$}  # {origin}\n"));
+    }
+    for (key, table) in tables {
+        write_section(&format!("{name}.{}", key_text(key)), table, loaded, out);
+    }
+}
+
+/// An empty table is shown as a value: `{}`.
+fn is_section(value: &Json) -> bool {
+    value.as_object().is_some_and(|table| !table.is_empty())
+}
+
+fn key_text(key: &str) -> String {
+    match key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') {
+        true => key.to_owned(),
+        false => Json::String(key.to_owned()).to_string(),
+    }
+}
+
+fn toml_text(value: &Json) -> String {
+    match value {
+        // TOML's quoted text knows JSON's escapes; DEL alone must be escaped too.
+        Json::String(text) => Json::String(text.clone()).to_string().replace('\u{7f}', "\\u007F"),
+        Json::Array(items) => format!("[{}]", items.iter().map(toml_text).collect::<Vec<_>>().join(", ")),
+        Json::Object(table) => {
+            let pairs: Vec<_> =
+                table.iter().map(|(key, value)| format!("{} = {}", key_text(key), toml_text(value))).collect();
+            if pairs.is_empty() { "{}".into() } else { format!("{{ {} }}", pairs.join(", ")) }
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The value, unless it may be a secret: what stands in place of a variable's name, or a password within an address.
+fn masked(key: &str, value: &Json) -> Json {
+    let Json::String(text) = value else { return value.clone() };
+    if key.ends_with("_env") && !looks_like_a_name(text) {
+        return MASK.into();
+    }
+    let Ok(mut url) = url::Url::parse(text) else { return value.clone() };
+    match url.password().is_some() && url.set_password(Some(MASK)).is_ok() {
+        true => url.as_str().into(),
+        false => value.clone(),
+    }
+}
+
+/// Names of variables are short words, mostly in capitals; a long mixture is rather a key.
+fn looks_like_a_name(text: &str) -> bool {
+    crate::secrets::is_variable_name(text) && (text.len() <= 24 || !text.chars().any(|c| c.is_ascii_lowercase()))
+}

@@ -1,0 +1,272 @@
+#![allow(clippy::unwrap_used)]
+use std::collections::BTreeSet;
+
+use super::*;
+
+fn paths(dir: &Path) -> Paths {
+    Paths {
+        settings: vec![dir.join("etc.toml"), dir.join("user.toml")],
+        data: dir.into(),
+        control_socket: dir.join("s"),
+    }
+}
+
+fn args(files: &[PathBuf], assignments: &[&str]) -> SettingsArgs {
+    SettingsArgs { files: files.to_vec(), assignments: assignments.iter().map(|&text| text.into()).collect() }
+}
+
+fn load_in<const N: usize>(dir: &Path, env: [(&str, &str); N], sets: &[&str]) -> Result<Loaded, Vec<Problem>> {
+    load(&args(&[], sets), &Environment::from(env), &paths(dir))
+}
+
+fn lines(result: Result<Loaded, Vec<Problem>>) -> Vec<String> {
+    result.err().unwrap_or_default().iter().map(Problem::to_string).collect()
+}
+
+#[test]
+fn the_built_in_file_says_exactly_what_the_types_default_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let loaded = load_in(dir.path(), [], &[]).map_err(|p| refused(&p).to_string()).unwrap();
+    assert_eq!(loaded.settings, Settings::default());
+}
+
+/// A line `# key = value` stands for a setting without a default.
+fn with_unset_ones(text: &str) -> String {
+    let is_setting = |line: &&str| {
+        let key = line.strip_prefix("# ").and_then(|rest| rest.split_once(" = ")).map(|(key, _)| key);
+        key.is_some_and(|key| !key.is_empty() && key.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+    };
+    let lines = text.lines().map(|line| if is_setting(&line) { &line[2..] } else { line });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_setting_is_explained_in_the_built_in_file_and_no_other() {
+    let whole: toml::Value = toml::from_str(&with_unset_ones(layers::DEFAULT_TOML)).unwrap();
+    let known: BTreeSet<String> = Settings::known_keys().into_iter().collect();
+    let mut written = Vec::new();
+    collect_keys(&serde_json::to_value(&whole).unwrap(), "", &mut written);
+    // A setting that is a table of its own (a price) is one setting.
+    let owner = |key: String| match key.rsplit_once('.') {
+        Some((table, _)) if known.contains(table) => table.to_owned(),
+        _ => key,
+    };
+    assert_eq!(written.into_iter().map(owner).collect::<BTreeSet<_>>(), known);
+    // And each is of the right type: the examples in the comments are usable as they stand.
+    serde_json::from_value::<Settings>(serde_json::to_value(&whole).unwrap()).unwrap();
+}
+
+#[test]
+fn every_example_file_is_accepted() {
+    let dir = tempfile::tempdir().unwrap();
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/examples");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(examples).unwrap() {
+        let file = entry.unwrap().path();
+        let read = load(&args(std::slice::from_ref(&file), &[]), &Environment::default(), &paths(dir.path()));
+        assert_eq!(lines(read), Vec::<String>::new(), "{}", file.display());
+        seen += 1;
+    }
+    assert!(seen >= 5, "the examples have been found");
+}
+
+#[test]
+fn later_layers_win_and_each_value_knows_where_it_came_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let named = dir.path().join("named.toml");
+    std::fs::write(dir.path().join("etc.toml"), "[llm]\nmodel = \"etc\"\nmax_tokens = 1\n[queue]\ncap = 5").unwrap();
+    std::fs::write(dir.path().join("user.toml"), "[llm]\nmodel = \"user\"\nmax_attempts = 2").unwrap();
+    std::fs::write(&named, "llm.idle_timeout_s = 7\nagent.drain_s = 3").unwrap();
+    let env = Environment::from([("BELAY__AGENT__DRAIN_S", "4"), ("BELAY__LLM__MODEL", "env"), ("BELAY_TOKEN", "x")]);
+    let loaded = load(&args(&[named], &["llm.model=4", "queue.cap=6"]), &env, &paths(dir.path())).unwrap();
+
+    let settings = &loaded.settings;
+    assert_eq!(settings.llm.model.as_deref(), Some("4"), "a number is text where text is wanted");
+    assert_eq!((settings.llm.max_tokens, settings.llm.max_attempts, settings.llm.idle_timeout_s), (1, 2, 7));
+    assert_eq!((settings.agent.drain_s, settings.queue.cap), (4, 6));
+    let at = |file: &str, line: u32| format!("{}, line {line}", dir.path().join(file).display());
+    for (key, origin) in [
+        ("llm.model", "--set llm.model".to_owned()),
+        ("llm.max_tokens", at("etc.toml", 3)),
+        ("llm.max_attempts", at("user.toml", 3)),
+        ("llm.idle_timeout_s", at("named.toml", 1)),
+        ("agent.drain_s", "environment variable BELAY__AGENT__DRAIN_S".into()),
+        ("queue.cap", "--set queue.cap".into()),
+        ("gateway.listen", BUILT_IN.into()),
+    ] {
+        assert_eq!(loaded.origins.of(key), Some(origin.as_str()), "{key}");
+    }
+}
+
+#[test]
+fn three_mistakes_are_three_problems_each_with_key_place_and_hint() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("user.toml");
+    std::fs::write(&file, "[llm]\nmax_tokns = 5\n\n[agent]\nmax_tool_iterations = \"ten\"\n\n[queue]\ncap = 0\n")
+        .unwrap();
+    let file = file.display();
+    let shown = lines(load_in(dir.path(), [], &[]));
+    assert_eq!(
+        shown.iter().map(String::as_str).collect::<BTreeSet<_>>(),
+        BTreeSet::from([
+            format!("llm.max_tokns: unknown key ({file}, line 2); did you mean llm.max_tokens?").as_str(),
+            format!("agent.max_tool_iterations: expected a whole number, 0 or more, found text ({file}, line 5)")
+                .as_str(),
+            format!("queue.cap: must be between 1 and 1000 ({file}, line 8)").as_str(),
+        ])
+    );
+}
+
+#[test]
+fn every_kind_of_mistake_has_its_message() {
+    for (set, message) in [
+        ("llm.provider", "--set: has no `=`; write --set section.key=value, for example --set llm.provider=rehearsal"),
+        (
+            "model=x",
+            "model: is not the name of a setting (--set model); a setting is named section.key, for example llm.model",
+        ),
+        ("gatway.listen=x", "gatway: unknown section (--set gatway.listen); did you mean gateway?"),
+        ("gateway.lisen=x", "gateway.lisen: unknown key (--set gateway.lisen); did you mean gateway.listen?"),
+        ("stops.rules=x", "stops: unknown section (--set stops.rules); this section is not available in this version"),
+        ("llm.max_tokens=-1", "llm.max_tokens: expected a whole number, 0 or more, found -1 (--set llm.max_tokens)"),
+        (
+            "telemetry.format=jason",
+            "telemetry.format: expected one of auto, human, json (--set telemetry.format); did you mean json?",
+        ),
+        (
+            "channels.telegram.enabled=yes",
+            "channels.telegram.enabled: expected true or false, found text (--set channels.telegram.enabled)",
+        ),
+        (
+            "channels.telegram.allow=[\"bob\"]",
+            "channels.telegram.allow: expected a whole number, 0 or more, found text (--set channels.telegram.allow)",
+        ),
+        (
+            "llm=5",
+            "llm: is not the name of a setting (--set llm); a setting is named section.key, for example llm.model",
+        ),
+        ("llm.price={input=1,output=2,x=3}", "llm.price.x: unknown key (--set llm.price)"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let shown = lines(load_in(dir.path(), [], &[set]));
+        assert!(shown.len() == 1 && shown[0].starts_with(message), "{set}:\n{shown:#?}\n{message}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named_with_line_and_column() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    let broken = write("broken.toml", b"[llm]\nmodel = \n[queue]\ncap = 1\n");
+    let latin = write("latin.toml", b"[llm]\nmodel = \"caf\xe9\"\n");
+    let missing = dir.path().join("missing.toml");
+    let files = [broken.clone(), latin, missing, dir.path().into()];
+    let shown = lines(load(&args(&files, &["queue.capp=1"]), &Environment::default(), &paths(dir.path())));
+    assert!(shown[0].starts_with(&format!("{}, line 2, column", broken.display())), "{shown:#?}");
+    assert!(shown.iter().any(|line| line.contains("latin.toml: is not UTF-8")), "{shown:#?}");
+    assert!(shown.iter().any(|line| line.contains("missing.toml: cannot be read")), "{shown:#?}");
+    assert!(shown.iter().any(|line| line.contains("is a directory")), "{shown:#?}");
+    assert!(
+        shown.iter().any(|line| line.starts_with("queue.capp: unknown key")),
+        "other layers are read on: {shown:#?}"
+    );
+}
+
+#[test]
+fn a_secret_in_the_wrong_place_is_refused_and_never_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    for (key, value) in [
+        ("llm.api_key_env", "sk-hush0123456789"),
+        ("llm.api_key", "sk-hush0123456789"),
+        ("channels.telegram.token", "123:hush"),
+        ("channels.telegram.token_env", "123:hush"),
+        ("gateway.token", "hush"),
+        ("llm.max_tokens", "sk-hush"),
+    ] {
+        let set = format!("{key}={value}");
+        let shown = lines(load_in(dir.path(), [], &[&set]));
+        assert_eq!(shown.len(), 1, "{set}: {shown:#?}");
+        assert!(shown[0].starts_with(key) && !shown[0].contains("hush"), "{shown:#?}");
+    }
+}
+
+#[test]
+fn show_prints_toml_that_reads_back_with_origins_and_without_secrets() {
+    let dir = tempfile::tempdir().unwrap();
+    let sets = [
+        "channels.telegram.api_base=http://user:hush@h/v1",
+        "channels.telegram.allow=[1, 2]",
+        "llm.extra_body={a.b=1}",
+    ];
+    let env = [("BELAY__QUEUE__CAP", "3"), ("OPENAI_API_KEY", "hush"), ("BELAY__LLM__MODEL", "a \"b\" \u{1b}")];
+    let loaded = load_in(dir.path(), env, &sets).unwrap();
+    let shown = as_toml(&loaded);
+    assert!(!shown.contains("hush"), "{shown}");
+    assert!(shown.contains("cap = 3  # environment variable BELAY__QUEUE__CAP"), "{shown}");
+    assert!(shown.contains("# usd_per_day =") && shown.contains("# not set"), "{shown}");
+    assert!(shown.contains("listen = \"127.0.0.1:8787\"") && shown.contains("# default"), "{shown}");
+
+    let back: Settings = toml::from_str(&shown).unwrap_or_else(|error| panic!("{error}\n{shown}"));
+    let mut expected = loaded.settings.clone();
+    expected.channels.telegram.api_base = "http://user:***@h/v1".into();
+    assert_eq!(back, expected);
+    assert!(!as_json(&loaded).to_string().contains("hush"));
+    assert_eq!(
+        as_json(&loaded)["queue.cap"],
+        serde_json::json!({"value": 3, "origin": "environment variable BELAY__QUEUE__CAP"})
+    );
+}
+
+#[test]
+fn hostile_names_and_values_are_problems_and_never_a_crash() {
+    let dir = tempfile::tempdir().unwrap();
+    for set in [
+        "llm.x[99999999999]=1",
+        "a.b.c.d.e=1",
+        ".=1",
+        "..=",
+        "llm.=1",
+        "=",
+        "llm.model.deep=1",
+        "llm.max_tokens=99999999999999999999",
+    ] {
+        assert!(!lines(load_in(dir.path(), [], &[set])).is_empty(), "{set}");
+    }
+    for text in [
+        "\"a[99999999]\" = 1",
+        "[\"x.y[0]\"]\nz = 1",
+        "llm = 5",
+        "llm = [1]",
+        "[[llm]]",
+        "a = 1\na = 2",
+        "\u{0}",
+        "[llm.price]\ninput = {}",
+    ] {
+        let file = dir.path().join("hostile.toml");
+        std::fs::write(&file, text).unwrap();
+        let read = load(&args(&[file], &[]), &Environment::default(), &paths(dir.path()));
+        assert!(!lines(read).is_empty(), "{text:?}");
+    }
+}
+
+#[test]
+fn the_service_unit_fits_the_settings() {
+    let unit = include_str!("../../../../deploy/belay.service");
+    let value = |name: &str| unit.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}"));
+    let settings = Settings::default();
+    // Running turns, their record, the last replies, and open requests follow each other at the worst.
+    let drain = settings.agent.drain_s + 3 + 3 + settings.gateway.drain_s;
+    assert!(value("TimeoutStopSec=").parse::<u64>().unwrap() > drain);
+    assert_eq!((value("Type="), value("KillMode="), value("StandardInput=")), ("notify", "mixed", "null"));
+    // Every credential of the unit is one that the built-in file tells of.
+    let credentials: Vec<&str> = unit.lines().filter_map(|line| line.strip_prefix("#LoadCredential=")).collect();
+    assert!(credentials.len() >= 7);
+    for credential in credentials {
+        let name = credential.split(':').next().unwrap();
+        assert!(layers::DEFAULT_TOML.contains(name), "{name}");
+    }
+}

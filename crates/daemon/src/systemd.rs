@@ -1,0 +1,172 @@
+//! The service manager: told when we are ready and when we stop, and fed while the dispatcher answers.
+//!
+//! Without `NOTIFY_SOCKET` nothing happens. Source: sd_notify(3), systemd.service(5) `WatchdogSec=`.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_protocol::{
+    Ack, AckSender, Body, Channel, ChannelError, ChannelId, Control, DeliverError, Envelope, Inbound, InboundStream,
+    Outbound, Principal, SessionKey,
+};
+use futures_util::StreamExt;
+use sd_notify::NotifyState;
+use tokio::sync::oneshot;
+use tokio::time::{Interval, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+/// Says that messages can be accepted, and where.
+pub(crate) fn ready(status: &str) {
+    tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+}
+
+/// Says that the drain has begun.
+pub(crate) fn stopping() {
+    tell(&[NotifyState::Stopping, NotifyState::Status("draining")]);
+}
+
+fn tell(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        // The service manager decides what a missing notice means; the daemon itself can go on.
+        warn!(%error, "the service manager cannot be told");
+    }
+}
+
+/// Feeds the watchdog of the service manager by asking the dispatcher what is going on, twice in each period.
+///
+/// It is a channel like any other, and its question takes the way of every control message: a dispatcher that hangs
+/// leaves the question unanswered, and the watchdog hungry.
+pub(crate) struct WatchdogChannel {
+    id: ChannelId,
+    period: Duration,
+    feed: fn(),
+}
+
+impl WatchdogChannel {
+    /// The watchdog that the service manager asks for; `None`: it asks for none.
+    pub(crate) fn from_service_manager() -> Option<Self> {
+        let period = sd_notify::watchdog_enabled()?;
+        Some(Self::new(period, || tell(&[NotifyState::Watchdog])))
+    }
+
+    fn new(period: Duration, feed: fn()) -> Self {
+        Self { id: "watchdog".into(), period, feed }
+    }
+}
+
+/// The question that is out, and the clock for the next one.
+struct Feeding {
+    ticks: Interval,
+    answer: Option<oneshot::Receiver<Ack>>,
+    feed: fn(),
+}
+
+impl Feeding {
+    /// Waits for the answer to the last question, feeds, waits for the next tick, and asks again.
+    async fn next_question(mut self, id: ChannelId) -> (Envelope, Self) {
+        if let Some(answer) = self.answer.take()
+            && let Ok(Ack::Status(_)) = answer.await
+        {
+            (self.feed)();
+        }
+        self.ticks.tick().await;
+        let (ack, answer) = AckSender::channel();
+        self.answer = Some(answer);
+        let inbound = Inbound {
+            channel: id.clone(),
+            session: SessionKey::new("watchdog"),
+            principal: Principal::operator("watchdog"),
+            key: None,
+            reply_to: None,
+            body: Body::Control(Control::Status),
+            history: Vec::new(),
+            want_deltas: false,
+        };
+        (Envelope { inbound, ack }, self)
+    }
+}
+
+#[async_trait]
+impl Channel for WatchdogChannel {
+    fn id(&self) -> &ChannelId {
+        &self.id
+    }
+
+    async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {
+        // Half the period, as sd_watchdog_enabled(3) recommends.
+        let mut ticks = tokio::time::interval(self.period / 2);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let id = self.id.clone();
+        let feeding = Feeding { ticks, answer: None, feed: self.feed };
+        let questions = futures_util::stream::unfold(feeding, move |feeding| {
+            let id = id.clone();
+            async move { Some(feeding.next_question(id).await) }
+        });
+        Ok(Box::pin(questions.take_until(intake.cancelled_owned())))
+    }
+
+    async fn deliver(&self, _message: &Outbound) -> Result<(), DeliverError> {
+        Err(DeliverError::Refused { detail: "the watchdog has no reader".into() })
+    }
+
+    fn keeps_alive(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use belay_protocol::inbound::StatusReport;
+    use belay_protocol::{BootId, ModelInfo, UnixMillis};
+
+    use super::*;
+
+    fn status() -> Ack {
+        let model =
+            ModelInfo { provider: "p".into(), model: "m".into(), context_tokens: 1, price: None, rehearsal: true };
+        Ack::Status(Box::new(StatusReport {
+            version: "0".into(),
+            boot_id: BootId::new(),
+            started_at: UnixMillis(0),
+            draining: false,
+            model,
+            sessions_awake: 0,
+            running: Vec::new(),
+            queued: 0,
+            channels: Vec::new(),
+            spent_today_micro_usd: 0,
+            limit_today_micro_usd: None,
+            model_trouble: None,
+        }))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_watchdog_is_fed_only_while_the_dispatcher_answers() {
+        static FED: AtomicU32 = AtomicU32::new(0);
+        let channel = WatchdogChannel::new(Duration::from_secs(30), || {
+            FED.fetch_add(1, Ordering::Relaxed);
+        });
+        let intake = CancellationToken::new();
+        let mut questions = channel.start(intake.clone()).await.unwrap();
+
+        for fed in 0..3 {
+            let question = questions.next().await.unwrap();
+            assert_eq!(question.inbound.body, Body::Control(Control::Status));
+            assert_eq!(FED.load(Ordering::Relaxed), fed);
+            question.ack.send(status());
+        }
+        let hanging = questions.next().await.unwrap();
+        assert_eq!(FED.load(Ordering::Relaxed), 3);
+        let silence = tokio::time::timeout(Duration::from_secs(300), questions.next()).await;
+        assert!(silence.is_err(), "an unanswered question is never followed by another");
+        assert_eq!(FED.load(Ordering::Relaxed), 3);
+
+        drop(hanging);
+        intake.cancel();
+        assert!(questions.next().await.is_none(), "the end of intake ends the stream");
+    }
+}

@@ -1,0 +1,364 @@
+//! Construction: the one place that knows every concrete type.
+//!
+//! The lifecycle is in the types: [`build`] gives [`Parts`], which are bound and silent; [`Parts::start`] gives
+//! [`Running`]; only what runs can be waited for.
+
+mod background;
+mod model;
+mod store;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use belay_agent::{Agent, AgentError, AgentExit, AgentParts};
+use belay_channels::{StdinChannel, StdinConfig, Telegram, TelegramSecrets};
+use belay_gateway::{Gateway, GatewayError, GatewayParts};
+use belay_protocol::{BootId, Channel, Clock, ModelInfo, NoteStore, Tool, UnixMillis};
+use belay_tools::ToolsConfig;
+use signal_hook_tokio::Handle;
+use tokio::sync::watch;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use background::Background;
+pub(crate) use model::Chosen;
+pub(crate) use store::Store;
+
+use crate::environment::Environment;
+use crate::exit::{Exit, Failure};
+use crate::net::{is_plain_loopback, plain_client};
+use crate::paths::Paths;
+use crate::secrets::Secrets;
+use crate::settings::{Settings, expand, refused};
+use crate::signals::SignalWatch;
+use crate::systemd::{self, WatchdogChannel};
+
+/// The program's version.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Longest time until a connection to a message platform stands.
+const PLATFORM_CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// Everything the daemon is made of: the store is open, addresses are taken, nothing runs yet.
+pub(crate) struct Parts {
+    agent: AgentParts,
+    gateway: Gateway,
+    store: Store,
+    model: ModelInfo,
+    /// What the person should know about the choice of the model.
+    notice: Option<String>,
+    ready: watch::Receiver<bool>,
+}
+
+/// Builds the daemon.
+///
+/// # Errors
+/// What keeps it from starting, with the exit code for its kind. What was opened is closed again.
+pub(crate) async fn build(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Parts, Failure> {
+    let secrets = Secrets::find(settings, env).map_err(|problems| refused(&problems))?;
+    paths.make_directories().map_err(|error| {
+        Failure::new(Exit::OutOfReach, error)
+            .next("set XDG_DATA_HOME (or STATE_DIRECTORY) to a place that may be written")
+    })?;
+    // Neither waits for the other: the disk, and a server that may listen on loopback.
+    let (store, chosen) = tokio::join!(Store::open(settings, paths, env), Chosen::find(settings, &secrets));
+    let store = store?;
+    let assembled = async { assemble(settings, env, paths, secrets, &store, chosen?).await }.await;
+    match assembled {
+        Ok((agent, gateway, model, notice, ready)) => Ok(Parts { agent, gateway, store, model, notice, ready }),
+        Err(failure) => {
+            store.close().await;
+            Err(failure)
+        }
+    }
+}
+
+type Assembled = (AgentParts, Gateway, ModelInfo, Option<String>, watch::Receiver<bool>);
+
+async fn assemble(
+    settings: &Settings,
+    env: &Environment,
+    paths: &Paths,
+    secrets: Secrets,
+    store: &Store,
+    chosen: Chosen,
+) -> Result<Assembled, Failure> {
+    let ports = store.ports();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let (ready_tx, ready) = watch::channel(false);
+    let model = chosen.provider.info().clone();
+    let tools = tools(settings, env, paths, store.notes(), clock.clone())?;
+    let telegram = telegram(settings, secrets.telegram)?;
+
+    let (gateway, http) = Gateway::bind(GatewayParts {
+        config: settings.gateway.clone(),
+        secrets: secrets.gateway,
+        runs: ports.runs.clone(),
+        events: ports.events.clone(),
+        clock: clock.clone(),
+        model: model.clone(),
+        version: VERSION.into(),
+        extra: telegram.as_ref().and_then(|telegram| telegram.router()).into_iter().collect(),
+        control_socket: Some(paths.control_socket.clone()),
+        ready: ready.clone(),
+    })
+    .await
+    .map_err(|error| gateway_failure(&error))?;
+
+    let http: Arc<dyn Channel> = Arc::new(http);
+    let mut channels = vec![match gateway.addr() {
+        Some(_) => http,
+        None => Arc::new(Background(http)),
+    }];
+    channels.extend(stdin(settings, env).map(|stdin| Arc::new(stdin) as Arc<dyn Channel>));
+    channels.extend(telegram.map(|telegram| Arc::new(telegram) as Arc<dyn Channel>));
+    channels.extend(WatchdogChannel::from_service_manager().map(|watchdog| Arc::new(watchdog) as Arc<dyn Channel>));
+
+    let agent = AgentParts {
+        config: settings.agent.clone(),
+        limits: settings.limits.clone(),
+        queue: settings.queue.clone(),
+        model: chosen.provider,
+        tools,
+        channels,
+        store: ports,
+        clock,
+        boot: BootId::new(),
+        version: VERSION.into(),
+        max_tokens: settings.llm.max_tokens,
+        max_attempts: settings.llm.max_attempts,
+        ready: ready_tx,
+    };
+    Ok((agent, gateway, model, chosen.notice, ready))
+}
+
+impl Parts {
+    /// What the person should know about the choice of the model: for rehearsal, how to get one.
+    pub(crate) fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
+    }
+
+    /// Lets everything run. Ready when this returns.
+    ///
+    /// # Errors
+    /// A channel or the store refuses; everything is ended again.
+    pub(crate) async fn start(self, root: &CancellationToken, signals: SignalWatch) -> Result<Running, Failure> {
+        let address = self.gateway.addr();
+        let gateway_stop = CancellationToken::new();
+        let signals_end = signals.handle();
+        let mut tasks = JoinSet::new();
+        let root_of_signals = root.clone();
+        tasks.spawn(async move {
+            signals.watch(root_of_signals).await;
+            Ended::Signals
+        });
+        let stop = gateway_stop.clone();
+        let gateway = self.gateway;
+        tasks.spawn(async move { Ended::Gateway(gateway.serve(stop).await) });
+
+        let agent = Agent::start(self.agent).await;
+        let mut running = Running {
+            tasks,
+            agent: None,
+            root: root.clone(),
+            gateway_stop,
+            signals_end,
+            store: self.store,
+            address,
+            model: self.model,
+            ready: self.ready,
+        };
+        match agent {
+            Ok(agent) => {
+                let root = root.clone();
+                let task = running.tasks.spawn(async move { Ended::Agent(agent.run(root).await) });
+                running.agent = Some(task.id());
+                Ok(running)
+            }
+            Err(error) => {
+                running.end_the_rest();
+                running.join().await;
+                Err(agent_failure(&error))
+            }
+        }
+    }
+}
+
+/// The daemon at work. Every task is in `tasks`; `wait` joins them all.
+pub(crate) struct Running {
+    tasks: JoinSet<Ended>,
+    /// The task of the agent, to know it by when it panics.
+    agent: Option<Id>,
+    /// Cancelled by a signal, or when a part breaks.
+    root: CancellationToken,
+    /// Cancelled once the agent has drained: until then its status and its brakes can be reached.
+    gateway_stop: CancellationToken,
+    signals_end: Handle,
+    store: Store,
+    address: Option<SocketAddr>,
+    model: ModelInfo,
+    ready: watch::Receiver<bool>,
+}
+
+/// A part that has ended.
+enum Ended {
+    Agent(AgentExit),
+    Gateway(Result<(), GatewayError>),
+    Signals,
+}
+
+impl Running {
+    /// Where it can be reached and which model answers, in one line.
+    pub(crate) fn describe(&self) -> String {
+        let place = self.address.map_or("on the control socket".to_owned(), |address| format!("on http://{address}"));
+        let model = match self.model.rehearsal {
+            true => "rehearsal, a built-in stand-in".to_owned(),
+            false => format!("{} by {}", self.model.model, self.model.provider),
+        };
+        format!("ready {place} (model: {model})")
+    }
+
+    /// Waits until the agent has ended and drained, ends the rest, and closes the store.
+    pub(crate) async fn wait(mut self) -> Exit {
+        let mut exit = Exit::Fine;
+        let announce = announce_drain(self.ready.clone());
+        let watch_parts = async {
+            while let Some(ended) = self.tasks.join_next().await {
+                match ended {
+                    Ok(Ended::Agent(why)) => {
+                        info!(?why, "agent ended");
+                        return;
+                    }
+                    Ok(Ended::Signals) => {}
+                    Ok(Ended::Gateway(ended)) => {
+                        error!(?ended, "the gateway ended before the agent");
+                        exit = Exit::Internal;
+                        self.root.cancel();
+                    }
+                    Err(broken) => {
+                        report(&broken);
+                        exit = Exit::Internal;
+                        if self.agent == Some(broken.id()) {
+                            return;
+                        }
+                        self.root.cancel();
+                    }
+                }
+            }
+        };
+        tokio::join!(watch_parts, announce);
+        self.end_the_rest();
+        self.join().await;
+        exit
+    }
+
+    fn end_the_rest(&self) {
+        self.gateway_stop.cancel();
+        self.signals_end.close();
+    }
+
+    async fn join(mut self) {
+        while let Some(ended) = self.tasks.join_next().await {
+            match ended {
+                Ok(Ended::Gateway(Err(error))) => error!(%error, "the gateway ended badly"),
+                Ok(_) => {}
+                Err(broken) => report(&broken),
+            }
+        }
+        self.store.close().await;
+    }
+}
+
+fn report(broken: &JoinError) {
+    error!(%broken, "a part of the daemon broke");
+}
+
+/// Tells the service manager when the drain begins: when messages are taken no longer.
+async fn announce_drain(mut ready: watch::Receiver<bool>) {
+    // An error says that the agent is gone, which ends the drain as well.
+    let _ = ready.wait_for(|ready| !ready).await;
+    systemd::stopping();
+}
+
+/// The built-in tools, with the workspace at its configured or its usual place.
+pub(crate) fn tools(
+    settings: &Settings,
+    env: &Environment,
+    paths: &Paths,
+    notes: Arc<dyn NoteStore>,
+    clock: Arc<dyn Clock>,
+) -> Result<Vec<Arc<dyn Tool>>, Failure> {
+    let configured = settings.tools.workspace.as_deref().map(|path| expand(path, env));
+    let workspace = configured.unwrap_or_else(|| paths.data.join("workspace"));
+    let config = ToolsConfig { workspace: Some(workspace), ..settings.tools.clone() };
+    belay_tools::builtin(&config, notes, clock).map_err(|error| Failure::new(Exit::Refused, words(&error)))
+}
+
+fn stdin(settings: &Settings, env: &Environment) -> Option<StdinChannel> {
+    let configured = &settings.channels.stdin;
+    StdinChannel::open(&StdinConfig {
+        colour: configured.colour && env.raw("NO_COLOR").is_none(),
+        history_file: configured.history_file.as_deref().map(|path| expand(path, env)),
+        ..configured.clone()
+    })
+}
+
+fn telegram(settings: &Settings, secrets: Option<TelegramSecrets>) -> Result<Option<Telegram>, Failure> {
+    let Some(secrets) = secrets else { return Ok(None) };
+    let builder = match is_plain_loopback(&settings.channels.telegram.api_base) {
+        true => plain_client().no_proxy(),
+        false => reqwest::Client::builder(),
+    };
+    let http = builder.connect_timeout(PLATFORM_CONNECT_LIMIT).tcp_nodelay(true).build();
+    let http = http.map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
+    let telegram = Telegram::new(settings.channels.telegram.clone(), secrets, http);
+    telegram.map(Some).map_err(|error| Failure::new(Exit::Refused, error))
+}
+
+fn gateway_failure(error: &GatewayError) -> Failure {
+    let failure = |exit| Failure::new(exit, error);
+    match error {
+        GatewayError::Config(_) | GatewayError::Insecure(_) => failure(Exit::Refused),
+        GatewayError::SocketInUse(_) => failure(Exit::Busy).next("`belay status` asks it, `belay shutdown` ends it"),
+        GatewayError::Resolve { .. } | GatewayError::Listen { .. } | GatewayError::Socket { .. } => {
+            failure(Exit::OutOfReach)
+        }
+    }
+}
+
+pub(crate) fn agent_failure(error: &AgentError) -> Failure {
+    let exit = match error {
+        AgentError::Channel(_) => Exit::OutOfReach,
+        AgentError::NoChannel => Exit::Refused,
+        AgentError::Store(_) => Exit::OutOfReach,
+        AgentError::Tool { .. } => Exit::Internal,
+    };
+    Failure::new(exit, words(error))
+}
+
+/// An error and its causes in one line: many libraries say what is wrong only in the last one.
+pub(crate) fn words(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_words = cause.to_string();
+        if !words.contains(&cause_words) {
+            words.push_str(&format!(": {cause_words}"));
+        }
+        source = cause.source();
+    }
+    words
+}
+
+/// The clock of the machine.
+#[derive(Debug)]
+pub(crate) struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> UnixMillis {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        UnixMillis(i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX))
+    }
+}

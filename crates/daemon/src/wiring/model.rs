@@ -1,0 +1,66 @@
+//! Which model answers.
+
+use std::sync::Arc;
+
+use belay_models::{EnvKeys, LlmConfig, ModelsError};
+use belay_protocol::ModelProvider;
+
+use super::words;
+use crate::exit::{Exit, Failure};
+use crate::net::{is_plain_loopback, plain_client};
+use crate::secrets::Secrets;
+use crate::settings::Settings;
+
+/// The model that was chosen.
+pub(crate) struct Chosen {
+    /// Asks it.
+    pub(crate) provider: Arc<dyn ModelProvider>,
+    /// What the person should know about the choice.
+    pub(crate) notice: Option<String>,
+    /// The settings with every `auto` decided.
+    pub(crate) config: LlmConfig,
+    /// The shared HTTP client of the provider.
+    pub(crate) http: reqwest::Client,
+    /// The keys that were found.
+    pub(crate) keys: EnvKeys,
+}
+
+impl Chosen {
+    /// Decides `auto` and builds the provider. Asks no provider for anything; only `auto` without a key looks whether a
+    /// server listens on loopback.
+    ///
+    /// # Errors
+    /// The settings cannot be served: no key, no model, no such provider (78).
+    pub(crate) async fn find(settings: &Settings, secrets: &Secrets) -> Result<Self, Failure> {
+        let keys = secrets.keys.clone();
+        let http = if stays_here(&settings.llm, &keys) {
+            plain_client().build().map_err(|error| Failure::new(Exit::Internal, words(&error)))?
+        } else {
+            belay_models::http_client(&settings.llm).map_err(|error| refuse(&error))?
+        };
+        let resolved =
+            belay_models::resolve(settings.llm.clone(), &keys, &http).await.map_err(|error| refuse(&error))?;
+        let provider = belay_models::build(&resolved.config, &keys, http.clone()).map_err(|error| refuse(&error))?;
+        Ok(Self { provider, notice: resolved.notice, config: resolved.config, http, keys })
+    }
+}
+
+/// Whether no provider beyond this machine can come of these settings, so that the shared client will not be used:
+/// servers on loopback are reached through a client of their own.
+fn stays_here(llm: &LlmConfig, keys: &EnvKeys) -> bool {
+    let no_key = keys.openai.is_none() && keys.anthropic.is_none() && keys.configured.is_none();
+    match (llm.provider.as_str(), llm.base_url.as_deref()) {
+        ("rehearsal", _) => true,
+        ("auto", None) => no_key && llm.model.is_none(),
+        (_, Some(address)) => is_plain_loopback(address),
+        (_, None) => false,
+    }
+}
+
+fn refuse(error: &ModelsError) -> Failure {
+    let failure = Failure::new(Exit::Refused, words(error));
+    match error {
+        ModelsError::Client(_) | ModelsError::Library(_) => Failure { exit: Exit::Internal, ..failure },
+        _ => failure.next("to try Belay without a model: --set llm.provider=rehearsal"),
+    }
+}

@@ -1,0 +1,282 @@
+//! The binary as a person or a script meets it: words, exit codes, one whole life of a daemon.
+#![allow(clippy::unwrap_used)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Longest wait for what a test expects; it only decides how long a failing test takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A home directory with nothing in it, and commands that see nothing else.
+struct Home(TempDir);
+
+impl Home {
+    fn new() -> Self {
+        Self(tempfile::Builder::new().prefix("belay-").tempdir().unwrap())
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_belay"));
+        command.env_clear().env("HOME", self.0.path()).env("XDG_RUNTIME_DIR", self.0.path()).args(args);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// A daemon with the stand-in and a free port, ready.
+    fn daemon(&self) -> Daemon {
+        let sets = ["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=127.0.0.1:0"];
+        let mut child = self.command(&sets).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let ready = lines.by_ref().map(Result::unwrap).find(|line| line.starts_with("belay: ready on http://"));
+        assert!(ready.is_some(), "the daemon did not become ready");
+        // The rest of the log is read, so that the daemon is never held up by a full pipe.
+        let reader = std::thread::spawn(move || lines.map_while(Result::ok).collect());
+        Daemon { child, reader }
+    }
+}
+
+struct Daemon {
+    child: Child,
+    reader: std::thread::JoinHandle<Vec<String>>,
+}
+
+impl Daemon {
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits for the end and returns the exit code and the log.
+    fn ended(mut self) -> (Option<i32>, String) {
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if Instant::now() > deadline {
+                self.child.kill().unwrap();
+                panic!("the daemon did not end");
+            }
+            std::thread::sleep(Duration::from_millis(10)); // a process has no other way to be waited for with a limit
+        };
+        (status.code(), self.reader.join().unwrap().join("\n"))
+    }
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn three_mistakes_are_reported_at_once_and_refused_with_78() {
+    let home = Home::new();
+    let file = home.0.path().join("belay.toml");
+    std::fs::write(&file, "[llm]\nmax_tokns = 5\n[agent]\nmax_tool_iterations = \"ten\"\n[queue]\ncap = 0\n").unwrap();
+    for command in ["run", "check"] {
+        let output = home.run(&[command, "--config", file.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(78), "{command}");
+        let said = stderr(&output);
+        for expected in ["3 problems", "did you mean llm.max_tokens?", "belay.toml, line 4", "queue.cap: must be"] {
+            assert!(said.contains(expected), "{command}: {expected}:\n{said}");
+        }
+    }
+    let json = home.run(&["check", "--json", "--set", "queue.cap=0"]);
+    assert_eq!(json.status.code(), Some(78));
+    let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(report["problems"][0]["key"], "queue.cap");
+}
+
+#[test]
+fn a_wrong_command_line_is_2_and_no_daemon_is_69_with_the_next_step() {
+    let home = Home::new();
+    assert_eq!(home.run(&["dance"]).status.code(), Some(2));
+    for args in [&["status"][..], &["runs"], &["stop", "--all"], &["shutdown"], &["send", "hello"]] {
+        let output = home.run(args);
+        assert_eq!(output.status.code(), Some(69), "{args:?}");
+        assert!(stderr(&output).contains("belay run"), "{}", stderr(&output));
+    }
+    assert_eq!(home.run(&["send", ""]).status.code(), Some(65));
+}
+
+#[test]
+fn a_message_that_is_not_utf8_is_65() {
+    let home = Home::new();
+    let mut child = home.command(&["send", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"ab\xff").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(65));
+    assert!(stderr(&output).contains("not UTF-8"));
+}
+
+#[test]
+fn settings_are_shown_with_their_origin_and_without_secrets() {
+    let home = Home::new();
+    let mut command = home.command(&["config", "show", "--set", "channels.telegram.api_base=http://u:hush@h/v1"]);
+    command.env("OPENAI_API_KEY", "hush").env("BELAY__QUEUE__CAP", "7");
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let shown = stdout(&output);
+    assert!(shown.contains("cap = 7  # environment variable BELAY__QUEUE__CAP"), "{shown}");
+    assert!(!shown.contains("hush"), "{shown}");
+}
+
+#[test]
+fn check_says_how_each_thing_stands_and_leaves_nothing_behind() {
+    let home = Home::new();
+    let output = home.run(&["check", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=127.0.0.1:0"]);
+    assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
+    assert!(stdout(&output).lines().all(|line| line.starts_with("ok")), "{}", stdout(&output));
+    assert_eq!(std::fs::read_dir(home.0.path()).unwrap().count(), 0, "nothing is made");
+
+    let away = ["--set", "llm.provider=openai", "--set", "llm.base_url=http://127.0.0.1:9/v1", "--set", "llm.model=m"];
+    let output = home.run(&[&["check", "--set", "gateway.listen=127.0.0.1:0"][..], &away].concat());
+    assert_eq!(output.status.code(), Some(69), "{}", stdout(&output));
+
+    let open = home.run(&["check", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=0.0.0.0:0"]);
+    assert_eq!(open.status.code(), Some(78), "{}", stdout(&open));
+}
+
+#[test]
+fn a_question_is_answered_without_a_daemon() {
+    let home = Home::new();
+    let output = home.run(&["ask", "--set", "llm.provider=rehearsal", "calculate 17*23"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("391"), "{}", stdout(&output));
+
+    let output = home.run(&["ask", "--json", "--set", "llm.provider=rehearsal", "calculate 17*23"]);
+    let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((run["status"].as_str(), run["usage"]["tool_calls"].as_u64()), (Some("completed"), Some(1)), "{run}");
+}
+
+#[test]
+fn an_interrupted_question_is_130() {
+    let home = Home::new();
+    let mut child = home.command(&["ask", "--set", "llm.provider=rehearsal", "rehearse stall"]).spawn().unwrap();
+    // Signals are taken before the settings are served; a question takes at least as long as making the workspace.
+    let workspace = home.0.path().join(".local/share/belay/workspace");
+    let deadline = Instant::now() + PATIENCE;
+    while !workspace.exists() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5)); // another process has no other way to say how far it is
+    }
+    assert!(Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn an_address_that_is_taken_is_69_and_says_what_to_do() {
+    let home = Home::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!("gateway.listen={}", taken.local_addr().unwrap());
+    let output = home.run(&["run", "--set", "llm.provider=rehearsal", "--set", &listen]);
+    assert_eq!(output.status.code(), Some(69));
+    assert!(stderr(&output).contains("gateway.listen"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_daemon_is_sent_to_asked_stopped_and_shut_down_over_its_control_socket() {
+    let home = Home::new();
+    let daemon = home.daemon();
+
+    let reply = home.run(&["send", "--wait", "calculate 17*23"]);
+    assert_eq!(reply.status.code(), Some(0), "{}", stderr(&reply));
+    assert!(stdout(&reply).contains("391"), "{}", stdout(&reply));
+
+    let status = home.run(&["status"]);
+    assert!(stdout(&status).contains("rehearsal: a built-in stand-in"), "{}{}", stdout(&status), stderr(&status));
+    let runs = home.run(&["runs", "--json", "--session", "cli"]);
+    let runs: serde_json::Value = serde_json::from_slice(&runs.stdout).unwrap();
+    let id = runs["runs"][0]["run_id"].as_str().unwrap();
+    let shown = home.run(&["runs", "show", id]);
+    assert!(stdout(&shown).contains("completed") && stdout(&shown).contains("391"), "{}", stdout(&shown));
+
+    let stalled = home.run(&["send", "--json", "--session", "slow", "rehearse stall"]);
+    let stalled: serde_json::Value = serde_json::from_slice(&stalled.stdout).unwrap();
+    let stopped = home.run(&["stop", stalled["run_id"].as_str().unwrap()]);
+    assert_eq!(stopped.status.code(), Some(0), "{}", stderr(&stopped));
+    let verdict = home.run(&["runs", "show", "--json", stalled["run_id"].as_str().unwrap()]);
+    let verdict: serde_json::Value = serde_json::from_slice(&verdict.stdout).unwrap();
+    assert_eq!(verdict["status"], "stopped", "{verdict}");
+
+    let second = home.run(&["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=127.0.0.1:0"]);
+    assert_eq!(second.status.code(), Some(75), "{}", stderr(&second));
+
+    assert_eq!(home.run(&["shutdown"]).status.code(), Some(0));
+    let (code, log) = daemon.ended();
+    assert_eq!(code, Some(0), "{log}");
+    assert_eq!(home.run(&["status"]).status.code(), Some(69));
+}
+
+#[test]
+fn the_end_of_input_ends_a_daemon_without_other_channels() {
+    let home = Home::new();
+    let mut command = home.command(&["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=off"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"calculate 17*23\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("391"), "{}", stdout(&output));
+}
+
+#[test]
+fn the_first_signal_drains_and_the_second_ends_at_once() {
+    let home = Home::new();
+    let daemon = home.daemon();
+    daemon.signal("TERM");
+    let (code, log) = daemon.ended();
+    assert_eq!(code, Some(0), "{log}");
+
+    let daemon = home.daemon();
+    assert!(home.run(&["send", "rehearse stall"]).status.success());
+    daemon.signal("INT");
+    std::thread::sleep(Duration::from_millis(300)); // two signals at the same moment are one to the kernel
+    daemon.signal("INT");
+    let (code, log) = daemon.ended();
+    assert_eq!(code, Some(130), "{log}");
+}
+
+#[test]
+fn the_service_manager_is_told_when_it_is_ready_alive_and_stopping() {
+    let home = Home::new();
+    let path = home.0.path().join("notify.sock");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let told = || {
+        let mut buffer = [0; 512];
+        let n = socket.recv(&mut buffer).expect("the service manager was told nothing");
+        String::from_utf8_lossy(&buffer[..n]).into_owned()
+    };
+    let mut command = home.command(&["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=127.0.0.1:0"]);
+    let mut child = command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "200000").spawn().unwrap();
+
+    // The first feeding may come just before: the dispatcher answers before anybody is told that it is ready.
+    let other = || std::iter::repeat_with(told).find(|told| !told.contains("WATCHDOG=1")).unwrap();
+    let ready = other();
+    assert!(ready.contains("READY=1") && ready.contains("STATUS=ready on http://"), "{ready}");
+    for _ in 0..3 {
+        assert_eq!(told().trim(), "WATCHDOG=1");
+    }
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    let stopping = other();
+    assert!(stopping.contains("STOPPING=1"), "{stopping}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn completions_are_printed_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = Home::new().run(&["completions", shell]);
+        assert!(output.status.success() && stdout(&output).contains("belay"), "{shell}");
+    }
+}

@@ -1,0 +1,194 @@
+//! The daemon as a child process, and what the system says of it.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::Options;
+
+/// A daemon that is not ready by then never will be.
+const READY_LIMIT: Duration = Duration::from_secs(20);
+/// A daemon that has not ended by then is killed.
+const END_LIMIT: Duration = Duration::from_secs(15);
+/// What the daemon says when it can take a message; the address follows.
+const READY_WORDS: &str = "ready on http://";
+
+/// A running daemon with an empty data directory of its own. Dropping it ends the process and removes the directory.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    /// Where its HTTP listener is.
+    pub(crate) address: SocketAddr,
+    /// From the start of the process to the line that says it is ready.
+    pub(crate) ready_after: Duration,
+    /// When the process was started.
+    pub(crate) started: Instant,
+    child: Child,
+    _data: tempfile::TempDir,
+}
+
+impl Daemon {
+    /// Starts it towards the model server at `model`, and waits until it is ready.
+    pub(crate) fn start(options: &Options, model: SocketAddr) -> Result<Self> {
+        let data = tempfile::tempdir_in(&options.data)?;
+        let mut command = command(options, data.path(), model)?;
+        let started = Instant::now();
+        let mut child =
+            command.spawn().with_context(|| format!("cannot start {}: build it first", options.belay.display()))?;
+        let stderr = child.stderr.take().context("no stderr")?;
+        // The reader keeps reading until the process ends, so that the daemon never waits for us.
+        let (ready, is_ready) = mpsc::sync_channel(1);
+        std::thread::Builder::new().name("stderr".into()).spawn(move || read_log(BufReader::new(stderr), &ready))?;
+        match is_ready.recv_timeout(READY_LIMIT) {
+            Ok(Ready { at, address }) => {
+                Ok(Self { address, ready_after: at.duration_since(started), started, child, _data: data })
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                end(&mut child);
+                bail!("the daemon did not say \"{READY_WORDS}…\" within {} s", READY_LIMIT.as_secs())
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                end(&mut child);
+                bail!("the daemon ended before it was ready; what it said stands above")
+            }
+        }
+    }
+
+    /// Processor time spent so far, in the kernel and outside. Counted in ticks of 10 ms.
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        let stat = std::fs::read_to_string(self.proc("stat"))?;
+        // The name of the process may hold spaces; behind its bracket, user and system time are the 12th and 13th words.
+        let after_name = stat.rsplit_once(')').context("no name in stat")?.1;
+        let words: Vec<&str> = after_name.split_whitespace().collect();
+        let ticks: u64 =
+            words.get(11..13).context("short stat")?.iter().filter_map(|word| word.parse::<u64>().ok()).sum();
+        // Linux: USER_HZ is 100 on every architecture that we build for (proc(5), times in clock ticks).
+        Ok(Duration::from_millis(ticks * 10))
+    }
+
+    /// Memory in use now, in MiB.
+    pub(crate) fn rss_mib(&self) -> Result<f64> {
+        self.status_mib("VmRSS:")
+    }
+
+    /// The most memory in use since the last [`Self::reset_peak`], in MiB.
+    pub(crate) fn peak_mib(&self) -> Result<f64> {
+        self.status_mib("VmHWM:")
+    }
+
+    /// Starts a new peak of memory. Linux: proc(5), `clear_refs`, value 5.
+    pub(crate) fn reset_peak(&self) -> Result<()> {
+        Ok(std::fs::write(self.proc("clear_refs"), "5")?)
+    }
+
+    fn status_mib(&self, key: &str) -> Result<f64> {
+        let status = std::fs::read_to_string(self.proc("status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).with_context(|| format!("no {key}"))?;
+        let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
+        Ok(kib / 1024.0)
+    }
+
+    fn proc(&self, file: &str) -> PathBuf {
+        format!("/proc/{}/{file}", self.child.id()).into()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+fn command(options: &Options, data: &Path, model: SocketAddr) -> Result<Command> {
+    let data = data.canonicalize()?;
+    let mut command = Command::new(&options.belay);
+    command.arg("run");
+    for setting in [
+        "llm.provider=openai".into(),
+        format!("llm.base_url=http://{model}/v1"),
+        "llm.model=bench".into(),
+        "channels.stdin.enabled=false".into(),
+        "gateway.listen=127.0.0.1:0".into(),
+        // Ten tool rounds are measured; the default would take the tools away before the tenth.
+        "agent.max_tool_iterations=20".into(),
+        format!("store.url=sqlite://{}", data.join("belay.db").display()),
+        format!("tools.workspace={}", data.join("workspace").display()),
+    ]
+    .iter()
+    .chain(&options.settings)
+    {
+        command.arg("--set").arg(setting);
+    }
+    // Nobody's keys, settings or conversations: only what stands here.
+    command.env_clear().env("HOME", &data).env("XDG_DATA_HOME", &data).env("XDG_CONFIG_HOME", &data);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    Ok(command)
+}
+
+struct Ready {
+    at: Instant,
+    address: SocketAddr,
+}
+
+/// Reads the log to its end; reports the ready line, and repeats on our own stderr what comes before it or is an error.
+fn read_log(mut log: impl BufRead, ready: &mpsc::SyncSender<Ready>) {
+    let mut line = Vec::new();
+    let mut waiting = true;
+    let mut before = String::new();
+    while log.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+        if waiting {
+            let text = String::from_utf8_lossy(&line);
+            if let Some(address) = ready_address(&text) {
+                waiting = false;
+                // The receiver is gone when the limit has passed; then nobody wants to know.
+                let _ = ready.try_send(Ready { at: Instant::now(), address });
+            } else {
+                before.push_str(&text);
+            }
+        }
+        line.clear();
+    }
+    if waiting {
+        eprint!("{before}");
+    }
+}
+
+fn ready_address(line: &str) -> Option<SocketAddr> {
+    let (_, rest) = line.split_once(READY_WORDS)?;
+    let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == ':')).unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
+/// Asks the process to end, and kills it when it does not.
+fn end(child: &mut Child) {
+    if let Some(pid) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
+        // It may have ended already; then there is nobody to tell.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+    let limit = Instant::now() + END_LIMIT;
+    while Instant::now() < limit {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_is_found_in_a_plain_line_and_in_a_json_one() {
+        let expected = "127.0.0.1:8787".parse().ok();
+        assert_eq!(ready_address("belay: ready on http://127.0.0.1:8787"), expected);
+        assert_eq!(ready_address(r#"{"message":"ready on http://127.0.0.1:8787","pid":3}"#), expected);
+        assert_eq!(ready_address("not yet"), None);
+    }
+}

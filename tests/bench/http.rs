@@ -1,0 +1,111 @@
+//! The cheapest HTTP/1.1 client that will do: one kept-alive connection, one request at a time, whole bodies.
+//!
+//! A general client would spend more processor time on a message than the daemon may.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, bail};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Answers longer than this are a fault of the measurement.
+const LIMIT_BYTES: usize = 8 << 20;
+
+/// One connection to one server.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: TcpStream,
+    address: SocketAddr,
+    buffer: Vec<u8>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects, with Nagle's algorithm off.
+    pub(crate) async fn open(address: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(address).await.with_context(|| format!("connecting to {address}"))?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, address, buffer: Vec::with_capacity(16 << 10) })
+    }
+
+    /// Sends a JSON body and reads the whole answer.
+    pub(crate) async fn post(&mut self, path: &str, body: &[u8]) -> Result<Answer> {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            self.address,
+            body.len()
+        );
+        let mut request = head.into_bytes();
+        request.extend_from_slice(body);
+        self.stream.write_all(&request).await?;
+        self.buffer.clear();
+        let head_end = loop {
+            if let Some(at) = find(&self.buffer, b"\r\n\r\n") {
+                break at + 4;
+            }
+            self.more().await?;
+        };
+        let head = std::str::from_utf8(&self.buffer[..head_end])?.to_ascii_lowercase();
+        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).context("no status line")?;
+        let body = match header(&head, "content-length") {
+            Some(length) => self.counted(head_end, length.parse()?).await?,
+            None if head.contains("transfer-encoding: chunked") => self.chunked(head_end).await?,
+            None => Vec::new(),
+        };
+        Ok(Answer { status, body })
+    }
+
+    async fn counted(&mut self, start: usize, length: usize) -> Result<Vec<u8>> {
+        while self.buffer.len() < start + length {
+            self.more().await?;
+        }
+        Ok(self.buffer[start..start + length].to_vec())
+    }
+
+    async fn chunked(&mut self, mut at: usize) -> Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let line_end = loop {
+                if let Some(found) = find(&self.buffer[at..], b"\r\n") {
+                    break at + found;
+                }
+                self.more().await?;
+            };
+            let length = usize::from_str_radix(std::str::from_utf8(&self.buffer[at..line_end])?.trim(), 16)?;
+            let start = line_end + 2;
+            while self.buffer.len() < start + length + 2 {
+                self.more().await?;
+            }
+            if length == 0 {
+                return Ok(body);
+            }
+            body.extend_from_slice(&self.buffer[start..start + length]);
+            at = start + length + 2;
+        }
+    }
+
+    async fn more(&mut self) -> Result<()> {
+        if self.buffer.len() > LIMIT_BYTES {
+            bail!("an answer of more than {LIMIT_BYTES} bytes");
+        }
+        if self.stream.read_buf(&mut self.buffer).await? == 0 {
+            bail!("the server closed the connection in the middle of an answer");
+        }
+        Ok(())
+    }
+}
+
+fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+/// Where `needle` first occurs.
+pub(crate) fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack.windows(needle.len()).position(|window| window == needle)
+}

@@ -1,0 +1,87 @@
+//! `belay-bench`: what the daemon adds to a message, measured against a model that answers at once.
+//!
+//! Everything runs on this machine and in one go: a scripted model server and the load generator in this process, each on a
+//! thread of its own, the daemon as a child with an empty data directory. Beside each figure stands its ratio to a *floor*
+//! measured in the same run: two bare HTTP hops with the same bodies, and two writes of 4 KiB forced to the same disk. No daemon
+//! that accepts durably and asks a model can do less. A missed mark is reported, never a failure: only wrong answers are.
+//!
+//! In reading order: `scenarios` (what is measured), `daemon` (the child, and what the system says of it), `model`
+//! (the scripted server), `floor`, `http` (the cheapest client that will do), `figures` (medians, marks, table, JSON).
+
+mod daemon;
+mod figures;
+mod floor;
+mod http;
+mod model;
+mod scenarios;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+const USAGE: &str = "\
+usage: belay-bench [--belay FILE] [--data DIR] [--set KEY=VALUE]... [--quick] [--json]
+
+  --belay FILE   the daemon to measure (target/release/belay)
+  --data DIR     where its data directories are made, on the disk that shall count (build/bench)
+  --set K=V      one more setting for the daemon
+  --quick        fewer messages and repetitions: a look, not a measurement
+  --json         one JSON object instead of the table";
+
+/// What the command line asked for.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) belay: PathBuf,
+    pub(crate) data: PathBuf,
+    pub(crate) settings: Vec<String>,
+    pub(crate) quick: bool,
+    pub(crate) json: bool,
+}
+
+fn options() -> Result<Option<Options>> {
+    let mut options = Options {
+        belay: "target/release/belay".into(),
+        data: "build/bench".into(),
+        settings: Vec::new(),
+        quick: false,
+        json: false,
+    };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().with_context(|| format!("{argument} needs a value\n{USAGE}"));
+        match argument.as_str() {
+            "--belay" => options.belay = value()?.into(),
+            "--data" => options.data = value()?.into(),
+            "--set" => options.settings.push(value()?),
+            "--quick" => options.quick = true,
+            "--json" => options.json = true,
+            "-h" | "--help" => return Ok(None),
+            _ => bail!("unknown argument {argument}\n{USAGE}"),
+        }
+    }
+    Ok(Some(options))
+}
+
+fn measure() -> Result<()> {
+    let Some(options) = options()? else {
+        figures::print(USAGE);
+        return Ok(());
+    };
+    std::fs::create_dir_all(&options.data).with_context(|| format!("cannot make {}", options.data.display()))?;
+    // One thread for the load, one for the model: the daemon has the rest, and on two cores shares them.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let report = runtime.block_on(scenarios::all(&options))?;
+    figures::print(&if options.json { report.json() } else { report.table() });
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match measure() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("belay-bench: {why:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""The official OpenAI client for Python, unchanged, against a real daemon.
+
+    BELAY_BIN=target/debug/belay tests/clients/openai_client.py
+
+Needs the package `openai` (tests/run.py installs it under build/clients). Prints a line for each test and, as its last line,
+"N passed, N failed, N skipped".
+"""
+
+import asyncio
+import json
+import os
+import pathlib
+import sys
+import traceback
+import urllib.request
+
+import openai
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from belay_process import Belay  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("BELAY_BIN", ROOT / "target" / "debug" / "belay")
+TOKEN = "token-of-the-client-test"
+MODEL = "rehearsal"
+SUM = [{"role": "user", "content": "calculate 17*23"}]
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+class Case:
+    """What each test gets: the daemon's address, and clients for it."""
+
+    def __init__(self, url):
+        self.url = url
+        self.client = self.with_key(TOKEN)
+
+    def with_key(self, key):
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=30)
+
+    def messages_of(self, session):
+        request = urllib.request.Request(
+            f"{self.url}/api/v1/sessions/{session}/messages", headers={"Authorization": f"Bearer {TOKEN}"}
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)["messages"]
+
+
+def equal(found, expected):
+    assert found == expected, f"expected {expected!r}, found {found!r}"
+
+
+def holds(text, part):
+    assert part in (text or ""), f"expected {part!r} in {text!r}"
+
+
+def raises(kind, call):
+    try:
+        call()
+    except kind as error:
+        return error
+    raise AssertionError(f"expected {kind.__name__}, but the call went through")
+
+
+def model(case):
+    return case.client.models.list().data[0].id
+
+
+@test
+def the_models_are_listed(case):
+    listed = case.client.models.list().data
+    assert listed, "no model is listed"
+    assert all(one.object == "model" and one.id for one in listed), listed
+
+
+@test
+def a_completion_answers_by_a_tool_of_the_daemon(case):
+    answer = case.client.chat.completions.create(model=model(case), messages=SUM)
+    equal(answer.object, "chat.completion")
+    equal(len(answer.choices), 1)
+    holds(answer.choices[0].message.content, "391")
+    equal(answer.choices[0].message.role, "assistant")
+    equal(answer.choices[0].finish_reason, "stop")
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens, answer.usage
+
+
+@test
+def a_stream_brings_the_same_answer_in_pieces(case):
+    stream = case.client.chat.completions.create(model=model(case), messages=SUM, stream=True)
+    chunks = list(stream)
+    assert all(chunk.object == "chat.completion.chunk" for chunk in chunks), chunks
+    equal(len({chunk.id for chunk in chunks}), 1)
+    choices = [chunk.choices[0] for chunk in chunks if chunk.choices]
+    holds("".join(choice.delta.content or "" for choice in choices), "391")
+    equal([choice.finish_reason for choice in choices if choice.finish_reason], ["stop"])
+
+
+@test
+def a_stream_ends_with_the_usage_when_asked(case):
+    options = {"include_usage": True}
+    chunks = list(case.client.chat.completions.create(model=model(case), messages=SUM, stream=True, stream_options=options))
+    equal([bool(chunk.usage) for chunk in chunks], [False] * (len(chunks) - 1) + [True])
+    equal(chunks[-1].choices, [])
+
+
+@test
+def the_helper_that_gathers_a_stream_works(case):
+    with case.client.chat.completions.stream(model=model(case), messages=SUM) as stream:
+        holds(stream.get_final_completion().choices[0].message.content, "391")
+
+
+@test
+def the_asynchronous_client_works(case):
+    async def ask():
+        async with openai.AsyncOpenAI(base_url=f"{case.url}/v1", api_key=TOKEN, max_retries=0, timeout=30) as client:
+            asked = [client.chat.completions.create(model=name, messages=SUM) for _ in range(8)]
+            return await asyncio.gather(*asked)
+
+    name = model(case)
+    for answer in asyncio.run(ask()):
+        holds(answer.choices[0].message.content, "391")
+
+
+@test
+def the_user_field_names_a_session_that_goes_on(case):
+    first = case.client.chat.completions.create(model=model(case), messages=SUM, user="ada")
+    talk = [*SUM, {"role": "assistant", "content": first.choices[0].message.content}, {"role": "user", "content": "calculate 6*7"}]
+    second = case.client.chat.completions.create(model=model(case), messages=talk, user="ada")
+    holds(second.choices[0].message.content, "42")
+    said = [message["text"] for message in case.messages_of("ada") if message["role"] == "user"]
+    equal(said, ["calculate 17*23", "calculate 6*7"])
+
+
+@test
+def the_session_header_names_one_too(case):
+    headers = {"X-Belay-Session": "eve"}
+    case.client.chat.completions.create(model=model(case), messages=SUM, extra_headers=headers)
+    said = [message["text"] for message in case.messages_of("eve") if message["role"] == "user"]
+    equal(said, ["calculate 17*23"])
+
+
+@test
+def without_a_session_the_messages_are_the_history(case):
+    talk = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "hello"},
+        {"role": "assistant", "content": "Hello."},
+        {"role": "user", "content": [{"type": "text", "text": "calculate 2+3"}]},
+    ]
+    answer = case.client.chat.completions.create(model=model(case), messages=talk)
+    holds(answer.choices[0].message.content, "5")
+
+
+@test
+def tools_of_the_client_are_refused_with_a_clear_error(case):
+    error = raises(openai.BadRequestError, lambda: case.client.chat.completions.create(model=model(case), messages=SUM, tools=[TOOL]))
+    equal(error.param, "tools")
+    holds(error.message, "not supported")
+
+
+@test
+def an_unknown_model_is_refused(case):
+    raises(openai.NotFoundError, lambda: case.client.chat.completions.create(model="no-such-model", messages=SUM))
+
+
+@test
+def messages_that_do_not_end_with_the_user_are_refused(case):
+    talk = [*SUM, {"role": "assistant", "content": "391"}]
+    raises(openai.BadRequestError, lambda: case.client.chat.completions.create(model=model(case), messages=talk))
+
+
+@test
+def a_wrong_token_is_refused(case):
+    wrong = case.with_key("wrong")
+    raises(openai.AuthenticationError, lambda: wrong.models.list())
+    raises(openai.AuthenticationError, lambda: wrong.chat.completions.create(model=MODEL, messages=SUM))
+    raises(openai.AuthenticationError, lambda: list(wrong.chat.completions.create(model=MODEL, messages=SUM, stream=True)))
+
+
+def main():
+    passed = failed = 0
+    with Belay(BINARY, {"llm.provider": "rehearsal"}, {"BELAY_TOKEN": TOKEN}) as belay:
+        for function in TESTS:
+            name = function.__name__.replace("_", " ")
+            try:
+                function(Case(belay.url))
+                passed += 1
+                print(f"ok {name}", flush=True)
+            except Exception:  # a test may fail in any way; the next one runs all the same
+                failed += 1
+                print(f"FAILED {name}\n{traceback.format_exc()}", flush=True)
+        status = belay.stop()
+        if status != 0:
+            failed += 1
+            print(f"FAILED the daemon ended with {status}\n{''.join(belay.log)}", flush=True)
+    print(f"{passed} passed, {failed} failed, 0 skipped", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Runs every test of the project and counts them.
+
+    tests/run.py [--verbose]
+
+Builds the belay binary, runs `cargo test` over the workspace, then the official OpenAI client against a real daemon. Prints a
+table of suites and, as its last line, "N passed, N failed, N skipped". Ends with 1 when anything failed. Standard library only.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+OPENAI = "openai==3.52.0"
+VERBOSE = "--verbose" in sys.argv[1:]
+
+RUNNING = re.compile(r"^\s+Running (?P<source>\S+(?: \S+)?) \((?P<binary>\S+)\)$")
+DOC_TESTS = re.compile(r"^\s+Doc-tests (?P<package>\S+)$")
+RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored; .*finished in ([\d.]+)s")
+CASE = re.compile(r"^test (?P<name>.+) \.\.\. (?P<how>ok|ignored.*|FAILED.*)$")
+COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$")
+
+
+class Tally:
+    """The suites that ran, and their sums."""
+
+    def __init__(self):
+        self.suites = []
+
+    def add(self, name, passed, failed, skipped, seconds, note=""):
+        self.suites.append((name, passed, failed, skipped, seconds, note))
+        mark = "FAILED" if failed else "ok"
+        if passed or failed or skipped:
+            say(f"  {mark:6} {name:44} {passed:5} passed {failed:3} failed {skipped:3} skipped {seconds:7.1f} s{note}")
+
+    def total(self, column):
+        return sum(suite[column] for suite in self.suites)
+
+
+def say(line):
+    print(line, flush=True)
+
+
+def cargo(*arguments):
+    """The lines that cargo and the tests print, as they come, then its exit status."""
+    command = [os.environ.get("CARGO", "cargo"), *arguments]
+    say("$ " + " ".join(command))
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    for raw in process.stdout:
+        yield raw.decode("utf-8", "replace").rstrip("\n")
+    yield process.wait()
+
+
+def build(tally):
+    """The binary that scenarios and clients start."""
+    begin = time.monotonic()
+    for line in cargo("build", "--locked", "-p", "belay-daemon"):
+        if isinstance(line, str):
+            say(line)
+        elif line != 0:
+            tally.add("build of belay", 0, 1, 0, time.monotonic() - begin)
+            return False
+    return True
+
+
+def suite_name(line):
+    """The name of the suite that `line` announces, if it does: the package, or the file of an integration test."""
+    if found := DOC_TESTS.match(line):
+        return f"{found['package']} (examples in docs)"
+    if found := RUNNING.match(line):
+        binary = re.sub(r"-[0-9a-f]+$", "", pathlib.PurePath(found["binary"]).name)
+        return binary if "unittests" in found["source"] else f"{binary} ({found['source']})"
+    return None
+
+
+def rust(tally, environment):
+    """Every test of the workspace. A test binary that dies without a result counts as one failure."""
+    os.environ.update(environment)
+    name, waiting, failures = "", False, []
+    for line in cargo("test", "--locked", "--workspace", "--no-fail-fast"):
+        if not isinstance(line, str):
+            if line != 0 and not tally.total(2):
+                tally.add("cargo test", 0, 1, 0, 0.0, f" (ended with {line})")
+            break
+        if started := suite_name(line):
+            if waiting:
+                tally.add(name, 0, 1, 0, 0.0, " (ended without a result)")
+            name, waiting = started, True
+        elif found := RESULT.match(line):
+            passed, failed, ignored = (int(found[i]) for i in (1, 2, 3))
+            tally.add(name, passed, failed, ignored, float(found[4]))
+            waiting = False
+        elif found := CASE.match(line):
+            if found["how"].startswith("FAILED"):
+                failures.append(f"{name}: {found['name']}")
+            if VERBOSE or not found["how"].startswith("ok"):
+                say(f"         {found['name']} ... {found['how']}")
+        elif line and not re.match(r"^running \d+ tests?$", line):
+            say(line)
+    if waiting:
+        tally.add(name, 0, 1, 0, 0.0, " (ended without a result)")
+    return failures
+
+
+def client_environment():
+    """A Python with the official OpenAI client in it, under build/. Raises when it cannot be installed."""
+    home = ROOT / "build" / "clients"
+    python = home / "bin" / "python"
+    stamp = home / OPENAI
+    if not stamp.exists():
+        say(f"$ pip install {OPENAI}   (into {home.relative_to(ROOT)})")
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
+        pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", OPENAI]
+        subprocess.run(pip, check=True, stdin=subprocess.DEVNULL)
+        stamp.touch()
+    return python
+
+
+def clients(tally, environment):
+    """The official OpenAI client for Python against a real daemon."""
+    name, begin = "official OpenAI client", time.monotonic()
+    try:
+        python = client_environment()
+    except (OSError, subprocess.CalledProcessError) as why:
+        say(f"the OpenAI client cannot be installed: {why}")
+        # Where a person tests without a network it may be left out; in continuous integration it may not.
+        missing_is_failure = os.environ.get("CI") == "true"
+        tally.add(name, 0, int(missing_is_failure), int(not missing_is_failure), time.monotonic() - begin, " (not installable)")
+        return
+    script = ROOT / "tests" / "clients" / "openai_client.py"
+    process = subprocess.run(
+        [str(python), str(script)], env={**os.environ, **environment}, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+    )
+    found = None
+    for line in process.stdout.splitlines():
+        if match := COUNTS.match(line):
+            found = match
+        elif VERBOSE or not line.startswith("ok "):
+            say(f"         {line}")
+    passed, failed, skipped = (int(n) for n in found.groups()) if found else (0, 1, 0)
+    if process.returncode != 0 and failed == 0:
+        failed = 1
+    tally.add(name, passed, failed, skipped, time.monotonic() - begin)
+
+
+def main():
+    os.chdir(ROOT)
+    tally, failures = Tally(), []
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    environment = {"BELAY_BIN": str((ROOT / target / "debug" / "belay").resolve())}
+    if build(tally):
+        failures = rust(tally, environment)
+        clients(tally, environment)
+    passed, failed, skipped = (tally.total(column) for column in (1, 2, 3))
+    if failures:
+        say("\nfailed:")
+        for failure in failures:
+            say(f"  {failure}")
+    say("")
+    say(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
