@@ -9,6 +9,17 @@
 //! Reading order: [`ids`] → [`message`] → [`model`] → [`tool`] → [`run`] → [`inbound`] → [`outbound`] → [`channel`]
 //! → [`event`] → [`store`].
 
+/// The examples of the documents for developers, compiled with the documentation's tests.
+#[cfg(doctest)]
+mod examples {
+    #[doc = include_str!("../../../docs/develop/writing-a-channel.md")]
+    mod channel {}
+    #[doc = include_str!("../../../docs/develop/writing-a-provider.md")]
+    mod provider {}
+    #[doc = include_str!("../../../docs/develop/writing-a-tool.md")]
+    mod tool {}
+}
+
 pub mod channel;
 pub mod event;
 pub mod ids;

@@ -1,0 +1,247 @@
+//! The documents say what is there: settings, routes, commands, verbs and links are compared with the code.
+//!
+//! `docs/reference/settings.md` is written from `config/default.toml`; `BELAY_UPDATE_GOLDEN=1` (`make golden`) refreshes it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+const SETTINGS_HEAD: &str = "\
+# Settings
+
+<!-- Written by tests/documents.rs from config/default.toml. `make golden` refreshes it. -->
+
+Settings are TOML. Later ones in this list win:
+
+1. the built-in defaults, `config/default.toml`, compiled into the program;
+2. `/etc/belay/belay.toml`;
+3. `$XDG_CONFIG_HOME/belay/belay.toml` (`~/.config/belay/belay.toml`);
+4. each `--config FILE`, in their order;
+5. environment variables `BELAY__SECTION__KEY`, for example `BELAY__LLM__MODEL`;
+6. `--set section.key=value`.
+
+An unknown key is an error that names the nearest known one. All mistakes are shown at once, each with the file and line it
+comes from; the exit code is 78. `belay config show` prints what is in force and where each value came from; `belay check`
+tries it without starting. A change needs a restart.
+
+Secrets are never settings. A setting that ends in `_env` names an environment variable, one that ends in `_file` a file that
+holds nothing but the secret. The file wins over the variable, the variable over the systemd credential of the name given
+below (`LoadCredential=`).
+
+A default of – means that there is none; what that means is said beside it. Paths may begin with `~/`.
+";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ stands in the workspace").to_owned()
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// One setting of `config/default.toml`.
+struct Setting {
+    section: String,
+    key: String,
+    default: Option<String>,
+    meaning: String,
+}
+
+/// Reads the file as people do: a comment, then the key it is about. `# key = …` is a key without a default.
+fn settings() -> Vec<Setting> {
+    let (mut found, mut section, mut comment) = (Vec::new(), String::new(), Vec::new());
+    for line in read("config/default.toml").lines() {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = name.to_owned();
+            comment.clear();
+        } else if let Some((key, value, set)) = assignment(line) {
+            found.push(Setting {
+                section: section.clone(),
+                key: key.to_owned(),
+                default: set.then(|| value.to_owned()),
+                meaning: std::mem::take(&mut comment).join(" "),
+            });
+        } else if let Some(text) = line.strip_prefix("# ") {
+            comment.push(text.to_owned());
+        } else {
+            comment.clear();
+        }
+    }
+    assert!(found.len() > 20, "config/default.toml is not read as it is written");
+    found
+}
+
+fn assignment(line: &str) -> Option<(&str, &str, bool)> {
+    let (code, set) = match line.strip_prefix("# ") {
+        Some(code) => (code, false),
+        None => (line, true),
+    };
+    let (key, value) = code.split_once(" = ")?;
+    let is_key = !key.is_empty() && key.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    is_key.then_some((key, value, set))
+}
+
+fn settings_page() -> String {
+    let mut page = SETTINGS_HEAD.to_owned();
+    let mut section = String::new();
+    for setting in settings() {
+        if setting.section != section {
+            section.clone_from(&setting.section);
+            let _ = write!(page, "\n## [{section}]\n\n| key | default | what it is |\n|---|---|---|\n");
+        }
+        let default = setting.default.map_or("–".to_owned(), |value| format!("`{value}`"));
+        let meaning = setting.meaning.replace('|', "\\|");
+        let _ = writeln!(page, "| `{}` | {default} | {meaning} |", setting.key);
+    }
+    page
+}
+
+/// Every document: name and text.
+fn documents() -> Vec<(String, String)> {
+    fn walk(directory: &Path, found: &mut Vec<PathBuf>) {
+        let entries = std::fs::read_dir(directory).expect("a readable directory");
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                walk(&path, found);
+            } else {
+                found.push(path);
+            }
+        }
+    }
+    let mut paths = Vec::new();
+    walk(&root().join("docs"), &mut paths);
+    paths.extend(std::fs::read_dir(root()).expect("a readable directory").flatten().map(|entry| entry.path()));
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    paths.sort();
+    let name = |path: &Path| path.strip_prefix(root()).expect("below the root").to_string_lossy().into_owned();
+    paths.iter().map(|path| (name(path), read(&name(path)))).collect()
+}
+
+/// The pieces of a text between two marks: `between("a(b)c(d)", "(", ")")` is `b`, `d`.
+fn between<'a>(text: &'a str, open: &str, close: &str) -> Vec<&'a str> {
+    text.split(open).skip(1).filter_map(|rest| Some(rest.split_once(close)?.0)).collect()
+}
+
+/// What stands in code: inline, and in blocks.
+fn code_of(text: &str) -> Vec<&str> {
+    let (mut code, mut fenced) = (Vec::new(), false);
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if fenced {
+            code.push(line);
+        } else {
+            code.extend(line.split('`').skip(1).step_by(2));
+        }
+    }
+    code
+}
+
+fn assert_none(found: &[String], what: &str) {
+    assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
+}
+
+#[test]
+fn the_settings_reference_says_what_the_defaults_say() {
+    let name = "docs/reference/settings.md";
+    if std::env::var("BELAY_UPDATE_GOLDEN").is_ok_and(|value| value == "1") {
+        std::fs::write(root().join(name), settings_page()).expect("the reference can be written");
+        return;
+    }
+    assert!(
+        read(name) == settings_page(),
+        "{name} is not what config/default.toml says; `make golden` writes it anew, then read the difference"
+    );
+}
+
+#[test]
+fn every_link_between_documents_leads_somewhere() {
+    let mut broken = Vec::new();
+    for (name, text) in documents() {
+        let folder = root().join(&name).parent().expect("a file has a folder").to_owned();
+        for target in between(&text, "](", ")").into_iter().filter(|target| !target.contains("://")) {
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let path = if file.is_empty() { root().join(&name) } else { folder.join(file) };
+            if !path.exists() {
+                broken.push(format!("{name}: {target}"));
+            } else if !anchor.is_empty() {
+                let there = std::fs::read_to_string(&path).expect("a readable document");
+                let has = there.lines().filter(|line| line.starts_with('#')).any(|line| anchor_of(line) == anchor);
+                if !has {
+                    broken.push(format!("{name}: {target} (no such heading)"));
+                }
+            }
+        }
+    }
+    assert_none(&broken, "links that lead nowhere");
+}
+
+/// The anchor of a heading, as GitHub makes it.
+fn anchor_of(heading: &str) -> String {
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    heading.trim_start_matches('#').trim().to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
+}
+
+#[test]
+fn every_setting_and_verb_that_a_document_names_exists() {
+    let keys: BTreeSet<String> = settings().iter().map(|it| format!("{}.{}", it.section, it.key)).collect();
+    let sections: BTreeSet<&str> = keys.iter().filter_map(|key| key.split('.').next()).collect();
+    let makefile = read("Makefile");
+    let verbs: BTreeSet<&str> =
+        makefile.lines().filter_map(|line| line.split_once(':')).map(|(verb, _)| verb.trim()).collect();
+    let mut wrong = Vec::new();
+    for (name, text) in documents() {
+        for code in code_of(&text) {
+            for word in code.split(|c: char| c.is_whitespace() || "=,;(){}|\"'".contains(c)) {
+                let word = word.trim_matches(['.', ':']);
+                let is_key = word.split_once('.').is_some_and(|(section, rest)| {
+                    sections.contains(section) && rest.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c == '.')
+                });
+                // A file such as `store.rs`, or a field within a setting such as `llm.price.input`.
+                let known = keys.iter().any(|key| word == key || word.starts_with(&format!("{key}.")));
+                if is_key && !known && !sections.contains(word) && !word.ends_with(".rs") && !word.ends_with(".toml") {
+                    wrong.push(format!("{name}: setting {word}"));
+                }
+            }
+            for rest in
+                code.match_indices("make ").filter(|(at, _)| *at == 0).map(|(at, word)| &code[at + word.len()..])
+            {
+                let verb = rest.split_whitespace().next().unwrap_or_default();
+                if !verbs.contains(verb) {
+                    wrong.push(format!("{name}: make {verb}"));
+                }
+            }
+        }
+    }
+    assert_none(&wrong, "words that nothing answers to");
+}
+
+#[test]
+fn every_route_and_command_is_described() {
+    let mut missing = Vec::new();
+    let api = read("docs/reference/http-api.md");
+    for route in between(&read("crates/gateway/src/routes/mod.rs"), ".route(\"", "\"") {
+        if route != "/api" && !route.contains('*') && !api.contains(route) {
+            missing.push(format!("route {route}"));
+        }
+    }
+    let commands = read("docs/reference/commands.md");
+    let grammar = read("crates/agent/src/submission.rs");
+    let words = grammar.split("/// Reads a message.").next().unwrap_or_default();
+    for word in between(words, "\"/", "\"") {
+        if !commands.contains(&format!("`/{word}")) {
+            missing.push(format!("command /{word}"));
+        }
+    }
+    assert_none(&missing, "not described in docs/reference");
+}
+
+#[test]
+fn every_decision_is_listed() {
+    let list = read("docs/adr/README.md");
+    let files = std::fs::read_dir(root().join("docs/adr")).expect("a readable directory");
+    let names: Vec<String> = files.flatten().map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+    let unlisted: Vec<String> =
+        names.into_iter().filter(|name| name != "README.md" && !list.contains(&format!("({name})"))).collect();
+    assert_none(&unlisted, "decisions that docs/adr/README.md does not list");
+}
