@@ -4,8 +4,8 @@
 //! the bot hears only what addresses it. What is accepted is known to the store by its `update_id`, so that a repeated
 //! delivery changes nothing.
 //!
-//! Reading order: [`intake`] (which updates are messages) → [`webhook`], [`polling`] (how they arrive) → [`format`],
-//! [`split`] (how an answer is written) → [`deliver`] (how it is sent) → [`api`].
+//! Reading order: `intake` (which updates are messages) → `webhook`, `polling` (how they arrive) → `format`,
+//! `split` (how an answer is written) → `deliver` (how it is sent) → `api`.
 
 mod api;
 mod conversation;
