@@ -7,7 +7,7 @@ use belay_protocol::{
 };
 
 use super::state::{Shown, State, Thread};
-use crate::limits::UNDO_DEPTH;
+use crate::limits::{UNDO_DEPTH, edited};
 
 impl State {
     pub(super) fn edit_thread(
@@ -29,6 +29,7 @@ impl State {
             return Ok(EditOutcome::Nothing);
         }
         thread.touch(at_work.is_empty().then_some(ThreadState::Idle), at);
+        self.push_events(&[edited(&lease.session, edit, at)]);
         Ok(EditOutcome::Done(self.snapshot(active)))
     }
 
@@ -42,23 +43,26 @@ impl State {
         self.thread_mut(active).state = ThreadState::Completed;
         let fresh = ThreadId::new();
         self.threads.insert(fresh, Thread::new(at));
-        if let Some(session) = self.sessions.get_mut(session) {
-            session.thread = fresh;
+        if let Some(row) = self.sessions.get_mut(session) {
+            row.thread = fresh;
         }
+        self.push_events(&[edited(session, ThreadEdit::New, at)]);
         self.snapshot(fresh)
     }
 
     pub(super) fn compact(
         &mut self,
         lease: &Lease,
-        upto: u64,
+        keep: u32,
         summary: String,
         events: &[NewEvent],
     ) -> Result<(), StoreError> {
         let active = self.lane(lease)?;
+        let shown = self.snapshot(active).messages;
+        let upto = shown.iter().rev().nth(keep as usize).map_or(0, |(position, _)| *position);
         let thread = self.thread_mut(active);
         thread.summary = Some(summary);
-        thread.upto = thread.upto.max(upto.min(thread.messages.len() as u64));
+        thread.upto = thread.upto.max(upto);
         self.push_events(events);
         Ok(())
     }

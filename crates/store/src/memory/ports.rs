@@ -50,11 +50,11 @@ impl ThreadStore for MemoryStore {
     async fn compact(
         &self,
         lease: &Lease,
-        upto: u64,
+        keep: u32,
         summary: String,
         events: Vec<NewEvent>,
     ) -> Result<(), StoreError> {
-        self.with(|state| state.compact(lease, upto, summary, &events))
+        self.with(|state| state.compact(lease, keep, summary, &events))
     }
 
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {
@@ -92,6 +92,10 @@ impl RunReader for MemoryStore {
         sessions.sort_by(|a, b| (Reverse(a.last_active_at), &a.session).cmp(&(Reverse(b.last_active_at), &b.session)));
         sessions.truncate(limit.min(PAGE_MAX) as usize);
         Ok(sessions)
+    }
+
+    async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {
+        Ok(summary(&self.lock(), key))
     }
 
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {

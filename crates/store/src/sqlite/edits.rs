@@ -7,8 +7,8 @@ use rusqlite::params;
 
 use super::lanes::{Lane, insert_thread, lane, snapshot};
 use super::ledger::append_events;
-use super::tx::{Done, Tx, to_sql_int};
-use crate::limits::UNDO_DEPTH;
+use super::tx::{Done, Tx};
+use crate::limits::{UNDO_DEPTH, edited};
 
 /// Turns of a thread (`?1`) of a session (`?2`) that have not ended.
 macro_rules! turns_at_work {
@@ -36,6 +36,7 @@ pub(super) fn edit_thread(
             let fresh = fresh.to_string();
             insert_thread(tx, session, &fresh, at)?;
             tx.exec("UPDATE sessions SET thread = ?2 WHERE session = ?1", params![session.as_str(), fresh])?;
+            append_events(tx, &[edited(session, edit, at)])?;
             return Ok(EditOutcome::Done(snapshot(tx, session, &fresh)?));
         }
     };
@@ -43,6 +44,7 @@ pub(super) fn edit_thread(
         return Ok(EditOutcome::Nothing);
     }
     rest(tx, &lane, session, at)?;
+    append_events(tx, &[edited(session, edit, at)])?;
     Ok(EditOutcome::Done(snapshot(tx, session, &lane.thread)?))
 }
 
@@ -110,15 +112,22 @@ fn rest(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey, at: UnixMillis) -> D
     Ok(())
 }
 
-/// Never reaches further back than an earlier compaction, nor further than there are messages: later ones must not be
-/// swallowed by a summary that does not know them.
-pub(super) fn compact(tx: &mut Tx<'_>, lease: &Lease, upto: u64, summary: &str, events: &[NewEvent]) -> Done<()> {
+/// Covers all but the newest `keep` messages that a snapshot would show; never reaches further back than an earlier
+/// compaction, and never into a running turn.
+pub(super) fn compact(tx: &mut Tx<'_>, lease: &Lease, keep: u32, summary: &str, events: &[NewEvent]) -> Done<()> {
     let lane = lane(tx, lease)?;
+    let upto = tx.row(
+        "SELECT position FROM messages
+         WHERE thread = ?1 AND position > (SELECT summary_upto FROM threads WHERE id = ?1)
+           AND shown = 'visible' AND scope = 'thread'
+           AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE session = ?2 AND ended_at IS NULL))
+         ORDER BY position DESC LIMIT 1 OFFSET ?3",
+        params![lane.thread, lease.session.as_str(), keep],
+        |row| Ok(row.get::<_, i64>(0)?),
+    )?;
     tx.exec(
-        "UPDATE threads SET summary = ?3, summary_upto = MAX(summary_upto,
-             MIN(?2, (SELECT COALESCE(MAX(position), 0) FROM messages WHERE thread = ?1)))
-         WHERE id = ?1",
-        params![lane.thread, to_sql_int(upto), summary],
+        "UPDATE threads SET summary = ?3, summary_upto = MAX(summary_upto, COALESCE(?2, 0)) WHERE id = ?1",
+        params![lane.thread, upto, summary],
     )?;
     append_events(tx, events)
 }

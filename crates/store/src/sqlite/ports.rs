@@ -56,12 +56,12 @@ impl ThreadStore for SqliteStore {
     async fn compact(
         &self,
         lease: &Lease,
-        upto: u64,
+        keep: u32,
         summary: String,
         events: Vec<NewEvent>,
     ) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.write(Committed, move |tx| edits::compact(tx, &lease, upto, &summary, &events)).await
+        self.write(Committed, move |tx| edits::compact(tx, &lease, keep, &summary, &events)).await
     }
 
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {
@@ -81,6 +81,11 @@ impl RunReader for SqliteStore {
 
     async fn sessions(&self, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
         self.read(move |conn| reads::sessions(conn, limit)).await
+    }
+
+    async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {
+        let key = key.clone();
+        self.read(move |conn| reads::session(conn, &key)).await
     }
 
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
