@@ -68,7 +68,7 @@ async fn an_unreachable_model_fails_the_run_and_not_the_daemon() -> Result<()> {
 
 #[tokio::test]
 async fn a_silent_model_is_given_up_and_a_slow_one_is_not() -> Result<()> {
-    let slow = Answer::Drip("slow but sure".into(), Duration::from_millis(5));
+    let slow = Answer::Drip("slow but sure".into(), Duration::from_millis(1));
     let model = ModelServer::start(vec![Answer::Silence, slow], Answer::text("ok")).await;
     let home = Home::new().openai(&model.base_url).set("llm.idle_timeout_s", 1).set("llm.max_attempts", 1);
     let daemon = home.start().await?;

@@ -63,7 +63,7 @@ async fn tools_work_through_the_real_loop() -> Result<()> {
         ("read note.txt", "buy milk"),
         ("list files", "note.txt"),
         ("what time is it in Asia/Tokyo", "Tokyo"),
-        ("read ../../../etc/passwd", "outside"),
+        ("read ../../../etc/passwd", "leads out of the workspace"),
         ("remember colour: blue", "colour"),
         ("recall colour", "blue"),
     ] {

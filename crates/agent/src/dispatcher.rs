@@ -198,7 +198,9 @@ impl Dispatcher {
                 Err(error) => Refusal::Store(error.to_string()),
             };
             ack.send(Ack::Refused(refusal.clone()));
-            say(&house, inbound.reply_to, refusal.to_string()).await;
+            if worth_saying(&refusal) {
+                say(&house, inbound.reply_to, refusal.to_string()).await;
+            }
         });
     }
 
@@ -291,7 +293,7 @@ impl Dispatcher {
             }
             Settled::Refused { refusal, reply_to } => {
                 waiters.into_iter().for_each(|ack| ack.send(Ack::Refused(refusal.clone())));
-                self.say(reply_to, refusal.to_string());
+                self.say_refusal(reply_to, &refusal);
             }
         }
         self.forget(run);
@@ -541,9 +543,14 @@ impl Dispatcher {
     }
 
     fn refuse(&mut self, inbound: &Inbound, ack: AckSender, refusal: Refusal) {
-        let text = refusal.to_string();
-        ack.send(Ack::Refused(refusal));
-        self.say(inbound.reply_to.clone(), text);
+        ack.send(Ack::Refused(refusal.clone()));
+        self.say_refusal(inbound.reply_to.clone(), &refusal);
+    }
+
+    fn say_refusal(&mut self, route: Option<ReplyRoute>, refusal: &Refusal) {
+        if worth_saying(refusal) {
+            self.say(route, refusal.to_string());
+        }
     }
 
     fn say(&mut self, route: Option<ReplyRoute>, text: String) {
@@ -634,6 +641,12 @@ fn joined(run: &Arc<LiveRun>, at: UnixMillis) -> Accepted {
         duplicate: true,
         watch: Some(run.watch(false)),
     }
+}
+
+/// Whether the person is told of a refusal in the conversation. Not of one after which the channel or the platform
+/// offers the message again: "busy" for a message that is accepted a moment later would be a false word.
+fn worth_saying(refusal: &Refusal) -> bool {
+    !matches!(refusal, Refusal::Busy { .. } | Refusal::ShuttingDown | Refusal::Store(_))
 }
 
 fn operators_only(what: &str) -> Refusal {

@@ -160,7 +160,8 @@ pub struct Envelope {
 /// Takes the one acknowledgement of a message: what its channel's own protocol needs (an HTTP status, a Telegram 200).
 ///
 /// The person is told by the agent: where [`Inbound::reply_to`] is set, answers to commands and refusals are delivered
-/// to that conversation as well. Dropped unanswered, the other end learns that nothing was accepted.
+/// to that conversation as well, except refusals after which the channel offers the message again (busy, store,
+/// shutting down). Dropped unanswered, the other end learns that nothing was accepted.
 #[derive(Debug)]
 pub struct AckSender(Option<oneshot::Sender<Ack>>);
 

@@ -65,7 +65,8 @@ pub trait ThreadStore: Send + Sync {
     /// `run_ended`, thread state. A run that has ended already is left as it is.
     async fn finish_runs(&self, lease: &Lease, finished: Vec<FinishedRun>) -> Result<(), StoreError>;
 
-    /// Changes what the thread shows, for `/undo` and its like. Committed.
+    /// Changes what the thread shows, for `/undo` and its like, and writes the event `thread_edited` where it did
+    /// something. A turn at work is left as it is; without one, the thread is idle afterwards. Committed.
     async fn edit_thread(&self, lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> Result<EditOutcome, StoreError>;
 
     /// Replaces all but the newest `keep` visible messages of ended turns by a pinned summary in every later load; the

@@ -1,6 +1,6 @@
-//! Limits that both stores keep.
+//! Limits and small facts that both stores share.
 
-use belay_protocol::{EventQuery, RunFilter};
+use belay_protocol::{EventKind, EventQuery, NewEvent, RunFilter, SessionKey, ThreadEdit, UnixMillis};
 
 /// Turns that can be undone in a row.
 pub(crate) const UNDO_DEPTH: u32 = 20;
@@ -26,4 +26,15 @@ pub(crate) fn runs_limit(filter: &RunFilter) -> u32 {
 /// How many events a query asks for.
 pub(crate) fn events_limit(query: &EventQuery) -> u32 {
     if query.limit == 0 { EVENTS_DEFAULT } else { query.limit.min(PAGE_MAX) }
+}
+
+/// The fact that a thread was edited.
+pub(crate) fn edited(session: &SessionKey, edit: ThreadEdit, at: UnixMillis) -> NewEvent {
+    let edit = match edit {
+        ThreadEdit::Undo => "undo",
+        ThreadEdit::Redo => "redo",
+        ThreadEdit::Clear => "clear",
+        ThreadEdit::New => "new",
+    };
+    NewEvent { at, session: Some(session.clone()), run_id: None, kind: EventKind::ThreadEdited { edit: edit.into() } }
 }

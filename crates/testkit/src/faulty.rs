@@ -70,6 +70,8 @@ pub enum StoreOp {
     Runs,
     /// [`RunReader::sessions`].
     Sessions,
+    /// [`RunReader::session`].
+    Session,
     /// [`RunReader::history`].
     History,
     /// [`RunReader::ping`].
@@ -270,6 +272,10 @@ impl<S: RunReader> RunReader for Faulty<S> {
 
     async fn sessions(&self, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
         self.plan.around(StoreOp::Sessions, self.store.sessions(limit)).await
+    }
+
+    async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {
+        self.plan.around(StoreOp::Session, self.store.session(key)).await
     }
 
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {

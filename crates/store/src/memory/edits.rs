@@ -7,7 +7,7 @@ use belay_protocol::{
 };
 
 use super::state::{Shown, State, Thread};
-use crate::limits::UNDO_DEPTH;
+use crate::limits::{UNDO_DEPTH, edited};
 
 impl State {
     pub(super) fn edit_thread(
@@ -29,6 +29,7 @@ impl State {
             return Ok(EditOutcome::Nothing);
         }
         thread.touch(at_work.is_empty().then_some(ThreadState::Idle), at);
+        self.push_events(&[edited(&lease.session, edit, at)]);
         Ok(EditOutcome::Done(self.snapshot(active)))
     }
 
@@ -42,9 +43,10 @@ impl State {
         self.thread_mut(active).state = ThreadState::Completed;
         let fresh = ThreadId::new();
         self.threads.insert(fresh, Thread::new(at));
-        if let Some(session) = self.sessions.get_mut(session) {
-            session.thread = fresh;
+        if let Some(row) = self.sessions.get_mut(session) {
+            row.thread = fresh;
         }
+        self.push_events(&[edited(session, ThreadEdit::New, at)]);
         self.snapshot(fresh)
     }
 

@@ -94,6 +94,10 @@ impl RunReader for MemoryStore {
         Ok(sessions)
     }
 
+    async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {
+        Ok(summary(&self.lock(), key))
+    }
+
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
         let state = self.lock();
         let active = state.sessions.get(session).and_then(|session| state.threads.get(&session.thread));

@@ -8,7 +8,7 @@ use rusqlite::params;
 use super::lanes::{Lane, insert_thread, lane, snapshot};
 use super::ledger::append_events;
 use super::tx::{Done, Tx};
-use crate::limits::UNDO_DEPTH;
+use crate::limits::{UNDO_DEPTH, edited};
 
 /// Turns of a thread (`?1`) of a session (`?2`) that have not ended.
 macro_rules! turns_at_work {
@@ -36,6 +36,7 @@ pub(super) fn edit_thread(
             let fresh = fresh.to_string();
             insert_thread(tx, session, &fresh, at)?;
             tx.exec("UPDATE sessions SET thread = ?2 WHERE session = ?1", params![session.as_str(), fresh])?;
+            append_events(tx, &[edited(session, edit, at)])?;
             return Ok(EditOutcome::Done(snapshot(tx, session, &fresh)?));
         }
     };
@@ -43,6 +44,7 @@ pub(super) fn edit_thread(
         return Ok(EditOutcome::Nothing);
     }
     rest(tx, &lane, session, at)?;
+    append_events(tx, &[edited(session, edit, at)])?;
     Ok(EditOutcome::Done(snapshot(tx, session, &lane.thread)?))
 }
 

@@ -83,6 +83,11 @@ impl RunReader for SqliteStore {
         self.read(move |conn| reads::sessions(conn, limit)).await
     }
 
+    async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {
+        let key = key.clone();
+        self.read(move |conn| reads::session(conn, &key)).await
+    }
+
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
         let session = session.clone();
         self.read(move |conn| reads::history(conn, &session, after, limit)).await

@@ -4,7 +4,7 @@ use belay_protocol::{
     Event, EventQuery, HistoryEntry, Message, Note, RunFilter, RunId, RunRecord, SessionKey, SessionSummary,
 };
 use rusqlite::types::Value;
-use rusqlite::{Connection, params, params_from_iter};
+use rusqlite::{Connection, Row, params, params_from_iter};
 
 use super::rows::{self, RUN_COLUMNS};
 use super::tx::{Done, from_sql_int, row, rows as all, to_sql_int};
@@ -34,23 +34,35 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
     all(conn, &sql, params_from_iter(values), rows::run_record)
 }
 
+/// Sessions with what [`summary`] reads.
+macro_rules! summaries {
+    () => {
+        "SELECT s.session, t.state, t.last_active_at,
+                (SELECT COUNT(*) FROM runs r WHERE r.session = s.session AND r.ended_at IS NULL) AS open_runs
+         FROM sessions s JOIN threads t ON t.id = s.thread "
+    };
+}
+
 pub(super) fn sessions(conn: &Connection, limit: u32) -> Done<Vec<SessionSummary>> {
     all(
         conn,
-        "SELECT s.session, t.state, t.last_active_at,
-                (SELECT COUNT(*) FROM runs r WHERE r.session = s.session AND r.ended_at IS NULL) AS open_runs
-         FROM sessions s JOIN threads t ON t.id = s.thread
-         ORDER BY t.last_active_at DESC, s.session LIMIT ?1",
+        concat!(summaries!(), "ORDER BY t.last_active_at DESC, s.session LIMIT ?1"),
         params![limit.min(PAGE_MAX)],
-        |row| {
-            Ok(SessionSummary {
-                session: row.get::<_, String>("session")?.into(),
-                state: rows::thread_state(row)?,
-                open_runs: row.get("open_runs")?,
-                last_active_at: rows::date(row, "last_active_at")?,
-            })
-        },
+        summary,
     )
+}
+
+pub(super) fn session(conn: &Connection, key: &SessionKey) -> Done<Option<SessionSummary>> {
+    row(conn, concat!(summaries!(), "WHERE s.session = ?1"), params![key.as_str()], summary)
+}
+
+fn summary(row: &Row<'_>) -> Done<SessionSummary> {
+    Ok(SessionSummary {
+        session: row.get::<_, String>("session")?.into(),
+        state: rows::thread_state(row)?,
+        open_runs: row.get("open_runs")?,
+        last_active_at: rows::date(row, "last_active_at")?,
+    })
 }
 
 pub(super) fn unfinished_sessions(conn: &Connection) -> Done<Vec<SessionKey>> {
