@@ -49,9 +49,10 @@ fmt-check:
 lint:
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
+# Private parts too, since whoever reads this works on it: overviews link to private modules.
 .PHONY: docs
-docs: ## Build the API documentation: target/doc
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
+docs: ## Build the documentation of the code, private parts too: target/doc
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
 .PHONY: layers
 layers:
