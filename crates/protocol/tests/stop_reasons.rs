@@ -55,6 +55,8 @@ fn evidence(reason: StopReason) -> &'static str {
         | StopReason::UserStop
         | StopReason::OperatorStop
         | StopReason::ClientGone
+        | StopReason::LengthLimit
+        | StopReason::ContentFilter
         | StopReason::Shutdown => "–",
     }
 }
