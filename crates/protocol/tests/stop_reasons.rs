@@ -55,8 +55,6 @@ fn evidence(reason: StopReason) -> &'static str {
         | StopReason::UserStop
         | StopReason::OperatorStop
         | StopReason::ClientGone
-        | StopReason::LengthLimit
-        | StopReason::ContentFilter
         | StopReason::Shutdown => "–",
     }
 }
