@@ -19,7 +19,7 @@ const STATEMENTS_KEPT: usize = 128;
 pub(super) fn open_writer(path: &Path) -> Result<(Connection, File), OpenError> {
     create_directory(path)?;
     let lock = lock(path)?;
-    private_file(path)?;
+    create_database(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(Duration::from_secs(5))?;
@@ -27,6 +27,30 @@ pub(super) fn open_writer(path: &Path) -> Result<(Connection, File), OpenError> 
     configure(&conn)?;
     Migrations::from_slice(MIGRATIONS).to_latest(&mut conn).map_err(|error| OpenError::Sqlite(error.into()))?;
     Ok((conn, lock))
+}
+
+/// Makes a new database beside its place and moves it there whole: one synchronisation instead of one for each step of
+/// its making, and a crash in between leaves nothing at its place.
+fn create_database(path: &Path) -> Result<(), OpenError> {
+    if path.try_exists().map_err(|source| OpenError::Io { path: path.into(), source })? {
+        return Ok(());
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    let io = |source| OpenError::Io { path: new.clone(), source };
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io(error)),
+        _ => {} // what an earlier start did not finish is of no use
+    }
+    let file = private_file(&new)?;
+    let mut conn = Connection::open_with_flags(&new, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    conn.pragma_update(None, "synchronous", "OFF")?;
+    conn.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?; // kept in the file
+    Migrations::from_slice(MIGRATIONS).to_latest(&mut conn).map_err(|error| OpenError::Sqlite(error.into()))?;
+    conn.close().map_err(|(_, error)| error)?;
+    file.sync_all().map_err(io)?;
+    std::fs::rename(&new, path).map_err(io)
 }
 
 /// A further connection that cannot write.
@@ -101,6 +125,17 @@ fn lock(path: &Path) -> Result<File, OpenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_an_earlier_start_left_half_made_is_made_anew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("belay.db");
+        std::fs::write(folder.path().join("belay.db.new"), "half").expect("writable");
+        let (conn, _lock) = open_writer(&path).expect("opens");
+        let version: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0)).expect("readable");
+        assert_eq!(version as usize, MIGRATIONS.len());
+        assert!(!folder.path().join("belay.db.new").exists());
+    }
 
     #[test]
     fn the_migrations_fit_together() {
