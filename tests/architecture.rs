@@ -63,6 +63,8 @@ const NOWHERE: &[(&str, &str)] = &[
     ("^tokio::spawn(", "a task whose handle nobody keeps is detached"),
     ("let _ = tokio::spawn(", "a task whose handle nobody keeps is detached"),
     ("unbounded_channel", "every queue has a bound"),
+    ("mpsc::channel()", "every queue has a bound: sync_channel has one"),
+    ("Client::new()", "no time limits: there is one client, built with them"),
     ("Arc<Mutex<Session", "a lane task owns its session"),
     ("todo!(", "something finished is something wired in"),
 ];
@@ -155,15 +157,31 @@ fn sources() -> Vec<(String, String, String)> {
     tracked_files().into_iter().filter_map(in_crate).collect()
 }
 
-/// The part of a source file before its tests, without comments. Files of tests are all tests.
+/// A source file without its tests and comments. Files of tests are all tests.
 fn code(path: &str, text: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     if file == "tests.rs" || file.ends_with("_tests.rs") || path.contains("/tests/") {
         return String::new();
     }
-    let before_tests = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
-    let is_code = |line: &&str| !line.trim_start().starts_with("//");
-    before_tests.lines().filter(is_code).collect::<Vec<_>>().join("\n")
+    let mut lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let mut code = String::new();
+    while let Some(line) = lines.next() {
+        if line.trim() == "#[cfg(test)]" {
+            skip_item(&mut lines, line.len() - line.trim_start().len());
+        } else {
+            code.push_str(line);
+            code.push('\n');
+        }
+    }
+    code
+}
+
+/// Passes over an item that begins at this indentation: up to its closing bracket, or to its semicolon.
+fn skip_item<'a>(lines: &mut impl Iterator<Item = &'a str>, indentation: usize) {
+    let _last = lines.find(|line| {
+        let rest = line.get(indentation..).unwrap_or_default();
+        rest.starts_with('}') || (!rest.starts_with([' ', '#']) && (rest.ends_with(';') || rest.ends_with('}')))
+    });
 }
 
 fn assert_none(found: &[String], what: &str) {
@@ -254,7 +272,6 @@ fn no_file_names_a_machine_or_a_private_registry() {
     // Put together here, so that this file does not contain what it looks for.
     let words: Vec<String> = [
         ["/work", "/"],
-        ["/home", "/u"],
         ["/root", "/."],
         ["/tmp/", "brief"],
         ["arti", "factory"],
@@ -314,4 +331,10 @@ fn every_crate_says_first_what_it_is_for_and_what_it_does_not_know() {
         }
     }
     assert_none(&wrong, "crates whose //! does not say \"Does not know\"");
+}
+
+#[test]
+fn tests_inside_of_a_file_are_told_from_its_code() {
+    let text = "use a;\n#[cfg(test)]\nmod tests;\nfn one() {\n    two();\n}\n#[cfg(test)]\nfn three() {\n    four();\n}\nfn five() {}\n#[cfg(test)]\nmod six {\n    seven();\n}\n";
+    assert_eq!(code("crates/x/src/a.rs", text), "use a;\nfn one() {\n    two();\n}\nfn five() {}\n");
 }

@@ -121,15 +121,14 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     let answer = lock(&shared.script).pop_front().unwrap_or_else(|| shared.otherwise.clone());
     match answer {
         Answer::Text(text) => {
-            sse(vec![chunk(json!({"content": text}), None), chunk(json!({}), Some("stop")), done()].concat())
+            sse([chunk(json!({"content": text}), None), chunk(json!({}), Some("stop")), done()].concat())
         }
         Answer::Calls(calls) => {
-            sse(vec![chunk(json!({"tool_calls": wire(&calls)}), None), chunk(json!({}), Some("tool_calls")), done()]
+            sse([chunk(json!({"tool_calls": wire(&calls)}), None), chunk(json!({}), Some("tool_calls")), done()]
                 .concat())
         }
         Answer::CutCalls(calls) => {
-            sse(vec![chunk(json!({"tool_calls": wire(&calls)}), None), chunk(json!({}), Some("length")), done()]
-                .concat())
+            sse([chunk(json!({"tool_calls": wire(&calls)}), None), chunk(json!({}), Some("length")), done()].concat())
         }
         Answer::Status(status, body, headers) => {
             let mut response = (StatusCode::from_u16(status).expect("a status"), axum::Json(body)).into_response();

@@ -17,7 +17,7 @@ use belay_protocol::{ChannelId, Envelope, StoreError};
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, SelectAll, once};
 use tokio::sync::{mpsc, watch};
-use tokio::task::{Id, JoinError, JoinHandle};
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +25,7 @@ use crate::delivery::Delivery;
 use crate::dispatcher::{Dispatcher, TaskEnd};
 use crate::error::AgentError;
 use crate::house::{AgentParts, House};
-use crate::lane::LaneNote;
+use crate::mail::LaneNote;
 
 /// Notes of lanes that wait for the dispatcher. Then: the lane waits; the dispatcher never waits for a lane.
 const NOTE_CAPACITY: usize = 1024;
@@ -33,6 +33,8 @@ const NOTE_CAPACITY: usize = 1024;
 const TICK: Duration = Duration::from_secs(15);
 /// How long cancelled turns may take to be recorded at shutdown.
 const RECORD_GRACE: Duration = Duration::from_secs(3);
+/// How long a start waits until unfinished runs are known.
+const RECOVER_LIMIT: Duration = Duration::from_secs(5);
 /// How long undelivered replies may take at shutdown; what is left is in the outbox for the next start.
 const FLUSH_GRACE: Duration = Duration::from_secs(3);
 
@@ -57,6 +59,8 @@ pub(crate) enum AgentEvent {
     Lane(LaneNote),
     /// A task of the dispatcher has ended.
     TaskEnded(Result<(Id, TaskEnd), JoinError>),
+    /// The delivery task has ended, which it never should.
+    DeliveryEnded(Result<(), JoinError>),
     /// Time to look around.
     Tick,
 }
@@ -84,8 +88,8 @@ pub struct Agent {
     intake: CancellationToken,
     /// Cancelled to stop deliveries.
     deliveries: CancellationToken,
-    /// The delivery task; joined in `drain`.
-    delivery: JoinHandle<()>,
+    /// The delivery task, alone; joined in `drain`.
+    delivery: JoinSet<()>,
     ready: watch::Sender<bool>,
     tick: tokio::time::Interval,
 }
@@ -119,8 +123,20 @@ impl Agent {
         }
 
         dispatcher.recover().await.inspect_err(|_: &StoreError| intake.cancel())?;
+        let mut notes = notes;
+        let known = async {
+            // A stop that comes early must find what is unfinished.
+            while dispatcher.opening() {
+                let Some(note) = notes.recv().await else { return };
+                dispatcher.note(note);
+            }
+        };
+        if timeout(RECOVER_LIMIT, known).await.is_err() {
+            tracing::warn!("some conversations could not be opened in time; they are tried again beside the others");
+        }
         let deliveries = CancellationToken::new();
-        let delivery = tokio::spawn(Delivery::new(&house, deliveries.clone()).run());
+        let mut delivery = JoinSet::new();
+        delivery.spawn(Delivery::new(&house, deliveries.clone()).run());
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ready.send_replace(true);
@@ -151,6 +167,7 @@ impl Agent {
             () = stop.cancelled() => return None,
             Some(note) = self.notes.recv() => AgentEvent::Lane(note),
             Some(ended) = self.dispatcher.next_ended() => AgentEvent::TaskEnded(ended),
+            Some(ended) = self.delivery.join_next() => AgentEvent::DeliveryEnded(ended),
             Some((channel, envelope)) = self.inbound.next() => match envelope {
                 Some(envelope) => AgentEvent::Inbound(envelope),
                 None => AgentEvent::ChannelEnded(channel),
@@ -166,6 +183,10 @@ impl Agent {
             AgentEvent::Inbound(envelope) => return self.dispatcher.route(envelope),
             AgentEvent::Lane(note) => self.dispatcher.note(note),
             AgentEvent::TaskEnded(ended) => self.dispatcher.task_ended(ended),
+            AgentEvent::DeliveryEnded(ended) => {
+                tracing::error!(crashed = ended.is_err(), "the delivery task ended; it begins again");
+                self.delivery.spawn(Delivery::new(&self.house, self.deliveries.clone()).run());
+            }
             AgentEvent::Tick => self.dispatcher.retire_idle(),
             AgentEvent::ChannelEnded(channel) => {
                 tracing::info!(%channel, "channel ended");
@@ -186,12 +207,12 @@ impl Agent {
         self.until_lanes_end(self.house.config.drain()).await;
         self.dispatcher.stop_everything();
         self.until_lanes_end(RECORD_GRACE).await;
-        self.dispatcher.end_tasks().await;
-        self.deliveries.cancel();
-        if timeout(FLUSH_GRACE, &mut self.delivery).await.is_err() {
+        let Self { dispatcher, mut delivery, deliveries, .. } = self;
+        dispatcher.end_tasks().await;
+        deliveries.cancel();
+        if timeout(FLUSH_GRACE, delivery.join_next()).await.is_err() {
             tracing::warn!("some replies could not be delivered in time; they are kept for the next start");
-            self.delivery.abort();
-            let _ = (&mut self.delivery).await; // aborted: its rows are settled by the next start
+            delivery.shutdown().await; // its rows are settled by the next start
         }
         tracing::info!("drained");
     }

@@ -25,6 +25,7 @@ use crate::reply::{self, Reply};
 const NOTICE: &str = "You are close to the limit of steps for this request. Answer the user now, in text, with what you \
 have. Do not call any more tools.";
 const CUT_OFF: &str = "\n\n[cut off: the answer reached its length limit]";
+const WITHHELD: &str = "\n\n[the model provider withheld the rest]";
 const ONLY_ECHOES: &str = "I could not complete that. Please put it another way.";
 
 /// Adapts the loop to one turn of a conversation.
@@ -36,6 +37,8 @@ pub(crate) struct ChatDelegate<'a> {
     pub(crate) turn_start: usize,
     /// The model's choice to say nothing.
     pub(crate) silent: bool,
+    /// Why the final text is not whole: what the reason would be if nothing had been said.
+    pub(crate) cut_off: Option<StopReason>,
     /// Whether the context was shortened already.
     pub(crate) compacted: bool,
 }
@@ -54,20 +57,26 @@ impl ChatDelegate<'_> {
             }
             Err(Refused::Store(error)) => return Err(error.into()),
         };
+        if let Some(reason) = self.stopped() {
+            self.house.cost.release(reservation).await; // no request was sent
+            return Ok(Asked::Stopped(reason));
+        }
         let mut sink = LiveSink { run: self.run, step };
         let result = tokio::select! {
             biased; // a stop that has arrived is never answered by one more word of the model
             () = self.run.cancel.cancelled() => {
-                // What was generated may be charged to us and nobody will say how much: the reservation stands.
+                // What was generated may be charged to us and nobody will say how much: the estimate is.
                 self.journal.usage.model_calls += 1;
-                self.journal.cost_micro_usd += reservation.micro_usd();
+                self.journal.cost_micro_usd += self.house.cost.settle(reservation, 1, None).await;
                 return Ok(Asked::Stopped(self.stopped().unwrap_or(StopReason::UserStop)));
             }
             result = self.house.model.call(request, &mut sink) => result,
         };
         match result {
             Ok(reply) => {
-                self.journal.cost_micro_usd += self.house.cost.settle(reservation, reply.usage.as_ref()).await;
+                self.house.model_answered();
+                let charged = self.house.cost.settle(reservation, reply.abandoned, Some(reply.usage.as_ref())).await;
+                self.journal.cost_micro_usd += charged;
                 self.journal.usage.add_call(reply.attempts, reply.usage.as_ref());
                 let (input, output) = reply.usage.map_or((None, None), |u| (Some(u.input), Some(u.output)));
                 self.journal.note(EventKind::ModelCalled { step, attempts: reply.attempts, input, output });
@@ -76,11 +85,8 @@ impl ChatDelegate<'_> {
             Err(error) => {
                 self.journal.usage.add_call(error.attempts, None);
                 self.journal.note(EventKind::ModelCalled { step, attempts: error.attempts, input: None, output: None });
-                if error.started {
-                    self.journal.cost_micro_usd += self.house.cost.settle(reservation, None).await;
-                } else {
-                    self.house.cost.release(reservation).await;
-                }
+                self.journal.cost_micro_usd += self.house.cost.settle(reservation, error.abandoned, None).await;
+                self.house.model_failed(&error);
                 Ok(Asked::Failed(error))
             }
         }
@@ -146,8 +152,9 @@ impl LoopDelegate for ChatDelegate<'_> {
                 Asked::Reply(reply) => return Ok(LlmTurn::Reply(reply)),
                 Asked::Stopped(reason) => return Ok(LlmTurn::Stopped(reason)),
                 Asked::Failed(error) => {
-                    attempts_left = attempts_left.saturating_sub(error.attempts);
-                    let again = error.kind == ModelErrorKind::ContextTooLong && !self.compacted && attempts_left > 0;
+                    // The shortened request is another one: it is sent at least once, whatever the first has used up.
+                    attempts_left = attempts_left.saturating_sub(error.attempts).max(1);
+                    let again = error.kind == ModelErrorKind::ContextTooLong && !self.compacted;
                     if !again || !self.compact(context).await? {
                         return Err(error.into());
                     }
@@ -166,8 +173,17 @@ impl LoopDelegate for ChatDelegate<'_> {
                 String::new()
             }
         };
-        if context.state.last_finish == FinishReason::Length && !text.is_empty() {
-            text.push_str(CUT_OFF);
+        self.cut_off = match context.state.last_finish {
+            FinishReason::Length => Some(StopReason::LengthLimit),
+            FinishReason::ContentFilter => Some(StopReason::ContentFilter),
+            FinishReason::Stop | FinishReason::ToolCalls => None,
+        };
+        if !text.is_empty() {
+            text.push_str(match self.cut_off {
+                Some(StopReason::LengthLimit) => CUT_OFF,
+                Some(_) => WITHHELD,
+                None => "",
+            });
         }
         let said = if self.silent { reply::SILENT_TOKEN } else { &text };
         if !said.is_empty() {

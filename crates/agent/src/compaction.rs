@@ -12,6 +12,8 @@ use belay_protocol::{Message, MessageBody, MessageScope};
 pub const SUMMARY_MAX_CHARS: usize = 4_000;
 /// Characters quoted of one message in the summary.
 const QUOTE_CHARS: usize = 160;
+/// How a line of the summary begins that carries instructions.
+const INSTRUCTIONS: &str = "- instructions: ";
 /// How a pinned summary begins, by which it is recognised.
 const HEADING: &str = "Earlier in this conversation (shortened; the full text is stored but not shown):";
 
@@ -94,14 +96,20 @@ fn begins_turn(message: &Message) -> bool {
 
 fn summarise(earlier: Option<&str>, leaving: &[Arc<Message>]) -> String {
     let mut lines: Vec<String> = Vec::new();
-    if let Some(earlier) = earlier {
-        lines.extend(earlier.lines().skip(1).map(str::to_owned));
+    let mut instructions: Vec<String> = Vec::new();
+    for line in earlier.into_iter().flat_map(|text| text.lines().skip(1)) {
+        let place = if line.starts_with(INSTRUCTIONS) { &mut instructions } else { &mut lines };
+        place.push(line.to_owned());
     }
     for message in leaving {
         let line = match &message.body {
             MessageBody::User { text } if begins_turn(message) => format!("- the user said: {}", quote(text)),
             MessageBody::Assistant { text, .. } if message.scope.is_thread() && !text.trim().is_empty() => {
                 format!("- you answered: {}", quote(text))
+            }
+            MessageBody::System { text } if message.scope.is_thread() => {
+                instructions.push(format!("{INSTRUCTIONS}{}", one_line(text)));
+                continue;
             }
             MessageBody::Tool(result) => {
                 format!("- tool {} ({:?}): {}", result.name, result.status, quote(&result.text))
@@ -119,6 +127,11 @@ fn summarise(earlier: Option<&str>, leaving: &[Arc<Message>]) -> String {
     let fit = fit.count();
     let left_out = lines.len() - fit;
     let mut summary = String::from(HEADING);
+    // Instructions that a client brought stay in force, whole.
+    for line in &instructions {
+        summary.push('\n');
+        summary.push_str(line);
+    }
     if left_out > 0 {
         summary.push_str(&format!("\n- ({left_out} older entries are left out)"));
     }
@@ -129,9 +142,13 @@ fn summarise(earlier: Option<&str>, leaving: &[Arc<Message>]) -> String {
     summary
 }
 
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// The beginning of a text on one line.
 fn quote(text: &str) -> String {
-    let mut line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut line = one_line(text);
     if let Some((at, _)) = line.char_indices().nth(QUOTE_CHARS) {
         line.truncate(at);
         line.push('…');
@@ -184,6 +201,20 @@ mod tests {
         assert_eq!(out.messages.len() as u32, 1 + out.kept_of_earlier_turns + 1);
         let again = compact(&out.messages, out.turn_start).expect("still something");
         assert!(again.summary.contains("question 0"), "an earlier account is carried on");
+    }
+
+    #[test]
+    fn instructions_that_a_client_brought_stay_in_force_whole() {
+        let long = "be kind ".repeat(200);
+        let mut messages = vec![Arc::new(Message::system(&long))];
+        messages.extend(turns(40));
+        let mut turn_start = messages.len();
+        messages.push(Arc::new(Message::user("now")));
+        for _ in 0..3 {
+            let Some(out) = compact(&messages, turn_start) else { break };
+            assert!(out.summary.contains(long.trim()), "{}", out.summary);
+            (messages, turn_start) = (out.messages, out.turn_start);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belay_protocol::{Clock, Message, ModelRequest, Price, RunId, SpendLedger, StoreError, Usage};
+use belay_protocol::{Clock, Message, ModelRequest, Price, RunId, SpendLedger, StoreError, Tool, Usage};
 
 /// Guards the day's money.
 pub struct CostGuard {
@@ -29,14 +29,17 @@ struct Day {
 #[derive(Debug)]
 pub struct Reservation {
     utc_day: i64,
+    /// For all the requests it may take.
     micro_usd: u64,
+    /// For one of them.
+    each: u64,
     row: Option<u64>,
 }
 
 impl Reservation {
-    /// The reserved amount in millionths of a dollar.
-    pub fn micro_usd(&self) -> u64 {
-        self.micro_usd
+    /// What one request of the call may cost, in millionths of a dollar.
+    pub fn each_micro_usd(&self) -> u64 {
+        self.each
     }
 }
 
@@ -88,10 +91,8 @@ impl CostGuard {
     /// # Cancel safety
     /// Dropped while the row is written, the amount stays counted for today: the safe side.
     pub async fn reserve(&self, run: RunId, request: &ModelRequest<'_>) -> Result<Reservation, Refused> {
-        let micro_usd = match &self.price {
-            Some(price) => price.cost_micro_usd(&pessimistic(request)),
-            None => 0,
-        };
+        let each = self.price.map_or(0, |price| price.cost_micro_usd(&pessimistic(request)));
+        let micro_usd = each.saturating_mul(u64::from(request.max_attempts.max(1)));
         let utc_day = self.with_today(|day| match self.limit {
             // A day that is used up refuses also what costs nothing.
             Some(limit)
@@ -104,7 +105,7 @@ impl CostGuard {
                 Ok(day.utc_day)
             }
         })?;
-        let mut reservation = Reservation { utc_day, micro_usd, row: None };
+        let mut reservation = Reservation { utc_day, micro_usd, each, row: None };
         if micro_usd > 0 {
             match self.ledger.reserve(run, utc_day, micro_usd).await {
                 Ok(row) => reservation.row = Some(row),
@@ -117,17 +118,20 @@ impl CostGuard {
         Ok(reservation)
     }
 
-    /// Settles by what the provider reported; where it reported nothing, the whole reservation is charged. Returns the
-    /// amount charged.
-    pub async fn settle(&self, reservation: Reservation, usage: Option<&Usage>) -> u64 {
-        let charged = match (&self.price, usage) {
-            (Some(price), Some(usage)) => price.cost_micro_usd(usage),
-            _ => reservation.micro_usd,
+    /// Settles a call: the answer by what the provider reported, or, where it reported nothing, by the estimate; and the
+    /// estimate again for each of the `abandoned` requests, which it had begun to answer and broke off. `answer` is
+    /// `None` for a call that failed. Returns the amount charged.
+    pub async fn settle(&self, reservation: Reservation, abandoned: u32, answer: Option<Option<&Usage>>) -> u64 {
+        let answered = match (&self.price, answer) {
+            (Some(price), Some(Some(usage))) => price.cost_micro_usd(usage),
+            (_, Some(None)) => reservation.each,
+            _ => 0,
         };
+        let charged = answered.saturating_add(reservation.each.saturating_mul(u64::from(abandoned)));
         self.close(reservation, charged).await
     }
 
-    /// Gives a reservation back: the provider never began to answer.
+    /// Gives a reservation back: no request was sent.
     pub async fn release(&self, reservation: Reservation) {
         self.close(reservation, 0).await;
     }
@@ -167,6 +171,7 @@ impl CostGuard {
 fn pessimistic(request: &ModelRequest<'_>) -> Usage {
     let messages: u64 = request.messages.iter().map(|m: &std::sync::Arc<Message>| m.estimated_tokens()).sum();
     let prompt = request.prompt.text.len() as u64 / 4;
-    let tools = request.tools.map_or(0, |tools| tools.iter().count() as u64 * 120);
+    let bytes = |tool: &Arc<dyn Tool>| tool.spec().description.len() + tool.spec().schema.to_string().len();
+    let tools = request.tools.map_or(0, |tools| tools.iter().map(bytes).sum::<usize>() as u64 / 4);
     Usage { input: (messages + prompt + tools) * 4 / 3, cached_input: 0, output: u64::from(request.max_tokens) }
 }

@@ -9,17 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Channel, ChannelId, Clock, DeliverError, EventKind, EventLog, NewEvent, Outbox, OutboxRow, OutboxState, ReplyRoute,
-    UnixMillis,
+    Channel, ChannelId, Clock, DeliverError, EventKind, EventLog, NewEvent, Outbox, OutboxId, OutboxRow, OutboxState,
+    ReplyRoute, RunId, StoreError, UnixMillis,
 };
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::house::House;
 
 /// Conversations that are delivered to at the same time. Then: the others follow as these end.
-const MAX_PARALLEL: usize = 32;
+const MAX_PARALLEL: usize = 64;
 /// Longest time one delivery may take; the platform adapters have limits of their own below this.
 const DELIVERY_LIMIT: Duration = Duration::from_secs(120);
 /// Attempts before a reply is given up.
@@ -28,6 +28,10 @@ const MAX_ATTEMPTS: u32 = 12;
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 /// How long a reply to a channel that is not enabled waits before it is looked at again.
 const CHANNEL_MISSING: Duration = Duration::from_secs(3600);
+/// Pause after the store did not answer.
+const STORE_TROUBLE: Duration = Duration::from_secs(1);
+/// Shortest and longest time between two looks at the outbox without a sign that something changed.
+const LOOK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
 
 /// The delivery task.
 pub(crate) struct Delivery {
@@ -37,9 +41,16 @@ pub(crate) struct Delivery {
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
     /// Deliveries under way; ends with the task.
-    sending: JoinSet<ReplyRoute>,
-    /// Their conversations.
-    busy: Vec<ReplyRoute>,
+    sending: JoinSet<()>,
+    /// What each of them sends.
+    busy: HashMap<Id, Sending>,
+}
+
+/// A delivery under way.
+struct Sending {
+    id: OutboxId,
+    run: Option<RunId>,
+    route: ReplyRoute,
 }
 
 impl Delivery {
@@ -51,7 +62,7 @@ impl Delivery {
             clock: house.clock.clone(),
             stop,
             sending: JoinSet::new(),
-            busy: Vec::new(),
+            busy: HashMap::new(),
         }
     }
 
@@ -61,13 +72,16 @@ impl Delivery {
         let mut committed = self.outbox.committed();
         loop {
             committed.mark_unchanged();
-            let more = self.begin_due().await;
-            if self.stop.is_cancelled() && self.sending.is_empty() && !more {
-                return;
-            }
-            let pause = self.until_next_due().await;
+            let pause = match self.begin_due().await {
+                Ok(begun) if self.stop.is_cancelled() && self.sending.is_empty() && !begun => return,
+                Ok(_) => self.until_next_due().await,
+                Err(error) => {
+                    tracing::error!(%error, "the outbox could not be read");
+                    STORE_TROUBLE
+                }
+            };
             tokio::select! {
-                Some(done) = self.sending.join_next() => self.done(done),
+                Some(done) = self.sending.join_next_with_id() => self.done(done).await,
                 changed = committed.changed() => if changed.is_err() { return },
                 () = sleep(pause) => {}
                 () = self.stop.cancelled(), if !self.stop.is_cancelled() => {}
@@ -75,81 +89,85 @@ impl Delivery {
         }
     }
 
-    /// A dead daemon was in the middle of these.
+    /// A dead daemon was in the middle of these. Nothing is sent before they are settled: their conversations would
+    /// wait behind them for ever.
     async fn settle_interrupted(&self) {
-        match self.outbox.settle_interrupted().await {
-            Ok(rows) => {
-                for row in rows {
-                    tracing::warn!(run = ?row.message.run_id, "a reply may or may not have been delivered before a crash");
-                    self.record(&row, "ambiguous").await;
+        loop {
+            match self.outbox.settle_interrupted().await {
+                Ok(rows) => {
+                    for row in rows {
+                        tracing::warn!(run = ?row.message.run_id, "a reply may or may not have been delivered before a crash");
+                        record(&self.events, &self.clock, row.message.run_id, "ambiguous").await;
+                    }
+                    return;
                 }
+                Err(error) => tracing::error!(%error, "interrupted deliveries could not be settled; trying again"),
             }
-            Err(error) => tracing::error!(%error, "interrupted deliveries could not be settled"),
+            tokio::select! {
+                () = sleep(STORE_TROUBLE) => {}
+                () = self.stop.cancelled() => return,
+            }
         }
     }
 
     /// Begins what is due, as far as there is room. Returns whether anything was begun.
-    async fn begin_due(&mut self) -> bool {
+    async fn begin_due(&mut self) -> Result<bool, StoreError> {
         let room = MAX_PARALLEL - self.sending.len();
         if room == 0 {
-            return false;
+            return Ok(false);
         }
-        let rows = match self.outbox.due(self.clock.now(), &self.busy, room as u32).await {
-            Ok(rows) => rows,
-            Err(error) => {
-                tracing::error!(%error, "the outbox could not be read");
-                return false;
-            }
-        };
+        let busy: Vec<_> = self.busy.values().map(|sending| sending.route.clone()).collect();
+        let rows = self.outbox.due(self.clock.now(), &busy, room as u32).await?;
         let begun = !rows.is_empty();
         for row in rows {
-            let route = row.message.route.clone();
-            self.busy.push(route.clone());
+            let sending = Sending { id: row.message.id, run: row.message.run_id, route: row.message.route.clone() };
             let sender = Sender {
-                channel: self.channels.get(&route.channel).cloned(),
+                channel: self.channels.get(&sending.route.channel).cloned(),
                 outbox: self.outbox.clone(),
                 events: self.events.clone(),
                 clock: self.clock.clone(),
+                stop: self.stop.clone(),
             };
-            self.sending.spawn(async move {
-                sender.send(row).await;
-                route
-            });
+            let task = self.sending.spawn(sender.send(row));
+            self.busy.insert(task.id(), sending);
         }
-        begun
+        Ok(begun)
     }
 
-    fn done(&mut self, done: Result<ReplyRoute, tokio::task::JoinError>) {
-        match done {
-            Ok(route) => self.busy.retain(|busy| *busy != route),
-            Err(error) => {
-                // A channel's adapter crashed. Its row is `sending` and stays so until the next start settles it, and
-                // its conversation stays busy, so that nothing overtakes it.
-                tracing::error!(%error, "a delivery crashed");
+    async fn done(&mut self, done: Result<(Id, ()), JoinError>) {
+        let crashed = match done {
+            Ok((id, ())) => {
+                self.busy.remove(&id);
+                return;
             }
+            Err(error) => error,
+        };
+        tracing::error!(error = %crashed, "a delivery crashed");
+        if let Some(sending) = self.busy.remove(&crashed.id()) {
+            // Whether the platform has it nobody knows.
+            if let Err(error) = self.outbox.mark(sending.id, OutboxState::Ambiguous).await {
+                tracing::error!(%error, "a crashed delivery could not be marked");
+            }
+            record(&self.events, &self.clock, sending.run, "ambiguous").await;
         }
     }
 
     async fn until_next_due(&self) -> Duration {
-        const LONG: Duration = Duration::from_secs(60);
         match self.outbox.next_due().await {
+            // A date that has passed belongs to a row that cannot begin now: the end of a delivery wakes us for it.
             Ok(Some(due)) => {
-                let wait = due.0.saturating_sub(self.clock.now().0).clamp(1, LONG.as_millis() as i64);
-                Duration::from_millis(wait as u64)
+                let wait = due.0.saturating_sub(self.clock.now().0).max(0) as u64;
+                Duration::from_millis(wait).clamp(LOOK.0, LOOK.1)
             }
-            Ok(None) => LONG,
-            Err(_) => Duration::from_secs(1), // begin_due says why
+            Ok(None) => LOOK.1,
+            Err(_) => STORE_TROUBLE, // begin_due says why
         }
-    }
-
-    async fn record(&self, row: &OutboxRow, outcome: &str) {
-        record(&self.events, &self.clock, row, outcome).await;
     }
 }
 
-async fn record(events: &Arc<dyn EventLog>, clock: &Arc<dyn Clock>, row: &OutboxRow, outcome: &str) {
+async fn record(events: &Arc<dyn EventLog>, clock: &Arc<dyn Clock>, run_id: Option<RunId>, outcome: &str) {
     let kind = EventKind::Delivered { outcome: outcome.into() };
-    let event = NewEvent { at: clock.now(), session: None, run_id: row.message.run_id, kind };
+    let event = NewEvent { at: clock.now(), session: None, run_id, kind };
     if let Err(error) = events.append(vec![event]).await {
         tracing::warn!(%error, "a delivery's fact was not stored");
     }
@@ -161,17 +179,18 @@ struct Sender {
     outbox: Arc<dyn Outbox>,
     events: Arc<dyn EventLog>,
     clock: Arc<dyn Clock>,
+    stop: CancellationToken,
 }
 
 impl Sender {
     async fn send(self, row: OutboxRow) {
         let Some(channel) = &self.channel else {
             let pieces_sent = row.message.pieces_sent;
-            return self.mark(&row, OutboxState::Waiting { until: self.later(CHANNEL_MISSING), pieces_sent }).await;
+            return self.settle(&row, OutboxState::Waiting { until: self.later(CHANNEL_MISSING), pieces_sent }).await;
         };
-        if !self.try_mark(&row, OutboxState::Sending).await {
-            sleep(BACKOFF.0).await; // the store is in trouble: not sent, and tried again
-            return;
+        if let Err(error) = self.outbox.mark(row.message.id, OutboxState::Sending).await {
+            tracing::error!(%error, "a delivery could not be marked; it is not begun");
+            return sleep(STORE_TROUBLE).await;
         }
         let result = timeout(DELIVERY_LIMIT, channel.deliver(&row.message)).await.unwrap_or_else(|_| {
             let detail = format!("no answer within {} s", DELIVERY_LIMIT.as_secs());
@@ -184,9 +203,9 @@ impl Sender {
                 self.after(&row, error)
             }
         };
-        self.mark(&row, state).await;
+        self.settle(&row, state).await;
         if let Some(outcome) = outcome {
-            record(&self.events, &self.clock, &row, outcome).await;
+            record(&self.events, &self.clock, row.message.run_id, outcome).await;
         }
     }
 
@@ -206,17 +225,15 @@ impl Sender {
         UnixMillis(self.clock.now().0.saturating_add(delay.as_millis().min(i64::MAX as u128) as i64))
     }
 
-    async fn mark(&self, row: &OutboxRow, state: OutboxState) {
-        // If it is not stored, the next start finds the row in `sending` and says honestly that it does not know.
-        self.try_mark(row, state).await;
-    }
-
-    async fn try_mark(&self, row: &OutboxRow, state: OutboxState) -> bool {
-        match self.outbox.mark(row.message.id, state).await {
-            Ok(()) => true,
-            Err(error) => {
-                tracing::error!(%error, "a delivery could not be marked");
-                false
+    /// Marks what became of an attempt, until the store takes it or the daemon ends: a row left in `sending` would hold
+    /// up its conversation.
+    async fn settle(&self, row: &OutboxRow, state: OutboxState) {
+        while let Err(error) = self.outbox.mark(row.message.id, state.clone()).await {
+            tracing::error!(%error, "a delivery could not be marked; trying again");
+            tokio::select! {
+                () = sleep(STORE_TROUBLE) => {}
+                // The next start finds the row in `sending` and says honestly that it does not know.
+                () = self.stop.cancelled() => return,
             }
         }
     }

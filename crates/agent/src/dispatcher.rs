@@ -1,15 +1,15 @@
 //! The dispatcher: puts each inbound message in its lane, and acts on control at once. It owns the table of lanes and of
 //! living runs, and never waits: whatever takes time is a task in its set, or a lane.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::store::input_digest;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Body, CommandReply, Control, Envelope, IdempotencyKey, Inbound, Outbound, OutboxId,
-    PrincipalRole, Refusal, ReplyRoute, RunId, RunStatus, SessionKey, StatusReport, StillRunning, StopReason,
-    StopReport, StopTarget, StoreError, UnixMillis, inbound::LiveRun as LiveRunInfo,
+    Accepted, Ack, AckSender, Body, CommandReply, Control, Envelope, IdempotencyKey, Inbound, PrincipalRole, Refusal,
+    ReplyRoute, RunId, RunStatus, SessionKey, StatusReport, StillRunning, StopReason, StopReport, StopTarget,
+    StoreError, UnixMillis, inbound::LiveRun as LiveRunInfo,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -17,8 +17,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::agent::Flow;
 use crate::house::House;
-use crate::lane::{LaneCommand, LaneInput, LaneMail, LaneNote, LanePort, Settled, run_lane};
+use crate::lane::{LaneStart, run_lane};
 use crate::live::{LiveRun, StopCause};
+use crate::mail::{LaneCommand, LaneInput, LaneMail, LaneNote, LanePort, Settled};
+use crate::speaker::Speaker;
 use crate::submission::{self, Command, Submission, ThreadCommand};
 
 /// Commands and control that may wait in a mailbox beside the messages of a full queue. Then: "busy".
@@ -33,8 +35,10 @@ const IDLE: Duration = Duration::from_secs(60);
 const MAX_TASKS: usize = 4096;
 /// What a refused message is told to wait.
 const BUSY_RETRY: Duration = Duration::from_secs(2);
-/// Longest time the answer to a command may take to be shown.
-const SAY_LIMIT: Duration = Duration::from_secs(30);
+/// Commands whose keys are remembered, so that a redelivery does nothing. Then: the oldest is forgotten.
+const COMMAND_KEYS: usize = 1024;
+/// Crashes of a lane after which its runs are left to the next start.
+const MAX_LANE_CRASHES: u32 = 3;
 
 /// What a task of the dispatcher was.
 pub(crate) enum TaskEnd {
@@ -52,6 +56,9 @@ struct Lane {
     runs: Vec<Arc<LiveRun>>,
     /// Commands that are not answered yet.
     commands: usize,
+    /// Whether what is unfinished in it is not known yet.
+    opening: bool,
+    crashes: u32,
     idle_since: Instant,
 }
 
@@ -76,6 +83,9 @@ pub(crate) struct Dispatcher {
     sessions: HashMap<RunId, SessionKey>,
     keys: HashMap<IdempotencyKey, Known>,
     run_keys: HashMap<RunId, IdempotencyKey>,
+    /// Keys of commands that were acted on, newest last.
+    command_keys: VecDeque<IdempotencyKey>,
+    speaker: Speaker,
     tasks: JoinSet<TaskEnd>,
     lane_tasks: HashMap<Id, SessionKey>,
     notes: mpsc::Sender<LaneNote>,
@@ -83,13 +93,21 @@ pub(crate) struct Dispatcher {
 
 impl Dispatcher {
     pub(crate) fn new(house: Arc<House>, notes: mpsc::Sender<LaneNote>) -> Self {
+        let (speaker, speaking) = Speaker::new(house.clone());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            speaking.await;
+            TaskEnd::Errand
+        });
         Self {
             house,
             lanes: HashMap::new(),
             sessions: HashMap::new(),
             keys: HashMap::new(),
             run_keys: HashMap::new(),
-            tasks: JoinSet::new(),
+            command_keys: VecDeque::new(),
+            speaker,
+            tasks,
             lane_tasks: HashMap::new(),
             notes,
         }
@@ -98,9 +116,15 @@ impl Dispatcher {
     /// Wakes the lanes that have unfinished runs.
     pub(crate) async fn recover(&mut self) -> Result<(), StoreError> {
         for session in self.house.store.threads.unfinished_sessions().await? {
-            self.lane(&session);
+            let lane = self.spawn_lane(session.clone(), Vec::new(), true, 0);
+            self.lanes.insert(session, lane);
         }
         Ok(())
+    }
+
+    /// Whether some lane does not know yet what is unfinished in it.
+    pub(crate) fn opening(&self) -> bool {
+        self.lanes.values().any(|lane| lane.opening)
     }
 
     /// Routes one inbound message.
@@ -110,11 +134,24 @@ impl Dispatcher {
             Body::Control(control) => return self.control(control.clone(), &inbound, ack),
             Body::Text(text) => text.clone(),
         };
-        if self.house.draining.is_cancelled() {
+        if text.trim().is_empty() || text.contains('\0') || text.len() > MAX_TEXT_BYTES {
+            let what =
+                format!("a message must have text, at most {MAX_TEXT_BYTES} bytes of it, without NUL characters");
+            self.refuse(&inbound, ack, Refusal::Invalid(what));
+            return Flow::Continue;
+        }
+        let submission = submission::parse(&text);
+        let draining = self.house.draining.is_cancelled();
+        if draining && matches!(submission, Submission::Input | Submission::Command(Command::Thread(_))) {
             self.refuse(&inbound, ack, Refusal::ShuttingDown);
             return Flow::Continue;
         }
-        match submission::parse(&text) {
+        if submission != Submission::Input && self.was_acted_on(&inbound) {
+            let reply = "This was delivered before, and acted on.".to_owned();
+            ack.send(Ack::Command(CommandReply { command: submission::word_of(&text), reply }));
+            return Flow::Continue;
+        }
+        match submission {
             Submission::Command(command) => self.command(command, &text, inbound, ack),
             Submission::Unknown { word, nearest } => {
                 let reply = format!("There is no command {word}. Did you mean {nearest}? /help lists them all.");
@@ -126,6 +163,19 @@ impl Dispatcher {
                 Flow::Continue
             }
         }
+    }
+
+    /// Whether a command is a redelivery. Remembers its key otherwise.
+    fn was_acted_on(&mut self, inbound: &Inbound) -> bool {
+        let Some(key) = &inbound.key else { return false };
+        if self.command_keys.contains(key) {
+            return true;
+        }
+        if self.command_keys.len() == COMMAND_KEYS {
+            self.command_keys.pop_front();
+        }
+        self.command_keys.push_back(key.clone());
+        false
     }
 
     // ---- messages for the model ----
@@ -181,9 +231,9 @@ impl Dispatcher {
         let what = format!("{cap} messages of this conversation are waiting already");
         let busy = Refusal::Busy { what, retry_after: BUSY_RETRY };
         let Some(key) = inbound.key.clone() else { return self.refuse(&inbound, ack, busy) };
-        let house = self.house.clone();
+        let (threads, speaker) = (self.house.store.threads.clone(), self.speaker.clone());
         self.errand(async move {
-            let refusal = match house.store.threads.find(&key).await {
+            let refusal = match threads.find(&key).await {
                 Ok(Some(known)) if known.digest == input_digest(&text) => {
                     return ack.send(Ack::Accepted(Accepted {
                         run_id: known.run_id,
@@ -199,45 +249,47 @@ impl Dispatcher {
             };
             ack.send(Ack::Refused(refusal.clone()));
             if worth_saying(&refusal) {
-                say(&house, inbound.reply_to, refusal.to_string()).await;
+                speaker.say(inbound.reply_to, refusal.to_string());
             }
         });
     }
 
     /// The lane of a session, woken if it sleeps.
     fn lane(&mut self, session: &SessionKey) -> &mut Lane {
-        if self.lanes.get(session).is_some_and(|lane| lane.mail.is_closed()) {
-            self.lanes.remove(session); // it has ended; its task's end is on the way
-        }
-        if !self.lanes.contains_key(session) {
-            let lane = self.spawn_lane(session.clone(), Vec::new());
+        let ended = self.lanes.get(session).is_some_and(|lane| lane.mail.is_closed());
+        if ended || !self.lanes.contains_key(session) {
+            // Its task's end may still be on the way; what it left behind goes to the new one.
+            let left = self.lanes.remove(session).map(|lane| lane.runs).unwrap_or_default();
+            let lane = self.spawn_lane(session.clone(), left, ended, 0);
             self.lanes.insert(session.clone(), lane);
         }
         // Inserted above, so the default is never made.
         self.lanes.entry(session.clone()).or_insert_with(|| unreachable!("the lane was inserted above"))
     }
 
-    fn spawn_lane(&mut self, session: SessionKey, adopted: Vec<Arc<LiveRun>>) -> Lane {
+    fn spawn_lane(&mut self, session: SessionKey, adopted: Vec<Arc<LiveRun>>, insist: bool, crashes: u32) -> Lane {
         let (mail, mailbox) = mpsc::channel(self.house.queue.cap + MAILBOX_EXTRA);
         let wake = Arc::new(Notify::new());
         let port = LanePort { mail: mailbox, wake: wake.clone(), notes: self.notes.clone() };
         let house = self.house.clone();
-        let task = {
-            let (session, adopted) = (session.clone(), adopted.clone());
-            self.tasks.spawn(async move {
-                run_lane(house, session, port, adopted).await;
-                TaskEnd::Lane
-            })
-        };
+        let start = LaneStart { session: session.clone(), adopted: adopted.clone(), insist, crashes };
+        let task = self.tasks.spawn(async move {
+            run_lane(house, start, port).await;
+            TaskEnd::Lane
+        });
         self.lane_tasks.insert(task.id(), session);
-        Lane { mail, wake, task: task.id(), runs: adopted, commands: 0, idle_since: Instant::now() }
+        let (task, idle_since) = (task.id(), Instant::now());
+        Lane { mail, wake, task, runs: adopted, commands: 0, opening: true, crashes, idle_since }
     }
 
     /// Lets lanes sleep that have had nothing to do for a while.
     pub(crate) fn retire_idle(&mut self) {
         let now = Instant::now();
         self.lanes.retain(|_, lane| {
-            !(lane.runs.is_empty() && lane.commands == 0 && now.duration_since(lane.idle_since) >= IDLE)
+            !(lane.runs.is_empty()
+                && lane.commands == 0
+                && !lane.opening
+                && now.duration_since(lane.idle_since) >= IDLE)
         });
     }
 
@@ -253,13 +305,23 @@ impl Dispatcher {
                     lane.runs.push(run);
                 }
             }
+            LaneNote::Opened { session } => {
+                if let Some(lane) = self.lanes.get_mut(&session) {
+                    lane.opening = false;
+                }
+            }
+            LaneNote::Lost { run } => {
+                let refusal = Refusal::Store("it was not accepted".into());
+                let key = self.run_keys.get(&run).cloned();
+                self.settled(run, key, Settled::Refused { refusal, reply_to: None });
+            }
             LaneNote::Commanded { session, say } => {
                 if let Some(lane) = self.lanes.get_mut(&session) {
                     lane.commands = lane.commands.saturating_sub(1);
                     lane.idle_since = Instant::now();
                 }
                 if let Some((route, text)) = say {
-                    self.say(Some(route), text);
+                    self.speaker.say(Some(route), text);
                 }
             }
         }
@@ -328,16 +390,16 @@ impl Dispatcher {
         };
         let Some(session) = self.lane_tasks.remove(&id) else { return };
         let Some(lane) = self.lanes.get(&session).filter(|lane| lane.task == id) else { return };
-        let left = lane.runs.clone();
+        let (left, crashes) = (lane.runs.clone(), lane.crashes + 1);
         self.lanes.remove(&session);
-        if crashed && !left.is_empty() && !self.house.draining.is_cancelled() {
+        if crashed && !left.is_empty() && crashes <= MAX_LANE_CRASHES && !self.house.draining.is_cancelled() {
             // Its runs go on in a new task, and whoever watches them notices nothing.
-            let lane = self.spawn_lane(session.clone(), left);
+            let lane = self.spawn_lane(session.clone(), left, true, crashes);
             self.lanes.insert(session, lane);
             return;
         }
         for run in left {
-            self.forget(run.id);
+            self.note(LaneNote::Lost { run: run.id });
         }
     }
 
@@ -376,12 +438,13 @@ impl Dispatcher {
     }
 
     /// Ends what is left: answers get a moment, lanes that did not end are aborted.
-    pub(crate) async fn end_tasks(&mut self) {
-        self.lanes.clear();
-        let all = async { while self.tasks.join_next().await.is_some() {} };
+    pub(crate) async fn end_tasks(self) {
+        let Self { mut tasks, speaker, lanes, .. } = self;
+        drop((speaker, lanes)); // the speaker's task ends with what it was given
+        let all = async { while tasks.join_next().await.is_some() {} };
         if timeout(Duration::from_secs(1), all).await.is_err() {
-            tracing::warn!(tasks = self.tasks.len(), "tasks did not end in time and are aborted");
-            self.tasks.shutdown().await;
+            tracing::warn!(tasks = tasks.len(), "tasks did not end in time and are aborted");
+            tasks.shutdown().await;
         }
     }
 
@@ -502,19 +565,18 @@ impl Dispatcher {
         inbound: Inbound,
         ack: AckSender,
     ) -> Flow {
-        let running = runs.iter().filter(|run| run.at_work_for().is_some()).count();
-        let waiting = runs.len() - running;
+        let at_work: Vec<RunId> = runs.iter().filter(|run| run.at_work_for().is_some()).map(|run| run.id).collect();
         let told = inbound.reply_to.is_some();
         // Where a run belongs to another conversation, that one is told by the run's own line.
         self.stop(&runs, |run| match run.session == inbound.session {
             true => StopCause { reason: StopReason::UserStop, told },
             false => StopCause { reason: StopReason::OperatorStop, told: false },
         });
-        let house = self.house.clone();
+        let speaker = self.speaker.clone();
         self.errand(async move {
-            let reply = stop_text(&report(runs).await, running, waiting);
+            let reply = stop_text(&report(runs).await, &at_work);
             ack.send(Ack::Command(CommandReply { command: word, reply: reply.clone() }));
-            say(&house, inbound.reply_to, reply).await;
+            speaker.say(inbound.reply_to, reply);
         });
         Flow::Continue
     }
@@ -522,7 +584,7 @@ impl Dispatcher {
     fn thread_command(&mut self, command: ThreadCommand, word: String, inbound: Inbound, ack: AckSender) -> Flow {
         let lane = self.lane(&inbound.session);
         let reply_to = inbound.reply_to.clone();
-        let mail = LaneMail::Command(LaneCommand { command, word, reply_to, ack });
+        let mail = LaneMail::Command(LaneCommand { session: inbound.session.clone(), command, word, reply_to, ack });
         match lane.mail.try_send(mail) {
             Ok(()) => lane.commands += 1,
             Err(mpsc::error::TrySendError::Full(mail) | mpsc::error::TrySendError::Closed(mail)) => {
@@ -537,26 +599,19 @@ impl Dispatcher {
 
     // ---- answers ----
 
-    fn answer(&mut self, inbound: &Inbound, ack: AckSender, word: &str, reply: String) {
+    fn answer(&self, inbound: &Inbound, ack: AckSender, word: &str, reply: String) {
         ack.send(Ack::Command(CommandReply { command: word.to_owned(), reply: reply.clone() }));
-        self.say(inbound.reply_to.clone(), reply);
+        self.speaker.say(inbound.reply_to.clone(), reply);
     }
 
-    fn refuse(&mut self, inbound: &Inbound, ack: AckSender, refusal: Refusal) {
+    fn refuse(&self, inbound: &Inbound, ack: AckSender, refusal: Refusal) {
         ack.send(Ack::Refused(refusal.clone()));
         self.say_refusal(inbound.reply_to.clone(), &refusal);
     }
 
-    fn say_refusal(&mut self, route: Option<ReplyRoute>, refusal: &Refusal) {
+    fn say_refusal(&self, route: Option<ReplyRoute>, refusal: &Refusal) {
         if worth_saying(refusal) {
-            self.say(route, refusal.to_string());
-        }
-    }
-
-    fn say(&mut self, route: Option<ReplyRoute>, text: String) {
-        if route.is_some() {
-            let house = self.house.clone();
-            self.errand(async move { say(&house, route, text).await });
+            self.speaker.say(route, refusal.to_string());
         }
     }
 
@@ -588,7 +643,7 @@ impl Dispatcher {
             channels,
             spent_today_micro_usd: self.house.cost.spent_today(),
             limit_today_micro_usd: self.house.cost.limit(),
-            model_trouble: None,
+            model_trouble: self.house.model_trouble(),
         }
     }
 
@@ -612,6 +667,13 @@ impl Dispatcher {
         );
         for run in status.running.iter().take(10) {
             text.push_str(&format!("\n- run {} of {}, {:.1} s", run.run_id, run.session, run.for_ms as f64 / 1000.0));
+        }
+        if let Some(trouble) = &status.model_trouble {
+            text.push_str(&format!(
+                "\nThe model does not answer ({}) since {}.",
+                trouble.kind,
+                trouble.since.to_rfc3339()
+            ));
         }
         if let Some(limit) = status.limit_today_micro_usd {
             let (spent, limit) = (status.spent_today_micro_usd as f64 / 1e6, limit as f64 / 1e6);
@@ -657,14 +719,19 @@ fn help_text() -> String {
     submission::WORDS.iter().map(|(word, what)| format!("- `{word}`: {what}")).collect::<Vec<_>>().join("\n")
 }
 
-fn stop_text(report: &StopReport, running: usize, waiting: usize) -> String {
+/// `at_work`: the runs that were having their turn when they were told.
+fn stop_text(report: &StopReport, at_work: &[RunId]) -> String {
     if report.stopped.is_empty() && report.still_running.is_empty() {
         return "Nothing is running.".into();
     }
+    let ending = report.still_running.iter().map(|still| &still.run_id);
+    let running = report.stopped.iter().chain(ending).filter(|run| at_work.contains(run)).count();
+    let waiting = report.stopped.len() + report.still_running.len() - running;
     let mut text = match (running, waiting) {
         (0, n) => format!("Cleared {}.", messages(n)),
         (1, 0) => "Interrupted.".to_owned(),
         (1, n) => format!("Interrupted; cleared {}.", messages(n)),
+        (r, 0) => format!("Interrupted {r} runs."),
         (r, n) => format!("Interrupted {r} runs; cleared {}.", messages(n)),
     };
     if !report.still_running.is_empty() {
@@ -696,16 +763,4 @@ async fn report(runs: Vec<Arc<LiveRun>>) -> StopReport {
         }
     }
     report
-}
-
-/// Shows a text in a conversation at once, beside the outbox: the answer to a command is worth nothing later.
-async fn say(house: &House, route: Option<ReplyRoute>, text: String) {
-    let Some(route) = route else { return };
-    let Some(channel) = house.channels.get(&route.channel) else { return };
-    let message = Outbound { id: OutboxId::new(), run_id: None, route, text, pieces_sent: 0 };
-    match timeout(SAY_LIMIT, channel.deliver(&message)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(channel = %channel.id(), %error, "the answer to a command was not delivered"),
-        Err(_) => tracing::warn!(channel = %channel.id(), "the answer to a command took too long"),
-    }
 }

@@ -64,6 +64,8 @@ struct Place {
     at: usize,
     call: ToolCall,
     bound: usize,
+    /// Whether what it does cannot be taken back, so that a call without an end has an unknown outcome.
+    lasting: bool,
     begun: Instant,
 }
 
@@ -163,7 +165,7 @@ impl EffectGate {
     /// Runs calls side by side and fills their places. Returns how many were begun.
     async fn run_batch(&self, caller: &Caller<'_>, runnable: Vec<Runnable>, results: &mut [Outcome]) -> u32 {
         let mut waiting = runnable.into_iter();
-        let mut running: JoinSet<ToolOutput> = JoinSet::new();
+        let mut running: JoinSet<Option<ToolOutput>> = JoinSet::new();
         let mut places: HashMap<Id, Place> = HashMap::new();
         let mut begun = 0;
         let mut give_up: Option<Instant> = None;
@@ -177,28 +179,32 @@ impl EffectGate {
                     cancel: caller.cancel.child_token(),
                 };
                 let bound = tool.spec().max_output_bytes;
+                let lasting = tool.spec().effect.waits_for_disk();
                 let id = running.spawn(call_tool(tool, arguments, context)).id();
-                places.insert(id, Place { at, call, bound, begun: Instant::now() });
+                places.insert(id, Place { at, call, bound, lasting, begun: Instant::now() });
                 begun += 1;
             }
             tokio::select! {
                 biased; // a tool that has ended is taken before it would be given up
                 ended = running.join_next_with_id() => match ended {
-                    Some(Ok((id, output))) => if let Some(Place { at, call, bound, begun }) = places.remove(&id) {
-                        results[at] = Some((finished(&call, output, bound), begun.elapsed()));
+                    Some(Ok((id, output))) => if let Some(place) = places.remove(&id) {
+                        results[place.at] = Some((finished(&place, output), place.begun.elapsed()));
                     },
-                    Some(Err(error)) => if let Some(Place { at, call, begun, .. }) = places.remove(&error.id()) {
-                        results[at] = Some((crashed(&call, &error), begun.elapsed()));
+                    Some(Err(error)) => if let Some(place) = places.remove(&error.id()) {
+                        results[place.at] = Some((crashed(&place, &error), place.begun.elapsed()));
                     },
                     None => break,
                 },
                 () = caller.cancel.cancelled(), if give_up.is_none() => give_up = Some(Instant::now() + STOP_GRACE),
                 () = sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
+                    // Aborted by the drop of the set, or, if it never yields, left to its thread: the run ends either way.
                     tracing::warn!(run = %caller.run, tools = running.len(), "tools did not stop when told and are abandoned");
-                    running.abort_all();
-                    give_up = Some(Instant::now() + STOP_GRACE);
+                    break;
                 }
             }
+        }
+        for place in places.into_values() {
+            results[place.at] = Some((abandoned(&place), place.begun.elapsed()));
         }
         for (at, call, ..) in waiting {
             let text = "not executed: the run was stopped".to_owned();
@@ -221,34 +227,55 @@ impl EffectGate {
     }
 }
 
-/// Calls a tool under its deadline. A tool that passes it is told to stop and gets a moment to return.
-async fn call_tool(tool: Arc<dyn Tool>, arguments: Map<String, Value>, context: ToolContext) -> ToolOutput {
-    let limit = tool.spec().timeout;
+/// Calls a tool under its deadline. A tool that passes it is told to stop and gets a moment to return; `None` then.
+async fn call_tool(tool: Arc<dyn Tool>, arguments: Map<String, Value>, context: ToolContext) -> Option<ToolOutput> {
     let call = tool.call(&arguments, &context);
     tokio::pin!(call);
-    match timeout(limit, &mut call).await {
-        Ok(output) => output,
+    match timeout(tool.spec().timeout, &mut call).await {
+        Ok(output) => Some(output),
         Err(_elapsed) => {
             context.cancel.cancel();
             let _ = timeout(STOP_GRACE, &mut call).await; // whatever it says now, it took too long
-            Err(ToolFailure::failed(format!("no result after {} s: the call was given up", limit.as_secs_f64())))
+            None
         }
     }
 }
 
-fn finished(call: &ToolCall, output: ToolOutput, bound: usize) -> ToolResult {
+fn finished(place: &Place, output: Option<ToolOutput>) -> ToolResult {
+    let Place { call, bound, .. } = place;
     match output {
-        Ok(text) => result_of(call, ToolStatus::Success, clean(text, bound)),
-        Err(ToolFailure::Failed(text)) => result_of(call, ToolStatus::Error, clean(text, bound)),
-        Err(ToolFailure::Cancelled) => result_of(call, ToolStatus::Cancelled, "cancelled: the run was stopped".into()),
+        Some(Ok(text)) => result_of(call, ToolStatus::Success, clean(text, *bound)),
+        Some(Err(ToolFailure::Failed(text))) => result_of(call, ToolStatus::Error, clean(text, *bound)),
+        Some(Err(ToolFailure::Cancelled)) => {
+            result_of(call, ToolStatus::Cancelled, "cancelled: the run was stopped".into())
+        }
+        None => {
+            let text = format!("no result after {:.0} s: the call was given up", place.begun.elapsed().as_secs_f64());
+            let unknown = "; what it did is unknown, check before doing it again";
+            match place.lasting {
+                true => result_of(call, ToolStatus::OutcomeUnknown, text + unknown),
+                false => result_of(call, ToolStatus::Error, text),
+            }
+        }
     }
 }
 
-fn crashed(call: &ToolCall, error: &JoinError) -> ToolResult {
-    if error.is_panic() {
-        return result_of(call, ToolStatus::Error, "the tool crashed; this is a fault of the tool".into());
+fn crashed(place: &Place, error: &JoinError) -> ToolResult {
+    if !error.is_panic() {
+        return abandoned(place);
     }
-    result_of(call, ToolStatus::Cancelled, "cancelled: the tool did not stop when told and was abandoned".into())
+    let status = if place.lasting { ToolStatus::OutcomeUnknown } else { ToolStatus::Error };
+    result_of(&place.call, status, "the tool crashed; this is a fault of the tool".into())
+}
+
+fn abandoned(place: &Place) -> ToolResult {
+    let (status, text) = match place.lasting {
+        true => {
+            (ToolStatus::OutcomeUnknown, "outcome unknown: the run was stopped and the tool did not stop when told")
+        }
+        false => (ToolStatus::Cancelled, "cancelled: the tool did not stop when told and was abandoned"),
+    };
+    result_of(&place.call, status, text.into())
 }
 
 fn result_of(call: &ToolCall, status: ToolStatus, text: String) -> ToolResult {

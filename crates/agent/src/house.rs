@@ -1,12 +1,13 @@
 //! What every lane shares, immutable once the agent has started: the ports and what was built from them once.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use belay_agent_loop::Reasoning;
+use belay_protocol::inbound::ModelTrouble;
 use belay_protocol::{
-    BootId, Channel, ChannelId, Clock, EventKind, EventLog, ModelProvider, NewEvent, Outbox, RunId, RunReader,
-    SessionKey, SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
+    BootId, Channel, ChannelId, Clock, EventKind, EventLog, ModelError, ModelProvider, NewEvent, Outbox, RunId,
+    RunReader, SessionKey, SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -79,6 +80,8 @@ pub(crate) struct House {
     pub(crate) started_at: UnixMillis,
     /// The global lane: one permit for each turn at work.
     pub(crate) permits: Arc<Semaphore>,
+    /// What the last model call failed with, until one succeeds. Held for an assignment, never across an await.
+    model_trouble: Mutex<Option<ModelTrouble>>,
     /// Cancelled when the drain begins: lanes finish their turn and start no other.
     pub(crate) draining: CancellationToken,
 }
@@ -112,9 +115,29 @@ impl House {
             clock: parts.clock,
             boot: parts.boot,
             version: parts.version,
+            model_trouble: Mutex::new(None),
             draining: CancellationToken::new(),
         };
         Ok((house, parts.ready))
+    }
+
+    /// Notes that the model answers.
+    pub(crate) fn model_answered(&self) {
+        *self.model_trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Notes that the model does not.
+    pub(crate) fn model_failed(&self, error: &ModelError) {
+        let trouble =
+            ModelTrouble { since: self.clock.now(), kind: error.kind.word().into(), requests: error.attempts };
+        let mut slot = self.model_trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = slot.as_ref().map_or(trouble.since, |earlier| earlier.since);
+        *slot = Some(ModelTrouble { since, ..trouble });
+    }
+
+    /// What the last model call failed with.
+    pub(crate) fn model_trouble(&self) -> Option<ModelTrouble> {
+        self.model_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A fact about a run, dated now.

@@ -46,7 +46,8 @@ impl RunJournal {
     /// Writes what is new in the context, and the facts noted since the last write.
     ///
     /// # Errors
-    /// Nothing was written; the same will be tried with the next write.
+    /// Nothing was written. The messages are tried again with the end of the run; the facts noted so far are lost with
+    /// the trouble they were noted in.
     ///
     /// # Cancel safety
     /// Dropped midway, the write may or may not happen. The caller is then about to end the run, and the end carries
@@ -59,12 +60,11 @@ impl RunJournal {
             state: serde_json::to_value(&context.state).ok(),
             usage: self.usage,
             cost_micro_usd: self.cost_micro_usd,
-            events: self.events.clone(),
+            events: std::mem::take(&mut self.events),
             durability,
         };
         self.threads.checkpoint(&self.lease, checkpoint).await?;
         self.stored = context.messages.len();
-        self.events.clear();
         Ok(())
     }
 

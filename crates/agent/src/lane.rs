@@ -9,103 +9,47 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_agent_loop::LoopState;
+use belay_agent_loop::{LoopContext, LoopState};
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{
-    Acceptance, Accepted, Ack, AckSender, CommandReply, EditOutcome, FinishedRun, IdempotencyKey, Inbound, KnownInput,
-    Lease, Message, OpenedLane, Outbound, OutboxId, PendingRun, Refusal, ReplyRoute, RunEnd, RunId, RunRecord,
-    RunUsage, SessionKey, StopReason, StoreError, ThreadEdit, ThreadSnapshot, ThreadState, UnixMillis,
+    Acceptance, Accepted, Ack, CommandReply, EditOutcome, KnownInput, Lease, Message, MessageBody, NewInput,
+    OpenedLane, PendingRun, Refusal, RunEnd, RunUsage, SessionKey, StopReason, StoreError, ThreadEdit, ThreadSnapshot,
+    ToolStatus,
 };
-use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep, timeout_at};
 use tracing::Instrument;
 
 use crate::compaction;
 use crate::house::House;
-use crate::live::{LiveRun, StopCause};
+use crate::live::LiveRun;
+use crate::mail::{LaneCommand, LaneInput, LaneMail, LaneNote, LanePort, Settled};
 use crate::submission::ThreadCommand;
 use crate::turn::{TurnEnd, TurnJob, context_of, run_turn};
+use crate::waiting::{Ending, Waiting};
 
 /// How often a run is taken up before it is given up. 5: a crash that one message causes shows itself at once, and
 /// four restarts of an upgrade do not.
 const MAX_ATTEMPTS: u32 = 5;
-/// Longest pause between two attempts to commit an end.
-const COMMIT_BACKOFF: Duration = Duration::from_secs(5);
-
-/// What the dispatcher puts into a lane's mailbox.
-pub(crate) enum LaneMail {
-    /// A message for the model.
-    Input(Box<LaneInput>),
-    /// A command that changes the thread, in order with the messages.
-    Command(LaneCommand),
-}
-
-/// A message for the model, with its text apart from the rest.
-pub(crate) struct LaneInput {
-    pub(crate) run: Arc<LiveRun>,
-    pub(crate) inbound: Inbound,
-    pub(crate) text: String,
-    pub(crate) ack: AckSender,
-}
-
-/// A command for the lane.
-pub(crate) struct LaneCommand {
-    pub(crate) command: ThreadCommand,
-    pub(crate) word: String,
-    pub(crate) reply_to: Option<ReplyRoute>,
-    pub(crate) ack: AckSender,
-}
-
-/// What a lane tells the dispatcher.
-pub(crate) enum LaneNote {
-    /// A message has been committed, recognised, or refused.
-    Settled { run: RunId, key: Option<IdempotencyKey>, outcome: Settled },
-    /// A run has ended and its end is committed.
-    Ended { run: RunId },
-    /// A run of an earlier boot has been taken up.
-    Recovered { run: Arc<LiveRun> },
-    /// A command has been answered; the reply is for the conversation.
-    Commanded { session: SessionKey, say: Option<(ReplyRoute, String)> },
-}
-
-/// What became of a message.
-pub(crate) enum Settled {
-    Accepted { at: UnixMillis },
-    Known(KnownInput),
-    Refused { refusal: Refusal, reply_to: Option<ReplyRoute> },
-}
-
-/// A lane's two ends with the dispatcher.
-pub(crate) struct LanePort {
-    pub(crate) mail: mpsc::Receiver<LaneMail>,
-    pub(crate) wake: Arc<Notify>,
-    pub(crate) notes: mpsc::Sender<LaneNote>,
-}
-
-/// A message that waits for its turn, or is having it.
-struct Waiting {
-    run: Arc<LiveRun>,
-    reply_to: Option<ReplyRoute>,
-    accepted_at: UnixMillis,
-    started_at: Option<UnixMillis>,
-    attempt: u32,
-    begun: bool,
-    permit: Option<OwnedSemaphorePermit>,
-    history: Vec<Arc<Message>>,
-    own: Vec<Arc<Message>>,
-    state: LoopState,
-    usage: RunUsage,
-    cost_micro_usd: u64,
-}
+/// First and longest pause between two attempts to reach the store.
+const STORE_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// What a call reads whose result a crash has swallowed.
+const UNKNOWN: &str = "outcome unknown: this was interrupted; check before doing it again";
 
 struct Lane {
     house: Arc<House>,
     port: LanePort,
     lease: Lease,
     summary: Option<String>,
+    /// The conversation; lent to the running turn.
     messages: Vec<Arc<Message>>,
     queue: VecDeque<Waiting>,
     current: Option<Waiting>,
+    /// Instructions in the messages that the running turn was lent.
+    instructions: Vec<String>,
+    /// How much of what the running turn was lent its message brought along.
+    brought: usize,
     /// The running turn; at most one task. Dropped with the lane, it is aborted.
     turn: JoinSet<TurnEnd>,
 }
@@ -113,11 +57,35 @@ struct Lane {
 /// The lane must let go: another owner has it.
 struct LeaseLost;
 
-/// Runs a lane until the dispatcher retires it. `adopted` are runs that an earlier task of this lane left behind.
-pub(crate) async fn run_lane(house: Arc<House>, session: SessionKey, port: LanePort, adopted: Vec<Arc<LiveRun>>) {
-    let opened = match house.store.threads.open_lane(&session, house.boot, house.clock.now()).await {
-        Ok(opened) => opened,
-        Err(error) => return refuse_all(port, &error).await,
+/// What a lane begins with.
+pub(crate) struct LaneStart {
+    pub(crate) session: SessionKey,
+    /// Runs that an earlier task of this lane left behind.
+    pub(crate) adopted: Vec<Arc<LiveRun>>,
+    /// Whether something unfinished waits for the lane, so that it tries to open until it can.
+    pub(crate) insist: bool,
+    /// How often the lane's task has crashed; each crash makes it wait longer before it begins again.
+    pub(crate) crashes: u32,
+}
+
+/// Runs a lane until the dispatcher retires it.
+pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: LanePort) {
+    let LaneStart { session, adopted, insist, crashes } = start;
+    sleep(Duration::from_secs(u64::from(crashes))).await;
+    let mut pause = STORE_BACKOFF.0;
+    let opened = loop {
+        match house.store.threads.open_lane(&session, house.boot, house.clock.now()).await {
+            Ok(opened) => break opened,
+            Err(error) => {
+                tracing::error!(%error, %session, "a lane could not be opened");
+                let refusal = Refusal::Store(error.to_string());
+                if !insist || house.draining.is_cancelled() {
+                    return refuse_all(&mut port, refusal).await;
+                }
+                refuse_for(&mut port, refusal, pause).await;
+                pause = (pause * 2).min(STORE_BACKOFF.1);
+            }
+        }
     };
     let OpenedLane { lease, thread, unfinished } = opened;
     let mut lane = Lane {
@@ -128,25 +96,41 @@ pub(crate) async fn run_lane(house: Arc<House>, session: SessionKey, port: LaneP
         messages: Vec::new(),
         queue: VecDeque::new(),
         current: None,
+        instructions: Vec::new(),
+        brought: 0,
         turn: JoinSet::new(),
     };
     lane.show(thread);
     if lane.take_up(unfinished, adopted).await.is_err() || lane.run().await.is_err() {
         tracing::error!(%session, "the lane belongs to another owner and is let go");
     }
+    refuse_all(&mut lane.port, Refusal::ShuttingDown).await;
 }
 
-/// The store did not open the lane: whatever is in the mailbox is refused, and nothing was accepted.
-async fn refuse_all(mut port: LanePort, error: &StoreError) {
-    tracing::error!(%error, "a lane could not be opened");
+/// Refuses whatever is in the mailbox; nothing of it was accepted.
+async fn refuse_all(port: &mut LanePort, refusal: Refusal) {
     port.mail.close();
     while let Some(mail) = port.mail.recv().await {
-        let refusal = Refusal::Store(error.to_string());
-        match mail {
-            LaneMail::Input(input) => refuse(&port.notes, *input, refusal).await,
-            LaneMail::Command(command) => {
-                command.ack.send(Ack::Refused(refusal));
-            }
+        refuse_mail(&port.notes, mail, refusal.clone()).await;
+    }
+}
+
+/// Refuses what comes in during a pause.
+async fn refuse_for(port: &mut LanePort, refusal: Refusal, pause: Duration) {
+    let until = Instant::now() + pause;
+    while let Ok(Some(mail)) = timeout_at(until, port.mail.recv()).await {
+        refuse_mail(&port.notes, mail, refusal.clone()).await;
+    }
+    tokio::time::sleep_until(until).await;
+}
+
+async fn refuse_mail(notes: &mpsc::Sender<LaneNote>, mail: LaneMail, refusal: Refusal) {
+    match mail {
+        LaneMail::Input(input) => refuse(notes, *input, refusal).await,
+        LaneMail::Command(command) => {
+            let say = command.reply_to.map(|route| (route, refusal.to_string()));
+            command.ack.send(Ack::Refused(refusal));
+            note(notes, LaneNote::Commanded { session: command.session, say }).await;
         }
     }
 }
@@ -167,16 +151,15 @@ impl Lane {
         let draining = self.house.draining.clone();
         loop {
             self.start_next();
-            if self.turn.is_empty()
-                && (draining.is_cancelled() || self.port.mail.is_closed() && self.port.mail.is_empty())
-            {
+            let no_mail = self.port.mail.is_closed() && self.port.mail.is_empty();
+            if self.turn.is_empty() && (draining.is_cancelled() || no_mail) {
                 return Ok(());
             }
             tokio::select! {
                 biased; // a stop before the turn it stops, an end before what waits for it
                 () = self.port.wake.notified() => self.end_stopped_in_queue().await?,
                 Some(ended) = self.turn.join_next() => self.end_turn(ended).await?,
-                mail = self.port.mail.recv(), if !self.port.mail.is_closed() || !self.port.mail.is_empty() => match mail {
+                mail = self.port.mail.recv(), if !no_mail => match mail {
                     Some(LaneMail::Input(input)) => self.accept(*input).await?,
                     Some(LaneMail::Command(command)) => self.command(command).await?,
                     None => {}
@@ -186,14 +169,20 @@ impl Lane {
         }
     }
 
-    /// Replaces what is known of the thread by what the store has.
+    /// Replaces what is known of the thread by what the store has. A call whose result a crash has swallowed gets one.
     fn show(&mut self, thread: ThreadSnapshot) {
         self.summary = thread.summary;
-        self.messages = thread.messages.into_iter().map(|(_, message)| message).collect();
+        let mut context = LoopContext::new(thread.messages.into_iter().map(|(_, message)| message).collect());
+        context.answer_open_calls(ToolStatus::OutcomeUnknown, UNKNOWN);
+        self.messages = context.messages;
     }
 
     /// Queues what an earlier boot, or an earlier task of this lane, left unfinished.
     async fn take_up(&mut self, unfinished: Vec<PendingRun>, adopted: Vec<Arc<LiveRun>>) -> Result<(), LeaseLost> {
+        for ghost in adopted.iter().filter(|run| unfinished.iter().all(|pending| pending.run_id != run.id)) {
+            note(&self.port.notes, LaneNote::Lost { run: ghost.id }).await;
+        }
+        let mut given_up = Vec::new();
         for pending in unfinished {
             let known = adopted.iter().find(|run| run.id == pending.run_id).cloned();
             let run = match known {
@@ -205,15 +194,17 @@ impl Lane {
                 }
             };
             tracing::info!(run = %run.id, session = %run.session, attempt = pending.attempt + 1, "run taken up again");
-            let given_up = pending.attempt >= MAX_ATTEMPTS;
+            let exhausted = pending.attempt >= MAX_ATTEMPTS;
             let waiting = Waiting::again(run, pending);
-            if given_up {
+            if exhausted {
                 let end = RunEnd::of(StopReason::RestartLimit).with("attempts", waiting.attempt);
-                self.commit_end(waiting, Ending::early(end)).await?;
+                given_up.push((waiting, Ending::early(end)));
             } else {
                 self.queue.push_back(waiting);
             }
         }
+        self.end_early(given_up).await?;
+        note(&self.port.notes, LaneNote::Opened { session: self.lease.session.clone() }).await;
         Ok(())
     }
 
@@ -223,7 +214,7 @@ impl Lane {
         let permit = if free { self.house.permits.clone().try_acquire_owned().ok() } else { None };
         let at = self.house.clock.now();
         let history = self.fresh_history(&input.inbound.history);
-        let new = belay_protocol::NewInput {
+        let new = NewInput {
             run_id: input.run.id,
             key: input.inbound.key.clone(),
             channel: input.inbound.channel.clone(),
@@ -244,20 +235,26 @@ impl Lane {
                     duplicate: false,
                     watch: Some(run.watch(input.inbound.want_deltas)),
                 }));
-                self.queue.push_back(Waiting {
+                let mut waiting = Waiting {
                     run: input.run.clone(),
                     own: vec![Arc::new(Message::user(input.text))],
                     reply_to: input.inbound.reply_to,
                     accepted_at: at,
-                    started_at: permit.is_some().then_some(at),
-                    attempt: u32::from(permit.is_some()),
-                    begun: permit.is_some(),
-                    permit,
+                    started_at: None,
+                    attempt: 0,
+                    begun_at: None,
+                    in_thread: false,
+                    permit: None,
                     history: history.into_iter().map(Arc::new).collect(),
                     state: LoopState::default(),
                     usage: RunUsage::default(),
                     cost_micro_usd: 0,
-                });
+                };
+                if permit.is_some() {
+                    waiting.begin(at);
+                    waiting.permit = permit;
+                }
+                self.queue.push_back(waiting);
                 Settled::Accepted { at }
             }
             Ok(Acceptance::Known(known)) => {
@@ -269,12 +266,11 @@ impl Lane {
                 refuse(&self.port.notes, input, refusal).await;
                 return Ok(());
             }
-            Err(StoreError::LeaseLost(_)) => return Err(LeaseLost),
             Err(error) => {
+                let lost = matches!(error, StoreError::LeaseLost(_));
                 tracing::error!(%error, session = %self.lease.session, "a message could not be stored");
-                let refusal = Refusal::Store(error.to_string());
-                refuse(&self.port.notes, input, refusal).await;
-                return Ok(());
+                refuse(&self.port.notes, input, Refusal::Store(error.to_string())).await;
+                return if lost { Err(LeaseLost) } else { Ok(()) };
             }
         };
         note(&self.port.notes, LaneNote::Settled { run: input.run.id, key: input.inbound.key, outcome }).await;
@@ -293,13 +289,11 @@ impl Lane {
         }
     }
 
-    /// The messages that a client brings along, without instructions that the thread has already.
+    /// The messages that a client brings along, without instructions that the thread has already, or is about to have.
     fn fresh_history(&self, lines: &[HistoryLine]) -> Vec<Message> {
-        let known = |text: &str| {
-            self.messages
-                .iter()
-                .any(|m| matches!(&m.body, belay_protocol::MessageBody::System { text: t } if t == text))
-        };
+        let coming = self.queue.iter().flat_map(|waiting| &waiting.history);
+        let here: Vec<&str> = self.messages.iter().chain(coming).filter_map(|message| instruction(message)).collect();
+        let known = |text: &str| here.contains(&text) || self.instructions.iter().any(|lent| lent == text);
         let message = |line: &HistoryLine| match line.role {
             HistoryRole::System if known(&line.text) => None,
             HistoryRole::System => Some(Message::system(&line.text)),
@@ -315,8 +309,10 @@ impl Lane {
             return;
         }
         let Some(mut next) = self.queue.pop_front() else { return };
+        self.brought = next.history.len();
         let mut history = context_of(self.summary.as_deref(), std::mem::take(&mut self.messages));
         history.append(&mut next.history);
+        self.instructions = history.iter().filter_map(|message| instruction(message)).map(str::to_owned).collect();
         let job = TurnJob {
             house: self.house.clone(),
             run: next.run.clone(),
@@ -328,12 +324,8 @@ impl Lane {
             cost_micro_usd: next.cost_micro_usd,
             reply_to: next.reply_to.clone(),
             permit: next.permit.take(),
-            begun: next.begun,
+            begun_at: next.begun_at,
         };
-        if !next.begun {
-            next.attempt += 1;
-            next.started_at.get_or_insert_with(|| self.house.clock.now());
-        }
         let span = tracing::info_span!("turn", run = %next.run.id, session = %next.run.session);
         self.turn.spawn(run_turn(job).instrument(span));
         self.current = Some(next);
@@ -341,42 +333,53 @@ impl Lane {
 
     /// Commits the end of the turn that ran.
     async fn end_turn(&mut self, ended: Result<TurnEnd, JoinError>) -> Result<(), LeaseLost> {
-        let Some(current) = self.current.take() else { return Ok(()) };
+        let Some(mut current) = self.current.take() else { return Ok(()) };
+        self.instructions.clear();
         let ended = match ended {
             Ok(ended) if ended.lease_lost => return Err(LeaseLost),
             Ok(ended) if ended.parked => return Ok(()),
             Ok(ended) => ended,
-            Err(error) => {
-                tracing::error!(run = %current.run.id, %error, "a turn crashed");
-                self.commit_end(current, Ending::early(RunEnd::of(StopReason::Internal).with("cause", "panic")))
-                    .await?;
-                return self.reload().await;
-            }
+            Err(error) => return self.end_crashed(current, &error).await,
         };
-        let TurnEnd { mut messages, turn_start, unstored, end, reply, silent, begun, usage, cost_micro_usd, .. } =
+        let TurnEnd { mut messages, turn_start, unstored, end, reply, silent, begun_at, usage, cost_micro_usd, .. } =
             ended;
-        let ending = Ending {
-            end,
-            reply,
-            silent,
-            messages: if begun { unstored.0 } else { Vec::new() },
-            events: unstored.1,
-            usage,
-            cost_micro_usd,
-            begun,
-        };
-        self.commit_end(current, ending).await?;
-        // What steered this run alone is of no use to the next one.
-        let mut at = 0;
-        messages.retain(|message| {
-            at += 1;
-            at <= turn_start || (begun && message.scope.is_thread())
-        });
+        if let Some(at) = begun_at {
+            current.begin(at);
+        }
+        let begun = current.begun_at.is_some();
+        if !begun && current.in_thread {
+            // Stopped before it was taken up again: the thread has its messages, and the reload shows them.
+            return self.end_early(vec![(current, Ending::early(end))]).await;
+        }
+        let (new, events) = unstored;
+        let new = if begun { new } else { Vec::new() };
+        let ending = Ending { end, reply, silent, messages: new, events, totals: Some((usage, cost_micro_usd)) };
+        self.commit_ends(vec![(current, ending)]).await?;
+        if begun {
+            // What steered this run alone is of no use to the next one.
+            let mut at = 0;
+            messages.retain(|message| {
+                at += 1;
+                at <= turn_start || message.scope.is_thread()
+            });
+        } else {
+            messages.truncate(turn_start - self.brought);
+        }
         if messages.first().is_some_and(|message| compaction::is_pinned(message)) {
             self.summary = Some(messages.remove(0).text().to_owned());
         }
         self.messages = messages;
         Ok(())
+    }
+
+    /// A turn panicked: what it had stored stays, and what it was lent is read anew.
+    async fn end_crashed(&mut self, current: Waiting, error: &JoinError) -> Result<(), LeaseLost> {
+        tracing::error!(run = %current.run.id, %error, "a turn crashed");
+        let stored = self.house.store.runs.run(current.run.id).await.ok().flatten();
+        let mut ending = Ending::early(RunEnd::of(StopReason::Internal).with("cause", "panic"));
+        ending.totals = stored.map(|record| (record.usage, record.cost_micro_usd));
+        self.commit_ends(vec![(current, ending)]).await?;
+        self.reload().await
     }
 
     /// Ends every waiting run that was told to stop, in one commit.
@@ -388,11 +391,15 @@ impl Lane {
             let reason = waiting.run.stopped_by().map_or(StopReason::UserStop, |cause| cause.reason);
             (waiting, Ending::early(RunEnd::of(reason)))
         });
-        self.commit_ends(endings.collect()).await
+        self.end_early(endings.collect()).await
     }
 
-    async fn commit_end(&mut self, waiting: Waiting, ending: Ending) -> Result<(), LeaseLost> {
-        self.commit_ends(vec![(waiting, ending)]).await
+    /// Ends runs without a turn. Where one of them had begun in an earlier attempt, the thread is read anew: it has that
+    /// attempt's messages.
+    async fn end_early(&mut self, ends: Vec<(Waiting, Ending)>) -> Result<(), LeaseLost> {
+        let reload = ends.iter().any(|(waiting, _)| waiting.in_thread) && self.turn.is_empty();
+        self.commit_ends(ends).await?;
+        if reload { self.reload().await } else { Ok(()) }
     }
 
     /// Commits ends, then publishes them. A store that does not take them is asked again until it does, or until the
@@ -409,14 +416,14 @@ impl Lane {
             finished.push(row);
             records.push((waiting.run, Arc::new(record)));
         }
-        let mut pause = Duration::from_millis(100);
+        let mut pause = STORE_BACKOFF.0;
         while let Err(error) = self.house.store.threads.finish_runs(&self.lease, finished.clone()).await {
             if matches!(error, StoreError::LeaseLost(_)) {
                 return Err(LeaseLost);
             }
             tracing::error!(%error, session = %self.lease.session, "the end of a run could not be stored; trying again");
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(COMMIT_BACKOFF);
+            sleep(pause).await;
+            pause = (pause * 2).min(STORE_BACKOFF.1);
         }
         for (run, record) in records {
             let reason = record.reason.map_or("", StopReason::word);
@@ -430,10 +437,10 @@ impl Lane {
         Ok(())
     }
 
-    /// Reads the thread anew, after a crash of a turn took what was lent to it.
+    /// Reads the thread anew.
     async fn reload(&mut self) -> Result<(), LeaseLost> {
         let now = self.house.clock.now();
-        let mut pause = Duration::from_millis(100);
+        let mut pause = STORE_BACKOFF.0;
         loop {
             match self.house.store.threads.open_lane(&self.lease.session, self.house.boot, now).await {
                 Ok(opened) => {
@@ -444,8 +451,8 @@ impl Lane {
                 Err(StoreError::LeaseLost(_)) => return Err(LeaseLost),
                 Err(error) => tracing::error!(%error, "the thread could not be read; trying again"),
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(COMMIT_BACKOFF);
+            sleep(pause).await;
+            pause = (pause * 2).min(STORE_BACKOFF.1);
         }
     }
 
@@ -458,7 +465,7 @@ impl Lane {
         };
         command.ack.send(Ack::Command(CommandReply { command: command.word, reply: reply.clone() }));
         let say = command.reply_to.map(|route| (route, reply));
-        note(&self.port.notes, LaneNote::Commanded { session: self.lease.session.clone(), say }).await;
+        note(&self.port.notes, LaneNote::Commanded { session: command.session, say }).await;
         Ok(())
     }
 
@@ -479,8 +486,7 @@ impl Lane {
                 Ok(done.into())
             }
             Ok(EditOutcome::Nothing) => Ok(nothing.into()),
-            Err(StoreError::LeaseLost(_)) => Err(LeaseLost),
-            Err(error) => Ok(format!("That could not be stored, and nothing has changed: {error}")),
+            Err(error) => unchanged(&error),
         }
     }
 
@@ -494,115 +500,26 @@ impl Lane {
             Ok(()) => {
                 self.messages = shorter.messages.into_iter().skip(1).collect();
                 self.summary = Some(shorter.summary);
-                Ok(format!(
-                    "Shortened {} older messages to a summary; the originals are kept in the store.",
-                    shorter.dropped
-                ))
+                let dropped = shorter.dropped;
+                Ok(format!("Shortened {dropped} older messages to a summary; the originals are kept in the store."))
             }
-            Err(StoreError::LeaseLost(_)) => Err(LeaseLost),
-            Err(error) => Ok(format!("That could not be stored, and nothing has changed: {error}")),
+            Err(error) => unchanged(&error),
         }
     }
 }
 
-/// How a run ends, before it is committed.
-struct Ending {
-    end: RunEnd,
-    reply: Option<String>,
-    silent: bool,
-    messages: Vec<Arc<Message>>,
-    events: Vec<belay_protocol::NewEvent>,
-    usage: RunUsage,
-    cost_micro_usd: u64,
-    begun: bool,
-}
-
-impl Ending {
-    /// An end without a turn's yield.
-    fn early(end: RunEnd) -> Self {
-        Self {
-            end,
-            reply: None,
-            silent: false,
-            messages: Vec::new(),
-            events: Vec::new(),
-            usage: RunUsage::default(),
-            cost_micro_usd: 0,
-            begun: false,
-        }
+/// The answer to an edit that the store did not take.
+fn unchanged(error: &StoreError) -> Result<String, LeaseLost> {
+    match error {
+        StoreError::LeaseLost(_) => Err(LeaseLost),
+        error => Ok(format!("That could not be stored, and nothing has changed: {error}")),
     }
 }
 
-impl Waiting {
-    fn again(run: Arc<LiveRun>, pending: PendingRun) -> Self {
-        let own: Vec<_> = pending.messages.into_iter().map(|(_, message)| message).collect();
-        Self {
-            run,
-            own: if own.is_empty() { vec![Arc::new(Message::user(pending.text))] } else { own },
-            reply_to: pending.reply_to,
-            accepted_at: pending.accepted_at,
-            started_at: pending.started_at,
-            attempt: pending.attempt,
-            begun: false,
-            permit: None,
-            history: Vec::new(),
-            state: pending.state.and_then(|state| serde_json::from_value(state).ok()).unwrap_or_default(),
-            usage: pending.usage,
-            cost_micro_usd: pending.cost_micro_usd,
-        }
-    }
-
-    /// The row that ends the run, and the record that its watchers get.
-    fn finish(&self, ending: Ending, at: UnixMillis) -> (FinishedRun, RunRecord) {
-        let Ending { end, reply, silent, messages, events, usage, cost_micro_usd, begun } = ending;
-        let status = end.reason.status();
-        let told = self.run.stopped_by().is_some_and(|StopCause { told, .. }| told)
-            && end.reason.status() == belay_protocol::RunStatus::Stopped;
-        let line = (!silent).then(|| end.reason.user_line()).filter(|line| !line.is_empty()).map(str::to_owned);
-        let says = reply.clone().or(line);
-        let outbound = match (&self.reply_to, &says) {
-            (Some(route), Some(text)) if !told => Some(Outbound {
-                id: OutboxId::new(),
-                run_id: Some(self.run.id),
-                route: route.clone(),
-                text: text.clone(),
-                pieces_sent: 0,
-            }),
-            _ => None,
-        };
-        let usage = if usage == RunUsage::default() { self.usage } else { usage };
-        let cost_micro_usd = cost_micro_usd.max(self.cost_micro_usd);
-        let thread_state = match status {
-            _ if !begun && self.started_at.is_none() => None,
-            belay_protocol::RunStatus::Stopped => Some(ThreadState::Interrupted),
-            _ => Some(ThreadState::Idle),
-        };
-        let record = RunRecord {
-            run_id: self.run.id,
-            session: self.run.session.clone(),
-            status,
-            reason: Some(end.reason),
-            evidence: end.evidence.clone(),
-            reply: says.clone(),
-            usage,
-            cost_micro_usd,
-            attempt: self.attempt,
-            accepted_at: self.accepted_at,
-            started_at: self.started_at,
-            ended_at: Some(at),
-        };
-        let row = FinishedRun {
-            run: self.run.id,
-            messages,
-            end,
-            reply: says,
-            usage,
-            cost_micro_usd,
-            at,
-            outbound,
-            events,
-            thread_state,
-        };
-        (row, record)
+/// The text of a system message that belongs to the conversation.
+fn instruction(message: &Message) -> Option<&str> {
+    match &message.body {
+        MessageBody::System { text } if message.scope.is_thread() && !compaction::is_pinned(message) => Some(text),
+        _ => None,
     }
 }

@@ -7,7 +7,7 @@
 //! **Does not know**: the network, SQL, processes, or any concrete channel, model, tool or store.
 //!
 //! Reading order: [`agent`] (the loop) → [`submission`] (what a message asks for) → [`dispatcher`] (routing) → [`live`]
-//! (what dispatcher and lane share of a run) → [`lane`] → [`turn`] → [`chat`] (the delegate) → [`effect_gate`] →
+//! and [`mail`] (what dispatcher and lane share and say) → [`lane`] and [`waiting`] → [`turn`] → [`chat`] (the delegate) → [`effect_gate`] →
 //! [`cost_guard`] → [`compaction`] → [`delivery`].
 
 pub mod agent;
@@ -23,10 +23,13 @@ mod house;
 pub mod journal;
 mod lane;
 mod live;
+mod mail;
 mod prompt;
 pub mod reply;
+mod speaker;
 pub mod submission;
 mod turn;
+mod waiting;
 
 pub use agent::{Agent, AgentExit};
 pub use config::{AgentConfig, LimitsConfig, QueueConfig};

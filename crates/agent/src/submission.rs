@@ -90,6 +90,9 @@ pub const WORDS: &[(&str, &str)] = &[
 /// Words of the contract that belong to later versions.
 const NOT_YET: &[&str] = &["/queue", "/think", "/verbose", "/loops", "/plan", "/job", "/jobs", "/cancel", "/routine"];
 
+/// Longest word that is looked at as a command; the longest command has 10 bytes.
+const MAX_WORD_BYTES: usize = 32;
+
 /// Reads a message.
 pub fn parse(text: &str) -> Submission {
     let trimmed = text.trim();
@@ -97,7 +100,11 @@ pub fn parse(text: &str) -> Submission {
         return Submission::Input;
     }
     let (word, rest) = trimmed.split_once(char::is_whitespace).unwrap_or((trimmed, ""));
-    let word = word.split_once('@').map_or(word, |(word, _bot)| word).to_lowercase();
+    let word = word.split_once('@').map_or(word, |(word, _bot)| word);
+    if word.len() > MAX_WORD_BYTES {
+        return Submission::Input;
+    }
+    let word = word.to_lowercase();
     // A path such as `/etc/hosts` is something to talk about, not a command.
     if word.len() < 2 || !word[1..].chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-') {
         return Submission::Input;
@@ -178,6 +185,7 @@ mod tests {
             ("/shutdown now", command(Command::Quit)),
             ("please /quit", Submission::Input),
             ("/etc/hosts is a file", Submission::Input),
+            (&format!("/{}", "a".repeat(100_000)), Submission::Input),
             ("/", Submission::Input),
             ("//", Submission::Input),
             ("/new", command(Command::Thread(ThreadCommand::New))),

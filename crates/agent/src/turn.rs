@@ -8,7 +8,7 @@ use belay_agent_loop::{
 };
 use belay_protocol::{
     Lease, Message, MessageBody, ModelErrorKind, NewEvent, ReplyRoute, RunEnd, RunUsage, StopReason, StoreError,
-    ToolCall,
+    ToolCall, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -35,8 +35,8 @@ pub(crate) struct TurnJob {
     pub(crate) reply_to: Option<ReplyRoute>,
     /// A place in the global lane, where one was free at once.
     pub(crate) permit: Option<OwnedSemaphorePermit>,
-    /// Whether the store knows that the run has begun.
-    pub(crate) begun: bool,
+    /// When the store was told that this attempt begins; `None`: it is told once there is a place.
+    pub(crate) begun_at: Option<UnixMillis>,
 }
 
 /// What comes back.
@@ -51,8 +51,8 @@ pub(crate) struct TurnEnd {
     /// The model's answer; `None` where it gave none.
     pub(crate) reply: Option<String>,
     pub(crate) silent: bool,
-    /// Whether the store knows that the run has begun.
-    pub(crate) begun: bool,
+    /// When this attempt began; `None`: it did not.
+    pub(crate) begun_at: Option<UnixMillis>,
     pub(crate) usage: RunUsage,
     pub(crate) cost_micro_usd: u64,
     /// Another owner has the lane: nothing may be written any more.
@@ -71,7 +71,8 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     messages.append(&mut job.own);
     let journal =
         RunJournal::new(house.store.threads.clone(), house.clock.clone(), job.lease.clone(), run.id, messages.len());
-    let mut delegate = ChatDelegate { house: &house, run: &run, journal, turn_start, silent: false, compacted: false };
+    let mut delegate =
+        ChatDelegate { house: &house, run: &run, journal, turn_start, silent: false, cut_off: None, compacted: false };
     delegate.journal.usage = job.usage;
     delegate.journal.cost_micro_usd = job.cost_micro_usd;
     let mut context = LoopContext { messages, state: std::mem::take(&mut job.state) };
@@ -93,7 +94,7 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     };
 
     let lease_lost = matches!(&outcome, Err(LoopError::Store(StoreError::LeaseLost(_))));
-    let (end, reply) = ending(&house, &run, outcome, delegate.silent);
+    let (end, reply) = ending(&delegate, outcome);
     let unstored = delegate.journal.remainder(&context.messages);
     TurnEnd {
         turn_start: delegate.turn_start,
@@ -104,7 +105,7 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
         unstored,
         end,
         reply,
-        begun: job.begun,
+        begun_at: job.begun_at,
         lease_lost,
         parked,
     }
@@ -133,10 +134,10 @@ async fn enter(
             permit = job.house.permits.clone().acquire_owned() => permit.ok(),
         },
     };
-    if !job.begun {
+    if job.begun_at.is_none() {
         let now = job.house.clock.now();
         job.house.store.threads.start_run(&job.lease, job.run.id, now).await.map_err(NotBegun::Store)?;
-        job.begun = true;
+        job.begun_at = Some(now);
     }
     Ok(permit)
 }
@@ -200,18 +201,24 @@ fn open_calls(own: &[Arc<Message>]) -> Vec<ToolCall> {
 }
 
 /// The one place where an outcome or an error becomes the run's end.
-fn ending(
-    house: &House,
-    run: &LiveRun,
-    outcome: Result<LoopOutcome, LoopError>,
-    silent: bool,
-) -> (RunEnd, Option<String>) {
+fn ending(delegate: &ChatDelegate<'_>, outcome: Result<LoopOutcome, LoopError>) -> (RunEnd, Option<String>) {
+    let ChatDelegate { house, run, silent, cut_off, .. } = delegate;
     let error = match outcome {
-        Ok(LoopOutcome::Response(_)) if silent => {
+        Ok(LoopOutcome::Response(_)) if *silent => {
             return (RunEnd::of(StopReason::FinalText).with("silent", true), None);
         }
-        Ok(LoopOutcome::Response(text)) if text.is_empty() => return (RunEnd::of(StopReason::EmptyReply), None),
-        Ok(LoopOutcome::Response(text)) => return (RunEnd::of(StopReason::FinalText), Some(text)),
+        // A cap is never ok: nothing said because of a limit is not "nothing to say".
+        Ok(LoopOutcome::Response(text)) if text.is_empty() => {
+            return (RunEnd::of(cut_off.unwrap_or(StopReason::EmptyReply)), None);
+        }
+        Ok(LoopOutcome::Response(text)) => {
+            let end = RunEnd::of(StopReason::FinalText);
+            let end = match cut_off {
+                Some(by) => end.with("cut_off", by.word()),
+                None => end,
+            };
+            return (end, Some(text));
+        }
         Ok(LoopOutcome::Stopped(reason)) => return (RunEnd::of(reason), None),
         Ok(LoopOutcome::MaxIterations { iterations }) => {
             let end = RunEnd::of(StopReason::MaxIterations)
@@ -241,7 +248,7 @@ fn ending(
                 ModelErrorKind::BadRequest => StopReason::BadRequest,
                 ModelErrorKind::Network => StopReason::Network,
             };
-            RunEnd::of(reason).with("requests", error.attempts).with("answer_begun", error.started)
+            RunEnd::of(reason).with("requests", error.attempts).with("answers_begun", error.abandoned)
         }
     };
     (end, None)

@@ -131,7 +131,7 @@ impl ModelProvider for Genai {
         match Box::pin(self.stream(request, &mut collected, sink)).await {
             Ok(()) => Ok(collected.into_reply()),
             Err(mut error) => {
-                error.started = collected.begun;
+                error.abandoned = u32::from(collected.begun);
                 Err(self.redact(error))
             }
         }

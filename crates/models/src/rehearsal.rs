@@ -75,12 +75,16 @@ impl ModelProvider for Rehearsal {
             Ending::Calls(calls) => (calls, FinishReason::ToolCalls),
             Ending::Cut(calls) => (calls, FinishReason::Length),
             Ending::Fail(kind) => {
-                let started = !said.text.is_empty();
-                return Err(ModelError { started, heard: said.heard, ..ModelError::new(kind, "rehearsed on request") });
+                let abandoned = u32::from(!said.text.is_empty());
+                return Err(ModelError {
+                    abandoned,
+                    heard: said.heard,
+                    ..ModelError::new(kind, "rehearsed on request")
+                });
             }
         };
         let usage = Some(usage(&request, &said.text, &tool_calls));
-        Ok(ModelReply { text: said.text, tool_calls, finish, usage, attempts: 1 })
+        Ok(ModelReply { text: said.text, tool_calls, finish, usage, attempts: 1, abandoned: 0 })
     }
 }
 

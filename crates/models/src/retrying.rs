@@ -46,21 +46,22 @@ impl ModelProvider for Retrying {
             .without_max_times()
             .build();
         let mut attempts = 0_u32;
-        let mut started = false;
+        let mut abandoned = 0_u32;
         loop {
             // One request each: whatever is inside has no budget of its own.
             let once = ModelRequest { max_attempts: 1, ..request };
             let mut error = match self.inner.call(once, &mut sink).await {
                 Ok(mut reply) => {
                     reply.attempts = attempts.saturating_add(reply.attempts.max(1));
+                    reply.abandoned = reply.abandoned.saturating_add(abandoned);
                     return Ok(reply);
                 }
                 Err(error) => error,
             };
             attempts = attempts.saturating_add(error.attempts.max(1));
-            started |= error.started;
+            abandoned = abandoned.saturating_add(error.abandoned);
             error.attempts = attempts;
-            error.started = started;
+            error.abandoned = abandoned;
             error.heard |= sink.heard;
             let pause = if attempts < request.max_attempts { pause_before_next(&error, &mut pauses) } else { None };
             let Some(pause) = pause else {
@@ -137,7 +138,7 @@ mod tests {
             assert_eq!(request.max_attempts, 1);
             sink.text("piece");
             match self.kinds.lock().unwrap().pop_front() {
-                Some(kind) => Err(ModelError { started: kind == Network, ..ModelError::new(kind, "no") }),
+                Some(kind) => Err(ModelError { abandoned: u32::from(kind == Network), ..ModelError::new(kind, "no") }),
                 None => Ok(ModelReply { attempts: 1, ..ModelReply::default() }),
             }
         }
@@ -181,7 +182,7 @@ mod tests {
     async fn nothing_is_tried_again_once_a_piece_was_heard() {
         let (result, _, left) = call(&[Network, Network], 3, &mut Audience::default()).await;
         let error = result.unwrap_err();
-        assert_eq!((error.attempts, error.heard, error.started, left), (1, true, true, 1));
+        assert_eq!((error.attempts, error.heard, error.abandoned, left), (1, true, 1, 1));
     }
 
     #[tokio::test(start_paused = true)]
@@ -203,6 +204,6 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_earlier_attempt_that_had_begun_is_not_forgotten() {
         let (result, ..) = call(&[Network, Auth], 3, &mut NoSink).await;
-        assert!(result.unwrap_err().started);
+        assert!(result.unwrap_err().abandoned > 0);
     }
 }

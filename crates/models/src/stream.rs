@@ -63,7 +63,7 @@ pub(crate) async fn exchange<D: Decoder>(
     match result {
         Ok(()) => Ok(decoder.into_reply()),
         Err(mut error) => {
-            error.started = decoder.begun();
+            error.abandoned = u32::from(decoder.begun());
             Err(endpoint.redact(error))
         }
     }

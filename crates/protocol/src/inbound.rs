@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::ids::{ChannelId, RunId, SessionKey};
@@ -313,8 +312,19 @@ pub struct StatusReport {
     pub spent_today_micro_usd: u64,
     /// The day's limit; `null`: none.
     pub limit_today_micro_usd: Option<u64>,
-    /// The last model call's trouble, if the last one failed.
-    pub model_trouble: Option<Value>,
+    /// What the model fails with, if its last call failed.
+    pub model_trouble: Option<ModelTrouble>,
+}
+
+/// A model that does not answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModelTrouble {
+    /// Since when.
+    pub since: UnixMillis,
+    /// The kind of its last failure: `rate_limited`, `network`, …
+    pub kind: String,
+    /// Requests of the last call.
+    pub requests: u32,
 }
 
 /// A run at work.

@@ -56,6 +56,8 @@ pub struct ModelReply {
     pub usage: Option<Usage>,
     /// Requests that were sent, failed ones included.
     pub attempts: u32,
+    /// Of the failed ones, those that the provider had begun to answer, so that it may charge for them.
+    pub abandoned: u32,
 }
 
 /// Why a model stopped.
@@ -201,8 +203,8 @@ pub struct ModelError {
     pub detail: String,
     /// Requests that were sent.
     pub attempts: u32,
-    /// Whether the provider had begun to answer, so that it may charge for the call.
-    pub started: bool,
+    /// Of these, those that the provider had begun to answer, so that it may charge for them.
+    pub abandoned: u32,
     /// Whether a fragment of the answer has been published.
     pub heard: bool,
 }
@@ -230,6 +232,20 @@ pub enum ModelErrorKind {
     Network,
 }
 
+impl ModelErrorKind {
+    /// The word for logs, the status and metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::RateLimited { .. } => "rate_limited",
+            Self::Overloaded { .. } => "overloaded",
+            Self::Auth => "auth",
+            Self::ContextTooLong => "context_too_long",
+            Self::BadRequest => "bad_request",
+            Self::Network => "network",
+        }
+    }
+}
+
 /// Whether to send a request again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
@@ -244,7 +260,7 @@ pub enum Retry {
 impl ModelError {
     /// An error of the first and only request, before anything was answered.
     pub fn new(kind: ModelErrorKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into(), attempts: 1, started: false, heard: false }
+        Self { kind, detail: detail.into(), attempts: 1, abandoned: 0, heard: false }
     }
 
     /// Whether the same request may be sent again. Never once a fragment has been heard.

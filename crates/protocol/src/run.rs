@@ -118,6 +118,8 @@ reasons! {
     Shutdown = "shutdown", Operator, Stopped, "Stopped: Belay is shutting down. Send the message again to continue.";
     /// The hard limit of steps.
     MaxIterations = "max_iterations", Budget, Failed, "Stopped: the limit of tool iterations was exceeded.";
+    /// The model used up its tokens before it said anything.
+    LengthLimit = "length_limit", Budget, Failed, "The answer reached its length limit before it said anything.";
     /// The day's money is spent.
     CostRefused = "cost_refused", Budget, Failed, "Refused: today's budget for the model is used up.";
     /// The provider limits our rate.
@@ -130,6 +132,8 @@ reasons! {
     ContextTooLong = "context_too_long", Host, Failed, "This conversation is too long for the model, even shortened. Start afresh with /new.";
     /// The provider refuses the request.
     BadRequest = "bad_request", Host, Failed, "The model provider refused the request.";
+    /// The provider withheld the whole answer.
+    ContentFilter = "content_filter", Host, Failed, "The model provider withheld the answer.";
     /// The provider cannot be reached, or broke off.
     Network = "network", Host, Failed, "The model could not be reached, or broke off. Please try again.";
     /// A panic or a bug of ours.

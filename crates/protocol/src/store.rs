@@ -146,6 +146,8 @@ pub struct PendingRun {
     pub cost_micro_usd: u64,
     /// The loop's state at its last checkpoint.
     pub state: Option<Value>,
+    /// The history that the message brought along, which its first start appends to the thread; empty after that.
+    pub history: Vec<Message>,
     /// The run's messages so far, oldest first, with their positions: its user message and whatever checkpoints have
     /// added, those of run scope included. Empty before its first start.
     pub messages: Vec<(u64, Arc<Message>)>,

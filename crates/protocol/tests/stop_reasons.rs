@@ -34,7 +34,9 @@ provider of the model, or our own machine.
 /// What each reason comes with. A new reason does not compile without its row.
 fn evidence(reason: StopReason) -> &'static str {
     match reason {
-        StopReason::FinalText => "`silent`: true, when the model chose to say nothing (`NO_REPLY`)",
+        StopReason::FinalText => {
+            "`silent`: true, when the model chose to say nothing (`NO_REPLY`); `cut_off`: the reason why the text is not whole"
+        }
         StopReason::MaxIterations => "`iterations`: steps begun; `max_tool_iterations`: the setting",
         StopReason::CostRefused => "`spent_micro_usd`, `limit_micro_usd`: today's, in millionths of a US dollar",
         StopReason::RateLimited
@@ -43,14 +45,18 @@ fn evidence(reason: StopReason) -> &'static str {
         | StopReason::ContextTooLong
         | StopReason::BadRequest
         | StopReason::Network => {
-            "`requests`: sent for the call that failed; `answer_begun`: whether any of them was answered"
+            "`requests`: sent for the call that failed; `answers_begun`: how many of them were answered in part"
         }
         StopReason::Internal => "`cause`: `store` or `panic`, among others",
         StopReason::RestartLimit => "`attempts`: how often it was taken up",
         StopReason::EmptyReply
+        | StopReason::LengthLimit
+        | StopReason::ContentFilter
         | StopReason::UserStop
         | StopReason::OperatorStop
         | StopReason::ClientGone
+        | StopReason::LengthLimit
+        | StopReason::ContentFilter
         | StopReason::Shutdown => "–",
     }
 }

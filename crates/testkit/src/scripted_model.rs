@@ -346,7 +346,7 @@ impl ModelProvider for ScriptedModel {
         match next.ending {
             Ending::Reply(reply) => Ok(reply),
             Ending::Error(error) => {
-                Err(ModelError { heard, started: error.started || !next.pieces.is_empty(), ..error })
+                Err(ModelError { heard, abandoned: error.abandoned.max(u32::from(!next.pieces.is_empty())), ..error })
             }
             Ending::Panic(message) => panic!("{message}"),
             Ending::Hang => unreachable!("a call that hangs is dropped"),
@@ -458,7 +458,7 @@ mod tests {
         let second = model.call(request, &mut NoSink).await.expect("a reply");
         assert_eq!((second.text.as_str(), second.usage.map(|u| u.output)), ("12", Some(2)));
         let third = model.call(request, &mut NoSink).await.expect_err("an error");
-        assert_eq!((third.started, third.heard), (true, false));
+        assert_eq!((third.abandoned, third.heard), (1, false));
         for _ in 0..2 {
             assert_eq!(model.call(request, &mut NoSink).await.expect("a reply").text, "over");
         }

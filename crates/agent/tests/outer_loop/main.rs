@@ -8,3 +8,4 @@ mod recovery;
 mod stop;
 mod support;
 mod threads;
+mod trouble;

@@ -9,7 +9,8 @@ use crate::support::{Setup, end_of};
 const NOON: i64 = 20_000 * 86_400_000 + 43_200_000;
 const NEXT_DAY: i64 = 20_001 * 86_400_000;
 
-/// One dollar for a million tokens either way: a reservation is a little over 1000 millionths (1000 output tokens).
+/// One dollar for a million tokens either way: a request is estimated at a little over 1000
+/// millionths (1000 output tokens), and a reservation is for the three requests that a call may take.
 fn priced(script: Vec<Scripted>) -> ScriptedModel {
     let price = Price { input: 1_000_000, cached_input: None, output: 1_000_000 };
     ScriptedModel::new(script).with_info(|info| info.price = Some(price))
@@ -25,16 +26,16 @@ fn setup(limit_micro_usd: f64, script: Vec<Scripted>) -> Setup {
 #[tokio::test(start_paused = true)]
 async fn a_used_up_day_refuses_without_a_call_and_midnight_opens_it_without_a_restart() {
     let setup = setup(
-        3000.0,
-        vec![Scripted::text("one").with_usage(1000, 1500), Scripted::text("the next day").with_usage(10, 10)],
+        6000.0,
+        vec![Scripted::text("one").with_usage(1000, 4500), Scripted::text("the next day").with_usage(10, 10)],
     );
     let mut agent = setup.start().await;
     let first = end_of(agent.one.accepted("alice", "hello").await).await;
-    assert_eq!((first.status, first.cost_micro_usd), (RunStatus::Completed, 2500));
+    assert_eq!((first.status, first.cost_micro_usd), (RunStatus::Completed, 5500));
     assert_eq!(agent.one.next().await, "one");
     let refused = end_of(agent.one.accepted("alice", "more").await).await;
     assert_eq!((refused.reason, refused.usage.model_calls), (Some(StopReason::CostRefused), 0));
-    assert_eq!(refused.evidence["spent_micro_usd"], 2500);
+    assert_eq!(refused.evidence["spent_micro_usd"], 5500);
     assert_eq!(agent.one.next().await, StopReason::CostRefused.user_line());
     setup.clock.set(NEXT_DAY);
     assert_eq!(agent.one.ask("alice", "good morning").await, "the next day");
@@ -43,7 +44,7 @@ async fn a_used_up_day_refuses_without_a_call_and_midnight_opens_it_without_a_re
 
 #[tokio::test(start_paused = true)]
 async fn calls_side_by_side_cannot_pass_together_what_only_one_may() {
-    let setup = setup(2500.0, vec![Scripted::hang()]);
+    let setup = setup(6000.0, vec![Scripted::hang()]);
     let mut agent = setup.start().await;
     agent.one.accepted("alice", "hello").await;
     agent.asked(1).await;
@@ -55,7 +56,7 @@ async fn calls_side_by_side_cannot_pass_together_what_only_one_may() {
 
 #[tokio::test(start_paused = true)]
 async fn what_no_usage_was_reported_for_is_charged_in_full_and_survives_a_restart() {
-    let setup = setup(4500.0, vec![Scripted::text("no usage")]);
+    let setup = setup(8000.0, vec![Scripted::text("no usage")]);
     let mut agent = setup.start().await;
     let record = end_of(agent.one.accepted("alice", "hello").await).await;
     assert!(record.cost_micro_usd >= 1000, "{}", record.cost_micro_usd);

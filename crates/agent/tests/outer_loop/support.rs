@@ -1,11 +1,12 @@
 //! An agent in a test: who talks to it, what it talks to.
 
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::{Agent, AgentConfig, AgentExit, AgentParts, LimitsConfig, QueueConfig, StorePorts};
+use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, BootId, Channel, ChannelError, ChannelId, Clock, Control, DeliverError, Effect,
     Envelope, IdempotencyKey, Inbound, InboundStream, Outbound, Principal, PrincipalRole, ReplyRoute, RunRecord, Tool,
@@ -44,6 +45,7 @@ pub(crate) struct ProbeChannel {
     inbound: Mutex<Option<mpsc::Receiver<Envelope>>>,
     delivered: mpsc::Sender<Outbound>,
     refusals: Mutex<Vec<DeliverError>>,
+    open_in_drain: Arc<AtomicBool>,
 }
 
 impl ProbeChannel {
@@ -66,7 +68,14 @@ impl Channel for ProbeChannel {
     async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {
         use futures_util::StreamExt;
         let receiver = self.inbound.lock().expect("no test panics with it").take().expect("started once");
-        Ok(ReceiverStream::new(receiver).take_until(intake.cancelled_owned()).boxed())
+        let open_in_drain = self.open_in_drain.clone();
+        let closed = async move {
+            intake.cancelled().await;
+            if open_in_drain.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
+        };
+        Ok(ReceiverStream::new(receiver).take_until(Box::pin(closed)).boxed())
     }
 
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
@@ -164,6 +173,17 @@ impl Talker {
         self.next().await
     }
 
+    /// Sends a text with a history.
+    pub(crate) async fn with_history(&self, session: &str, text: &str, history: Vec<HistoryLine>) -> Ack {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        self.send(Inbound { history, ..inbound }).await
+    }
+
+    /// Lets the channel go on yielding while the agent drains, as one does that can still take control.
+    pub(crate) fn keep_open(&self) {
+        self.probe.open_in_drain.store(true, Ordering::SeqCst);
+    }
+
     /// Ends the channel's stream.
     pub(crate) fn hang_up(self) -> mpsc::Receiver<Outbound> {
         self.delivered
@@ -254,6 +274,7 @@ impl Setup {
             inbound: Mutex::new(Some(inbound)),
             delivered: delivered_tx,
             refusals: Mutex::default(),
+            open_in_drain: Arc::default(),
         });
         Talker { channel: name.into(), tx, delivered, probe }
     }

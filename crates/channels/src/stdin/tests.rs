@@ -178,7 +178,7 @@ async fn a_run_the_daemon_lets_go_of_and_a_line_without_an_ack_do_not_hold_the_e
 
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_is_never_shown_holds_the_end_for_five_seconds() {
-    let (sender, typed) = std_mpsc::channel();
+    let (sender, typed) = std_mpsc::sync_channel(1000);
     let channel = StdinChannel::over(Typed(typed), Paper::default()).unwrap();
     let mut stream = channel.start(CancellationToken::new()).await.unwrap();
     sender.send("one\n").unwrap();
@@ -254,7 +254,7 @@ async fn lines_that_cannot_be_messages_are_named_and_the_rest_is_sent() {
 
 #[tokio::test]
 async fn the_end_of_intake_ends_the_stream_though_the_reader_is_blocked() {
-    let (sender, typed) = std_mpsc::channel();
+    let (sender, typed) = std_mpsc::sync_channel(1000);
     let paper = Paper::default();
     let channel = StdinChannel::over(Typed(typed), paper.clone()).unwrap();
     let intake = CancellationToken::new();

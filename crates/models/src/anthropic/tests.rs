@@ -79,6 +79,7 @@ async fn an_answer_is_the_same_in_one_piece_and_byte_by_byte() {
                 finish: FinishReason::ToolCalls,
                 usage: Some(Usage { input: 130, cached_input: 100, output: 42 }),
                 attempts: 1,
+                abandoned: 0
             }
         );
         assert_eq!(audience, Audience { text: "I look \n🕰".into(), reasoning: "hm".into() });
@@ -155,6 +156,6 @@ async fn a_lying_server_gives_a_typed_error() {
         ),
     ] {
         let error = answer(script).await.expect_err(what);
-        assert_eq!((error.kind, error.started), (kind, started), "{what}: {error}");
+        assert_eq!((error.kind, error.abandoned > 0), (kind, started), "{what}: {error}");
     }
 }

@@ -379,6 +379,7 @@ async fn a_reply_is_streamed_word_by_word_and_counted() {
             finish: FinishReason::Stop,
             usage: Some(Usage { input: 3 + 5 + 6 + 7, cached_input: 0, output: 11 }),
             attempts: 1,
+            abandoned: 0
         }
     );
     assert_eq!(heard.0, ["Before ", "this ", "you ", "said: ", "\"hello\""]);
@@ -405,7 +406,7 @@ async fn an_error_is_typed_and_says_whether_to_retry() {
     ] {
         let error = ask(&format!("rehearse error {kind}"), None, &mut NoSink).await.unwrap_err();
         assert_eq!(error.retry(), retry, "{kind}");
-        assert!(!error.started && !error.heard && error.attempts == 1);
+        assert!(error.abandoned == 0 && !error.heard && error.attempts == 1);
     }
     assert_eq!(ask("rehearse error auth", None, &mut NoSink).await.unwrap_err().kind, ModelErrorKind::Auth);
 }

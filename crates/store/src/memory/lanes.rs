@@ -47,6 +47,7 @@ impl State {
             usage: run.usage,
             cost_micro_usd: run.cost_micro_usd,
             state: run.state.clone(),
+            history: run.input.history.clone(),
             messages: messages.map(|(position, line)| (position, line.message.clone())).collect(),
         }
     }

@@ -97,7 +97,7 @@ pub(super) fn snapshot(tx: &mut Tx<'_>, session: &SessionKey, thread: &str) -> D
 fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
     let pending = tx.rows(
         "SELECT id, text, principal, channel, reply_to, status, attempt, accepted_at, started_at, input_tokens,
-                output_tokens, model_calls, tool_calls, cost_micro_usd, state, thread
+                output_tokens, model_calls, tool_calls, cost_micro_usd, state, history, thread
          FROM runs WHERE session = ?1 AND ended_at IS NULL ORDER BY seq",
         params![session.as_str()],
         |row| Ok((pending_run(row)?, row.get::<_, Option<String>>("thread")?)),
@@ -119,6 +119,7 @@ fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
 fn pending_run(row: &Row<'_>) -> Done<PendingRun> {
     let reply_to: Option<String> = row.get("reply_to")?;
     let state: Option<String> = row.get("state")?;
+    let history: Option<String> = row.get("history")?;
     Ok(PendingRun {
         run_id: rows::id(row, "id")?,
         text: row.get("text")?,
@@ -132,6 +133,7 @@ fn pending_run(row: &Row<'_>) -> Done<PendingRun> {
         usage: rows::usage(row)?,
         cost_micro_usd: rows::count(row, "cost_micro_usd")?,
         state: state.map(|text| rows::from_json(&text)).transpose()?,
+        history: history.map(|text| rows::from_json(&text)).transpose()?.unwrap_or_default(),
         messages: Vec::new(),
     })
 }

@@ -339,3 +339,118 @@ impl Writer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::{Queue, queue};
+
+    /// A writer over a table whose rows can make a commit fail: a reference that is checked only then.
+    struct Harness {
+        queue: Queue<Box<dyn Job>>,
+        signals: Arc<Signals>,
+        thread: std::thread::JoinHandle<()>,
+        file: tempfile::NamedTempFile,
+    }
+
+    impl Harness {
+        fn new() -> Self {
+            let file = tempfile::NamedTempFile::new().expect("a file");
+            let conn = Connection::open(file.path()).expect("a database");
+            conn.execute_batch(
+                "PRAGMA foreign_keys = ON;
+                 CREATE TABLE parents (id INTEGER PRIMARY KEY);
+                 CREATE TABLE rows (n INTEGER, parent INTEGER REFERENCES parents DEFERRABLE INITIALLY DEFERRED);",
+            )
+            .expect("tables");
+            let (queue, letters) = queue(16, 1);
+            let signals = Arc::new(Signals { tip: watch::Sender::default(), outbox: watch::Sender::default() });
+            let writer = Writer::new(conn, letters, signals.clone(), Arc::default(), None);
+            let thread = std::thread::spawn(move || writer.run());
+            Self { queue, signals, thread, file }
+        }
+
+        /// Hands over a job that writes `n`; with an orphan, no commit that contains it works.
+        async fn write(
+            &self,
+            durability: Durability,
+            n: i64,
+            orphan: bool,
+        ) -> oneshot::Receiver<Result<i64, StoreError>> {
+            let (job, answer) = job(durability, move |tx| {
+                tx.exec("INSERT INTO rows (n, parent) VALUES (?1, ?2)", (n, orphan.then_some(1)))?;
+                tx.effects.last_event = Some(n.unsigned_abs());
+                Ok(n)
+            });
+            self.queue.send(job).await.expect("the writer lives");
+            answer
+        }
+
+        /// Hands over a job that writes and then thinks better of it.
+        async fn write_and_refuse(&self, n: i64) -> oneshot::Receiver<Result<(), StoreError>> {
+            let (job, answer) = job(Durability::Committed, move |tx| {
+                tx.exec("INSERT INTO rows (n) VALUES (?1)", (n,))?;
+                Err(StoreError::NotFound("x".into()).into())
+            });
+            self.queue.send(job).await.expect("the writer lives");
+            answer
+        }
+
+        /// Ends the writer and returns what it has written, in order.
+        fn end(self) -> Vec<i64> {
+            self.queue.close();
+            self.thread.join().expect("the writer did not panic");
+            let conn = Connection::open(self.file.path()).expect("a database");
+            let mut rows = conn.prepare("SELECT n FROM rows ORDER BY rowid").expect("a query");
+            let numbers = rows.query_map([], |row| row.get(0)).expect("rows");
+            numbers.collect::<Result<_, _>>().expect("numbers")
+        }
+    }
+
+    use Durability::{Committed, Relaxed};
+
+    #[tokio::test]
+    async fn a_failed_commit_is_told_to_whoever_waits_and_loses_nothing_promised() {
+        let harness = Harness::new();
+        let mut tip = harness.signals.tip.subscribe();
+        let relaxed = harness.write(Relaxed, 1, false).await.await.expect("answered");
+        assert_eq!(relaxed.ok(), Some(1));
+        let failed = harness.write(Committed, 2, true).await.await.expect("answered");
+        assert!(matches!(failed, Err(StoreError::Unavailable(_))), "{failed:?}");
+        assert!(!tip.has_changed().expect("the writer lives"), "nothing was committed");
+
+        let next = harness.write(Committed, 3, false).await.await.expect("answered");
+        assert_eq!(next.ok(), Some(3));
+        assert_eq!(*tip.borrow_and_update(), Seq(3));
+        assert_eq!(harness.end(), [1, 3], "what was promised comes first, and once");
+    }
+
+    #[tokio::test]
+    async fn a_job_that_fails_after_writing_leaves_nothing_and_harms_nobody() {
+        let harness = Harness::new();
+        // Handed over together, so that they mostly share a transaction.
+        let first = harness.write(Relaxed, 1, false).await;
+        let second = harness.write(Committed, 2, false).await;
+        let refused = harness.write_and_refuse(3).await;
+        let fourth = harness.write(Committed, 4, false).await;
+        assert!(matches!(refused.await.expect("answered"), Err(StoreError::NotFound(_))));
+        for (n, answer) in [(1, first), (2, second), (4, fourth)] {
+            assert_eq!(answer.await.expect("answered").ok(), Some(n));
+        }
+        assert_eq!(harness.end(), [1, 2, 4]);
+    }
+
+    #[tokio::test]
+    async fn closing_commits_what_was_answered() {
+        let harness = Harness::new();
+        assert!(harness.write(Relaxed, 1, false).await.await.expect("answered").is_ok());
+        assert_eq!(harness.end(), [1]);
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_gave_up_changes_nothing() {
+        let harness = Harness::new();
+        drop(harness.write(Committed, 1, false).await);
+        assert_eq!(harness.end(), [1]);
+    }
+}

@@ -1,0 +1,66 @@
+//! What dispatcher and lanes say to each other.
+
+use std::sync::Arc;
+
+use belay_protocol::{
+    AckSender, IdempotencyKey, Inbound, KnownInput, Refusal, ReplyRoute, RunId, SessionKey, UnixMillis,
+};
+use tokio::sync::{Notify, mpsc};
+
+use crate::live::LiveRun;
+use crate::submission::ThreadCommand;
+
+/// What the dispatcher puts into a lane's mailbox.
+pub(crate) enum LaneMail {
+    /// A message for the model.
+    Input(Box<LaneInput>),
+    /// A command that changes the thread, in order with the messages.
+    Command(LaneCommand),
+}
+
+/// A message for the model, with its text apart from the rest.
+pub(crate) struct LaneInput {
+    pub(crate) run: Arc<LiveRun>,
+    pub(crate) inbound: Inbound,
+    pub(crate) text: String,
+    pub(crate) ack: AckSender,
+}
+
+/// A command for the lane.
+pub(crate) struct LaneCommand {
+    pub(crate) session: SessionKey,
+    pub(crate) command: ThreadCommand,
+    pub(crate) word: String,
+    pub(crate) reply_to: Option<ReplyRoute>,
+    pub(crate) ack: AckSender,
+}
+
+/// What a lane tells the dispatcher.
+pub(crate) enum LaneNote {
+    /// A message has been committed, recognised, or refused.
+    Settled { run: RunId, key: Option<IdempotencyKey>, outcome: Settled },
+    /// A run has ended and its end is committed.
+    Ended { run: RunId },
+    /// A run of an earlier boot has been taken up.
+    Recovered { run: Arc<LiveRun> },
+    /// The lane is open: everything that was unfinished in it is known.
+    Opened { session: SessionKey },
+    /// A run that an earlier task of the lane left behind is unknown to the store: it was never accepted.
+    Lost { run: RunId },
+    /// A command has been answered; the reply is for the conversation.
+    Commanded { session: SessionKey, say: Option<(ReplyRoute, String)> },
+}
+
+/// What became of a message.
+pub(crate) enum Settled {
+    Accepted { at: UnixMillis },
+    Known(KnownInput),
+    Refused { refusal: Refusal, reply_to: Option<ReplyRoute> },
+}
+
+/// A lane's two ends with the dispatcher.
+pub(crate) struct LanePort {
+    pub(crate) mail: mpsc::Receiver<LaneMail>,
+    pub(crate) wake: Arc<Notify>,
+    pub(crate) notes: mpsc::Sender<LaneNote>,
+}

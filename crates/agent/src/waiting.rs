@@ -1,0 +1,126 @@
+//! A message on its way through a lane, and how its run ends.
+
+use std::sync::Arc;
+
+use belay_agent_loop::LoopState;
+use belay_protocol::{
+    FinishedRun, Message, NewEvent, Outbound, OutboxId, PendingRun, ReplyRoute, RunEnd, RunRecord, RunStatus, RunUsage,
+    ThreadState, UnixMillis,
+};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::live::{LiveRun, StopCause};
+
+/// A message that waits for its turn, or is having it.
+pub(crate) struct Waiting {
+    pub(crate) run: Arc<LiveRun>,
+    pub(crate) reply_to: Option<ReplyRoute>,
+    pub(crate) accepted_at: UnixMillis,
+    pub(crate) started_at: Option<UnixMillis>,
+    pub(crate) attempt: u32,
+    /// When the store was told that this attempt begins.
+    pub(crate) begun_at: Option<UnixMillis>,
+    /// Whether an earlier attempt began: the thread has its messages.
+    pub(crate) in_thread: bool,
+    /// A place in the global lane, where one was free at once.
+    pub(crate) permit: Option<OwnedSemaphorePermit>,
+    /// The history that it brought along, until its first start appends it to the thread.
+    pub(crate) history: Vec<Arc<Message>>,
+    pub(crate) own: Vec<Arc<Message>>,
+    pub(crate) state: LoopState,
+    pub(crate) usage: RunUsage,
+    pub(crate) cost_micro_usd: u64,
+}
+
+/// How a run ends, before it is committed.
+pub(crate) struct Ending {
+    pub(crate) end: RunEnd,
+    /// The model's answer; `None` where it gave none.
+    pub(crate) reply: Option<String>,
+    /// Nothing is said to anybody: the model chose so.
+    pub(crate) silent: bool,
+    /// Messages that the thread does not have yet.
+    pub(crate) messages: Vec<Arc<Message>>,
+    pub(crate) events: Vec<NewEvent>,
+    /// Totals of usage and cost; `None`: those of the last checkpoint.
+    pub(crate) totals: Option<(RunUsage, u64)>,
+}
+
+impl Ending {
+    /// An end without a turn's yield.
+    pub(crate) fn early(end: RunEnd) -> Self {
+        Self { end, reply: None, silent: false, messages: Vec::new(), events: Vec::new(), totals: None }
+    }
+}
+
+impl Waiting {
+    /// A run that an earlier boot, or an earlier task of the lane, left unfinished.
+    pub(crate) fn again(run: Arc<LiveRun>, pending: PendingRun) -> Self {
+        let own: Vec<_> = pending.messages.into_iter().map(|(_, message)| message).collect();
+        let in_thread = !own.is_empty();
+        Self {
+            run,
+            own: if in_thread { own } else { vec![Arc::new(Message::user(pending.text))] },
+            reply_to: pending.reply_to,
+            accepted_at: pending.accepted_at,
+            started_at: pending.started_at,
+            attempt: pending.attempt,
+            begun_at: None,
+            in_thread,
+            permit: None,
+            history: pending.history.into_iter().map(Arc::new).collect(),
+            state: pending.state.and_then(|state| serde_json::from_value(state).ok()).unwrap_or_default(),
+            usage: pending.usage,
+            cost_micro_usd: pending.cost_micro_usd,
+        }
+    }
+
+    /// Notes that this attempt has begun.
+    pub(crate) fn begin(&mut self, at: UnixMillis) {
+        if self.begun_at.is_none() {
+            self.begun_at = Some(at);
+            self.attempt += 1;
+            self.started_at.get_or_insert(at);
+        }
+    }
+
+    /// The row that ends the run, and the record that its watchers get.
+    pub(crate) fn finish(&self, ending: Ending, at: UnixMillis) -> (FinishedRun, RunRecord) {
+        let Ending { end, reply, silent, messages, events, totals } = ending;
+        let status = end.reason.status();
+        let line = (!silent).then(|| end.reason.user_line()).filter(|line| !line.is_empty()).map(str::to_owned);
+        let says = reply.or(line);
+        let (usage, cost_micro_usd) = totals.unwrap_or((self.usage, self.cost_micro_usd));
+        let thread_state = match status {
+            _ if self.begun_at.is_none() && !self.in_thread => None,
+            RunStatus::Stopped => Some(ThreadState::Interrupted),
+            _ => Some(ThreadState::Idle),
+        };
+        let record = RunRecord {
+            run_id: self.run.id,
+            session: self.run.session.clone(),
+            status,
+            reason: Some(end.reason),
+            evidence: end.evidence.clone(),
+            reply: says.clone(),
+            usage,
+            cost_micro_usd,
+            attempt: self.attempt,
+            accepted_at: self.accepted_at,
+            started_at: self.started_at,
+            ended_at: Some(at),
+        };
+        let outbound = self.outbound(status, says.as_deref());
+        let run = self.run.id;
+        let row =
+            FinishedRun { run, messages, end, reply: says, usage, cost_micro_usd, at, outbound, events, thread_state };
+        (row, record)
+    }
+
+    /// What is delivered: nothing where nobody is told, or where the answer to the stop has told the person already.
+    fn outbound(&self, status: RunStatus, text: Option<&str>) -> Option<Outbound> {
+        let told = self.run.stopped_by().is_some_and(|StopCause { told, .. }| told) && status == RunStatus::Stopped;
+        let (route, text) = (self.reply_to.clone()?, text?.to_owned());
+        (!told).then(|| Outbound { id: OutboxId::new(), run_id: Some(self.run.id), route, text, pieces_sent: 0 })
+    }
+}

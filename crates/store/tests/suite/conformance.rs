@@ -1,0 +1,24 @@
+//! The one suite that every store passes. Each function is a test of each store.
+
+mod delivery;
+mod ledgers;
+mod reading;
+mod runs;
+mod threads;
+
+/// Makes a test of each store out of each function of the module.
+macro_rules! for_every_store {
+    ($($test:ident)+) => {
+        mod memory {
+            $(#[tokio::test] async fn $test() { super::$test(crate::kit::memory()).await; })+
+        }
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $test() {
+                let (store, _directory) = crate::kit::sqlite();
+                super::$test(std::sync::Arc::new(store.clone())).await;
+                store.close().await;
+            })+
+        }
+    };
+}
+use for_every_store;

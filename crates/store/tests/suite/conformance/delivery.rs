@@ -1,0 +1,128 @@
+//! The outbox.
+
+use belay_protocol::{FinishedRun, OutboxId, OutboxRow, OutboxState, StoreError};
+
+use crate::kit::*;
+
+super::for_every_store! {
+    conversations_are_delivered_side_by_side_and_each_in_order
+    what_is_not_due_keeps_its_conversation_waiting
+    a_row_reads_back_as_it_was_with_its_attempts
+    every_ending_lets_the_next_one_through
+    what_a_dead_daemon_was_sending_is_ambiguous
+    the_outbox_tells_of_new_rows
+    an_ended_or_unknown_row_cannot_be_marked
+    a_reply_is_in_the_outbox_with_the_end_of_its_run
+}
+
+async fn due(store: &dyn Store, now: i64) -> Vec<String> {
+    store.due(at(now), &[], 10).await.unwrap().into_iter().map(|row| row.message.text).collect()
+}
+
+async fn enqueue(store: &dyn Store, conversation: &str, text: &str) -> OutboxId {
+    let message = outbound(conversation, text);
+    let id = message.id;
+    store.enqueue(message).await.unwrap();
+    id
+}
+
+async fn conversations_are_delivered_side_by_side_and_each_in_order(store: Shared) {
+    let a1 = enqueue(&*store, "a", "a1").await;
+    enqueue(&*store, "b", "b1").await;
+    enqueue(&*store, "a", "a2").await;
+    enqueue(&*store, "c", "c1").await;
+    assert_eq!(due(&*store, 0).await, ["a1", "b1", "c1"]);
+    let busy = [belay_protocol::ReplyRoute { reply_to: None, ..route("b") }];
+    let rows = store.due(at(0), &busy, 10).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.message.text.as_str()).collect::<Vec<_>>(), ["a1", "c1"]);
+    assert_eq!(store.due(at(0), &[], 2).await.unwrap().len(), 2);
+
+    store.mark(a1, OutboxState::Sending).await.unwrap();
+    assert_eq!(due(&*store, 0).await, ["b1", "c1"], "a2 waits for a1");
+    store.mark(a1, OutboxState::Sent).await.unwrap();
+    assert_eq!(due(&*store, 0).await, ["b1", "a2", "c1"]);
+}
+
+async fn what_is_not_due_keeps_its_conversation_waiting(store: Shared) {
+    let a1 = enqueue(&*store, "a", "a1").await;
+    enqueue(&*store, "a", "a2").await;
+    assert_eq!(store.next_due().await.unwrap(), None, "it is due already");
+    store.mark(a1, OutboxState::Sending).await.unwrap();
+    store.mark(a1, OutboxState::Waiting { until: at(5_000), pieces_sent: 1 }).await.unwrap();
+    assert!(due(&*store, 4_999).await.is_empty());
+    assert_eq!(store.next_due().await.unwrap(), Some(at(5_000)));
+    assert_eq!(due(&*store, 5_000).await, ["a1"]);
+}
+
+async fn a_row_reads_back_as_it_was_with_its_attempts(store: Shared) {
+    let message = belay_protocol::Outbound { run_id: Some(belay_protocol::RunId::new()), ..outbound("a", "*x*") };
+    store.enqueue(message.clone()).await.unwrap();
+    let row = OutboxRow { message: message.clone(), attempts: 0 };
+    assert_eq!(store.due(at(0), &[], 10).await.unwrap(), [row]);
+    store.mark(message.id, OutboxState::Sending).await.unwrap();
+    store.mark(message.id, OutboxState::Waiting { until: at(1), pieces_sent: 2 }).await.unwrap();
+    let row = OutboxRow { message: belay_protocol::Outbound { pieces_sent: 2, ..message }, attempts: 1 };
+    assert_eq!(store.due(at(1), &[], 10).await.unwrap(), [row]);
+}
+
+async fn every_ending_lets_the_next_one_through(store: Shared) {
+    for ending in [OutboxState::Sent, OutboxState::Ambiguous, OutboxState::Failed] {
+        let conversation = format!("{ending:?}");
+        let first = enqueue(&*store, &conversation, "first").await;
+        let second = enqueue(&*store, &conversation, "second").await;
+        store.mark(first, OutboxState::Sending).await.unwrap();
+        store.mark(first, ending.clone()).await.unwrap();
+        assert_eq!(due(&*store, 0).await, ["second"], "{ending:?}");
+        store.mark(second, OutboxState::Sent).await.unwrap();
+    }
+}
+
+async fn what_a_dead_daemon_was_sending_is_ambiguous(store: Shared) {
+    let sending = enqueue(&*store, "a", "a1").await;
+    enqueue(&*store, "a", "a2").await;
+    enqueue(&*store, "b", "b1").await;
+    store.mark(sending, OutboxState::Sending).await.unwrap();
+    let settled = store.settle_interrupted().await.unwrap();
+    assert_eq!(settled.iter().map(|row| (row.message.id, row.attempts)).collect::<Vec<_>>(), [(sending, 1)]);
+    assert_eq!(due(&*store, 0).await, ["a2", "b1"], "it is not tried again");
+    assert_eq!(store.settle_interrupted().await.unwrap(), []);
+}
+
+async fn the_outbox_tells_of_new_rows(store: Shared) {
+    let mut committed = store.committed();
+    committed.mark_unchanged();
+    let id = enqueue(&*store, "a", "a1").await;
+    assert!(committed.has_changed().unwrap());
+    committed.mark_unchanged();
+    store.mark(id, OutboxState::Sending).await.unwrap();
+    assert!(!committed.has_changed().unwrap(), "no new row, no change");
+}
+
+async fn an_ended_or_unknown_row_cannot_be_marked(store: Shared) {
+    let ended = enqueue(&*store, "a", "a1").await;
+    store.mark(ended, OutboxState::Failed).await.unwrap();
+    for id in [ended, OutboxId::new()] {
+        for state in [OutboxState::Sending, OutboxState::Sent, OutboxState::Waiting { until: at(1), pieces_sent: 0 }] {
+            let outcome = store.mark(id, state).await;
+            assert!(matches!(outcome, Err(StoreError::NotFound(_))), "{outcome:?}");
+        }
+    }
+    let twice = outbound("a", "twice");
+    store.enqueue(twice.clone()).await.unwrap();
+    let outcome = store.enqueue(twice).await;
+    assert!(matches!(outcome, Err(StoreError::Unavailable(_))), "{outcome:?}");
+    assert_eq!(due(&*store, 0).await, ["twice"]);
+}
+
+async fn a_reply_is_in_the_outbox_with_the_end_of_its_run(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    let mut committed = store.committed();
+    committed.mark_unchanged();
+    for text in ["one", "two"] {
+        let run = accept(&*store, &lease, input(text)).await;
+        let reply = FinishedRun { outbound: Some(outbound("c", text)), ..finished(run, text) };
+        store.finish_runs(&lease, vec![reply]).await.unwrap();
+        assert!(committed.has_changed().unwrap());
+    }
+    assert_eq!(due(&*store, 0).await, ["one"]);
+}

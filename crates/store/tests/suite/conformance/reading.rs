@@ -1,0 +1,190 @@
+//! What readers see.
+
+use belay_protocol::{
+    Event, EventKind, EventQuery, HistoryEntry, Message, NewEvent, NewInput, RunFilter, RunId, RunStatus, Seq,
+    SessionKey, SessionSummary, ThreadState,
+};
+
+use crate::kit::*;
+
+super::for_every_store! {
+    runs_are_listed_newest_first_and_filtered
+    sessions_are_listed_by_their_last_use
+    history_tells_what_people_and_model_said
+    unfinished_sessions_come_in_the_order_of_their_oldest_message
+    events_are_numbered_in_order_and_read_from_a_cursor
+    the_tip_follows_the_events
+    a_ping_says_that_the_store_takes_writes
+    what_is_not_there_reads_as_nothing
+}
+
+async fn runs_are_listed_newest_first_and_filtered(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    let other = open(&*store, "t").await.lease;
+    let one = turn(&*store, &lease, "1").await;
+    let two = accept(&*store, &lease, input("2")).await;
+    let three = accept(&*store, &other, queued("3")).await;
+
+    let listed = async |filter: RunFilter| {
+        store.runs(filter).await.unwrap().into_iter().map(|run| run.run_id).collect::<Vec<RunId>>()
+    };
+    let all = RunFilter::default();
+    assert_eq!(listed(all.clone()).await, [three, two, one]);
+    assert_eq!(listed(RunFilter { limit: 1, ..all.clone() }).await, [three]);
+    assert_eq!(listed(RunFilter { session: Some("s".into()), ..all.clone() }).await, [two, one]);
+    for (status, runs) in [
+        (RunStatus::Completed, vec![one]),
+        (RunStatus::Running, vec![two]),
+        (RunStatus::Queued, vec![three]),
+        (RunStatus::Failed, vec![]),
+    ] {
+        assert_eq!(listed(RunFilter { status: Some(status), ..all.clone() }).await, runs, "{status:?}");
+    }
+    let both = RunFilter { session: Some("t".into()), status: Some(RunStatus::Queued), limit: 5 };
+    assert_eq!(listed(both).await, [three]);
+
+    for n in 0..60 {
+        accept(&*store, &lease, queued(&n.to_string())).await;
+    }
+    assert_eq!(listed(all).await.len(), 50, "0 means 50");
+}
+
+async fn sessions_are_listed_by_their_last_use(store: Shared) {
+    let a = open(&*store, "a").await.lease;
+    let b = open(&*store, "b").await.lease;
+    open(&*store, "c").await;
+    accept(&*store, &b, NewInput { at: at(3_000), ..queued("x") }).await;
+    accept(&*store, &a, NewInput { at: at(4_000), ..input("x") }).await;
+    accept(&*store, &a, NewInput { at: at(3_500), ..queued("an older date changes nothing") }).await;
+
+    let summary = |session: &str, state, open_runs, ms| SessionSummary {
+        session: session.into(),
+        state,
+        open_runs,
+        last_active_at: at(ms),
+    };
+    let expected = [
+        summary("a", ThreadState::Processing, 2, 4_000),
+        summary("b", ThreadState::Idle, 1, 3_000),
+        summary("c", ThreadState::Idle, 0, 500),
+    ];
+    assert_eq!(store.sessions(10).await.unwrap(), expected);
+    assert_eq!(store.sessions(2).await.unwrap(), expected[..2]);
+    assert_eq!(store.session(&"b".into()).await.unwrap().as_ref(), Some(&expected[1]));
+}
+
+async fn history_tells_what_people_and_model_said(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    let first = turn(&*store, &lease, "a").await;
+    let second = accept(&*store, &lease, NewInput { history: vec![Message::user("old")], ..input("b") }).await;
+    let call = belay_protocol::ToolCall {
+        id: "c".into(),
+        name: "clock".into(),
+        arguments: belay_protocol::Arguments::parse(""),
+    };
+    let result = belay_protocol::ToolResult {
+        call_id: "c".into(),
+        name: "clock".into(),
+        status: belay_protocol::ToolStatus::Success,
+        text: "12:00".into(),
+    };
+    let said = vec![
+        Message::assistant_calls("", vec![call]),
+        Message::tool(result),
+        Message::user("nudge").for_run(),
+        Message::system("notice"),
+        Message::assistant("c"),
+    ];
+    store.checkpoint(&lease, checkpoint(second, said)).await.unwrap();
+    store.ping().await.unwrap();
+
+    let entry = |id, role: &str, text: &str, run_id, ms| HistoryEntry {
+        id,
+        role: role.into(),
+        text: text.into(),
+        run_id,
+        at: at(ms),
+    };
+    let expected = [
+        entry(1, "user", "a", Some(first), 1_000),
+        entry(2, "assistant", "re: a", Some(first), 2_000),
+        entry(3, "user", "old", None, 1_000),
+        entry(4, "user", "b", Some(second), 1_000),
+        entry(9, "assistant", "c", Some(second), 1_000),
+    ];
+    let session = SessionKey::new("s");
+    assert_eq!(store.history(&session, 0, 100).await.unwrap(), expected);
+    assert_eq!(store.history(&session, 2, 2).await.unwrap(), expected[2..4]);
+    assert_eq!(store.history(&session, 0, 0).await.unwrap(), []);
+}
+
+async fn unfinished_sessions_come_in_the_order_of_their_oldest_message(store: Shared) {
+    for (session, ms) in [("late", 3_000), ("early", 1_000), ("done", 500), ("middle", 2_000)] {
+        let lease = open(&*store, session).await.lease;
+        let run = accept(&*store, &lease, NewInput { at: at(ms), ..queued("x") }).await;
+        accept(&*store, &lease, NewInput { at: at(ms + 5_000), ..queued("y") }).await;
+        if session == "done" {
+            let second = open(&*store, session).await;
+            let runs = second.unfinished.iter().map(|pending| finished(pending.run_id, "x")).collect();
+            store.finish_runs(&second.lease, runs).await.unwrap();
+            assert!(store.run(run).await.unwrap().is_some());
+        }
+    }
+    let sessions = store.unfinished_sessions().await.unwrap();
+    assert_eq!(sessions.iter().map(SessionKey::as_str).collect::<Vec<_>>(), ["early", "middle", "late"]);
+}
+
+fn tool_started(run: Option<RunId>, n: usize) -> NewEvent {
+    let kind = EventKind::ToolStarted { call_id: n.to_string().into(), name: "t".into() };
+    NewEvent { at: at(n as i64), session: run.map(|_| "s".into()), run_id: run, kind }
+}
+
+async fn events_are_numbered_in_order_and_read_from_a_cursor(store: Shared) {
+    let run = RunId::new();
+    store.append(Vec::new()).await.unwrap();
+    let events: Vec<NewEvent> = (0..20).map(|n| tool_started((n % 2 == 0).then_some(run), n)).collect();
+    store.append(events.clone()).await.unwrap();
+    store.ping().await.unwrap();
+
+    let expected: Vec<Event> = (1..)
+        .zip(events)
+        .map(|(n, new)| Event { seq: Seq(n), at: new.at, session: new.session, run_id: new.run_id, kind: new.kind })
+        .collect();
+    assert_eq!(store.read(EventQuery::default()).await.unwrap(), expected);
+    let page = EventQuery { after: Seq(3), limit: 4, run: None };
+    assert_eq!(store.read(page).await.unwrap(), expected[3..7]);
+    let of_run = EventQuery { after: Seq(1), limit: 2, run: Some(run) };
+    assert_eq!(store.read(of_run).await.unwrap(), [expected[2].clone(), expected[4].clone()]);
+    assert_eq!(store.read(EventQuery { after: Seq(u64::MAX), ..EventQuery::default() }).await.unwrap(), []);
+
+    store.append((0..300).map(|n| tool_started(None, n)).collect()).await.unwrap();
+    store.ping().await.unwrap();
+    assert_eq!(store.read(EventQuery::default()).await.unwrap().len(), 256, "0 means 256");
+}
+
+async fn the_tip_follows_the_events(store: Shared) {
+    let mut tip = store.tip();
+    assert_eq!(*tip.borrow_and_update(), Seq(0));
+    store.append(vec![tool_started(None, 1), tool_started(None, 2)]).await.unwrap();
+    tip.changed().await.unwrap(); // nobody asked for a commit: it comes by itself
+    assert_eq!(*tip.borrow_and_update(), Seq(2));
+    assert_eq!(store.read(EventQuery::default()).await.unwrap().len(), 2, "what the tip says can be read");
+    let lease = open(&*store, "s").await.lease;
+    accept(&*store, &lease, input("x")).await;
+    assert_eq!(*tip.borrow_and_update(), Seq(4));
+    store.remember(&lease.session, "k", "t", at(1)).await.unwrap();
+    assert!(!tip.has_changed().unwrap(), "no event, no change");
+}
+
+async fn a_ping_says_that_the_store_takes_writes(store: Shared) {
+    store.ping().await.unwrap();
+}
+
+async fn what_is_not_there_reads_as_nothing(store: Shared) {
+    assert_eq!(store.run(RunId::new()).await.unwrap(), None);
+    assert_eq!(store.history(&"nobody".into(), 0, 10).await.unwrap(), []);
+    assert_eq!(store.session(&"nobody".into()).await.unwrap(), None);
+    assert_eq!(store.sessions(10).await.unwrap(), []);
+    assert_eq!(store.unfinished_sessions().await.unwrap(), []);
+    assert_eq!(store.next_due().await.unwrap(), None);
+}

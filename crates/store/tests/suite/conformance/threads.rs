@@ -1,0 +1,246 @@
+//! What a thread shows.
+
+use belay_protocol::{
+    EventKind, EventQuery, FinishedRun, Message, MessageScope, NewInput, ThreadEdit, ThreadState, ToolResult,
+    ToolStatus,
+};
+
+use crate::kit::*;
+
+super::for_every_store! {
+    an_ended_turn_shows_all_but_what_was_said_for_its_run
+    a_message_reads_back_as_it_was
+    brought_history_comes_before_the_message_and_goes_with_its_turn
+    undo_and_redo_walk_back_and_forth
+    a_new_turn_ends_the_chance_to_redo
+    twenty_turns_can_be_undone_and_no_more
+    clear_hides_everything_for_good
+    edits_leave_a_turn_at_work_alone
+    new_completes_the_thread_and_it_is_never_active_again
+    a_summary_replaces_all_but_the_newest_messages
+    a_running_turn_is_not_swallowed_by_a_summary
+    positions_are_never_used_twice
+    edits_are_recorded
+}
+
+async fn an_ended_turn_shows_all_but_what_was_said_for_its_run(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    let run = accept(&*store, &lease, input("hi")).await;
+    let said = vec![Message::assistant("draft"), Message::user("nudge").for_run()];
+    store.checkpoint(&lease, checkpoint(run, said)).await.unwrap();
+    store.finish_runs(&lease, vec![finished(run, "yo")]).await.unwrap();
+    let thread = open(&*store, "s").await.thread;
+    assert_eq!(texts(&thread.messages), ["hi", "draft", "yo"]);
+    assert_eq!(thread.messages.iter().map(|(position, _)| *position).collect::<Vec<_>>(), [1, 2, 4]);
+    assert_eq!(thread.state, ThreadState::Idle);
+}
+
+async fn a_message_reads_back_as_it_was(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    let run = accept(&*store, &lease, input("ключ 🗝 \0 \"")).await;
+    let call = belay_protocol::ToolCall {
+        id: "c".into(),
+        name: "clock".into(),
+        arguments: belay_protocol::Arguments::parse("{\"b\":1,\"a\":[null]}"),
+    };
+    let result =
+        ToolResult { call_id: "c".into(), name: "clock".into(), status: ToolStatus::OutcomeUnknown, text: "?".into() };
+    let said = vec![
+        Message::assistant_calls("", vec![call]),
+        Message::tool(result),
+        Message::system("notice"),
+        Message::user("nudge").for_run(),
+    ];
+    store.checkpoint(&lease, checkpoint(run, said.clone())).await.unwrap();
+    let pending = open(&*store, "s").await.unfinished.remove(0);
+    let read: Vec<Message> = pending.messages.iter().skip(1).map(|(_, message)| (**message).clone()).collect();
+    assert_eq!(read, said);
+    assert_eq!(read[3].scope, MessageScope::Run);
+    assert_eq!(pending.messages[0].1.text(), "ключ 🗝 \0 \"");
+}
+
+async fn brought_history_comes_before_the_message_and_goes_with_its_turn(store: Shared) {
+    for (session, start) in [("at once", true), ("later", false)] {
+        let mut lease = open(&*store, session).await.lease;
+        let history = vec![Message::user("before"), Message::assistant("yes")];
+        let run = accept(&*store, &lease, NewInput { history, start, ..input("hi") }).await;
+        if !start {
+            assert!(reload(&*store, &mut lease).await.thread.messages.is_empty(), "not before the start");
+            store.start_run(&lease, run, at(1_500)).await.unwrap();
+        }
+        let opened = reload(&*store, &mut lease).await;
+        assert_eq!(texts(&opened.thread.messages), ["before", "yes"]);
+        assert_eq!(texts(&opened.unfinished[0].messages), ["hi"]);
+        assert_eq!(opened.unfinished[0].messages[0].0, 3);
+
+        store.finish_runs(&lease, vec![finished(run, "yo")]).await.unwrap();
+        assert_eq!(texts(&reload(&*store, &mut lease).await.thread.messages), ["before", "yes", "hi", "yo"]);
+        assert!(edit(&*store, &lease, ThreadEdit::Undo).await.messages.is_empty());
+    }
+}
+
+async fn undo_and_redo_walk_back_and_forth(store: Shared) {
+    let mut lease = open(&*store, "s").await.lease;
+    assert!(does_nothing(&*store, &lease, ThreadEdit::Undo).await);
+    assert!(does_nothing(&*store, &lease, ThreadEdit::Redo).await);
+    turn(&*store, &lease, "a").await;
+    turn(&*store, &lease, "b").await;
+    let before = reload(&*store, &mut lease).await.thread;
+
+    let undone = edit(&*store, &lease, ThreadEdit::Undo).await;
+    assert_eq!(texts(&undone.messages), ["a", "re: a"]);
+    assert_eq!(reload(&*store, &mut lease).await.thread, undone, "it is stored");
+    assert!(edit(&*store, &lease, ThreadEdit::Undo).await.messages.is_empty());
+    assert!(does_nothing(&*store, &lease, ThreadEdit::Undo).await);
+
+    assert_eq!(edit(&*store, &lease, ThreadEdit::Redo).await, undone);
+    assert_eq!(edit(&*store, &lease, ThreadEdit::Redo).await, before);
+    assert!(does_nothing(&*store, &lease, ThreadEdit::Redo).await);
+}
+
+async fn a_new_turn_ends_the_chance_to_redo(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    turn(&*store, &lease, "a").await;
+    turn(&*store, &lease, "b").await;
+    edit(&*store, &lease, ThreadEdit::Undo).await;
+    turn(&*store, &lease, "c").await;
+    assert!(does_nothing(&*store, &lease, ThreadEdit::Redo).await);
+    assert_eq!(texts(&edit(&*store, &lease, ThreadEdit::Undo).await.messages), ["a", "re: a"]);
+    let shown = edit(&*store, &lease, ThreadEdit::Redo).await;
+    assert_eq!(texts(&shown.messages), ["a", "re: a", "c", "re: c"], "the turn that was left behind stays hidden");
+}
+
+async fn twenty_turns_can_be_undone_and_no_more(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    for n in 0..22 {
+        turn(&*store, &lease, &n.to_string()).await;
+    }
+    for _ in 0..20 {
+        edit(&*store, &lease, ThreadEdit::Undo).await;
+    }
+    assert!(does_nothing(&*store, &lease, ThreadEdit::Undo).await);
+    assert_eq!(texts(&open(&*store, "s").await.thread.messages), ["0", "re: 0", "1", "re: 1"]);
+}
+
+async fn clear_hides_everything_for_good(store: Shared) {
+    let mut lease = open(&*store, "s").await.lease;
+    for text in ["a", "b", "c"] {
+        turn(&*store, &lease, text).await;
+    }
+    store.compact(&lease, 4, "about a".into(), Vec::new()).await.unwrap();
+    edit(&*store, &lease, ThreadEdit::Undo).await;
+    let cleared = edit(&*store, &lease, ThreadEdit::Clear).await;
+    assert!(cleared.messages.is_empty());
+    assert_eq!(cleared.summary, None);
+    for nothing in [ThreadEdit::Redo, ThreadEdit::Undo] {
+        assert!(does_nothing(&*store, &lease, nothing).await, "{nothing:?}");
+    }
+    assert_eq!(reload(&*store, &mut lease).await.thread, cleared);
+    turn(&*store, &lease, "d").await;
+    assert_eq!(texts(&open(&*store, "s").await.thread.messages), ["d", "re: d"]);
+}
+
+async fn edits_leave_a_turn_at_work_alone(store: Shared) {
+    let mut lease = open(&*store, "s").await.lease;
+    turn(&*store, &lease, "a").await;
+    let history = vec![Message::user("before")];
+    let run = accept(&*store, &lease, NewInput { history, ..input("b") }).await;
+
+    let undone = edit(&*store, &lease, ThreadEdit::Undo).await;
+    assert_eq!(texts(&undone.messages), ["before"], "the ended turn is the last one that can be undone");
+    assert_eq!(undone.state, ThreadState::Processing);
+    assert_eq!(texts(&edit(&*store, &lease, ThreadEdit::Clear).await.messages), ["before"]);
+    assert_eq!(texts(&reload(&*store, &mut lease).await.unfinished[0].messages), ["b"]);
+
+    store.finish_runs(&lease, vec![finished(run, "yo")]).await.unwrap();
+    assert_eq!(texts(&reload(&*store, &mut lease).await.thread.messages), ["before", "b", "yo"]);
+}
+
+async fn new_completes_the_thread_and_it_is_never_active_again(store: Shared) {
+    let mut lease = open(&*store, "s").await.lease;
+    turn(&*store, &lease, "a").await;
+    let run = accept(&*store, &lease, input("b")).await;
+    let old = reload(&*store, &mut lease).await.thread;
+    let new = edit(&*store, &lease, ThreadEdit::New).await;
+    assert_ne!(new.id, old.id);
+    assert!(new.messages.is_empty());
+    assert_eq!(new.state, ThreadState::Idle);
+
+    // A turn of the old thread that was still at work ends there, and changes nothing here.
+    store.start_run(&lease, run, at(2_500)).await.unwrap();
+    store.finish_runs(&lease, vec![finished(run, "yo")]).await.unwrap();
+    assert_eq!(reload(&*store, &mut lease).await.thread, new);
+    for nothing in [ThreadEdit::Undo, ThreadEdit::Redo] {
+        assert!(does_nothing(&*store, &lease, nothing).await);
+    }
+    turn(&*store, &lease, "c").await;
+    assert_eq!(texts(&open(&*store, "s").await.thread.messages), ["c", "re: c"]);
+}
+
+async fn a_summary_replaces_all_but_the_newest_messages(store: Shared) {
+    let mut lease = open(&*store, "s").await.lease;
+    for text in ["a", "b", "c"] {
+        turn(&*store, &lease, text).await;
+    }
+    store.compact(&lease, 3, "older".into(), Vec::new()).await.unwrap();
+    let thread = reload(&*store, &mut lease).await.thread;
+    assert_eq!(thread.summary.as_deref(), Some("older"));
+    assert_eq!(texts(&thread.messages), ["re: b", "c", "re: c"]);
+
+    store.compact(&lease, 9, "kept more than there is".into(), Vec::new()).await.unwrap();
+    assert_eq!(texts(&reload(&*store, &mut lease).await.thread.messages), ["re: b", "c", "re: c"]);
+    store.compact(&lease, 0, "all".into(), Vec::new()).await.unwrap();
+    let thread = reload(&*store, &mut lease).await.thread;
+    assert_eq!((thread.summary.as_deref(), thread.messages.len()), (Some("all"), 0));
+    assert!(does_nothing(&*store, &lease, ThreadEdit::Undo).await, "what a summary tells cannot be undone");
+    assert_eq!(store.history(&lease.session, 0, 100).await.unwrap().len(), 6, "the originals stay");
+}
+
+async fn a_running_turn_is_not_swallowed_by_a_summary(store: Shared) {
+    let mut lease = open(&*store, "s").await.lease;
+    turn(&*store, &lease, "a").await;
+    let run = accept(&*store, &lease, input("b")).await;
+    let kind = EventKind::Compacted { messages: 2 };
+    let event =
+        belay_protocol::NewEvent { at: at(1_600), session: Some(lease.session.clone()), run_id: Some(run), kind };
+    store.compact(&lease, 0, "about a".into(), vec![event.clone()]).await.unwrap();
+    let opened = reload(&*store, &mut lease).await;
+    assert!(opened.thread.messages.is_empty());
+    assert_eq!(texts(&opened.unfinished[0].messages), ["b"]);
+    store.finish_runs(&lease, vec![finished(run, "yo")]).await.unwrap();
+    assert_eq!(texts(&reload(&*store, &mut lease).await.thread.messages), ["b", "yo"]);
+    let events = store.read(EventQuery { run: Some(run), ..EventQuery::default() }).await.unwrap();
+    assert!(events.iter().any(|stored| stored.kind == event.kind));
+}
+
+async fn positions_are_never_used_twice(store: Shared) {
+    let mut lease = open(&*store, "s").await.lease;
+    turn(&*store, &lease, "a").await;
+    edit(&*store, &lease, ThreadEdit::Clear).await;
+    turn(&*store, &lease, "b").await;
+    edit(&*store, &lease, ThreadEdit::Undo).await;
+    let run = accept(&*store, &lease, input("c")).await;
+    let silent = FinishedRun { messages: Vec::new(), thread_state: None, ..finished(run, "") };
+    store.finish_runs(&lease, vec![silent]).await.unwrap();
+    let thread = reload(&*store, &mut lease).await.thread;
+    assert_eq!(thread.messages.iter().map(|(position, _)| *position).collect::<Vec<_>>(), [5]);
+    assert_eq!(thread.state, ThreadState::Processing, "no state was given, so none was set");
+}
+
+async fn edits_are_recorded(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    turn(&*store, &lease, "a").await;
+    for change in [ThreadEdit::Undo, ThreadEdit::Redo, ThreadEdit::Clear, ThreadEdit::New] {
+        edit(&*store, &lease, change).await;
+    }
+    assert!(does_nothing(&*store, &lease, ThreadEdit::Undo).await);
+    let events = store.read(EventQuery::default()).await.unwrap();
+    let edits: Vec<String> = events
+        .into_iter()
+        .filter_map(|event| match event.kind {
+            EventKind::ThreadEdited { edit } => Some(edit),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(edits, ["undo", "redo", "clear", "new"]);
+}

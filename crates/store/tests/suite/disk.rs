@@ -1,0 +1,143 @@
+//! Files, locks and full disks.
+
+use belay_protocol::{
+    EventLog, EventQuery, Message, NoteStore, Outbox, RunReader, RunStatus, Seq, StoreError, ThreadStore,
+};
+use belay_store::{OpenError, SqliteStore, StoreOptions};
+
+use crate::kit::*;
+
+#[tokio::test]
+async fn a_second_open_of_one_file_is_told_who_has_it() {
+    let (store, directory) = sqlite();
+    let path = directory.path().join("belay.db");
+    let error = SqliteStore::open(&path, StoreOptions::default()).unwrap_err();
+    assert!(matches!(error, OpenError::Locked { pid: Some(pid) } if pid == std::process::id()), "{error}");
+    assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
+    store.close().await;
+    SqliteStore::open(&path, StoreOptions::default()).unwrap();
+}
+
+#[tokio::test]
+async fn a_dropped_store_gives_its_lock_back() {
+    let (store, directory) = sqlite();
+    drop(store);
+    SqliteStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_and_left_untouched() {
+    let (store, directory) = sqlite();
+    store.close().await;
+    let path = directory.path().join("belay.db");
+    let conn = rusqlite::Connection::open(&path).unwrap();
+    conn.pragma_update(None, "user_version", 99).unwrap();
+    drop(conn);
+    let before = std::fs::read(&path).unwrap();
+    let error = SqliteStore::open(&path, StoreOptions::default()).unwrap_err();
+    assert!(matches!(error, OpenError::Newer { found: 99, known: 1 }), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("belay.db");
+    std::fs::write(&path, "this is a letter to my grandmother, and quite a long one".repeat(100)).unwrap();
+    let error = SqliteStore::open(&path, StoreOptions::default()).unwrap_err();
+    assert!(matches!(error, OpenError::Sqlite(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_path_that_cannot_be_is_reported_with_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let error = SqliteStore::open(&file.join("belay.db"), StoreOptions::default()).unwrap_err();
+    assert!(matches!(&error, OpenError::Io { .. }), "{error}");
+    assert!(error.to_string().contains("file"), "{error}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn files_and_new_directories_are_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a").join("b").join("belay.db");
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
+    store.ping().await.unwrap();
+    let mode = |name: &str| std::fs::metadata(directory.path().join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("a"), mode("a/b")), (0o700, 0o700));
+    for name in ["a/b/belay.db", "a/b/belay.db-wal", "a/b/belay.db.lock"] {
+        assert_eq!(mode(name), 0o600, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_to_whoever_waits_and_is_survived() {
+    let (store, _directory) = sqlite();
+    let lease = open(&store, "s").await.lease;
+    let run = accept(&store, &lease, input("hi")).await;
+    let big = "x".repeat(100_000);
+
+    store.set_max_pages(1).await.unwrap(); // SQLite takes this as: no more than there are
+    let outcome = store.accept(&lease, queued(&big)).await;
+    assert!(matches!(outcome, Err(StoreError::Unavailable(_))), "{outcome:?}");
+    let outcome = store.checkpoint(&lease, checkpoint(run, vec![Message::assistant(&*big)])).await;
+    assert!(matches!(outcome, Err(StoreError::Unavailable(_))), "{outcome:?}");
+    let outcome = store.enqueue(outbound("c", &big)).await;
+    assert!(matches!(outcome, Err(StoreError::Unavailable(_))), "{outcome:?}");
+
+    store.set_max_pages(1_000_000).await.unwrap();
+    store.finish_runs(&lease, vec![finished(run, "yo")]).await.unwrap();
+    assert_eq!(texts(&open(&store, "s").await.thread.messages), ["hi", "yo"], "nothing of what failed is there");
+    assert_eq!(store.due(at(0), &[], 10).await.unwrap(), []);
+    let lease = open(&store, "s").await.lease;
+    accept(&store, &lease, queued(&big)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_disk_is_full_only_what_does_not_fit_is_refused() {
+    let (store, _directory) = sqlite();
+    let lease = open(&store, "s").await.lease;
+    let run = accept(&store, &lease, queued("hi")).await;
+    store.set_max_pages(1).await.unwrap();
+    // Small work that fits the pages there are, around a message that does not, mostly in one transaction.
+    store.start_run(&lease, run, at(1_500)).await.unwrap();
+    let big = "x".repeat(100_000);
+    let (refused, done) =
+        tokio::join!(store.accept(&lease, queued(&big)), store.finish_runs(&lease, vec![finished(run, "yo")]),);
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    done.unwrap();
+    let record = store.run(run).await.unwrap().unwrap();
+    assert_eq!((record.status, record.attempt), (RunStatus::Completed, 1));
+    let events = store.read(EventQuery { run: Some(run), ..EventQuery::default() }).await.unwrap();
+    assert_eq!(events.len(), 3, "each once: {events:?}");
+}
+
+#[tokio::test]
+async fn waiting_writes_share_a_commit() {
+    let (store, _directory) = sqlite();
+    let before = store.stats();
+    let mut writes = tokio::task::JoinSet::new();
+    for n in 0..100 {
+        let store = store.clone();
+        writes.spawn(async move { store.remember(&"s".into(), &n.to_string(), "x", at(n)).await.unwrap() });
+    }
+    writes.join_all().await;
+    let after = store.stats();
+    assert_eq!(after.jobs - before.jobs, 100);
+    assert!(after.commits - before.commits < 50, "{before:?} {after:?}");
+}
+
+#[tokio::test]
+async fn numbers_of_events_go_on_after_a_restart() {
+    let (store, directory) = sqlite();
+    let lease = open(&store, "s").await.lease;
+    turn(&store, &lease, "hi").await;
+    store.close().await;
+    let store = SqliteStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
+    assert_eq!(*store.tip().borrow(), Seq(3));
+    turn(&store, &open(&store, "s").await.lease, "again").await;
+    assert_eq!(*store.tip().borrow(), Seq(6));
+}

@@ -1,0 +1,131 @@
+//! Short words for the tests.
+
+use std::sync::Arc;
+
+use belay_protocol::run::RunUsage;
+use belay_protocol::{
+    Acceptance, BootId, Checkpoint, Durability, EditOutcome, EventLog, FinishedRun, IdempotencyKey, Lease, Message,
+    NewInput, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, ReplyRoute, RunEnd, RunId, RunReader, SessionKey,
+    SpendLedger, StopReason, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, UnixMillis,
+};
+use belay_store::{MemoryStore, SqliteStore, StoreOptions};
+use tempfile::TempDir;
+
+/// All ports at once.
+pub(crate) trait Store: ThreadStore + RunReader + EventLog + Outbox + NoteStore + SpendLedger {}
+impl<S: ThreadStore + RunReader + EventLog + Outbox + NoteStore + SpendLedger> Store for S {}
+
+pub(crate) type Shared = Arc<dyn Store>;
+
+pub(crate) fn memory() -> Shared {
+    Arc::new(MemoryStore::new())
+}
+
+/// A store in a directory that lives as long as the guard.
+pub(crate) fn sqlite() -> (SqliteStore, TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
+    (store, directory)
+}
+
+pub(crate) fn at(ms: i64) -> UnixMillis {
+    UnixMillis(ms)
+}
+
+pub(crate) fn key(message_id: &str) -> IdempotencyKey {
+    IdempotencyKey { channel: "http".into(), account: "a".into(), message_id: message_id.into() }
+}
+
+pub(crate) fn input(text: &str) -> NewInput {
+    NewInput {
+        run_id: RunId::new(),
+        key: None,
+        channel: "http".into(),
+        principal: "p".into(),
+        text: text.into(),
+        reply_to: None,
+        history: Vec::new(),
+        at: at(1_000),
+        start: true,
+    }
+}
+
+pub(crate) fn queued(text: &str) -> NewInput {
+    NewInput { start: false, ..input(text) }
+}
+
+pub(crate) fn finished(run: RunId, reply: &str) -> FinishedRun {
+    FinishedRun {
+        run,
+        messages: vec![Arc::new(Message::assistant(reply))],
+        end: RunEnd::of(StopReason::FinalText),
+        reply: Some(reply.into()),
+        usage: RunUsage { input: 10, output: 5, model_calls: 1, tool_calls: 0 },
+        cost_micro_usd: 7,
+        at: at(2_000),
+        outbound: None,
+        events: Vec::new(),
+        thread_state: Some(ThreadState::Idle),
+    }
+}
+
+pub(crate) fn checkpoint(run: RunId, messages: Vec<Message>) -> Checkpoint {
+    Checkpoint {
+        run,
+        messages: messages.into_iter().map(Arc::new).collect(),
+        state: None,
+        usage: RunUsage::default(),
+        cost_micro_usd: 0,
+        events: Vec::new(),
+        durability: Durability::Relaxed,
+    }
+}
+
+pub(crate) fn route(conversation: &str) -> ReplyRoute {
+    ReplyRoute { channel: "telegram".into(), conversation: conversation.into(), reply_to: Some("m1".into()) }
+}
+
+pub(crate) fn outbound(conversation: &str, text: &str) -> Outbound {
+    Outbound { id: OutboxId::new(), run_id: None, route: route(conversation), text: text.into(), pieces_sent: 0 }
+}
+
+pub(crate) async fn open(store: &dyn Store, session: &str) -> OpenedLane {
+    store.open_lane(&SessionKey::new(session), BootId::new(), at(500)).await.unwrap()
+}
+
+/// Accepts a message that must be new, and returns its run.
+pub(crate) async fn accept(store: &dyn Store, lease: &Lease, input: NewInput) -> RunId {
+    let run = input.run_id;
+    assert_eq!(store.accept(lease, input).await.unwrap(), Acceptance::New);
+    run
+}
+
+/// One turn from message to reply.
+pub(crate) async fn turn(store: &dyn Store, lease: &Lease, text: &str) -> RunId {
+    let run = accept(store, lease, input(text)).await;
+    store.finish_runs(lease, vec![finished(run, &format!("re: {text}"))]).await.unwrap();
+    run
+}
+
+/// What the next load of the session would show. Takes the lane over, and gives it back under a new lease.
+pub(crate) async fn reload(store: &dyn Store, lease: &mut Lease) -> OpenedLane {
+    let opened = store.open_lane(&lease.session, lease.owner, at(500)).await.unwrap();
+    *lease = opened.lease.clone();
+    opened
+}
+
+pub(crate) fn texts(messages: &[(u64, Arc<Message>)]) -> Vec<&str> {
+    messages.iter().map(|(_, message)| message.text()).collect()
+}
+
+/// The thread after an edit that must have done something.
+pub(crate) async fn edit(store: &dyn Store, lease: &Lease, edit: ThreadEdit) -> ThreadSnapshot {
+    match store.edit_thread(lease, edit, at(3_000)).await.unwrap() {
+        EditOutcome::Done(thread) => thread,
+        EditOutcome::Nothing => panic!("{edit:?} did nothing"),
+    }
+}
+
+pub(crate) async fn does_nothing(store: &dyn Store, lease: &Lease, edit: ThreadEdit) -> bool {
+    matches!(store.edit_thread(lease, edit, at(3_000)).await.unwrap(), EditOutcome::Nothing)
+}

@@ -1,0 +1,10 @@
+//! What the stores promise: one conformance suite over both, random sequences compared between them, and what only a
+//! store on disk can show: crashes, full disks, locks.
+
+#![allow(clippy::unwrap_used)]
+
+mod conformance;
+mod crash;
+mod disk;
+mod kit;
+mod properties;

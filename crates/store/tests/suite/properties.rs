@@ -1,0 +1,169 @@
+//! Any sequence of writes shows the same thread in both stores.
+
+use std::sync::Arc;
+
+use belay_protocol::{
+    Acceptance, EditOutcome, EventLog as _, EventQuery, Lease, Message, NewInput, RunId, RunReader as _, StoreError,
+    ThreadEdit, ThreadSnapshot, ThreadState,
+};
+use belay_store::MemoryStore;
+use proptest::prelude::*;
+
+use crate::kit::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Accept a message; `key` repeats keys now and then.
+    Accept {
+        start: bool,
+        history: bool,
+        key: Option<u8>,
+        text: u8,
+    },
+    /// Begin a run, or take it up again. Runs are named by the order of their acceptance.
+    Start(usize),
+    Checkpoint {
+        run: usize,
+        for_run: bool,
+    },
+    Finish {
+        run: usize,
+        state: Option<ThreadState>,
+    },
+    Edit(ThreadEdit),
+    Compact(u32),
+    Reopen,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let run = 0..6_usize;
+    let state = prop_oneof![Just(None), Just(Some(ThreadState::Idle)), Just(Some(ThreadState::Interrupted))];
+    prop_oneof![
+        5 => (any::<bool>(), prop::bool::weighted(0.2), prop::option::weighted(0.3, 0..4_u8), 0..3_u8)
+            .prop_map(|(start, history, key, text)| Step::Accept { start, history, key, text }),
+        2 => run.clone().prop_map(Step::Start),
+        2 => (run.clone(), any::<bool>()).prop_map(|(run, for_run)| Step::Checkpoint { run, for_run }),
+        5 => (run, state).prop_map(|(run, state)| Step::Finish { run, state }),
+        6 => prop_oneof![
+            4 => Just(ThreadEdit::Undo), 3 => Just(ThreadEdit::Redo), 1 => Just(ThreadEdit::Clear), 1 => Just(ThreadEdit::New)
+        ].prop_map(Step::Edit),
+        1 => (0..5_u32).prop_map(Step::Compact),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+/// What a store answers to a step, without what differs between stores: the ids of threads.
+type Answer = Result<Option<Shown>, std::mem::Discriminant<StoreError>>;
+
+/// Messages with their positions.
+type Lines = Vec<(u64, Arc<Message>)>;
+
+#[derive(Clone, Debug, PartialEq)]
+struct Shown {
+    state: ThreadState,
+    summary: Option<String>,
+    messages: Lines,
+    /// Runs that have not ended, with their messages.
+    unfinished: Vec<(RunId, u32, Lines)>,
+    /// Whether a message was new.
+    new: bool,
+}
+
+fn shown(thread: ThreadSnapshot) -> Shown {
+    let ThreadSnapshot { state, summary, messages, .. } = thread;
+    Shown { state, summary, messages, unfinished: Vec::new(), new: false }
+}
+
+/// One store and the lane in it.
+struct Player<'a> {
+    store: &'a dyn Store,
+    lease: Lease,
+}
+
+impl Player<'_> {
+    async fn play(&mut self, step: &Step, fresh: RunId, runs: &[RunId]) -> Answer {
+        let named = |n: usize| runs.get(runs.len().wrapping_sub(1 + n)).copied().unwrap_or(fresh);
+        let done = |()| None;
+        let answer = match step {
+            Step::Accept { start, history, key: number, text } => {
+                let history = if *history { vec![Message::user("old"), Message::assistant("yes")] } else { Vec::new() };
+                let key = number.map(|number| key(&number.to_string()));
+                let input = NewInput { run_id: fresh, start: *start, history, key, ..input(&text.to_string()) };
+                let outcome = self.store.accept(&self.lease, input).await;
+                outcome.map(|acceptance| (acceptance == Acceptance::New).then(|| self.empty()))
+            }
+            Step::Start(run) => self.store.start_run(&self.lease, named(*run), at(1_500)).await.map(done),
+            Step::Checkpoint { run, for_run } => {
+                let message = Message::assistant("draft");
+                let message = if *for_run { message.for_run() } else { message };
+                self.store.checkpoint(&self.lease, checkpoint(named(*run), vec![message])).await.map(done)
+            }
+            Step::Finish { run, state } => {
+                let run = named(*run);
+                let end = belay_protocol::FinishedRun { thread_state: *state, ..finished(run, "reply") };
+                self.store.finish_runs(&self.lease, vec![end]).await.map(done)
+            }
+            Step::Edit(edit) => {
+                self.store.edit_thread(&self.lease, *edit, at(3_000)).await.map(|outcome| match outcome {
+                    EditOutcome::Done(thread) => Some(shown(thread)),
+                    EditOutcome::Nothing => None,
+                })
+            }
+            Step::Compact(keep) => {
+                self.store.compact(&self.lease, *keep, format!("all but {keep}"), Vec::new()).await.map(done)
+            }
+            Step::Reopen => Ok(Some(self.look().await)),
+        };
+        answer.map_err(|error| std::mem::discriminant(&error))
+    }
+
+    /// What a new owner of the lane finds.
+    async fn look(&mut self) -> Shown {
+        let opened = reload(self.store, &mut self.lease).await;
+        let unfinished = opened.unfinished.into_iter().map(|run| (run.run_id, run.attempt, run.messages)).collect();
+        Shown { unfinished, ..shown(opened.thread) }
+    }
+
+    fn empty(&self) -> Shown {
+        Shown { state: ThreadState::Idle, summary: None, messages: Vec::new(), unfinished: Vec::new(), new: true }
+    }
+}
+
+async fn both_show_the_same(steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let memory = MemoryStore::new();
+    let (sqlite, _directory) = sqlite();
+    let mut expected = Player { store: &memory, lease: open(&memory, "s").await.lease };
+    let mut actual = Player { store: &sqlite, lease: open(&sqlite, "s").await.lease };
+    let mut runs = Vec::new();
+    for step in steps {
+        let fresh = RunId::new();
+        let (one, other) = (expected.play(&step, fresh, &runs).await, actual.play(&step, fresh, &runs).await);
+        prop_assert_eq!(&one, &other, "answers to {:?}", step);
+        if matches!(&one, Ok(Some(answer)) if answer.new) {
+            runs.push(fresh);
+        }
+        prop_assert_eq!(expected.look().await, actual.look().await, "after {:?}", step);
+    }
+    sqlite.ping().await.unwrap(); // readers see what is committed
+    for run in runs {
+        prop_assert_eq!(memory.run(run).await.unwrap(), sqlite.run(run).await.unwrap());
+    }
+    let session = "s".into();
+    let (one, other) = (memory.history(&session, 0, 500).await, sqlite.history(&session, 0, 500).await);
+    prop_assert_eq!(one.unwrap(), other.unwrap());
+    prop_assert_eq!(memory.sessions(9).await.unwrap(), sqlite.sessions(9).await.unwrap());
+    let all = EventQuery { limit: 1_000, ..EventQuery::default() };
+    let (one, other) = (memory.read(all.clone()).await.unwrap(), sqlite.read(all).await.unwrap());
+    prop_assert_eq!(one, other);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn both_stores_show_the_same_after_any_sequence(steps in prop::collection::vec(step(), 1..40)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(both_show_the_same(steps))?;
+    }
+}
