@@ -13,6 +13,7 @@
 pub mod config;
 pub mod stdin;
 pub mod telegram;
+mod words;
 
 pub use config::{Enabled, StdinConfig, TelegramConfig, TelegramMode};
 pub use stdin::StdinChannel;

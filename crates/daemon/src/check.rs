@@ -1,10 +1,9 @@
 //! `belay check`: the settings, and what they need, without starting. Every problem at once.
 
-use std::io::Read;
 use std::path::Path;
 
 use belay_models::ProbeReport;
-use belay_store::StoreUrl;
+use belay_store::{Held, Inspection, OpenError, StoreUrl, inspect};
 use serde::Serialize;
 use serde_json::json;
 use tokio::net::{TcpListener, UnixStream};
@@ -16,7 +15,7 @@ use crate::output::{Cell, Output, Tone};
 use crate::paths::Paths;
 use crate::secrets::Secrets;
 use crate::settings::{Problem, Settings, load, refused};
-use crate::wiring::{Chosen, Store, words};
+use crate::wiring::{Chosen, Store, refuse_store, words};
 
 /// How one thing stands, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -69,7 +68,7 @@ pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output) -> R
     let mut findings = vec![
         Finding::new("settings", State::Ok, "every key and value is understood"),
         data(&paths),
-        store(settings, &paths, env),
+        store(settings, &paths, env, running),
         listener(settings, &secrets, running).await,
     ];
     findings.extend(model(settings, &secrets).await);
@@ -124,30 +123,34 @@ fn data(paths: &Paths) -> Finding {
 }
 
 /// Whether the store is there, or can be made. It is not opened: that would bring an old one up to date.
-fn store(settings: &Settings, paths: &Paths, env: &Environment) -> Finding {
+fn store(settings: &Settings, paths: &Paths, env: &Environment, running: bool) -> Finding {
     let finding = |state, detail| Finding::new("store", state, detail);
-    match Store::place(settings, paths, env) {
-        Err(failure) => Finding::failed("store", &failure),
-        Ok(StoreUrl::Memory) => finding(State::Note, "memory: everything is gone at the end".into()),
-        Ok(StoreUrl::Sqlite(path)) => match begins_like_sqlite(&path) {
-            Ok(true) => finding(State::Ok, format!("{} is there", path.display())),
-            Ok(false) => {
-                finding(State::Refused, format!("{} is no SQLite database; store.url names it", path.display()))
+    let path = match Store::place(settings, paths, env) {
+        Err(failure) => return Finding::failed("store", &failure),
+        Ok(StoreUrl::Memory) => return finding(State::Note, "memory: everything is gone at the end".into()),
+        Ok(StoreUrl::Sqlite(path)) => path,
+    };
+    let shown = path.display();
+    match inspect(&path) {
+        Err(error) => Finding::failed("store", &refuse_store(&error)),
+        Ok(Inspection { held: Held::By { pid }, .. }) if running => {
+            let process = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
+            finding(State::Note, format!("{shown} is in use by the Belay that is running{process}"))
+        }
+        Ok(Inspection { held: Held::By { pid }, .. }) => {
+            Finding::failed("store", &refuse_store(&OpenError::Locked { pid }))
+        }
+        Ok(Inspection { schema: None, .. }) => finding(State::Ok, format!("{shown} will be made")),
+        Ok(Inspection { schema: Some(found), known, .. }) => {
+            match std::fs::OpenOptions::new().write(true).open(&path) {
+                Err(error) => finding(State::OutOfReach, format!("{shown}: {error}")),
+                Ok(_) if found < known => {
+                    finding(State::Ok, format!("{shown} is there; a start brings its schema from {found} to {known}"))
+                }
+                Ok(_) => finding(State::Ok, format!("{shown} is there, with schema {found}")),
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                finding(State::Ok, format!("{} will be made", path.display()))
-            }
-            Err(error) => finding(State::OutOfReach, format!("{}: {error}", path.display())),
-        },
+        }
     }
-}
-
-/// SQLite, "Database File Format", 1.3: the header. An empty file is a database without tables.
-fn begins_like_sqlite(path: &Path) -> std::io::Result<bool> {
-    let mut head = Vec::new();
-    let file = std::fs::OpenOptions::new().read(true).write(true).open(path)?;
-    file.take(16).read_to_end(&mut head)?;
-    Ok(head.is_empty() || head == b"SQLite format 3\0")
 }
 
 async fn listener(settings: &Settings, secrets: &Secrets, running: bool) -> Finding {

@@ -1,5 +1,6 @@
 //! The command line.
 
+use belay_gateway::LIST_MAX;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -118,7 +119,7 @@ pub(crate) struct RunsArgs {
     #[arg(long)]
     pub(crate) status: Option<String>,
     /// At most so many
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)))]
     pub(crate) limit: u32,
 }
 
@@ -179,6 +180,8 @@ mod tests {
             ("belay status --json", true),
             ("belay runs --session me --status failed --limit 5", true),
             ("belay runs --limit 0", false),
+            ("belay runs --limit 500", true),
+            ("belay runs --limit 501", false), // the API takes no more
             ("belay runs show 0193", true),
             ("belay runs show --json 0193", true),
             ("belay stop", false),

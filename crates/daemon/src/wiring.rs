@@ -24,7 +24,7 @@ use tracing::{error, info};
 
 use background::Background;
 pub(crate) use model::Chosen;
-pub(crate) use store::Store;
+pub(crate) use store::{Store, refuse_store};
 
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};

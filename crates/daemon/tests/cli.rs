@@ -149,6 +149,38 @@ fn check_says_how_each_thing_stands_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn check_sees_a_store_that_is_in_use_and_one_that_a_later_version_wrote() {
+    let home = Home::new();
+    let checked = |home: &Home, store: &str| {
+        let store = format!("store.url={store}");
+        let output =
+            home.run(&["check", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=off", "--set", &store]);
+        (output.status.code(), stdout(&output))
+    };
+    let url = format!("sqlite://{}/belay.db", home.0.path().join(".local/share/belay").display());
+    let daemon = home.daemon();
+    let pid = format!("(process {})", daemon.child.id());
+    let (code, said) = checked(&home, &url);
+    assert!(code == Some(0) && said.contains("by the Belay that is running") && said.contains(&pid), "{said}");
+    // Whoever cannot reach that daemon is told who has the file.
+    let other = Home::new();
+    let (code, said) = checked(&other, &url);
+    assert!(code == Some(69) && said.contains("in use by another belay") && said.contains(&pid), "{said}");
+    daemon.signal("TERM");
+    daemon.ended();
+
+    let (code, said) = checked(&other, &url);
+    assert!(code == Some(0) && said.contains("is there, with schema 1"), "{said}");
+    let later = other.0.path().join("later.db");
+    let mut header = vec![0; 100];
+    header[..16].copy_from_slice(b"SQLite format 3\0");
+    header[63] = 9; // SQLite, "Database File Format", 1.3: the user version
+    std::fs::write(&later, header).unwrap();
+    let (code, said) = checked(&other, &format!("sqlite://{}", later.display()));
+    assert!(code == Some(78) && said.contains("schema 9"), "{said}");
+}
+
+#[test]
 fn a_question_is_answered_without_a_daemon() {
     let home = Home::new();
     let output = home.run(&["ask", "--set", "llm.provider=rehearsal", "calculate 17*23"]);

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use belay_protocol::{
     Ack, AckSender, Body, ChannelId, Clock, Control, Envelope, EventLog, Inbound, ModelInfo, Principal, RunId,
-    RunReader, RunRecord, RunWatch, SessionKey,
+    RunReader, RunRecord, RunWatch, SessionKey, StopTarget,
 };
 use secrecy::SecretString;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::oneshot::error::RecvError;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -50,6 +52,42 @@ pub(crate) struct App {
     pub(crate) started: AtomicBool,
     /// Cancelled when the gateway takes no new messages.
     pub(crate) draining: CancellationToken,
+    /// Takes the questions whose asker has gone away before the answer came.
+    pub(crate) orphans: mpsc::Sender<Orphan>,
+}
+
+/// Questions that wait for the one who sees to them, who does nothing slow. Then: the run goes on to its end.
+pub(crate) const ORPHAN_CAPACITY: usize = 256;
+
+/// A message whose client is gone, and could have stopped its run only by going away.
+pub(crate) struct Orphan {
+    principal: Principal,
+    answer: oneshot::Receiver<Ack>,
+}
+
+impl Orphan {
+    /// Stops the run of the message, if there is one.
+    pub(crate) async fn see_to(self, app: Shared) {
+        if let Ok(Ok(Ack::Accepted(accepted))) = timeout(ACK_LIMIT, self.answer).await {
+            app.tell(self.principal, Control::Stop(StopTarget::RunOfGoneClient(accepted.run_id)));
+        }
+    }
+}
+
+/// Waits for an answer in the place of its [`Orphan`], which it leaves behind when it is dropped before.
+struct Asking<'a> {
+    app: &'a App,
+    orphan: Option<Orphan>,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if let Some(orphan) = self.orphan.take()
+            && self.app.orphans.try_send(orphan).is_err()
+        {
+            tracing::warn!("too many clients went away at once; the run of one goes on to its end");
+        }
+    }
 }
 
 impl App {
@@ -61,6 +99,25 @@ impl App {
     /// # Cancel safety
     /// Once sent, the message takes its course; only the answer is lost.
     pub(crate) async fn ask(&self, inbound: Inbound) -> Result<Ack, ApiError> {
+        answered(timeout(ACK_LIMIT, self.hand_over(inbound)?).await)
+    }
+
+    /// Like [`App::ask`], for a message whose run nobody but this caller could stop, and only by going away: when the
+    /// caller is dropped, or has no answer in time, the run is stopped.
+    pub(crate) async fn ask_while_there(&self, inbound: Inbound) -> Result<Ack, ApiError> {
+        let principal = inbound.principal.clone();
+        let answer = self.hand_over(inbound)?;
+        let mut asking = Asking { app: self, orphan: Some(Orphan { principal, answer }) };
+        let Some(orphan) = &mut asking.orphan else { return Err(ApiError::internal()) }; // it was put there just now
+        let answer = timeout(ACK_LIMIT, &mut orphan.answer).await;
+        if answer.is_ok() {
+            asking.orphan = None;
+        }
+        answered(answer)
+    }
+
+    /// Puts a message where the agent takes it.
+    fn hand_over(&self, inbound: Inbound) -> Result<oneshot::Receiver<Ack>, ApiError> {
         if self.draining.is_cancelled() && matches!(inbound.body, Body::Text(_)) {
             return Err(ApiError::shutting_down());
         }
@@ -69,12 +126,7 @@ impl App {
             mpsc::error::TrySendError::Full(_) => ApiError::busy("too many messages wait to be taken"),
             mpsc::error::TrySendError::Closed(_) => ApiError::shutting_down(),
         })?;
-        match timeout(ACK_LIMIT, answer).await {
-            Ok(Ok(Ack::Refused(refusal))) => Err(refusal.into()),
-            Ok(Ok(ack)) => Ok(ack),
-            Ok(Err(_dropped)) => Err(ApiError::no_answer("the message was not accepted")),
-            Err(_elapsed) => Err(ApiError::no_answer("no answer in time; the message may still be accepted")),
-        }
+        Ok(answer)
     }
 
     /// Hands a request to the dispatcher and waits for its answer.
@@ -159,5 +211,15 @@ impl App {
             }
             tokio::time::sleep_until(deadline.min(Instant::now() + STORE_POLL)).await;
         }
+    }
+}
+
+/// What came of waiting for an acknowledgement.
+fn answered(answer: Result<Result<Ack, RecvError>, Elapsed>) -> Result<Ack, ApiError> {
+    match answer {
+        Ok(Ok(Ack::Refused(refusal))) => Err(refusal.into()),
+        Ok(Ok(ack)) => Ok(ack),
+        Ok(Err(_dropped)) => Err(ApiError::no_answer("the message was not accepted")),
+        Err(_elapsed) => Err(ApiError::no_answer("no answer in time; the message may still be accepted")),
     }
 }

@@ -1,9 +1,14 @@
 //! The gateway as a channel: a bounded queue between the handlers and the agent.
+//!
+//! The end of intake ends messages, not the brakes: while the daemon drains, stops and questions about it still reach the
+//! agent, until it drops the stream.
 
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use belay_protocol::{Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound};
+use belay_protocol::{
+    Ack, Body, Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, Refusal,
+};
 use futures_util::stream;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -38,14 +43,10 @@ impl Channel for HttpChannel {
             channel: self.id.clone(),
             detail: "it was started before; a channel starts once".into(),
         })?;
-        // At the end of the stream the receiver is dropped with all that waits in it: each sender learns at once that
-        // its message was not accepted.
+        // When the stream is dropped the receiver goes with all that waits in it: each sender learns at once that its
+        // message was not accepted.
         Ok(Box::pin(stream::unfold((receiver, intake), |(mut receiver, intake)| async move {
-            let envelope = tokio::select! {
-                biased; // once intake is over nothing more is taken, however much waits
-                () = intake.cancelled() => None,
-                envelope = receiver.recv() => envelope,
-            }?;
+            let envelope = next(&mut receiver, &intake).await?;
             Some((envelope, (receiver, intake)))
         })))
     }
@@ -54,5 +55,17 @@ impl Channel for HttpChannel {
         Err(DeliverError::Refused {
             detail: format!("nobody listens on {} for {}", self.id, message.route.conversation),
         })
+    }
+}
+
+/// The next message; after the end of intake the next request of a program, since texts are refused then. `None` when
+/// nobody can send any more. Cancel safe.
+async fn next(receiver: &mut mpsc::Receiver<Envelope>, intake: &CancellationToken) -> Option<Envelope> {
+    loop {
+        let envelope = receiver.recv().await?;
+        match envelope.inbound.body {
+            Body::Text(_) if intake.is_cancelled() => envelope.ack.send(Ack::Refused(Refusal::ShuttingDown)),
+            Body::Text(_) | Body::Control(_) => return Some(envelope),
+        }
     }
 }

@@ -23,4 +23,5 @@ mod sse;
 pub use channel::HttpChannel;
 pub use config::{GatewayConfig, GatewaySecrets};
 pub use error::GatewayError;
+pub use routes::LIST_MAX;
 pub use server::{Gateway, GatewayParts};

@@ -16,13 +16,13 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use crate::app::{App, Shared};
+use crate::app::{App, ORPHAN_CAPACITY, Orphan, Shared};
 use crate::auth::{Auth, Peer};
 use crate::channel::HttpChannel;
 use crate::config::{GatewayConfig, GatewaySecrets};
@@ -73,6 +73,7 @@ pub struct Gateway {
     router: Router,
     tcp: Option<TcpListener>,
     socket: Option<ControlSocket>,
+    orphans: mpsc::Receiver<Orphan>,
 }
 
 impl Gateway {
@@ -93,6 +94,7 @@ impl Gateway {
         let socket = parts.control_socket.map(ControlSocket::bind).transpose()?;
         let id = ChannelId::from("http");
         let (channel, intake) = HttpChannel::new(id.clone());
+        let (orphan_sender, orphans) = mpsc::channel(ORPHAN_CAPACITY);
         let app = Arc::new(App {
             auth: Auth::new(&secrets, parts.config.listen_address()),
             webhook_secret: secrets.webhook_secret,
@@ -108,9 +110,10 @@ impl Gateway {
             ready: parts.ready,
             started: AtomicBool::new(false),
             draining: CancellationToken::new(),
+            orphans: orphan_sender,
             config: parts.config,
         });
-        Ok((Self { router: router(app.clone(), parts.extra), app, tcp, socket }, channel))
+        Ok((Self { router: router(app.clone(), parts.extra), app, tcp, socket, orphans }, channel))
     }
 
     /// Where it listens; `None`: on the control socket alone.
@@ -127,7 +130,7 @@ impl Gateway {
     /// # Cancel safety
     /// Dropped midway, every connection is closed at once.
     pub async fn serve(self, stop: CancellationToken) -> Result<(), GatewayError> {
-        let Self { app, router, tcp, socket } = self;
+        let Self { app, router, tcp, socket, mut orphans } = self;
         let limit = Duration::from_secs(app.config.drain_s);
         let places =
             (Arc::new(Semaphore::new(app.config.max_connections)), Arc::new(Semaphore::new(SOCKET_CONNECTIONS)));
@@ -144,6 +147,9 @@ impl Gateway {
                 }
                 () = until(deadline) => break,
                 Some(ended) = connections.join_next() => report(ended),
+                Some(orphan) = orphans.recv() => {
+                    connections.spawn(orphan.see_to(app.clone()));
+                }
                 up = async { ready.wait_for(|up| *up).await.is_ok() }, if starting => {
                     app.started.store(up, Ordering::Relaxed);
                     starting = false;

@@ -9,10 +9,11 @@
 //!
 //! Reading order: `config` → `sqlite/migrations` (the tables) → `sqlite/open` → `sqlite/writer` (the one thread that
 //! writes, and how a commit is shared) → `sqlite/lanes`, `edits`, `outbox`, `ledger` (what is written) →
-//! `sqlite/reads` → `memory`.
+//! `sqlite/reads` → `inspect` (a look from outside) → `memory`.
 
 mod config;
 mod error;
+mod inspect;
 mod limits;
 mod memory;
 mod notes;
@@ -21,5 +22,6 @@ mod sqlite;
 
 pub use config::{StoreConfig, StoreUrl, parse_url};
 pub use error::OpenError;
+pub use inspect::{Held, Inspection, inspect};
 pub use memory::MemoryStore;
 pub use sqlite::{SqliteStore, StoreOptions, WriterStats};

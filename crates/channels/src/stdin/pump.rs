@@ -23,6 +23,7 @@ use tracing::{debug, warn};
 use super::deliveries::Deliveries;
 use super::lines::Line;
 use super::printer::Printer;
+use crate::words::ends_the_daemon;
 
 /// Unfinished runs above which texts wait. 15: a session's queue holds 20, and other channels may write to it too.
 const OUTSTANDING_MAX: usize = 15;
@@ -213,11 +214,10 @@ enum Kind {
 }
 
 fn kind(text: &str) -> Kind {
-    let word = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
-    match word.split('@').next().unwrap_or_default() {
-        "/quit" | "/exit" | "/shutdown" => Kind::Quit,
-        word if word.starts_with('/') => Kind::Command,
-        _ => Kind::Text,
+    match text.trim_start().starts_with('/') {
+        true if ends_the_daemon(text) => Kind::Quit,
+        true => Kind::Command,
+        false => Kind::Text,
     }
 }
 

@@ -11,6 +11,7 @@ use frankenstein::updates::{Update, UpdateContent};
 
 use super::NAME;
 use super::conversation::Conversation;
+use crate::words::ends_the_daemon;
 
 /// Who the bot is and who may talk to it.
 pub(super) struct Rules {
@@ -20,6 +21,8 @@ pub(super) struct Rules {
     pub(super) username: OnceLock<String>,
     pub(super) allow: HashSet<u64>,
     pub(super) operators: HashSet<u64>,
+    /// When this daemon was started, in seconds since 1970: a word to end it that is older was meant for another one.
+    pub(super) since: u64,
 }
 
 /// What an update is.
@@ -77,6 +80,10 @@ impl Rules {
             }
             let (message_id, album) = (message.message_id, message.media_group_id);
             return Verdict::NoText { conversation, message_id, album };
+        }
+        // Without this, one that could not be confirmed before the end would end every start after it.
+        if ends_the_daemon(&text) && message.date < self.since {
+            return Verdict::NotForUs("an end of the daemon from before its start");
         }
         let channel = ChannelId::new(NAME);
         Verdict::Message(Box::new(Inbound {

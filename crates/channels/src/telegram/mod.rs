@@ -22,7 +22,7 @@ mod webhook;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use axum::Router;
@@ -86,6 +86,7 @@ impl Telegram {
             username,
             allow: config.allow.iter().copied().collect(),
             operators: config.operators.iter().copied().collect(),
+            since: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
         };
         let desk = Arc::new(Desk::new(BotApi::new(http, &config.api_base, secrets.token), rules));
         let (sender, inbox) = mpsc::channel(INBOX);
@@ -219,6 +220,7 @@ fn test_desk() -> Desk {
         username: OnceLock::from("Belay_Bot".to_owned()),
         allow: [42].into(),
         operators: [7].into(),
+        since: 0,
     };
     Desk::new(
         BotApi::new(

@@ -1,9 +1,11 @@
 //! Long polling: we ask Telegram.
 //!
 //! A batch is confirmed (by asking for what comes after it) only when each of its messages has been committed or given
-//! up for a reason. After a crash it comes again, and the store recognises what it has.
+//! up for a reason. After a crash it comes again, and the store recognises what it has. At the end of intake what is
+//! settled is confirmed once more, since the store knows messages and not commands: a `/stop` that came again would be
+//! done again.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,12 +13,13 @@ use std::time::Duration;
 
 use belay_protocol::{AckSender, Envelope, Inbound};
 use frankenstein::methods::GetUpdatesParams;
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 use super::api::ApiError;
 use super::desk::{Desk, Settled, Sorted, settled, update_id};
@@ -34,6 +37,9 @@ const ACK_DEADLINE: Duration = Duration::from_secs(30);
 /// How long a message is offered to a full conversation. The person has been told, and others wait behind it.
 const BUSY_MAX: Duration = Duration::from_secs(30);
 
+/// Deadline of the last call. Short, since the end of the daemon waits for it; without an answer its updates come again.
+const LAST_DEADLINE: Duration = Duration::from_secs(2);
+
 /// Pause after a 409.
 const CONFLICT_PAUSE: Duration = Duration::from_secs(10);
 
@@ -43,15 +49,29 @@ pub(super) struct Poller {
     intake: CancellationToken,
     is_introduced: bool,
     is_set_up: bool,
+    /// What to ask for: everything before it has been received.
     offset: Option<i64>,
+    /// Everything before it is confirmed.
+    confirmed: Option<i64>,
     batch: VecDeque<Box<RawValue>>,
     /// Messages that have been offered and not been acknowledged.
-    open: FuturesUnordered<Pin<Box<dyn Future<Output = Option<Offer>> + Send>>>,
+    open: FuturesUnordered<Pin<Box<dyn Future<Output = Progress> + Send>>>,
+    /// The numbers of those that have not been settled.
+    unsettled: BTreeSet<i64>,
     pauses: Pauses,
+}
+
+/// What became of an offered message.
+enum Progress {
+    /// It is done with; its number.
+    Settled(i64),
+    /// It is to be offered again.
+    Again(Offer),
 }
 
 /// A message on its way to the agent.
 struct Offer {
+    update_id: i64,
     inbound: Inbound,
     /// When it was offered first.
     since: Instant,
@@ -65,8 +85,10 @@ impl Poller {
             is_introduced,
             is_set_up: false,
             offset: None,
+            confirmed: None,
             batch: VecDeque::new(),
             open: FuturesUnordered::new(),
+            unsettled: BTreeSet::new(),
             pauses: Pauses::new(),
         }
     }
@@ -74,21 +96,30 @@ impl Poller {
     /// The next message; `None` when intake has ended. What has not been acknowledged by then is not confirmed.
     pub(super) async fn next(&mut self) -> Option<Envelope> {
         let intake = self.intake.clone();
-        intake.run_until_cancelled(self.next_message()).await
+        let message = intake.run_until_cancelled(self.next_message()).await;
+        if message.is_none() {
+            self.confirm_settled().await;
+        }
+        message
     }
 
     async fn next_message(&mut self) -> Envelope {
         loop {
-            if let Some(update) = self.batch.pop_front() {
-                match self.desk.sort(&update).await {
+            if let Some(update) = self.batch.front() {
+                let sorted = self.desk.sort(update).await; // taken only afterwards: cancelled midway, it is not done with
+                let update_id = update_id(update);
+                self.batch.pop_front();
+                match sorted {
                     Sorted::Message(inbound) => {
-                        return self.offer(Offer { inbound: *inbound, since: Instant::now() });
+                        let update_id = update_id.unwrap_or_default(); // it has one, or it were not understood
+                        return self.offer(Offer { update_id, inbound: *inbound, since: Instant::now() });
                     }
                     Sorted::Done | Sorted::Later => {} // later: unheard of, since our name is known before we ask
                 }
-            } else if let Some(settled) = self.open.next().await {
-                if let Some(again) = settled {
-                    return self.offer(again);
+            } else if let Some(progress) = self.open.next().await {
+                match progress {
+                    Progress::Settled(update_id) => _ = self.unsettled.remove(&update_id),
+                    Progress::Again(offer) => return self.offer(offer),
                 }
             } else if self.is_set_up {
                 self.ask().await;
@@ -101,16 +132,17 @@ impl Poller {
     fn offer(&mut self, offer: Offer) -> Envelope {
         let (ack, answer) = AckSender::channel();
         let inbound = offer.inbound.clone();
+        self.unsettled.insert(offer.update_id);
         self.open.push(Box::pin(async move {
             match settled(timeout(ACK_DEADLINE, answer).await.ok().and_then(Result::ok)) {
-                Settled::Done => None,
+                Settled::Done => Progress::Settled(offer.update_id),
                 Settled::Later { is_busy: true, .. } if offer.since.elapsed() >= BUSY_MAX => {
                     warn!(session = %offer.inbound.session, "a message was given up: its conversation stays full");
-                    None
+                    Progress::Settled(offer.update_id)
                 }
                 Settled::Later { after, .. } => {
                     sleep(after).await;
-                    Some(offer)
+                    Progress::Again(offer)
                 }
             }
         }));
@@ -139,10 +171,37 @@ impl Poller {
                     warn!("a batch of updates without numbers");
                     sleep(CONFLICT_PAUSE).await; // it cannot be confirmed and will come again at once
                 }
+                self.confirmed = batch.iter().filter_map(|update| update_id(update)).min().or(self.offset);
                 self.offset = last.map(|last| last + 1).or(self.offset);
                 self.batch = batch.into();
             }
             Err(error) => self.pause(&error).await,
+        }
+    }
+
+    /// Confirms everything before the first update that is not done with. Best effort: without it those updates come
+    /// again at the next start.
+    async fn confirm_settled(&mut self) {
+        while let Some(Some(progress)) = self.open.next().now_or_never() {
+            if let Progress::Settled(update_id) = progress {
+                self.unsettled.remove(&update_id);
+            }
+        }
+        let waiting = self.batch.iter().filter_map(|update| update_id(update)).min();
+        let settled = self.unsettled.first().copied().into_iter().chain(waiting).chain(self.offset).min();
+        if settled == self.confirmed {
+            return;
+        }
+        // Telegram: getUpdates, `offset`: what is before it is confirmed. What this call returns is not.
+        let parameters = GetUpdatesParams::builder()
+            .maybe_offset(settled)
+            .limit(1)
+            .timeout(0)
+            .allowed_updates(ALLOWED.to_vec())
+            .build();
+        let answer = self.desk.api.call::<_, IgnoredAny>("getUpdates", &parameters, LAST_DEADLINE).await;
+        if let Err(error) = answer {
+            info!(%error, "the last updates could not be confirmed; they come again at the next start");
         }
     }
 

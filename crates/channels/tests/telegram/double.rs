@@ -61,6 +61,12 @@ impl Double {
         self.state.changed.send_modify(|n| *n += 1);
     }
 
+    /// The numbers of the updates that a new daemon would be given.
+    pub(crate) fn unconfirmed(&self) -> Vec<i64> {
+        let updates = self.state.updates.lock().unwrap();
+        updates.iter().map(|update| update["update_id"].as_i64().unwrap()).collect()
+    }
+
     /// The parameters of all calls of a method so far.
     pub(crate) fn calls(&self, method: &str) -> Vec<Value> {
         let calls = self.state.calls.lock().unwrap();
@@ -134,8 +140,10 @@ async fn updates(state: &Inner, parameters: &Value) -> Value {
             changed.changed().await.unwrap();
         }
     };
-    let _ = tokio::time::timeout(Duration::from_secs(2), wait).await; // nothing came: an empty answer
-    Value::Array(state.updates.lock().unwrap().clone())
+    let hold = Duration::from_secs(parameters["timeout"].as_u64().unwrap_or_default().min(2));
+    let _ = tokio::time::timeout(hold, wait).await; // nothing came: an empty answer
+    let limit = parameters["limit"].as_u64().unwrap_or(100) as usize;
+    Value::Array(state.updates.lock().unwrap().iter().take(limit).cloned().collect())
 }
 
 fn answer(status: u16, body: Value) -> Response<Body> {
@@ -153,7 +161,7 @@ fn check(bot: &str, method: &str, parameters: &Value) -> Result<(), String> {
             &["chat_id", "message_thread_id", "text", "parse_mode", "link_preview_options", "reply_parameters"]
         }
         "sendChatAction" => &["chat_id", "message_thread_id", "action"],
-        "getUpdates" => &["offset", "timeout", "allowed_updates"],
+        "getUpdates" => &["offset", "limit", "timeout", "allowed_updates"],
         "setWebhook" => &["url", "secret_token", "allowed_updates"],
         "deleteWebhook" => &[],
         other => return Err(format!("unexpected method {other}")),

@@ -114,3 +114,52 @@ async fn the_end_of_intake_ends_the_stream_in_the_middle_of_a_poll() {
     });
     assert!(end.is_none());
 }
+
+#[tokio::test]
+async fn what_is_settled_at_the_end_of_intake_is_confirmed_and_nothing_else() {
+    for (settled, left) in [(&[70, 71, 72][..], &[][..]), (&[70, 72], &[71, 72]), (&[], &[70, 71, 72])] {
+        let double = Double::start().await;
+        for number in [70, 71, 72] {
+            double.add_update(update(number, "/status"));
+        }
+        let channel = telegram(polling(&double));
+        let intake = CancellationToken::new();
+        let mut stream = channel.start(intake.clone()).await.unwrap();
+        let mut unanswered = Vec::new();
+        for number in [70, 71, 72] {
+            let ack = next(&mut stream).await.ack;
+            if settled.contains(&number) { accept(ack) } else { unanswered.push(ack) }
+        }
+        intake.cancel();
+        assert!(stream.next().await.is_none());
+        assert_eq!(double.unconfirmed(), left, "{settled:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_end_without_anything_to_confirm_asks_nothing() {
+    let double = Double::start().await;
+    double.add_update(update(80, "/status"));
+    let channel = telegram(polling(&double));
+    let intake = CancellationToken::new();
+    let mut stream = channel.start(intake.clone()).await.unwrap();
+    let envelope = next(&mut stream).await;
+    intake.cancel();
+    assert!(stream.next().await.is_none());
+    assert_eq!(double.calls("getUpdates").len(), 1);
+    drop(envelope);
+}
+
+#[tokio::test]
+async fn a_telegram_that_does_not_answer_does_not_hold_up_the_end() {
+    let double = Double::start().await;
+    double.add_update(update(90, "/status"));
+    let channel = telegram(polling(&double));
+    let intake = CancellationToken::new();
+    let mut stream = channel.start(intake.clone()).await.unwrap();
+    accept(next(&mut stream).await.ack);
+    double.trouble("getUpdates", Trouble::Silence);
+    intake.cancel();
+    let end = timeout(Duration::from_secs(5), stream.next()).await.expect("it ends in time"); // two of them are spent
+    assert!(end.is_none());
+}

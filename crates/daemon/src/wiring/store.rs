@@ -89,13 +89,13 @@ async fn open_file(path: PathBuf) -> Result<SqliteStore, Failure> {
     let opened = tokio::task::spawn_blocking(move || SqliteStore::open(&path, StoreOptions::default())).await;
     match opened {
         Ok(Ok(store)) => Ok(store),
-        Ok(Err(error)) => Err(refuse(&error)),
+        Ok(Err(error)) => Err(refuse_store(&error)),
         Err(broken) => Err(Failure::new(Exit::Internal, format!("the store could not be opened: {broken}"))),
     }
 }
 
 /// The failure of a store that could not be opened.
-pub(crate) fn refuse(error: &OpenError) -> Failure {
+pub(crate) fn refuse_store(error: &OpenError) -> Failure {
     let exit = match error {
         OpenError::Locked { .. } => Exit::Busy,
         OpenError::Newer { .. } => Exit::Refused,

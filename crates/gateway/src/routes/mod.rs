@@ -25,6 +25,8 @@ use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
 use tower_http::trace::{DefaultOnFailure, TraceLayer};
 use tracing::Level;
 
+pub use runs::LIST_MAX;
+
 use crate::app::Shared;
 use crate::auth::guard;
 use crate::error::ApiError;

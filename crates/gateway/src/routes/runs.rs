@@ -13,8 +13,8 @@ use crate::app::Shared;
 use crate::error::ApiError;
 use crate::extract::{Caller, Params, RunPath};
 
-/// Longest list that one request is given.
-pub(crate) const LIST_MAX: u32 = 500;
+/// Longest list that one request is given: runs, sessions, or messages.
+pub const LIST_MAX: u32 = 500;
 
 /// What `wait` waits when nothing else is said.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);

@@ -65,20 +65,30 @@ async fn once_the_intake_is_over_messages_are_refused_and_runs_are_still_read() 
     let house = House::open().await;
     let run = house.hold("s").await;
     house.intake.cancel();
-    let mut answer = (202, Value::Null);
-    for _ in 0..100 {
-        answer = house.post("/api/v1/messages", json!({"session": "s", "text": "new"})).await;
-        if answer.0 != 202 {
-            break;
-        }
-    }
-    assert_eq!((answer.0, &answer.1["error"]["retryable"]), (503, &json!(true)));
+    let refused = house.post("/api/v1/messages", json!({"session": "s", "text": "new"})).await;
+    assert_eq!((refused.0, &refused.1["error"]["code"]), (503, &json!("shutting_down")));
     let path = format!("/api/v1/runs/{run}/wait?timeout_ms=5000");
     let (waited, ()) = tokio::join!(house.get(&path), async {
         tokio::time::sleep(Duration::from_millis(50)).await; // the wait is meant to be on its way
         house.agent.finish(run, StopReason::FinalText, "read from the store");
     });
     assert_eq!((waited.0, &waited.1["reply"]), (200, &json!("read from the store")));
+}
+
+#[tokio::test]
+async fn the_brakes_and_the_status_work_until_the_agent_lets_go_and_are_then_refused_at_once() {
+    let house = House::open().await;
+    let run = house.hold("s").await;
+    house.intake.cancel();
+    assert_eq!(house.get("/api/v1/status").await.0, 200);
+    let (status, stopped) = house.post(&format!("/api/v1/runs/{run}/stop"), json!({})).await;
+    assert_eq!((status, &stopped["stopped"]), (200, &json!([run])));
+
+    house.working.abort();
+    let late = tokio::time::timeout(Duration::from_secs(5), house.get("/api/v1/status")).await.expect("an answer");
+    assert_eq!(late.0, 503);
+    house.stop.cancel();
+    tokio::time::timeout(Duration::from_secs(5), house.served).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]

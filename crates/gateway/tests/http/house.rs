@@ -342,6 +342,8 @@ pub(crate) struct House {
     pub(crate) ready: watch::Sender<bool>,
     pub(crate) stop: CancellationToken,
     pub(crate) intake: CancellationToken,
+    /// The agent at its stream; aborted, it has let go of it.
+    pub(crate) working: JoinHandle<()>,
     pub(crate) served: JoinHandle<Result<(), GatewayError>>,
     pub(crate) client: reqwest::Client,
 }
@@ -387,10 +389,10 @@ impl House {
         });
         let (stop, intake) = (CancellationToken::new(), CancellationToken::new());
         let stream = start(&channel, intake.clone()).await;
-        tokio::spawn(agent.clone().work(stream));
+        let working = tokio::spawn(agent.clone().work(stream));
         let served = tokio::spawn(gateway.serve(stop.clone()));
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        Self { addr, store, agent, clock, ready, stop, intake, served, client }
+        Self { addr, store, agent, clock, ready, stop, intake, working, served, client }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

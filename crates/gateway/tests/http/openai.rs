@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use belay_protocol::inbound::HistoryRole;
-use belay_protocol::{Body, Control, StopReason, StopTarget};
+use belay_protocol::{Accepted, Ack, Body, Control, RunId, StopReason, StopTarget, UnixMillis};
+use futures_util::StreamExt;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
-use crate::house::{House, NOW};
+use crate::house::{House, NOW, parts, start};
 use crate::streams::events;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -133,6 +135,33 @@ async fn a_stream_that_is_dropped_stops_its_run_and_a_whole_answer_does_not() {
         seen.iter().filter(|message| gone(&message.body)).count()
     };
     assert_eq!(stops(&house), 1);
+}
+
+/// Sleeps for real: nothing tells that the gateway has noticed a closed connection.
+#[tokio::test]
+async fn a_client_that_goes_away_before_its_message_is_accepted_stops_its_run_too() {
+    let house = House::open().await;
+    let (_ready, seen) = tokio::sync::watch::channel(true);
+    let (gateway, channel) = belay_gateway::Gateway::bind(parts(&house.store, &house.clock, seen)).await.unwrap();
+    let url = format!("http://{}{CHAT}", gateway.addr().unwrap());
+    let stop = CancellationToken::new();
+    let mut stream = start(&channel, CancellationToken::new()).await;
+    let served = tokio::spawn(gateway.serve(stop.clone()));
+    let mut next = async || tokio::time::timeout(Duration::from_secs(5), stream.next()).await.unwrap().unwrap();
+
+    let body = json!({"messages": user("hold"), "stream": true});
+    let asking = tokio::spawn(house.client.post(url).json(&body).send());
+    let message = next().await;
+    asking.abort();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let run_id = RunId::new();
+    let accepted_at = UnixMillis(NOW);
+    let session = message.inbound.session;
+    message.ack.send(Ack::Accepted(Accepted { run_id, session, accepted_at, duplicate: false, watch: None }));
+    let told = next().await.inbound.body;
+    assert_eq!(told, Body::Control(Control::Stop(StopTarget::RunOfGoneClient(run_id))));
+    stop.cancel();
+    tokio::time::timeout(Duration::from_secs(5), served).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -76,8 +76,25 @@ fn configure(conn: &Connection) -> Result<(), OpenError> {
     Ok(())
 }
 
+/// The schema of this program: the number of its migrations.
+pub(crate) fn known_schema() -> u32 {
+    u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX)
+}
+
+/// The file whose lock says who has the store.
+pub(crate) fn lock_path(path: &Path) -> PathBuf {
+    with_suffix(path, ".lock")
+}
+
+/// A file beside the database, named like it.
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
 fn refuse_newer(conn: &Connection) -> Result<(), OpenError> {
-    let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
+    let known = known_schema();
     let found: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if found > known { Err(OpenError::Newer { found, known }) } else { Ok(()) }
 }
@@ -103,9 +120,7 @@ fn private_file(path: &Path) -> Result<File, OpenError> {
 /// Takes the lock that says that no other process has the store. The system gives it up with the process, however that
 /// ends, so a lock that can be taken proves the former owner dead.
 fn lock(path: &Path) -> Result<File, OpenError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    let path = PathBuf::from(name);
+    let path = lock_path(path);
     let mut file = private_file(&path)?;
     let io = |source| OpenError::Io { path: path.clone(), source };
     match file.try_lock() {

@@ -6,5 +6,6 @@
 mod conformance;
 mod crash;
 mod disk;
+mod inspect;
 mod kit;
 mod properties;

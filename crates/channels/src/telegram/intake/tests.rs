@@ -5,7 +5,13 @@ use serde_json::{Value, json};
 use super::*;
 
 fn rules() -> Rules {
-    Rules { bot_id: 777, username: OnceLock::from("Belay_Bot".to_owned()), allow: [42].into(), operators: [7].into() }
+    Rules {
+        bot_id: 777,
+        username: OnceLock::from("Belay_Bot".to_owned()),
+        allow: [42].into(),
+        operators: [7].into(),
+        since: 0,
+    }
 }
 
 /// A message with these fields over those of a private text of user 42.
@@ -222,5 +228,22 @@ fn other_kinds_of_update_are_not_for_us() {
     for kind in ["edited_message", "channel_post", "edited_channel_post", "business_message"] {
         let update = serde_json::from_value(json!({"update_id": 1, kind: message(json!({}))})).unwrap();
         assert_eq!(line(rules().judge(update)), "(no new message)", "{kind}");
+    }
+}
+
+#[test]
+fn a_word_to_end_the_daemon_from_before_its_start_is_not_for_it() {
+    let rules = Rules { since: 1000, ..rules() };
+    for (text, date, is_ours) in [
+        ("/quit", 999, false),
+        ("/Shutdown now", 999, false),
+        ("/exit@belay_bot", 999, false),
+        ("/quit", 1000, true), // Telegram counts whole seconds: it may have come just after
+        ("/quit", 1001, true),
+        ("/status", 999, true),
+        ("what does /quit do?", 999, true),
+    ] {
+        let verdict = judge(&rules, message(json!({"text": text, "date": date})));
+        assert_eq!(matches!(verdict, Verdict::Message(_)), is_ours, "{text} at {date}");
     }
 }

@@ -48,7 +48,8 @@ pub(crate) async fn chat(
     }
     let conversation = request.conversation(headers.get("x-belay-session"))?;
     let session = conversation.session.clone();
-    let ack = app.ask(conversation.inbound(&app, principal.clone(), request.streams())).await?;
+    let inbound = conversation.inbound(&app, principal.clone(), request.streams());
+    let ack = if request.streams() { app.ask_while_there(inbound).await? } else { app.ask(inbound).await? };
     let answer = answer::Head::new(model, session, app.clock.now());
     match ack {
         Ack::Accepted(accepted) if request.streams() => {

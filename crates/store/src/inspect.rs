@@ -1,0 +1,93 @@
+//! A look at a store from outside, without opening it: what a start would find.
+
+use std::fs::{File, TryLockError};
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::OpenError;
+use crate::sqlite::{known_schema, lock_path, with_suffix};
+
+/// What is known about a store that was not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inspection {
+    /// The schema of the file, 0 for one without tables; `None`: there is no file yet.
+    pub schema: Option<u32>,
+    /// The newest schema of this program, to which an older one is brought when the store is opened.
+    pub known: u32,
+    /// Who has it.
+    pub held: Held,
+}
+
+/// Whether a process has a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// None.
+    ByNobody,
+    /// This one, when it has said so.
+    By {
+        /// Its id.
+        pid: Option<u32>,
+    },
+}
+
+/// Looks at the file, its log and its lock. Blocks. Creates nothing, except that SQLite may rebuild the index of a log
+/// that a crash left behind; changes nothing; and holds the lock for no longer than it takes to see that it is free.
+///
+/// # Errors
+/// [`OpenError::Newer`], [`OpenError::Io`] and [`OpenError::Sqlite`], as opening would say. That it is in use is no error.
+pub fn inspect(path: &Path) -> Result<Inspection, OpenError> {
+    let (schema, known) = (schema(path)?, known_schema());
+    match schema {
+        Some(found) if found > known => Err(OpenError::Newer { found, known }),
+        _ => Ok(Inspection { schema, known, held: held(path)? }),
+    }
+}
+
+fn schema(path: &Path) -> Result<Option<u32>, OpenError> {
+    let Some(mut file) = open(path)? else { return Ok(None) };
+    let log = with_suffix(path, "-wal");
+    if std::fs::metadata(log).is_ok_and(|log| log.len() > 0) {
+        return logged_schema(path).map(Some);
+    }
+    // Without a log the file's own header is the truth, and reading it leaves no traces. SQLite, "Database File Format",
+    // 1.3: the first 16 bytes say what it is, the number at offset 60 is the user version.
+    let mut header = Vec::new();
+    file.by_ref().take(64).read_to_end(&mut header).map_err(|source| OpenError::Io { path: path.into(), source })?;
+    match header.as_slice() {
+        [] => Ok(Some(0)),
+        [head @ .., a, b, c, d] if head.len() == 60 && head.starts_with(b"SQLite format 3\0") => {
+            Ok(Some(u32::from_be_bytes([*a, *b, *c, *d])))
+        }
+        _ => Err(OpenError::Sqlite("the file is not a database".into())),
+    }
+}
+
+/// The schema as the log has it.
+fn logged_schema(path: &Path) -> Result<u32, OpenError> {
+    let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    Ok(conn.pragma_query_value(None, "user_version", |row| row.get(0))?)
+}
+
+fn held(path: &Path) -> Result<Held, OpenError> {
+    let path = lock_path(path);
+    let Some(mut file) = open(&path)? else { return Ok(Held::ByNobody) };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(Held::ByNobody), // given up again with the file
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            let _ = file.read_to_string(&mut pid); // only for the message
+            Ok(Held::By { pid: pid.trim().parse().ok() })
+        }
+        Err(TryLockError::Error(source)) => Err(OpenError::Io { path, source }),
+    }
+}
+
+fn open(path: &Path) -> Result<Option<File>, OpenError> {
+    match File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(OpenError::Io { path: path.into(), source }),
+    }
+}
