@@ -52,10 +52,19 @@ fn end(tx: &mut Tx<'_>, id: &str, state: &str) -> Done<usize> {
 }
 
 pub(super) fn settle_interrupted(tx: &mut Tx<'_>) -> Done<Vec<OutboxRow>> {
-    let sql = format!("SELECT {} FROM outbox WHERE state = 'sending' ORDER BY seq", rows::OUTBOX_COLUMNS);
+    // By the index of undelivered rows: what was delivered over months is not looked through at every start.
+    let sql = format!(
+        "SELECT {} FROM outbox INDEXED BY outbox_open
+         WHERE state = 'sending' AND state IN ('waiting', 'sending') ORDER BY seq",
+        rows::OUTBOX_COLUMNS
+    );
     let found = tx.rows(&sql, [], rows::outbox_row)?;
     if !found.is_empty() {
-        tx.exec("UPDATE outbox SET state = 'ambiguous' WHERE state = 'sending'", [])?;
+        tx.exec(
+            "UPDATE outbox INDEXED BY outbox_open SET state = 'ambiguous'
+             WHERE state = 'sending' AND state IN ('waiting', 'sending')",
+            [],
+        )?;
     }
     Ok(found)
 }
