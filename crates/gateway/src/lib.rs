@@ -8,7 +8,7 @@
 //! Architecture invariant: a reader never holds anything that a run waits for; a slow one slows only itself.
 //!
 //! Reading order: [`config`] → [`error`] → `channel` (how handlers reach the agent) → `app` (what handlers share) →
-//! `auth` → `extract` → `routes` → `sse` → [`server`].
+//! `auth` → `extract` → `routes` → `sse` → [`server`] (with `patience`).
 
 mod app;
 mod auth;
@@ -16,6 +16,7 @@ mod channel;
 pub mod config;
 pub mod error;
 mod extract;
+mod patience;
 mod routes;
 pub mod server;
 mod sse;

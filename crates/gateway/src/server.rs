@@ -27,6 +27,7 @@ use crate::auth::{Auth, Peer};
 use crate::channel::HttpChannel;
 use crate::config::{GatewayConfig, GatewaySecrets};
 use crate::error::GatewayError;
+use crate::patience::Patient;
 use crate::routes::router;
 
 /// Longest time between two requests on a connection, and for the headers of one to arrive. 30 s: hyper's own default;
@@ -195,7 +196,7 @@ impl Line {
             .header_read_timeout(HEADER_LIMIT)
             .max_buf_size(BUFFER_BYTES)
             .keep_alive(!draining.is_cancelled())
-            .serve_connection(TokioIo::new(io), service);
+            .serve_connection(TokioIo::new(Patient::new(io)), service);
         tokio::pin!(connection);
         let late = draining.is_cancelled();
         let ended = tokio::select! {
