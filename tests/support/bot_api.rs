@@ -75,8 +75,9 @@ impl BotApi {
 
 /// A private message of a user, as Telegram words it.
 pub fn private_message(update_id: u32, user: i64, text: &str) -> Value {
+    let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
     json!({"update_id": update_id, "message": {
-        "message_id": update_id, "date": 1_700_000_000, "text": text,
+        "message_id": update_id, "date": now, "text": text,
         "from": {"id": user, "is_bot": false, "first_name": "Tester"},
         "chat": {"id": user, "type": "private", "first_name": "Tester"},
     }})
