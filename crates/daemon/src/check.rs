@@ -224,7 +224,6 @@ fn telegram(settings: &Settings) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
@@ -237,19 +236,6 @@ mod tests {
         ] {
             let findings: Vec<_> = states.into_iter().map(finding).collect();
             assert_eq!(report(&findings, false, Output::plain()), exit);
-        }
-    }
-
-    #[test]
-    fn a_file_that_is_no_database_is_recognised_and_left_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("belay.db");
-        assert_eq!(begins_like_sqlite(&path).unwrap_err().kind(), std::io::ErrorKind::NotFound);
-        assert!(!path.exists());
-        for (bytes, is_one) in [(&b""[..], true), (b"SQLite format 3\0rest", true), (b"hello", false)] {
-            std::fs::write(&path, bytes).unwrap();
-            assert_eq!(begins_like_sqlite(&path).unwrap(), is_one);
-            assert_eq!(std::fs::read(&path).unwrap(), bytes);
         }
     }
 }
