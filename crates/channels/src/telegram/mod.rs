@@ -222,7 +222,14 @@ fn test_desk() -> Desk {
         operators: [7].into(),
         since: 0,
     };
-    Desk::new(BotApi::new(reqwest::Client::builder().build().expect("a client"), "http://127.0.0.1:9", SecretString::from("777:x")), rules)
+    Desk::new(
+        BotApi::new(
+            reqwest::Client::builder().build().expect("a client"),
+            "http://127.0.0.1:9",
+            SecretString::from("777:x"),
+        ),
+        rules,
+    )
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ enum Progress {
     /// It is done with; its number.
     Settled(i64),
     /// It is to be offered again.
-    Again(Offer),
+    Again(Box<Offer>),
 }
 
 /// A message on its way to the agent.
@@ -119,7 +119,7 @@ impl Poller {
             } else if let Some(progress) = self.open.next().await {
                 match progress {
                     Progress::Settled(update_id) => _ = self.unsettled.remove(&update_id),
-                    Progress::Again(offer) => return self.offer(offer),
+                    Progress::Again(offer) => return self.offer(*offer),
                 }
             } else if self.is_set_up {
                 self.ask().await;
@@ -142,7 +142,7 @@ impl Poller {
                 }
                 Settled::Later { after, .. } => {
                     sleep(after).await;
-                    Progress::Again(offer)
+                    Progress::Again(Box::new(offer))
                 }
             }
         }));
