@@ -224,7 +224,6 @@ fn telegram(settings: &Settings) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -99,7 +99,8 @@ fn fit_socket(socket: PathBuf, temp: &Path) -> PathBuf {
     temp.join(format!("belay-{}", &hash[..16])).join("control.sock")
 }
 
-fn private_directory(path: &Path) -> io::Result<()> {
+/// Makes a directory and those above it, for this user alone.
+pub(crate) fn private_directory(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| named(error, path))
 }
 

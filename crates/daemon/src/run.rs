@@ -1,6 +1,7 @@
 //! `belay run`: the daemon, in the foreground.
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
 use belay_channels::Enabled;
 use tokio_util::sync::CancellationToken;
@@ -9,7 +10,7 @@ use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::note;
 use crate::paths::Paths;
-use crate::settings::{Settings, SettingsArgs, load, refused};
+use crate::settings::{Loaded, Settings, SettingsArgs, load, refused};
 use crate::signals::SignalWatch;
 use crate::{systemd, telemetry, wiring};
 
@@ -18,8 +19,7 @@ pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, 
     let paths = Paths::find(env)?;
     let loaded = load(args, env, &paths).map_err(|problems| refused(&problems))?;
     let settings = &loaded.settings;
-    let quiet = at_a_prompt(settings) && !loaded.is_set("telemetry.log");
-    telemetry::start(&if quiet { settings.telemetry.quiet() } else { settings.telemetry.clone() }, env);
+    let log_file = telemetry_for(&loaded, &paths, env);
     let signals = SignalWatch::install()
         .map_err(|error| Failure::new(Exit::Internal, format!("signals cannot be taken: {error}")))?;
     let root = CancellationToken::new();
@@ -31,9 +31,30 @@ pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, 
     let running = parts.start(&root, signals).await?;
 
     let described = running.describe();
-    note(&described);
     systemd::ready(&described);
+    let logged = log_file.map(|path| format!("; logs are in {}", path.display())).unwrap_or_default();
+    running.say(&format!("{described}{logged}")).await;
     Ok(running.wait().await)
+}
+
+/// Begins to log: to stderr; beside a prompt to a file, which is returned, unless the person has said what to log.
+fn telemetry_for(loaded: &Loaded, paths: &Paths, env: &Environment) -> Option<PathBuf> {
+    let config = &loaded.settings.telemetry;
+    if !at_a_prompt(&loaded.settings) || loaded.is_set("telemetry.log") {
+        telemetry::start(config, env);
+        return None;
+    }
+    match telemetry::log_file(&paths.data) {
+        Ok((path, file)) => {
+            telemetry::start_in(config, file);
+            Some(path)
+        }
+        Err(error) => {
+            note(&format!("there is no place for a log file, so that warnings appear here: {error}"));
+            telemetry::start(&config.quiet(), env);
+            None
+        }
+    }
 }
 
 /// Whether a person types at the prompt of this terminal, between whose lines logs have no place.

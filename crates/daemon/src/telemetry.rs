@@ -1,6 +1,11 @@
-//! Logs: for people on a terminal, for programs (one JSON object a line) everywhere else. Always on stderr.
+//! Logs: for people on a terminal, for programs (one JSON object a line) everywhere else. On stderr, or
+//! beside a prompt in a file.
 
-use std::io::IsTerminal;
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::EnvFilter;
@@ -9,10 +14,14 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt};
 
 use crate::environment::Environment;
+use crate::paths::private_directory;
 
 /// Libraries that log what is normal, and how much of them is heard unless the filter names them. `genai` warns at each
 /// first chunk of a stream; `rusqlite_migration` informs at each first start.
 const NOISY: &[(&str, &str)] = &[("genai", "off"), ("rusqlite_migration", "warn")];
+
+/// Length from which a start begins a new log file. 4 MiB: tens of thousands of turns.
+const LOG_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// `[telemetry]`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,14 +75,39 @@ pub(crate) fn start(config: &TelemetryConfig, env: &Environment) {
         LogFormat::Human => true,
         LogFormat::Json => false,
     };
+    let colour = terminal && env.raw("NO_COLOR").is_none();
+    begin(filter, human, colour, std::io::stderr);
+}
+
+/// Begins to log into a file, for people unless the settings say otherwise.
+pub(crate) fn start_in(config: &TelemetryConfig, file: File) {
+    let Ok(filter) = filter(&config.log) else { return }; // `validate` has refused it before
+    begin(filter, config.format != LogFormat::Json, false, Arc::new(file));
+}
+
+fn begin<W>(filter: EnvFilter, human: bool, colour: bool, writer: W)
+where
+    W: for<'a> fmt::MakeWriter<'a> + Send + Sync + 'static,
+{
     let registry = Registry::default().with(filter);
     let started = if human {
-        let colour = terminal && env.raw("NO_COLOR").is_none();
-        registry.with(fmt::layer().compact().with_ansi(colour).with_writer(std::io::stderr)).try_init()
+        registry.with(fmt::layer().compact().with_ansi(colour).with_writer(writer)).try_init()
     } else {
-        registry.with(fmt::layer().json().flatten_event(true).with_writer(std::io::stderr)).try_init()
+        registry.with(fmt::layer().json().flatten_event(true).with_writer(writer)).try_init()
     };
     drop(started); // an error says that logging has been started before
+}
+
+/// Opens `belay.log` in the data directory for appending, readable by this user alone. One that has grown beyond
+/// [`LOG_MAX_BYTES`] is first moved to `belay.log.1`, in place of an older one.
+pub(crate) fn log_file(data: &Path) -> io::Result<(PathBuf, File)> {
+    private_directory(data)?;
+    let path = data.join("belay.log");
+    if std::fs::metadata(&path).is_ok_and(|file| file.len() > LOG_MAX_BYTES) {
+        std::fs::rename(&path, data.join("belay.log.1"))?;
+    }
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
+    Ok((path, file))
 }
 
 fn filter(directives: &str) -> Result<EnvFilter, String> {
@@ -86,7 +120,27 @@ fn filter(directives: &str) -> Result<EnvFilter, String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::Write;
+
     use super::*;
+
+    #[test]
+    fn a_log_file_is_private_goes_on_and_is_moved_aside_when_it_is_long() {
+        let home = tempfile::tempdir().unwrap();
+        let data = home.path().join("data");
+        for _ in 0..2 {
+            log_file(&data).unwrap().1.write_all(b"line\n").unwrap();
+        }
+        let (path, file) = log_file(&data).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "line\nline\n");
+        let mode = std::os::unix::fs::PermissionsExt::mode(&file.metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+        file.set_len(LOG_MAX_BYTES + 1).unwrap();
+        assert_eq!(log_file(&data).unwrap().1.metadata().unwrap().len(), 0);
+        assert_eq!(data.join("belay.log.1").metadata().unwrap().len(), LOG_MAX_BYTES + 1);
+        assert!(log_file(&path).is_err(), "a file is no directory");
+    }
 
     #[test]
     fn a_filter_is_checked_and_silences_noisy_libraries() {

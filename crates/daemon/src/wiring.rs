@@ -29,6 +29,7 @@ pub(crate) use store::{Store, refuse_store};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::net::{is_plain_loopback, plain_client};
+use crate::output::note;
 use crate::paths::Paths;
 use crate::secrets::Secrets;
 use crate::settings::{Settings, expand, refused};
@@ -46,6 +47,7 @@ pub(crate) struct Parts {
     agent: AgentParts,
     gateway: Gateway,
     store: Store,
+    stdin: Option<Arc<StdinChannel>>,
     model: ModelInfo,
     /// What the person should know about the choice of the model.
     notice: Option<String>,
@@ -67,7 +69,10 @@ pub(crate) async fn build(settings: &Settings, env: &Environment, paths: &Paths)
     let store = store?;
     let assembled = async { assemble(settings, env, paths, secrets, &store, chosen?).await }.await;
     match assembled {
-        Ok((agent, gateway, model, notice, ready)) => Ok(Parts { agent, gateway, store, model, notice, ready }),
+        Ok((agent, gateway, stdin, notice)) => {
+            let (model, ready) = (agent.model.info().clone(), agent.ready.subscribe());
+            Ok(Parts { agent, gateway, store, stdin, model, notice, ready })
+        }
         Err(failure) => {
             store.close().await;
             Err(failure)
@@ -75,7 +80,7 @@ pub(crate) async fn build(settings: &Settings, env: &Environment, paths: &Paths)
     }
 }
 
-type Assembled = (AgentParts, Gateway, ModelInfo, Option<String>, watch::Receiver<bool>);
+type Assembled = (AgentParts, Gateway, Option<Arc<StdinChannel>>, Option<String>);
 
 async fn assemble(
     settings: &Settings,
@@ -88,7 +93,6 @@ async fn assemble(
     let ports = store.ports();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let (ready_tx, ready) = watch::channel(false);
-    let model = chosen.provider.info().clone();
     let tools = tools(settings, env, paths, store.notes(), clock.clone())?;
     let telegram = telegram(settings, secrets.telegram)?;
 
@@ -98,11 +102,11 @@ async fn assemble(
         runs: ports.runs.clone(),
         events: ports.events.clone(),
         clock: clock.clone(),
-        model: model.clone(),
+        model: chosen.provider.info().clone(),
         version: VERSION.into(),
         extra: telegram.as_ref().and_then(|telegram| telegram.router()).into_iter().collect(),
         control_socket: Some(paths.control_socket.clone()),
-        ready: ready.clone(),
+        ready,
     })
     .await
     .map_err(|error| gateway_failure(&error))?;
@@ -112,7 +116,8 @@ async fn assemble(
         Some(_) => http,
         None => Arc::new(Background(http)),
     }];
-    channels.extend(stdin(settings, env).map(|stdin| Arc::new(stdin) as Arc<dyn Channel>));
+    let stdin = stdin(settings, env).map(Arc::new);
+    channels.extend(stdin.clone().map(|stdin| stdin as Arc<dyn Channel>));
     channels.extend(telegram.map(|telegram| Arc::new(telegram) as Arc<dyn Channel>));
     channels.extend(WatchdogChannel::from_service_manager().map(|watchdog| Arc::new(watchdog) as Arc<dyn Channel>));
 
@@ -131,7 +136,7 @@ async fn assemble(
         max_attempts: settings.llm.max_attempts,
         ready: ready_tx,
     };
-    Ok((agent, gateway, model, chosen.notice, ready))
+    Ok((agent, gateway, stdin, chosen.notice))
 }
 
 impl Parts {
@@ -166,6 +171,7 @@ impl Parts {
             gateway_stop,
             signals_end,
             store: self.store,
+            stdin: self.stdin,
             address,
             model: self.model,
             ready: self.ready,
@@ -197,6 +203,8 @@ pub(crate) struct Running {
     gateway_stop: CancellationToken,
     signals_end: Handle,
     store: Store,
+    /// Its prompt is put away before the process ends, or the terminal would stay as the prompt needs it.
+    stdin: Option<Arc<StdinChannel>>,
     address: Option<SocketAddr>,
     model: ModelInfo,
     ready: watch::Receiver<bool>,
@@ -218,6 +226,17 @@ impl Running {
             false => format!("{} by {}", self.model.model, self.model.provider),
         };
         format!("ready {place} (model: {model})")
+    }
+
+    /// Says something to whoever started us: above the prompt where there is one, else on stderr.
+    pub(crate) async fn say(&self, text: &str) {
+        match self.stdin.as_ref().filter(|stdin| stdin.has_prompt()) {
+            Some(stdin) => {
+                // Like stderr: nobody can be told that the terminal is gone.
+                let _ = stdin.say(&format!("belay: {text}")).await;
+            }
+            None => note(text),
+        }
     }
 
     /// Waits until the agent has ended and drained, ends the rest, and closes the store.
@@ -260,6 +279,9 @@ impl Running {
     }
 
     async fn join(mut self) {
+        if let Some(stdin) = &self.stdin {
+            stdin.close().await;
+        }
         while let Some(ended) = self.tasks.join_next().await {
             match ended {
                 Ok(Ended::Gateway(Err(error))) => error!(%error, "the gateway ended badly"),

@@ -1,9 +1,10 @@
 //! The binary as a person or a script meets it: words, exit codes, one whole life of a daemon.
 #![allow(clippy::unwrap_used)]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -259,6 +260,78 @@ fn the_end_of_input_ends_a_daemon_without_other_channels() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stdout(&output).contains("391"), "{}", stdout(&output));
+}
+
+/// A terminal that answers line editors, which ask where the cursor is, and keeps what is shown.
+struct Screen {
+    keys: std::fs::File,
+    side: std::os::fd::OwnedFd,
+    shown: Arc<Mutex<String>>,
+}
+
+impl Screen {
+    fn new() -> Self {
+        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&terminal).unwrap();
+        unlockpt(&terminal).unwrap();
+        let name = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
+        let side = std::fs::OpenOptions::new().read(true).write(true).open(name).unwrap().into();
+        let keys = std::fs::File::from(terminal);
+        let (mut terminal, shown) = (keys.try_clone().unwrap(), Arc::new(Mutex::new(String::new())));
+        let seen = shown.clone();
+        // Ends with an error when the last program has let go of its side.
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(n) = terminal.read(&mut buffer) {
+                let new = String::from_utf8_lossy(&buffer[..n]).into_owned();
+                // ECMA-48, "Device Status Report": 6 asks for the cursor's position.
+                for _ in new.matches("\u{1b}[6n") {
+                    terminal.write_all(b"\x1b[1;1R").unwrap();
+                }
+                seen.lock().unwrap().push_str(&new);
+            }
+        });
+        Self { keys, side, shown }
+    }
+
+    fn side(&self) -> Stdio {
+        self.side.try_clone().unwrap().into()
+    }
+
+    fn modes(&self) -> String {
+        let modes = rustix::termios::tcgetattr(&self.side).unwrap();
+        format!("{:?} {:?} {:?}", modes.input_modes, modes.output_modes, modes.local_modes)
+    }
+
+    /// Waits until that is shown.
+    fn until(&self, expected: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.shown.lock().unwrap().contains(expected) {
+            assert!(Instant::now() < deadline, "{expected} is missing in:\n{}", self.shown.lock().unwrap());
+            std::thread::sleep(Duration::from_millis(10)); // another process has no other way to say how far it is
+        }
+    }
+}
+
+#[test]
+fn a_terminal_is_left_as_it_was_found_and_logs_do_not_paint_over_its_prompt() {
+    let home = Home::new();
+    let mut screen = Screen::new();
+    let before = screen.modes();
+    let mut command = home.command(&["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=127.0.0.1:0"]);
+    command.env("TERM", "xterm").stdin(screen.side()).stdout(screen.side()).stderr(screen.side());
+    let mut child = command.spawn().unwrap();
+    screen.until("belay.log");
+    screen.until("belay> ");
+    assert_ne!(screen.modes(), before, "the prompt edits lines");
+    screen.keys.write_all(b"/quit\r").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(screen.modes(), before);
+    screen.until("Shutting down.");
+    let log = std::fs::read_to_string(home.0.path().join(".local/share/belay/belay.log")).unwrap();
+    assert!(log.contains("drained"), "{log}");
+    assert!(!screen.shown.lock().unwrap().contains("drained"));
 }
 
 #[test]

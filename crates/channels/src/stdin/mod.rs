@@ -18,13 +18,11 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound};
 use futures_util::stream;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
@@ -32,7 +30,7 @@ use self::deliveries::Deliveries;
 use self::lines::{Line, LineReader};
 use self::printer::{Plain, Printer, Sink, harmless};
 use self::pump::{Ending, Pump};
-use self::terminal::{Break, Terminal};
+use self::terminal::{PromptEnd, Terminal};
 use crate::config::{Enabled, StdinConfig};
 
 /// The channel's id, its one session's key, and its principal's id.
@@ -40,9 +38,6 @@ const NAME: &str = "stdin";
 
 /// Lines that have been read and not been taken. When it is full, reading waits, and with it whoever writes the pipe.
 const LINES: usize = 16;
-
-/// Longest wait for the prompt to be put away when intake ends. A multiple of what it needs.
-const PUT_AWAY_MAX: Duration = Duration::from_secs(1);
 
 /// Standard input and output as a channel.
 pub struct StdinChannel {
@@ -52,8 +47,8 @@ pub struct StdinChannel {
     printer: Printer,
     deliveries: Arc<Deliveries>,
     ending: Ending,
-    /// Ends the prompt when the channel is dropped.
-    stop: Break,
+    /// `None` where there is no prompt.
+    prompt: Option<PromptEnd>,
 }
 
 enum Source {
@@ -83,15 +78,15 @@ impl StdinChannel {
         }
         let opened = if input == Input::Terminal && io::stdout().is_terminal() && io::stderr().is_terminal() {
             let terminal = Terminal::new(config);
-            let (screen, stop) = (terminal.screen(), terminal.stop());
-            Self::new(Source::Prompt(Box::new(terminal)), screen, Ending::AtOnce, stop)
+            let (screen, end) = (terminal.screen(), terminal.end());
+            Self::new(Source::Prompt(Box::new(terminal)), screen, Ending::AtOnce, Some(end))
         } else {
             let ending = if input == Input::Terminal { Ending::AtOnce } else { Ending::AfterAnswers };
             let source = Source::Lines(Box::new(io::stdin()));
             if io::stdout().is_terminal() {
-                Self::new(source, Harmless(Plain(io::stdout())), ending, Break::default())
+                Self::new(source, Harmless(Plain(io::stdout())), ending, None)
             } else {
-                Self::new(source, Plain(io::stdout()), ending, Break::default())
+                Self::new(source, Plain(io::stdout()), ending, None)
             }
         };
         opened.inspect_err(|error| error!(%error, "standard input cannot be served")).ok()
@@ -102,18 +97,43 @@ impl StdinChannel {
     /// # Errors
     /// The system has no thread for the writer.
     pub fn over(reader: impl Read + Send + 'static, writer: impl Write + Send + 'static) -> io::Result<Self> {
-        Self::new(Source::Lines(Box::new(reader)), Plain(writer), Ending::AfterAnswers, Break::default())
+        Self::new(Source::Lines(Box::new(reader)), Plain(writer), Ending::AfterAnswers, None)
     }
 
-    fn new(source: Source, sink: impl Sink, ending: Ending, stop: Break) -> io::Result<Self> {
+    fn new(source: Source, sink: impl Sink, ending: Ending, prompt: Option<PromptEnd>) -> io::Result<Self> {
         Ok(Self {
             id: ChannelId::new(NAME),
             source: Mutex::new(Some(source)),
             printer: Printer::start(sink)?,
             deliveries: Arc::new(Deliveries::new()),
             ending,
-            stop,
+            prompt,
         })
+    }
+
+    /// Whether a person types at a prompt, between whose lines nothing else may be written.
+    pub fn has_prompt(&self) -> bool {
+        self.prompt.is_some()
+    }
+
+    /// Shows a line like an answer: above what is being typed.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    ///
+    /// # Cancel safety
+    /// Dropped midway the line may still be shown.
+    pub async fn say(&self, text: &str) -> io::Result<()> {
+        self.printer.show(text).await
+    }
+
+    /// Puts the prompt away and returns when the terminal is as it was: the process must not end before. Nothing to do
+    /// where there is no prompt, or where it was never shown.
+    pub async fn close(&self) {
+        let is_started = self.source.lock().unwrap_or_else(PoisonError::into_inner).is_none();
+        if let Some(prompt) = self.prompt.as_ref().filter(|_| is_started) {
+            prompt.reached().await;
+        }
     }
 
     fn cannot(&self, detail: impl Into<String>) -> ChannelError {
@@ -132,14 +152,14 @@ impl Channel for StdinChannel {
         let source = source.ok_or_else(|| self.cannot("it was started before"))?;
         let (lines, taken) = mpsc::channel(LINES);
         let (interrupts, interrupted) = mpsc::channel(1);
-        let prompt = match source {
-            Source::Lines(reader) => read_lines(reader, lines).map(|()| None),
-            Source::Prompt(terminal) => terminal.start(lines, interrupts).map(Some),
+        let started = match source {
+            Source::Lines(reader) => read_lines(reader, lines),
+            Source::Prompt(terminal) => terminal.start(lines, interrupts),
         };
-        let prompt = prompt.map_err(|error| self.cannot(format!("no thread to read it: {error}")))?;
+        started.map_err(|error| self.cannot(format!("no thread to read it: {error}")))?;
         let pump =
             Pump::new(taken, interrupted, self.printer.clone(), Arc::clone(&self.deliveries), self.ending, intake);
-        let open = Open { pump, prompt, stop: self.stop.clone() };
+        let open = Open { pump, prompt: self.prompt.clone() };
         Ok(Box::pin(stream::unfold(open, |mut open| async move { open.next().await.map(|envelope| (envelope, open)) })))
     }
 
@@ -154,29 +174,26 @@ impl Channel for StdinChannel {
 
 impl Drop for StdinChannel {
     fn drop(&mut self) {
-        self.stop.end();
+        if let Some(prompt) = &self.prompt {
+            prompt.tell();
+        }
     }
 }
 
 /// A started channel's intake.
 struct Open {
     pump: Pump,
-    /// Resolves when the prompt has been put away; `None` where there is none.
-    prompt: Option<oneshot::Receiver<()>>,
-    stop: Break,
+    prompt: Option<PromptEnd>,
 }
 
 impl Open {
     async fn next(&mut self) -> Option<Envelope> {
         let next = self.pump.next().await;
         if next.is_none()
-            && let Some(prompt) = self.prompt.take()
+            && let Some(prompt) = &self.prompt
         {
-            self.stop.end();
             self.pump.lines.close(); // lets go a prompt that waits to hand over a line
-            if timeout(PUT_AWAY_MAX, prompt).await.is_err() {
-                warn!("the prompt did not end in time; the terminal may need a reset");
-            }
+            prompt.reached().await;
         }
         next
     }

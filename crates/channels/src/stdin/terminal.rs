@@ -13,7 +13,9 @@ use reedline::{
     ExternalPrinter, FileBackedHistory, Prompt, PromptEditMode, PromptHistorySearch, PromptHistorySearchStatus,
     Reedline, Signal,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::lines::{LINE_MAX_BYTES, Line};
@@ -25,6 +27,10 @@ const HISTORY_LINES: usize = 1000;
 
 /// Replies that wait to be painted; when it is full, deliveries wait.
 const PAINT_QUEUE: usize = 16;
+
+/// Longest wait for the prompt to be put away. 3 s: it asks the terminal where the cursor is, and takes 2 s of silence
+/// for an answer.
+const PUT_AWAY_MAX: Duration = Duration::from_secs(3);
 
 /// How often the editor looks up from the keyboard: the longest delay of a reply, and of the end. 50 ms: not noticed.
 const LOOK_UP: Duration = Duration::from_millis(50);
@@ -57,67 +63,77 @@ impl Sink for Screen {
     }
 }
 
-/// Makes the editor look up and end within [`LOOK_UP`].
-#[derive(Clone, Default)]
-pub(super) struct Break(Arc<AtomicBool>);
-
-impl Break {
-    pub(super) fn end(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// A prompt that has not been shown yet.
 pub(super) struct Terminal {
     editor: Reedline,
     screen: Screen,
-    stop: Break,
+    end: PromptEnd,
+}
+
+/// The end of the prompt.
+#[derive(Clone, Default)]
+pub(super) struct PromptEnd {
+    /// Makes the editor look up and end within [`LOOK_UP`].
+    stop: Arc<AtomicBool>,
+    /// Cancelled when the prompt's thread has ended, by a panic too.
+    away: CancellationToken,
+}
+
+impl PromptEnd {
+    /// Has the prompt put away.
+    pub(super) fn tell(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Has the prompt put away and waits until the terminal is in its normal state: about [`LOOK_UP`].
+    pub(super) async fn reached(&self) {
+        self.tell();
+        if timeout(PUT_AWAY_MAX, self.away.cancelled()).await.is_err() {
+            warn!("the prompt did not end in time; the terminal may need a reset");
+        }
+    }
 }
 
 impl Terminal {
     pub(super) fn new(config: &StdinConfig) -> Self {
         let printer = ExternalPrinter::new(PAINT_QUEUE);
         let screen = Screen(Arc::new(Mutex::new(Painter::Editor(printer.sender()))));
-        let stop = Break::default();
+        let end = PromptEnd::default();
         let mut editor = Reedline::create()
             .with_ansi_colors(config.colour)
             .with_external_printer(printer)
             .with_poll_interval(LOOK_UP)
-            .with_break_signal(Arc::clone(&stop.0));
+            .with_break_signal(Arc::clone(&end.stop));
         if let Some(history) = config.history_file.as_deref().and_then(open_history) {
             editor = editor.with_history(history);
         }
-        Self { editor, screen, stop }
+        Self { editor, screen, end }
     }
 
     pub(super) fn screen(&self) -> Screen {
         self.screen.clone()
     }
 
-    pub(super) fn stop(&self) -> Break {
-        self.stop.clone()
+    pub(super) fn end(&self) -> PromptEnd {
+        self.end.clone()
     }
 
-    /// Shows the prompt until Ctrl-D, the break, or the end of whoever takes the lines. The terminal is in its normal
-    /// state again when the returned receiver resolves: the thread never blocks on the keyboard for longer than
-    /// [`LOOK_UP`], so it can always be told to end.
+    /// Shows the prompt until Ctrl-D, the break, or the end of whoever takes the lines. The thread never blocks on the
+    /// keyboard for longer than [`LOOK_UP`], so it can always be told to end.
     ///
     /// # Errors
     /// The system has no thread for us.
-    pub(super) fn start(
-        self,
-        lines: mpsc::Sender<Line>,
-        interrupts: mpsc::Sender<()>,
-    ) -> io::Result<oneshot::Receiver<()>> {
-        let (running, ended) = oneshot::channel();
+    pub(super) fn start(self, lines: mpsc::Sender<Line>, interrupts: mpsc::Sender<()>) -> io::Result<()> {
+        let ended = self.end.away.clone().drop_guard();
         thread::Builder::new().name("stdin-prompt".into()).spawn(move || {
-            let _running: oneshot::Sender<()> = running; // dropped when the thread ends, by a panic too
+            let _ended = ended;
             self.edit(&lines, &interrupts);
         })?;
-        Ok(ended)
+        Ok(())
     }
 
     fn edit(mut self, lines: &mpsc::Sender<Line>, interrupts: &mpsc::Sender<()>) {
+        let mut farewell = "";
         loop {
             match self.editor.read_line(&BelayPrompt("belay> ")) {
                 Ok(Signal::Success(text)) => {
@@ -128,7 +144,11 @@ impl Terminal {
                 Ok(Signal::CtrlC) => {
                     let _ = interrupts.try_send(()); // full: one is on its way already
                 }
-                Ok(Signal::CtrlD | Signal::ExternalBreak(_)) => break,
+                Ok(Signal::CtrlD) => {
+                    farewell = "No more input is taken here. If Belay goes on for other channels, Ctrl-C ends it.\n";
+                    break;
+                }
+                Ok(Signal::ExternalBreak(_)) => break,
                 Ok(_) => {}
                 Err(error) => {
                     warn!(%error, "the prompt has failed");
@@ -136,18 +156,19 @@ impl Terminal {
                 }
             }
         }
-        self.put_away();
+        self.put_away(farewell);
     }
 
     /// Paints what still waits, then lets replies go straight to the terminal.
-    fn put_away(self) {
+    fn put_away(self, farewell: &str) {
         let mut painter = self.screen.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut editor = self.editor.with_immediately_accept(true); // one pass: paint, return
         if let Err(error) = editor.read_line(&BelayPrompt("")) {
             warn!(%error, "the last replies could not be painted");
         }
         *painter = Painter::Direct;
-        let _ = io::stdout().flush(); // nothing of ours is buffered there; a failure shows with the next reply
+        let mut out = io::stdout();
+        let _ = out.write_all(farewell.as_bytes()).and_then(|()| out.flush()); // a failure shows with the next reply
     }
 }
 

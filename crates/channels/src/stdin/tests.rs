@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::mpsc as std_mpsc;
+use std::time::Duration;
 
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, CommandReply, OutboxId, Refusal, ReplyRoute, RunId, RunRecord, RunStatus, RunWatch,
@@ -8,6 +9,7 @@ use belay_protocol::{
 };
 use futures_util::StreamExt;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::*;
 
