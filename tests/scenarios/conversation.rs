@@ -203,6 +203,25 @@ async fn the_openai_endpoint_streams_what_it_answers() -> Result<()> {
 }
 
 #[tokio::test]
+async fn an_openai_client_learns_that_an_answer_was_cut_off() -> Result<()> {
+    let cut = || Answer::Cut("The beginning of".into());
+    let model = ModelServer::start(vec![cut(), cut(), Answer::Cut(String::new())], Answer::text("whole")).await;
+    let home = Home::new().openai(&model.base_url);
+    let daemon = home.start().await?;
+    let body = |stream: bool| json!({"model": "belay", "stream": stream, "messages": [{"role": "user", "content": "Tell me"}]});
+    let (_, whole) = daemon.request("POST", "/v1/chat/completions", Some(body(false))).await?;
+    assert_eq!(whole["choices"][0]["finish_reason"], "length", "{whole}");
+    let (_, stream) = daemon.request("POST", "/v1/chat/completions", Some(body(true))).await?;
+    assert!(stream.as_str().unwrap_or_default().contains("\"finish_reason\":\"length\""), "{stream}");
+    let (status, nothing) = daemon.request("POST", "/v1/chat/completions", Some(body(false))).await?;
+    assert_eq!((status, nothing["choices"][0]["finish_reason"].as_str()), (200, Some("length")), "{nothing}");
+    let (_, last) = daemon.request("POST", "/v1/chat/completions", Some(body(false))).await?;
+    assert_eq!(last["choices"][0]["finish_reason"], "stop", "{last}");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_context_that_is_too_long_is_shortened_and_tried_once_more() -> Result<()> {
     let model = ModelServer::start(vec![], Answer::text("ok")).await;
     let home = Home::new().openai(&model.base_url);

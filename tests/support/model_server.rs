@@ -19,6 +19,8 @@ use tokio_stream::wrappers::ReceiverStream;
 pub enum Answer {
     /// A text, whole.
     Text(String),
+    /// A text cut off by the limit of tokens.
+    Cut(String),
     /// Calls of one batch: name and raw arguments.
     Calls(Vec<(String, String)>),
     /// Calls cut off by the limit of tokens.
@@ -122,6 +124,9 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     match answer {
         Answer::Text(text) => {
             sse([chunk(json!({"content": text}), None), chunk(json!({}), Some("stop")), done()].concat())
+        }
+        Answer::Cut(text) => {
+            sse([chunk(json!({"content": text}), None), chunk(json!({}), Some("length")), done()].concat())
         }
         Answer::Calls(calls) => {
             sse([chunk(json!({"tool_calls": wire(&calls)}), None), chunk(json!({}), Some("tool_calls")), done()]

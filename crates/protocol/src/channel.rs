@@ -19,8 +19,9 @@ pub trait Channel: Send + Sync {
     /// Its name.
     fn id(&self) -> &ChannelId;
 
-    /// Begins to take messages. Called once. The stream ends when `intake` is cancelled, or when the platform has no
-    /// more to say (end of input).
+    /// Begins to take messages. Called once. When `intake` is cancelled no more texts are taken; a channel that carries
+    /// control goes on with that until the stream is dropped, any other ends. It also ends when the platform has no more
+    /// to say (end of input).
     ///
     /// # Errors
     /// Plain words that say what is wrong and what to do; the daemon refuses to start.

@@ -55,15 +55,26 @@ impl Head {
     }
 
     /// `chat.completion`.
-    pub(crate) fn completion(&self, text: &str, usage: &RunUsage) -> Json<Value> {
+    pub(crate) fn completion(&self, text: &str, usage: &RunUsage, finish: &str) -> Json<Value> {
         Json(json!({
             "id": self.id, "object": "chat.completion", "created": self.created, "model": self.model,
             "choices": [{
-                "index": 0, "finish_reason": "stop", "logprobs": null,
+                "index": 0, "finish_reason": finish, "logprobs": null,
                 "message": {"role": "assistant", "content": text, "refusal": null},
             }],
             "usage": usage_body(usage),
         }))
+    }
+}
+
+/// Why an answer ended, in the words of that API; `None` for a run that is an error there.
+pub(crate) fn finish_reason(run: &RunRecord) -> Option<&'static str> {
+    let cut_off = run.evidence.get("cut_off").and_then(Value::as_str).and_then(StopReason::from_word).or(run.reason);
+    match (run.status, cut_off) {
+        (_, Some(StopReason::LengthLimit)) => Some("length"),
+        (_, Some(StopReason::ContentFilter)) => Some("content_filter"),
+        (RunStatus::Completed | RunStatus::Stopped, _) => Some("stop"),
+        _ => None,
     }
 }
 
@@ -84,10 +95,11 @@ pub(crate) async fn when_ended(app: &App, head: Head, accepted: Accepted) -> Res
 }
 
 fn of_ended(head: &Head, run: &RunRecord) -> Response {
+    if let Some(finish) = finish_reason(run) {
+        let text = run.reply.as_deref().unwrap_or_default();
+        return (StatusCode::OK, head.completion(text, &run.usage, finish)).into_response();
+    }
     match run.status {
-        RunStatus::Completed | RunStatus::Stopped => {
-            (StatusCode::OK, head.completion(run.reply.as_deref().unwrap_or_default(), &run.usage)).into_response()
-        }
         RunStatus::Failed => OpenAiError::failed(run).into_response(),
         _ => OpenAiError::still_running(&run.run_id.to_string()).into_response(),
     }

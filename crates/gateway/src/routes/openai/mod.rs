@@ -57,7 +57,7 @@ pub(crate) async fn chat(
         }
         Ack::Accepted(accepted) => answer::when_ended(&app, answer.of_run(&accepted), accepted).await,
         Ack::Command(reply) if request.streams() => Ok(stream::of_text(answer, &reply.reply, request.wants_usage())),
-        Ack::Command(reply) => Ok(answer.completion(&reply.reply, &Default::default()).into_response()),
+        Ack::Command(reply) => Ok(answer.completion(&reply.reply, &Default::default(), "stop").into_response()),
         other => Err(crate::error::ApiError::unexpected(&other).into()),
     }
 }

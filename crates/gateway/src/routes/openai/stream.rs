@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::answer::{Head, usage_body};
+use super::answer::{Head, finish_reason, usage_body};
 use super::error::OpenAiError;
 use crate::app::Shared;
 use crate::sse::KEEP_ALIVE;
@@ -43,7 +43,7 @@ pub(crate) fn of_run(app: Shared, principal: Principal, head: Head, accepted: Ac
 /// A text that is there already, in the form of a stream.
 pub(crate) fn of_text(head: Head, text: &str, usage: bool) -> Response {
     let mut events = vec![head.role_chunk(), head.text_chunk(text)];
-    events.extend(head.closing(usage.then(RunUsage::default).as_ref()));
+    events.extend(head.closing(usage.then(RunUsage::default).as_ref(), "stop"));
     let headers = head.headers(None);
     (headers, Sse::new(stream::iter(events.into_iter().map(Ok::<_, Infallible>)))).into_response()
 }
@@ -110,22 +110,25 @@ impl ChatStream {
             Some(record) => Some(record),
             None => app.wait_for_run(self.gone.run, None, app.config.max_wait()).await.ok().flatten(),
         };
-        let failed = match &record {
-            Some(run) if matches!(run.status, RunStatus::Completed | RunStatus::Stopped) => None,
-            Some(run) if run.status == RunStatus::Failed => Some(OpenAiError::failed(run)),
-            _ => Some(OpenAiError::still_running(&self.gone.run.to_string())),
-        };
         self.gone.armed = false;
-        match (failed, record) {
-            (None, Some(run)) => {
-                let rest = self.written.rest(run.reply.as_deref().unwrap_or_default());
-                if !rest.is_empty() {
-                    self.out.push_back(self.head.text_chunk(&rest));
-                }
-                self.out.extend(self.head.closing(self.usage.then_some(&run.usage)));
-            }
-            (failed, _) => self.out.extend(failed.map(|error| Event::default().data(error.body().to_string()))),
+        let error = match record {
+            Some(run) => match finish_reason(&run) {
+                Some(finish) => return self.close(&run, finish),
+                None if run.status == RunStatus::Failed => OpenAiError::failed(&run),
+                None => OpenAiError::still_running(&self.gone.run.to_string()),
+            },
+            None => OpenAiError::still_running(&self.gone.run.to_string()),
+        };
+        self.out.push_back(Event::default().data(error.body().to_string()));
+    }
+
+    /// Queues the text that was not streamed and the closing chunks.
+    fn close(&mut self, run: &RunRecord, finish: &'static str) {
+        let rest = self.written.rest(run.reply.as_deref().unwrap_or_default());
+        if !rest.is_empty() {
+            self.out.push_back(self.head.text_chunk(&rest));
         }
+        self.out.extend(self.head.closing(self.usage.then_some(&run.usage), finish));
     }
 }
 
@@ -254,8 +257,8 @@ impl Head {
     }
 
     /// The finish, the usage where it is asked for, and the mark of the end.
-    fn closing(&self, usage: Option<&RunUsage>) -> Vec<Event> {
-        let mut events = vec![self.chunk(Piece { role: None, content: None }, Some("stop"))];
+    fn closing(&self, usage: Option<&RunUsage>, finish: &'static str) -> Vec<Event> {
+        let mut events = vec![self.chunk(Piece { role: None, content: None }, Some(finish))];
         if let Some(usage) = usage {
             let chunk = json!({
                 "id": self.id, "object": "chat.completion.chunk", "created": self.created, "model": self.model,
