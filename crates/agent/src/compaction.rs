@@ -14,6 +14,8 @@ pub const SUMMARY_MAX_CHARS: usize = 4_000;
 const QUOTE_CHARS: usize = 160;
 /// How a line of the summary begins that carries instructions.
 const INSTRUCTIONS: &str = "- instructions: ";
+/// Most bytes of instructions that a summary carries on; the newest ones stay, at least one.
+const INSTRUCTIONS_MAX_BYTES: usize = 16 * 1024;
 /// How a pinned summary begins, by which it is recognised.
 const HEADING: &str = "Earlier in this conversation (shortened; the full text is stored but not shown):";
 
@@ -108,7 +110,9 @@ fn summarise(earlier: Option<&str>, leaving: &[Arc<Message>]) -> String {
                 format!("- you answered: {}", quote(text))
             }
             MessageBody::System { text } if message.scope.is_thread() => {
-                instructions.push(format!("{INSTRUCTIONS}{}", one_line(text)));
+                let line = instruction_line(text);
+                instructions.retain(|known| *known != line); // the newest of equal ones stays
+                instructions.push(line);
                 continue;
             }
             MessageBody::Tool(result) => {
@@ -127,8 +131,14 @@ fn summarise(earlier: Option<&str>, leaving: &[Arc<Message>]) -> String {
     let fit = fit.count();
     let left_out = lines.len() - fit;
     let mut summary = String::from(HEADING);
-    // Instructions that a client brought stay in force, whole.
-    for line in &instructions {
+    // Instructions that a client brought stay in force, whole; of more than fit, the newest.
+    let mut bytes = 0;
+    let fit = instructions.iter().rev().take_while(|line| {
+        bytes += line.len();
+        bytes <= INSTRUCTIONS_MAX_BYTES
+    });
+    let fit = fit.count().max(1).min(instructions.len());
+    for line in &instructions[instructions.len() - fit..] {
         summary.push('\n');
         summary.push_str(line);
     }
@@ -140,6 +150,11 @@ fn summarise(earlier: Option<&str>, leaving: &[Arc<Message>]) -> String {
         summary.push_str(line);
     }
     summary
+}
+
+/// How a summary carries an instruction; also how a known one is recognised in it.
+pub fn instruction_line(text: &str) -> String {
+    format!("{INSTRUCTIONS}{}", one_line(text))
 }
 
 fn one_line(text: &str) -> String {
@@ -212,8 +227,10 @@ mod tests {
         messages.push(Arc::new(Message::user("now")));
         for _ in 0..3 {
             let Some(out) = compact(&messages, turn_start) else { break };
-            assert!(out.summary.contains(long.trim()), "{}", out.summary);
+            assert_eq!(out.summary.matches(long.trim()).count(), 1, "{}", out.summary);
             (messages, turn_start) = (out.messages, out.turn_start);
+            messages.insert(1, Arc::new(Message::system(&long))); // brought again
+            turn_start += 1;
         }
     }
 

@@ -36,13 +36,6 @@ pub struct Reservation {
     row: Option<u64>,
 }
 
-impl Reservation {
-    /// What one request of the call may cost, in millionths of a dollar.
-    pub fn each_micro_usd(&self) -> u64 {
-        self.each
-    }
-}
-
 /// Why a call may not be made.
 #[derive(Debug)]
 pub enum Refused {
@@ -166,8 +159,8 @@ impl CostGuard {
     }
 }
 
-/// The most that a request can use: a token for every 3 bytes of input, since estimates run low for code and for scripts
-/// other than Latin, and all the output it allows.
+/// What a request may use, on the safe side: a third more input than estimated, since estimates run low for code and for
+/// scripts other than Latin, and all the output it allows.
 fn pessimistic(request: &ModelRequest<'_>) -> Usage {
     let messages: u64 = request.messages.iter().map(|m: &std::sync::Arc<Message>| m.estimated_tokens()).sum();
     let prompt = request.prompt.text.len() as u64 / 4;

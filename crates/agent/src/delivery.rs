@@ -81,7 +81,7 @@ impl Delivery {
                 }
             };
             tokio::select! {
-                Some(done) = self.sending.join_next_with_id() => self.done(done).await,
+                Some(done) = self.sending.join_next_with_id() => self.done(done),
                 changed = committed.changed() => if changed.is_err() { return },
                 () = sleep(pause) => {}
                 () = self.stop.cancelled(), if !self.stop.is_cancelled() => {}
@@ -121,20 +121,14 @@ impl Delivery {
         let begun = !rows.is_empty();
         for row in rows {
             let sending = Sending { id: row.message.id, run: row.message.run_id, route: row.message.route.clone() };
-            let sender = Sender {
-                channel: self.channels.get(&sending.route.channel).cloned(),
-                outbox: self.outbox.clone(),
-                events: self.events.clone(),
-                clock: self.clock.clone(),
-                stop: self.stop.clone(),
-            };
+            let sender = self.sender(self.channels.get(&sending.route.channel).cloned());
             let task = self.sending.spawn(sender.send(row));
             self.busy.insert(task.id(), sending);
         }
         Ok(begun)
     }
 
-    async fn done(&mut self, done: Result<(Id, ()), JoinError>) {
+    fn done(&mut self, done: Result<(Id, ()), JoinError>) {
         let crashed = match done {
             Ok((id, ())) => {
                 self.busy.remove(&id);
@@ -144,11 +138,24 @@ impl Delivery {
         };
         tracing::error!(error = %crashed, "a delivery crashed");
         if let Some(sending) = self.busy.remove(&crashed.id()) {
-            // Whether the platform has it nobody knows.
-            if let Err(error) = self.outbox.mark(sending.id, OutboxState::Ambiguous).await {
-                tracing::error!(%error, "a crashed delivery could not be marked");
-            }
-            record(&self.events, &self.clock, sending.run, "ambiguous").await;
+            // Whether the platform has it nobody knows. Its conversation stays busy until that is stored.
+            let sender = self.sender(None);
+            let (id, run) = (sending.id, sending.run);
+            let task = self.sending.spawn(async move {
+                sender.settle(id, OutboxState::Ambiguous).await;
+                record(&sender.events, &sender.clock, run, "ambiguous").await;
+            });
+            self.busy.insert(task.id(), sending);
+        }
+    }
+
+    fn sender(&self, channel: Option<Arc<dyn Channel>>) -> Sender {
+        Sender {
+            channel,
+            outbox: self.outbox.clone(),
+            events: self.events.clone(),
+            clock: self.clock.clone(),
+            stop: self.stop.clone(),
         }
     }
 
@@ -186,7 +193,9 @@ impl Sender {
     async fn send(self, row: OutboxRow) {
         let Some(channel) = &self.channel else {
             let pieces_sent = row.message.pieces_sent;
-            return self.settle(&row, OutboxState::Waiting { until: self.later(CHANNEL_MISSING), pieces_sent }).await;
+            return self
+                .settle(row.message.id, OutboxState::Waiting { until: self.later(CHANNEL_MISSING), pieces_sent })
+                .await;
         };
         if let Err(error) = self.outbox.mark(row.message.id, OutboxState::Sending).await {
             tracing::error!(%error, "a delivery could not be marked; it is not begun");
@@ -203,7 +212,7 @@ impl Sender {
                 self.after(&row, error)
             }
         };
-        self.settle(&row, state).await;
+        self.settle(row.message.id, state).await;
         if let Some(outcome) = outcome {
             record(&self.events, &self.clock, row.message.run_id, outcome).await;
         }
@@ -227,8 +236,8 @@ impl Sender {
 
     /// Marks what became of an attempt, until the store takes it or the daemon ends: a row left in `sending` would hold
     /// up its conversation.
-    async fn settle(&self, row: &OutboxRow, state: OutboxState) {
-        while let Err(error) = self.outbox.mark(row.message.id, state.clone()).await {
+    async fn settle(&self, id: OutboxId, state: OutboxState) {
+        while let Err(error) = self.outbox.mark(id, state.clone()).await {
             tracing::error!(%error, "a delivery could not be marked; trying again");
             tokio::select! {
                 () = sleep(STORE_TROUBLE) => {}

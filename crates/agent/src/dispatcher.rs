@@ -31,7 +31,8 @@ const MAX_TEXT_BYTES: usize = 100_000;
 const STOP_ANSWER: Duration = Duration::from_millis(100);
 /// How long a lane stays awake without work.
 const IDLE: Duration = Duration::from_secs(60);
-/// Small tasks (answers to commands, stop reports) under way. Then: an answer is dropped with a warning.
+/// Small tasks (stop reports, look-ups for duplicates) under way. Then: one is dropped with a warning, and whoever waits for
+/// its acknowledgement learns that none will come.
 const MAX_TASKS: usize = 4096;
 /// What a refused message is told to wait.
 const BUSY_RETRY: Duration = Duration::from_secs(2);
@@ -259,8 +260,9 @@ impl Dispatcher {
         let ended = self.lanes.get(session).is_some_and(|lane| lane.mail.is_closed());
         if ended || !self.lanes.contains_key(session) {
             // Its task's end may still be on the way; what it left behind goes to the new one.
-            let left = self.lanes.remove(session).map(|lane| lane.runs).unwrap_or_default();
-            let lane = self.spawn_lane(session.clone(), left, ended, 0);
+            let left = self.lanes.remove(session);
+            let crashes = left.as_ref().map_or(0, |lane| lane.crashes);
+            let lane = self.spawn_lane(session.clone(), left.map(|lane| lane.runs).unwrap_or_default(), ended, crashes);
             self.lanes.insert(session.clone(), lane);
         }
         // Inserted above, so the default is never made.
@@ -361,12 +363,14 @@ impl Dispatcher {
         self.forget(run);
     }
 
+    /// Forgets a run that has ended, or never was. Whoever waits for its end learns that none will come.
     fn forget(&mut self, run: RunId) {
         if let Some(key) = self.run_keys.remove(&run) {
             self.keys.remove(&key);
         }
         let Some(session) = self.sessions.remove(&run) else { return };
         if let Some(lane) = self.lanes.get_mut(&session) {
+            lane.runs.iter().filter(|live| live.id == run).for_each(|live| live.gone.cancel());
             lane.runs.retain(|live| live.id != run);
             lane.idle_since = Instant::now();
         }
@@ -398,8 +402,9 @@ impl Dispatcher {
             self.lanes.insert(session, lane);
             return;
         }
+        // What they were accepted for is in the store, for the next start.
         for run in left {
-            self.note(LaneNote::Lost { run: run.id });
+            self.forget(run.id);
         }
     }
 
@@ -588,6 +593,7 @@ impl Dispatcher {
         match lane.mail.try_send(mail) {
             Ok(()) => lane.commands += 1,
             Err(mpsc::error::TrySendError::Full(mail) | mpsc::error::TrySendError::Closed(mail)) => {
+                self.command_keys.retain(|key| Some(key) != inbound.key.as_ref()); // not acted on after all
                 if let LaneMail::Command(command) = mail {
                     let what = "this conversation has too many commands waiting".to_owned();
                     self.refuse(&inbound, command.ack, Refusal::Busy { what, retry_after: BUSY_RETRY });
@@ -750,15 +756,19 @@ async fn report(runs: Vec<Arc<LiveRun>>) -> StopReport {
     let mut report = StopReport::default();
     for run in runs {
         let mut finished = run.finished();
-        let ended = timeout_at(deadline, finished.wait_for(Option::is_some)).await;
-        match ended {
-            Ok(Ok(record)) => {
-                if record.as_ref().is_some_and(|record| record.status == RunStatus::Stopped) {
-                    report.stopped.push(run.id);
-                }
+        let ended = async {
+            tokio::select! {
+                biased; // an end that is published counts, also after the run was forgotten
+                record = finished.wait_for(Option::is_some) => record.ok().and_then(|record| record.clone()),
+                () = run.gone.cancelled() => None,
             }
-            Ok(Err(_)) | Err(_) => {
-                report.still_running.push(StillRunning { run_id: run.id, pid: None, what: "recording its end".into() });
+        };
+        match timeout_at(deadline, ended).await {
+            Ok(Some(record)) if record.status == RunStatus::Stopped => report.stopped.push(run.id),
+            Ok(_) => {} // it ended otherwise, or never was
+            Err(_) => {
+                let what = "recording its end".to_owned();
+                report.still_running.push(StillRunning { run_id: run.id, pid: None, what });
             }
         }
     }

@@ -1,9 +1,9 @@
 //! The one road to every effect: each tool call of every run passes here.
 //!
 //! Order: validate arguments → journal the intent → execute under a deadline and a cancellation token → clean the result
-//! → journal it. (Hooks, approvals and rate limits join in front of it with the tools that need them.) A call that waits
-//! for its effect to be undone by nobody, that is one which writes, has its intent on disk before it begins; a reading
-//! call's journal does not wait for the disk, since after a crash it is simply run again.
+//! → journal it. (Hooks, approvals and rate limits join in front of it with the tools that need them.) A call that
+//! writes has its intent on disk before it begins. A reading call's journal does not wait for the disk: after a crash it
+//! is simply run again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use belay_agent_loop::{AdmittedCall, LoopContext};
 use belay_protocol::{
-    Arguments, Clock, Durability, EventKind, Message, RunId, SessionKey, StoreError, Tool, ToolCall, ToolContext,
-    ToolFailure, ToolOutput, ToolResult, ToolSet, ToolStatus,
+    Arguments, Durability, EventKind, Message, RunId, SessionKey, StoreError, Tool, ToolCall, ToolContext, ToolFailure,
+    ToolOutput, ToolResult, ToolSet, ToolStatus,
 };
 use jsonschema::Validator;
 use serde_json::{Map, Value};
@@ -33,7 +33,6 @@ const MAX_PROBLEMS: usize = 5;
 /// The gate. Holds what is compiled once: a validator for each tool.
 pub struct EffectGate {
     validators: HashMap<String, Validator>,
-    clock: Arc<dyn Clock>,
 }
 
 /// Who calls.
@@ -74,14 +73,14 @@ impl EffectGate {
     ///
     /// # Errors
     /// A tool's schema is no JSON Schema.
-    pub fn new(tools: &ToolSet, clock: Arc<dyn Clock>) -> Result<Self, AgentError> {
+    pub fn new(tools: &ToolSet) -> Result<Self, AgentError> {
         let compile = |tool: &Arc<dyn Tool>| {
             let spec = tool.spec();
             jsonschema::validator_for(&spec.schema)
                 .map(|validator| (spec.name.clone(), validator))
                 .map_err(|error| AgentError::Tool { tool: spec.name.clone(), detail: error.to_string() })
         };
-        Ok(Self { validators: tools.iter().map(compile).collect::<Result<_, _>>()?, clock })
+        Ok(Self { validators: tools.iter().map(compile).collect::<Result<_, _>>()? })
     }
 
     /// Takes one batch through the gate and appends one result for each call, in call order, to the context.
@@ -219,11 +218,6 @@ impl EffectGate {
         let unknown = "outcome unknown: the daemon restarted while this ran; check before doing it again";
         let refused = (!again).then(|| result_of(&call, ToolStatus::OutcomeUnknown, unknown.into()));
         AdmittedCall { call, refused }
-    }
-
-    /// The date, for callers that note events beside the gate's.
-    pub fn clock(&self) -> &Arc<dyn Clock> {
-        &self.clock
     }
 }
 

@@ -91,7 +91,7 @@ impl House {
         let tools = Arc::new(ToolSet::new(parts.tools));
         let with_tools = prompt::with_tools(&parts.config, &tools);
         let without_tools = prompt::without_tools(&parts.config);
-        let gate = EffectGate::new(&tools, parts.clock.clone())?;
+        let gate = EffectGate::new(&tools)?;
         let cost = CostGuard::load(
             parts.store.spend.clone(),
             parts.clock.clone(),

@@ -293,7 +293,10 @@ impl Lane {
     fn fresh_history(&self, lines: &[HistoryLine]) -> Vec<Message> {
         let coming = self.queue.iter().flat_map(|waiting| &waiting.history);
         let here: Vec<&str> = self.messages.iter().chain(coming).filter_map(|message| instruction(message)).collect();
-        let known = |text: &str| here.contains(&text) || self.instructions.iter().any(|lent| lent == text);
+        let summary = self.summary.as_deref().unwrap_or_default();
+        let summarised = |text: &str| summary.lines().any(|line| line == compaction::instruction_line(text));
+        let lent = |text: &str| self.instructions.iter().any(|lent| lent == text);
+        let known = |text: &str| here.contains(&text) || lent(text) || summarised(text);
         let message = |line: &HistoryLine| match line.role {
             HistoryRole::System if known(&line.text) => None,
             HistoryRole::System => Some(Message::system(&line.text)),
@@ -373,11 +376,17 @@ impl Lane {
     }
 
     /// A turn panicked: what it had stored stays, and what it was lent is read anew.
-    async fn end_crashed(&mut self, current: Waiting, error: &JoinError) -> Result<(), LeaseLost> {
+    async fn end_crashed(&mut self, mut current: Waiting, error: &JoinError) -> Result<(), LeaseLost> {
         tracing::error!(run = %current.run.id, %error, "a turn crashed");
         let stored = self.house.store.runs.run(current.run.id).await.ok().flatten();
         let mut ending = Ending::early(RunEnd::of(StopReason::Internal).with("cause", "panic"));
-        ending.totals = stored.map(|record| (record.usage, record.cost_micro_usd));
+        if let Some(record) = stored {
+            ending.totals = Some((record.usage, record.cost_micro_usd));
+            // It had begun, unless it crashed before it could say so.
+            if let Some(at) = record.started_at {
+                current.begin(at);
+            }
+        }
         self.commit_ends(vec![(current, ending)]).await?;
         self.reload().await
     }
@@ -422,7 +431,7 @@ impl Lane {
                 return Err(LeaseLost);
             }
             tracing::error!(%error, session = %self.lease.session, "the end of a run could not be stored; trying again");
-            sleep(pause).await;
+            refuse_for(&mut self.port, Refusal::Store(error.to_string()), pause).await;
             pause = (pause * 2).min(STORE_BACKOFF.1);
         }
         for (run, record) in records {
@@ -449,9 +458,11 @@ impl Lane {
                     return Ok(());
                 }
                 Err(StoreError::LeaseLost(_)) => return Err(LeaseLost),
-                Err(error) => tracing::error!(%error, "the thread could not be read; trying again"),
+                Err(error) => {
+                    tracing::error!(%error, "the thread could not be read; trying again");
+                    refuse_for(&mut self.port, Refusal::Store(error.to_string()), pause).await;
+                }
             }
-            sleep(pause).await;
             pause = (pause * 2).min(STORE_BACKOFF.1);
         }
     }

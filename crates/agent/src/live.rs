@@ -18,6 +18,8 @@ pub(crate) struct LiveRun {
     pub(crate) session: SessionKey,
     /// Cancelled once, after its cause is set.
     pub(crate) cancel: CancellationToken,
+    /// Cancelled when the dispatcher has forgotten the run.
+    pub(crate) gone: CancellationToken,
     cause: OnceLock<StopCause>,
     started: OnceLock<Instant>,
     finished: watch::Sender<Option<Arc<RunRecord>>>,
@@ -38,6 +40,7 @@ impl LiveRun {
             id,
             session,
             cancel: CancellationToken::new(),
+            gone: CancellationToken::new(),
             cause: OnceLock::new(),
             started: OnceLock::new(),
             finished: watch::Sender::new(None),

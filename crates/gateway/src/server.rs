@@ -326,8 +326,9 @@ fn remove_stale(path: &Path) -> Result<(), GatewayError> {
     }
     match std::os::unix::net::UnixStream::connect(path) {
         Ok(_) => Err(GatewayError::SocketInUse(path.to_owned())),
-        Err(_nobody_there) => {
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path).map_err(|source| GatewayError::Socket { path: path.to_owned(), source })
         }
+        Err(source) => Err(GatewayError::Socket { path: path.to_owned(), source }),
     }
 }

@@ -35,13 +35,17 @@ fn create_database(path: &Path) -> Result<(), OpenError> {
     if path.try_exists().map_err(|source| OpenError::Io { path: path.into(), source })? {
         return Ok(());
     }
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
+    let new = beside(path, ".new");
     let io = |source| OpenError::Io { path: new.clone(), source };
-    match std::fs::remove_file(&new) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io(error)),
-        _ => {} // what an earlier start did not finish is of no use
+    // What an earlier start did not finish is of no use; and the log of a database that somebody took away must not be
+    // played over the new one.
+    for left in [new.clone(), beside(&new, "-wal"), beside(&new, "-shm"), beside(path, "-wal"), beside(path, "-shm")] {
+        match std::fs::remove_file(&left) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                return Err(OpenError::Io { path: left, source });
+            }
+            _ => {}
+        }
     }
     let file = private_file(&new)?;
     let mut conn = Connection::open_with_flags(&new, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -137,6 +141,13 @@ fn lock(path: &Path) -> Result<File, OpenError> {
     Ok(file)
 }
 
+/// The file of that name with an ending of its own.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,6 +161,21 @@ mod tests {
         let version: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0)).expect("readable");
         assert_eq!(version as usize, MIGRATIONS.len());
         assert!(!folder.path().join("belay.db.new").exists());
+    }
+
+    #[test]
+    fn the_log_of_a_database_that_was_taken_away_is_not_played_over_a_new_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, log) = (folder.path().join("belay.db"), folder.path().join("belay.db-wal"));
+        let (conn, lock) = open_writer(&path).expect("opens");
+        conn.execute_batch("CREATE TABLE extra (x); INSERT INTO extra VALUES (1);").expect("writes");
+        let bytes = std::fs::read(&log).expect("a log");
+        drop((conn, lock));
+        std::fs::remove_file(&path).expect("taken away");
+        std::fs::write(&log, bytes).expect("as a kill leaves it");
+        let (conn, _lock) = open_writer(&path).expect("opens anew");
+        let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("readable");
+        assert_eq!(check, "ok");
     }
 
     #[test]
