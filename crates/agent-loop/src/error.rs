@@ -9,12 +9,17 @@ pub enum LoopError {
     #[error(transparent)]
     Model(#[from] ModelError),
     /// The next call might exceed the budget, so it was not made.
-    #[error("the budget for the model is used up: {spent_micro_usd} of {limit_micro_usd} millionths of a US dollar")]
+    #[error(
+        "the budget does not suffice: {spent_micro_usd} of {limit_micro_usd} millionths of a US dollar are spent, and a \
+         request may cost {needed_micro_usd}"
+    )]
     CostRefused {
         /// Spent and reserved so far, in millionths of a US dollar.
         spent_micro_usd: u64,
         /// The budget, in millionths of a US dollar.
         limit_micro_usd: u64,
+        /// What the request may cost at most, in millionths of a US dollar.
+        needed_micro_usd: u64,
     },
     /// Progress could not be stored. After [`StoreError::LeaseLost`] the run belongs to somebody else.
     #[error(transparent)]

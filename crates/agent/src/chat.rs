@@ -52,8 +52,12 @@ impl ChatDelegate<'_> {
     async fn ask(&mut self, request: ModelRequest<'_>, step: u32) -> Result<Asked, LoopError> {
         let reservation = match self.house.cost.reserve(self.run.id, &request).await {
             Ok(reservation) => reservation,
-            Err(Refused::Limit { spent, limit }) => {
-                return Err(LoopError::CostRefused { spent_micro_usd: spent, limit_micro_usd: limit });
+            Err(Refused::Limit { spent, limit, needed }) => {
+                return Err(LoopError::CostRefused {
+                    spent_micro_usd: spent,
+                    limit_micro_usd: limit,
+                    needed_micro_usd: needed,
+                });
             }
             Err(Refused::Store(error)) => return Err(error.into()),
         };
@@ -61,6 +65,7 @@ impl ChatDelegate<'_> {
             self.house.cost.release(reservation).await; // no request was sent
             return Ok(Asked::Stopped(reason));
         }
+        let request = ModelRequest { max_attempts: reservation.attempts(), ..request };
         let mut sink = LiveSink { run: self.run, step };
         let result = tokio::select! {
             biased; // a stop that has arrived is never answered by one more word of the model

@@ -33,7 +33,15 @@ pub struct Reservation {
     micro_usd: u64,
     /// For one of them.
     each: u64,
+    attempts: u32,
     row: Option<u64>,
+}
+
+impl Reservation {
+    /// How many requests the call may send: all it wants, or as many as the day's money allows.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
 }
 
 /// Why a call may not be made.
@@ -45,6 +53,8 @@ pub enum Refused {
         spent: u64,
         /// The limit.
         limit: u64,
+        /// What one request may cost.
+        needed: u64,
     },
     /// The reservation could not be stored.
     Store(StoreError),
@@ -76,7 +86,8 @@ impl CostGuard {
         self.with_today(|day| day.spent)
     }
 
-    /// Reserves the most that a call can cost: its estimated input and all of its output, for each request it may take.
+    /// Reserves the most that a call can cost: its estimated input and all of its output, for each request it may take, or
+    /// for as many as still fit into the day.
     ///
     /// # Errors
     /// The day's limit would be passed, or the reservation could not be stored: in both cases no call may be made.
@@ -85,20 +96,21 @@ impl CostGuard {
     /// Dropped while the row is written, the amount stays counted for today: the safe side.
     pub async fn reserve(&self, run: RunId, request: &ModelRequest<'_>) -> Result<Reservation, Refused> {
         let each = self.price.map_or(0, |price| price.cost_micro_usd(&pessimistic(request)));
-        let micro_usd = each.saturating_mul(u64::from(request.max_attempts.max(1)));
-        let utc_day = self.with_today(|day| match self.limit {
-            // A day that is used up refuses also what costs nothing.
-            Some(limit)
-                if day.spent.saturating_add(micro_usd) > limit || (day.spent >= limit && self.price.is_some()) =>
-            {
-                Err(Refused::Limit { spent: day.spent, limit })
+        let wanted = request.max_attempts.max(1);
+        let (utc_day, attempts) = self.with_today(|day| {
+            let room = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(day.spent));
+            // As many requests as fit; what costs nothing always fits, until the day is used up.
+            let fitting =
+                if room == 0 && self.price.is_some() { 0 } else { room.checked_div(each).unwrap_or(u64::MAX) };
+            let attempts = u32::try_from(fitting).unwrap_or(u32::MAX).min(wanted);
+            if attempts == 0 {
+                return Err(Refused::Limit { spent: day.spent, limit: self.limit.unwrap_or_default(), needed: each });
             }
-            _ => {
-                day.spent = day.spent.saturating_add(micro_usd);
-                Ok(day.utc_day)
-            }
+            day.spent = day.spent.saturating_add(each.saturating_mul(u64::from(attempts)));
+            Ok((day.utc_day, attempts))
         })?;
-        let mut reservation = Reservation { utc_day, micro_usd, each, row: None };
+        let micro_usd = each.saturating_mul(u64::from(attempts));
+        let mut reservation = Reservation { utc_day, micro_usd, each, attempts, row: None };
         if micro_usd > 0 {
             match self.ledger.reserve(run, utc_day, micro_usd).await {
                 Ok(row) => reservation.row = Some(row),

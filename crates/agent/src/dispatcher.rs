@@ -546,9 +546,14 @@ impl Dispatcher {
     }
 
     fn stop_command(&mut self, target: Option<String>, word: String, inbound: Inbound, ack: AckSender) -> Flow {
+        let own = |name: &String| {
+            let run = name.parse::<RunId>().ok();
+            *name == inbound.session.as_str()
+                || run.is_some_and(|run| self.sessions.get(&run) == Some(&inbound.session))
+        };
         let target = match target {
             None => StopTarget::Session(inbound.session.clone()),
-            Some(_) if !inbound.principal.is_operator() => {
+            Some(name) if !inbound.principal.is_operator() && !own(&name) => {
                 let reply = operators_only("stop another conversation").to_string();
                 self.answer(&inbound, ack, &word, reply);
                 return Flow::Continue;
@@ -655,7 +660,7 @@ impl Dispatcher {
 
     fn model_text(&self) -> String {
         let info = self.house.model.info();
-        let label = if info.rehearsal { " (the built-in stand-in; no model is configured)" } else { "" };
+        let label = if info.rehearsal { " (the built-in stand-in, not a model)" } else { "" };
         format!("Model: {} by {}{label}.", info.model, info.provider)
     }
 

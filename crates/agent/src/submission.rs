@@ -142,7 +142,9 @@ pub fn word_of(text: &str) -> String {
 
 fn nearest(word: &str) -> &'static str {
     let known = WORDS.iter().map(|(word, _)| *word).chain(NOT_YET.iter().copied());
-    known.min_by_key(|known| edit_distance(known, word)).unwrap_or("/help")
+    // Beyond a third of the word it would be a guess, and a wrong one may do harm.
+    let near = known.map(|known| (edit_distance(known, word), known)).min_by_key(|(distance, _)| *distance);
+    near.filter(|(distance, _)| *distance <= word.len() / 3).map_or("/help", |(_, known)| known)
 }
 
 /// Levenshtein distance over characters; words are short.

@@ -235,9 +235,12 @@ fn ending(delegate: &ChatDelegate<'_>, outcome: Result<LoopOutcome, LoopError>) 
     };
     tracing::warn!(run = %run.id, session = %run.session, %error, "run failed");
     let end = match error {
-        LoopError::CostRefused { spent_micro_usd, limit_micro_usd } => RunEnd::of(StopReason::CostRefused)
-            .with("spent_micro_usd", spent_micro_usd)
-            .with("limit_micro_usd", limit_micro_usd),
+        LoopError::CostRefused { spent_micro_usd, limit_micro_usd, needed_micro_usd } => {
+            RunEnd::of(StopReason::CostRefused)
+                .with("needed_micro_usd", needed_micro_usd)
+                .with("spent_micro_usd", spent_micro_usd)
+                .with("limit_micro_usd", limit_micro_usd)
+        }
         LoopError::Store(_) => RunEnd::of(StopReason::Internal).with("cause", "store"),
         LoopError::Model(error) => {
             let reason = match error.kind {

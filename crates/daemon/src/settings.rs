@@ -136,6 +136,7 @@ pub(crate) fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Res
     keep(Layer::environment(env).map(Some));
     keep(Layer::command_line(&args.assignments).map(Some));
 
+    let whole_files = problems.len();
     let mut merged = merge::merge(layers)?;
     let (settings, found) = merge::read::<Settings>(&mut merged, &Settings::known_keys());
     problems.extend(found);
@@ -146,6 +147,7 @@ pub(crate) fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Res
         settings.validate().into_iter().map(|text| of_text(&text, &origins)).filter(|p| !named.contains(&p.key)),
     );
     problems.extend(misplaced_secrets(&settings, &origins));
+    problems[whole_files..].sort_by(|a, b| (&a.origin, &a.key).cmp(&(&b.origin, &b.key)));
     if problems.is_empty() { Ok(Loaded { settings, origins }) } else { Err(problems) }
 }
 

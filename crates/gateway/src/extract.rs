@@ -120,13 +120,22 @@ fn innermost(error: &dyn std::error::Error) -> String {
 /// Refuses a body that does not say it is JSON. A form of another site's page cannot say so without asking first.
 pub(crate) fn json_content(headers: &HeaderMap) -> Result<(), ApiError> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim().as_bytes();
+    let mut parts = kind.split(';').map(str::trim);
+    let kind = parts.next().unwrap_or_default().as_bytes();
+    let utf8 =
+        |value: &str| matches!(value.trim_matches('"').to_ascii_lowercase().as_str(), "utf-8" | "utf8" | "us-ascii");
+    let foreign = parts
+        .filter_map(|part| part.split_once('='))
+        .any(|(name, value)| name.trim().eq_ignore_ascii_case("charset") && !utf8(value.trim()));
     let json = kind.eq_ignore_ascii_case(b"application/json")
         || (kind.len() > 17
             && kind[..12].eq_ignore_ascii_case(b"application/")
             && kind[kind.len() - 5..].eq_ignore_ascii_case(b"+json"));
     if !json {
         return Err(ApiError::unsupported("the body must be JSON: send the header \"Content-Type: application/json\""));
+    }
+    if foreign {
+        return Err(ApiError::unsupported("the body must be UTF-8"));
     }
     match headers.get(CONTENT_ENCODING) {
         Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
@@ -278,6 +287,8 @@ mod tests {
         for (kind, json) in [
             ("application/json", true),
             ("Application/JSON; charset=utf-8", true),
+            ("application/json; charset=\"utf-8\"", true),
+            ("application/json; charset=latin1", false),
             ("application/vnd.api+json", true),
             ("text/plain", false),
             ("application/x-www-form-urlencoded", false),

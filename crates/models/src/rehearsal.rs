@@ -25,7 +25,7 @@ use belay_protocol::{
 use self::plan::{Beat, Ending, Script, plan};
 
 /// The line that a conversation's first answer begins with.
-pub const LABEL: &str = "[rehearsal: no model is configured; this is Belay's built-in stand-in]";
+pub const LABEL: &str = "[rehearsal: this is Belay's built-in stand-in, not a model]";
 
 /// Size of the context it claims, in tokens: like a small model's, so that compaction can be rehearsed too.
 const CONTEXT_TOKENS: u64 = 32_768;

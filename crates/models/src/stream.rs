@@ -12,10 +12,6 @@ use crate::failure::network;
 use crate::http::{Answer, Endpoint};
 use crate::sse::{Event, SseReader};
 
-/// How many times the idle limit a stream may go on with comments alone. Servers send them while they think, so they
-/// count as life; not for ever.
-const COMMENTS_PATIENCE: u32 = 7;
-
 /// How long to wait, once an answer is whole, for the server to end its stream, so that the connection can be used
 /// again. 5 ms: the end mostly lies in the same packet; a server that keeps the stream open costs a new connection.
 const END_GRACE: Duration = Duration::from_millis(5);
@@ -87,11 +83,8 @@ where
     let mut reader = SseReader::default();
     let mut bytes_read = 0;
     let mut deadline = Instant::now() + idle;
-    let mut comments_end = Instant::now() + idle * COMMENTS_PATIENCE;
     loop {
         let chunk = match timeout_at(deadline, chunks.next()).await {
-            // The answer is whole; how the connection ends changes nothing about it.
-            Ok(Some(Err(_))) if decoder.may_end() => return Ok(()),
             Ok(Some(chunk)) => chunk?,
             Ok(None) if decoder.may_end() => return Ok(()),
             Ok(None) => return Err(network("the stream ended before its terminal event")),
@@ -108,7 +101,6 @@ where
                 network(format!("a line or event of the stream is longer than {EVENT_MAX_BYTES} bytes"))
             })?;
             let Some(event) = event else { break };
-            comments_end = Instant::now() + idle * COMMENTS_PATIENCE;
             if decoder.event(&event, sink)? == Flow::Done {
                 // What comes after the terminal event, an error included, changes nothing about the answer.
                 let _ = timeout(END_GRACE, async { while let Some(Ok(_)) = chunks.next().await {} }).await;
@@ -116,7 +108,7 @@ where
             }
         }
         if reader.lines() > lines {
-            deadline = (Instant::now() + idle).min(comments_end);
+            deadline = Instant::now() + idle;
         }
     }
 }

@@ -121,7 +121,7 @@ reasons! {
     /// The model used up its tokens before it said anything.
     LengthLimit = "length_limit", Budget, Failed, "The answer reached its length limit before it said anything.";
     /// The day's money is spent.
-    CostRefused = "cost_refused", Budget, Failed, "Refused: today's budget for the model is used up.";
+    CostRefused = "cost_refused", Budget, Failed, "Refused: what is left of today's budget for the model does not suffice for another call.";
     /// The provider limits our rate.
     RateLimited = "rate_limited", Host, Failed, "The model provider is limiting our rate. Please try again later.";
     /// The provider is overloaded.

@@ -38,7 +38,9 @@ fn evidence(reason: StopReason) -> &'static str {
             "`silent`: true, when the model chose to say nothing (`NO_REPLY`); `cut_off`: the reason why the text is not whole"
         }
         StopReason::MaxIterations => "`iterations`: steps begun; `max_tool_iterations`: the setting",
-        StopReason::CostRefused => "`spent_micro_usd`, `limit_micro_usd`: today's, in millionths of a US dollar",
+        StopReason::CostRefused => {
+            "`spent_micro_usd`, `limit_micro_usd`, `needed_micro_usd` (by one request): today's, in millionths of a US dollar"
+        }
         StopReason::RateLimited
         | StopReason::Overloaded
         | StopReason::ProviderAuth

@@ -44,7 +44,7 @@ async fn a_used_up_day_refuses_without_a_call_and_midnight_opens_it_without_a_re
 
 #[tokio::test(start_paused = true)]
 async fn calls_side_by_side_cannot_pass_together_what_only_one_may() {
-    let setup = setup(6000.0, vec![Scripted::hang()]);
+    let setup = setup(2000.0, vec![Scripted::hang()]);
     let mut agent = setup.start().await;
     agent.one.accepted("alice", "hello").await;
     agent.asked(1).await;
@@ -56,7 +56,7 @@ async fn calls_side_by_side_cannot_pass_together_what_only_one_may() {
 
 #[tokio::test(start_paused = true)]
 async fn what_no_usage_was_reported_for_is_charged_in_full_and_survives_a_restart() {
-    let setup = setup(8000.0, vec![Scripted::text("no usage")]);
+    let setup = setup(4000.0, vec![Scripted::text("no usage")]);
     let mut agent = setup.start().await;
     let record = end_of(agent.one.accepted("alice", "hello").await).await;
     assert!(record.cost_micro_usd >= 1000, "{}", record.cost_micro_usd);

@@ -70,5 +70,9 @@ pub(crate) fn verdict(run: &Json, as_json: bool, out: Output) -> Exit {
     } else {
         note(&format!("the run {} ({}): {reply}", text(run, "/status"), text(run, "/reason")));
     }
-    if completed { Exit::Fine } else { Exit::Failed }
+    match text(run, "/reason") {
+        _ if completed => Exit::Fine,
+        "network" => Exit::OutOfReach,
+        _ => Exit::Failed,
+    }
 }

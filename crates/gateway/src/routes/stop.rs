@@ -50,7 +50,12 @@ pub(crate) async fn session(
     Params(params): Params<StopParams>,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Json<StopReport>, ApiError> {
-    stop(&app, principal, StopTarget::Session(key), params).await.map(Json)
+    let report = stop(&app, principal, StopTarget::Session(key.clone()), params).await?;
+    if report == StopReport::default() && app.runs.session(&key).await?.is_none() {
+        // A mistyped brake must not look like one that worked.
+        return Err(ApiError::not_found("no such session"));
+    }
+    Ok(Json(report))
 }
 
 /// Stops everything.

@@ -120,7 +120,7 @@ fn open_rows() -> Vec<Row> {
         row("POST /api/v1/runs/{run}/stop", NONE, "{}", 415, "unsupported_media_type"),
         row("POST /api/v1/runs/{run}/stop", JSON, "{\"why\":1}", 422, "invalid"),
         row("POST /api/v1/runs/{run}/stop?wait_ms=10001", JSON, "{}", 422, "invalid"),
-        row("POST /api/v1/sessions/nobody/stop", JSON, "{}", 200, ""),
+        row("POST /api/v1/sessions/nobody/stop", JSON, "{}", 404, "not_found"),
         row("POST /api/v1/stop", NONE, "", 200, ""),
         // Events.
         row("GET /api/v1/runs/{run}/events", NONE, "", 404, "not_found"),
