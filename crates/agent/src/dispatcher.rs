@@ -1,5 +1,9 @@
 //! The dispatcher: puts each inbound message in its lane, and acts on control at once. It owns the table of lanes and of
-//! living runs, and never waits: whatever takes time is a task in its set, or a lane.
+//! living runs, and never waits: whatever takes time is a task in its set, or a lane. What programs and people ask of the
+//! dispatcher itself is in [`control`] and [`commands`].
+
+mod commands;
+mod control;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,28 +11,25 @@ use std::time::Duration;
 
 use belay_protocol::store::input_digest;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Body, CommandReply, Control, Envelope, IdempotencyKey, Inbound, PrincipalRole, Refusal,
-    ReplyRoute, RunId, RunStatus, SessionKey, StatusReport, StillRunning, StopReason, StopReport, StopTarget,
-    StoreError, UnixMillis, inbound::LiveRun as LiveRunInfo,
+    Accepted, Ack, AckSender, Body, CommandReply, Envelope, IdempotencyKey, Inbound, Refusal, ReplyRoute, RunId,
+    SessionKey, StopReason, StoreError, UnixMillis,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use crate::agent::Flow;
 use crate::house::House;
 use crate::lane::{LaneStart, run_lane};
 use crate::live::{LiveRun, StopCause};
-use crate::mail::{LaneCommand, LaneInput, LaneMail, LaneNote, LanePort, Settled};
+use crate::mail::{LaneInput, LaneMail, LaneNote, LanePort, Settled};
 use crate::speaker::Speaker;
-use crate::submission::{self, Command, Submission, ThreadCommand};
+use crate::submission::{self, Command, Submission};
 
 /// Commands and control that may wait in a mailbox beside the messages of a full queue. Then: "busy".
 const MAILBOX_EXTRA: usize = 12;
 /// Longest text of a message in bytes, whatever its channel allows.
 const MAX_TEXT_BYTES: usize = 100_000;
-/// How long a stop waits before it answers with what still runs.
-const STOP_ANSWER: Duration = Duration::from_millis(100);
 /// How long a lane stays awake without work.
 const IDLE: Duration = Duration::from_secs(60);
 /// Small tasks (stop reports, look-ups for duplicates) under way. Then: one is dropped with a warning, and whoever waits for
@@ -179,8 +180,6 @@ impl Dispatcher {
         false
     }
 
-    // ---- messages for the model ----
-
     fn input(&mut self, text: String, inbound: Inbound, ack: AckSender) {
         if text.trim().is_empty() || text.contains('\0') || text.len() > MAX_TEXT_BYTES {
             let what =
@@ -295,8 +294,6 @@ impl Dispatcher {
         });
     }
 
-    // ---- what lanes say ----
-
     pub(crate) fn note(&mut self, note: LaneNote) {
         match note {
             LaneNote::Settled { run, key, outcome } => self.settled(run, key, outcome),
@@ -376,8 +373,6 @@ impl Dispatcher {
         }
     }
 
-    // ---- tasks ----
-
     /// The next task that has ended; `None` at once when there is none.
     pub(crate) async fn next_ended(&mut self) -> Option<Result<(Id, TaskEnd), JoinError>> {
         self.tasks.join_next_with_id().await
@@ -419,8 +414,6 @@ impl Dispatcher {
         });
     }
 
-    // ---- drain ----
-
     pub(crate) fn begin_drain(&mut self) {
         self.house.draining.cancel();
     }
@@ -453,163 +446,6 @@ impl Dispatcher {
         }
     }
 
-    // ---- control ----
-
-    fn control(&mut self, control: Control, inbound: &Inbound, ack: AckSender) -> Flow {
-        let who = &inbound.principal;
-        match control {
-            Control::Watch(run) => {
-                // Fragments only for whoever wants them: a call whose fragment was heard is never sent again.
-                ack.send(Ack::Watch(self.find(run).map(|live| live.watch(inbound.want_deltas))));
-            }
-            Control::Status => ack.send(Ack::Status(Box::new(self.status()))),
-            Control::Shutdown if who.is_operator() => {
-                let reply = "Shutting down.".to_owned();
-                ack.send(Ack::Command(CommandReply { command: "/shutdown".into(), reply }));
-                return Flow::ShutDown;
-            }
-            Control::Shutdown => ack.send(Ack::Refused(operators_only("shut Belay down"))),
-            Control::Stop(StopTarget::All) if !who.is_operator() => {
-                ack.send(Ack::Refused(operators_only("stop everything")));
-            }
-            Control::Stop(target) => {
-                let reason = match (&target, who.role) {
-                    (StopTarget::RunOfGoneClient(_), _) => StopReason::ClientGone,
-                    (_, PrincipalRole::Operator) => StopReason::OperatorStop,
-                    _ => StopReason::UserStop,
-                };
-                let runs = self.targets(&target);
-                self.stop(&runs, |_| StopCause { reason, told: false });
-                self.errand(async move { ack.send(Ack::Stopped(report(runs).await)) });
-            }
-        }
-        Flow::Continue
-    }
-
-    fn targets(&self, target: &StopTarget) -> Vec<Arc<LiveRun>> {
-        match target {
-            StopTarget::Run(run) | StopTarget::RunOfGoneClient(run) => self.find(*run).into_iter().collect(),
-            StopTarget::Session(session) => self.lanes.get(session).map(|lane| lane.runs.clone()).unwrap_or_default(),
-            StopTarget::All => self.lanes.values().flat_map(|lane| lane.runs.iter().cloned()).collect(),
-        }
-    }
-
-    fn find(&self, run: RunId) -> Option<Arc<LiveRun>> {
-        let lane = self.lanes.get(self.sessions.get(&run)?)?;
-        lane.runs.iter().find(|live| live.id == run).cloned()
-    }
-
-    /// Tells runs to stop, each for its cause, and wakes their lanes.
-    fn stop(&self, runs: &[Arc<LiveRun>], cause: impl Fn(&LiveRun) -> StopCause) {
-        for run in runs {
-            run.stop(cause(run));
-            if let Some(lane) = self.lanes.get(&run.session) {
-                lane.wake.notify_one();
-            }
-        }
-    }
-
-    // ---- commands in a conversation ----
-
-    fn command(&mut self, command: Command, text: &str, inbound: Inbound, ack: AckSender) -> Flow {
-        let word = submission::word_of(text);
-        let reply = match command {
-            Command::Quit if inbound.principal.is_operator() => {
-                self.answer(&inbound, ack, &word, "Shutting down.".into());
-                return Flow::ShutDown;
-            }
-            Command::Quit => operators_only("shut Belay down").to_string(),
-            Command::Stop(target) => return self.stop_command(target, word, inbound, ack),
-            Command::Interrupt => {
-                let runs: Vec<_> = self.targets(&StopTarget::Session(inbound.session.clone()));
-                let running = runs.into_iter().filter(|run| run.at_work_for().is_some()).collect();
-                return self.stop_in_conversation(running, word, inbound, ack);
-            }
-            Command::Thread(command) => return self.thread_command(command, word, inbound, ack),
-            Command::Status => self.status_text(),
-            Command::Help => help_text(),
-            Command::Version => format!("Belay {}", self.house.version),
-            Command::Ping => "pong".into(),
-            Command::Tools => self.tools_text(),
-            Command::Model(None) => self.model_text(),
-            Command::Model(Some(_)) => {
-                format!(
-                    "{} Choosing another model for one conversation is not possible in this version.",
-                    self.model_text()
-                )
-            }
-            Command::Decide => "Nothing is waiting for approval.".into(),
-            Command::NotYet(word) => format!("{word} is not available in this version."),
-        };
-        self.answer(&inbound, ack, &word, reply);
-        Flow::Continue
-    }
-
-    fn stop_command(&mut self, target: Option<String>, word: String, inbound: Inbound, ack: AckSender) -> Flow {
-        let own = |name: &String| {
-            let run = name.parse::<RunId>().ok();
-            *name == inbound.session.as_str()
-                || run.is_some_and(|run| self.sessions.get(&run) == Some(&inbound.session))
-        };
-        let target = match target {
-            None => StopTarget::Session(inbound.session.clone()),
-            Some(name) if !inbound.principal.is_operator() && !own(&name) => {
-                let reply = operators_only("stop another conversation").to_string();
-                self.answer(&inbound, ack, &word, reply);
-                return Flow::Continue;
-            }
-            Some(name) if name.eq_ignore_ascii_case("all") => StopTarget::All,
-            Some(name) => match name.parse::<RunId>() {
-                Ok(run) => StopTarget::Run(run),
-                Err(_) => StopTarget::Session(SessionKey::new(name)),
-            },
-        };
-        let runs = self.targets(&target);
-        self.stop_in_conversation(runs, word, inbound, ack)
-    }
-
-    fn stop_in_conversation(
-        &mut self,
-        runs: Vec<Arc<LiveRun>>,
-        word: String,
-        inbound: Inbound,
-        ack: AckSender,
-    ) -> Flow {
-        let at_work: Vec<RunId> = runs.iter().filter(|run| run.at_work_for().is_some()).map(|run| run.id).collect();
-        let told = inbound.reply_to.is_some();
-        // Where a run belongs to another conversation, that one is told by the run's own line.
-        self.stop(&runs, |run| match run.session == inbound.session {
-            true => StopCause { reason: StopReason::UserStop, told },
-            false => StopCause { reason: StopReason::OperatorStop, told: false },
-        });
-        let speaker = self.speaker.clone();
-        self.errand(async move {
-            let reply = stop_text(&report(runs).await, &at_work);
-            ack.send(Ack::Command(CommandReply { command: word, reply: reply.clone() }));
-            speaker.say(inbound.reply_to, reply);
-        });
-        Flow::Continue
-    }
-
-    fn thread_command(&mut self, command: ThreadCommand, word: String, inbound: Inbound, ack: AckSender) -> Flow {
-        let lane = self.lane(&inbound.session);
-        let reply_to = inbound.reply_to.clone();
-        let mail = LaneMail::Command(LaneCommand { session: inbound.session.clone(), command, word, reply_to, ack });
-        match lane.mail.try_send(mail) {
-            Ok(()) => lane.commands += 1,
-            Err(mpsc::error::TrySendError::Full(mail) | mpsc::error::TrySendError::Closed(mail)) => {
-                self.command_keys.retain(|key| Some(key) != inbound.key.as_ref()); // not acted on after all
-                if let LaneMail::Command(command) = mail {
-                    let what = "this conversation has too many commands waiting".to_owned();
-                    self.refuse(&inbound, command.ack, Refusal::Busy { what, retry_after: BUSY_RETRY });
-                }
-            }
-        }
-        Flow::Continue
-    }
-
-    // ---- answers ----
-
     fn answer(&self, inbound: &Inbound, ack: AckSender, word: &str, reply: String) {
         ack.send(Ack::Command(CommandReply { command: word.to_owned(), reply: reply.clone() }));
         self.speaker.say(inbound.reply_to.clone(), reply);
@@ -629,80 +465,6 @@ impl Dispatcher {
     fn at_work(&self) -> impl Iterator<Item = &Arc<LiveRun>> {
         self.lanes.values().flat_map(|lane| &lane.runs).filter(|run| run.at_work_for().is_some())
     }
-
-    fn status(&self) -> StatusReport {
-        let mut running: Vec<LiveRunInfo> = self
-            .at_work()
-            .map(|run| LiveRunInfo {
-                run_id: run.id,
-                session: run.session.clone(),
-                for_ms: run.at_work_for().map_or(0, |d| d.as_millis() as u64),
-            })
-            .collect();
-        running.sort_by_key(|run| std::cmp::Reverse(run.for_ms));
-        let mut channels: Vec<_> = self.house.channels.keys().cloned().collect();
-        channels.sort();
-        StatusReport {
-            version: self.house.version.clone(),
-            boot_id: self.house.boot,
-            started_at: self.house.started_at,
-            draining: self.house.draining.is_cancelled(),
-            model: self.house.model.info().clone(),
-            sessions_awake: self.lanes.len(),
-            queued: self.sessions.len() - running.len(),
-            running,
-            channels,
-            spent_today_micro_usd: self.house.cost.spent_today(),
-            limit_today_micro_usd: self.house.cost.limit(),
-            model_trouble: self.house.model_trouble(),
-        }
-    }
-
-    fn model_text(&self) -> String {
-        let info = self.house.model.info();
-        let label = if info.rehearsal { " (the built-in stand-in, not a model)" } else { "" };
-        format!("Model: {} by {}{label}.", info.model, info.provider)
-    }
-
-    fn status_text(&self) -> String {
-        let status = self.status();
-        let channels: Vec<_> = status.channels.iter().map(|channel| channel.as_str()).collect();
-        let mut text = format!(
-            "Belay {} is up. {}\nRunning: {}, waiting: {}, conversations awake: {}. Channels: {}.",
-            status.version,
-            self.model_text(),
-            status.running.len(),
-            status.queued,
-            status.sessions_awake,
-            channels.join(", ")
-        );
-        for run in status.running.iter().take(10) {
-            text.push_str(&format!("\n- run {} of {}, {:.1} s", run.run_id, run.session, run.for_ms as f64 / 1000.0));
-        }
-        if let Some(trouble) = &status.model_trouble {
-            text.push_str(&format!(
-                "\nThe model does not answer ({}) since {}.",
-                trouble.kind,
-                trouble.since.to_rfc3339()
-            ));
-        }
-        if let Some(limit) = status.limit_today_micro_usd {
-            let (spent, limit) = (status.spent_today_micro_usd as f64 / 1e6, limit as f64 / 1e6);
-            text.push_str(&format!("\nSpent today: {spent:.4} of {limit:.2} US dollars."));
-        }
-        text
-    }
-
-    fn tools_text(&self) -> String {
-        let lines: Vec<_> = self
-            .house
-            .reasoning
-            .tools()
-            .iter()
-            .map(|tool| format!("- `{}`: {}", tool.spec().name, tool.spec().description))
-            .collect();
-        if lines.is_empty() { "There are no tools.".into() } else { lines.join("\n") }
-    }
 }
 
 /// The acceptance that a duplicate of a living run joins.
@@ -720,62 +482,4 @@ fn joined(run: &Arc<LiveRun>, at: UnixMillis) -> Accepted {
 /// offers the message again: "busy" for a message that is accepted a moment later would be a false word.
 fn worth_saying(refusal: &Refusal) -> bool {
     !matches!(refusal, Refusal::Busy { .. } | Refusal::ShuttingDown | Refusal::Store(_))
-}
-
-fn operators_only(what: &str) -> Refusal {
-    Refusal::Forbidden(format!("Only an operator may {what}."))
-}
-
-fn help_text() -> String {
-    submission::WORDS.iter().map(|(word, what)| format!("- `{word}`: {what}")).collect::<Vec<_>>().join("\n")
-}
-
-/// `at_work`: the runs that were having their turn when they were told.
-fn stop_text(report: &StopReport, at_work: &[RunId]) -> String {
-    if report.stopped.is_empty() && report.still_running.is_empty() {
-        return "Nothing is running.".into();
-    }
-    let ending = report.still_running.iter().map(|still| &still.run_id);
-    let running = report.stopped.iter().chain(ending).filter(|run| at_work.contains(run)).count();
-    let waiting = report.stopped.len() + report.still_running.len() - running;
-    let mut text = match (running, waiting) {
-        (0, n) => format!("Cleared {}.", messages(n)),
-        (1, 0) => "Interrupted.".to_owned(),
-        (1, n) => format!("Interrupted; cleared {}.", messages(n)),
-        (r, 0) => format!("Interrupted {r} runs."),
-        (r, n) => format!("Interrupted {r} runs; cleared {}.", messages(n)),
-    };
-    if !report.still_running.is_empty() {
-        text.push_str(&format!(" {} still ending.", report.still_running.len()));
-    }
-    text
-}
-
-fn messages(n: usize) -> String {
-    format!("{n} waiting message{}", if n == 1 { "" } else { "s" })
-}
-
-/// Waits for the ends of stopped runs, and reports after a moment what has not ended.
-async fn report(runs: Vec<Arc<LiveRun>>) -> StopReport {
-    let deadline = Instant::now() + STOP_ANSWER;
-    let mut report = StopReport::default();
-    for run in runs {
-        let mut finished = run.finished();
-        let ended = async {
-            tokio::select! {
-                biased; // an end that is published counts, also after the run was forgotten
-                record = finished.wait_for(Option::is_some) => record.ok().and_then(|record| record.clone()),
-                () = run.gone.cancelled() => None,
-            }
-        };
-        match timeout_at(deadline, ended).await {
-            Ok(Some(record)) if record.status == RunStatus::Stopped => report.stopped.push(run.id),
-            Ok(_) => {} // it ended otherwise, or never was
-            Err(_) => {
-                let what = "recording its end".to_owned();
-                report.still_running.push(StillRunning { run_id: run.id, pid: None, what });
-            }
-        }
-    }
-    report
 }

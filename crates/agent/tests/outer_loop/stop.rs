@@ -107,6 +107,21 @@ async fn interrupt_ends_the_turn_and_stop_clears_the_queue_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn everyone_may_stop_what_is_theirs_also_by_name() {
+    for by_run in [true, false] {
+        let setup = Setup::new(ScriptedModel::new([Scripted::hang()]));
+        let agent = setup.start().await;
+        let run = agent.one.accepted("alice", "hello").await;
+        agent.asked(1).await;
+        let text = if by_run { format!("/stop {}", run.run_id) } else { "/stop alice".into() };
+        let Ack::Command(reply) = agent.one.text_as("alice", PrincipalRole::User, &text).await else { panic!() };
+        assert_eq!(reply.reply, "Interrupted.");
+        assert_eq!(end_of(run).await.reason, Some(StopReason::UserStop));
+        agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_operators_shut_down_or_stop_others() {
     let setup = Setup::new(ScriptedModel::new([Scripted::hang()]));
     let mut agent = setup.start().await;

@@ -1,0 +1,189 @@
+//! Commands in a conversation, and the texts that answer them.
+
+use std::sync::Arc;
+
+use belay_protocol::{
+    Ack, AckSender, CommandReply, Inbound, Refusal, RunId, SessionKey, StopReason, StopReport, StopTarget,
+};
+use tokio::sync::mpsc;
+
+use super::control::{operators_only, report};
+use super::{BUSY_RETRY, Dispatcher};
+use crate::agent::Flow;
+use crate::live::{LiveRun, StopCause};
+use crate::mail::{LaneCommand, LaneMail};
+use crate::submission::{self, Command, ThreadCommand};
+
+impl Dispatcher {
+    pub(super) fn command(&mut self, command: Command, text: &str, inbound: Inbound, ack: AckSender) -> Flow {
+        let word = submission::word_of(text);
+        let reply = match command {
+            Command::Quit if inbound.principal.is_operator() => {
+                self.answer(&inbound, ack, &word, "Shutting down.".into());
+                return Flow::ShutDown;
+            }
+            Command::Quit => operators_only("shut Belay down").to_string(),
+            Command::Stop(target) => return self.stop_command(target, word, inbound, ack),
+            Command::Interrupt => {
+                let runs: Vec<_> = self.targets(&StopTarget::Session(inbound.session.clone()));
+                let running = runs.into_iter().filter(|run| run.at_work_for().is_some()).collect();
+                return self.stop_in_conversation(running, word, inbound, ack);
+            }
+            Command::Thread(command) => return self.thread_command(command, word, inbound, ack),
+            Command::Status => self.status_text(),
+            Command::Help => help_text(),
+            Command::Version => format!("Belay {}", self.house.version),
+            Command::Ping => "pong".into(),
+            Command::Tools => self.tools_text(),
+            Command::Model(None) => self.model_text(),
+            Command::Model(Some(_)) => {
+                format!(
+                    "{} Choosing another model for one conversation is not possible in this version.",
+                    self.model_text()
+                )
+            }
+            Command::Decide => "Nothing is waiting for approval.".into(),
+            Command::NotYet(word) => format!("{word} is not available in this version."),
+        };
+        self.answer(&inbound, ack, &word, reply);
+        Flow::Continue
+    }
+
+    fn stop_command(&mut self, target: Option<String>, word: String, inbound: Inbound, ack: AckSender) -> Flow {
+        let own = |name: &String| {
+            let run = name.parse::<RunId>().ok();
+            *name == inbound.session.as_str()
+                || run.is_some_and(|run| self.sessions.get(&run) == Some(&inbound.session))
+        };
+        let target = match target {
+            None => StopTarget::Session(inbound.session.clone()),
+            Some(name) if !inbound.principal.is_operator() && !own(&name) => {
+                let reply = operators_only("stop another conversation").to_string();
+                self.answer(&inbound, ack, &word, reply);
+                return Flow::Continue;
+            }
+            Some(name) if name.eq_ignore_ascii_case("all") => StopTarget::All,
+            Some(name) => match name.parse::<RunId>() {
+                Ok(run) => StopTarget::Run(run),
+                Err(_) => StopTarget::Session(SessionKey::new(name)),
+            },
+        };
+        let runs = self.targets(&target);
+        self.stop_in_conversation(runs, word, inbound, ack)
+    }
+
+    fn stop_in_conversation(
+        &mut self,
+        runs: Vec<Arc<LiveRun>>,
+        word: String,
+        inbound: Inbound,
+        ack: AckSender,
+    ) -> Flow {
+        let at_work: Vec<RunId> = runs.iter().filter(|run| run.at_work_for().is_some()).map(|run| run.id).collect();
+        let told = inbound.reply_to.is_some();
+        // Where a run belongs to another conversation, that one is told by the run's own line.
+        self.stop(&runs, |run| match run.session == inbound.session {
+            true => StopCause { reason: StopReason::UserStop, told },
+            false => StopCause { reason: StopReason::OperatorStop, told: false },
+        });
+        let speaker = self.speaker.clone();
+        self.errand(async move {
+            let reply = stop_text(&report(runs).await, &at_work);
+            ack.send(Ack::Command(CommandReply { command: word, reply: reply.clone() }));
+            speaker.say(inbound.reply_to, reply);
+        });
+        Flow::Continue
+    }
+
+    fn thread_command(&mut self, command: ThreadCommand, word: String, inbound: Inbound, ack: AckSender) -> Flow {
+        let lane = self.lane(&inbound.session);
+        let reply_to = inbound.reply_to.clone();
+        let mail = LaneMail::Command(LaneCommand { session: inbound.session.clone(), command, word, reply_to, ack });
+        match lane.mail.try_send(mail) {
+            Ok(()) => lane.commands += 1,
+            Err(mpsc::error::TrySendError::Full(mail) | mpsc::error::TrySendError::Closed(mail)) => {
+                self.command_keys.retain(|key| Some(key) != inbound.key.as_ref()); // not acted on after all
+                if let LaneMail::Command(command) = mail {
+                    let what = "this conversation has too many commands waiting".to_owned();
+                    self.refuse(&inbound, command.ack, Refusal::Busy { what, retry_after: BUSY_RETRY });
+                }
+            }
+        }
+        Flow::Continue
+    }
+
+    fn model_text(&self) -> String {
+        let info = self.house.model.info();
+        let label = if info.rehearsal { " (the built-in stand-in, not a model)" } else { "" };
+        format!("Model: {} by {}{label}.", info.model, info.provider)
+    }
+
+    fn status_text(&self) -> String {
+        let status = self.status();
+        let channels: Vec<_> = status.channels.iter().map(|channel| channel.as_str()).collect();
+        let mut text = format!(
+            "Belay {} is up. {}\nRunning: {}, waiting: {}, conversations awake: {}. Channels: {}.",
+            status.version,
+            self.model_text(),
+            status.running.len(),
+            status.queued,
+            status.sessions_awake,
+            channels.join(", ")
+        );
+        for run in status.running.iter().take(10) {
+            text.push_str(&format!("\n- run {} of {}, {:.1} s", run.run_id, run.session, run.for_ms as f64 / 1000.0));
+        }
+        if let Some(trouble) = &status.model_trouble {
+            text.push_str(&format!(
+                "\nThe model does not answer ({}) since {}.",
+                trouble.kind,
+                trouble.since.to_rfc3339()
+            ));
+        }
+        if let Some(limit) = status.limit_today_micro_usd {
+            let (spent, limit) = (status.spent_today_micro_usd as f64 / 1e6, limit as f64 / 1e6);
+            text.push_str(&format!("\nSpent today: {spent:.4} of {limit:.2} US dollars."));
+        }
+        text
+    }
+
+    fn tools_text(&self) -> String {
+        let lines: Vec<_> = self
+            .house
+            .reasoning
+            .tools()
+            .iter()
+            .map(|tool| format!("- `{}`: {}", tool.spec().name, tool.spec().description))
+            .collect();
+        if lines.is_empty() { "There are no tools.".into() } else { lines.join("\n") }
+    }
+}
+
+fn help_text() -> String {
+    submission::WORDS.iter().map(|(word, what)| format!("- `{word}`: {what}")).collect::<Vec<_>>().join("\n")
+}
+
+/// `at_work`: the runs that were having their turn when they were told.
+fn stop_text(report: &StopReport, at_work: &[RunId]) -> String {
+    if report.stopped.is_empty() && report.still_running.is_empty() {
+        return "Nothing is running.".into();
+    }
+    let ending = report.still_running.iter().map(|still| &still.run_id);
+    let running = report.stopped.iter().chain(ending).filter(|run| at_work.contains(run)).count();
+    let waiting = report.stopped.len() + report.still_running.len() - running;
+    let mut text = match (running, waiting) {
+        (0, n) => format!("Cleared {}.", messages(n)),
+        (1, 0) => "Interrupted.".to_owned(),
+        (1, n) => format!("Interrupted; cleared {}.", messages(n)),
+        (r, 0) => format!("Interrupted {r} runs."),
+        (r, n) => format!("Interrupted {r} runs; cleared {}.", messages(n)),
+    };
+    if !report.still_running.is_empty() {
+        text.push_str(&format!(" {} still ending.", report.still_running.len()));
+    }
+    text
+}
+
+fn messages(n: usize) -> String {
+    format!("{n} waiting message{}", if n == 1 { "" } else { "s" })
+}

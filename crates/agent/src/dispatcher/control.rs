@@ -1,0 +1,131 @@
+//! Control: what is acted on at once, whatever a turn is doing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_protocol::inbound::LiveRun as LiveRunInfo;
+use belay_protocol::{
+    Ack, AckSender, CommandReply, Control, Inbound, PrincipalRole, Refusal, RunId, RunStatus, StatusReport,
+    StillRunning, StopReason, StopReport, StopTarget,
+};
+use tokio::time::{Instant, timeout_at};
+
+use super::Dispatcher;
+use crate::agent::Flow;
+use crate::live::{LiveRun, StopCause};
+
+/// How long a stop waits before it answers with what still runs.
+const STOP_ANSWER: Duration = Duration::from_millis(100);
+
+impl Dispatcher {
+    pub(super) fn control(&mut self, control: Control, inbound: &Inbound, ack: AckSender) -> Flow {
+        let who = &inbound.principal;
+        match control {
+            Control::Watch(run) => {
+                // Fragments only for whoever wants them: a call whose fragment was heard is never sent again.
+                ack.send(Ack::Watch(self.find(run).map(|live| live.watch(inbound.want_deltas))));
+            }
+            Control::Status => ack.send(Ack::Status(Box::new(self.status()))),
+            Control::Shutdown if who.is_operator() => {
+                let reply = "Shutting down.".to_owned();
+                ack.send(Ack::Command(CommandReply { command: "/shutdown".into(), reply }));
+                return Flow::ShutDown;
+            }
+            Control::Shutdown => ack.send(Ack::Refused(operators_only("shut Belay down"))),
+            Control::Stop(StopTarget::All) if !who.is_operator() => {
+                ack.send(Ack::Refused(operators_only("stop everything")));
+            }
+            Control::Stop(target) => {
+                let reason = match (&target, who.role) {
+                    (StopTarget::RunOfGoneClient(_), _) => StopReason::ClientGone,
+                    (_, PrincipalRole::Operator) => StopReason::OperatorStop,
+                    _ => StopReason::UserStop,
+                };
+                let runs = self.targets(&target);
+                self.stop(&runs, |_| StopCause { reason, told: false });
+                self.errand(async move { ack.send(Ack::Stopped(report(runs).await)) });
+            }
+        }
+        Flow::Continue
+    }
+
+    pub(super) fn targets(&self, target: &StopTarget) -> Vec<Arc<LiveRun>> {
+        match target {
+            StopTarget::Run(run) | StopTarget::RunOfGoneClient(run) => self.find(*run).into_iter().collect(),
+            StopTarget::Session(session) => self.lanes.get(session).map(|lane| lane.runs.clone()).unwrap_or_default(),
+            StopTarget::All => self.lanes.values().flat_map(|lane| lane.runs.iter().cloned()).collect(),
+        }
+    }
+
+    pub(super) fn find(&self, run: RunId) -> Option<Arc<LiveRun>> {
+        let lane = self.lanes.get(self.sessions.get(&run)?)?;
+        lane.runs.iter().find(|live| live.id == run).cloned()
+    }
+
+    /// Tells runs to stop, each for its cause, and wakes their lanes.
+    pub(super) fn stop(&self, runs: &[Arc<LiveRun>], cause: impl Fn(&LiveRun) -> StopCause) {
+        for run in runs {
+            run.stop(cause(run));
+            if let Some(lane) = self.lanes.get(&run.session) {
+                lane.wake.notify_one();
+            }
+        }
+    }
+
+    pub(super) fn status(&self) -> StatusReport {
+        let mut running: Vec<LiveRunInfo> = self
+            .at_work()
+            .map(|run| LiveRunInfo {
+                run_id: run.id,
+                session: run.session.clone(),
+                for_ms: run.at_work_for().map_or(0, |d| d.as_millis() as u64),
+            })
+            .collect();
+        running.sort_by_key(|run| std::cmp::Reverse(run.for_ms));
+        let mut channels: Vec<_> = self.house.channels.keys().cloned().collect();
+        channels.sort();
+        StatusReport {
+            version: self.house.version.clone(),
+            boot_id: self.house.boot,
+            started_at: self.house.started_at,
+            draining: self.house.draining.is_cancelled(),
+            model: self.house.model.info().clone(),
+            sessions_awake: self.lanes.len(),
+            queued: self.sessions.len() - running.len(),
+            running,
+            channels,
+            spent_today_micro_usd: self.house.cost.spent_today(),
+            limit_today_micro_usd: self.house.cost.limit(),
+            model_trouble: self.house.model_trouble(),
+        }
+    }
+}
+
+/// Waits for the ends of stopped runs, and reports after a moment what has not ended.
+pub(super) async fn report(runs: Vec<Arc<LiveRun>>) -> StopReport {
+    let deadline = Instant::now() + STOP_ANSWER;
+    let mut report = StopReport::default();
+    for run in runs {
+        let mut finished = run.finished();
+        let ended = async {
+            tokio::select! {
+                biased; // an end that is published counts, also after the run was forgotten
+                record = finished.wait_for(Option::is_some) => record.ok().and_then(|record| record.clone()),
+                () = run.gone.cancelled() => None,
+            }
+        };
+        match timeout_at(deadline, ended).await {
+            Ok(Some(record)) if record.status == RunStatus::Stopped => report.stopped.push(run.id),
+            Ok(_) => {} // it ended otherwise, or never was
+            Err(_) => {
+                let what = "recording its end".to_owned();
+                report.still_running.push(StillRunning { run_id: run.id, pid: None, what });
+            }
+        }
+    }
+    report
+}
+
+pub(super) fn operators_only(what: &str) -> Refusal {
+    Refusal::Forbidden(format!("Only an operator may {what}."))
+}
