@@ -39,15 +39,15 @@ pub(super) async fn deliver(api: &BotApi, message: &Outbound) -> Result<(), Deli
     Ok(())
 }
 
-/// Sends a plain line that answers a message.
+/// Sends a plain line, as an answer to a message if there is one.
 pub(super) async fn notice(
     api: &BotApi,
     conversation: Conversation,
-    message_id: i32,
+    message_id: Option<i32>,
     text: &str,
     deadline: Duration,
 ) -> Result<(), ApiError> {
-    let parameters = parameters(conversation, Some(message_id), text, None);
+    let parameters = parameters(conversation, message_id, text, None);
     api.call::<_, IgnoredAny>("sendMessage", &parameters, deadline).await.map(|_| ())
 }
 

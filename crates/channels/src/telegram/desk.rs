@@ -19,10 +19,13 @@ use super::intake::{Rules, Verdict};
 /// log by opening accounts.
 const STRANGERS_MAX: usize = 256;
 
-/// Deadline of the line that says we read text only. Short: the webhook's answer waits for it.
+/// Deadline of a line of our own. Short: the webhook's answer waits for it.
 const NOTICE_DEADLINE: Duration = Duration::from_secs(5);
 
 const TEXT_ONLY: &str = "I can only read text so far. Please write it out.";
+
+const NOT_TAKEN: &str =
+    "Too many messages are waiting in this conversation; this one was not taken. Please send it again later.";
 
 /// What both ways of receiving share.
 pub(super) struct Desk {
@@ -105,8 +108,20 @@ impl Desk {
     }
 
     async fn say_text_only(&self, conversation: Conversation, message_id: i32) {
-        if let Err(error) = deliver::notice(&self.api, conversation, message_id, TEXT_ONLY, NOTICE_DEADLINE).await {
-            debug!(%error, "the line about text was not sent");
+        self.say(conversation, Some(message_id), TEXT_ONLY).await;
+    }
+
+    /// Tells the person that a message was given up. Best effort.
+    pub(super) async fn say_not_taken(&self, inbound: &Inbound) {
+        let Some(route) = &inbound.reply_to else { return };
+        let Ok(conversation) = route.conversation.parse() else { return };
+        let message_id = route.reply_to.as_deref().and_then(|id| id.parse().ok());
+        self.say(conversation, message_id, NOT_TAKEN).await;
+    }
+
+    async fn say(&self, conversation: Conversation, message_id: Option<i32>, line: &str) {
+        if let Err(error) = deliver::notice(&self.api, conversation, message_id, line, NOTICE_DEADLINE).await {
+            debug!(%error, line, "a line of our own was not sent");
         }
     }
 

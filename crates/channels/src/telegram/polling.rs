@@ -4,6 +4,9 @@
 //! up for a reason. After a crash it comes again, and the store recognises what it has. At the end of intake what is
 //! settled is confirmed once more, since the store knows messages and not commands: a `/stop` that came again would be
 //! done again.
+//!
+//! While a message waits for its acknowledgement we go on asking, from that message on, so that a later `/stop` is heard.
+//! What such an answer repeats is known by its number and skipped.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
@@ -14,10 +17,10 @@ use std::time::Duration;
 use belay_protocol::{AckSender, Envelope, Inbound};
 use frankenstein::methods::GetUpdatesParams;
 use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{FutureExt, StreamExt, future::OptionFuture};
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -31,10 +34,23 @@ const HOLD: Duration = Duration::from_secs(25);
 /// Deadline of the request: what Telegram holds it, and the way there and back.
 const DEADLINE: Duration = Duration::from_secs(35);
 
+/// The same two while messages are unsettled. Short: the answer holds at least those, and comes at once. It is empty only
+/// if Telegram has forgotten them.
+const SHORT_HOLD: Duration = Duration::from_secs(1);
+const SHORT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Pause between asking and asking again while messages are unsettled, and so about how late a `/stop` is heard.
+const PACE: Duration = Duration::from_secs(1);
+
+/// Updates from the first unsettled one on that are remembered; with so many we ask for no more. Telegram: getUpdates,
+/// `limit`: no answer is longer, so that more would not reach us.
+const TAKEN_MAX: usize = 100;
+
 /// Longest wait for an acknowledgement before the message is offered again; the store recognises it.
 const ACK_DEADLINE: Duration = Duration::from_secs(30);
 
-/// How long a message is offered to a full conversation. The person has been told, and others wait behind it.
+/// How long a message is offered to a full conversation. Then it is given up and the person is told: what comes after it
+/// cannot be confirmed before.
 const BUSY_MAX: Duration = Duration::from_secs(30);
 
 /// Deadline of the last call. Short, since the end of the daemon waits for it; without an answer its updates come again.
@@ -49,8 +65,16 @@ pub(super) struct Poller {
     intake: CancellationToken,
     is_introduced: bool,
     is_set_up: bool,
-    /// What to ask for: everything before it has been received.
+    /// The request under way. It goes on while messages are handed out.
+    asking: Option<Asking>,
+    /// When the last answer came.
+    heard: Instant,
+    /// Nothing is asked before, because of an error.
+    rest_until: Instant,
+    /// Everything before it has been received.
     offset: Option<i64>,
+    /// What was asked for last.
+    asked: Option<i64>,
     /// Everything before it is confirmed.
     confirmed: Option<i64>,
     batch: VecDeque<Box<RawValue>>,
@@ -58,8 +82,13 @@ pub(super) struct Poller {
     open: FuturesUnordered<Pin<Box<dyn Future<Output = Progress> + Send>>>,
     /// The numbers of those that have not been settled.
     unsettled: BTreeSet<i64>,
+    /// The numbers of all updates that have been received and may come again: those from `asked` on.
+    taken: BTreeSet<i64>,
     pauses: Pauses,
 }
+
+type Batch = Vec<Box<RawValue>>;
+type Asking = Pin<Box<dyn Future<Output = Result<Batch, ApiError>> + Send>>;
 
 /// What became of an offered message.
 enum Progress {
@@ -84,11 +113,16 @@ impl Poller {
             intake,
             is_introduced,
             is_set_up: false,
+            asking: None,
+            heard: Instant::now(),
+            rest_until: Instant::now(),
             offset: None,
+            asked: None,
             confirmed: None,
             batch: VecDeque::new(),
             open: FuturesUnordered::new(),
             unsettled: BTreeSet::new(),
+            taken: BTreeSet::new(),
             pauses: Pauses::new(),
         }
     }
@@ -116,21 +150,30 @@ impl Poller {
                     }
                     Sorted::Done | Sorted::Later => {} // later: unheard of, since our name is known before we ask
                 }
-            } else if let Some(progress) = self.open.next().await {
-                match progress {
+                continue;
+            }
+            if !self.is_set_up {
+                self.set_up().await;
+            }
+            let due = self.due();
+            tokio::select! {
+                biased; // what is settled first: it decides how we ask
+                Some(progress) = self.open.next() => match progress {
                     Progress::Settled(update_id) => _ = self.unsettled.remove(&update_id),
                     Progress::Again(offer) => return self.offer(*offer),
+                },
+                Some(answer) = OptionFuture::from(self.asking.as_mut()) => {
+                    self.asking = None;
+                    self.receive(answer);
                 }
-            } else if self.is_set_up {
-                self.ask().await;
-            } else {
-                self.set_up().await;
+                Some(()) = OptionFuture::from(due.map(sleep_until)) => self.asking = Some(self.ask()),
             }
         }
     }
 
     fn offer(&mut self, offer: Offer) -> Envelope {
         let (ack, answer) = AckSender::channel();
+        let desk = Arc::clone(&self.desk);
         let inbound = offer.inbound.clone();
         self.unsettled.insert(offer.update_id);
         self.open.push(Box::pin(async move {
@@ -138,6 +181,7 @@ impl Poller {
                 Settled::Done => Progress::Settled(offer.update_id),
                 Settled::Later { is_busy: true, .. } if offer.since.elapsed() >= BUSY_MAX => {
                     warn!(session = %offer.inbound.session, "a message was given up: its conversation stays full");
+                    desk.say_not_taken(&offer.inbound).await;
                     Progress::Settled(offer.update_id)
                 }
                 Settled::Later { after, .. } => {
@@ -156,32 +200,62 @@ impl Poller {
         self.is_set_up = true;
     }
 
-    /// Asks for the next batch, which confirms the one before; or waits after an error.
-    async fn ask(&mut self) {
+    /// When to ask; `None`: not before something else has happened.
+    fn due(&self) -> Option<Instant> {
+        if self.asking.is_some() {
+            return None;
+        }
+        let Some(&first) = self.unsettled.first() else {
+            return Some(self.rest_until);
+        };
+        let may_ask = self.taken.range(first..).count() < TAKEN_MAX;
+        may_ask.then(|| self.rest_until.max(self.heard + PACE))
+    }
+
+    /// Asks for what comes after the settled updates, which confirms these.
+    fn ask(&mut self) -> Asking {
+        self.asked = self.unsettled.first().copied().or(self.offset);
+        if let Some(asked) = self.asked {
+            self.taken = self.taken.split_off(&asked); // only now: the answer before this one may still have held them
+        }
+        let is_all_settled = self.unsettled.is_empty();
+        let (hold, deadline) = if is_all_settled { (HOLD, DEADLINE) } else { (SHORT_HOLD, SHORT_DEADLINE) };
         let parameters = GetUpdatesParams::builder()
-            .maybe_offset(self.offset)
-            .timeout(HOLD.as_secs() as u32)
+            .maybe_offset(self.asked)
+            .timeout(hold.as_secs() as u32)
             .allowed_updates(ALLOWED.to_vec())
             .build();
-        match self.desk.api.call::<_, Vec<Box<RawValue>>>("getUpdates", &parameters, DEADLINE).await {
-            Ok(batch) => {
-                self.pauses = Pauses::new();
-                let last = batch.iter().filter_map(|update| update_id(update)).max();
-                if !batch.is_empty() && last.is_none() {
-                    warn!("a batch of updates without numbers");
-                    sleep(CONFLICT_PAUSE).await; // it cannot be confirmed and will come again at once
-                }
-                self.confirmed = batch.iter().filter_map(|update| update_id(update)).min().or(self.offset);
-                self.offset = last.map(|last| last + 1).or(self.offset);
-                self.batch = batch.into();
+        let desk = Arc::clone(&self.desk);
+        Box::pin(async move { desk.api.call("getUpdates", &parameters, deadline).await })
+    }
+
+    /// Takes what is new; after an error, rests.
+    fn receive(&mut self, answer: Result<Batch, ApiError>) {
+        self.heard = Instant::now();
+        let batch = match answer {
+            Ok(batch) => batch,
+            Err(error) => {
+                self.rest_until = self.heard + self.pause_after(&error);
+                return;
             }
-            Err(error) => self.pause(&error).await,
+        };
+        self.pauses = Pauses::new();
+        let numbers = || batch.iter().filter_map(|update| update_id(update));
+        let last = numbers().max();
+        if !batch.is_empty() && last.is_none() {
+            warn!("a batch of updates without numbers");
+            self.rest_until = self.heard + CONFLICT_PAUSE; // it cannot be confirmed and would come again at once
         }
+        self.confirmed = numbers().min().or(self.asked);
+        self.offset = last.map(|last| last + 1).or(self.offset);
+        let mut is_new = |update: &RawValue| update_id(update).is_none_or(|number| self.taken.insert(number));
+        self.batch = batch.into_iter().filter(|update| is_new(update)).collect();
     }
 
     /// Confirms everything before the first update that is not done with. Best effort: without it those updates come
     /// again at the next start.
     async fn confirm_settled(&mut self) {
+        self.asking = None; // Telegram answers one request at a time
         while let Some(Some(progress)) = self.open.next().now_or_never() {
             if let Progress::Settled(update_id) = progress {
                 self.unsettled.remove(&update_id);
@@ -205,15 +279,14 @@ impl Poller {
         }
     }
 
-    async fn pause(&mut self, error: &ApiError) {
+    fn pause_after(&mut self, error: &ApiError) -> Duration {
         if error.is_conflict() {
             error!(%error, "somebody else takes this bot's updates: another daemon with the same token, or a webhook");
-            sleep(CONFLICT_PAUSE).await;
-            return;
+            return CONFLICT_PAUSE;
         }
         let pause = self.pauses.after(error);
         warn!(%error, pause_ms = pause.as_millis() as u64, "no updates from telegram");
-        sleep(pause).await;
+        pause
     }
 }
 
@@ -228,9 +301,10 @@ mod tests {
         let mut poller = Poller::new(Arc::new(test_desk()), true, CancellationToken::new());
         let conflict = ApiError::Refused { code: 409, description: "Conflict".into(), migrate_to: None };
         for (error, seconds) in [(conflict, 10), (ApiError::Flood(Duration::from_secs(17)), 17)] {
+            let demand = error.to_string();
             let begun = Instant::now();
-            poller.pause(&error).await;
-            assert_eq!(begun.elapsed().as_secs(), seconds, "{error}");
+            poller.receive(Err(error));
+            assert_eq!(poller.due(), Some(begun + Duration::from_secs(seconds)), "{demand}");
         }
     }
 

@@ -163,3 +163,82 @@ async fn a_telegram_that_does_not_answer_does_not_hold_up_the_end() {
     let end = timeout(Duration::from_secs(5), stream.next()).await.expect("it ends in time"); // two of them are spent
     assert!(end.is_none());
 }
+
+#[tokio::test]
+async fn a_stop_is_heard_while_an_earlier_message_is_unsettled() {
+    let double = Double::start().await;
+    for (number, words) in [(100, "held"), (101, "settled")] {
+        double.add_update(update(number, words));
+    }
+    let channel = telegram(polling(&double));
+    let mut stream = channel.start(CancellationToken::new()).await.unwrap();
+    let held = next(&mut stream).await;
+    accept(next(&mut stream).await.ack);
+    let mut stop = update(102, "/stop all");
+    stop["message"]["from"]["id"] = json!(7); // the operator, in a chat of their own
+    stop["message"]["chat"]["id"] = json!(7);
+    double.add_update(stop);
+    let stop = timeout(Duration::from_secs(3), stream.next()).await.expect("it is heard soon").unwrap();
+    assert_eq!(text(&stop), "/stop all");
+    accept(stop.ack);
+    // Asked for again, nothing is offered again or confirmed.
+    assert!(timeout(Duration::from_millis(1500), stream.next()).await.is_err());
+    let asked = double.calls("getUpdates");
+    assert!(asked.len() >= 3, "{asked:?}");
+    assert!(asked[1..].iter().all(|call| call["offset"] == 100 && call["timeout"] == 1), "{asked:?}");
+    assert_eq!(double.unconfirmed(), [100, 101, 102]);
+
+    accept(held.ack);
+    double.add_update(update(110, "next"));
+    assert_eq!(text(&next(&mut stream).await), "next");
+    assert_eq!(offsets(&double).last(), Some(&json!(103)));
+    assert_eq!(double.unconfirmed(), [110]);
+}
+
+#[tokio::test]
+async fn no_more_is_asked_for_behind_a_hundred_updates_of_which_the_first_is_unsettled() {
+    let double = Double::start().await;
+    for number in 200..302 {
+        double.add_update(update(number, &number.to_string()));
+    }
+    let channel = telegram(polling(&double));
+    let mut stream = channel.start(CancellationToken::new()).await.unwrap();
+    let first = next(&mut stream).await;
+    let second = next(&mut stream).await;
+    for _ in 202..300 {
+        accept(next(&mut stream).await.ack);
+    }
+    assert!(timeout(Duration::from_millis(1500), stream.next()).await.is_err());
+    assert_eq!(offsets(&double), [Value::Null]);
+    accept(first.ack);
+    assert_eq!(text(&next(&mut stream).await), "300");
+    assert_eq!(offsets(&double), [Value::Null, json!(201)]);
+    accept(second.ack);
+    assert_eq!(text(&next(&mut stream).await), "301");
+}
+
+#[tokio::test]
+async fn a_message_that_a_full_conversation_never_takes_is_given_up_and_the_person_is_told() {
+    let double = Double::start().await;
+    double.add_update(update(120, "one too many"));
+    let channel = telegram(polling(&double));
+    let intake = CancellationToken::new();
+    let mut stream = channel.start(intake.clone()).await.unwrap();
+    let envelope = next(&mut stream).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(31)).await;
+    tokio::time::resume();
+    envelope.ack.send(Ack::Refused(Refusal::Busy { what: "queue".into(), retry_after: Duration::from_millis(20) }));
+    let (again, sent) = tokio::join!(stream.next(), async {
+        let sent = double.wait_for("sendMessage", 1).await;
+        double.wait_for("getUpdates", 2).await;
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        intake.cancel();
+        sent
+    });
+    assert!(again.is_none(), "it is not offered again");
+    let told =
+        "Too many messages are waiting in this conversation; this one was not taken. Please send it again later.";
+    assert_eq!((&sent[0]["chat_id"], &sent[0]["text"]), (&json!(42), &json!(told)));
+    assert!(double.unconfirmed().is_empty());
+}
