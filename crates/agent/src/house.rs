@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use belay_agent_loop::Reasoning;
 use belay_protocol::inbound::ModelTrouble;
 use belay_protocol::{
-    BootId, Channel, ChannelId, Clock, EventKind, EventLog, ModelError, ModelProvider, NewEvent, Outbox, RunId,
-    RunReader, SessionKey, SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
+    BootId, Channel, ChannelId, Clock, EventKind, EventLog, ModelError, ModelErrorKind, ModelProvider, NewEvent,
+    Outbox, RunId, RunReader, SessionKey, SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -126,8 +126,11 @@ impl House {
         *self.model_trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Notes that the model does not.
+    /// Notes that the model does not. One that refuses a request has answered: it is not away.
     pub(crate) fn model_failed(&self, error: &ModelError) {
+        if matches!(error.kind, ModelErrorKind::ContextTooLong | ModelErrorKind::BadRequest) {
+            return self.model_answered();
+        }
         let trouble =
             ModelTrouble { since: self.clock.now(), kind: error.kind.word().into(), requests: error.attempts };
         let mut slot = self.model_trouble.lock().unwrap_or_else(PoisonError::into_inner);

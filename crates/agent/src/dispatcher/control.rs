@@ -91,7 +91,7 @@ impl Dispatcher {
             draining: self.house.draining.is_cancelled(),
             model: self.house.model.info().clone(),
             sessions_awake: self.lanes.len(),
-            queued: self.sessions.len() - running.len(),
+            queued: self.sessions.len().saturating_sub(running.len()),
             running,
             channels,
             spent_today_micro_usd: self.house.cost.spent_today(),

@@ -208,3 +208,22 @@ async fn while_it_drains_messages_are_refused_and_control_works() {
     assert_eq!(end_of(run).await.reason, Some(StopReason::UserStop), "stopped by hand, not by the end of the grace");
     agent.task.await.expect("no panic");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_status_shows_a_model_that_is_away_and_not_one_that_refuses_a_request() {
+    use belay_protocol::ModelErrorKind::{BadRequest, ContextTooLong, Network};
+    for (kind, shown) in [(Network, Some("network")), (ContextTooLong, None), (BadRequest, None)] {
+        let setup = Setup::new(ScriptedModel::new([Scripted::error(kind), Scripted::text("back")]));
+        let mut agent = setup.start().await;
+        agent.one.ask("alice", "hello").await;
+        let trouble = || async {
+            let Ack::Status(status) = agent.two.control(belay_protocol::Control::Status).await else { panic!() };
+            status.model_trouble.map(|trouble| trouble.kind)
+        };
+        assert_eq!(trouble().await.as_deref(), shown);
+        assert_eq!(agent.one.ask("alice", "again").await, "back");
+        let Ack::Status(status) = agent.two.control(belay_protocol::Control::Status).await else { panic!() };
+        assert_eq!(status.model_trouble, None, "it answers again");
+        agent.shut_down().await;
+    }
+}
