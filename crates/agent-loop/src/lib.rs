@@ -15,13 +15,14 @@
 //! clock, and it has no state but the [`LoopContext`] it is given, which can be stored and taken up again at the end of
 //! any iteration.
 //!
-//! Reading order: [`run`] → [`delegate`] → [`context`] → [`state`] → `duplicates` → `batch` → `notices` → [`intent`].
+//! Reading order: [`run`] → [`delegate`] → [`context`] → [`state`] → `duplicates` → `batch` → `notices` → [`intent`] → [`policies`].
 
 pub mod config;
 pub mod context;
 pub mod delegate;
 pub mod error;
 pub mod intent;
+pub mod policies;
 pub mod run;
 pub mod state;
 

@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 
 use crate::ids::{CallId, RunId, SessionKey};
 use crate::message::ToolStatus;
-use crate::run::{RunStatus, StopReason};
+use crate::run::RunStatus;
+use crate::stop::StopReason;
 use crate::time::UnixMillis;
 
 /// The number of an event in its store: 1, 2, 3 … in the order of commit.

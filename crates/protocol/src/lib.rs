@@ -6,7 +6,7 @@
 //! **Does not know**: how anything is done. No IO, no SQL, no HTTP, no task is started here. The only moving parts are
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
-//! Reading order: [`ids`] → [`message`] → [`model`] → [`tool`] → [`run`] → [`inbound`] → [`outbound`] → [`channel`]
+//! Reading order: [`ids`] → [`message`] → [`model`] → [`tool`] → [`run`] → [`stop`] → [`inbound`] → [`outbound`] → [`channel`]
 //! → [`event`] → [`store`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
@@ -28,6 +28,7 @@ pub mod message;
 pub mod model;
 pub mod outbound;
 pub mod run;
+pub mod stop;
 pub mod store;
 pub mod time;
 pub mod tool;
@@ -47,7 +48,8 @@ pub use model::{
     ModelRequest, NoSink, Price, Prompt, Retry, Usage,
 };
 pub use outbound::{DeliverError, Outbound};
-pub use run::{RunEnd, RunRecord, RunStatus, RunUsage, StopLayer, StopReason};
+pub use run::{RunRecord, RunStatus, RunUsage};
+pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
     Acceptance, Checkpoint, Durability, EditOutcome, EventLog, EventQuery, FinishedRun, HistoryEntry, KnownInput,
     Lease, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PendingRun, RunFilter, RunReader,

@@ -13,7 +13,8 @@ use crate::ids::{BootId, ChannelId, OutboxId, RunId, SessionKey, ThreadId};
 use crate::inbound::{IdempotencyKey, ReplyRoute};
 use crate::message::Message;
 use crate::outbound::Outbound;
-use crate::run::{RunEnd, RunRecord, RunStatus, RunUsage};
+use crate::run::{RunRecord, RunStatus, RunUsage};
+use crate::stop::RunEnd;
 use crate::time::UnixMillis;
 
 /// Proof of owning a lane. Every write on the lane's behalf carries it and is refused ([`StoreError::LeaseLost`]) when

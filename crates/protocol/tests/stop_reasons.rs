@@ -15,17 +15,30 @@ events and in the store. `status` is the honest one: a limit is never `completed
 
 The line is what the person is told where the run itself left no answer. In the API it is the `reply` of such a run.
 
-| reason | layer | status | line |
-|---|---|---|---|
+| reason | layer | status | resume | line |
+|---|---|---|---|---|
 ";
 
 const TAIL: &str = "
-Layers: `operator` is a person, a client or the operator; `natural` is the end of the work; `budget` is a limit; `host` is the
-provider of the model, or our own machine.
+`resume` says whether another message in the same conversation takes the work up where it ended: `yes`; `later`, once the
+limit is raised or the trouble is over; `no`, since there is nothing left, or since it would end the same way.
 
+## Layers and precedence
+
+Of two endings that are true at the same moment, the one of the earlier layer is told; within a layer the more conservative
+status (`failed` before `stopped` before `completed`), then the order of the table above.
+
+| place | layer | what it is |
+|---|---|---|
+";
+
+const EVIDENCE: &str = "
 ## Evidence
 
-`evidence` is an object with what was seen when the run ended. It never holds message text.
+`evidence` is an object with what was seen when the run ended. It holds no message text beyond one `quote` of at most 120
+characters. The evidence of a stop rule always has `rule`, `count` and `threshold`; `fingerprints` are digests of what was
+repeated, oldest first. `closing` says what became of the closing turn, the one model call without tools that a stopped run
+gets for its best partial answer: `answered`, `empty`, `failed`, `timeout`, `stopped`, `no_reserve` or `off`.
 
 | reason | evidence |
 |---|---|
@@ -51,22 +64,63 @@ fn evidence(reason: StopReason) -> &'static str {
         }
         StopReason::Internal => "`cause`: `store` or `panic`, among others",
         StopReason::RestartLimit => "`attempts`: how often it was taken up",
+        StopReason::Terminated | StopReason::GaveUp => "`step`: in which the model called `terminate`",
+        StopReason::Goal => "`outputs`: the names of the declared outputs",
+        StopReason::MissingOutputs => {
+            "`missing`: the names of the outputs that are not there; `nudges`: how often it was told"
+        }
+        StopReason::PlanCompleted | StopReason::PlanBlocked => {
+            "`completed` and `blocked`: numbers of steps; `executions`: attempts over all steps"
+        }
+        StopReason::PlanLimit => {
+            "`completed`, `blocked` and `open`: numbers of steps; `executions` and `max_executions`: attempts over all steps"
+        }
+        StopReason::RunCost | StopReason::SessionCost => {
+            "`rule`, `count` and `threshold` in millionths of a US dollar; `reserve_micro_usd`: held back for the closing turn; `closing`"
+        }
+        StopReason::WallClock | StopReason::ActiveTime => "`rule`, `count` and `threshold` in milliseconds; `closing`",
+        StopReason::ModelCalls | StopReason::ToolCalls | StopReason::Tokens | StopReason::OutputBytes => {
+            "`rule`, `count`, `threshold`; `tool`, where the limit is of one tool; `closing`"
+        }
+        StopReason::ToolLoop => {
+            "`rule`: the kind of loop; `count` and `threshold`: repetitions; `period`: calls in one; `fingerprints`, `quote`, `strikes`, `closing`"
+        }
+        StopReason::Chanting => {
+            "`rule`, `count`, `threshold`: occurrences; `spacing`: characters between them; `quote`, `strikes`, `closing`"
+        }
+        StopReason::JudgedLoop => {
+            "`rule`; `count` and `threshold`: confidence in percent; `turn`, `confirmed_by`, `strikes`, `closing`"
+        }
+        StopReason::RepeatedReplies => "`rule`, `count`, `threshold`: equal replies; `quote`, `strikes`, `closing`",
+        StopReason::ConsecutiveErrors
+        | StopReason::EmptyReplies
+        | StopReason::UnknownTools
+        | StopReason::InvalidArguments
+        | StopReason::ApprovalReasks
+        | StopReason::CompactionLoop => "`rule`, `count`, `threshold`: how often in a row; `closing`",
+        StopReason::OperatorRule => {
+            "`rule`: its name; `count` and `threshold` of its first condition that held; `closing`"
+        }
+        StopReason::ApprovalUnavailable => "`tool`: what needs the approval",
         StopReason::EmptyReply
         | StopReason::LengthLimit
         | StopReason::ContentFilter
         | StopReason::UserStop
         | StopReason::OperatorStop
         | StopReason::ClientGone
+        | StopReason::ParentStopped
         | StopReason::Shutdown => "–",
     }
 }
 
 fn layer(layer: StopLayer) -> &'static str {
     match layer {
-        StopLayer::Operator => "operator",
-        StopLayer::Natural => "natural",
-        StopLayer::Budget => "budget",
-        StopLayer::Host => "host",
+        StopLayer::Operator => "a person, a client or the operator",
+        StopLayer::Natural => "the work came to its own end, well or not",
+        StopLayer::Budget => "a limit: steps, time, calls, tokens, money, output",
+        StopLayer::Progress => "it went on without getting on: loops, chanting, repetition, errors",
+        StopLayer::Gate => "a question that nobody answered with yes",
+        StopLayer::Host => "the provider of the model, or our own machine",
     }
 }
 
@@ -74,10 +128,14 @@ fn page() -> String {
     let mut page = HEAD.to_owned();
     for reason in StopReason::ALL {
         let line = if reason.user_line().is_empty() { "–" } else { reason.user_line() };
-        let (word, layer, status) = (reason.word(), layer(reason.layer()), reason.status().word());
-        let _ = writeln!(page, "| `{word}` | {layer} | `{status}` | {line} |");
+        let (word, layer, status) = (reason.word(), reason.layer().word(), reason.status().word());
+        let _ = writeln!(page, "| `{word}` | {layer} | `{status}` | {} | {line} |", reason.resume().word());
     }
     page.push_str(TAIL);
+    for (place, known) in StopLayer::ALL.iter().enumerate() {
+        let _ = writeln!(page, "| {} | `{}` | {} |", place + 1, known.word(), layer(*known));
+    }
+    page.push_str(EVIDENCE);
     for reason in StopReason::ALL {
         let _ = writeln!(page, "| `{}` | {} |", reason.word(), evidence(*reason));
     }
