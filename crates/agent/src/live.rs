@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use belay_agent_loop::policies::chanting::Chanting;
 use belay_protocol::{Delta, DeltaSink, Heard, RunId, RunRecord, RunWatch, SessionKey, StopReason};
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
@@ -91,16 +92,41 @@ impl LiveRun {
     }
 }
 
-/// Publishes the fragments of one step to whoever watches the run.
+/// Publishes the fragments of one step to whoever watches the run, and hears whether the text goes in circles.
 pub(crate) struct LiveSink<'a> {
-    pub(crate) run: &'a LiveRun,
-    pub(crate) step: u32,
+    run: &'a LiveRun,
+    step: u32,
+    /// Where the text is watched, and what is cancelled when it repeats itself.
+    chanting: Option<(&'a mut Chanting, &'a CancellationToken)>,
+    said: String,
+    /// Nobody is shown anything: another run asked.
+    silent: bool,
 }
 
-impl LiveSink<'_> {
+impl<'a> LiveSink<'a> {
+    pub(crate) fn new(
+        run: &'a LiveRun,
+        step: u32,
+        chanting: Option<(&'a mut Chanting, &'a CancellationToken)>,
+    ) -> Self {
+        Self { run, step, chanting, said: String::new(), silent: false }
+    }
+
+    /// The same, showing nobody anything.
+    pub(crate) fn silent(&mut self) {
+        self.silent = true;
+    }
+
+    /// The text that has been streamed.
+    pub(crate) fn said(self) -> String {
+        self.said
+    }
+
     fn publish(&self, make: impl FnOnce() -> Delta) -> Heard {
         match self.run.deltas.get() {
-            Some(deltas) if deltas.receiver_count() > 0 && deltas.send(make()).is_ok() => Heard::Somebody,
+            Some(deltas) if !self.silent && deltas.receiver_count() > 0 && deltas.send(make()).is_ok() => {
+                Heard::Somebody
+            }
             _ => Heard::Nobody,
         }
     }
@@ -108,6 +134,12 @@ impl LiveSink<'_> {
 
 impl DeltaSink for LiveSink<'_> {
     fn text(&mut self, piece: &str) -> Heard {
+        self.said.push_str(piece);
+        if let Some((chanting, cut)) = &mut self.chanting
+            && chanting.text(piece)
+        {
+            cut.cancel();
+        }
         self.publish(|| Delta::Text { step: self.step, text: piece.to_owned() })
     }
 

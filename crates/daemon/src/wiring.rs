@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use belay_agent::{Agent, AgentError, AgentExit, AgentParts};
+use belay_agent_loop::StopRules;
 use belay_channels::{StdinChannel, StdinConfig, Telegram, TelegramSecrets};
 use belay_gateway::{Gateway, GatewayError, GatewayParts};
 use belay_protocol::{BootId, Channel, Clock, ModelInfo, NoteStore, Tool, UnixMillis};
@@ -124,6 +125,7 @@ async fn assemble(
     let agent = AgentParts {
         config: settings.agent.clone(),
         limits: settings.limits.clone(),
+        rules: Arc::new(StopRules::progress()),
         queue: settings.queue.clone(),
         model: chosen.provider,
         tools,

@@ -150,6 +150,7 @@ impl App {
             key: None,
             reply_to: None,
             want_deltas: false,
+            outputs: Vec::new(),
             body: Body::Control(control),
             history: Vec::new(),
         }

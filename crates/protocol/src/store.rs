@@ -425,6 +425,8 @@ pub struct Note {
 pub trait SpendLedger: Send + Sync {
     /// What a day has cost: settled amounts plus reservations that nobody settled, in millionths of a US dollar.
     async fn spent(&self, utc_day: i64) -> Result<u64, StoreError>;
+    /// What all runs of a session have cost, by the totals they had stored last, in millionths of a US dollar.
+    async fn session_spent(&self, session: &SessionKey) -> Result<u64, StoreError>;
     /// Reserves an amount before a call. Committed, so that a crash during the call counts it as spent.
     async fn reserve(&self, run: RunId, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError>;
     /// Replaces a reservation, by the number that [`SpendLedger::reserve`] returned, by what the call cost. Relaxed.

@@ -96,6 +96,8 @@ pub enum StoreOp {
     Recall,
     /// [`SpendLedger::spent`].
     Spent,
+    /// [`SpendLedger::session_spent`].
+    SessionSpent,
     /// [`SpendLedger::reserve`].
     Reserve,
     /// [`SpendLedger::settle`].
@@ -344,6 +346,10 @@ impl<S: NoteStore> NoteStore for Faulty<S> {
 impl<S: SpendLedger> SpendLedger for Faulty<S> {
     async fn spent(&self, utc_day: i64) -> Result<u64, StoreError> {
         self.plan.around(StoreOp::Spent, self.store.spent(utc_day)).await
+    }
+
+    async fn session_spent(&self, session: &SessionKey) -> Result<u64, StoreError> {
+        self.plan.around(StoreOp::SessionSpent, self.store.session_spent(session)).await
     }
 
     async fn reserve(&self, run: RunId, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError> {

@@ -213,6 +213,12 @@ impl SpendLedger for MemoryStore {
         Ok(self.lock().reservations.iter().filter(|(day, _)| *day == utc_day).map(|(_, amount)| amount).sum())
     }
 
+    async fn session_spent(&self, session: &SessionKey) -> Result<u64, StoreError> {
+        let state = self.lock();
+        let costs = state.runs.iter().filter(|run| run.session == *session).map(|run| run.record().cost_micro_usd);
+        Ok(costs.fold(0, u64::saturating_add))
+    }
+
     async fn reserve(&self, _run: RunId, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError> {
         let mut state = self.lock();
         state.reservations.push((utc_day, micro_usd.min(AMOUNT_MAX_MICRO_USD)));

@@ -165,6 +165,11 @@ impl SpendLedger for SqliteStore {
         self.write(Relaxed, move |tx| ledger::spent(tx, utc_day)).await
     }
 
+    async fn session_spent(&self, session: &SessionKey) -> Result<u64, StoreError> {
+        let session = session.clone();
+        self.write(Relaxed, move |tx| ledger::session_spent(tx, &session)).await
+    }
+
     async fn reserve(&self, run: RunId, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError> {
         self.write(Committed, move |tx| ledger::reserve(tx, run, utc_day, micro_usd)).await
     }
