@@ -181,6 +181,7 @@ impl RunCore {
         step: u32,
         allowance: Allowance,
     ) -> Result<Asked, LoopError> {
+        context.state.stops.detection_off = self.live.loops_off();
         // The tracker of the stream is lent to the sink; dropped with this future, the run is over as well.
         let mut chanting = std::mem::take(&mut context.state.stops.measures.chanting);
         let max_tokens = |request: ModelRequest<'_>| match allowance.closing {

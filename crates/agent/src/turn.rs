@@ -175,6 +175,7 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     let house = job.house.clone();
     delegate.core.tally.open_session(session_before(job).await?);
     let indicator = job.run.cancel.child_token();
+    context.state.stops.detection_off = job.run.loops_off();
     let looping = async {
         resume_open_calls(delegate, context).await?;
         let config = AgenticLoopConfig {
