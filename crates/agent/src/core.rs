@@ -17,6 +17,7 @@ use crate::effect_gate::Caller;
 use crate::house::House;
 use crate::journal::{JournalSeed, RunJournal};
 use crate::live::{LiveRun, LiveSink};
+use crate::metrics;
 use crate::tally::{Hold, Tally};
 use crate::terminate::{self, Terminated};
 
@@ -221,6 +222,7 @@ impl RunCore {
                 let usage = reply.usage;
                 let charged = self.house.cost.settle(reservation, reply.abandoned, Some(usage.as_ref())).await;
                 self.tally.settle(hold, reply.attempts, usage.as_ref(), charged);
+                metrics::model_called(reply.attempts, None, usage.as_ref(), charged);
                 let (input, output) = usage.map_or((None, None), |u| (Some(u.input), Some(u.output)));
                 self.journal.note(EventKind::ModelCalled { step, attempts: reply.attempts, input, output });
                 Ok(Asked::Reply(reply))
@@ -229,6 +231,7 @@ impl RunCore {
                 self.journal.note(EventKind::ModelCalled { step, attempts: error.attempts, input: None, output: None });
                 let charged = self.house.cost.settle(reservation, error.abandoned, None).await;
                 self.tally.settle(hold, error.attempts, None, charged);
+                metrics::model_called(error.attempts, Some(&error.kind), None, charged);
                 self.house.model_failed(&error);
                 Ok(Asked::Failed(error))
             }
@@ -236,6 +239,7 @@ impl RunCore {
                 // What was generated may be charged to us and nobody will say how much: the estimate is.
                 let charged = self.house.cost.settle(reservation, 1, None).await;
                 self.tally.settle(hold, 1, None, charged);
+                metrics::model_dropped(dropped.word(), charged);
                 Ok(match dropped {
                     Dropped::Stopped => Asked::Ended(self.stopped().unwrap_or(StopReason::UserStop).into()),
                     Dropped::Chanted => Asked::Chanted(said),
@@ -350,7 +354,8 @@ impl RunCore {
         if let Some(BrakeAction { brake, count }) = context.state.braked {
             self.journal.note(EventKind::Brake { brake: brake.word().into(), count, force_text });
         }
-        for Fired { rule, count, .. } in std::mem::take(&mut context.state.fired) {
+        for Fired { rule, count, strike } in std::mem::take(&mut context.state.fired) {
+            metrics::rule_fired(&rule, if strike > 0 { "recover" } else { "notice" });
             let count = u32::try_from(count).unwrap_or(u32::MAX);
             self.journal.note(EventKind::Brake { brake: rule, count, force_text });
         }
@@ -362,6 +367,17 @@ enum Dropped {
     Stopped,
     Chanted,
     Late,
+}
+
+impl Dropped {
+    /// The outcome as metrics name it.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Chanted => "chanting",
+            Self::Late => "late",
+        }
+    }
 }
 
 /// Gives a tool that acts on the run itself its hold on that run; `None` for every other tool.

@@ -25,6 +25,7 @@ use crate::compaction;
 use crate::house::House;
 use crate::live::LiveRun;
 use crate::mail::{LaneCommand, LaneInput, LaneMail, LaneNote, LanePort, Settled};
+use crate::metrics;
 use crate::submission::ThreadCommand;
 use crate::turn::{TurnEnd, TurnJob, context_of, run_turn};
 use crate::waiting::{Ending, Waiting};
@@ -192,6 +193,7 @@ impl Lane {
                 Some(run) => run,
                 None => {
                     let run = LiveRun::new(pending.run_id, self.lease.session.clone(), false);
+                    metrics::run_recovered();
                     note(&self.port.notes, LaneNote::Recovered { run: run.clone() }).await;
                     run
                 }
@@ -444,6 +446,7 @@ impl Lane {
                 run = %run.id, session = %run.session, status = record.status.word(), reason,
                 model_calls = record.usage.model_calls, tool_calls = record.usage.tool_calls, "run ended"
             );
+            metrics::run_ended(&record);
             run.finish(record);
             note(&self.port.notes, LaneNote::Ended { run: run.id }).await;
         }

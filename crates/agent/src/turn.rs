@@ -19,6 +19,7 @@ use crate::core::{RunClock, RunCore, unbound};
 use crate::house::House;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
+use crate::metrics;
 use crate::tally::Tally;
 
 /// What a turn is lent.
@@ -247,6 +248,9 @@ fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (
             return (end, Some(text));
         }
         Ok(LoopOutcome::Stopped(end)) => {
+            if let Some(rule) = end.evidence.get("rule").and_then(|rule| rule.as_str()) {
+                metrics::rule_fired(rule, "stop");
+            }
             let line = end.reason.user_line();
             let reply = summary.as_ref().map(|text| match end.reason.layer() {
                 StopLayer::Natural => text.clone(),

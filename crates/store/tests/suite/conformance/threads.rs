@@ -1,8 +1,8 @@
 //! What a thread shows.
 
 use belay_protocol::{
-    EventKind, EventQuery, FinishedRun, Message, MessageScope, NewInput, ThreadEdit, ThreadState, ToolResult,
-    ToolStatus,
+    EventKind, EventQuery, FinishedRun, Message, MessageScope, NewInput, StoreError, ThreadEdit, ThreadState,
+    ToolResult, ToolStatus,
 };
 
 use crate::kit::*;
