@@ -21,6 +21,11 @@ impl Default for AgenticLoopConfig {
     /// 50 iterations and 2 nudges: the figures that chat, job and container runs of this kind of loop have been run
     /// with elsewhere, and the progress rules without limits.
     fn default() -> Self {
-        Self { max_iterations: 50, enable_tool_intent_nudge: true, max_tool_intent_nudges: 2, rules: Arc::new(StopRules::progress()) }
+        Self {
+            max_iterations: 50,
+            enable_tool_intent_nudge: true,
+            max_tool_intent_nudges: 2,
+            rules: Arc::new(StopRules::progress()),
+        }
     }
 }

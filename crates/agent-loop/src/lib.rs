@@ -36,7 +36,7 @@ pub use context::{LoopContext, Reasoning};
 pub use delegate::{AdmittedCall, LlmTurn, LoopDelegate, LoopOutcome, LoopSignal, Meter, PendingApproval, TextAction};
 pub use duplicates::DuplicateTracker;
 pub use error::LoopError;
-pub use run::run_agentic_loop;
 pub use policies::{StopRules, StopState};
+pub use run::run_agentic_loop;
 pub use state::{Brake, BrakeAction, Fired, LoopState};
 pub use stops::INVALID_ARGUMENTS;

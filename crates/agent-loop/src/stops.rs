@@ -112,12 +112,7 @@ impl LoopContext {
     }
 
     /// A batch that has run, with its results in the context: the brake of duplicate failures, then the rules.
-    pub(crate) fn judge_batch(
-        &mut self,
-        config: &AgenticLoopConfig,
-        batch: &Message,
-        ran: Ran<'_>,
-    ) -> Option<RunEnd> {
+    pub(crate) fn judge_batch(&mut self, config: &AgenticLoopConfig, batch: &Message, ran: Ran<'_>) -> Option<RunEnd> {
         if let Some(count) = self.state.judge(batch.tool_calls(), ran.all_failed) {
             notices::duplicate_failures(self, count);
         }

@@ -1,5 +1,7 @@
 //! The rules of a run: conditions and what follows from each.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::condition::Condition;
@@ -16,6 +18,8 @@ pub struct StopRules {
     pub tool_loops: ToolLoopConfig,
     /// Strikes of loop detection that end a run; the ones before give a recovery turn. At least 1.
     pub max_strikes: u32,
+    limits: RunLimits,
+    closing_turn: Duration,
 }
 
 /// A rule.
@@ -58,11 +62,52 @@ impl StopRules {
             ],
             tool_loops: ToolLoopConfig::default(),
             max_strikes: 2,
+            limits: RunLimits::default(),
+            closing_turn: Duration::from_secs(60),
         }
+    }
+
+    /// The limits of a run.
+    pub fn limits(&self) -> &RunLimits {
+        &self.limits
+    }
+
+    /// Longest closing turn. Zero: none.
+    pub fn closing_turn(&self) -> Duration {
+        self.closing_turn
+    }
+
+    /// The earliest clock value, in milliseconds, at which a rule about time fires. `None`: none does.
+    pub fn deadline_ms(&self, _state: &super::state::StopState) -> Option<u64> {
+        None
     }
 
     /// No rules at all.
     pub fn none() -> Self {
-        Self { rules: Vec::new(), tool_loops: ToolLoopConfig::default(), max_strikes: 2 }
+        Self { rules: Vec::new(), ..Self::progress() }
+    }
+}
+
+/// The limits of one run: the run's part of `[limits]`. Absent: no limit.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunLimits {
+    /// Most requests to the model, failed ones included.
+    pub model_calls: Option<u64>,
+    /// Most US dollars for one run.
+    pub usd_per_run: Option<f64>,
+    /// Most US dollars for one session.
+    pub usd_per_session: Option<f64>,
+}
+
+impl RunLimits {
+    /// The run's limit in millionths of a US dollar.
+    pub fn micro_usd_per_run(&self) -> Option<u64> {
+        self.usd_per_run.map(|usd| (usd * 1e6).round() as u64)
+    }
+
+    /// The session's limit in millionths of a US dollar.
+    pub fn micro_usd_per_session(&self) -> Option<u64> {
+        self.usd_per_session.map(|usd| (usd * 1e6).round() as u64)
     }
 }
