@@ -1,12 +1,13 @@
 //! What a kind of run supplies to the loop, and the words they exchange.
 
 use async_trait::async_trait;
-use belay_protocol::{ModelReply, StopReason, ToolCall, ToolResult};
+use belay_protocol::{ModelReply, RunEnd, StopReason, ToolCall, ToolResult};
 
 use crate::context::{LoopContext, Reasoning};
 use crate::error::LoopError;
+use crate::policies::{Totals, Verdict};
 
-/// Adapts the shared loop to a chat, a job or a container: the seven places where they differ, in the order in which an
+/// Adapts the shared loop to a chat, a job or a container: the places where they differ, in the order in which an
 /// iteration comes to them.
 #[async_trait]
 pub trait LoopDelegate: Send {
@@ -46,6 +47,11 @@ pub trait LoopDelegate: Send {
         calls: Vec<AdmittedCall>,
         context: &mut LoopContext,
     ) -> Result<Option<LoopOutcome>, LoopError>;
+
+    /// The time, and what has been used so far, for the rules that are limits. Default: neither is told.
+    fn meter(&self) -> Meter {
+        Meter::default()
+    }
 
     /// Hears that a text is about to be nudged. Neither the text nor the nudge is in the context yet.
     async fn on_tool_intent_nudge(&mut self, _text: &str, _context: &LoopContext) {}
@@ -87,8 +93,8 @@ pub enum LoopOutcome {
     Response(String),
     /// It rests until a person decides; resumed with the same context.
     NeedApproval(Box<PendingApproval>),
-    /// It was told to end.
-    Stopped(StopReason),
+    /// It was told to end, a rule ended it, or the model did by a tool; with the reason and what was seen.
+    Stopped(RunEnd),
     /// All iterations were used.
     MaxIterations {
         /// Iterations begun over all attempts.
@@ -110,8 +116,24 @@ pub struct PendingApproval {
 pub enum LlmTurn {
     /// With a whole answer.
     Reply(ModelReply),
-    /// It was dropped, because the run was told to end.
-    Stopped(StopReason),
+    /// It was dropped, because the run was told to end or a limit was reached.
+    Stopped(RunEnd),
+    /// It was dropped, because the text it streamed repeated itself.
+    Cut {
+        /// What had been said.
+        text: String,
+        /// What the rules say to that.
+        verdict: Verdict,
+    },
+}
+
+/// What a run has used so far, as the rules are shown it before each model call and before each batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meter {
+    /// Now, in milliseconds since any fixed point. `None`: no time is told, and no rule about time fires.
+    pub clock_ms: Option<u64>,
+    /// What the run and everything it started have used.
+    pub totals: Totals,
 }
 
 /// A call as the loop hands it over.

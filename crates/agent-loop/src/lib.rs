@@ -29,11 +29,14 @@ pub mod state;
 mod batch;
 mod duplicates;
 mod notices;
+mod stops;
 
 pub use config::AgenticLoopConfig;
 pub use context::{LoopContext, Reasoning};
-pub use delegate::{AdmittedCall, LlmTurn, LoopDelegate, LoopOutcome, LoopSignal, PendingApproval, TextAction};
+pub use delegate::{AdmittedCall, LlmTurn, LoopDelegate, LoopOutcome, LoopSignal, Meter, PendingApproval, TextAction};
 pub use duplicates::DuplicateTracker;
 pub use error::LoopError;
+pub use policies::{StopRules, StopState};
 pub use run::run_agentic_loop;
-pub use state::{Brake, BrakeAction, LoopState};
+pub use state::{Brake, BrakeAction, Fired, LoopState};
+pub use stops::INVALID_ARGUMENTS;

@@ -1,6 +1,6 @@
 //! The loop itself.
 
-use belay_protocol::Message;
+use belay_protocol::RunEnd;
 
 use crate::config::AgenticLoopConfig;
 use crate::context::{LoopContext, Reasoning};
@@ -8,11 +8,13 @@ use crate::delegate::{LlmTurn, LoopDelegate, LoopOutcome, LoopSignal, TextAction
 use crate::error::LoopError;
 use crate::notices;
 use crate::state::Step;
+use crate::stops::{Ran, Screened};
 
 /// Takes a run through model and tools until it ends.
 ///
-/// One iteration: signals → `before_llm_call` → `call_llm` → a text (nudged, or handed to `handle_text_response`), or
-/// calls (discarded when cut off by length, else executed, then judged by the duplicate tracker) → `after_iteration`.
+/// One iteration: signals → stop policies → `before_llm_call` → `call_llm` → a text (nudged, or handed to
+/// `handle_text_response`), or calls (discarded when cut off by length, held back when they go in circles, else executed,
+/// then judged by the duplicate tracker and the policies) → `after_iteration`.
 /// Iterations are counted in [`LoopState::iteration`](crate::LoopState::iteration), so a run that is taken up again from
 /// its stored state goes on counting.
 ///
@@ -32,17 +34,27 @@ pub async fn run_agentic_loop<D: LoopDelegate + ?Sized>(
     while let Some(iteration) = context.state.begin_iteration(config) {
         match delegate.check_signals().await {
             LoopSignal::Continue => {}
-            LoopSignal::Stop(reason) => return Ok(LoopOutcome::Stopped(reason)),
-            LoopSignal::InjectMessage(text) => context.push(Message::user(text)),
+            LoopSignal::Stop(reason) => return Ok(LoopOutcome::Stopped(RunEnd::of(reason))),
+            LoopSignal::InjectMessage(text) => {
+                if let Some(end) = context.inject(config, text) {
+                    return Ok(LoopOutcome::Stopped(end));
+                }
+            }
+        }
+        if let Some(end) = context.begin_step(config, &delegate.meter()) {
+            return Ok(LoopOutcome::Stopped(end));
         }
         if let Some(outcome) = delegate.before_llm_call(context, iteration).await {
             return Ok(outcome);
         }
-        let reply = match delegate.call_llm(reasoning, context, iteration).await? {
-            LlmTurn::Reply(reply) => reply,
-            LlmTurn::Stopped(reason) => return Ok(LoopOutcome::Stopped(reason)),
+        let step = match delegate.call_llm(reasoning, context, iteration).await? {
+            LlmTurn::Reply(reply) => context.hear(reply, reasoning, config),
+            LlmTurn::Cut { text, verdict } => context.cut(&text, verdict),
+            LlmTurn::Stopped(end) => Step::End(end),
         };
-        match context.state.accept(reply, reasoning.offered(&context.state).is_some(), config) {
+        match step {
+            Step::End(end) => return Ok(LoopOutcome::Stopped(end)),
+            Step::HeldBack => {}
             Step::Nudge { text } => {
                 delegate.on_tool_intent_nudge(&text, context).await;
                 notices::nudge(context, text);
@@ -54,13 +66,21 @@ pub async fn run_agentic_loop<D: LoopDelegate + ?Sized>(
             Step::Discard { text, count } => notices::discarded_calls(context, text, count),
             Step::Execute { text, calls } => {
                 let (batch, admitted) = context.admit(text, calls, reasoning);
-                let ending = delegate.execute_tool_calls(admitted, context).await;
-                let all_failed = context.settle(&batch, matches!(ending, Ok(Some(LoopOutcome::NeedApproval(_)))));
-                if let Some(outcome) = ending? {
-                    return Ok(outcome);
-                }
-                if let Some(count) = context.state.judge(batch.tool_calls(), all_failed) {
-                    notices::duplicate_failures(context, count);
+                match context.screen(config, &batch, &delegate.meter()) {
+                    Screened::End(end) => return Ok(LoopOutcome::Stopped(end)),
+                    Screened::HeldBack => {}
+                    Screened::Run(noticed) => {
+                        let ending = delegate.execute_tool_calls(admitted, context).await;
+                        let paused = matches!(ending, Ok(Some(LoopOutcome::NeedApproval(_))));
+                        let all_failed = context.settle(&batch, paused);
+                        if let Some(outcome) = ending? {
+                            return Ok(outcome);
+                        }
+                        let ran = Ran { all_failed, noticed, tools: reasoning.tools() };
+                        if let Some(end) = context.judge_batch(config, &batch, ran) {
+                            return Ok(LoopOutcome::Stopped(end));
+                        }
+                    }
                 }
             }
         }

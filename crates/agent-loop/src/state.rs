@@ -1,11 +1,13 @@
 //! The counters of a run and what follows from a reply. Pure: nothing here awaits, and all of it can be stored.
 
-use belay_protocol::{FinishReason, ModelReply, ToolCall};
+use belay_protocol::{FinishReason, ModelReply, RunEnd, ToolCall};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::config::AgenticLoopConfig;
 use crate::duplicates::{DISARMING_DUPLICATES, DuplicateTracker, WARNED_DUPLICATES};
 use crate::intent::announces_tool_use;
+use crate::policies::StopState;
 
 /// Truncated batches, without an executed one between them, from which on no tools are offered.
 ///
@@ -30,6 +32,25 @@ pub struct LoopState {
     pub last_finish: FinishReason,
     /// What a brake did in this iteration, for whoever reports it.
     pub braked: Option<BrakeAction>,
+    /// What the stop engine remembers.
+    pub stops: StopState,
+    /// What the stop rules told the model in this iteration, for whoever reports it.
+    #[serde(skip)]
+    pub fired: Vec<Fired>,
+    /// What the delegate keeps of its own over attempts; the loop does not look at it.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub delegate: Value,
+}
+
+/// A stop rule that has told the model something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fired {
+    /// The rule.
+    pub rule: String,
+    /// What it counted.
+    pub count: u64,
+    /// Which strike it was, from 1; 0 for a notice.
+    pub strike: u32,
 }
 
 /// One of the brakes that counts.
@@ -75,6 +96,10 @@ pub(crate) enum Step {
     Discard { text: String, count: u32 },
     /// Calls to run.
     Execute { text: String, calls: Vec<ToolCall> },
+    /// The model went in circles: what it said was answered with feedback, and nothing of it is done.
+    HeldBack,
+    /// A rule ends the run.
+    End(RunEnd),
 }
 
 impl LoopState {
@@ -85,6 +110,7 @@ impl LoopState {
         }
         self.iteration += 1;
         self.braked = None;
+        self.fired.clear();
         Some(self.iteration)
     }
 
@@ -163,6 +189,7 @@ mod tests {
             Step::Answer { .. } => 'a',
             Step::Discard { .. } => 'd',
             Step::Execute { .. } => 'e',
+            Step::HeldBack | Step::End(_) => unreachable!("the counters end nothing"),
         });
         (letters.collect(), state)
     }

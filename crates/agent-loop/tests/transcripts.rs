@@ -128,7 +128,7 @@ async fn a_model_error_ends_the_run_as_an_error() {
 #[tokio::test]
 async fn the_delegate_may_end_the_run_before_a_call() {
     let mut play = Play::new([read()]);
-    play.early = [(2, LoopOutcome::Stopped(StopReason::Shutdown))].into();
+    play.early = [(2, LoopOutcome::Stopped(StopReason::Shutdown.into()))].into();
     assert_golden!("end_before_the_call", play.transcript(&config()).await);
 }
 

@@ -6,20 +6,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use belay_agent_loop::policies::Observation;
 use belay_agent_loop::{
-    AdmittedCall, BrakeAction, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Reasoning,
-    TextAction,
+    AdmittedCall, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter, Reasoning, TextAction,
 };
-use belay_protocol::{
-    Durability, EventKind, FinishReason, Message, ModelError, ModelErrorKind, ModelReply, ModelRequest, StopReason,
-};
+use belay_protocol::{Durability, EventKind, FinishReason, Message, ModelErrorKind, StopReason};
 
 use crate::compaction;
-use crate::cost_guard::Refused;
-use crate::effect_gate::Caller;
-use crate::house::House;
-use crate::journal::RunJournal;
-use crate::live::{LiveRun, LiveSink};
+use crate::core::{Allowance, Asked, Purpose, RunCore, unbound};
 use crate::reply::{self, Reply};
 
 const NOTICE: &str = "You are close to the limit of steps for this request. Answer the user now, in text, with what you \
@@ -29,10 +23,8 @@ const WITHHELD: &str = "\n\n[the model provider withheld the rest]";
 const ONLY_ECHOES: &str = "I could not complete that. Please put it another way.";
 
 /// Adapts the loop to one turn of a conversation.
-pub(crate) struct ChatDelegate<'a> {
-    pub(crate) house: &'a House,
-    pub(crate) run: &'a LiveRun,
-    pub(crate) journal: RunJournal,
+pub(crate) struct ChatDelegate {
+    pub(crate) core: RunCore,
     /// Where this turn's user message stands in the context.
     pub(crate) turn_start: usize,
     /// The model's choice to say nothing.
@@ -41,98 +33,58 @@ pub(crate) struct ChatDelegate<'a> {
     pub(crate) cut_off: Option<StopReason>,
     /// Whether the context was shortened already.
     pub(crate) compacted: bool,
+    /// What the model said when it ended the run by a tool.
+    pub(crate) summary: Option<String>,
 }
 
-impl ChatDelegate<'_> {
-    fn stopped(&self) -> Option<StopReason> {
-        self.run.stopped_by().map(|cause| cause.reason)
-    }
-
-    /// One logical call, guarded and metered; dropped at once when the run is told to stop.
-    async fn ask(&mut self, request: ModelRequest<'_>, step: u32) -> Result<Asked, LoopError> {
-        let reservation = match self.house.cost.reserve(self.run.id, &request).await {
-            Ok(reservation) => reservation,
-            Err(Refused::Limit { spent, limit, needed }) => {
-                return Err(LoopError::CostRefused {
-                    spent_micro_usd: spent,
-                    limit_micro_usd: limit,
-                    needed_micro_usd: needed,
-                });
-            }
-            Err(Refused::Store(error)) => return Err(error.into()),
-        };
-        if let Some(reason) = self.stopped() {
-            self.house.cost.release(reservation).await; // no request was sent
-            return Ok(Asked::Stopped(reason));
-        }
-        let request = ModelRequest { max_attempts: reservation.attempts(), ..request };
-        let mut sink = LiveSink { run: self.run, step };
-        let result = tokio::select! {
-            biased; // a stop that has arrived is never answered by one more word of the model
-            () = self.run.cancel.cancelled() => {
-                // What was generated may be charged to us and nobody will say how much: the estimate is.
-                self.journal.usage.model_calls += 1;
-                self.journal.cost_micro_usd += self.house.cost.settle(reservation, 1, None).await;
-                return Ok(Asked::Stopped(self.stopped().unwrap_or(StopReason::UserStop)));
-            }
-            result = self.house.model.call(request, &mut sink) => result,
-        };
-        match result {
-            Ok(reply) => {
-                self.house.model_answered();
-                let charged = self.house.cost.settle(reservation, reply.abandoned, Some(reply.usage.as_ref())).await;
-                self.journal.cost_micro_usd += charged;
-                self.journal.usage.add_call(reply.attempts, reply.usage.as_ref());
-                let (input, output) = reply.usage.map_or((None, None), |u| (Some(u.input), Some(u.output)));
-                self.journal.note(EventKind::ModelCalled { step, attempts: reply.attempts, input, output });
-                Ok(Asked::Reply(reply))
-            }
-            Err(error) => {
-                self.journal.usage.add_call(error.attempts, None);
-                self.journal.note(EventKind::ModelCalled { step, attempts: error.attempts, input: None, output: None });
-                self.journal.cost_micro_usd += self.house.cost.settle(reservation, error.abandoned, None).await;
-                self.house.model_failed(&error);
-                Ok(Asked::Failed(error))
-            }
-        }
+impl ChatDelegate {
+    /// A turn whose user message stands at `turn_start`.
+    pub(crate) fn new(core: RunCore, turn_start: usize) -> Self {
+        Self { core, turn_start, silent: false, cut_off: None, compacted: false, summary: None }
     }
 
     /// Makes the context shorter, in memory and in the store. `false`: nothing could leave.
     async fn compact(&mut self, context: &mut LoopContext) -> Result<bool, LoopError> {
         let Some(shorter) = compaction::compact(&context.messages, self.turn_start) else { return Ok(false) };
         // Everything that leaves must be in the store first.
-        self.journal.write(context, Durability::Relaxed).await?;
-        let event =
-            self.house.event(&self.run.session, self.run.id, EventKind::Compacted { messages: shorter.dropped });
+        let RunCore { house, live, journal, rules, .. } = &mut self.core;
+        journal.write(context, Durability::Relaxed).await?;
+        let event = house.event(&live.session, live.id, EventKind::Compacted { messages: shorter.dropped });
         let keep = shorter.kept_of_earlier_turns;
-        let lease = self.journal.lease();
-        self.house.store.threads.compact(lease, keep, shorter.summary, vec![event]).await?;
-        tracing::info!(run = %self.run.id, dropped = shorter.dropped, "context compacted");
+        house.store.threads.compact(journal.lease(), keep, shorter.summary, vec![event]).await?;
+        tracing::info!(run = %live.id, dropped = shorter.dropped, "context compacted");
+        let before = tokens(&context.messages);
         context.messages = shorter.messages;
         self.turn_start = shorter.turn_start;
-        self.journal.rebase(context.messages.len());
+        journal.rebase(context.messages.len());
         self.compacted = true;
+        let seen = Observation::Compacted { before, after: tokens(&context.messages) };
+        let verdict = context.state.stops.observe(rules, seen);
+        // The call that needed the room follows at once; an end that is due comes with the next step.
+        context.heed(verdict);
         Ok(true)
     }
 }
 
-enum Asked {
-    Reply(ModelReply),
-    Failed(ModelError),
-    Stopped(StopReason),
+fn tokens(messages: &[Arc<Message>]) -> u64 {
+    messages.iter().map(|message| message.estimated_tokens()).sum()
 }
 
 #[async_trait]
-impl LoopDelegate for ChatDelegate<'_> {
+impl LoopDelegate for ChatDelegate {
     async fn check_signals(&mut self) -> LoopSignal {
-        self.stopped().map_or(LoopSignal::Continue, LoopSignal::Stop)
+        self.core.stopped().map_or(LoopSignal::Continue, LoopSignal::Stop)
+    }
+
+    fn meter(&self) -> Meter {
+        self.core.meter()
     }
 
     async fn before_llm_call(&mut self, context: &mut LoopContext, iteration: u32) -> Option<LoopOutcome> {
-        let limit = self.house.config.max_tool_iterations;
+        let limit = self.core.house.config.max_tool_iterations;
         if iteration + 1 == limit && !context.state.force_text {
             context.messages.push(Arc::new(Message::system(NOTICE).for_run()));
-            self.journal.note(EventKind::Brake {
+            self.core.journal.note(EventKind::Brake {
                 brake: "iteration_notice".into(),
                 count: iteration,
                 force_text: false,
@@ -150,20 +102,16 @@ impl LoopDelegate for ChatDelegate<'_> {
         context: &mut LoopContext,
         iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
-        let mut attempts_left = self.house.max_attempts.max(1);
+        let mut attempts_left = self.core.house.max_attempts.max(1);
         loop {
-            let request = ModelRequest { max_attempts: attempts_left, ..reasoning.request(context) };
-            match self.ask(request, iteration).await? {
-                Asked::Reply(reply) => return Ok(LlmTurn::Reply(reply)),
-                Asked::Stopped(reason) => return Ok(LlmTurn::Stopped(reason)),
-                Asked::Failed(error) => {
-                    // The shortened request is another one: it is sent at least once, whatever the first has used up.
-                    attempts_left = attempts_left.saturating_sub(error.attempts).max(1);
-                    let again = error.kind == ModelErrorKind::ContextTooLong && !self.compacted;
-                    if !again || !self.compact(context).await? {
-                        return Err(error.into());
-                    }
-                }
+            let allowance = Allowance { attempts: attempts_left, purpose: Purpose::Step };
+            let asked = self.core.ask(reasoning, context, iteration, allowance).await?;
+            let Asked::Failed(error) = asked else { return self.core.turn_of(asked, context) };
+            // The shortened request is another one: it is sent at least once, whatever the first has used up.
+            attempts_left = attempts_left.saturating_sub(error.attempts).max(1);
+            let again = error.kind == ModelErrorKind::ContextTooLong && !self.compacted;
+            if !again || !self.compact(context).await? {
+                return Err(error.into());
             }
         }
     }
@@ -202,27 +150,20 @@ impl LoopDelegate for ChatDelegate<'_> {
         calls: Vec<AdmittedCall>,
         context: &mut LoopContext,
     ) -> Result<Option<LoopOutcome>, LoopError> {
-        let unavailable = calls.iter().filter(|admitted| admitted.refused.is_some()).count() as u32;
-        if unavailable > 0 {
-            let force_text = context.state.force_text;
-            self.journal.note(EventKind::Brake { brake: "unavailable_tool".into(), count: unavailable, force_text });
+        let house = self.core.house.clone();
+        let ended = self.core.execute(calls, context, house.reasoning.tools(), &unbound).await?;
+        if let Some(reason) = self.core.stopped() {
+            return Ok(Some(LoopOutcome::Stopped(reason.into())));
         }
-        let caller = Caller {
-            session: &self.run.session,
-            run: self.run.id,
-            tools: self.house.reasoning.tools(),
-            cancel: &self.run.cancel,
-            journal: &mut self.journal,
-        };
-        self.house.gate.execute(caller, context, calls).await?;
-        Ok(self.stopped().map(LoopOutcome::Stopped))
+        Ok(ended.map(|ended| {
+            let end = ended.end(context.state.iteration);
+            self.summary = ended.summary;
+            LoopOutcome::Stopped(end)
+        }))
     }
 
     async fn after_iteration(&mut self, _iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
-        if let Some(BrakeAction { brake, count }) = context.state.braked {
-            let force_text = context.state.force_text;
-            self.journal.note(EventKind::Brake { brake: brake.word().into(), count, force_text });
-        }
+        self.core.note_brakes(context);
         Ok(())
     }
 }

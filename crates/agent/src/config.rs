@@ -14,13 +14,15 @@ pub struct AgentConfig {
     pub max_concurrent_turns: usize,
     /// Seconds that running turns get at shutdown before they are cancelled. 0: cancelled at once.
     pub drain_s: u64,
+    /// Whether the model may end its own turn with the tool `terminate`. A chat's text ends its turn anyway.
+    pub terminate: bool,
     /// Replaces the built-in description of the agent at the head of the system prompt.
     pub system_prompt: Option<String>,
 }
 
 impl Default for AgentConfig {
     fn default() -> Self {
-        Self { max_tool_iterations: 10, max_concurrent_turns: 64, drain_s: 10, system_prompt: None }
+        Self { max_tool_iterations: 10, max_concurrent_turns: 64, drain_s: 10, terminate: false, system_prompt: None }
     }
 }
 
@@ -104,7 +106,8 @@ mod tests {
     fn every_problem_is_named_with_its_key() {
         assert!(AgentConfig::default().validate().is_empty());
         assert!(QueueConfig::default().validate().is_empty());
-        let bad = AgentConfig { max_tool_iterations: 0, max_concurrent_turns: 0, drain_s: 4000, system_prompt: None };
+        let bad =
+            AgentConfig { max_tool_iterations: 0, max_concurrent_turns: 0, drain_s: 4000, ..AgentConfig::default() };
         assert_eq!(bad.validate().len(), 3);
         for usd in [f64::NAN, -1.0, f64::INFINITY] {
             assert_eq!(LimitsConfig { usd_per_day: Some(usd) }.validate().len(), 1);

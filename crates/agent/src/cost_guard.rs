@@ -86,6 +86,11 @@ impl CostGuard {
         self.with_today(|day| day.spent)
     }
 
+    /// The most that one request of this call can cost, in millionths of a US dollar; 0 without a price.
+    pub fn estimate(&self, request: &ModelRequest<'_>) -> u64 {
+        self.price.map_or(0, |price| price.cost_micro_usd(&pessimistic(request)))
+    }
+
     /// Reserves the most that a call can cost: its estimated input and all of its output, for each request it may take, or
     /// for as many as still fit into the day.
     ///
@@ -95,7 +100,7 @@ impl CostGuard {
     /// # Cancel safety
     /// Dropped while the row is written, the amount stays counted for today: the safe side.
     pub async fn reserve(&self, run: RunId, request: &ModelRequest<'_>) -> Result<Reservation, Refused> {
-        let each = self.price.map_or(0, |price| price.cost_micro_usd(&pessimistic(request)));
+        let each = self.estimate(request);
         let wanted = request.max_attempts.max(1);
         let (utc_day, attempts) = self.with_today(|day| {
             let room = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(day.spent));

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_agent_loop::{AdmittedCall, LoopContext};
+use belay_agent_loop::{AdmittedCall, INVALID_ARGUMENTS, LoopContext};
 use belay_protocol::{
     Arguments, Durability, EventKind, Message, RunId, SessionKey, StoreError, Tool, ToolCall, ToolContext, ToolFailure,
     ToolOutput, ToolResult, ToolSet, ToolStatus,
@@ -20,8 +20,11 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::core::Bind;
 use crate::error::AgentError;
 use crate::journal::RunJournal;
+use crate::metrics;
+use crate::tally::Tally;
 
 /// Calls of one batch that run at the same time; the others follow as these end.
 const MAX_PARALLEL: usize = 16;
@@ -43,6 +46,10 @@ pub struct Caller<'a> {
     pub run: RunId,
     /// The run's tools.
     pub tools: &'a ToolSet,
+    /// Gives a tool that acts on the run itself its hold on that run.
+    pub bind: Bind<'a>,
+    /// Where calls are counted.
+    pub tally: &'a Tally,
     /// Says stop.
     pub cancel: &'a CancellationToken,
     /// Where intent and result are written.
@@ -109,6 +116,7 @@ impl EffectGate {
             };
             match checked {
                 Ok((tool, arguments)) => {
+                    let tool = (caller.bind)(&call.name).unwrap_or(tool);
                     if tool.spec().effect.waits_for_disk() {
                         durability = Durability::Committed;
                     }
@@ -121,9 +129,11 @@ impl EffectGate {
         }
         if !runnable.is_empty() {
             caller.journal.write(context, durability).await?;
-            caller.journal.usage.tool_calls += self.run_batch(&caller, runnable, &mut results).await;
+            let begun = self.run_batch(&caller, runnable, &mut results).await;
+            caller.tally.add_tool_calls(begun);
         }
         for (result, took) in results.into_iter().flatten() {
+            metrics::tool_called(result.status);
             caller.journal.note(EventKind::ToolFinished {
                 call_id: result.call_id.clone(),
                 name: result.name.clone(),
@@ -152,7 +162,7 @@ impl EffectGate {
                 })
                 .collect();
             if !problems.is_empty() {
-                return Err(refuse(format!("invalid arguments: {}", problems.join("; "))));
+                return Err(refuse(format!("{INVALID_ARGUMENTS}: {}", problems.join("; "))));
             }
         }
         match value {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belay_agent_loop::Reasoning;
+use belay_agent_loop::{Reasoning, StopRules};
 use belay_protocol::inbound::ModelTrouble;
 use belay_protocol::{
     BootId, Channel, ChannelId, Clock, EventKind, EventLog, ModelError, ModelErrorKind, ModelProvider, NewEvent,
@@ -17,6 +17,7 @@ use crate::cost_guard::CostGuard;
 use crate::effect_gate::EffectGate;
 use crate::error::AgentError;
 use crate::prompt;
+use crate::terminate::Terminate;
 
 /// Everything an agent is made of.
 pub struct AgentParts {
@@ -24,6 +25,8 @@ pub struct AgentParts {
     pub config: AgentConfig,
     /// `[limits]`
     pub limits: LimitsConfig,
+    /// The rules for stopping: `[stops]`, and the part of `[limits]` that is about one run.
+    pub rules: Arc<StopRules>,
     /// `[queue]`
     pub queue: QueueConfig,
     /// The model.
@@ -70,6 +73,7 @@ pub(crate) struct House {
     pub(crate) model: Arc<dyn ModelProvider>,
     pub(crate) reasoning: Reasoning,
     pub(crate) max_attempts: u32,
+    pub(crate) rules: Arc<StopRules>,
     pub(crate) gate: EffectGate,
     pub(crate) cost: CostGuard,
     pub(crate) channels: HashMap<ChannelId, Arc<dyn Channel>>,
@@ -88,7 +92,11 @@ pub(crate) struct House {
 
 impl House {
     pub(crate) async fn build(parts: AgentParts) -> Result<(Self, watch::Sender<bool>), AgentError> {
-        let tools = Arc::new(ToolSet::new(parts.tools));
+        let mut tools = parts.tools;
+        if parts.config.terminate {
+            tools.push(Arc::new(Terminate::new()));
+        }
+        let tools = Arc::new(ToolSet::new(tools));
         let with_tools = prompt::with_tools(&parts.config, &tools);
         let without_tools = prompt::without_tools(&parts.config);
         let gate = EffectGate::new(&tools)?;
@@ -107,6 +115,7 @@ impl House {
             config: parts.config,
             queue: parts.queue,
             model: parts.model,
+            rules: parts.rules,
             gate,
             cost,
             channels,

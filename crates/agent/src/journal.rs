@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    Checkpoint, Clock, Durability, EventKind, Lease, Message, NewEvent, RunId, RunUsage, StoreError, ThreadStore,
+    Checkpoint, Clock, Durability, EventKind, Lease, Message, NewEvent, RunId, StoreError, ThreadStore,
 };
+
+use crate::tally::Tally;
 
 /// Writes the progress of one run under its lane's lease.
 pub struct RunJournal {
@@ -16,16 +18,52 @@ pub struct RunJournal {
     /// How many messages of the context are stored already.
     stored: usize,
     events: Vec<NewEvent>,
-    /// Totals of the run.
-    pub usage: RunUsage,
-    /// Cost of the run in millionths of a dollar.
-    pub cost_micro_usd: u64,
+    /// The account of the run's tree, whose totals go with each write.
+    tally: Tally,
+    /// Only facts are written: messages and state are those of the run that started this one.
+    facts_only: bool,
+}
+
+/// What a run's journal hands to the runs that it starts.
+#[derive(Clone)]
+pub struct JournalSeed {
+    threads: Arc<dyn ThreadStore>,
+    clock: Arc<dyn Clock>,
+    lease: Lease,
+    run: RunId,
+    tally: Tally,
+}
+
+impl JournalSeed {
+    /// A journal that writes facts under the same run, and nothing of a context.
+    pub fn grow(&self) -> RunJournal {
+        let Self { threads, clock, lease, run, tally } = self.clone();
+        RunJournal { facts_only: true, ..RunJournal::new(threads, clock, lease, run, tally, 0) }
+    }
 }
 
 impl RunJournal {
     /// A journal of a run whose context has `stored` messages that are in the store.
-    pub fn new(threads: Arc<dyn ThreadStore>, clock: Arc<dyn Clock>, lease: Lease, run: RunId, stored: usize) -> Self {
-        Self { threads, clock, lease, run, stored, events: Vec::new(), usage: RunUsage::default(), cost_micro_usd: 0 }
+    pub fn new(
+        threads: Arc<dyn ThreadStore>,
+        clock: Arc<dyn Clock>,
+        lease: Lease,
+        run: RunId,
+        tally: Tally,
+        stored: usize,
+    ) -> Self {
+        Self { threads, clock, lease, run, stored, events: Vec::new(), tally, facts_only: false }
+    }
+
+    /// What journals of the runs that this one starts are made of.
+    pub fn seed(&self) -> JournalSeed {
+        JournalSeed {
+            threads: self.threads.clone(),
+            clock: self.clock.clone(),
+            lease: self.lease.clone(),
+            run: self.run,
+            tally: self.tally.clone(),
+        }
     }
 
     /// The lane's lease.
@@ -54,12 +92,17 @@ impl RunJournal {
     /// the same messages; the store appends a run's end only once, but may keep a message twice: so this is never
     /// dropped on purpose.
     pub async fn write(&mut self, context: &LoopContext, durability: Durability) -> Result<(), StoreError> {
+        let (messages, state) = match self.facts_only {
+            true => (Vec::new(), None),
+            false => (context.messages[self.stored..].to_vec(), serde_json::to_value(&context.state).ok()),
+        };
+        let (usage, cost_micro_usd) = self.tally.spent();
         let checkpoint = Checkpoint {
             run: self.run,
-            messages: context.messages[self.stored..].to_vec(),
-            state: serde_json::to_value(&context.state).ok(),
-            usage: self.usage,
-            cost_micro_usd: self.cost_micro_usd,
+            messages,
+            state,
+            usage,
+            cost_micro_usd,
             events: std::mem::take(&mut self.events),
             durability,
         };

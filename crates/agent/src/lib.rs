@@ -12,8 +12,10 @@
 
 pub mod agent;
 pub mod chat;
+mod closing;
 pub mod compaction;
 pub mod config;
+mod core;
 pub mod cost_guard;
 pub mod delivery;
 mod dispatcher;
@@ -24,10 +26,13 @@ pub mod journal;
 mod lane;
 mod live;
 mod mail;
+pub mod metrics;
 mod prompt;
 pub mod reply;
 mod speaker;
 pub mod submission;
+pub mod tally;
+mod terminate;
 mod turn;
 mod waiting;
 

@@ -1,8 +1,10 @@
 //! A run that is alive in this process: what dispatcher, lane and watchers share of it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use belay_agent_loop::policies::chanting::Chanting;
 use belay_protocol::{Delta, DeltaSink, Heard, RunId, RunRecord, RunWatch, SessionKey, StopReason};
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
@@ -22,6 +24,8 @@ pub(crate) struct LiveRun {
     pub(crate) gone: CancellationToken,
     cause: OnceLock<StopCause>,
     started: OnceLock<Instant>,
+    /// Nobody looks for loops in it.
+    loops_off: AtomicBool,
     finished: watch::Sender<Option<Arc<RunRecord>>>,
     deltas: OnceLock<broadcast::Sender<Delta>>,
 }
@@ -43,6 +47,7 @@ impl LiveRun {
             gone: CancellationToken::new(),
             cause: OnceLock::new(),
             started: OnceLock::new(),
+            loops_off: AtomicBool::new(false),
             finished: watch::Sender::new(None),
             deltas: OnceLock::new(),
         };
@@ -61,6 +66,16 @@ impl LiveRun {
     /// The reason it was told to stop, once it was.
     pub(crate) fn stopped_by(&self) -> Option<StopCause> {
         self.cancel.is_cancelled().then(|| self.cause.get().copied()).flatten()
+    }
+
+    /// Switches loop detection for this run, also while it is at work.
+    pub(crate) fn detect_loops(&self, on: bool) {
+        self.loops_off.store(!on, Ordering::Relaxed);
+    }
+
+    /// Whether nobody looks for loops.
+    pub(crate) fn loops_off(&self) -> bool {
+        self.loops_off.load(Ordering::Relaxed)
     }
 
     /// Notes that work has begun.
@@ -91,16 +106,41 @@ impl LiveRun {
     }
 }
 
-/// Publishes the fragments of one step to whoever watches the run.
+/// Publishes the fragments of one step to whoever watches the run, and hears whether the text goes in circles.
 pub(crate) struct LiveSink<'a> {
-    pub(crate) run: &'a LiveRun,
-    pub(crate) step: u32,
+    run: &'a LiveRun,
+    step: u32,
+    /// Where the text is watched, and what is cancelled when it repeats itself.
+    chanting: Option<(&'a mut Chanting, &'a CancellationToken)>,
+    said: String,
+    /// Nobody is shown anything: another run asked.
+    silent: bool,
 }
 
-impl LiveSink<'_> {
+impl<'a> LiveSink<'a> {
+    pub(crate) fn new(
+        run: &'a LiveRun,
+        step: u32,
+        chanting: Option<(&'a mut Chanting, &'a CancellationToken)>,
+    ) -> Self {
+        Self { run, step, chanting, said: String::new(), silent: false }
+    }
+
+    /// The same, showing nobody anything.
+    pub(crate) fn silent(&mut self) {
+        self.silent = true;
+    }
+
+    /// The text that has been streamed.
+    pub(crate) fn said(self) -> String {
+        self.said
+    }
+
     fn publish(&self, make: impl FnOnce() -> Delta) -> Heard {
         match self.run.deltas.get() {
-            Some(deltas) if deltas.receiver_count() > 0 && deltas.send(make()).is_ok() => Heard::Somebody,
+            Some(deltas) if !self.silent && deltas.receiver_count() > 0 && deltas.send(make()).is_ok() => {
+                Heard::Somebody
+            }
             _ => Heard::Nobody,
         }
     }
@@ -108,6 +148,12 @@ impl LiveSink<'_> {
 
 impl DeltaSink for LiveSink<'_> {
     fn text(&mut self, piece: &str) -> Heard {
+        self.said.push_str(piece);
+        if let Some((chanting, cut)) = &mut self.chanting
+            && chanting.text(piece)
+        {
+            cut.cancel();
+        }
         self.publish(|| Delta::Text { step: self.step, text: piece.to_owned() })
     }
 

@@ -3,6 +3,7 @@
 use belay_protocol::{Prompt, ToolSet};
 
 use crate::config::AgentConfig;
+use crate::terminate::{TEACHING, TERMINATE};
 
 const PERSONA: &str = "You are Belay, an assistant that answers people through chat. \
 Answer briefly and in plain Markdown, in the language of the question. \
@@ -21,7 +22,12 @@ pub(crate) fn with_tools(config: &AgentConfig, tools: &ToolSet) -> Prompt {
     if tools.is_empty() {
         return without_tools(config);
     }
-    Prompt::new(format!("{}\n\n{TOOLS}", persona(config)))
+    let mut text = format!("{}\n\n{TOOLS}", persona(config));
+    if tools.get(TERMINATE).is_some() {
+        text.push_str("\n\n");
+        text.push_str(TEACHING);
+    }
+    Prompt::new(text)
 }
 
 /// The prompt of requests that offer none.

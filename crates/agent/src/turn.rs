@@ -7,17 +7,20 @@ use belay_agent_loop::{
     AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopState, run_agentic_loop,
 };
 use belay_protocol::{
-    Lease, Message, MessageBody, ModelErrorKind, NewEvent, ReplyRoute, RunEnd, RunUsage, StopReason, StoreError,
-    ToolCall, UnixMillis,
+    Lease, Message, MessageBody, ModelErrorKind, NewEvent, ReplyRoute, RunEnd, RunUsage, StopLayer, StopReason,
+    StoreError, ToolCall, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::chat::ChatDelegate;
+use crate::closing::{self, closing_turn};
 use crate::compaction;
-use crate::effect_gate::Caller;
+use crate::core::{RunClock, RunCore, unbound};
 use crate::house::House;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
+use crate::metrics;
+use crate::tally::Tally;
 
 /// What a turn is lent.
 pub(crate) struct TurnJob {
@@ -69,38 +72,35 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     let turn_start = job.history.len();
     let mut messages = std::mem::take(&mut job.history);
     messages.append(&mut job.own);
-    let journal =
-        RunJournal::new(house.store.threads.clone(), house.clock.clone(), job.lease.clone(), run.id, messages.len());
-    let mut delegate =
-        ChatDelegate { house: &house, run: &run, journal, turn_start, silent: false, cut_off: None, compacted: false };
-    delegate.journal.usage = job.usage;
-    delegate.journal.cost_micro_usd = job.cost_micro_usd;
+    let mut delegate = ChatDelegate::new(core_of(&job, messages.len()), turn_start);
     let mut context = LoopContext { messages, state: std::mem::take(&mut job.state) };
 
     let mut parked = false;
     let outcome = match enter(&mut job, permit).await {
         Ok(permit) => {
             run.begin();
-            let outcome = work(&mut delegate, &mut context, job.reply_to.as_ref()).await;
+            delegate.core.clock = RunClock::starting(house.clock.now());
+            let outcome = work(&mut delegate, &mut context, &job).await;
             drop(permit);
             outcome
         }
-        Err(NotBegun::Stopped(reason)) => Ok(LoopOutcome::Stopped(reason)),
+        Err(NotBegun::Stopped(reason)) => Ok(LoopOutcome::Stopped(reason.into())),
         Err(NotBegun::Store(error)) => Err(LoopError::Store(error)),
         Err(NotBegun::Draining) => {
             parked = true;
-            Ok(LoopOutcome::Stopped(StopReason::Shutdown))
+            Ok(LoopOutcome::Stopped(StopReason::Shutdown.into()))
         }
     };
 
     let lease_lost = matches!(&outcome, Err(LoopError::Store(StoreError::LeaseLost(_))));
     let (end, reply) = ending(&delegate, outcome);
-    let unstored = delegate.journal.remainder(&context.messages);
+    let unstored = delegate.core.journal.remainder(&context.messages);
+    let (usage, cost_micro_usd) = delegate.core.tally.spent();
     TurnEnd {
         turn_start: delegate.turn_start,
         silent: delegate.silent,
-        usage: delegate.journal.usage,
-        cost_micro_usd: delegate.journal.cost_micro_usd,
+        usage,
+        cost_micro_usd,
         messages: context.messages,
         unstored,
         end,
@@ -115,6 +115,25 @@ enum NotBegun {
     Stopped(StopReason),
     Store(StoreError),
     Draining,
+}
+
+/// The shared part of a turn's run.
+fn core_of(job: &TurnJob, stored: usize) -> RunCore {
+    let (house, live) = (job.house.clone(), job.run.clone());
+    let tally = Tally::new(job.usage, job.cost_micro_usd, 0);
+    let (threads, clock) = (house.store.threads.clone(), house.clock.clone());
+    let journal = RunJournal::new(threads, clock, job.lease.clone(), live.id, tally.clone(), stored);
+    RunCore {
+        cancel: live.cancel.clone(),
+        clock: RunClock::starting(house.clock.now()),
+        rules: house.rules.clone(),
+        child: false,
+        deadline: None,
+        journal,
+        tally,
+        live,
+        house,
+    }
 }
 
 /// Takes a place in the global lane and notes the beginning in the store.
@@ -142,23 +161,39 @@ async fn enter(
     Ok(permit)
 }
 
+/// What the session's other runs have cost, where that matters.
+async fn session_before(job: &TurnJob) -> Result<u64, LoopError> {
+    let house = &job.house;
+    if house.rules.limits().usd_per_session.is_none() {
+        return Ok(0);
+    }
+    let spent = house.store.spend.session_spent(&job.run.session).await?;
+    Ok(spent.saturating_sub(job.cost_micro_usd)) // this run's earlier attempts are in its own account
+}
+
 /// Runs the loop, showing on the channel that work goes on.
-async fn work(
-    delegate: &mut ChatDelegate<'_>,
-    context: &mut LoopContext,
-    reply_to: Option<&ReplyRoute>,
-) -> Result<LoopOutcome, LoopError> {
-    let house = delegate.house;
-    let indicator = delegate.run.cancel.child_token();
+async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &TurnJob) -> Result<LoopOutcome, LoopError> {
+    let house = job.house.clone();
+    delegate.core.tally.open_session(session_before(job).await?);
+    let indicator = job.run.cancel.child_token();
+    context.state.stops.detection_off = job.run.loops_off();
     let looping = async {
         resume_open_calls(delegate, context).await?;
         let config = AgenticLoopConfig {
             max_iterations: house.config.max_tool_iterations.saturating_add(1),
+            rules: house.rules.clone(),
             ..AgenticLoopConfig::default()
         };
-        run_agentic_loop(delegate, &house.reasoning, context, &config).await
+        let mut outcome = run_agentic_loop(delegate, &house.reasoning, context, &config).await?;
+        if let LoopOutcome::Stopped(end) = &mut outcome
+            && closing::deserves_one(end)
+        {
+            delegate.summary = closing_turn(&mut delegate.core, &house.reasoning, context, end).await;
+        }
+        Ok(outcome)
     };
-    let Some((route, channel)) = reply_to.and_then(|route| Some((route, house.channels.get(&route.channel)?))) else {
+    let route = job.reply_to.as_ref();
+    let Some((route, channel)) = route.and_then(|route| Some((route, house.channels.get(&route.channel)?))) else {
         return looping.await;
     };
     let working = channel.working(route, indicator.clone());
@@ -172,22 +207,15 @@ async fn work(
 }
 
 /// An earlier attempt died between a call and its result: each such call gets its result before the model is asked.
-async fn resume_open_calls(delegate: &mut ChatDelegate<'_>, context: &mut LoopContext) -> Result<(), LoopError> {
+async fn resume_open_calls(delegate: &mut ChatDelegate, context: &mut LoopContext) -> Result<(), LoopError> {
     let open = open_calls(&context.messages[delegate.turn_start.min(context.messages.len())..]);
     if open.is_empty() {
         return Ok(());
     }
-    let house = delegate.house;
+    let house = delegate.core.house.clone();
     let tools = house.reasoning.tools();
     let calls = open.into_iter().map(|call| house.gate.after_restart(tools, call)).collect();
-    let caller = Caller {
-        session: &delegate.run.session,
-        run: delegate.run.id,
-        tools,
-        cancel: &delegate.run.cancel,
-        journal: &mut delegate.journal,
-    };
-    house.gate.execute(caller, context, calls).await?;
+    delegate.core.execute(calls, context, tools, &unbound).await?;
     delegate.after_iteration(context.state.iteration, context).await
 }
 
@@ -201,8 +229,8 @@ fn open_calls(own: &[Arc<Message>]) -> Vec<ToolCall> {
 }
 
 /// The one place where an outcome or an error becomes the run's end.
-fn ending(delegate: &ChatDelegate<'_>, outcome: Result<LoopOutcome, LoopError>) -> (RunEnd, Option<String>) {
-    let ChatDelegate { house, run, silent, cut_off, .. } = delegate;
+fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (RunEnd, Option<String>) {
+    let ChatDelegate { core: RunCore { house, live: run, .. }, silent, cut_off, summary, .. } = delegate;
     let error = match outcome {
         Ok(LoopOutcome::Response(_)) if *silent => {
             return (RunEnd::of(StopReason::FinalText).with("silent", true), None);
@@ -219,7 +247,17 @@ fn ending(delegate: &ChatDelegate<'_>, outcome: Result<LoopOutcome, LoopError>) 
             };
             return (end, Some(text));
         }
-        Ok(LoopOutcome::Stopped(reason)) => return (RunEnd::of(reason), None),
+        Ok(LoopOutcome::Stopped(end)) => {
+            if let Some(rule) = end.evidence.get("rule").and_then(|rule| rule.as_str()) {
+                metrics::rule_fired(rule, "stop");
+            }
+            let line = end.reason.user_line();
+            let reply = summary.as_ref().map(|text| match end.reason.layer() {
+                StopLayer::Natural => text.clone(),
+                _ => format!("{text}\n\n{line}"), // the best partial answer, and why it is no more
+            });
+            return (end, reply);
+        }
         Ok(LoopOutcome::MaxIterations { iterations }) => {
             let end = RunEnd::of(StopReason::MaxIterations)
                 .with("iterations", iterations)
@@ -227,9 +265,9 @@ fn ending(delegate: &ChatDelegate<'_>, outcome: Result<LoopOutcome, LoopError>) 
             return (end, None);
         }
         Ok(LoopOutcome::NeedApproval(pending)) => {
-            // No tool of this version asks for approval; an outcome that cannot be honoured is a fault of ours.
+            // No tool of this version asks for approval; one that does finds nobody to ask.
             tracing::error!(run = %run.id, tool = %pending.call.name, "approval asked for, and no approvals exist");
-            return (RunEnd::of(StopReason::Internal).with("cause", "approval unavailable"), None);
+            return (RunEnd::of(StopReason::ApprovalUnavailable).with("tool", pending.call.name), None);
         }
         Err(error) => error,
     };

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use belay_agent::{Agent, AgentConfig, AgentParts};
+use belay_agent_loop::StopRules;
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, DeliverError, Envelope, Inbound,
     InboundStream, Outbound, Principal, RunRecord, SessionKey,
@@ -49,6 +50,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output) -> Resul
         // Nothing else runs: an interrupted question is given up at once.
         config: AgentConfig { drain_s: 0, ..settings.agent.clone() },
         limits: settings.limits.clone(),
+        rules: Arc::new(StopRules::progress()),
         queue: settings.queue.clone(),
         model: chosen.provider,
         tools: tools(settings, env, &paths, store.notes(), clock.clone())?,
@@ -146,6 +148,7 @@ impl AskChannel {
             body: Body::Text(text),
             history: Vec::new(),
             want_deltas: false,
+            outputs: Vec::new(),
         };
         (Self { id, question: Mutex::new(Some(Envelope { inbound, ack })) }, answer)
     }

@@ -82,6 +82,7 @@ impl Feeding {
             body: Body::Control(Control::Status),
             history: Vec::new(),
             want_deltas: false,
+            outputs: Vec::new(),
         };
         (Envelope { inbound, ack }, self)
     }

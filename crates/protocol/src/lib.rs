@@ -37,8 +37,9 @@ pub use channel::{Channel, ChannelError, InboundStream};
 pub use event::{Event, EventKind, NewEvent, Seq};
 pub use ids::{BootId, CallId, ChannelId, OutboxId, RunId, SessionKey, ThreadId};
 pub use inbound::{
-    Accepted, Ack, AckSender, Attachment, Body, CommandReply, Control, Envelope, IdempotencyKey, Inbound, Principal,
-    Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, StatusReport, StillRunning, StopReport, StopTarget,
+    Accepted, Ack, AckSender, Attachment, Body, CommandReply, Control, DeclaredOutput, Envelope, IdempotencyKey,
+    Inbound, Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, StatusReport, StillRunning, StopReport,
+    StopTarget,
 };
 pub use message::{
     Arguments, Message, MessageBody, MessageScope, ToolCall, ToolResult, ToolStatus, WireCache, canonical_json,
@@ -48,7 +49,7 @@ pub use model::{
     ModelRequest, NoSink, Price, Prompt, Retry, Usage,
 };
 pub use outbound::{DeliverError, Outbound};
-pub use run::{RunRecord, RunStatus, RunUsage};
+pub use run::{AgentState, RunRecord, RunStatus, RunUsage};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
     Acceptance, Checkpoint, Durability, EditOutcome, EventLog, EventQuery, FinishedRun, HistoryEntry, KnownInput,

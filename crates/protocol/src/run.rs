@@ -1,6 +1,7 @@
 //! Runs: where one stands, what it used, and its record.
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::ids::{RunId, SessionKey};
@@ -55,6 +56,39 @@ impl RunStatus {
     }
 }
 
+/// What a run's agent is doing, in the words of agent frameworks; still told after the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum AgentState {
+    /// Nothing yet, or it waits for a person.
+    Idle,
+    /// It works.
+    Running,
+    /// It has come to an end: of its own, or because it was stopped.
+    Finished,
+    /// It has failed.
+    Error,
+}
+
+impl From<RunStatus> for AgentState {
+    fn from(status: RunStatus) -> Self {
+        match status {
+            RunStatus::Accepted | RunStatus::Queued | RunStatus::Paused => Self::Idle,
+            RunStatus::Running => Self::Running,
+            RunStatus::Completed | RunStatus::Stopped => Self::Finished,
+            RunStatus::Failed => Self::Error,
+        }
+    }
+}
+
+/// Writes a status and, beside it, the state that follows from it.
+fn with_agent_state<S: Serializer>(status: &RunStatus, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(2))?;
+    map.serialize_entry("status", status)?;
+    map.serialize_entry("agent_state", &AgentState::from(*status))?;
+    map.end()
+}
+
 /// A run as the outside sees it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunRecord {
@@ -62,7 +96,8 @@ pub struct RunRecord {
     pub run_id: RunId,
     /// Its session.
     pub session: SessionKey,
-    /// Where it stands.
+    /// Where it stands. On the wire `agent_state` follows it.
+    #[serde(flatten, serialize_with = "with_agent_state")]
     pub status: RunStatus,
     /// Why it ended; `null` while it goes on.
     pub reason: Option<StopReason>,
@@ -104,6 +139,33 @@ impl RunUsage {
         if let Some(usage) = usage {
             self.input += usage.input;
             self.output += usage.output;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_written_with_the_state_that_agent_frameworks_know() {
+        #[derive(Serialize)]
+        struct Row {
+            #[serde(flatten, serialize_with = "with_agent_state")]
+            status: RunStatus,
+            attempt: u32,
+        }
+        for (status, state) in [
+            (RunStatus::Accepted, "IDLE"),
+            (RunStatus::Paused, "IDLE"),
+            (RunStatus::Running, "RUNNING"),
+            (RunStatus::Completed, "FINISHED"),
+            (RunStatus::Stopped, "FINISHED"),
+            (RunStatus::Failed, "ERROR"),
+        ] {
+            let row = serde_json::to_value(Row { status, attempt: 1 }).expect("serialises");
+            let expected = serde_json::json!({ "status": status.word(), "agent_state": state, "attempt": 1 });
+            assert_eq!(row, expected);
         }
     }
 }

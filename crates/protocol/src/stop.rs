@@ -309,6 +309,12 @@ pub struct RunEnd {
     pub evidence: Map<String, Value>,
 }
 
+impl From<StopReason> for RunEnd {
+    fn from(reason: StopReason) -> Self {
+        Self::of(reason)
+    }
+}
+
 impl From<Finding> for RunEnd {
     fn from(finding: Finding) -> Self {
         Self { reason: finding.reason, evidence: finding.evidence() }

@@ -70,6 +70,9 @@ pub trait ThreadStore: Send + Sync {
     /// something. A turn at work is left as it is; without one, the thread is idle afterwards. Committed.
     async fn edit_thread(&self, lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> Result<EditOutcome, StoreError>;
 
+    /// Switches loop detection on or off for the session. Committed.
+    async fn set_loop_detection(&self, lease: &Lease, on: bool) -> Result<(), StoreError>;
+
     /// Replaces all but the newest `keep` visible messages of ended turns by a pinned summary in every later load; the
     /// messages of the running turn stay. The originals stay in the store. Committed.
     async fn compact(&self, lease: &Lease, keep: u32, summary: String, events: Vec<NewEvent>)
@@ -88,6 +91,8 @@ pub struct OpenedLane {
     pub thread: ThreadSnapshot,
     /// Runs that have not ended, in the order of acceptance.
     pub unfinished: Vec<PendingRun>,
+    /// Whether loops are looked for in the session's runs; on until somebody switches it off.
+    pub loop_detection: bool,
 }
 
 /// The active thread of a session.
@@ -425,6 +430,8 @@ pub struct Note {
 pub trait SpendLedger: Send + Sync {
     /// What a day has cost: settled amounts plus reservations that nobody settled, in millionths of a US dollar.
     async fn spent(&self, utc_day: i64) -> Result<u64, StoreError>;
+    /// What all runs of a session have cost, by the totals they had stored last, in millionths of a US dollar.
+    async fn session_spent(&self, session: &SessionKey) -> Result<u64, StoreError>;
     /// Reserves an amount before a call. Committed, so that a crash during the call counts it as spent.
     async fn reserve(&self, run: RunId, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError>;
     /// Replaces a reservation, by the number that [`SpendLedger::reserve`] returned, by what the call cost. Relaxed.

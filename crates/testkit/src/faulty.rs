@@ -60,6 +60,8 @@ pub enum StoreOp {
     FinishRuns,
     /// [`ThreadStore::edit_thread`].
     EditThread,
+    /// [`ThreadStore::set_loop_detection`].
+    SetLoopDetection,
     /// [`ThreadStore::compact`].
     Compact,
     /// [`ThreadStore::unfinished_sessions`].
@@ -96,6 +98,8 @@ pub enum StoreOp {
     Recall,
     /// [`SpendLedger::spent`].
     Spent,
+    /// [`SpendLedger::session_spent`].
+    SessionSpent,
     /// [`SpendLedger::reserve`].
     Reserve,
     /// [`SpendLedger::settle`].
@@ -245,6 +249,10 @@ impl<S: ThreadStore> ThreadStore for Faulty<S> {
         self.plan.around(StoreOp::EditThread, self.store.edit_thread(lease, edit, at)).await
     }
 
+    async fn set_loop_detection(&self, lease: &Lease, on: bool) -> Result<(), StoreError> {
+        self.plan.around(StoreOp::SetLoopDetection, self.store.set_loop_detection(lease, on)).await
+    }
+
     async fn compact(
         &self,
         lease: &Lease,
@@ -344,6 +352,10 @@ impl<S: NoteStore> NoteStore for Faulty<S> {
 impl<S: SpendLedger> SpendLedger for Faulty<S> {
     async fn spent(&self, utc_day: i64) -> Result<u64, StoreError> {
         self.plan.around(StoreOp::Spent, self.store.spent(utc_day)).await
+    }
+
+    async fn session_spent(&self, session: &SessionKey) -> Result<u64, StoreError> {
+        self.plan.around(StoreOp::SessionSpent, self.store.session_spent(session)).await
     }
 
     async fn reserve(&self, run: RunId, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError> {

@@ -116,9 +116,9 @@ impl StopsConfig {
         ]
     }
 
-    /// The last turn without tools. `None`: there is none.
-    pub fn closing_turn(&self) -> Option<Duration> {
-        self.closing_turn.then(|| Duration::from_secs(self.closing_turn_s))
+    /// Longest closing turn. Zero: none.
+    pub(crate) fn closing_turn(&self) -> Duration {
+        if self.closing_turn { Duration::from_secs(self.closing_turn_s) } else { Duration::ZERO }
     }
 
     /// The built-in progress rules that are on. Loops and repetition are strikes, since a word to the model helps; the
@@ -301,7 +301,14 @@ mod tests {
         };
         assert!(judged(true, true, true));
         assert!(!judged(false, true, true) && !judged(true, false, true) && !judged(true, true, false));
-        let closing = |closing_turn| StopsConfig { closing_turn, ..StopsConfig::default() }.closing_turn();
-        assert_eq!((closing(true), closing(false)), (Some(Duration::from_secs(60)), None));
+    }
+
+    #[test]
+    fn a_closing_turn_can_be_switched_off() {
+        let closing = |closing_turn| {
+            let stops = StopsConfig { closing_turn, ..StopsConfig::default() };
+            StopRules::compile(&stops, &RunLimits::none()).closing_turn()
+        };
+        assert_eq!((closing(true), closing(false)), (Duration::from_secs(60), Duration::ZERO));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::condition::Condition;
+use super::condition::{Condition, micro_usd};
 use super::rules::{Rule, Then, tool_limit};
 
 /// Largest number that a setting of TOML can hold.
@@ -119,6 +119,16 @@ impl RunLimits {
             }
         }
         problems
+    }
+
+    /// The run's limit in millionths of a US dollar.
+    pub fn micro_usd_per_run(&self) -> Option<u64> {
+        self.usd_per_run.map(micro_usd)
+    }
+
+    /// The session's limit in millionths of a US dollar.
+    pub fn micro_usd_per_session(&self) -> Option<u64> {
+        self.usd_per_session.map(micro_usd)
     }
 
     /// Each limit as a rule of its key's name.

@@ -1,5 +1,7 @@
 //! The rules of a run: conditions and what follows from each.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::condition::{Condition, Leaf, Part, Sight, ToolCount};
@@ -33,6 +35,7 @@ pub struct StopRules {
     /// Everything that some rule asks about.
     pub(crate) asked: Touched,
     limits: RunLimits,
+    closing_turn: Duration,
 }
 
 /// A rule.
@@ -145,6 +148,7 @@ impl StopRules {
             wanted: Wanted::default(),
             asked: Touched::NOTHING,
             limits: limits.clone(),
+            closing_turn: stops.closing_turn(),
         };
         rules.note_what_is_asked();
         rules
@@ -172,9 +176,14 @@ impl StopRules {
         Self::compile(&StopsConfig::default(), &RunLimits::none())
     }
 
+    /// These rules alone, as an operator's.
+    pub fn of(rules: Vec<Rule>) -> Self {
+        Self::compile(&StopsConfig { enabled: false, rules, ..StopsConfig::default() }, &RunLimits::none())
+    }
+
     /// No rules at all.
     pub fn none() -> Self {
-        Self::compile(&StopsConfig { enabled: false, ..StopsConfig::default() }, &RunLimits::none())
+        Self::of(Vec::new())
     }
 
     /// The rules, in the order in which they are asked.
@@ -185,6 +194,11 @@ impl StopRules {
     /// The limits they were compiled with.
     pub fn limits(&self) -> &RunLimits {
         &self.limits
+    }
+
+    /// Longest closing turn. Zero: none.
+    pub fn closing_turn(&self) -> Duration {
+        self.closing_turn
     }
 
     /// Whether some rule asks about one of these.

@@ -111,6 +111,9 @@ impl Story {
         let config = AgenticLoopConfig { max_iterations: self.max_iterations, ..AgenticLoopConfig::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let end = runtime.block_on(play.run(&mut context, &config));
+        // Neither is stored: what is reported within an iteration, and what a stream said.
+        context.state.fired.clear();
+        context.state.stops.measures.chanting.clear();
         ((format!("{end:?}"), context), play)
     }
 

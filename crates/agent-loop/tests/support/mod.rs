@@ -134,6 +134,7 @@ impl Play {
                 let deferred: Vec<String> = pending.deferred.iter().map(show).collect();
                 format!("NeedApproval for {}; deferred: {}", show(&pending.call), deferred.join(", "))
             }
+            Ok(LoopOutcome::Stopped(end)) => format!("Stopped({})", end.log_line()),
             Ok(outcome) => format!("{outcome:?}"),
             Err(error) => format!("error: {error}"),
         };
@@ -208,7 +209,7 @@ impl LoopDelegate for Play {
         let mut sink = NoSink;
         tokio::select! {
             reply = self.model.call(reasoning.request(context), &mut sink) => Ok(LlmTurn::Reply(reply?)),
-            () = self.stop.cancelled() => Ok(LlmTurn::Stopped(StopReason::UserStop)),
+            () = self.stop.cancelled() => Ok(LlmTurn::Stopped(StopReason::UserStop.into())),
         }
     }
 

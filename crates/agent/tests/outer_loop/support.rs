@@ -116,6 +116,7 @@ impl Talker {
             body,
             history: Vec::new(),
             want_deltas: false,
+            outputs: Vec::new(),
         }
     }
 
@@ -201,6 +202,7 @@ pub(crate) async fn end_of(accepted: Accepted) -> Arc<RunRecord> {
 pub(crate) struct Setup {
     pub(crate) config: AgentConfig,
     pub(crate) limits: LimitsConfig,
+    pub(crate) rules: Arc<belay_agent_loop::StopRules>,
     pub(crate) queue: QueueConfig,
     pub(crate) model: Arc<ScriptedModel>,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
@@ -233,6 +235,7 @@ impl Setup {
         Self {
             config: AgentConfig::default(),
             limits: LimitsConfig::default(),
+            rules: Arc::new(belay_agent_loop::StopRules::progress()),
             queue: QueueConfig::default(),
             model: Arc::new(model),
             tools: vec![
@@ -256,6 +259,7 @@ impl Setup {
         Self {
             config: self.config.clone(),
             limits: self.limits.clone(),
+            rules: self.rules.clone(),
             queue: self.queue.clone(),
             model: Arc::new(model),
             tools: self.tools.clone(),
@@ -286,6 +290,7 @@ impl Setup {
         let parts = AgentParts {
             config: self.config.clone(),
             limits: self.limits.clone(),
+            rules: self.rules.clone(),
             queue: self.queue.clone(),
             model: self.model.clone(),
             tools: self.tools.clone(),

@@ -232,6 +232,7 @@ fn inbound(text: String) -> Inbound {
         body: Body::Text(text),
         history: Vec::new(),
         want_deltas: false,
+        outputs: Vec::new(),
     }
 }
 

@@ -136,6 +136,7 @@ async fn a_line_becomes_an_operators_message_of_the_one_session() {
             body: Body::Text("hello".into()),
             history: Vec::new(),
             want_deltas: false,
+            outputs: Vec::new(),
         }
     );
 }

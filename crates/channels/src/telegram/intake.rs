@@ -103,6 +103,7 @@ impl Rules {
             body: Body::Text(text),
             history: Vec::new(),
             want_deltas: false,
+            outputs: Vec::new(),
         }))
     }
 

@@ -113,6 +113,7 @@ impl NewMessage {
             body: Body::Text(self.text),
             history: Vec::new(),
             want_deltas: false,
+            outputs: Vec::new(),
         };
         Ok((inbound, wait))
     }

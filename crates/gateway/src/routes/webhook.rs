@@ -83,6 +83,7 @@ impl Delivery {
             body: Body::Text(self.text),
             history: Vec::new(),
             want_deltas: false,
+            outputs: Vec::new(),
         })
     }
 }

@@ -47,6 +47,10 @@ impl ThreadStore for MemoryStore {
         self.with(|state| state.edit_thread(lease, edit, at))
     }
 
+    async fn set_loop_detection(&self, lease: &Lease, on: bool) -> Result<(), StoreError> {
+        self.with(|state| state.set_loop_detection(lease, on))
+    }
+
     async fn compact(
         &self,
         lease: &Lease,
@@ -211,6 +215,12 @@ impl NoteStore for MemoryStore {
 impl SpendLedger for MemoryStore {
     async fn spent(&self, utc_day: i64) -> Result<u64, StoreError> {
         Ok(self.lock().reservations.iter().filter(|(day, _)| *day == utc_day).map(|(_, amount)| amount).sum())
+    }
+
+    async fn session_spent(&self, session: &SessionKey) -> Result<u64, StoreError> {
+        let state = self.lock();
+        let costs = state.runs.iter().filter(|run| run.session == *session).map(|run| run.record().cost_micro_usd);
+        Ok(costs.fold(0, u64::saturating_add))
     }
 
     async fn reserve(&self, _run: RunId, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError> {

@@ -35,6 +35,13 @@ pub(super) fn spent(tx: &mut Tx<'_>, utc_day: i64) -> Done<u64> {
     Ok(sum.unwrap_or(0))
 }
 
+pub(super) fn session_spent(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u64> {
+    // TOTAL adds as floating point and cannot overflow; a sum beyond 2^53 is beyond every limit all the same.
+    let sql = "SELECT CAST(TOTAL(cost_micro_usd) AS INTEGER) AS micro_usd FROM runs WHERE session = ?1";
+    let sum = tx.row(sql, params![session.as_str()], |row| rows::count(row, "micro_usd"))?;
+    Ok(sum.unwrap_or(0))
+}
+
 pub(super) fn reserve(tx: &mut Tx<'_>, run: RunId, utc_day: i64, micro_usd: u64) -> Done<u64> {
     let amount = to_sql_int(micro_usd.min(AMOUNT_MAX_MICRO_USD));
     tx.exec(

@@ -53,6 +53,11 @@ impl ThreadStore for SqliteStore {
         self.write(Committed, move |tx| edits::edit_thread(tx, &lease, edit, fresh, at)).await
     }
 
+    async fn set_loop_detection(&self, lease: &Lease, on: bool) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.write(Committed, move |tx| lanes::set_loop_detection(tx, &lease, on)).await
+    }
+
     async fn compact(
         &self,
         lease: &Lease,
@@ -163,6 +168,11 @@ impl SpendLedger for SqliteStore {
     /// Asked of the writer: a settlement is counted from the moment it is answered.
     async fn spent(&self, utc_day: i64) -> Result<u64, StoreError> {
         self.write(Relaxed, move |tx| ledger::spent(tx, utc_day)).await
+    }
+
+    async fn session_spent(&self, session: &SessionKey) -> Result<u64, StoreError> {
+        let session = session.clone();
+        self.write(Relaxed, move |tx| ledger::session_spent(tx, &session)).await
     }
 
     async fn reserve(&self, run: RunId, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError> {

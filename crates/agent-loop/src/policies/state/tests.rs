@@ -151,8 +151,7 @@ fn of_several_rules_that_turn_true_at_once_the_table_decides() {
         (vec![steps("a", ToolCalls(1), Then::Notice), steps("b", Calls("t".into()), Then::Strike)], "b"),
         (vec![steps("a", All(vec![]), Then::Stop), steps("b", ToolCalls(1), Then::Stop)], "b"),
     ] {
-        let stops = StopsConfig { enabled: false, rules, ..StopsConfig::default() };
-        let compiled = StopRules::compile(&stops, &RunLimits::none());
+        let compiled = StopRules::of(rules);
         check(&compiled, "c", &[(0, run(&compiled, "c")[0].1, told)]);
     }
 }

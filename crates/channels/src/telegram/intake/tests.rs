@@ -79,6 +79,7 @@ fn a_private_text_becomes_an_inbound_message() {
             body: Body::Text("hello".into()),
             history: Vec::new(),
             want_deltas: false,
+            outputs: Vec::new(),
         }
     );
 }

@@ -73,6 +73,7 @@ impl Conversation {
             body: Body::Text(self.text),
             history: self.history,
             want_deltas,
+            outputs: Vec::new(),
         }
     }
 }

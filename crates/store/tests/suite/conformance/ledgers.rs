@@ -8,6 +8,7 @@ super::for_every_store! {
     a_day_costs_what_is_settled_and_what_is_reserved
     amounts_are_bounded_and_sums_do_not_overflow
     an_unknown_reservation_cannot_be_settled
+    a_session_costs_what_its_runs_cost
     notes_are_found_by_any_word_without_case_best_first
     a_note_replaces_the_one_of_its_key_in_its_session
     too_many_or_too_big_notes_are_refused_with_words
@@ -42,6 +43,16 @@ async fn an_unknown_reservation_cannot_be_settled(store: Shared) {
         let outcome = store.settle(unknown, 1).await;
         assert!(matches!(outcome, Err(StoreError::NotFound(_))), "{unknown}: {outcome:?}");
     }
+}
+
+async fn a_session_costs_what_its_runs_cost(store: Shared) {
+    assert_eq!(store.session_spent(&SessionKey::new("s")).await.unwrap(), 0);
+    for session in ["s", "s", "t"] {
+        let lease = open(&*store, session).await.lease;
+        let run = accept(&*store, &lease, input("hi")).await;
+        store.finish_runs(&lease, vec![finished(run, "done")]).await.unwrap();
+    }
+    assert_eq!(store.session_spent(&SessionKey::new("s")).await.unwrap(), 14, "two runs of 7");
 }
 
 async fn notes_are_found_by_any_word_without_case_best_first(store: Shared) {

@@ -1,0 +1,191 @@
+//! The stop engine's place in the loop: what it is shown, and how its verdicts are carried out.
+
+use belay_protocol::{
+    Arguments, Finding, Message, MessageBody, ModelReply, RunEnd, ToolCall, ToolResult, ToolSet, ToolStatus,
+};
+
+use crate::config::AgenticLoopConfig;
+use crate::context::{LoopContext, Reasoning, answers};
+use crate::delegate::Meter;
+use crate::notices;
+use crate::policies::{Action, CallOutcome, Observation, Verdict};
+use crate::state::{Fired, Step};
+
+/// What results of a batch say that was not run because of a verdict.
+const HELD_BACK: &str = "not executed: this repeats what has been done without getting on";
+/// What results of a batch say that was not run because the run has to end.
+const OUT_OF_BUDGET: &str = "not executed: the run has reached a limit";
+/// How the gate and the loop begin the result of a call whose arguments the tool refuses.
+pub const INVALID_ARGUMENTS: &str = "invalid arguments";
+
+/// How a batch has run.
+pub(crate) struct Ran<'a> {
+    /// Whether every call failed.
+    pub(crate) all_failed: bool,
+    /// A notice about its calls.
+    pub(crate) noticed: Option<Verdict>,
+    /// The run's tools.
+    pub(crate) tools: &'a ToolSet,
+}
+
+/// What becomes of a batch before it runs.
+pub(crate) enum Screened {
+    /// It runs; a notice about its calls comes behind their results, since providers take nothing in between.
+    Run(Option<Verdict>),
+    /// It does not; the run goes on, and the model has been told why.
+    HeldBack,
+    /// It does not, and the run ends.
+    End(RunEnd),
+}
+
+impl LoopContext {
+    /// A person says something more: it is seen by the rules and joins the conversation.
+    pub(crate) fn inject(&mut self, config: &AgenticLoopConfig, text: String) -> Option<RunEnd> {
+        let verdict = self.state.stops.observe(&config.rules, Observation::User(&text));
+        self.push(Message::user(text));
+        self.heed(verdict)
+    }
+
+    /// Before a model call: the time, what has been used, and one step more.
+    pub(crate) fn begin_step(&mut self, config: &AgenticLoopConfig, meter: &Meter) -> Option<RunEnd> {
+        let end = self.measure(config, meter);
+        let verdict = self.state.stops.observe(&config.rules, Observation::Step);
+        end.or_else(|| self.heed(verdict))
+    }
+
+    /// Shows the rules the time and what has been used.
+    fn measure(&mut self, config: &AgenticLoopConfig, meter: &Meter) -> Option<RunEnd> {
+        let mut end = None;
+        if let Some(now) = meter.clock_ms {
+            let verdict = self.state.stops.observe(&config.rules, Observation::Clock(now));
+            end = self.heed(verdict);
+        }
+        let verdict = self.state.stops.observe(&config.rules, Observation::Totals(&meter.totals));
+        end.or_else(|| self.heed(verdict))
+    }
+
+    /// A whole reply: what follows from it, once the rules have heard its text.
+    pub(crate) fn hear(&mut self, reply: ModelReply, reasoning: &Reasoning, config: &AgenticLoopConfig) -> Step {
+        let armed = reasoning.offered(&self.state).is_some();
+        let step = self.state.accept(reply, armed, config);
+        let (text, nudged) = match &step {
+            Step::Answer { text } | Step::Execute { text, .. } => (text, false),
+            // A brake answers these two.
+            Step::Nudge { text } | Step::Discard { text, .. } => (text, true),
+            Step::HeldBack | Step::End(_) => return step,
+        };
+        match self.state.stops.observe(&config.rules, Observation::Assistant { text, nudged }) {
+            Some(verdict) if verdict.action != Action::Notice => self.cut(text, verdict),
+            noticed => {
+                self.heed(noticed); // a notice ends nothing
+                step
+            }
+        }
+    }
+
+    /// A text that repeats itself, cut off while it streamed or not: it steers this run alone, and nothing that was asked
+    /// for along with it is done.
+    pub(crate) fn cut(&mut self, text: &str, verdict: Verdict) -> Step {
+        if !text.trim().is_empty() {
+            self.push(Message::assistant(text).for_run());
+        }
+        self.heed(Some(verdict)).map_or(Step::HeldBack, Step::End)
+    }
+
+    /// Calls that are about to run. The batch is in the context; held back, each of its calls gets a result that says so.
+    pub(crate) fn screen(&mut self, config: &AgenticLoopConfig, batch: &Message, meter: &Meter) -> Screened {
+        if let Some(end) = self.measure(config, meter) {
+            self.answer(batch.tool_calls(), OUT_OF_BUDGET);
+            return Screened::End(end);
+        }
+        let mut noticed = None;
+        for call in batch.tool_calls() {
+            let seen = Observation::ToolCall { name: &call.name, arguments: &call.arguments };
+            let verdict = self.state.stops.observe(&config.rules, seen);
+            if verdict.as_ref().is_some_and(|verdict| verdict.action != Action::Notice) {
+                self.answer(batch.tool_calls(), HELD_BACK);
+                return self.heed(verdict).map_or(Screened::HeldBack, Screened::End);
+            }
+            noticed = noticed.or(verdict);
+        }
+        Screened::Run(noticed)
+    }
+
+    /// A batch that has run, with its results in the context: the brake of duplicate failures, then the rules.
+    pub(crate) fn judge_batch(&mut self, config: &AgenticLoopConfig, batch: &Message, ran: Ran<'_>) -> Option<RunEnd> {
+        if let Some(count) = self.state.judge(batch.tool_calls(), ran.all_failed) {
+            notices::duplicate_failures(self, count);
+        }
+        let mut end = self.heed(ran.noticed);
+        for call in batch.tool_calls() {
+            let found = self.messages.iter().rev().find(|message| answers(message, &call.id)).cloned();
+            let Some(MessageBody::Tool(result)) = found.as_ref().map(|message| &message.body) else { continue };
+            let outcome = outcome_of(call, result, ran.tools);
+            let seen = Observation::ToolResult { name: &call.name, outcome, text: &result.text };
+            let verdict = self.state.stops.observe(&config.rules, seen);
+            end = end.or(self.heed(verdict));
+        }
+        end
+    }
+
+    /// Carries a verdict out: tells the model, or gives the end. Words of ours are system messages of this run: nothing
+    /// is said in the person's name.
+    pub fn heed(&mut self, verdict: Option<Verdict>) -> Option<RunEnd> {
+        let Verdict { action, finding, strike, say } = verdict?;
+        tracing::info!(
+            iteration = self.state.iteration, rule = finding.rule, count = finding.count,
+            threshold = finding.threshold, strike, action = ?action, "a stop rule fired"
+        );
+        let words = match action {
+            Action::Stop => return Some(RunEnd::from(finding).with("strikes", strike)),
+            Action::Recover => {
+                self.state.stops.recover();
+                say.unwrap_or_else(|| feedback(&finding))
+            }
+            Action::Notice => say.unwrap_or_else(|| notice(&finding)),
+        };
+        self.push(Message::system(words).for_run());
+        self.state.fired.push(Fired { rule: finding.rule, count: finding.count, strike });
+        None
+    }
+
+    fn answer(&mut self, calls: &[ToolCall], text: &str) {
+        for call in calls {
+            let (call_id, name) = (call.id.clone(), call.name.clone());
+            let status = ToolStatus::NotExecuted;
+            self.push(Message::tool(ToolResult { call_id, name, status, text: text.into() }));
+        }
+    }
+}
+
+/// How a call went, in the words of the rules.
+fn outcome_of(call: &ToolCall, result: &ToolResult, tools: &ToolSet) -> CallOutcome {
+    match result.status {
+        ToolStatus::Success => CallOutcome::Success,
+        ToolStatus::Denied => CallOutcome::Denied,
+        ToolStatus::Cancelled | ToolStatus::NotExecuted => CallOutcome::NotExecuted,
+        _ if tools.get(&call.name).is_none() => CallOutcome::UnknownTool,
+        _ if matches!(call.arguments, Arguments::Malformed(_)) => CallOutcome::InvalidArguments,
+        _ if result.text.starts_with(INVALID_ARGUMENTS) => CallOutcome::InvalidArguments,
+        _ => CallOutcome::Failed,
+    }
+}
+
+fn feedback(finding: &Finding) -> String {
+    let quote = finding.quote.as_deref().map(|quote| format!(" (“{quote}”)")).unwrap_or_default();
+    format!(
+        "Notice: this run seems to go in circles: {}{quote}, {} times. Stop and think: what has been achieved, what keeps \
+         you from getting on, what else could work? Do not repeat what was done without new results. Take another way, or \
+         answer now with what you have and say what is missing. If it happens again, the run is ended.",
+        finding.reason.word().replace('_', " "),
+        finding.count,
+    )
+}
+
+fn notice(finding: &Finding) -> String {
+    format!(
+        "Notice: {} ({} so far). Read the results, change your approach, or answer with what you have.",
+        finding.rule.replace('_', " "),
+        finding.count,
+    )
+}

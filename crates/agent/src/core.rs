@@ -1,0 +1,409 @@
+//! What every kind of run shares: asking the model, running a batch, and the clock. A delegate has one and adds what
+//! makes its kind of run different.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_agent_loop::policies::{Observation, StopRules};
+use belay_agent_loop::{AdmittedCall, BrakeAction, Fired, LlmTurn, LoopContext, LoopError, Meter, Reasoning};
+use belay_protocol::{
+    EventKind, Finding, ModelError, ModelReply, ModelRequest, RunEnd, StopReason, Tool, ToolSet, UnixMillis,
+};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::cost_guard::{Refused, Reservation};
+use crate::effect_gate::Caller;
+use crate::house::House;
+use crate::journal::{JournalSeed, RunJournal};
+use crate::live::{LiveRun, LiveSink};
+use crate::metrics;
+use crate::tally::{Hold, Tally};
+use crate::terminate::{self, Terminated};
+
+/// Most tokens of a closing turn: what is held back for it. 1024: a page of text.
+pub(crate) const CLOSING_MAX_TOKENS: u32 = 1024;
+
+/// The shared part of a run.
+pub(crate) struct RunCore {
+    pub(crate) house: Arc<House>,
+    /// The run that a person can stop: this one, or the one that started it.
+    pub(crate) live: Arc<LiveRun>,
+    /// Says stop to this run and to everything it starts.
+    pub(crate) cancel: CancellationToken,
+    /// Whether another run started this one.
+    pub(crate) child: bool,
+    pub(crate) journal: RunJournal,
+    /// The account of the whole tree.
+    pub(crate) tally: Tally,
+    pub(crate) rules: Arc<StopRules>,
+    pub(crate) clock: RunClock,
+    /// What the run that started this one has left.
+    pub(crate) deadline: Option<Instant>,
+}
+
+/// Dates that never run backwards: the date of the beginning, and the time since.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunClock {
+    began: UnixMillis,
+    since: Instant,
+}
+
+impl RunClock {
+    /// A clock that begins at this date, now.
+    pub(crate) fn starting(began: UnixMillis) -> Self {
+        Self { began, since: Instant::now() }
+    }
+
+    /// Milliseconds since 1970, as far as this run is concerned.
+    pub(crate) fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.0).unwrap_or(0).saturating_add(millis(self.since.elapsed()))
+    }
+
+    fn instant_of(&self, at_ms: u64) -> Instant {
+        let since_began = at_ms.saturating_sub(u64::try_from(self.began.0).unwrap_or(0));
+        // A deadline beyond the reach of the clock is as good as a year from now.
+        self.since.checked_add(Duration::from_millis(since_began)).unwrap_or_else(|| self.since + YEAR)
+    }
+}
+
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What became of a logical call.
+pub(crate) enum Asked {
+    /// A whole answer.
+    Reply(ModelReply),
+    /// No answer; retries are behind us.
+    Failed(ModelError),
+    /// It was dropped, or not made: the run is told to end, or a limit is reached.
+    Ended(RunEnd),
+    /// It was dropped, since the text repeated itself; what had been said.
+    Chanted(String),
+}
+
+/// What a run hands to the runs that it starts. Clones share the account and the stop.
+#[derive(Clone)]
+pub(crate) struct Seed {
+    house: Arc<House>,
+    live: Arc<LiveRun>,
+    cancel: CancellationToken,
+    journal: JournalSeed,
+    tally: Tally,
+    clock: RunClock,
+    /// When the run that hands it out must have ended.
+    deadline: Option<Instant>,
+}
+
+#[expect(dead_code, reason = "subagents and plans, which come next, grow from it")]
+impl Seed {
+    /// The daemon's shared part.
+    pub(crate) fn house(&self) -> &Arc<House> {
+        &self.house
+    }
+
+    /// A child that is judged by `rules` of its own besides the root's limits, and has at most `time`, never more than its
+    /// parent has left. It is charged to the account of the tree and stops with its parent.
+    pub(crate) fn grow(&self, rules: Arc<StopRules>, time: Duration) -> RunCore {
+        let own = Instant::now().checked_add(time);
+        RunCore {
+            house: self.house.clone(),
+            live: self.live.clone(),
+            cancel: self.cancel.child_token(),
+            child: true,
+            journal: self.journal.grow(),
+            tally: self.tally.clone(),
+            rules,
+            clock: self.clock,
+            deadline: [own, self.deadline].into_iter().flatten().min(),
+        }
+    }
+}
+
+/// What one call may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowance {
+    /// Requests.
+    pub(crate) attempts: u32,
+    /// What it is for.
+    pub(crate) purpose: Purpose,
+}
+
+/// What a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A step of the run.
+    Step,
+    /// The closing turn: it may use the reserve, and only the time it is given.
+    Closing(Duration),
+    /// A question about the run, whose answer is nobody's message.
+    Aside,
+}
+
+impl Purpose {
+    fn closing(self) -> Option<Duration> {
+        match self {
+            Self::Closing(time) => Some(time),
+            Self::Step | Self::Aside => None,
+        }
+    }
+}
+
+impl RunCore {
+    /// Why the run was told to stop.
+    pub(crate) fn stopped(&self) -> Option<StopReason> {
+        let reason = self.live.stopped_by().map(|cause| cause.reason);
+        match self.child {
+            true => self.cancel.is_cancelled().then_some(StopReason::ParentStopped),
+            false => reason,
+        }
+    }
+
+    /// The time and what has been used, for the rules.
+    pub(crate) fn meter(&self) -> Meter {
+        Meter { clock_ms: Some(self.clock.now_ms()), totals: self.tally.totals() }
+    }
+
+    /// What this run hands to the runs that it starts now.
+    #[expect(dead_code, reason = "subagents and plans, which come next, grow from it")]
+    pub(crate) fn seed(&self, context: &LoopContext) -> Seed {
+        Seed {
+            house: self.house.clone(),
+            live: self.live.clone(),
+            cancel: self.cancel.clone(),
+            journal: self.journal.seed(),
+            tally: self.tally.clone(),
+            clock: self.clock,
+            deadline: self.deadline(context, Purpose::Step),
+        }
+    }
+
+    /// The earlier of the run's own deadline and what its parent has left.
+    fn deadline(&self, context: &LoopContext, purpose: Purpose) -> Option<Instant> {
+        let own = match purpose.closing() {
+            Some(time) => Some(Instant::now() + time),
+            None => self.rules.deadline_ms(&context.state.stops).map(|at| self.clock.instant_of(at)),
+        };
+        [own, self.deadline].into_iter().flatten().min()
+    }
+
+    /// One logical call: guarded, metered, under the run's deadline, and dropped at once when the run is told to stop or
+    /// the text goes in circles.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, the reservation stands: the day looks more spent, never less.
+    pub(crate) async fn ask(
+        &mut self,
+        reasoning: &Reasoning,
+        context: &mut LoopContext,
+        step: u32,
+        allowance: Allowance,
+    ) -> Result<Asked, LoopError> {
+        context.state.stops.detection_off = self.live.loops_off();
+        // The tracker of the stream is lent to the sink; dropped with this future, the run is over as well.
+        let mut chanting = std::mem::take(&mut context.state.stops.measures.chanting);
+        let max_tokens = |request: ModelRequest<'_>| match allowance.purpose.closing() {
+            Some(_) => request.max_tokens.min(CLOSING_MAX_TOKENS),
+            None => request.max_tokens,
+        };
+        let request = reasoning.request(context);
+        let request = ModelRequest { max_attempts: allowance.attempts, max_tokens: max_tokens(request), ..request };
+        let (hold, reservation) = match self.reserve(&request, allowance).await? {
+            Ok(held) => held,
+            Err(end) => {
+                context.state.stops.measures.chanting = chanting;
+                return Ok(Asked::Ended(end));
+            }
+        };
+        let request = ModelRequest { max_attempts: hold.attempts.min(reservation.attempts()), ..request };
+        let deadline = self.deadline(context, allowance.purpose);
+        let cut = CancellationToken::new();
+        let watched = !context.state.stops.detection_off && allowance.purpose == Purpose::Step;
+        let mut sink = LiveSink::new(&self.live, step, watched.then_some((&mut chanting, &cut)));
+        if self.child || allowance.purpose == Purpose::Aside {
+            sink.silent();
+        }
+        let result = tokio::select! {
+            biased; // a stop that has arrived is never answered by one more word of the model
+            () = self.cancel.cancelled() => Err(Dropped::Stopped),
+            () = cut.cancelled() => Err(Dropped::Chanted),
+            () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Err(Dropped::Late),
+            result = self.house.model.call(request, &mut sink) => Ok(result),
+        };
+        let said = sink.said();
+        context.state.stops.measures.chanting = chanting;
+        self.tally.add_output(said.len());
+        match result {
+            Ok(Ok(reply)) => {
+                self.house.model_answered();
+                let usage = reply.usage;
+                let charged = self.house.cost.settle(reservation, reply.abandoned, Some(usage.as_ref())).await;
+                self.tally.settle(hold, reply.attempts, usage.as_ref(), charged);
+                metrics::model_called(reply.attempts, None, usage.as_ref(), charged);
+                let (input, output) = usage.map_or((None, None), |u| (Some(u.input), Some(u.output)));
+                self.journal.note(EventKind::ModelCalled { step, attempts: reply.attempts, input, output });
+                Ok(Asked::Reply(reply))
+            }
+            Ok(Err(error)) => {
+                self.journal.note(EventKind::ModelCalled { step, attempts: error.attempts, input: None, output: None });
+                let charged = self.house.cost.settle(reservation, error.abandoned, None).await;
+                self.tally.settle(hold, error.attempts, None, charged);
+                metrics::model_called(error.attempts, Some(&error.kind), None, charged);
+                self.house.model_failed(&error);
+                Ok(Asked::Failed(error))
+            }
+            Err(dropped) => {
+                // What was generated may be charged to us and nobody will say how much: the estimate is.
+                let charged = self.house.cost.settle(reservation, 1, None).await;
+                self.tally.settle(hold, 1, None, charged);
+                metrics::model_dropped(dropped.word(), charged);
+                Ok(match dropped {
+                    Dropped::Stopped => Asked::Ended(self.stopped().unwrap_or(StopReason::UserStop).into()),
+                    Dropped::Chanted => Asked::Chanted(said),
+                    Dropped::Late => Asked::Ended(self.late(context)),
+                })
+            }
+        }
+    }
+
+    /// Reserves the money of a call in the run's account and in the day's.
+    async fn reserve(
+        &self,
+        request: &ModelRequest<'_>,
+        allowance: Allowance,
+    ) -> Result<Result<(Hold, Reservation), RunEnd>, LoopError> {
+        let each = self.house.cost.estimate(request);
+        let closing = ModelRequest { max_tokens: CLOSING_MAX_TOKENS, ..*request };
+        let reserve = match allowance.purpose.closing() {
+            None if !self.rules.closing_turn().is_zero() => self.house.cost.estimate(&closing),
+            _ => 0,
+        };
+        let mut limits = self.rules.limits().clone();
+        if allowance.purpose.closing().is_some() {
+            limits.model_calls = None; // the closing turn is the one call beyond
+        }
+        let hold = match self.tally.admit(&limits, allowance.attempts, each, reserve) {
+            Ok(hold) => hold,
+            Err(finding) => return Ok(Err((*finding).into())),
+        };
+        let request = ModelRequest { max_attempts: hold.attempts, ..*request };
+        match self.house.cost.reserve(self.live.id, &request).await {
+            Ok(reservation) => match self.stopped() {
+                None => Ok(Ok((hold, reservation))),
+                Some(reason) => {
+                    self.house.cost.release(reservation).await; // no request was sent
+                    self.tally.settle(hold, 0, None, 0);
+                    Ok(Err(reason.into()))
+                }
+            },
+            Err(refused) => {
+                self.tally.settle(hold, 0, None, 0);
+                Err(match refused {
+                    Refused::Limit { spent, limit, needed } => LoopError::CostRefused {
+                        spent_micro_usd: spent,
+                        limit_micro_usd: limit,
+                        needed_micro_usd: needed,
+                    },
+                    Refused::Store(error) => error.into(),
+                })
+            }
+        }
+    }
+
+    /// The end of a run whose time was up during a call.
+    fn late(&self, context: &mut LoopContext) -> RunEnd {
+        let verdict = context.state.stops.observe(&self.rules, Observation::Clock(self.clock.now_ms()));
+        match verdict {
+            Some(verdict) => verdict.finding.into(),
+            // Not our own time is up, but that of the run that started us, or of the closing turn.
+            None => Finding::new(StopReason::ActiveTime, "deadline", 0, 0).into(),
+        }
+    }
+
+    /// One logical call as a step of the loop: chanting becomes a verdict.
+    pub(crate) fn turn_of(&self, asked: Asked, context: &mut LoopContext) -> Result<LlmTurn, LoopError> {
+        match asked {
+            Asked::Reply(reply) => Ok(LlmTurn::Reply(reply)),
+            Asked::Failed(error) => Err(error.into()),
+            Asked::Ended(end) => Ok(LlmTurn::Stopped(end)),
+            Asked::Chanted(text) => match context.state.stops.observe(&self.rules, Observation::Text("")) {
+                Some(verdict) => Ok(LlmTurn::Cut { text, verdict }),
+                // No rule minds after all: what was said is the answer.
+                None => Ok(LlmTurn::Reply(ModelReply { text, attempts: 1, ..ModelReply::default() })),
+            },
+        }
+    }
+
+    /// Runs a batch through the effect gate, with the tools that act on this run bound to it. Returns how the model ended
+    /// the run, if it did.
+    pub(crate) async fn execute(
+        &mut self,
+        mut calls: Vec<AdmittedCall>,
+        context: &mut LoopContext,
+        tools: &ToolSet,
+        bind: Bind<'_>,
+    ) -> Result<Option<Terminated>, LoopError> {
+        let behind = terminate::split(&mut calls);
+        let last = calls.last().cloned();
+        let unavailable = calls.iter().filter(|admitted| admitted.refused.is_some()).count() as u32;
+        if unavailable > 0 {
+            let force_text = context.state.force_text;
+            self.journal.note(EventKind::Brake { brake: "unavailable_tool".into(), count: unavailable, force_text });
+        }
+        let before = context.messages.len();
+        let caller = Caller {
+            session: &self.live.session,
+            run: self.live.id,
+            tools,
+            bind,
+            cancel: &self.cancel,
+            tally: &self.tally,
+            journal: &mut self.journal,
+        };
+        self.house.gate.execute(caller, context, calls).await?;
+        self.tally.add_output(context.messages[before..].iter().map(|message| message.text().len()).sum());
+        Ok(terminate::settle(context, before, last.as_ref(), behind))
+    }
+
+    /// Notes what brakes and rules did in this iteration.
+    pub(crate) fn note_brakes(&mut self, context: &mut LoopContext) {
+        let force_text = context.state.force_text;
+        if let Some(BrakeAction { brake, count }) = context.state.braked {
+            self.journal.note(EventKind::Brake { brake: brake.word().into(), count, force_text });
+        }
+        for Fired { rule, count, strike } in std::mem::take(&mut context.state.fired) {
+            metrics::rule_fired(&rule, if strike > 0 { "recover" } else { "notice" });
+            let count = u32::try_from(count).unwrap_or(u32::MAX);
+            self.journal.note(EventKind::Brake { brake: rule, count, force_text });
+        }
+    }
+}
+
+/// Why a call was dropped.
+enum Dropped {
+    Stopped,
+    Chanted,
+    Late,
+}
+
+impl Dropped {
+    /// The outcome as metrics name it.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Chanted => "chanting",
+            Self::Late => "late",
+        }
+    }
+}
+
+/// Gives a tool that acts on the run itself its hold on that run; `None` for every other tool.
+pub(crate) type Bind<'a> = &'a (dyn Fn(&str) -> Option<Arc<dyn Tool>> + Send + Sync);
+
+/// For runs without tools that act on them.
+pub(crate) fn unbound(_name: &str) -> Option<Arc<dyn Tool>> {
+    None
+}
