@@ -224,6 +224,4 @@ fn comes_first(action: Action, finding: &Finding, (_, other, seen): &(&Compiled,
 }
 
 #[cfg(test)]
-mod properties;
-#[cfg(test)]
 mod tests;

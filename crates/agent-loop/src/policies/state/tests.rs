@@ -3,6 +3,9 @@ use belay_protocol::{Arguments, StopReason};
 use super::*;
 use crate::policies::{CallOutcome, Condition, RunLimits, StopsConfig, ToolCount};
 
+mod cost;
+mod properties;
+
 /// Rules of an operator alone, as TOML.
 fn rules(text: &str) -> StopRules {
     with(&format!("enabled = false\n{text}"))
@@ -226,4 +229,11 @@ fn the_deadline_is_the_earliest_reading_at_which_time_alone_ends_the_run() {
             assert!(state.observe(&rules, Observation::Clock(reading)).is_some(), "but then");
         }
     }
+}
+
+#[test]
+fn the_state_is_small_when_there_is_little_to_remember() {
+    let stored = serde_json::to_string(&StopState::default()).expect("serialises");
+    assert!(stored.len() < 100, "{} bytes: {stored}", stored.len());
+    assert_eq!(serde_json::from_str::<StopState>("{}").expect("reads"), StopState::default());
 }

@@ -3,7 +3,7 @@
 use belay_protocol::Arguments;
 use proptest::prelude::*;
 
-use super::*;
+use crate::policies::state::*;
 use crate::policies::{CallOutcome, Condition, RunLimits, StopsConfig, Totals};
 
 /// An observation with its own text.
