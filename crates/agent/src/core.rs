@@ -128,8 +128,28 @@ impl Seed {
 pub(crate) struct Allowance {
     /// Requests.
     pub(crate) attempts: u32,
-    /// Whether it is the closing turn: it may use the reserve, and only the time it is given.
-    pub(crate) closing: Option<Duration>,
+    /// What it is for.
+    pub(crate) purpose: Purpose,
+}
+
+/// What a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A step of the run.
+    Step,
+    /// The closing turn: it may use the reserve, and only the time it is given.
+    Closing(Duration),
+    /// A question about the run, whose answer is nobody's message.
+    Aside,
+}
+
+impl Purpose {
+    fn closing(self) -> Option<Duration> {
+        match self {
+            Self::Closing(time) => Some(time),
+            Self::Step | Self::Aside => None,
+        }
+    }
 }
 
 impl RunCore {
@@ -157,13 +177,13 @@ impl RunCore {
             journal: self.journal.seed(),
             tally: self.tally.clone(),
             clock: self.clock,
-            deadline: self.deadline(context, Allowance { attempts: 1, closing: None }),
+            deadline: self.deadline(context, Purpose::Step),
         }
     }
 
     /// The earlier of the run's own deadline and what its parent has left.
-    fn deadline(&self, context: &LoopContext, allowance: Allowance) -> Option<Instant> {
-        let own = match allowance.closing {
+    fn deadline(&self, context: &LoopContext, purpose: Purpose) -> Option<Instant> {
+        let own = match purpose.closing() {
             Some(time) => Some(Instant::now() + time),
             None => self.rules.deadline_ms(&context.state.stops).map(|at| self.clock.instant_of(at)),
         };
@@ -185,7 +205,7 @@ impl RunCore {
         context.state.stops.detection_off = self.live.loops_off();
         // The tracker of the stream is lent to the sink; dropped with this future, the run is over as well.
         let mut chanting = std::mem::take(&mut context.state.stops.measures.chanting);
-        let max_tokens = |request: ModelRequest<'_>| match allowance.closing {
+        let max_tokens = |request: ModelRequest<'_>| match allowance.purpose.closing() {
             Some(_) => request.max_tokens.min(CLOSING_MAX_TOKENS),
             None => request.max_tokens,
         };
@@ -199,11 +219,11 @@ impl RunCore {
             }
         };
         let request = ModelRequest { max_attempts: hold.attempts.min(reservation.attempts()), ..request };
-        let deadline = self.deadline(context, allowance);
+        let deadline = self.deadline(context, allowance.purpose);
         let cut = CancellationToken::new();
-        let watched = !context.state.stops.detection_off && allowance.closing.is_none();
+        let watched = !context.state.stops.detection_off && allowance.purpose == Purpose::Step;
         let mut sink = LiveSink::new(&self.live, step, watched.then_some((&mut chanting, &cut)));
-        if self.child {
+        if self.child || allowance.purpose == Purpose::Aside {
             sink.silent();
         }
         let result = tokio::select! {
@@ -257,12 +277,12 @@ impl RunCore {
     ) -> Result<Result<(Hold, Reservation), RunEnd>, LoopError> {
         let each = self.house.cost.estimate(request);
         let closing = ModelRequest { max_tokens: CLOSING_MAX_TOKENS, ..*request };
-        let reserve = match allowance.closing {
+        let reserve = match allowance.purpose.closing() {
             None if !self.rules.closing_turn().is_zero() => self.house.cost.estimate(&closing),
             _ => 0,
         };
         let mut limits = self.rules.limits().clone();
-        if allowance.closing.is_some() {
+        if allowance.purpose.closing().is_some() {
             limits.model_calls = None; // the closing turn is the one call beyond
         }
         let hold = match self.tally.admit(&limits, allowance.attempts, each, reserve) {
