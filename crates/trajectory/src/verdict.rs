@@ -87,14 +87,16 @@ impl Judge {
 
 #[cfg(test)]
 mod tests {
-    use belay_agent_loop::policies::{Condition, Rule, Then};
+    use serde_json::json;
 
     use super::*;
 
     /// Strikes at the third step, notices at the second.
     fn rules() -> StopRules {
-        let rule = |name: &str, steps, then| Rule { name: name.into(), when: Condition::Steps(steps), then, say: None };
-        StopRules { rules: vec![rule("many", 3, Then::Strike), rule("some", 2, Then::Notice)], ..StopRules::none() }
+        let rule = |name: &str, steps: u64, then: &str| json!({"name": name, "when": {"steps": steps}, "then": then});
+        let mut rules = StopRules::none();
+        rules.rules = serde_json::from_value(json!([rule("many", 3, "strike"), rule("some", 2, "notice")])).unwrap();
+        rules
     }
 
     fn judged(events: &[TrajectoryEvent]) -> Verdict {
@@ -131,13 +133,13 @@ mod tests {
     #[test]
     fn the_verdict_is_one_line_with_these_names() {
         let verdict = serde_json::to_value(judged(&vec![TrajectoryEvent::Turn; 3])).unwrap();
-        let expected = serde_json::json!({
+        let expected = json!({
             "stopped": true, "reason": "operator_rule", "rule": "steps", "at_event": 2, "strikes": 1,
             "evidence": {"rule": "steps", "count": 3, "threshold": 3},
         });
         assert_eq!(verdict, expected);
         let quiet = serde_json::to_value(judged(&[])).unwrap();
-        let expected = serde_json::json!({
+        let expected = json!({
             "stopped": false, "reason": null, "rule": null, "at_event": null, "strikes": 0, "evidence": {},
         });
         assert_eq!(quiet, expected);
