@@ -17,6 +17,7 @@ use crate::effect_gate::Caller;
 use crate::house::House;
 use crate::journal::{JournalSeed, RunJournal};
 use crate::live::{LiveRun, LiveSink};
+use crate::metrics;
 use crate::subagent::Nest;
 use crate::tally::{Hold, Tally};
 use crate::terminate::{self, Terminated};
@@ -110,8 +111,6 @@ pub(crate) struct Seed {
     /// When the run that hands it out must have ended.
     deadline: Option<Instant>,
     nest: Nest,
-    /// Whether the person has switched the detection of loops off.
-    detection_off: bool,
 }
 
 impl Seed {
@@ -123,11 +122,6 @@ impl Seed {
     /// Where the run that hands it out stands in the tree.
     pub(crate) fn nest(&self) -> &Nest {
         &self.nest
-    }
-
-    /// Whether the person has switched the detection of loops off.
-    pub(crate) fn detection_off(&self) -> bool {
-        self.detection_off
     }
 
     /// A child that is judged by `rules` of its own besides the root's limits, and has at most `time`, never more than its
@@ -155,8 +149,28 @@ impl Seed {
 pub(crate) struct Allowance {
     /// Requests.
     pub(crate) attempts: u32,
-    /// Whether it is the closing turn: it may use the reserve, and only the time it is given.
-    pub(crate) closing: Option<Duration>,
+    /// What it is for.
+    pub(crate) purpose: Purpose,
+}
+
+/// What a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A step of the run.
+    Step,
+    /// The closing turn: it may use the reserve, and only the time it is given.
+    Closing(Duration),
+    /// A question about the run, whose answer is nobody's message.
+    Aside,
+}
+
+impl Purpose {
+    fn closing(self) -> Option<Duration> {
+        match self {
+            Self::Closing(time) => Some(time),
+            Self::Step | Self::Aside => None,
+        }
+    }
 }
 
 impl RunCore {
@@ -183,23 +197,25 @@ impl RunCore {
             journal: self.journal.seed(),
             tally: self.tally.clone(),
             clock: self.clock,
-            deadline: self.deadline(context, self.allowance(1)),
+            deadline: self.deadline(context, self.allowance(1).purpose),
             nest: self.nest.clone(),
-            detection_off: context.state.stops.detection_off,
         }
     }
 
     /// What a call may take now: in the closing turn one request, and what is left of that turn's time.
     pub(crate) fn allowance(&self, attempts: u32) -> Allowance {
         match self.closing {
-            None => Allowance { attempts, closing: None },
-            Some(until) => Allowance { attempts: 1, closing: Some(until.saturating_duration_since(Instant::now())) },
+            None => Allowance { attempts, purpose: Purpose::Step },
+            Some(until) => {
+                let left = until.saturating_duration_since(Instant::now());
+                Allowance { attempts: 1, purpose: Purpose::Closing(left) }
+            }
         }
     }
 
     /// The earliest of the run's own deadlines and what its parent has left.
-    fn deadline(&self, context: &LoopContext, allowance: Allowance) -> Option<Instant> {
-        let own = match allowance.closing {
+    fn deadline(&self, context: &LoopContext, purpose: Purpose) -> Option<Instant> {
+        let own = match purpose.closing() {
             Some(time) => [Some(Instant::now() + time), None],
             None => {
                 let rules = self.rules.deadline_ms(&context.state.stops).map(|at| self.clock.instant_of(at));
@@ -226,13 +242,14 @@ impl RunCore {
         step: u32,
         allowance: Allowance,
     ) -> Result<Asked, LoopError> {
-        let deadline = self.deadline(context, allowance);
+        let deadline = self.deadline(context, allowance.purpose);
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Ok(Asked::Ended(self.late(context))); // nothing is asked that nobody waits for
         }
+        context.state.stops.detection_off = self.live.loops_off();
         // The tracker of the stream is lent to the sink; dropped with this future, the run is over as well.
         let mut chanting = std::mem::take(&mut context.state.stops.measures.chanting);
-        let max_tokens = |request: ModelRequest<'_>| match allowance.closing {
+        let max_tokens = |request: ModelRequest<'_>| match allowance.purpose.closing() {
             Some(_) => request.max_tokens.min(CLOSING_MAX_TOKENS),
             None => request.max_tokens,
         };
@@ -247,9 +264,9 @@ impl RunCore {
         };
         let request = ModelRequest { max_attempts: hold.attempts.min(reservation.attempts()), ..request };
         let cut = CancellationToken::new();
-        let watched = !context.state.stops.detection_off && allowance.closing.is_none();
+        let watched = !context.state.stops.detection_off && allowance.purpose == Purpose::Step;
         let mut sink = LiveSink::new(&self.live, step, watched.then_some((&mut chanting, &cut)));
-        if self.child {
+        if self.child || allowance.purpose == Purpose::Aside {
             sink.silent();
         }
         let result = tokio::select! {
@@ -268,6 +285,7 @@ impl RunCore {
                 let usage = reply.usage;
                 let charged = self.house.cost.settle(reservation, reply.abandoned, Some(usage.as_ref())).await;
                 self.tally.settle(hold, reply.attempts, usage.as_ref(), charged);
+                metrics::model_called(reply.attempts, None, usage.as_ref(), charged);
                 let (input, output) = usage.map_or((None, None), |u| (Some(u.input), Some(u.output)));
                 self.journal.note(EventKind::ModelCalled { step, attempts: reply.attempts, input, output });
                 Ok(Asked::Reply(reply))
@@ -276,6 +294,7 @@ impl RunCore {
                 self.journal.note(EventKind::ModelCalled { step, attempts: error.attempts, input: None, output: None });
                 let charged = self.house.cost.settle(reservation, error.abandoned, None).await;
                 self.tally.settle(hold, error.attempts, None, charged);
+                metrics::model_called(error.attempts, Some(&error.kind), None, charged);
                 self.house.model_failed(&error);
                 Ok(Asked::Failed(error))
             }
@@ -283,6 +302,7 @@ impl RunCore {
                 // What was generated may be charged to us and nobody will say how much: the estimate is.
                 let charged = self.house.cost.settle(reservation, 1, None).await;
                 self.tally.settle(hold, 1, None, charged);
+                metrics::model_dropped(dropped.word(), charged);
                 Ok(match dropped {
                     Dropped::Stopped => Asked::Ended(self.stopped().unwrap_or(StopReason::UserStop).into()),
                     Dropped::Chanted => Asked::Chanted(said),
@@ -300,12 +320,12 @@ impl RunCore {
     ) -> Result<Result<(Hold, Reservation), RunEnd>, LoopError> {
         let each = self.house.cost.estimate(request);
         let closing = ModelRequest { max_tokens: CLOSING_MAX_TOKENS, ..*request };
-        let reserve = match allowance.closing {
+        let reserve = match allowance.purpose.closing() {
             None if !self.rules.closing_turn().is_zero() => self.house.cost.estimate(&closing),
             _ => 0,
         };
         let mut limits = self.rules.limits().clone();
-        if allowance.closing.is_some() {
+        if allowance.purpose.closing().is_some() {
             limits.model_calls = None; // the closing turn is the one call beyond
         }
         let hold = match self.tally.admit(&limits, allowance.attempts, each, reserve) {
@@ -383,7 +403,7 @@ impl RunCore {
             self.journal.note(EventKind::Brake { brake: "unavailable_tool".into(), count: unavailable, force_text });
         }
         let before = context.messages.len();
-        let deadline = self.deadline(context, self.allowance(1));
+        let deadline = self.deadline(context, self.allowance(1).purpose);
         let cancel = self.cancel.child_token();
         let caller = Caller {
             session: &self.live.session,
@@ -416,7 +436,8 @@ impl RunCore {
         if let Some(BrakeAction { brake, count }) = context.state.braked {
             self.journal.note(EventKind::Brake { brake: brake.word().into(), count, force_text });
         }
-        for Fired { rule, count, .. } in std::mem::take(&mut context.state.fired) {
+        for Fired { rule, count, strike } in std::mem::take(&mut context.state.fired) {
+            metrics::rule_fired(&rule, if strike > 0 { "recover" } else { "notice" });
             let count = u32::try_from(count).unwrap_or(u32::MAX);
             self.journal.note(EventKind::Brake { brake: rule, count, force_text });
         }
@@ -428,6 +449,17 @@ enum Dropped {
     Stopped,
     Chanted,
     Late,
+}
+
+impl Dropped {
+    /// The outcome as metrics name it.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Chanted => "chanting",
+            Self::Late => "late",
+        }
+    }
 }
 
 /// Gives a tool that acts on the run itself its hold on that run; `None` for every other tool.

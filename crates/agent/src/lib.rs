@@ -26,6 +26,7 @@ pub mod journal;
 mod lane;
 mod live;
 mod mail;
+pub mod metrics;
 mod prompt;
 pub mod reply;
 mod speaker;

@@ -44,6 +44,8 @@ pub enum Command {
     Thread(ThreadCommand),
     /// `/approve` `/always` `/deny`
     Decide,
+    /// A command whose argument is missing or wrong: how it is used.
+    Usage(&'static str),
     /// A word of the contract whose capability is not in this version.
     NotYet(&'static str),
 }
@@ -61,6 +63,8 @@ pub enum ThreadCommand {
     New,
     /// Shorten the older part to a summary.
     Compact,
+    /// `/loops on|off`: whether loops are looked for. Acts at once, also on the running turn.
+    Loops(bool),
 }
 
 /// Every word, for help and for "did you mean".
@@ -75,6 +79,7 @@ pub const WORDS: &[(&str, &str)] = &[
     ("/undo", "take back the last turn"),
     ("/redo", "bring it back"),
     ("/compact", "shorten the older part of the conversation"),
+    ("/loops", "on or off: whether loops are looked for in this conversation"),
     ("/tools", "what the model can use"),
     ("/model", "which model answers"),
     ("/ping", "is anybody there"),
@@ -88,7 +93,7 @@ pub const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Words of the contract that belong to later versions.
-const NOT_YET: &[&str] = &["/queue", "/think", "/verbose", "/loops", "/plan", "/job", "/jobs", "/cancel", "/routine"];
+const NOT_YET: &[&str] = &["/queue", "/think", "/verbose", "/plan", "/job", "/jobs", "/cancel", "/routine"];
 
 /// Longest word that is looked at as a command; the longest command has 10 bytes.
 const MAX_WORD_BYTES: usize = 32;
@@ -125,6 +130,11 @@ pub fn parse(text: &str) -> Submission {
         "/clear" => Command::Thread(ThreadCommand::Clear),
         "/new" | "/reset" => Command::Thread(ThreadCommand::New),
         "/compact" => Command::Thread(ThreadCommand::Compact),
+        "/loops" => match argument.as_deref().map(str::to_lowercase).as_deref() {
+            Some("on") => Command::Thread(ThreadCommand::Loops(true)),
+            Some("off") => Command::Thread(ThreadCommand::Loops(false)),
+            _ => Command::Usage("/loops on looks for loops in this conversation (the default), /loops off does not."),
+        },
         "/approve" | "/always" | "/deny" => Command::Decide,
         other => match NOT_YET.iter().find(|known| **known == other) {
             Some(known) => Command::NotYet(known),

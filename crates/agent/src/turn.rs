@@ -19,6 +19,7 @@ use crate::core::{RunClock, RunCore, unbound};
 use crate::house::House;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
+use crate::metrics;
 use crate::subagent::{Goal, Nest, last_chance, spawned};
 use crate::tally::Tally;
 
@@ -190,6 +191,7 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     let house = job.house.clone();
     delegate.core.tally.open_session(session_before(job).await?);
     let indicator = job.run.cancel.child_token();
+    context.state.stops.detection_off = job.run.loops_off();
     let looping = async {
         resume_open_calls(delegate, context).await?;
         let reasoning = delegate.reasoning.clone();
@@ -297,6 +299,9 @@ fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (
             return (end, Some(text));
         }
         Ok(LoopOutcome::Stopped(end)) => {
+            if let Some(rule) = end.evidence.get("rule").and_then(|rule| rule.as_str()) {
+                metrics::rule_fired(rule, "stop");
+            }
             let line = end.reason.user_line();
             let reply = summary.as_ref().map(|text| match end.reason.layer() {
                 StopLayer::Natural => text.clone(),

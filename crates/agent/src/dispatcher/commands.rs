@@ -43,6 +43,7 @@ impl Dispatcher {
                 )
             }
             Command::Decide => "Nothing is waiting for approval.".into(),
+            Command::Usage(usage) => usage.into(),
             Command::NotYet(word) => format!("{word} is not available in this version."),
         };
         self.answer(&inbound, ack, &word, reply);

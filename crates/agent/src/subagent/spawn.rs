@@ -167,7 +167,6 @@ impl Tool for Bound {
             order.task.chars().map(|c| if c.is_control() { ' ' } else { c }).take(EVENT_TASK_CHARS).collect();
         core.journal.note(EventKind::SubagentStarted { call_id: call_id.clone(), task, depth: core.nest.depth() });
         let mut talk = LoopContext::new(vec![Arc::new(Message::user(order.message))]);
-        talk.state.stops.detection_off = self.seed.detection_off();
         core.journal.write(&talk, Durability::Relaxed).await.map_err(|error| unstored(&error))?;
 
         let (ending, mut core) = delegate::run(core, goal, reasoning, &mut talk, order.max_turns).await;
