@@ -194,6 +194,8 @@ pub(crate) async fn last_chance<D: Pursuit>(delegate: &mut D, context: &mut Loop
         Ok(LoopOutcome::Stopped(reached)) if reached.reason == StopReason::Goal => {
             return reached.with("interrupted", end.reason.word()).with("closing", "answered");
         }
+        // The time of the parent is up, and with it this turn's.
+        Ok(LoopOutcome::Stopped(_)) if delegate.core().parent_is_late() => "timeout",
         // Whoever stops it in between is told so: a stop comes before everything.
         Ok(LoopOutcome::Stopped(stopped)) if stopped.reason.layer() == StopLayer::Operator => return stopped,
         Ok(LoopOutcome::Stopped(other)) => match other.reason {

@@ -263,9 +263,16 @@ impl Output {
 
 /// What an output is: its type's word, or its schema.
 pub(crate) fn kind(declared: &DeclaredOutput) -> String {
-    match (&declared.schema["type"], declared.schema.as_object().map(Map::len)) {
-        (Value::String(word), Some(1)) => word.clone(),
-        _ => format!("of the JSON Schema {}", declared.schema),
+    word_of(&declared.schema).unwrap_or_else(|| format!("of the JSON Schema {}", declared.schema))
+}
+
+/// The word of a schema that says nothing but a type: `integer`, `string[]`.
+fn word_of(schema: &Value) -> Option<String> {
+    let fields = schema.as_object()?;
+    match (fields.get("type")?.as_str()?, fields.get("items")) {
+        ("array", Some(items)) if fields.len() == 2 => Some(format!("{}[]", word_of(items)?)),
+        (word, None) if fields.len() == 1 => Some(word.to_owned()),
+        _ => None,
     }
 }
 
@@ -318,7 +325,7 @@ mod tests {
         for (name, value, needles) in [
             ("n", json!("7"), vec!["n: \"7\" is not of type \"integer\"", "n is expected to be integer"]),
             ("n", json!(7.5), vec!["7.5"]),
-            ("list", json!(["a", 1]), vec!["list/1: 1 is not of type \"string\"", "JSON Schema"]),
+            ("list", json!(["a", 1]), vec!["list/1: 1 is not of type \"string\"", "expected to be string[]"]),
             ("s", json!("long"), vec!["longer than 3", "maxLength"]),
         ] {
             match declared.emit(name, &value) {

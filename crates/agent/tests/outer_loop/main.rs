@@ -3,9 +3,11 @@
 
 mod chat;
 mod money;
+mod outputs;
 mod queue;
 mod recovery;
 mod stop;
+mod subagents;
 mod support;
 mod threads;
 mod trouble;
