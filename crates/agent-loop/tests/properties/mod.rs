@@ -147,11 +147,13 @@ proptest! {
 
     #[test]
     fn a_run_resumed_from_any_stored_state_ends_as_if_it_had_never_stopped(story in story()) {
-        let (whole, play) = story.run(Story::start());
+        let (mut whole, play) = story.run(Story::start());
+        whole.1.state.stops.measures.chanting.clear(); // a stream does not survive a restart
         for (messages, state) in &play.stored {
             let mut context = LoopContext::new(messages.clone());
             context.state = serde_json::from_str(state).expect("a stored state loads");
-            let (resumed, _) = story.run(context);
+            let (mut resumed, _) = story.run(context);
+            resumed.1.state.stops.measures.chanting.clear();
             prop_assert_eq!(&resumed, &whole);
         }
     }
