@@ -85,6 +85,7 @@ impl StopsConfig {
     /// [`StopsConfig::problems`].
     pub fn validate(&self) -> Vec<String> {
         let mut problems = self.judge.validate("stops.judge");
+        problems.extend(self.tool_loops.validate("stops.tool_loops."));
         if !(1..=100).contains(&self.max_strikes) {
             problems.push("stops.max_strikes: must be between 1 and 100".into());
         }
@@ -116,9 +117,9 @@ impl StopsConfig {
         ]
     }
 
-    /// Longest closing turn. Zero: none.
-    pub(crate) fn closing_turn(&self) -> Duration {
-        if self.closing_turn { Duration::from_secs(self.closing_turn_s) } else { Duration::ZERO }
+    /// Longest last turn without tools. `None`: there is none.
+    pub(crate) fn closing_turn(&self) -> Option<Duration> {
+        self.closing_turn.then(|| Duration::from_secs(self.closing_turn_s))
     }
 
     /// The built-in progress rules that are on. Loops and repetition are strikes, since a word to the model helps; the
@@ -309,6 +310,6 @@ mod tests {
             let stops = StopsConfig { closing_turn, ..StopsConfig::default() };
             StopRules::compile(&stops, &RunLimits::none()).closing_turn()
         };
-        assert_eq!((closing(true), closing(false)), (Duration::from_secs(60), Duration::ZERO));
+        assert_eq!((closing(true), closing(false)), (Some(Duration::from_secs(60)), None));
     }
 }

@@ -34,10 +34,8 @@ pub struct JudgeConfig {
     /// Newest messages that are shown. 1 to 200. (Gemini CLI: 20.)
     pub history: usize,
     /// The model to ask. Absent: the model of the run.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The model that has to agree before it is a loop. Absent: the first answer decides.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub second_model: Option<String>,
 }
 

@@ -20,33 +20,24 @@ pub struct RunLimits {
     /// Seconds at work, without waiting for a person. 0: no limit.
     pub active_s: u64,
     /// Seconds since the run began. Absent, as with all below: no limit; else at least 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_clock_s: Option<u64>,
     /// Requests to the model.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub model_calls: Option<u64>,
     /// Tool calls.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<u64>,
     /// Calls of single tools, by name.
     pub tool_calls_of: BTreeMap<String, u64>,
     /// Tokens read.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_in: Option<u64>,
     /// Tokens generated.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_out: Option<u64>,
     /// Tokens read and generated.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_total: Option<u64>,
     /// US dollars of the run. More than 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub usd_per_run: Option<f64>,
     /// US dollars of the session. More than 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub usd_per_session: Option<f64>,
     /// Bytes that the model says and tools return.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub output_bytes: Option<u64>,
 }
 
@@ -73,6 +64,16 @@ impl RunLimits {
             usd_per_session: None,
             output_bytes: None,
         }
+    }
+
+    /// The run's money in millionths of a US dollar.
+    pub fn micro_usd_per_run(&self) -> Option<u64> {
+        self.usd_per_run.map(micro_usd)
+    }
+
+    /// The session's money in millionths of a US dollar.
+    pub fn micro_usd_per_session(&self) -> Option<u64> {
+        self.usd_per_session.map(micro_usd)
     }
 
     /// The limits that are whole numbers and set: key, number, and what is asked of a run.
@@ -119,16 +120,6 @@ impl RunLimits {
             }
         }
         problems
-    }
-
-    /// The run's limit in millionths of a US dollar.
-    pub fn micro_usd_per_run(&self) -> Option<u64> {
-        self.usd_per_run.map(micro_usd)
-    }
-
-    /// The session's limit in millionths of a US dollar.
-    pub fn micro_usd_per_session(&self) -> Option<u64> {
-        self.usd_per_session.map(micro_usd)
     }
 
     /// Each limit as a rule of its key's name.

@@ -35,7 +35,7 @@ pub struct StopRules {
     /// Everything that some rule asks about.
     pub(crate) asked: Touched,
     limits: RunLimits,
-    closing_turn: Duration,
+    closing_turn: Option<Duration>,
 }
 
 /// A rule.
@@ -196,8 +196,8 @@ impl StopRules {
         &self.limits
     }
 
-    /// Longest closing turn. Zero: none.
-    pub fn closing_turn(&self) -> Duration {
+    /// Longest last turn without tools of a run that a limit or a rule has ended. `None`: there is none.
+    pub fn closing_turn(&self) -> Option<Duration> {
         self.closing_turn
     }
 

@@ -2,10 +2,13 @@
 //! takes time here takes none.
 
 mod chat;
+mod endings;
 mod money;
+mod outputs;
 mod queue;
 mod recovery;
 mod stop;
+mod subagents;
 mod support;
 mod threads;
 mod trouble;
