@@ -279,7 +279,7 @@ pub(super) fn random_id(text: &[u8], at: usize, end: usize) -> Option<usize> {
         hex &= byte.is_ascii_hexdigit();
     }
     let random = (hex && word.len() >= 7 && changes >= 2) || (hex && word.len() >= 16 && changes >= 1);
-    (random || (word.len() >= 10 && changes >= 3)).then_some(end)
+    (random || (word.len() >= 8 && changes >= 3)).then_some(end)
 }
 
 /// 8-4-4-4-12 hexadecimal digits.
@@ -360,6 +360,9 @@ fn announces(word: &[u8]) -> Option<Announced> {
             | b"token"
             | b"traceparent"
             | b"etag"
+            | b"ref"
+            | b"reference"
+            | b"incident"
     );
     known.then_some(if named { Announced::NamedId } else { Announced::Id })
 }

@@ -16,7 +16,7 @@ fn measure() {
             "100x read_file(path=src/{w}{i}.rs) -> line {i} of it | edit(path=a, old_string=x{i}, new_string=y) -> ok",
         ),
         ("calls alone", "200x read_file(path=src/{w}{i}.rs, limit=100)"),
-        ("commands", "100x bash(\"cd /repo && cargo test -p crate{i} 2>&1 | tail -40\") -> {long {i}}"),
+        ("commands", "100x bash(\"cd /repo && cargo test -p crate{i} --quiet\") -> {long {i}}"),
         ("results of 10 KB", "100x read_file(path=src/{i}.rs) -> BIG{i}"),
     ] {
         let mut events = read(script);
