@@ -43,7 +43,7 @@ impl Told {
     /// Reads a result. `searches`: the call looked for words, which a result may repeat at length.
     pub(super) fn of(text: &str, failed: bool, echo: &Echo, searches: bool) -> Self {
         let bytes = text.as_bytes();
-        let mut reader = Reader::new(echo);
+        let mut reader = Reader::new(echo, failed || searches);
         if bytes.len() <= 2 * PART {
             pieces(bytes, Place::Result, |piece| reader.take(piece));
         } else {
@@ -55,12 +55,14 @@ impl Told {
             reader.whole.word(bytes.len() as u64 / 256);
             reader.news.word(bytes.len() as u64 / 256);
         }
-        reader.finish(failed, searches)
+        reader.finish(failed)
     }
 }
 
 struct Reader<'a> {
     echo: &'a Echo,
+    /// The words of the call matter however long the result is.
+    listens: bool,
     /// Everything but what is volatile.
     whole: Digest,
     /// The same without the words of the call.
@@ -76,9 +78,10 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(echo: &'a Echo) -> Self {
+    fn new(echo: &'a Echo, listens: bool) -> Self {
         Self {
             echo,
+            listens,
             whole: Digest::new(15),
             news: Digest::new(15),
             marks: 0,
@@ -100,7 +103,9 @@ impl<'a> Reader<'a> {
                 if self.read < TONE_WITHIN {
                     self.tone.word(word);
                 }
-                if self.echo.has(digest) {
+                if !self.listens && self.substance >= LONG {
+                    self.substance += word.len();
+                } else if self.echo.has(digest) {
                     // A run of such words is one, however many there are.
                     if !self.echoed {
                         self.news.word(1);
@@ -133,7 +138,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn finish(mut self, failed: bool, searches: bool) -> Told {
+    fn finish(mut self, failed: bool) -> Told {
         self.whole.word(self.marks);
         if !self.echoed {
             self.news.word(self.marks);
@@ -142,7 +147,7 @@ impl<'a> Reader<'a> {
         let tone = if long { self.opening.finish() } else { self.tone.finish() };
         // "Nothing found for …" is the same whatever was looked for. "Page 3" is not: it says which it is.
         let denies = failed || tone.negative || tone.empty || tone.missing;
-        let digest = if failed || (denies && (!long || searches)) { self.news.finish() } else { self.whole.finish() };
+        let digest = if denies && (!long || self.listens) { self.news.finish() } else { self.whole.finish() };
         Told {
             digest: digest::short(digest::pair(digest, u64::from(failed))),
             long,

@@ -308,7 +308,58 @@ pub(super) fn temporary(text: &[u8], at: usize) -> Option<usize> {
 
 /// Whether a word without digits may begin something volatile: a date, or a value that it announces.
 pub(super) fn may_announce(word: &[u8]) -> bool {
-    (3..=24).contains(&word.len()) && (is_month(word) || is_weekday(word) || announces(word).is_some())
+    let [a, b, rest @ ..] = word else { return false };
+    let third = rest.first().map_or(b' ', u8::to_ascii_lowercase);
+    // Most words are sorted out by their first three letters.
+    let begins = matches!(
+        &[a.to_ascii_lowercase(), b.to_ascii_lowercase(), third],
+        b"jan"
+            | b"feb"
+            | b"mar"
+            | b"apr"
+            | b"may"
+            | b"jun"
+            | b"jul"
+            | b"aug"
+            | b"sep"
+            | b"oct"
+            | b"nov"
+            | b"dec"
+            | b"mon"
+            | b"tue"
+            | b"wed"
+            | b"thu"
+            | b"fri"
+            | b"sat"
+            | b"sun"
+            | b"att"
+            | b"ret"
+            | b"try"
+            | b"pid"
+            | b"tid"
+            | b"non"
+            | b"too"
+            | b"ela"
+            | b"dur"
+            | b"lat"
+            | b"upt"
+            | b"tim"
+            | b"ts "
+            | b"tot"
+            | b"req"
+            | b"xre"
+            | b"tra"
+            | b"spa"
+            | b"cor"
+            | b"ses"
+            | b"inv"
+            | b"ide"
+            | b"tok"
+            | b"eta"
+            | b"ref"
+            | b"inc"
+    );
+    begins && word.len() <= 24 && (is_month(word) || is_weekday(word) || announces(word).is_some())
 }
 
 /// What a word announces.
