@@ -14,6 +14,7 @@ use belay_protocol::{Durability, EventKind, FinishReason, Message, ModelErrorKin
 
 use crate::compaction;
 use crate::core::{Allowance, Asked, Purpose, RunCore, unbound};
+use crate::judge;
 use crate::reply::{self, Reply};
 
 const NOTICE: &str = "You are close to the limit of steps for this request. Answer the user now, in text, with what you \
@@ -93,7 +94,7 @@ impl LoopDelegate for ChatDelegate {
         if iteration >= limit {
             context.state.force_text = true;
         }
-        None
+        judge::consult(&mut self.core, context, self.turn_start).await
     }
 
     async fn call_llm(
