@@ -87,6 +87,7 @@ impl Judge {
 
 #[cfg(test)]
 mod tests {
+    use belay_agent_loop::policies::RunLimits;
     use serde_json::json;
 
     use super::*;
@@ -94,9 +95,8 @@ mod tests {
     /// Strikes at the third step, notices at the second.
     fn rules() -> StopRules {
         let rule = |name: &str, steps: u64, then: &str| json!({"name": name, "when": {"steps": steps}, "then": then});
-        let mut rules = StopRules::none();
-        rules.rules = serde_json::from_value(json!([rule("many", 3, "strike"), rule("some", 2, "notice")])).unwrap();
-        rules
+        let rules = json!({"enabled": false, "rules": [rule("many", 3, "strike"), rule("some", 2, "notice")]});
+        StopRules::compile(&serde_json::from_value(rules).unwrap(), &RunLimits::none())
     }
 
     fn judged(events: &[TrajectoryEvent]) -> Verdict {

@@ -14,7 +14,7 @@ const THREADS_MAX: usize = 8;
 
 /// Judges the set and prints the figures.
 pub(crate) fn eval(args: &EvalArgs, out: Output) -> Result<Exit, Failure> {
-    let candidates = candidates(rules::of_eval(args)?);
+    let candidates = candidates(rules::of_file(args.rules.as_deref())?);
     if let Some(name) = args.failures.as_deref().filter(|name| *name != "all")
         && !candidates.iter().any(|candidate| candidate.name == name)
     {
