@@ -7,5 +7,6 @@ mod command_line;
 mod conversation;
 mod lifecycle;
 mod stopping;
+mod stops;
 mod surviving;
 mod telegram;

@@ -5,6 +5,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::settings::SettingsArgs;
+use crate::stops::StopsCommand;
 
 /// An agent daemon that knows when to stop
 #[derive(Debug, Parser)]
@@ -37,6 +38,9 @@ pub(crate) enum Command {
     /// Look at the settings
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// What the stop rules say of recorded runs
+    #[command(subcommand)]
+    Stops(StopsCommand),
     /// Print the completions for a shell
     Completions {
         /// Which shell
@@ -191,6 +195,18 @@ mod tests {
             ("belay shutdown", true),
             ("belay check --json --set a.b=c", true),
             ("belay config show --config x", true),
+            ("belay stops check", true),
+            ("belay stops check --with-limits --rules r.toml --set limits.usd_per_day=1 run.jsonl", true),
+            ("belay stops check --run 0193", true),
+            ("belay stops check --run 0193 run.jsonl", false),
+            ("belay stops import --format openai --index 3 -o out.jsonl in.json", true),
+            ("belay stops import --format klingon in.json", false),
+            ("belay stops import", false),
+            ("belay stops eval --markdown --failures --mutations 3 --seed 7 set", true),
+            ("belay stops eval --failures=all set", true),
+            ("belay stops eval --json --markdown set", false),
+            ("belay stops eval", false),
+            ("belay stops", false),
             ("belay completions bash", true),
             ("belay completions klingon", false),
             ("belay dance", false),
