@@ -14,6 +14,7 @@ use belay_protocol::{Durability, EventKind, FinishReason, Message, ModelErrorKin
 
 use crate::compaction;
 use crate::core::{Asked, RunCore};
+use crate::judge;
 use crate::reply::{self, Reply};
 use crate::subagent::{Goal, Pursuit, binder};
 
@@ -118,7 +119,7 @@ impl LoopDelegate for ChatDelegate {
         if iteration >= limit && self.goal.is_none() {
             context.state.force_text = true;
         }
-        None
+        judge::consult(&mut self.core, context, self.turn_start).await
     }
 
     async fn call_llm(

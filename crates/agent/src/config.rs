@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use belay_agent_loop::policies::RunLimits;
 use serde::{Deserialize, Serialize};
 
 /// `[agent]`
@@ -117,17 +118,19 @@ impl SubagentsConfig {
 pub struct LimitsConfig {
     /// Most US dollars that model calls may cost in one UTC day. Absent: no limit. Needs a price for the model.
     pub usd_per_day: Option<f64>,
+    /// The limits of one run, together with everything it starts.
+    #[serde(flatten)]
+    pub run: RunLimits,
 }
 
 impl LimitsConfig {
     /// Every problem at once, each beginning with its key.
     pub fn validate(&self) -> Vec<String> {
-        match self.usd_per_day {
-            Some(usd) if !usd.is_finite() || !(0.0..=1e9).contains(&usd) => {
-                vec!["limits.usd_per_day: must be a number of dollars from 0 to a thousand million".into()]
-            }
-            _ => Vec::new(),
+        let mut problems = self.run.validate();
+        if self.usd_per_day.is_some_and(|usd| !usd.is_finite() || !(0.0..=1e9).contains(&usd)) {
+            problems.push("limits.usd_per_day: must be a number of dollars from 0 to a thousand million".into());
         }
+        problems
     }
 
     /// The day's limit in millionths of a dollar.
@@ -177,8 +180,11 @@ mod tests {
         let most = SubagentsConfig { max_depth: 8, max_live: 64, max_time_s: 86_400, ..SubagentsConfig::default() };
         assert!(most.validate().is_empty());
         for usd in [f64::NAN, -1.0, f64::INFINITY] {
-            assert_eq!(LimitsConfig { usd_per_day: Some(usd) }.validate().len(), 1);
+            assert_eq!(LimitsConfig { usd_per_day: Some(usd), ..LimitsConfig::default() }.validate().len(), 1);
         }
-        assert_eq!(LimitsConfig { usd_per_day: Some(1.5) }.micro_usd_per_day(), Some(1_500_000));
+        assert_eq!(
+            LimitsConfig { usd_per_day: Some(1.5), ..LimitsConfig::default() }.micro_usd_per_day(),
+            Some(1_500_000)
+        );
     }
 }

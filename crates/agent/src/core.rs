@@ -321,7 +321,7 @@ impl RunCore {
         let each = self.house.cost.estimate(request);
         let closing = ModelRequest { max_tokens: CLOSING_MAX_TOKENS, ..*request };
         let reserve = match allowance.purpose.closing() {
-            None if !self.rules.closing_turn().is_zero() => self.house.cost.estimate(&closing),
+            None if self.rules.closing_turn().is_some() => self.house.cost.estimate(&closing),
             _ => 0,
         };
         let mut limits = self.rules.limits().clone();

@@ -99,7 +99,10 @@ impl House {
             tools.push(Arc::new(Terminate::new()));
         }
         if parts.config.subagents.enabled {
-            tools.push(Arc::new(SpawnSubagent::new(&parts.config.subagents, parts.rules.closing_turn())));
+            tools.push(Arc::new(SpawnSubagent::new(
+                &parts.config.subagents,
+                parts.rules.closing_turn().unwrap_or_default(),
+            )));
         }
         // Subagents may always terminate, so the gate always knows how.
         let mut known = tools.clone();

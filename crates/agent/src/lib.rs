@@ -23,6 +23,7 @@ pub mod effect_gate;
 pub mod error;
 mod house;
 pub mod journal;
+mod judge;
 mod lane;
 mod live;
 mod mail;

@@ -171,10 +171,9 @@ pub(crate) async fn last_chance<D: Pursuit>(delegate: &mut D, context: &mut Loop
         return end;
     };
     let core = delegate.core();
-    let time = core.rules.closing_turn();
-    if time.is_zero() {
+    let Some(time) = core.rules.closing_turn() else {
         return end.with("closing", "off");
-    }
+    };
     if core.stopped().is_some() || core.parent_is_late() {
         return end.with("closing", "stopped");
     }

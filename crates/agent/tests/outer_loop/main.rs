@@ -2,6 +2,7 @@
 //! takes time here takes none.
 
 mod chat;
+mod endings;
 mod money;
 mod outputs;
 mod queue;

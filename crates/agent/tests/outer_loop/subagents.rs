@@ -337,13 +337,13 @@ async fn a_subagent_has_a_part_of_its_parents_tools_and_no_others() {
     ];
     let (setup, agent, run) = play(script, |_| {}).await;
     let refusals = saw(&agent.model, 6);
-    for (at, needle) in [
-        (2, "invalid arguments: tools: fail: not yours to give; you can give: echo"),
-        (4, "spawn_subagent: not yours to give"),
-        (6, "a: there is no type \"text\"; the types are string, number"),
-        (8, "task: expected a text"),
+    for needle in [
+        "invalid arguments: tools: fail: not yours to give; you can give: echo",
+        "spawn_subagent: not yours to give",
+        "a: there is no type \"text\"; the types are string, number",
+        "task: expected a text",
     ] {
-        assert!(refusals[at].contains(needle), "{needle}: {}", refusals[at]);
+        assert!(refusals.iter().any(|said| said.contains(needle)), "{needle}: {refusals:?}");
     }
     assert_eq!(endings(&setup, run).await.len(), 1, "no other was ever started");
     agent.shut_down().await;

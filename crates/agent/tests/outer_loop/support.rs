@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::{Agent, AgentConfig, AgentExit, AgentParts, LimitsConfig, QueueConfig, StorePorts};
+use belay_agent_loop::StopRules;
+use belay_agent_loop::policies::RulesFile;
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, BootId, Channel, ChannelError, ChannelId, Clock, Control, DeclaredOutput,
@@ -208,7 +210,7 @@ pub(crate) async fn end_of(accepted: Accepted) -> Arc<RunRecord> {
 pub(crate) struct Setup {
     pub(crate) config: AgentConfig,
     pub(crate) limits: LimitsConfig,
-    pub(crate) rules: Arc<belay_agent_loop::StopRules>,
+    pub(crate) rules: Arc<StopRules>,
     pub(crate) queue: QueueConfig,
     pub(crate) model: Arc<ScriptedModel>,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
@@ -236,12 +238,18 @@ where
     }
 }
 
+/// Rules as the settings write them: the content of `[stops]`, with `[limits]` as a table in it.
+pub(crate) fn rules(toml: &str) -> Arc<StopRules> {
+    let file: RulesFile = toml::from_str(toml).expect("rules");
+    Arc::new(StopRules::compile(&file.stops, &file.run_limits()))
+}
+
 impl Setup {
     pub(crate) fn new(model: ScriptedModel) -> Self {
         Self {
             config: AgentConfig::default(),
             limits: LimitsConfig::default(),
-            rules: Arc::new(belay_agent_loop::StopRules::progress()),
+            rules: Arc::new(StopRules::progress()),
             queue: QueueConfig::default(),
             model: Arc::new(model),
             tools: vec![
