@@ -97,7 +97,6 @@ pub(crate) struct Seed {
     deadline: Option<Instant>,
 }
 
-#[expect(dead_code, reason = "subagents and plans, which come next, grow from it")]
 impl Seed {
     /// The daemon's shared part.
     pub(crate) fn house(&self) -> &Arc<House> {
@@ -147,7 +146,6 @@ impl RunCore {
     }
 
     /// What this run hands to the runs that it starts now.
-    #[expect(dead_code, reason = "subagents and plans, which come next, grow from it")]
     pub(crate) fn seed(&self, context: &LoopContext) -> Seed {
         Seed {
             house: self.house.clone(),

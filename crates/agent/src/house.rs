@@ -16,6 +16,7 @@ use crate::config::{AgentConfig, LimitsConfig, QueueConfig};
 use crate::cost_guard::CostGuard;
 use crate::effect_gate::EffectGate;
 use crate::error::AgentError;
+use crate::plan::{self, PlanKit};
 use crate::prompt;
 use crate::terminate::Terminate;
 
@@ -72,6 +73,8 @@ pub(crate) struct House {
     pub(crate) queue: QueueConfig,
     pub(crate) model: Arc<dyn ModelProvider>,
     pub(crate) reasoning: Reasoning,
+    /// What plans use.
+    pub(crate) plans: PlanKit,
     pub(crate) max_attempts: u32,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) gate: EffectGate,
@@ -92,6 +95,10 @@ pub(crate) struct House {
 
 impl House {
     pub(crate) async fn build(parts: AgentParts) -> Result<(Self, watch::Sender<bool>), AgentError> {
+        let plans = PlanKit::build(&parts.config, &parts.tools, parts.max_tokens, parts.max_attempts)?;
+        // Every tool that any run can have.
+        let gated = parts.tools.iter().cloned().chain([Arc::new(Terminate::new()) as Arc<dyn Tool>, plan::tool()]);
+        let gate = EffectGate::new(&ToolSet::new(gated.collect()))?;
         let mut tools = parts.tools;
         if parts.config.terminate {
             tools.push(Arc::new(Terminate::new()));
@@ -99,7 +106,6 @@ impl House {
         let tools = Arc::new(ToolSet::new(tools));
         let with_tools = prompt::with_tools(&parts.config, &tools);
         let without_tools = prompt::without_tools(&parts.config);
-        let gate = EffectGate::new(&tools)?;
         let cost = CostGuard::load(
             parts.store.spend.clone(),
             parts.clock.clone(),
@@ -110,6 +116,7 @@ impl House {
         let channels = parts.channels.into_iter().map(|channel| (channel.id().clone(), channel)).collect();
         let house = Self {
             reasoning: Reasoning::new(with_tools, without_tools, tools, parts.max_tokens, parts.max_attempts),
+            plans,
             max_attempts: parts.max_attempts,
             permits: Arc::new(Semaphore::new(parts.config.max_concurrent_turns)),
             config: parts.config,

@@ -7,13 +7,15 @@
 //! **Does not know**: the network, SQL, processes, or any concrete channel, model, tool or store.
 //!
 //! Reading order: [`agent`] (the loop) → [`submission`] (what a message asks for) → [`dispatcher`] (routing) → [`live`]
-//! and [`mail`] (what dispatcher and lane share and say) → [`lane`] and [`waiting`] → [`turn`] → [`chat`] (the delegate) → [`effect_gate`] →
-//! [`cost_guard`] → [`compaction`] → [`delivery`].
+//! and [`mail`] (what dispatcher and lane share and say) → [`lane`] and [`waiting`] → [`turn`] → [`chat`] (the delegate) → [`plan`] (a turn that works
+//! through steps) → [`effect_gate`] → [`cost_guard`] → [`compaction`] → [`delivery`].
 
 pub mod agent;
 pub mod chat;
 mod closing;
 pub mod compaction;
+mod completion;
+mod completion_check;
 pub mod config;
 mod core;
 pub mod cost_guard;
@@ -26,6 +28,7 @@ pub mod journal;
 mod lane;
 mod live;
 mod mail;
+mod plan;
 mod prompt;
 pub mod reply;
 mod speaker;
@@ -36,6 +39,6 @@ mod turn;
 mod waiting;
 
 pub use agent::{Agent, AgentExit};
-pub use config::{AgentConfig, LimitsConfig, QueueConfig};
+pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, QueueConfig};
 pub use error::AgentError;
 pub use house::{AgentParts, StorePorts};

@@ -8,6 +8,8 @@
 pub enum Submission {
     /// For the model.
     Input,
+    /// `/plan TEXT`: for the model as well, which works through a plan for TEXT.
+    Plan(String),
     /// A command that exists.
     Command(Command),
     /// A slash word that does not exist, with the nearest one that does.
@@ -42,6 +44,8 @@ pub enum Command {
     Model(Option<String>),
     /// `/undo` `/redo` `/clear` `/new` `/reset` `/compact`: change the thread; in order with its turns.
     Thread(ThreadCommand),
+    /// `/plan` without a text: how it is used.
+    PlanUsage,
     /// `/approve` `/always` `/deny`
     Decide,
     /// A word of the contract whose capability is not in this version.
@@ -69,6 +73,7 @@ pub const WORDS: &[(&str, &str)] = &[
     ("/status", "what is going on"),
     ("/stop", "end the running turn and clear the queue"),
     ("/interrupt", "end the running turn; waiting messages are answered next"),
+    ("/plan", "work through a plan, step by step: /plan and what is to be done"),
     ("/new", "begin a new conversation"),
     ("/reset", "the same as /new"),
     ("/clear", "forget this conversation"),
@@ -88,10 +93,17 @@ pub const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Words of the contract that belong to later versions.
-const NOT_YET: &[&str] = &["/queue", "/think", "/verbose", "/loops", "/plan", "/job", "/jobs", "/cancel", "/routine"];
+const NOT_YET: &[&str] = &["/queue", "/think", "/verbose", "/loops", "/job", "/jobs", "/cancel", "/routine"];
 
 /// Longest word that is looked at as a command; the longest command has 10 bytes.
 const MAX_WORD_BYTES: usize = 32;
+
+impl Submission {
+    /// Whether it becomes a run, in its place in the conversation.
+    pub fn is_input(&self) -> bool {
+        matches!(self, Self::Input | Self::Plan(_))
+    }
+}
 
 /// Reads a message.
 pub fn parse(text: &str) -> Submission {
@@ -125,6 +137,10 @@ pub fn parse(text: &str) -> Submission {
         "/clear" => Command::Thread(ThreadCommand::Clear),
         "/new" | "/reset" => Command::Thread(ThreadCommand::New),
         "/compact" => Command::Thread(ThreadCommand::Compact),
+        "/plan" => match argument {
+            Some(text) => return Submission::Plan(text),
+            None => Command::PlanUsage,
+        },
         "/approve" | "/always" | "/deny" => Command::Decide,
         other => match NOT_YET.iter().find(|known| **known == other) {
             Some(known) => Command::NotYet(known),
@@ -148,7 +164,7 @@ fn nearest(word: &str) -> &'static str {
 }
 
 /// Levenshtein distance over characters; words are short.
-fn edit_distance(a: &str, b: &str) -> usize {
+pub(crate) fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, ca) in a.chars().enumerate() {
@@ -193,6 +209,10 @@ mod tests {
             ("/new", command(Command::Thread(ThreadCommand::New))),
             ("/reset", command(Command::Thread(ThreadCommand::New))),
             ("/jobs", command(Command::NotYet("/jobs"))),
+            ("/plan", command(Command::PlanUsage)),
+            ("/plan  ", command(Command::PlanUsage)),
+            ("/Plan@MyBot tidy\nthe house ", Submission::Plan("tidy\nthe house".into())),
+            ("/planet earth", Submission::Unknown { word: "/planet".into(), nearest: "/plan" }),
             ("/approve", command(Command::Decide)),
             ("yes", Submission::Input),
             ("/help\nme", command(Command::Help)),

@@ -19,6 +19,8 @@ use crate::core::{RunClock, RunCore, unbound};
 use crate::house::House;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
+use crate::plan::run_plan;
+use crate::submission::{self, Submission};
 use crate::tally::Tally;
 
 /// What a turn is lent.
@@ -176,6 +178,12 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     delegate.core.tally.open_session(session_before(job).await?);
     let indicator = job.run.cancel.child_token();
     let looping = async {
+        if let Some(request) = plan_request(delegate, context) {
+            let (start, core) = (delegate.turn_start, &mut delegate.core);
+            let (end, said) = Box::pin(run_plan(core, context, start, &request)).await?;
+            delegate.summary = said;
+            return Ok(LoopOutcome::Stopped(end));
+        }
         resume_open_calls(delegate, context).await?;
         let config = AgenticLoopConfig {
             max_iterations: house.config.max_tool_iterations.saturating_add(1),
@@ -202,6 +210,14 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     };
     indicator.cancel();
     outcome
+}
+
+/// What a plan is to be made for, where the person's message, which is stored as it was typed, asks for one.
+fn plan_request(delegate: &ChatDelegate, context: &LoopContext) -> Option<String> {
+    match submission::parse(context.messages.get(delegate.turn_start)?.text()) {
+        Submission::Plan(request) => Some(request),
+        _ => None,
+    }
 }
 
 /// An earlier attempt died between a call and its result: each such call gets its result before the model is asked.
@@ -267,7 +283,12 @@ fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (
         Err(error) => error,
     };
     tracing::warn!(run = %run.id, session = %run.session, %error, "run failed");
-    let end = match error {
+    (end_of_error(error), None)
+}
+
+/// The end of a run that an error ends.
+pub(crate) fn end_of_error(error: LoopError) -> RunEnd {
+    match error {
         LoopError::CostRefused { spent_micro_usd, limit_micro_usd, needed_micro_usd } => {
             RunEnd::of(StopReason::CostRefused)
                 .with("needed_micro_usd", needed_micro_usd)
@@ -286,8 +307,7 @@ fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (
             };
             RunEnd::of(reason).with("requests", error.attempts).with("answers_begun", error.abandoned)
         }
-    };
-    (end, None)
+    }
 }
 
 /// The context of a conversation: a pinned summary, where there is one, and the messages.

@@ -42,6 +42,11 @@ impl Dispatcher {
                     self.model_text()
                 )
             }
+            Command::PlanUsage => {
+                "Say what is to be done: /plan and a text. It is split into steps, which are worked through \
+                                   one after the other."
+                    .into()
+            }
             Command::Decide => "Nothing is waiting for approval.".into(),
             Command::NotYet(word) => format!("{word} is not available in this version."),
         };
