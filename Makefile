@@ -79,6 +79,15 @@ bench: ## Measure the release build against a scripted model (QUICK=1, JSON=1)
 	$(CARGO) build --locked --release -p belay-daemon -p belay-tests --bin belay --bin belay-bench
 	@$(TARGET)/release/belay-bench --belay $(TARGET)/release/belay $(if $(QUICK),--quick) $(if $(JSON),--json)
 
+.PHONY: bench-stops
+bench-stops: ## Measure the stop rules: time per event, and chanting detection as a ratio to a plain scan of the same text
+	$(CARGO) bench --locked -p belay-agent-loop --bench stops
+
+.PHONY: stopbench
+stopbench: ## Judge the labelled runs of tests/stopbench by every rule set and print the table (ARGS="--failures", "--json")
+	$(CARGO) build --locked -p belay-daemon
+	@$(TARGET)/debug/belay stops eval $(ARGS) tests/stopbench
+
 .PHONY: demo
 demo: ## A real local model answers over stdin, HTTP, OpenAI-compatible HTTP and Telegram
 	$(CARGO) build --locked -p belay-daemon

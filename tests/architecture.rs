@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("protocol", &[]),
     ("agent-loop", &["protocol"]),
     ("agent", &["agent-loop", "protocol"]),
+    ("trajectory", &["agent-loop", "protocol"]),
     ("models", &["protocol"]),
     ("tools", &["protocol"]),
     ("channels", &["protocol"]),
@@ -20,7 +21,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store", &["protocol"]),
     ("gateway", &["protocol"]),
     ("testkit", &["protocol"]),
-    ("daemon", &["agent", "agent-loop", "models", "tools", "channels", "hooks", "store", "gateway", "protocol"]),
+    (
+        "daemon",
+        &["agent", "agent-loop", "models", "tools", "channels", "hooks", "store", "gateway", "trajectory", "protocol"],
+    ),
     ("tests", &["protocol", "testkit"]),
 ];
 

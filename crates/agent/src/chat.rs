@@ -13,7 +13,7 @@ use belay_agent_loop::{
 use belay_protocol::{Durability, EventKind, FinishReason, Message, ModelErrorKind, StopReason};
 
 use crate::compaction;
-use crate::core::{Allowance, Asked, RunCore, unbound};
+use crate::core::{Allowance, Asked, Purpose, RunCore, unbound};
 use crate::reply::{self, Reply};
 
 const NOTICE: &str = "You are close to the limit of steps for this request. Answer the user now, in text, with what you \
@@ -104,7 +104,7 @@ impl LoopDelegate for ChatDelegate {
     ) -> Result<LlmTurn, LoopError> {
         let mut attempts_left = self.core.house.max_attempts.max(1);
         loop {
-            let allowance = Allowance { attempts: attempts_left, closing: None };
+            let allowance = Allowance { attempts: attempts_left, purpose: Purpose::Step };
             let asked = self.core.ask(reasoning, context, iteration, allowance).await?;
             let Asked::Failed(error) = asked else { return self.core.turn_of(asked, context) };
             // The shortened request is another one: it is sent at least once, whatever the first has used up.

@@ -46,7 +46,21 @@ const LANGUAGES: &[Language] = &[
             "everything's",
             "i'm",
         ],
-        auxiliaries: &["is", "are", "has", "have", "was", "were", "'ve", "'s", "'m", "am"],
+        auxiliaries: &[
+            "is",
+            "are",
+            "has",
+            "have",
+            "was",
+            "were",
+            "am",
+            "i've",
+            "we've",
+            "it's",
+            "that's",
+            "everything's",
+            "i'm",
+        ],
         finished: &["complete", "completed", "done", "finished", "accomplished", "fulfilled"],
         blockers: &[
             "not",
@@ -281,7 +295,8 @@ fn says_done(language: &Language, words: &[String]) -> bool {
         let from = end.saturating_sub(language.reach + 1);
         !goes_on
             && (from..end).rev().any(|aux| {
-                let joined = has(language.subjects, &words[aux]) && words[aux].contains('\'');
+                // "I've" and "he" (I have) are both at once.
+                let joined = has(language.subjects, &words[aux]) && has(language.auxiliaries, &words[aux]);
                 let before = aux.saturating_sub(language.reach + 1);
                 let subject = words[before..aux].iter().any(|word| has(language.subjects, word));
                 // German asks and tells with the subject behind: "damit habe ich alles erledigt".

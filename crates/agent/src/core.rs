@@ -17,6 +17,7 @@ use crate::effect_gate::Caller;
 use crate::house::House;
 use crate::journal::{JournalSeed, RunJournal};
 use crate::live::{LiveRun, LiveSink};
+use crate::metrics;
 use crate::tally::{Hold, Tally};
 use crate::terminate::{self, Terminated};
 
@@ -126,8 +127,28 @@ impl Seed {
 pub(crate) struct Allowance {
     /// Requests.
     pub(crate) attempts: u32,
-    /// Whether it is the closing turn: it may use the reserve, and only the time it is given.
-    pub(crate) closing: Option<Duration>,
+    /// What it is for.
+    pub(crate) purpose: Purpose,
+}
+
+/// What a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A step of the run.
+    Step,
+    /// The closing turn: it may use the reserve, and only the time it is given.
+    Closing(Duration),
+    /// A question about the run, whose answer is nobody's message.
+    Aside,
+}
+
+impl Purpose {
+    fn closing(self) -> Option<Duration> {
+        match self {
+            Self::Closing(time) => Some(time),
+            Self::Step | Self::Aside => None,
+        }
+    }
 }
 
 impl RunCore {
@@ -154,13 +175,13 @@ impl RunCore {
             journal: self.journal.seed(),
             tally: self.tally.clone(),
             clock: self.clock,
-            deadline: self.deadline(context, Allowance { attempts: 1, closing: None }),
+            deadline: self.deadline(context, Purpose::Step),
         }
     }
 
     /// The earlier of the run's own deadline and what its parent has left.
-    fn deadline(&self, context: &LoopContext, allowance: Allowance) -> Option<Instant> {
-        let own = match allowance.closing {
+    fn deadline(&self, context: &LoopContext, purpose: Purpose) -> Option<Instant> {
+        let own = match purpose.closing() {
             Some(time) => Some(Instant::now() + time),
             None => self.rules.deadline_ms(&context.state.stops).map(|at| self.clock.instant_of(at)),
         };
@@ -179,9 +200,10 @@ impl RunCore {
         step: u32,
         allowance: Allowance,
     ) -> Result<Asked, LoopError> {
+        context.state.stops.detection_off = self.live.loops_off();
         // The tracker of the stream is lent to the sink; dropped with this future, the run is over as well.
         let mut chanting = std::mem::take(&mut context.state.stops.measures.chanting);
-        let max_tokens = |request: ModelRequest<'_>| match allowance.closing {
+        let max_tokens = |request: ModelRequest<'_>| match allowance.purpose.closing() {
             Some(_) => request.max_tokens.min(CLOSING_MAX_TOKENS),
             None => request.max_tokens,
         };
@@ -195,11 +217,11 @@ impl RunCore {
             }
         };
         let request = ModelRequest { max_attempts: hold.attempts.min(reservation.attempts()), ..request };
-        let deadline = self.deadline(context, allowance);
+        let deadline = self.deadline(context, allowance.purpose);
         let cut = CancellationToken::new();
-        let watched = !context.state.stops.detection_off && allowance.closing.is_none();
+        let watched = !context.state.stops.detection_off && allowance.purpose == Purpose::Step;
         let mut sink = LiveSink::new(&self.live, step, watched.then_some((&mut chanting, &cut)));
-        if self.child {
+        if self.child || allowance.purpose == Purpose::Aside {
             sink.silent();
         }
         let result = tokio::select! {
@@ -218,6 +240,7 @@ impl RunCore {
                 let usage = reply.usage;
                 let charged = self.house.cost.settle(reservation, reply.abandoned, Some(usage.as_ref())).await;
                 self.tally.settle(hold, reply.attempts, usage.as_ref(), charged);
+                metrics::model_called(reply.attempts, None, usage.as_ref(), charged);
                 let (input, output) = usage.map_or((None, None), |u| (Some(u.input), Some(u.output)));
                 self.journal.note(EventKind::ModelCalled { step, attempts: reply.attempts, input, output });
                 Ok(Asked::Reply(reply))
@@ -226,6 +249,7 @@ impl RunCore {
                 self.journal.note(EventKind::ModelCalled { step, attempts: error.attempts, input: None, output: None });
                 let charged = self.house.cost.settle(reservation, error.abandoned, None).await;
                 self.tally.settle(hold, error.attempts, None, charged);
+                metrics::model_called(error.attempts, Some(&error.kind), None, charged);
                 self.house.model_failed(&error);
                 Ok(Asked::Failed(error))
             }
@@ -233,6 +257,7 @@ impl RunCore {
                 // What was generated may be charged to us and nobody will say how much: the estimate is.
                 let charged = self.house.cost.settle(reservation, 1, None).await;
                 self.tally.settle(hold, 1, None, charged);
+                metrics::model_dropped(dropped.word(), charged);
                 Ok(match dropped {
                     Dropped::Stopped => Asked::Ended(self.stopped().unwrap_or(StopReason::UserStop).into()),
                     Dropped::Chanted => Asked::Chanted(said),
@@ -250,12 +275,12 @@ impl RunCore {
     ) -> Result<Result<(Hold, Reservation), RunEnd>, LoopError> {
         let each = self.house.cost.estimate(request);
         let closing = ModelRequest { max_tokens: CLOSING_MAX_TOKENS, ..*request };
-        let reserve = match allowance.closing {
+        let reserve = match allowance.purpose.closing() {
             None if !self.rules.closing_turn().is_zero() => self.house.cost.estimate(&closing),
             _ => 0,
         };
         let mut limits = self.rules.limits().clone();
-        if allowance.closing.is_some() {
+        if allowance.purpose.closing().is_some() {
             limits.model_calls = None; // the closing turn is the one call beyond
         }
         let hold = match self.tally.admit(&limits, allowance.attempts, each, reserve) {
@@ -347,7 +372,8 @@ impl RunCore {
         if let Some(BrakeAction { brake, count }) = context.state.braked {
             self.journal.note(EventKind::Brake { brake: brake.word().into(), count, force_text });
         }
-        for Fired { rule, count, .. } in std::mem::take(&mut context.state.fired) {
+        for Fired { rule, count, strike } in std::mem::take(&mut context.state.fired) {
+            metrics::rule_fired(&rule, if strike > 0 { "recover" } else { "notice" });
             let count = u32::try_from(count).unwrap_or(u32::MAX);
             self.journal.note(EventKind::Brake { brake: rule, count, force_text });
         }
@@ -359,6 +385,17 @@ enum Dropped {
     Stopped,
     Chanted,
     Late,
+}
+
+impl Dropped {
+    /// The outcome as metrics name it.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Chanted => "chanting",
+            Self::Late => "late",
+        }
+    }
 }
 
 /// Gives a tool that acts on the run itself its hold on that run; `None` for every other tool.

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::core::Bind;
 use crate::error::AgentError;
 use crate::journal::RunJournal;
+use crate::metrics;
 use crate::tally::Tally;
 
 /// Calls of one batch that run at the same time; the others follow as these end.
@@ -132,6 +133,7 @@ impl EffectGate {
             caller.tally.add_tool_calls(begun);
         }
         for (result, took) in results.into_iter().flatten() {
+            metrics::tool_called(result.status);
             caller.journal.note(EventKind::ToolFinished {
                 call_id: result.call_id.clone(),
                 name: result.name.clone(),

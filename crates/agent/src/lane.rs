@@ -25,6 +25,7 @@ use crate::compaction;
 use crate::house::House;
 use crate::live::LiveRun;
 use crate::mail::{LaneCommand, LaneInput, LaneMail, LaneNote, LanePort, Settled};
+use crate::metrics;
 use crate::submission::ThreadCommand;
 use crate::turn::{TurnEnd, TurnJob, context_of, run_turn};
 use crate::waiting::{Ending, Waiting};
@@ -50,6 +51,8 @@ struct Lane {
     instructions: Vec<String>,
     /// How much of what the running turn was lent its message brought along.
     brought: usize,
+    /// Whether loops are looked for in this session.
+    loop_detection: bool,
     /// The running turn; at most one task. Dropped with the lane, it is aborted.
     turn: JoinSet<TurnEnd>,
 }
@@ -87,7 +90,7 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
             }
         }
     };
-    let OpenedLane { lease, thread, unfinished } = opened;
+    let OpenedLane { lease, thread, unfinished, loop_detection } = opened;
     let mut lane = Lane {
         house,
         port,
@@ -98,6 +101,7 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
         current: None,
         instructions: Vec::new(),
         brought: 0,
+        loop_detection,
         turn: JoinSet::new(),
     };
     lane.show(thread);
@@ -189,6 +193,7 @@ impl Lane {
                 Some(run) => run,
                 None => {
                     let run = LiveRun::new(pending.run_id, self.lease.session.clone(), false);
+                    metrics::run_recovered();
                     note(&self.port.notes, LaneNote::Recovered { run: run.clone() }).await;
                     run
                 }
@@ -329,6 +334,7 @@ impl Lane {
             permit: next.permit.take(),
             begun_at: next.begun_at,
         };
+        next.run.detect_loops(self.loop_detection);
         let span = tracing::info_span!("turn", run = %next.run.id, session = %next.run.session);
         self.turn.spawn(run_turn(job).instrument(span));
         self.current = Some(next);
@@ -440,6 +446,7 @@ impl Lane {
                 run = %run.id, session = %run.session, status = record.status.word(), reason,
                 model_calls = record.usage.model_calls, tool_calls = record.usage.tool_calls, "run ended"
             );
+            metrics::run_ended(&record);
             run.finish(record);
             note(&self.port.notes, LaneNote::Ended { run: run.id }).await;
         }
@@ -469,7 +476,9 @@ impl Lane {
 
     /// Changes the thread between turns.
     async fn command(&mut self, command: LaneCommand) -> Result<(), LeaseLost> {
-        let reply = if self.current.is_some() || !self.queue.is_empty() {
+        let reply = if let ThreadCommand::Loops(on) = command.command {
+            self.set_loop_detection(on).await?
+        } else if self.current.is_some() || !self.queue.is_empty() {
             format!("A message is still being answered. Send /stop first, then {}.", command.word)
         } else {
             self.edit(command.command).await?
@@ -489,6 +498,7 @@ impl Lane {
             ThreadCommand::Clear => (ThreadEdit::Clear, "Forgot this conversation.", "There is nothing to forget."),
             ThreadCommand::New => (ThreadEdit::New, "Began a new conversation.", "Began a new conversation."),
             ThreadCommand::Compact => return self.compact().await,
+            ThreadCommand::Loops(on) => return self.set_loop_detection(on).await,
         };
         let at = self.house.clock.now();
         match self.house.store.threads.edit_thread(&self.lease, edit, at).await {
@@ -499,6 +509,23 @@ impl Lane {
             Ok(EditOutcome::Nothing) => Ok(nothing.into()),
             Err(error) => unchanged(&error),
         }
+    }
+
+    /// Acts on the running turn too, once the store has it.
+    async fn set_loop_detection(&mut self, on: bool) -> Result<String, LeaseLost> {
+        if let Err(error) = self.house.store.threads.set_loop_detection(&self.lease, on).await {
+            return unchanged(&error);
+        }
+        self.loop_detection = on;
+        if let Some(current) = &self.current {
+            current.run.detect_loops(on);
+        }
+        Ok(match on {
+            true => "Loops are looked for in this conversation.".into(),
+            false => {
+                "Loops are no longer looked for in this conversation; its limits stay. /loops on brings it back.".into()
+            }
+        })
     }
 
     async fn compact(&mut self) -> Result<String, LeaseLost> {

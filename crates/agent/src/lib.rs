@@ -28,6 +28,7 @@ pub mod journal;
 mod lane;
 mod live;
 mod mail;
+pub mod metrics;
 mod plan;
 mod prompt;
 pub mod reply;

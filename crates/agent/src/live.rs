@@ -1,5 +1,6 @@
 //! A run that is alive in this process: what dispatcher, lane and watchers share of it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub(crate) struct LiveRun {
     pub(crate) gone: CancellationToken,
     cause: OnceLock<StopCause>,
     started: OnceLock<Instant>,
+    /// Nobody looks for loops in it.
+    loops_off: AtomicBool,
     finished: watch::Sender<Option<Arc<RunRecord>>>,
     deltas: OnceLock<broadcast::Sender<Delta>>,
 }
@@ -44,6 +47,7 @@ impl LiveRun {
             gone: CancellationToken::new(),
             cause: OnceLock::new(),
             started: OnceLock::new(),
+            loops_off: AtomicBool::new(false),
             finished: watch::Sender::new(None),
             deltas: OnceLock::new(),
         };
@@ -62,6 +66,16 @@ impl LiveRun {
     /// The reason it was told to stop, once it was.
     pub(crate) fn stopped_by(&self) -> Option<StopCause> {
         self.cancel.is_cancelled().then(|| self.cause.get().copied()).flatten()
+    }
+
+    /// Switches loop detection for this run, also while it is at work.
+    pub(crate) fn detect_loops(&self, on: bool) {
+        self.loops_off.store(!on, Ordering::Relaxed);
+    }
+
+    /// Whether nobody looks for loops.
+    pub(crate) fn loops_off(&self) -> bool {
+        self.loops_off.load(Ordering::Relaxed)
     }
 
     /// Notes that work has begun.

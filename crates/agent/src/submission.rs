@@ -44,10 +44,10 @@ pub enum Command {
     Model(Option<String>),
     /// `/undo` `/redo` `/clear` `/new` `/reset` `/compact`: change the thread; in order with its turns.
     Thread(ThreadCommand),
-    /// `/plan` without a text: how it is used.
-    PlanUsage,
     /// `/approve` `/always` `/deny`
     Decide,
+    /// A command whose argument is missing or wrong: how it is used.
+    Usage(&'static str),
     /// A word of the contract whose capability is not in this version.
     NotYet(&'static str),
 }
@@ -65,6 +65,8 @@ pub enum ThreadCommand {
     New,
     /// Shorten the older part to a summary.
     Compact,
+    /// `/loops on|off`: whether loops are looked for. Acts at once, also on the running turn.
+    Loops(bool),
 }
 
 /// Every word, for help and for "did you mean".
@@ -80,6 +82,7 @@ pub const WORDS: &[(&str, &str)] = &[
     ("/undo", "take back the last turn"),
     ("/redo", "bring it back"),
     ("/compact", "shorten the older part of the conversation"),
+    ("/loops", "on or off: whether loops are looked for in this conversation"),
     ("/tools", "what the model can use"),
     ("/model", "which model answers"),
     ("/ping", "is anybody there"),
@@ -93,7 +96,10 @@ pub const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Words of the contract that belong to later versions.
-const NOT_YET: &[&str] = &["/queue", "/think", "/verbose", "/loops", "/job", "/jobs", "/cancel", "/routine"];
+const NOT_YET: &[&str] = &["/queue", "/think", "/verbose", "/job", "/jobs", "/cancel", "/routine"];
+
+const PLAN_USAGE: &str = "Say what is to be done: /plan and a text. It is split into steps, which are worked through one \
+after the other.";
 
 /// Longest word that is looked at as a command; the longest command has 10 bytes.
 const MAX_WORD_BYTES: usize = 32;
@@ -139,7 +145,12 @@ pub fn parse(text: &str) -> Submission {
         "/compact" => Command::Thread(ThreadCommand::Compact),
         "/plan" => match argument {
             Some(text) => return Submission::Plan(text),
-            None => Command::PlanUsage,
+            None => Command::Usage(PLAN_USAGE),
+        },
+        "/loops" => match argument.as_deref().map(str::to_lowercase).as_deref() {
+            Some("on") => Command::Thread(ThreadCommand::Loops(true)),
+            Some("off") => Command::Thread(ThreadCommand::Loops(false)),
+            _ => Command::Usage("/loops on looks for loops in this conversation (the default), /loops off does not."),
         },
         "/approve" | "/always" | "/deny" => Command::Decide,
         other => match NOT_YET.iter().find(|known| **known == other) {
@@ -209,8 +220,8 @@ mod tests {
             ("/new", command(Command::Thread(ThreadCommand::New))),
             ("/reset", command(Command::Thread(ThreadCommand::New))),
             ("/jobs", command(Command::NotYet("/jobs"))),
-            ("/plan", command(Command::PlanUsage)),
-            ("/plan  ", command(Command::PlanUsage)),
+            ("/plan", command(Command::Usage(PLAN_USAGE))),
+            ("/plan  ", command(Command::Usage(PLAN_USAGE))),
             ("/Plan@MyBot tidy\nthe house ", Submission::Plan("tidy\nthe house".into())),
             ("/planet earth", Submission::Unknown { word: "/planet".into(), nearest: "/plan" }),
             ("/approve", command(Command::Decide)),

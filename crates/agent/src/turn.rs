@@ -19,6 +19,7 @@ use crate::core::{RunClock, RunCore, unbound};
 use crate::house::House;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
+use crate::metrics;
 use crate::plan::run_plan;
 use crate::submission::{self, Submission};
 use crate::tally::Tally;
@@ -177,6 +178,7 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     let house = job.house.clone();
     delegate.core.tally.open_session(session_before(job).await?);
     let indicator = job.run.cancel.child_token();
+    context.state.stops.detection_off = job.run.loops_off();
     let looping = async {
         if let Some(request) = plan_request(delegate, context) {
             let (start, core) = (delegate.turn_start, &mut delegate.core);
@@ -262,6 +264,9 @@ fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (
             return (end, Some(text));
         }
         Ok(LoopOutcome::Stopped(end)) => {
+            if let Some(rule) = end.evidence.get("rule").and_then(|rule| rule.as_str()) {
+                metrics::rule_fired(rule, "stop");
+            }
             let line = end.reason.user_line();
             let reply = summary.as_ref().map(|text| match end.reason.layer() {
                 StopLayer::Natural => text.clone(),

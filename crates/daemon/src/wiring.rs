@@ -14,9 +14,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use belay_agent::{Agent, AgentError, AgentExit, AgentParts};
 use belay_agent_loop::StopRules;
 use belay_channels::{StdinChannel, StdinConfig, Telegram, TelegramSecrets};
-use belay_gateway::{Gateway, GatewayError, GatewayParts};
+use belay_gateway::{Gateway, GatewayError, GatewayParts, Metrics};
 use belay_protocol::{BootId, Channel, Clock, ModelInfo, NoteStore, Tool, UnixMillis};
 use belay_tools::ToolsConfig;
+use metrics_exporter_prometheus::PrometheusBuilder;
 use signal_hook_tokio::Handle;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
@@ -105,6 +106,7 @@ async fn assemble(
         clock: clock.clone(),
         model: chosen.provider.info().clone(),
         version: VERSION.into(),
+        metrics: metrics()?,
         extra: telegram.as_ref().and_then(|telegram| telegram.router()).into_iter().collect(),
         control_socket: Some(paths.control_socket.clone()),
         ready,
@@ -304,6 +306,14 @@ async fn announce_drain(mut ready: watch::Receiver<bool>) {
     // An error says that the agent is gone, which ends the drain as well.
     let _ = ready.wait_for(|ready| !ready).await;
     systemd::stopping();
+}
+
+/// Counts from here on, and gives what renders the counts. The recorder is the process's: a second one is refused.
+fn metrics() -> Result<Metrics, Failure> {
+    let handle = PrometheusBuilder::new().install_recorder();
+    let handle = handle.map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
+    belay_agent::metrics::describe();
+    Ok(Arc::new(move || handle.render()))
 }
 
 /// The built-in tools, with the workspace at its configured or its usual place.

@@ -60,6 +60,8 @@ pub struct GatewayParts {
     pub model: ModelInfo,
     /// The program's version, shown by `/livez`.
     pub version: String,
+    /// Renders the metrics in the text format of Prometheus.
+    pub metrics: Metrics,
     /// Routers of others, such as the Telegram webhook's. They check their callers themselves.
     pub extra: Vec<Router>,
     /// Where the control socket is; `None`: there is none.
@@ -67,6 +69,9 @@ pub struct GatewayParts {
     /// Whether the agent takes messages.
     pub ready: watch::Receiver<bool>,
 }
+
+/// Renders the metrics as they stand.
+pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// Bound, and not yet serving.
 pub struct Gateway {
@@ -104,6 +109,7 @@ impl Gateway {
             clock: parts.clock,
             model: parts.model,
             version: parts.version,
+            metrics: parts.metrics,
             channel: id,
             no_session: SessionKey::from("http"),
             intake,

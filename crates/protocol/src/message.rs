@@ -269,6 +269,18 @@ pub enum ToolStatus {
 }
 
 impl ToolStatus {
+    /// The word for metrics: the same as on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Error => "error",
+            Self::Denied => "denied",
+            Self::Cancelled => "cancelled",
+            Self::NotExecuted => "not_executed",
+            Self::OutcomeUnknown => "outcome_unknown",
+        }
+    }
+
     /// Whether the duplicate-failure brake counts the call as failed: everything but success.
     pub fn is_failure(self) -> bool {
         self != Self::Success

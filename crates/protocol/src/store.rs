@@ -70,6 +70,9 @@ pub trait ThreadStore: Send + Sync {
     /// something. A turn at work is left as it is; without one, the thread is idle afterwards. Committed.
     async fn edit_thread(&self, lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> Result<EditOutcome, StoreError>;
 
+    /// Switches loop detection on or off for the session. Committed.
+    async fn set_loop_detection(&self, lease: &Lease, on: bool) -> Result<(), StoreError>;
+
     /// Replaces all but the newest `keep` visible messages of ended turns by a pinned summary in every later load; the
     /// messages of the running turn stay. The originals stay in the store. Committed.
     async fn compact(&self, lease: &Lease, keep: u32, summary: String, events: Vec<NewEvent>)
@@ -88,6 +91,8 @@ pub struct OpenedLane {
     pub thread: ThreadSnapshot,
     /// Runs that have not ended, in the order of acceptance.
     pub unfinished: Vec<PendingRun>,
+    /// Whether loops are looked for in the session's runs; on until somebody switches it off.
+    pub loop_detection: bool,
 }
 
 /// The active thread of a session.

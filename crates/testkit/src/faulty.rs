@@ -60,6 +60,8 @@ pub enum StoreOp {
     FinishRuns,
     /// [`ThreadStore::edit_thread`].
     EditThread,
+    /// [`ThreadStore::set_loop_detection`].
+    SetLoopDetection,
     /// [`ThreadStore::compact`].
     Compact,
     /// [`ThreadStore::unfinished_sessions`].
@@ -245,6 +247,10 @@ impl<S: ThreadStore> ThreadStore for Faulty<S> {
 
     async fn edit_thread(&self, lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> Result<EditOutcome, StoreError> {
         self.plan.around(StoreOp::EditThread, self.store.edit_thread(lease, edit, at)).await
+    }
+
+    async fn set_loop_detection(&self, lease: &Lease, on: bool) -> Result<(), StoreError> {
+        self.plan.around(StoreOp::SetLoopDetection, self.store.set_loop_detection(lease, on)).await
     }
 
     async fn compact(

@@ -42,12 +42,8 @@ impl Dispatcher {
                     self.model_text()
                 )
             }
-            Command::PlanUsage => {
-                "Say what is to be done: /plan and a text. It is split into steps, which are worked through \
-                                   one after the other."
-                    .into()
-            }
             Command::Decide => "Nothing is waiting for approval.".into(),
+            Command::Usage(usage) => usage.into(),
             Command::NotYet(word) => format!("{word} is not available in this version."),
         };
         self.answer(&inbound, ack, &word, reply);

@@ -11,7 +11,7 @@ use super::executors::Executor;
 use super::words;
 use crate::completion::signals_completion;
 use crate::completion_check;
-use crate::core::{Allowance, RunCore, unbound};
+use crate::core::{Allowance, Purpose, RunCore, unbound};
 use crate::reply::{self, Reply};
 use crate::terminate::Terminated;
 use crate::turn::end_of_error;
@@ -134,7 +134,7 @@ impl LoopDelegate for StepDelegate<'_> {
         context: &mut LoopContext,
         iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
-        let allowance = Allowance { attempts: self.core.house.max_attempts.max(1), closing: None };
+        let allowance = Allowance { attempts: self.core.house.max_attempts.max(1), purpose: Purpose::Step };
         let asked = self.core.ask(reasoning, context, iteration, allowance).await?;
         self.core.turn_of(asked, context)
     }

@@ -63,6 +63,7 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/stop", post(stop::all))
         .route("/api/v1/status", get(status::show))
         .route("/api/v1/shutdown", post(status::shutdown))
+        .route("/metrics", get(status::metrics))
         .route("/v1/models", get(openai::models))
         .route("/v1/chat/completions", post(openai::chat))
         .method_not_allowed_fallback(wrong_method)

@@ -1,7 +1,9 @@
-//! `GET /api/v1/status` and `POST /api/v1/shutdown`.
+//! `GET /api/v1/status`, `GET /metrics` and `POST /api/v1/shutdown`.
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
 use belay_protocol::inbound::{CommandReply, StatusReport};
 use belay_protocol::{Ack, Control};
 use serde::Deserialize;
@@ -24,6 +26,12 @@ pub(crate) async fn show(
         Ack::Status(report) => Ok(Json(report)),
         other => Err(ApiError::unexpected(&other)),
     }
+}
+
+/// `GET /metrics`: the counters of this process, in the text format of Prometheus (version 0.0.4).
+pub(crate) async fn metrics(State(app): State<Shared>, _caller: Caller) -> Response {
+    let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    (kind, (app.metrics)()).into_response()
 }
 
 /// Drains and ends the daemon.

@@ -422,6 +422,7 @@ pub(crate) async fn start(channel: &HttpChannel, intake: CancellationToken) -> I
 
 pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch::Receiver<bool>) -> GatewayParts {
     GatewayParts {
+        metrics: Arc::new(|| "belay_test 1\n".to_owned()),
         config: GatewayConfig { listen: "127.0.0.1:0".into(), max_body_bytes: 200_000, ..GatewayConfig::default() },
         secrets: GatewaySecrets::default(),
         runs: store.clone(),

@@ -18,7 +18,8 @@ async fn a_message_is_accepted_and_its_run_can_be_read() {
     let (status, shown) = house.get(&format!("/api/v1/runs/{run}/wait?timeout_ms=5000")).await;
     assert_eq!(status, 200);
     let whole = json!({
-        "run_id": run, "session": "ключ 🗝", "status": "completed", "reason": "final_text", "evidence": {},
+        "run_id": run, "session": "ключ 🗝", "status": "completed",
+        "agent_state": "FINISHED", "reason": "final_text", "evidence": {},
         "reply": "hello", "usage": {"input": 8, "output": 3, "model_calls": 1, "tool_calls": 0}, "cost_micro_usd": 0,
         "attempt": 1, "accepted_at": "2026-11-20T19:43:00.000Z", "started_at": "2026-11-20T19:43:00.000Z",
         "ended_at": "2026-11-20T19:43:00.000Z",
@@ -132,6 +133,9 @@ async fn status_and_health_answer_and_every_answer_has_a_request_id() {
         (200, &json!(true), &json!("2026-11-20T19:43:00.000Z"))
     );
     assert_eq!(house.get("/livez").await, (200, json!({"live": true, "version": "0.0.0"})));
+    let metrics = house.client.get(house.url("/metrics")).send().await.unwrap();
+    assert_eq!(metrics.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    assert_eq!(metrics.text().await.unwrap(), "belay_test 1\n");
     let response = house.client.get(house.url("/livez")).header("x-request-id", "mine").send().await.unwrap();
     assert_eq!(response.headers()["x-request-id"], "mine");
     let response = house.client.get(house.url("/api/nowhere")).send().await.unwrap();

@@ -23,6 +23,7 @@ I am a rehearsal: not a model, but a fixed set of answers that shows how Belay w
 
 Join several with \"and\", or put them on lines of their own. To see a brake of the loop at work:
 - rehearse loop | chant | intent | truncation | failures | storm | unknown tool
+- rehearse stubborn | ping pong | unknown tools | invalid arguments | terminate | give up
 - rehearse stall [SECONDS], rehearse stall silent [SECONDS]
 - rehearse empty | silent | long CHARACTERS
 - rehearse error auth | rate | overloaded | network | context | bad

@@ -33,6 +33,14 @@ const MAX_LONG: usize = 1_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Loop,
+    /// The same call, which succeeds, again and again.
+    Stubborn,
+    /// Two calls that take turns, again and again.
+    PingPong,
+    /// Ends its own run by the tool.
+    Terminate {
+        success: bool,
+    },
     Chant,
     Intent,
     Truncation,
@@ -41,6 +49,10 @@ pub(super) enum Act {
     SilentStall(u64),
     Storm,
     UnknownTool,
+    /// A tool that does not exist, another one each time, again and again.
+    UnknownTools,
+    /// Arguments that the tool refuses, others each time, again and again.
+    InvalidArguments,
     Empty,
     Silent,
     Long(usize),
@@ -57,6 +69,10 @@ pub(super) fn read(text: &str) -> Option<Act> {
     Some(match words.as_slice() {
         [] => return None,
         ["loop"] => Act::Loop,
+        ["stubborn"] => Act::Stubborn,
+        ["ping", "pong"] => Act::PingPong,
+        ["terminate"] => Act::Terminate { success: true },
+        ["give", "up"] => Act::Terminate { success: false },
         ["chant"] => Act::Chant,
         ["intent"] => Act::Intent,
         ["truncation"] => Act::Truncation,
@@ -67,6 +83,8 @@ pub(super) fn read(text: &str) -> Option<Act> {
         ["stall", n] => seconds(n).map_or(Act::Unknown, Act::Stall),
         ["storm"] => Act::Storm,
         ["unknown", "tool"] => Act::UnknownTool,
+        ["unknown", "tools"] => Act::UnknownTools,
+        ["invalid", "arguments"] => Act::InvalidArguments,
         ["empty"] => Act::Empty,
         ["silent"] => Act::Silent,
         ["long", n] => n.parse().map_or(Act::Unknown, |n: usize| Act::Long(n.min(MAX_LONG))),
@@ -92,6 +110,16 @@ pub(super) fn script(act: Act, turn: &Turn<'_>, tools_offered: bool) -> Script {
     match act {
         Act::Loop if tools_offered => Script::calls(vec![read_file(turn, "rehearsal/no-such-file.txt")]),
         Act::Loop => Script::text(after_loop(turn)),
+        Act::Stubborn | Act::PingPong | Act::UnknownTools | Act::InvalidArguments if tools_offered => {
+            Script::calls(vec![again(act, turn)])
+        }
+        Act::Stubborn | Act::PingPong | Act::UnknownTools | Act::InvalidArguments => Script::text(format!(
+            "Rehearsal of going round in circles: I called {} time{}, and now no tools are offered.",
+            turn.batches(),
+            plural(turn.batches())
+        )),
+        Act::Terminate { success } => terminate(turn, tools_offered, success),
+        Act::Chant if !tools_offered => Script::text("Rehearsal of chanting: I was told to come to an end.".to_owned()),
         Act::Chant => chant(),
         Act::Intent => Script::text(intent(turn, tools_offered)),
         Act::Truncation if tools_offered => cut_off(turn),
@@ -142,6 +170,33 @@ fn after_loop(turn: &Turn<'_>) -> String {
         plural(n),
         acted(turn, "duplicate-call brake")
     )
+}
+
+/// What a model does that does not listen.
+fn again(act: Act, turn: &Turn<'_>) -> ToolCall {
+    let n = turn.batches();
+    match act {
+        Act::PingPong if n % 2 == 1 => object_call(turn, 0, "calculate", json!({ "expression": "1+1" })),
+        Act::UnknownTools => object_call(turn, 0, &format!("teleport_{}", n + 1), json!({ "to": "the moon" })),
+        Act::InvalidArguments => object_call(turn, 0, "calculate", json!({ "formula": format!("{n}+1") })),
+        _ => object_call(turn, 0, "list_files", json!({ "path": "." })),
+    }
+}
+
+fn terminate(turn: &Turn<'_>, tools_offered: bool, success: bool) -> Script {
+    if !tools_offered || turn.batches() > 0 {
+        return Script::text("Rehearsal of terminate: the tool is not offered here (agent.terminate).".to_owned());
+    }
+    let (status, summary) = match success {
+        true => ("success", "Rehearsal of terminate: the work is done."),
+        false => ("failure", "Rehearsal of terminate: this cannot be done."),
+    };
+    let arguments = json!({ "status": status, "summary": summary });
+    // What stands behind it is never executed.
+    Script::calls(vec![
+        object_call(turn, 0, "terminate", arguments),
+        object_call(turn, 1, "calculate", json!({ "expression": "6*7" })),
+    ])
 }
 
 fn chant() -> Script {

@@ -16,18 +16,27 @@ impl State {
         if !self.sessions.contains_key(session) {
             let thread = ThreadId::new();
             self.threads.insert(thread, Thread::new(at));
-            self.sessions.insert(session.clone(), Session { owner, epoch: 0, thread });
+            self.sessions.insert(session.clone(), Session { owner, epoch: 0, thread, loop_detection: true });
         }
         let row = self.sessions.get_mut(session).expect("inserted above");
         row.owner = owner;
         row.epoch += 1;
-        let (epoch, thread) = (row.epoch, row.thread);
+        let (epoch, thread, loop_detection) = (row.epoch, row.thread, row.loop_detection);
         let open = self.runs.iter().filter(|run| run.session == *session && run.end.is_none());
         OpenedLane {
             lease: Lease { session: session.clone(), owner, epoch },
             thread: self.snapshot(thread),
             unfinished: open.map(|run| self.pending(run)).collect(),
+            loop_detection,
         }
+    }
+
+    pub(super) fn set_loop_detection(&mut self, lease: &Lease, on: bool) -> Result<(), StoreError> {
+        self.lane(lease)?;
+        if let Some(session) = self.sessions.get_mut(&lease.session) {
+            session.loop_detection = on;
+        }
+        Ok(())
     }
 
     fn pending(&self, run: &Run) -> PendingRun {

@@ -47,6 +47,10 @@ impl ThreadStore for MemoryStore {
         self.with(|state| state.edit_thread(lease, edit, at))
     }
 
+    async fn set_loop_detection(&self, lease: &Lease, on: bool) -> Result<(), StoreError> {
+        self.with(|state| state.set_loop_detection(lease, on))
+    }
+
     async fn compact(
         &self,
         lease: &Lease,

@@ -32,6 +32,7 @@ pub(super) struct Session {
     pub(super) owner: BootId,
     pub(super) epoch: u64,
     pub(super) thread: ThreadId,
+    pub(super) loop_detection: bool,
 }
 
 #[derive(Debug)]

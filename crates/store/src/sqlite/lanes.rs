@@ -51,16 +51,24 @@ pub(super) fn open_lane(
     let opened = tx.row(
         "INSERT INTO sessions (session, owner, epoch, thread) VALUES (?1, ?2, 1, ?3)
          ON CONFLICT (session) DO UPDATE SET owner = excluded.owner, epoch = epoch + 1
-         RETURNING epoch, thread",
+         RETURNING epoch, thread, loop_detection",
         params![session.as_str(), owner.to_string(), fresh],
-        |row| Ok((rows::count(row, "epoch")?, row.get::<_, String>("thread")?)),
+        |row| Ok((rows::count(row, "epoch")?, row.get::<_, String>("thread")?, row.get("loop_detection")?)),
     )?;
-    let (epoch, thread) = opened.ok_or_else(|| Failure::damaged("a session without a row"))?;
+    let (epoch, thread, loop_detection) = opened.ok_or_else(|| Failure::damaged("a session without a row"))?;
     if thread == fresh {
         insert_thread(tx, session, &fresh, at)?;
     }
     let lease = Lease { session: session.clone(), owner, epoch };
-    Ok(OpenedLane { lease, thread: snapshot(tx, session, &thread)?, unfinished: unfinished(tx, session)? })
+    let (thread, unfinished) = (snapshot(tx, session, &thread)?, unfinished(tx, session)?);
+    Ok(OpenedLane { lease, thread, unfinished, loop_detection })
+}
+
+pub(super) fn set_loop_detection(tx: &mut Tx<'_>, lease: &Lease, on: bool) -> Done<()> {
+    lane(tx, lease)?;
+    let sql = "UPDATE sessions SET loop_detection = ?2 WHERE session = ?1";
+    tx.exec(sql, params![lease.session.as_str(), on])?;
+    Ok(())
 }
 
 pub(super) fn insert_thread(tx: &mut Tx<'_>, session: &SessionKey, id: &str, at: UnixMillis) -> Done<()> {

@@ -53,6 +53,11 @@ impl ThreadStore for SqliteStore {
         self.write(Committed, move |tx| edits::edit_thread(tx, &lease, edit, fresh, at)).await
     }
 
+    async fn set_loop_detection(&self, lease: &Lease, on: bool) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.write(Committed, move |tx| lanes::set_loop_detection(tx, &lease, on)).await
+    }
+
     async fn compact(
         &self,
         lease: &Lease,

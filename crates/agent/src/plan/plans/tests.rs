@@ -172,7 +172,7 @@ proptest! {
                 prop_assert_eq!(counted, plan.steps.len());
                 // Each step begins a line of its own, whatever it says.
                 let lines = plan.render().lines().filter(|line| !line.starts_with("   Note: ")).count();
-                prop_assert_eq!(lines, 7 - 1 + plan.steps.len());
+                prop_assert_eq!(lines, 7 + plan.steps.len());
             }
             let stored = serde_json::to_string(&plans).unwrap();
             prop_assert_eq!(serde_json::from_str::<Plans>(&stored).unwrap(), plans.clone());

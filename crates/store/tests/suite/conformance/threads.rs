@@ -1,8 +1,8 @@
 //! What a thread shows.
 
 use belay_protocol::{
-    EventKind, EventQuery, FinishedRun, Message, MessageScope, NewInput, ThreadEdit, ThreadState, ToolResult,
-    ToolStatus,
+    EventKind, EventQuery, FinishedRun, Message, MessageScope, NewInput, StoreError, ThreadEdit, ThreadState,
+    ToolResult, ToolStatus,
 };
 
 use crate::kit::*;
@@ -10,6 +10,7 @@ use crate::kit::*;
 super::for_every_store! {
     an_ended_turn_shows_all_but_what_was_said_for_its_run
     a_message_reads_back_as_it_was
+    loop_detection_is_on_until_it_is_switched_off_and_stays_so
     brought_history_comes_before_the_message_and_goes_with_its_turn
     undo_and_redo_walk_back_and_forth
     a_new_turn_ends_the_chance_to_redo
@@ -77,6 +78,19 @@ async fn brought_history_comes_before_the_message_and_goes_with_its_turn(store: 
         assert_eq!(texts(&reload(&*store, &mut lease).await.thread.messages), ["before", "yes", "hi", "yo"]);
         assert!(edit(&*store, &lease, ThreadEdit::Undo).await.messages.is_empty());
     }
+}
+
+async fn loop_detection_is_on_until_it_is_switched_off_and_stays_so(store: Shared) {
+    let opened = open(&*store, "s").await;
+    assert!(opened.loop_detection);
+    store.set_loop_detection(&opened.lease, false).await.unwrap();
+    let again = open(&*store, "s").await;
+    assert!(!again.loop_detection);
+    assert!(open(&*store, "t").await.loop_detection, "another session has its own");
+    let lost = store.set_loop_detection(&opened.lease, true).await;
+    assert!(matches!(lost, Err(StoreError::LeaseLost(_))), "{lost:?}");
+    store.set_loop_detection(&again.lease, true).await.unwrap();
+    assert!(open(&*store, "s").await.loop_detection);
 }
 
 async fn undo_and_redo_walk_back_and_forth(store: Shared) {

@@ -1,0 +1,198 @@
+//! What kind of line it is, told from its first characters.
+//!
+//! [`kind`] is asked with what was read of the line and the character that follows. It is pure, and knows neither the
+//! lines before nor how the text came in pieces.
+
+/// What a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Nothing but blanks.
+    Blank,
+    /// Text, and whatever is nothing else.
+    Prose,
+    /// `# ` to `###### `.
+    Heading,
+    /// An entry of a list: a bullet or a number.
+    Item,
+    /// A quote: `>`.
+    Quote,
+    /// A row or a border of a table.
+    Table,
+    /// Nothing but marks: a rule, an underline, padding.
+    Rule,
+    /// Fenced or indented code.
+    Code,
+    /// The line that opens or closes fenced code.
+    Fence,
+}
+
+/// Most characters of a line that are held back until its kind is known. 16: the longest number of an item with its
+/// point and blank has 11; what has more marks in a row than this is a rule.
+const HELD: usize = 16;
+
+/// Longest run of backticks or tildes that opens a fence. Longer ones are padding.
+const LONGEST_FENCE: u32 = 64;
+
+/// The first characters of a line, without its indentation, each run of blanks as one.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub(super) struct Head {
+    held: [char; HELD],
+    total: u32,
+    run: u32,
+}
+
+impl Head {
+    /// Takes one more character, which is no newline.
+    pub(super) fn push(&mut self, c: char) {
+        let c = if c.is_whitespace() { ' ' } else { c };
+        if c == ' ' && self.total > 0 && self.held().last() == Some(&' ') {
+            return;
+        }
+        if let Some(free) = self.held.get_mut(self.total as usize) {
+            *free = c;
+        }
+        if self.run == self.total && (self.total == 0 || c == self.held[0]) {
+            self.run = self.run.saturating_add(1);
+        }
+        self.total = self.total.saturating_add(1);
+    }
+
+    /// Nothing was read but indentation.
+    pub(super) fn is_empty(&self) -> bool {
+        self.total == 0
+    }
+
+    /// What was read, as far as it is kept.
+    fn held(&self) -> &[char] {
+        &self.held[..(self.total as usize).min(HELD)]
+    }
+
+    /// A line of marks has a `|` among them: it divides the columns of a table.
+    pub(super) fn has_pipe(&self) -> bool {
+        self.held().contains(&'|')
+    }
+
+    /// How many times the line's first character stands at its beginning.
+    pub(super) fn run(&self) -> u32 {
+        self.run
+    }
+
+    /// The line's first character.
+    pub(super) fn first(&self) -> Option<char> {
+        self.held().first().copied()
+    }
+
+    /// What of it is text of a line of that kind, not its mark.
+    pub(super) fn text(&self, kind: Kind) -> &[char] {
+        match kind {
+            Kind::Prose | Kind::Code => self.held(),
+            Kind::Item if self.is_bulleted() => &self.held()[2..],
+            _ => &[],
+        }
+    }
+
+    /// Begins with a bullet and a blank.
+    fn is_bulleted(&self) -> bool {
+        matches!(self.held(), ['-' | '*' | '+', ' ', ..])
+    }
+
+    /// Has nothing but its first character, again and again.
+    fn is_uniform(&self) -> bool {
+        self.run == self.total
+    }
+}
+
+/// The kind of a line that begins so; `None`: that depends on what follows. A newline as `next` always decides.
+///
+/// `may_fence` is false where a fence cannot stand, because it is indented too far.
+pub(super) fn kind(head: &Head, next: char, may_fence: bool) -> Option<Kind> {
+    let Some(first) = head.first() else {
+        return if next.is_ascii_digit() || is_mark(next) { None } else { Some(Kind::Prose) };
+    };
+    match first {
+        '>' => Some(Kind::Quote),
+        '•' | '◦' | '▪' | '‣' => Some(Kind::Item),
+        '|' | '\u{2500}'..='\u{257F}' => Some(Kind::Table),
+        '0'..='9' => number(head.held(), next),
+        '#' if head.is_uniform() && head.run <= 6 && next.is_whitespace() => Some(Kind::Heading),
+        '`' | '~' if may_fence && (3..LONGEST_FENCE).contains(&head.run) && head.total <= head.run + 1 => {
+            fence(head, first, next)
+        }
+        '+' if matches!(head.held(), ['+', '-' | '=']) && matches!(next, '-' | '=') => Some(Kind::Table),
+        _ => marks(head, next),
+    }
+}
+
+/// A line of fenced code that begins so: code, or what closes the fence of `length` of these marks. `None` as above.
+pub(super) fn kind_in_fence(head: &Head, next: char, mark: char, length: u32) -> Option<Kind> {
+    let blanks_follow = head.total == head.run + 1 && head.held().last().is_none_or(|c| *c == ' ');
+    match next {
+        _ if head.is_empty() => {
+            if next == mark {
+                None
+            } else {
+                Some(Kind::Code)
+            }
+        }
+        _ if head.run < length => {
+            if next == mark && head.is_uniform() {
+                None
+            } else {
+                Some(Kind::Code)
+            }
+        }
+        '\n' => Some(Kind::Fence),
+        _ if next.is_whitespace() => None,
+        _ if head.run >= LONGEST_FENCE => Some(Kind::Code),
+        _ if next == mark && !blanks_follow => None,
+        _ => Some(Kind::Code),
+    }
+}
+
+/// A line that begins with digits.
+fn number(held: &[char], next: char) -> Option<Kind> {
+    let digits = held.iter().take_while(|c| c.is_ascii_digit()).count();
+    match next {
+        // Nine digits are the longest number of an item in CommonMark.
+        '0'..='9' if digits == held.len() && digits < 9 => None,
+        '.' | ')' if digits == held.len() => None,
+        _ if digits < held.len() && next.is_whitespace() => Some(Kind::Item),
+        _ => Some(Kind::Prose),
+    }
+}
+
+/// A line that begins with three backticks or tildes, or more. Tildes alone are a fence where they are three, and a rule
+/// where they are more; between backticks and the end of the line stands no other backtick, which the caller sees to.
+fn fence(head: &Head, first: char, next: char) -> Option<Kind> {
+    let blanks_follow = !head.is_uniform();
+    match next {
+        _ if next == first => {
+            if blanks_follow {
+                marks(head, next)
+            } else {
+                None
+            }
+        }
+        _ if first == '`' => Some(Kind::Fence),
+        '\n' => Some(if head.run == 3 { Kind::Fence } else { Kind::Rule }),
+        '=' | '-' | '*' | '_' | '+' => marks(head, next),
+        _ if next.is_whitespace() => None,
+        _ => Some(Kind::Fence),
+    }
+}
+
+/// A line that has nothing but marks so far.
+fn marks(head: &Head, next: char) -> Option<Kind> {
+    match next {
+        '\n' => Some(Kind::Rule),
+        _ if next.is_whitespace() || is_mark(next) => (head.total as usize >= HELD).then_some(Kind::Rule),
+        _ if head.is_bulleted() => Some(Kind::Item),
+        _ => Some(Kind::Prose),
+    }
+}
+
+/// What rules, borders, underlines and padding are made of.
+pub(super) fn is_mark(c: char) -> bool {
+    c.is_ascii_punctuation()
+        || matches!(c, '\u{2500}'..='\u{259F}' | '‐'..='―' | '•' | '◦' | '▪' | '‣' | '…' | '·' | '‾')
+}

@@ -1,0 +1,133 @@
+//! Whole lines that come again and again, one by one or a few in turn: bullets, numbered items, steps.
+//!
+//! What makes a line is its text without the bullet or the number before it, with blanks collapsed. Lines of fewer than
+//! [`TRIVIAL`] characters stand for nothing by themselves; they belong to the next longer line, so that a label that
+//! comes again with another value each time is no repetition.
+//!
+//! Lines are told apart by a hash of 64 bits. A false verdict needs a line that differs from the one it follows and
+//! collides with it, among fifteen that truly repeat.
+
+use super::Chant;
+use super::head::Kind;
+
+/// Shorter lines are no evidence. 12 characters: longer than "- Yes, done." and the closing braces of code.
+const TRIVIAL: u32 = 12;
+
+/// Longest cycle, in lines.
+const CYCLE: usize = 4;
+
+/// Repetitions of a cycle that are chanting. 16: more than the entries that a person writes alike by hand.
+const REPEATS: u32 = 16;
+
+/// Repetitions of one line of code that are chanting. 60: generated code and data legitimately repeat a line, rarely a
+/// screenful.
+const CODE_REPEATS: u32 = 60;
+
+/// Characters of a line that are kept to be quoted.
+const QUOTED: usize = 32;
+
+/// Odd and without pattern: the fractional bits of the square root of 3.
+const SPREAD: u64 = 0xBB67_AE85_84CA_A73B;
+
+/// The lines of a text, as far as they repeat.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub(super) struct Lines {
+    line: Line,
+    /// This line is code; whether the ones before were.
+    code: bool,
+    was_code: bool,
+    /// Short lines since the last longer one.
+    before: u64,
+    /// The last longer lines, newest first; 0 where there is none.
+    last: [u64; CYCLE],
+    /// Their lengths, in characters.
+    lengths: [u32; CYCLE],
+    /// How many lines in a row were equal to the one so many before, by that distance less 1.
+    equal: [u32; CYCLE],
+}
+
+/// The line that is being read.
+#[derive(Clone, Debug, PartialEq, Default)]
+struct Line {
+    /// It counts at all.
+    counts: bool,
+    hash: u64,
+    chars: u32,
+    blank: bool,
+    quote: [char; QUOTED],
+}
+
+impl Lines {
+    /// Begins a line.
+    pub(super) fn begin(&mut self, kind: Kind) {
+        let counts = !matches!(kind, Kind::Blank | Kind::Table | Kind::Rule | Kind::Fence);
+        self.line = Line { counts, ..Line::default() };
+        self.code = kind == Kind::Code;
+        if counts && self.code != self.was_code {
+            *self = Self { line: self.line.clone(), code: self.code, was_code: self.code, ..Self::default() };
+        }
+    }
+
+    /// Takes a piece of the line.
+    pub(super) fn take(&mut self, text: impl Iterator<Item = char>) {
+        if self.line.counts {
+            text.for_each(|c| self.line.push(c));
+        }
+    }
+
+    /// Ends the line and tells whether it closes a chant.
+    pub(super) fn end(&mut self) -> Option<Chant> {
+        let line = &self.line;
+        if !line.counts || line.chars == 0 {
+            return None;
+        }
+        if line.chars < TRIVIAL {
+            self.before = (self.before ^ line.hash).wrapping_mul(SPREAD).rotate_left(29);
+            return None;
+        }
+        let whole = (line.hash ^ self.before ^ u64::from(line.chars)).max(1);
+        self.before = 0;
+        for (equal, other) in self.equal.iter_mut().zip(self.last) {
+            *equal = if other == whole { equal.saturating_add(1) } else { 0 };
+        }
+        self.last.rotate_right(1);
+        self.last[0] = whole;
+        self.lengths.rotate_right(1);
+        self.lengths[0] = line.chars;
+        self.judge()
+    }
+
+    fn judge(&self) -> Option<Chant> {
+        let (cycles, repeats) = if self.code { (1, CODE_REPEATS) } else { (CYCLE, REPEATS) };
+        let period = (1..=cycles).find(|period| self.equal[period - 1] >= (repeats - 1) * *period as u32)?;
+        Some(Chant {
+            count: u64::from(repeats),
+            spacing: self.lengths[..period].iter().map(|chars| u64::from(*chars)).sum(),
+            periods: 1,
+            lines: Some(period as u64),
+            quote: self.line.quote.iter().take(self.line.chars as usize).collect(),
+        })
+    }
+}
+
+impl Line {
+    fn push(&mut self, c: char) {
+        if c.is_whitespace() {
+            self.blank = self.chars > 0;
+            return;
+        }
+        if self.blank {
+            self.blank = false;
+            self.add(' ');
+        }
+        self.add(c);
+    }
+
+    fn add(&mut self, c: char) {
+        if let Some(free) = self.quote.get_mut(self.chars as usize) {
+            *free = c;
+        }
+        self.chars = self.chars.saturating_add(1);
+        self.hash = (self.hash ^ u64::from(c)).wrapping_mul(SPREAD).rotate_left(29);
+    }
+}

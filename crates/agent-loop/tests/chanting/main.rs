@@ -1,0 +1,4 @@
+//! Chanting: what it says of whole texts, by the words of its rule, however they are cut into pieces.
+
+mod oracle;
+mod target;

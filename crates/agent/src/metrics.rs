@@ -1,0 +1,93 @@
+//! What is counted for the operator's graphs. Labels are words of closed lists: no session, person or run is among them.
+
+use belay_protocol::{ModelErrorKind, RunRecord, StopReason, ToolStatus, Usage};
+use metrics::{Unit, counter, describe_counter};
+
+/// Runs that have ended, by layer, reason and status.
+pub const RUNS_ENDED: &str = "belay_runs_ended_total";
+/// Milliseconds from acceptance to end, over all runs that have ended, by status. A counter: divided by the number of runs
+/// it is their mean, and it needs no memory between two looks.
+pub const RUN_MILLISECONDS: &str = "belay_run_milliseconds_total";
+/// Times a stop rule fired, by rule and action.
+pub const STOP_RULES_FIRED: &str = "belay_stop_rules_fired_total";
+/// Requests sent to the model, by outcome.
+pub const MODEL_REQUESTS: &str = "belay_model_requests_total";
+/// Tokens that the model said it used, by direction.
+pub const MODEL_TOKENS: &str = "belay_model_tokens_total";
+/// Money, in millionths of a US dollar.
+pub const MODEL_MICRO_USD: &str = "belay_model_cost_micro_usd_total";
+/// Tool calls that have ended, by status.
+pub const TOOL_CALLS: &str = "belay_tool_calls_total";
+/// Runs that were taken up again after a restart.
+pub const RUNS_RECOVERED: &str = "belay_runs_recovered_total";
+
+/// Describes every metric, and shows every ending at 0, so that a first occurrence is a rise. Called once, after the
+/// recorder is in place.
+pub fn describe() {
+    describe_counter!(RUNS_ENDED, "Runs that have ended, by layer, reason and status");
+    describe_counter!(RUN_MILLISECONDS, Unit::Milliseconds, "Time from acceptance to end, over all ended runs");
+    describe_counter!(STOP_RULES_FIRED, "Times a stop rule fired: a notice, a strike with a recovery turn, or the end");
+    describe_counter!(MODEL_REQUESTS, "Requests sent to the model");
+    describe_counter!(MODEL_TOKENS, "Tokens that the model reported");
+    describe_counter!(MODEL_MICRO_USD, "What model calls were charged, in millionths of a US dollar");
+    describe_counter!(TOOL_CALLS, "Tool calls that have ended");
+    describe_counter!(RUNS_RECOVERED, "Runs that were taken up again after a restart");
+    for reason in StopReason::ALL {
+        ended(*reason, 0);
+    }
+    counter!(RUNS_RECOVERED).increment(0);
+}
+
+fn ended(reason: StopReason, runs: u64) {
+    let (layer, status) = (reason.layer().word(), reason.status().word());
+    counter!(RUNS_ENDED, "layer" => layer, "reason" => reason.word(), "status" => status).increment(runs);
+}
+
+/// A run has ended, and its end is committed.
+pub(crate) fn run_ended(record: &RunRecord) {
+    let Some(reason) = record.reason else { return };
+    ended(reason, 1);
+    if let Some(ended_at) = record.ended_at {
+        let took_ms = u64::try_from(ended_at.0.saturating_sub(record.accepted_at.0)).unwrap_or(0);
+        counter!(RUN_MILLISECONDS, "status" => record.status.word()).increment(took_ms);
+    }
+}
+
+/// A run of an earlier start is taken up.
+pub(crate) fn run_recovered() {
+    counter!(RUNS_RECOVERED).increment(1);
+}
+
+/// A rule has fired. Its name comes from the configuration, or is the wire name of a kind of loop.
+pub(crate) fn rule_fired(rule: &str, action: &'static str) {
+    counter!(STOP_RULES_FIRED, "rule" => rule.to_owned(), "action" => action).increment(1);
+}
+
+/// A logical model call has ended: `requests` were sent, the last of them with this outcome.
+pub(crate) fn model_called(requests: u32, error: Option<&ModelErrorKind>, usage: Option<&Usage>, micro_usd: u64) {
+    let outcome = error.map_or("ok", |kind| kind.word());
+    counter!(MODEL_REQUESTS, "outcome" => outcome).increment(1);
+    if requests > 1 {
+        counter!(MODEL_REQUESTS, "outcome" => "retried").increment(u64::from(requests - 1));
+    }
+    if let Some(usage) = usage {
+        counter!(MODEL_TOKENS, "direction" => "in").increment(usage.input);
+        counter!(MODEL_TOKENS, "direction" => "out").increment(usage.output);
+    }
+    if micro_usd > 0 {
+        counter!(MODEL_MICRO_USD).increment(micro_usd);
+    }
+}
+
+/// A model call was dropped, or cut off.
+pub(crate) fn model_dropped(why: &'static str, micro_usd: u64) {
+    counter!(MODEL_REQUESTS, "outcome" => why).increment(1);
+    if micro_usd > 0 {
+        counter!(MODEL_MICRO_USD).increment(micro_usd);
+    }
+}
+
+/// A tool call has ended.
+pub(crate) fn tool_called(status: ToolStatus) {
+    counter!(TOOL_CALLS, "status" => status.word()).increment(1);
+}

@@ -1,0 +1,49 @@
+//! Recorded trajectories: what a run did, one event a line.
+//!
+//! **For**: recorded runs: reading, importing, mutating them, and judging stop rules by them.
+//!
+//! **Does not know**: the network, processes, where files are. It works on readers, writers and strings that the caller
+//! has opened.
+//!
+//! A recording is a stream of [`TrajectoryEvent`]s. [`Reader`] takes them from any buffered source in constant memory,
+//! [`Judge`] shows them to the stop engine and gives one [`Verdict`], [`import`] makes them of what other programs keep,
+//! [`mutate`] changes them without changing what they are, and [`eval`] counts how well a [`RuleSet`] tells runs that go
+//! in circles from runs that work.
+//!
+//! Reading order: [`event`] → [`reader`] → [`verdict`] → [`import`] → [`rule_sets`] → [`mutate`] → [`eval`].
+
+pub mod eval;
+pub mod event;
+pub mod import;
+pub mod mutate;
+pub mod reader;
+pub mod rule_sets;
+pub mod verdict;
+
+pub use event::{CallArguments, TrajectoryEvent};
+pub use reader::{LINE_MAX_BYTES, ReadError, Reader};
+pub use rule_sets::RuleSet;
+pub use verdict::{Judge, Verdict};
+
+/// What the fuzzer runs: any bytes are read to their end, or refused with a line, and whatever was read can be written and
+/// read again as the same.
+///
+/// # Panics
+/// When that does not hold: it is a test.
+pub fn trajectory_target(data: &[u8]) {
+    let mut judge = Judge::new(belay_agent_loop::policies::StopRules::progress());
+    let mut reader = Reader::new(data);
+    let lines = data.split(|byte| *byte == b'\n').count() as u64;
+    for event in &mut reader {
+        match event {
+            Ok(event) => {
+                judge.observe(&event);
+                let line = event.to_line();
+                let again = Reader::new(line.as_bytes()).next();
+                assert!(matches!(&again, Some(Ok(same)) if *same == event), "{line}: {again:?}");
+            }
+            Err(error) => assert!((1..=lines).contains(&error.line), "{error}: of {lines} lines"),
+        }
+    }
+    assert!(reader.next().is_none(), "a reader that has ended stays so");
+}

@@ -1,0 +1,40 @@
+//! What most programs have: a limit of model calls.
+
+use super::RuleSet;
+use super::steps::Steps;
+use crate::event::TrajectoryEvent;
+
+/// Model calls that are allowed. 50: the default of IronClaw, OpenFang, PicoClaw and Koog; others have 10 to 100.
+const CAP: u64 = 50;
+
+/// Ends a request at its 51st model call.
+#[derive(Debug, Default)]
+pub struct IterationCap {
+    steps: Steps,
+}
+
+impl RuleSet for IterationCap {
+    fn observe(&mut self, event: &TrajectoryEvent) -> Option<String> {
+        self.steps.observe(event);
+        (self.steps.begun() > CAP).then(|| "iterations".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::check;
+    use super::*;
+
+    #[test]
+    fn the_fifty_first_model_call_is_one_too_many() {
+        for (text, times, expected) in [
+            (". f(x) f=1", 50, None),
+            (". f(x) f=1", 51, Some("iterations")),
+            ("f(x) f=1", 50, None),
+            ("f(x) f=1", 51, Some("iterations")),
+            ("reset . f(x) f=1", 200, None),
+        ] {
+            check::<IterationCap>(text, times, expected);
+        }
+    }
+}
