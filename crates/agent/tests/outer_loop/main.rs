@@ -3,6 +3,7 @@
 
 mod chat;
 mod money;
+mod plan;
 mod queue;
 mod recovery;
 mod stop;
