@@ -27,7 +27,7 @@ async fn a_plan_is_made_worked_through_by_its_executors_and_summed_up() -> Resul
     let daemon = home.start().await?;
     let run = daemon.ask("alice", "/plan tidy the house").await?;
     assert_eq!((run["status"].as_str(), run["reason"].as_str()), (Some("completed"), Some("plan_completed")), "{run}");
-    assert_eq!(run["evidence"], json!({"steps": 3, "completed": 3, "blocked": 0, "executions": 3}));
+    assert_eq!(run["evidence"], json!({"completed": 3, "blocked": 0, "executions": 3}));
     assert!(run["reply"].as_str().unwrap_or_default().ends_with("3 steps completed, 0 blocked."), "{run}");
     // One call for the plan, two for each step, one for the summary.
     assert_eq!(run["usage"]["model_calls"], 8, "{run}");
@@ -46,7 +46,7 @@ async fn a_plan_is_made_worked_through_by_its_executors_and_summed_up() -> Resul
         "calculate",
         "terminate",
         "2 completed general step 2 is rehearsed, calculate said 42",
-        "plan_completed {blocked:0,completed:3,executions:3,steps:3}",
+        "plan_completed {blocked:0,completed:3,executions:3}",
     ];
     assert_eq!(story(&daemon, &run).await?, expected);
     let (_, history) = daemon.request("GET", "/api/v1/sessions/alice/messages", None).await?;
@@ -61,7 +61,7 @@ async fn a_step_that_cannot_be_done_is_blocked_and_the_run_says_so() -> Result<(
     let daemon = home.start().await?;
     let run = daemon.ask("alice", "/plan rehearse blocked-step").await?;
     assert_eq!((run["status"].as_str(), run["reason"].as_str()), (Some("failed"), Some("plan_blocked")), "{run}");
-    assert_eq!(run["evidence"], json!({"steps": 3, "completed": 2, "blocked": 1, "executions": 3}));
+    assert_eq!(run["evidence"], json!({"completed": 2, "blocked": 1, "executions": 3}));
     let story = story(&daemon, &run).await?;
     assert!(story.contains(&"1 blocked general this step fails, as it was asked to".to_owned()), "{story:#?}");
     let (status, usage) = daemon.post(json!({"session": "alice", "text": "/plan"})).await?;

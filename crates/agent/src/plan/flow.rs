@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use belay_agent_loop::policies::{Observation, Totals};
 use belay_agent_loop::{LoopContext, LoopError, Meter};
-use belay_protocol::{Durability, EventKind, Finding, Message, RunEnd, StopLayer, StopReason};
+use belay_protocol::{Durability, EventKind, Message, RunEnd, StopLayer, StopReason};
 
 use super::planner::{Planned, make_plan};
 use super::plans::{Plan, StepStatus};
@@ -69,8 +69,7 @@ impl PlanFlow<'_> {
                 continue;
             }
             if self.state.executions >= config.max_executions {
-                let (count, most) = (self.state.executions.into(), config.max_executions.into());
-                return Ok(Some(Finding::new(StopReason::PlanLimit, "max_executions", count, most).into()));
+                return Ok(Some(RunEnd::of(StopReason::PlanLimit).with("max_executions", config.max_executions)));
             }
             match self.execute(index).await? {
                 ChildEnd::Done(result) => {
@@ -114,6 +113,7 @@ impl PlanFlow<'_> {
         if let Some(end) = self.over() {
             return Ok(Some(end));
         }
+        self.context.state.iteration += 1;
         let seed = self.core.seed(self.context);
         let history = self.context.messages.get(..self.turn_start).unwrap_or_default();
         match make_plan(&seed, history, self.request).await? {
@@ -132,6 +132,7 @@ impl PlanFlow<'_> {
     async fn execute(&mut self, index: usize) -> Result<ChildEnd, LoopError> {
         let house = self.core.house.clone();
         let attempt = self.state.begin(index);
+        self.context.state.iteration += 1;
         let trouble = self.state.trouble(index).map(note_of).unwrap_or_default();
         // Whatever the executor writes is stored after this: so it need not wait for the disk itself.
         self.note_step(index, StepStatus::InProgress, &trouble, Durability::Relaxed).await?;
@@ -181,7 +182,7 @@ impl PlanFlow<'_> {
         let house = self.core.house.clone();
         let mut context = self.report();
         let allowance = Allowance { attempts: house.max_attempts.max(1), purpose: Purpose::Step };
-        let step = self.context.state.iteration;
+        let step = self.context.state.iteration + 1;
         let asked = self.core.ask(&house.plans.summary, &mut context, step, allowance).await;
         if let Some(reason) = self.core.stopped() {
             return Ok((reason.into(), None));
@@ -233,11 +234,14 @@ impl PlanFlow<'_> {
         self.state.plans.active().map_or(0, |plan| plan.count(status))
     }
 
+    /// The end with the figures of the plan, where there is one.
     fn with_evidence(&self, end: RunEnd) -> RunEnd {
-        let steps = self.state.plans.active().map_or(0, |plan| plan.steps.len());
-        end.with("steps", steps)
-            .with("completed", self.count(StepStatus::Completed))
-            .with("blocked", self.count(StepStatus::Blocked))
-            .with("executions", self.state.executions)
+        let Some(plan) = self.state.plans.active() else { return end };
+        let (completed, blocked) = (plan.count(StepStatus::Completed), plan.count(StepStatus::Blocked));
+        let end = end.with("completed", completed).with("blocked", blocked).with("executions", self.state.executions);
+        match plan.steps.len() - completed - blocked {
+            0 => end,
+            open => end.with("open", open),
+        }
     }
 }

@@ -353,7 +353,9 @@ async fn the_number_of_executions_is_limited_over_the_whole_plan() {
     let record = run(&agent, "/plan tidy").await;
     assert_eq!((record.status, record.reason), (RunStatus::Stopped, Some(StopReason::PlanLimit)));
     assert_eq!(figures(&record), [2, 0, 3]);
-    assert_eq!(record.evidence["closing"], "answered");
+    let evidence =
+        json!({"completed": 2, "blocked": 0, "open": 1, "executions": 3, "max_executions": 3, "closing": "answered"});
+    assert_eq!(serde_json::Value::from(record.evidence), evidence);
     let line = StopReason::PlanLimit.user_line();
     assert_eq!(record.reply, Some(format!("I got to b.\n\n{line}")));
     agent.shut_down().await;
