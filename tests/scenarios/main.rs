@@ -7,6 +7,7 @@ mod command_line;
 mod conversation;
 mod lifecycle;
 mod outputs;
+mod plan;
 mod stopping;
 mod stops;
 mod surviving;

@@ -1,5 +1,6 @@
 //! Settings of the outer loop: `[agent]`, `[limits]` and `[queue]`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use belay_agent_loop::policies::RunLimits;
@@ -17,10 +18,16 @@ pub struct AgentConfig {
     pub drain_s: u64,
     /// Whether the model may end its own turn with the tool `terminate`. A chat's text ends its turn anyway.
     pub terminate: bool,
+    /// Whether a model is asked, each time, if a text that ends an agent's work by itself meets what was asked.
+    pub completion_check: bool,
     /// Replaces the built-in description of the agent at the head of the system prompt.
     pub system_prompt: Option<String>,
     /// Runs that a run may start.
     pub subagents: SubagentsConfig,
+    /// Who may be named in the steps of a plan, besides `general`.
+    pub executors: BTreeMap<String, ExecutorConfig>,
+    /// `[agent.plan]`
+    pub plan: PlanConfig,
 }
 
 impl Default for AgentConfig {
@@ -30,7 +37,10 @@ impl Default for AgentConfig {
             max_concurrent_turns: 64,
             drain_s: 10,
             terminate: false,
+            completion_check: false,
             system_prompt: None,
+            executors: BTreeMap::new(),
+            plan: PlanConfig::default(),
             subagents: SubagentsConfig::default(),
         }
     }
@@ -53,6 +63,13 @@ impl AgentConfig {
             problems.push("agent.system_prompt: must be at most 100000 bytes".into());
         }
         problems.extend(self.subagents.validate());
+        if self.executors.len() > MAX_EXECUTORS {
+            problems.push(format!("agent.executors: must be at most {MAX_EXECUTORS}"));
+        }
+        for (name, executor) in &self.executors {
+            executor.validate(name, &mut problems);
+        }
+        self.plan.validate(&mut problems);
         problems
     }
 
@@ -109,6 +126,75 @@ impl SubagentsConfig {
     /// The longest time of one subagent.
     pub fn max_time(&self) -> Duration {
         Duration::from_secs(self.max_time_s)
+    }
+}
+
+/// Most configured executors. 32: their descriptions are in the prompt of every plan.
+const MAX_EXECUTORS: usize = 32;
+
+/// `[agent.plan]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PlanConfig {
+    /// Tries of one step, interrupted ones included, before it is blocked. 1 to 100.
+    pub max_attempts: u32,
+    /// Executions of steps over all, repeated ones included, before the run ends with `plan_limit`. 1 to 10000.
+    pub max_executions: u32,
+    /// Model calls of one execution. 1 to 10000.
+    pub max_steps_per_execution: u32,
+}
+
+impl Default for PlanConfig {
+    fn default() -> Self {
+        Self { max_attempts: 2, max_executions: 20, max_steps_per_execution: 20 }
+    }
+}
+
+impl PlanConfig {
+    fn validate(&self, problems: &mut Vec<String>) {
+        for (key, value, most) in [
+            ("max_attempts", self.max_attempts, 100),
+            ("max_executions", self.max_executions, 10_000),
+            ("max_steps_per_execution", self.max_steps_per_execution, 10_000),
+        ] {
+            if !(1..=most).contains(&value) {
+                problems.push(format!("agent.plan.{key}: must be between 1 and {most}"));
+            }
+        }
+    }
+}
+
+/// `[agent.executors.NAME]`: who carries out steps of plans that are tagged `[NAME]`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExecutorConfig {
+    /// What it is good for, for the model that makes plans.
+    pub description: String,
+    /// Replaces the built-in description of an executor at the head of its system prompt.
+    pub prompt: Option<String>,
+    /// The tools it has, by name; `terminate` always. Absent: all.
+    pub tools: Option<Vec<String>>,
+    /// Model calls of one execution. Absent: `agent.plan.max_steps_per_execution`. 1 to 10000.
+    pub max_steps: Option<u32>,
+}
+
+impl ExecutorConfig {
+    fn validate(&self, name: &str, problems: &mut Vec<String>) {
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if name.len() > 32 || !name.chars().all(fits) {
+            problems.push(format!(
+                "agent.executors.{name}: a name has at most 32 letters, digits, `_` and `-`, to be used as a tag"
+            ));
+        }
+        if self.description.trim().is_empty() || self.description.len() > 1000 {
+            problems.push(format!("agent.executors.{name}.description: must be 1 to 1000 bytes"));
+        }
+        if self.prompt.as_ref().is_some_and(|text| text.len() > 100_000) {
+            problems.push(format!("agent.executors.{name}.prompt: must be at most 100000 bytes"));
+        }
+        if self.max_steps.is_some_and(|steps| !(1..=10_000).contains(&steps)) {
+            problems.push(format!("agent.executors.{name}.max_steps: must be between 1 and 10000"));
+        }
     }
 }
 
@@ -179,6 +265,21 @@ mod tests {
         assert_eq!(bad[0], "agent.subagents.max_depth: must be between 1 and 8");
         let most = SubagentsConfig { max_depth: 8, max_live: 64, max_time_s: 86_400, ..SubagentsConfig::default() };
         assert!(most.validate().is_empty());
+        let plan = PlanConfig { max_attempts: 0, max_executions: 0, max_steps_per_execution: 20_000 };
+        assert_eq!(AgentConfig { plan, ..AgentConfig::default() }.validate().len(), 3);
+        let executor = |description: &str, max_steps| ExecutorConfig {
+            description: description.into(),
+            max_steps,
+            ..ExecutorConfig::default()
+        };
+        for (name, executor, problems) in [
+            ("web-search_2", executor("looks things up", Some(1)), 0),
+            ("web search", executor("looks things up", None), 1),
+            ("web", executor(" ", Some(0)), 2),
+        ] {
+            let executors = BTreeMap::from([(name.to_owned(), executor)]);
+            assert_eq!(AgentConfig { executors, ..AgentConfig::default() }.validate().len(), problems, "{name}");
+        }
         for usd in [f64::NAN, -1.0, f64::INFINITY] {
             assert_eq!(LimitsConfig { usd_per_day: Some(usd), ..LimitsConfig::default() }.validate().len(), 1);
         }

@@ -145,11 +145,11 @@ impl Dispatcher {
         }
         let submission = submission::parse(&text);
         let draining = self.house.draining.is_cancelled();
-        if draining && matches!(submission, Submission::Input | Submission::Command(Command::Thread(_))) {
+        if draining && (submission.is_input() || matches!(submission, Submission::Command(Command::Thread(_)))) {
             self.refuse(&inbound, ack, Refusal::ShuttingDown);
             return Flow::Continue;
         }
-        if submission != Submission::Input && self.was_acted_on(&inbound) {
+        if !submission.is_input() && self.was_acted_on(&inbound) {
             let reply = "This was delivered before, and acted on.".to_owned();
             ack.send(Ack::Command(CommandReply { command: submission::word_of(&text), reply }));
             return Flow::Continue;
@@ -161,7 +161,7 @@ impl Dispatcher {
                 self.answer(&inbound, ack, &word, reply);
                 Flow::Continue
             }
-            Submission::Input => {
+            Submission::Input | Submission::Plan(_) => {
                 if let Err(problems) = Declared::compile(inbound.outputs.clone()) {
                     self.refuse(&inbound, ack, Refusal::Invalid(format!("outputs: {problems}")));
                     return Flow::Continue;

@@ -19,7 +19,21 @@ pub enum AgentError {
         /// What is wrong.
         detail: String,
     },
+    /// An executor is to have a tool that there is not.
+    #[error("agent.executors.{executor}.tools: there is no tool {tool}{}", did_you_mean(.nearest))]
+    ExecutorTool {
+        /// The executor.
+        executor: String,
+        /// What it is to have.
+        tool: String,
+        /// The tool whose name is nearest.
+        nearest: Option<String>,
+    },
     /// No channel at all.
     #[error("no channel is enabled: nothing could ever come in (enable [channels.stdin], [gateway] or another)")]
     NoChannel,
+}
+
+fn did_you_mean(nearest: &Option<String>) -> String {
+    nearest.as_ref().map(|name| format!("; did you mean {name}?")).unwrap_or_default()
 }

@@ -16,6 +16,7 @@ use crate::config::{AgentConfig, LimitsConfig, QueueConfig};
 use crate::cost_guard::CostGuard;
 use crate::effect_gate::EffectGate;
 use crate::error::AgentError;
+use crate::plan::{self, PlanKit};
 use crate::prompt;
 use crate::subagent::{Goal, SpawnSubagent};
 use crate::terminate::Terminate;
@@ -74,6 +75,8 @@ pub(crate) struct House {
     pub(crate) model: Arc<dyn ModelProvider>,
     pub(crate) reasoning: Arc<Reasoning>,
     pub(crate) max_tokens: u32,
+    /// What plans use.
+    pub(crate) plans: PlanKit,
     pub(crate) max_attempts: u32,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) gate: EffectGate,
@@ -94,6 +97,7 @@ pub(crate) struct House {
 
 impl House {
     pub(crate) async fn build(parts: AgentParts) -> Result<(Self, watch::Sender<bool>), AgentError> {
+        let plans = PlanKit::build(&parts.config, &parts.tools, parts.max_tokens, parts.max_attempts)?;
         let mut tools = parts.tools;
         if parts.config.terminate {
             tools.push(Arc::new(Terminate::new()));
@@ -104,10 +108,9 @@ impl House {
                 parts.rules.closing_turn().unwrap_or_default(),
             )));
         }
-        // Subagents may always terminate, so the gate always knows how.
-        let mut known = tools.clone();
-        known.push(Arc::new(Terminate::new()));
-        let gate = EffectGate::new(&ToolSet::new(known))?;
+        // Every tool that any run can have: who works by itself may always terminate, and a plan has its own.
+        let own = [Arc::new(Terminate::new()) as Arc<dyn Tool>, plan::tool()];
+        let gate = EffectGate::new(&ToolSet::new(tools.iter().cloned().chain(own).collect()))?;
         let tools = Arc::new(ToolSet::new(tools));
         let with_tools = prompt::with_tools(&parts.config, &tools);
         let without_tools = prompt::without_tools(&parts.config);
@@ -122,6 +125,7 @@ impl House {
         let house = Self {
             reasoning: Arc::new(Reasoning::new(with_tools, without_tools, tools, parts.max_tokens, parts.max_attempts)),
             max_tokens: parts.max_tokens,
+            plans,
             max_attempts: parts.max_attempts,
             permits: Arc::new(Semaphore::new(parts.config.max_concurrent_turns)),
             config: parts.config,

@@ -7,13 +7,15 @@
 //! **Does not know**: the network, SQL, processes, or any concrete channel, model, tool or store.
 //!
 //! Reading order: [`agent`] (the loop) → [`submission`] (what a message asks for) → [`dispatcher`] (routing) → [`live`]
-//! and [`mail`] (what dispatcher and lane share and say) → [`lane`] and [`waiting`] → [`turn`] → [`chat`] (the delegate) → [`effect_gate`] →
-//! [`cost_guard`] → [`compaction`] → [`delivery`]. What a run starts is in [`subagent`].
+//! and [`mail`] (what dispatcher and lane share and say) → [`lane`] and [`waiting`] → [`turn`] → [`chat`] (the delegate) → [`plan`] (a turn that
+//! works through steps) → [`subagent`] (what a run starts) → [`effect_gate`] → [`cost_guard`] → [`compaction`] → [`delivery`].
 
 pub mod agent;
 pub mod chat;
 mod closing;
 pub mod compaction;
+mod completion;
+mod completion_check;
 pub mod config;
 mod core;
 pub mod cost_guard;
@@ -28,6 +30,7 @@ mod lane;
 mod live;
 mod mail;
 pub mod metrics;
+mod plan;
 mod prompt;
 pub mod reply;
 mod speaker;
@@ -39,6 +42,6 @@ mod turn;
 mod waiting;
 
 pub use agent::{Agent, AgentExit};
-pub use config::{AgentConfig, LimitsConfig, QueueConfig, SubagentsConfig};
+pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, QueueConfig, SubagentsConfig};
 pub use error::AgentError;
 pub use house::{AgentParts, StorePorts};

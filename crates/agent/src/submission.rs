@@ -8,6 +8,8 @@
 pub enum Submission {
     /// For the model.
     Input,
+    /// `/plan TEXT`: for the model as well, which works through a plan for TEXT.
+    Plan(String),
     /// A command that exists.
     Command(Command),
     /// A slash word that does not exist, with the nearest one that does.
@@ -73,6 +75,7 @@ pub const WORDS: &[(&str, &str)] = &[
     ("/status", "what is going on"),
     ("/stop", "end the running turn and clear the queue"),
     ("/interrupt", "end the running turn; waiting messages are answered next"),
+    ("/plan", "work through a plan, step by step: /plan and what is to be done"),
     ("/new", "begin a new conversation"),
     ("/reset", "the same as /new"),
     ("/clear", "forget this conversation"),
@@ -93,10 +96,20 @@ pub const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Words of the contract that belong to later versions.
-const NOT_YET: &[&str] = &["/queue", "/think", "/verbose", "/plan", "/job", "/jobs", "/cancel", "/routine"];
+const NOT_YET: &[&str] = &["/queue", "/think", "/verbose", "/job", "/jobs", "/cancel", "/routine"];
+
+const PLAN_USAGE: &str = "Say what is to be done: /plan and a text. It is split into steps, which are worked through one \
+after the other.";
 
 /// Longest word that is looked at as a command; the longest command has 10 bytes.
 const MAX_WORD_BYTES: usize = 32;
+
+impl Submission {
+    /// Whether it becomes a run, in its place in the conversation.
+    pub fn is_input(&self) -> bool {
+        matches!(self, Self::Input | Self::Plan(_))
+    }
+}
 
 /// Reads a message.
 pub fn parse(text: &str) -> Submission {
@@ -130,6 +143,10 @@ pub fn parse(text: &str) -> Submission {
         "/clear" => Command::Thread(ThreadCommand::Clear),
         "/new" | "/reset" => Command::Thread(ThreadCommand::New),
         "/compact" => Command::Thread(ThreadCommand::Compact),
+        "/plan" => match argument {
+            Some(text) => return Submission::Plan(text),
+            None => Command::Usage(PLAN_USAGE),
+        },
         "/loops" => match argument.as_deref().map(str::to_lowercase).as_deref() {
             Some("on") => Command::Thread(ThreadCommand::Loops(true)),
             Some("off") => Command::Thread(ThreadCommand::Loops(false)),
@@ -158,7 +175,7 @@ fn nearest(word: &str) -> &'static str {
 }
 
 /// Levenshtein distance over characters; words are short.
-fn edit_distance(a: &str, b: &str) -> usize {
+pub(crate) fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, ca) in a.chars().enumerate() {
@@ -203,6 +220,10 @@ mod tests {
             ("/new", command(Command::Thread(ThreadCommand::New))),
             ("/reset", command(Command::Thread(ThreadCommand::New))),
             ("/jobs", command(Command::NotYet("/jobs"))),
+            ("/plan", command(Command::Usage(PLAN_USAGE))),
+            ("/plan  ", command(Command::Usage(PLAN_USAGE))),
+            ("/Plan@MyBot tidy\nthe house ", Submission::Plan("tidy\nthe house".into())),
+            ("/planet earth", Submission::Unknown { word: "/planet".into(), nearest: "/plan" }),
             ("/approve", command(Command::Decide)),
             ("yes", Submission::Input),
             ("/help\nme", command(Command::Help)),

@@ -20,7 +20,9 @@ use crate::house::House;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
 use crate::metrics;
+use crate::plan::run_plan;
 use crate::subagent::{Goal, Nest, last_chance, spawned};
+use crate::submission::{self, Submission};
 use crate::tally::Tally;
 
 /// What a turn is lent.
@@ -193,6 +195,12 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     let indicator = job.run.cancel.child_token();
     context.state.stops.detection_off = job.run.loops_off();
     let looping = async {
+        if let Some(request) = plan_request(delegate, context) {
+            let (start, core) = (delegate.turn_start, &mut delegate.core);
+            let (end, said) = Box::pin(run_plan(core, context, start, &request)).await?;
+            delegate.summary = said;
+            return Ok(LoopOutcome::Stopped(end));
+        }
         resume_open_calls(delegate, context).await?;
         let reasoning = delegate.reasoning.clone();
         // The last step of a turn without outputs has no tools; one with outputs has its closing turn instead.
@@ -255,6 +263,14 @@ fn iterations_used(house: &House, iterations: u32) -> RunEnd {
     RunEnd::of(StopReason::MaxIterations)
         .with("iterations", iterations)
         .with("max_tool_iterations", house.config.max_tool_iterations)
+}
+
+/// What a plan is to be made for, where the person's message, which is stored as it was typed, asks for one.
+fn plan_request(delegate: &ChatDelegate, context: &LoopContext) -> Option<String> {
+    match submission::parse(context.messages.get(delegate.turn_start)?.text()) {
+        Submission::Plan(request) => Some(request),
+        _ => None,
+    }
 }
 
 /// An earlier attempt died between a call and its result: each such call gets its result before the model is asked.

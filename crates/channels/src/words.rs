@@ -5,3 +5,10 @@ pub(crate) fn ends_the_daemon(text: &str) -> bool {
     let word = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
     matches!(word.split('@').next(), Some("/quit" | "/exit" | "/shutdown"))
 }
+
+/// Whether a text that begins like a command is work all the same, which waits its turn as other messages do.
+pub(crate) fn asks_for_a_plan(text: &str) -> bool {
+    let mut words = text.split_whitespace();
+    let word = words.next().unwrap_or_default().to_ascii_lowercase();
+    word.split('@').next() == Some("/plan") && words.next().is_some()
+}

@@ -373,7 +373,7 @@ fn gateway_failure(error: &GatewayError) -> Failure {
 pub(crate) fn agent_failure(error: &AgentError) -> Failure {
     let exit = match error {
         AgentError::Channel(_) => Exit::OutOfReach,
-        AgentError::NoChannel => Exit::Refused,
+        AgentError::NoChannel | AgentError::ExecutorTool { .. } => Exit::Refused,
         AgentError::Store(_) => Exit::OutOfReach,
         AgentError::Tool { .. } => Exit::Internal,
     };

@@ -3,15 +3,18 @@
 //!
 //! It turns plain requests ("calculate 17*23", "read note.txt") into real tool calls, answers from their results, and
 //! says at the start of each conversation that it is no model. On request it misbehaves in every way that the brakes of
-//! the loop know (`rehearse loop`, `rehearse stall`, …), so that each can be seen working without a key or cost.
+//! the loop know (`rehearse loop`, `rehearse stall`, …), so that each can be seen working without a key or cost. It makes plans,
+//! works as the executor of their steps, and sums them up.
 //!
 //! Two parts: `plan` decides, a pure function of the request's messages and of the tools that are offered;
-//! [`Rehearsal`] plays the script it gets. Reading order: `turn` → `request` → `answer` → `outputs` → `misbehave` → `plan`.
+//! [`Rehearsal`] plays the script it gets. Reading order: `turn` → `request` → `answer` → `outputs` → `misbehave` → `plan` →
+//! `planning`.
 
 mod answer;
 mod misbehave;
 mod outputs;
 mod plan;
+mod planning;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -69,7 +72,8 @@ impl ModelProvider for Rehearsal {
 
     /// Plays the script for this request. Waits only where the script rehearses waiting; dropped there, it is gone.
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
-        let Script { beats, ending } = plan(request.messages, request.tools);
+        let Script { beats, ending } =
+            planning::script(&request).unwrap_or_else(|| plan(request.messages, request.tools));
         let said = play(beats, sink).await;
         let (tool_calls, finish) = match ending {
             Ending::Stop => (Vec::new(), FinishReason::Stop),

@@ -119,6 +119,27 @@ pub enum EventKind {
         /// Steps it took, without the closing turn.
         turns: u32,
     },
+    /// A run has made its plan.
+    PlanCreated {
+        /// The plan.
+        plan_id: String,
+        /// What it is for.
+        title: String,
+        /// Its steps, in order.
+        steps: Vec<String>,
+    },
+    /// A step of a run's plan is begun, once for each attempt, or has come to its end.
+    PlanStep {
+        /// Which one, counted from 0.
+        index: u32,
+        /// `in_progress`, `completed` or `blocked`.
+        status: String,
+        /// Who carries it out.
+        executor: String,
+        /// The first line of its result, or why it is blocked or tried again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+    },
     /// A run has ended.
     RunEnded {
         /// The honest status.

@@ -5,6 +5,7 @@ mod chat;
 mod endings;
 mod money;
 mod outputs;
+mod plan;
 mod queue;
 mod recovery;
 mod stop;

@@ -297,18 +297,16 @@ impl Setup {
         Talker { channel: name.into(), tx, delivered, probe }
     }
 
-    /// Starts the agent with two channels, `one` and `two`.
-    pub(crate) async fn start(&self) -> Running {
-        let one = Self::channel("one", true);
-        let two = Self::channel("two", !self.injector);
-        let parts = AgentParts {
+    /// What it is made of, without channels.
+    pub(crate) fn parts(&self) -> AgentParts {
+        AgentParts {
             config: self.config.clone(),
             limits: self.limits.clone(),
             rules: self.rules.clone(),
             queue: self.queue.clone(),
             model: self.model.clone(),
             tools: self.tools.clone(),
-            channels: vec![one.probe.clone(), two.probe.clone()],
+            channels: Vec::new(),
             store: self.store.clone(),
             clock: self.clock.clone(),
             boot: BootId::new(),
@@ -316,7 +314,14 @@ impl Setup {
             max_tokens: 1000,
             max_attempts: 3,
             ready: watch::Sender::new(false),
-        };
+        }
+    }
+
+    /// Starts the agent with two channels, `one` and `two`.
+    pub(crate) async fn start(&self) -> Running {
+        let one = Self::channel("one", true);
+        let two = Self::channel("two", !self.injector);
+        let parts = AgentParts { channels: vec![one.probe.clone(), two.probe.clone()], ..self.parts() };
         let stop = CancellationToken::new();
         let agent = Agent::start(parts).await.expect("the agent starts");
         let task = tokio::spawn(agent.run(stop.clone()));

@@ -23,7 +23,7 @@ use tracing::{debug, warn};
 use super::deliveries::Deliveries;
 use super::lines::Line;
 use super::printer::Printer;
-use crate::words::ends_the_daemon;
+use crate::words::{asks_for_a_plan, ends_the_daemon};
 
 /// Unfinished runs above which texts wait. 15: a session's queue holds 20, and other channels may write to it too.
 const OUTSTANDING_MAX: usize = 15;
@@ -216,6 +216,7 @@ enum Kind {
 fn kind(text: &str) -> Kind {
     match text.trim_start().starts_with('/') {
         true if ends_the_daemon(text) => Kind::Quit,
+        true if asks_for_a_plan(text) => Kind::Text,
         true => Kind::Command,
         false => Kind::Text,
     }
@@ -272,13 +273,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_words_that_end_the_daemon_are_held_back() {
+    fn the_words_that_end_the_daemon_are_held_back_and_plans_wait_as_messages_do() {
         for (text, expected) in [
             ("/quit", Kind::Quit),
             ("  /EXIT now", Kind::Quit),
             ("/shutdown@belay_bot", Kind::Quit),
             ("/quitter", Kind::Command),
             ("/status", Kind::Command),
+            ("/plan", Kind::Command),
+            ("/planet earth", Kind::Command),
+            ("/Plan@belay_bot tidy up", Kind::Text),
             ("quit", Kind::Text),
             ("what does /quit do?", Kind::Text),
         ] {

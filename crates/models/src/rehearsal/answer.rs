@@ -28,6 +28,7 @@ Join several with \"and\", or put them on lines of their own. To see a brake of 
 - rehearse subagent [REQUEST], rehearse miss-output
 - rehearse empty | silent | long CHARACTERS
 - rehearse error auth | rate | overloaded | network | context | bad
+- /plan ANYTHING makes a plan of three steps and works through it; /plan rehearse blocked-step blocks the second
 
 For real answers, set a model: [llm] in the configuration, or OPENAI_API_KEY or ANTHROPIC_API_KEY in the environment.";
 

@@ -60,7 +60,7 @@ impl Script {
     }
 
     /// Puts the label before the text, if there is one that a person will see.
-    fn labelled(mut self) -> Self {
+    pub(super) fn labelled(mut self) -> Self {
         if let Some(Beat::Say(text)) = self.beats.iter_mut().find(|beat| matches!(beat, Beat::Say(_)))
             && text != "NO_REPLY"
         {

@@ -1,0 +1,247 @@
+//! The flow of a plan: make it, carry out its steps, say how it ended.
+
+use std::time::Duration;
+
+use belay_agent_loop::policies::{Observation, Totals};
+use belay_agent_loop::{LoopContext, LoopError, Meter};
+use belay_protocol::{Durability, EventKind, Message, RunEnd, StopLayer, StopReason};
+
+use super::planner::{Planned, make_plan};
+use super::plans::{Plan, StepStatus};
+use super::state::{PlanState, note_of};
+use super::step::{self, ChildEnd};
+use super::words;
+use crate::closing::{self, closing_turn};
+use crate::core::{Allowance, Asked, Purpose, RunCore};
+use crate::reply::{self, Reply};
+
+/// Works through a plan for `request`, the text behind `/plan`; the person's message stands at `turn_start` in the
+/// context. Returns the end and what is said with it. The context gains what is said, and nothing of the steps.
+///
+/// # Errors
+/// The model cannot be asked for a plan, or the store does not answer.
+///
+/// # Cancel safety
+/// Dropped midway, the run goes on from its last stored state: a step that was in progress is tried again.
+pub(crate) async fn run_plan(
+    core: &mut RunCore,
+    context: &mut LoopContext,
+    turn_start: usize,
+    request: &str,
+) -> Result<(RunEnd, Option<String>), LoopError> {
+    let state = PlanState::read(&context.state.delegate);
+    let mut flow = PlanFlow { core, context, turn_start, request, state };
+    let early = flow.work().await?;
+    let (end, text) = match early {
+        None => flow.complete().await?,
+        Some(end) => flow.end_early(end).await,
+    };
+    if let Some(text) = &text {
+        flow.context.push(Message::assistant(text));
+    }
+    Ok((flow.with_evidence(end), text))
+}
+
+struct PlanFlow<'a> {
+    core: &'a mut RunCore,
+    context: &'a mut LoopContext,
+    turn_start: usize,
+    request: &'a str,
+    state: PlanState,
+}
+
+impl PlanFlow<'_> {
+    /// The loop over steps. `None`: no step is left to work on; otherwise why it ends before that.
+    async fn work(&mut self) -> Result<Option<RunEnd>, LoopError> {
+        let config = self.core.house.config.plan.clone();
+        if self.state.plans.active().is_none()
+            && let Some(end) = self.make_plan().await?
+        {
+            return Ok(Some(end));
+        }
+        while let Some(index) = self.state.plans.active().and_then(Plan::first_active) {
+            if let Some(end) = self.over() {
+                return Ok(Some(end));
+            }
+            if self.state.attempts(index) >= config.max_attempts {
+                let trouble = self.state.trouble(index).unwrap_or_default().to_owned();
+                self.mark(index, StepStatus::Blocked, &trouble).await?;
+                continue;
+            }
+            if self.state.executions >= config.max_executions {
+                return Ok(Some(RunEnd::of(StopReason::PlanLimit).with("max_executions", config.max_executions)));
+            }
+            match self.execute(index).await? {
+                ChildEnd::Done(result) => {
+                    self.state.keep(index, &result);
+                    self.mark(index, StepStatus::Completed, &result).await?;
+                }
+                ChildEnd::GaveUp(why) => {
+                    self.state.fail(index, &why);
+                    self.mark(index, StepStatus::Blocked, &why).await?;
+                }
+                // Tried again, or blocked when this was the last attempt.
+                ChildEnd::Failed(trouble) => self.state.fail(index, &trouble),
+                ChildEnd::Over(end) => return Ok(Some(self.over().unwrap_or(end))),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the run is at its end: somebody said stop, or a rule about the whole run fires. A plan that is made and each
+    /// step that is carried out count as one step of the run.
+    fn over(&mut self) -> Option<RunEnd> {
+        if let Some(reason) = self.core.stopped() {
+            return Some(reason.into());
+        }
+        let Meter { clock_ms, totals } = self.core.meter();
+        let mut end = clock_ms.and_then(|now| self.observe(Observation::Clock(now)));
+        end = end.or_else(|| self.observe_totals(&totals));
+        end.or_else(|| self.observe(Observation::Step))
+    }
+
+    fn observe_totals(&mut self, totals: &Totals) -> Option<RunEnd> {
+        self.observe(Observation::Totals(totals))
+    }
+
+    fn observe(&mut self, seen: Observation<'_>) -> Option<RunEnd> {
+        let verdict = self.context.state.stops.observe(&self.core.rules, seen);
+        self.context.heed(verdict)
+    }
+
+    async fn make_plan(&mut self) -> Result<Option<RunEnd>, LoopError> {
+        if let Some(end) = self.over() {
+            return Ok(Some(end));
+        }
+        self.context.state.iteration += 1;
+        let seed = self.core.seed(self.context);
+        let history = self.context.messages.get(..self.turn_start).unwrap_or_default();
+        match make_plan(&seed, history, self.request).await? {
+            Planned::Plan(plans) => self.state.plans = plans,
+            Planned::Over(end) => return Ok(Some(self.over().unwrap_or(end))),
+        }
+        if let Some(Plan { id, title, steps }) = self.state.plans.active() {
+            let steps = steps.iter().map(|step| step.text.clone()).collect();
+            self.core.journal.note(EventKind::PlanCreated { plan_id: id.clone(), title: title.clone(), steps });
+        }
+        self.checkpoint(Durability::Committed).await?;
+        Ok(None)
+    }
+
+    /// One attempt at a step.
+    async fn execute(&mut self, index: usize) -> Result<ChildEnd, LoopError> {
+        let house = self.core.house.clone();
+        let attempt = self.state.begin(index);
+        self.context.state.iteration += 1;
+        let trouble = self.state.trouble(index).map(note_of).unwrap_or_default();
+        // Whatever the executor writes is stored after this: so it need not wait for the disk itself.
+        self.note_step(index, StepStatus::InProgress, &trouble, Durability::Relaxed).await?;
+        let Some(plan) = self.state.plans.active() else { return Ok(ChildEnd::Failed("there is no plan".into())) };
+        let executor = house.plans.choose(plan.steps.get(index).map_or("", |step| &step.text));
+        let task = words::task(self.request, plan, &self.state, index, attempt);
+        tracing::info!(run = %self.core.live.id, step = index, attempt, executor = executor.name, "plan step");
+        let child = self.core.seed(self.context).grow(house.rules.clone(), Duration::MAX);
+        Box::pin(step::execute(child, executor, task)).await
+    }
+
+    /// A step comes to its end.
+    async fn mark(&mut self, index: usize, status: StepStatus, said: &str) -> Result<(), LoopError> {
+        self.note_step(index, status, &note_of(said), Durability::Committed).await
+    }
+
+    /// Changes a step, and stores the change together with the fact.
+    async fn note_step(
+        &mut self,
+        index: usize,
+        status: StepStatus,
+        note: &str,
+        durability: Durability,
+    ) -> Result<(), LoopError> {
+        // The step is there: it was just found.
+        let marked = self.state.plans.mark_step(None, index as u64, Some(status), Some(note));
+        let step = marked.ok().and_then(|plan| plan.steps.get(index));
+        let executor = self.core.house.plans.choose(step.map_or("", |step| &step.text)).name.clone();
+        self.core.journal.note(EventKind::PlanStep {
+            index: u32::try_from(index).unwrap_or(u32::MAX),
+            status: status.word().to_owned(),
+            executor,
+            note: Some(note.to_owned()).filter(|note| !note.is_empty()),
+        });
+        self.checkpoint(durability).await
+    }
+
+    async fn checkpoint(&mut self, durability: Durability) -> Result<(), LoopError> {
+        self.state.write(&mut self.context.state.delegate);
+        Ok(self.core.journal.write(self.context, durability).await?)
+    }
+
+    /// No step is left: the summary, by a model, or else in our own words.
+    async fn complete(&mut self) -> Result<(RunEnd, Option<String>), LoopError> {
+        let blocked = self.count(StepStatus::Blocked);
+        let end = if blocked > 0 { StopReason::PlanBlocked } else { StopReason::PlanCompleted };
+        let house = self.core.house.clone();
+        let mut context = self.report();
+        let allowance = Allowance { attempts: house.max_attempts.max(1), purpose: Purpose::Step };
+        let step = self.context.state.iteration + 1;
+        let asked = self.core.ask(&house.plans.summary, &mut context, step, allowance).await;
+        if let Some(reason) = self.core.stopped() {
+            return Ok((reason.into(), None));
+        }
+        let said = match asked {
+            Ok(Asked::Reply(reply)) => reply::shape(&reply.text),
+            Err(error @ LoopError::Store(_)) => return Err(error),
+            // The work is done, whatever the summary came to.
+            Ok(Asked::Failed(_) | Asked::Ended(_) | Asked::Chanted(_)) | Err(_) => Reply::Empty,
+        };
+        let text = match said {
+            Reply::Text(text) => text,
+            Reply::OnlyEchoes | Reply::Empty | Reply::Silent => self.outcome(),
+        };
+        Ok((end.into(), Some(text)))
+    }
+
+    /// The run ends before the plan does: a closing turn over what is done, where one is due, else our own words. A person
+    /// who said stop is told nothing more.
+    async fn end_early(&mut self, mut end: RunEnd) -> (RunEnd, Option<String>) {
+        if end.reason.layer() == StopLayer::Operator || self.state.plans.active().is_none() {
+            return (end, None);
+        }
+        let house = self.core.house.clone();
+        let mut context = self.report();
+        let text = match closing::deserves_one(&end) {
+            true => closing_turn(self.core, &house.plans.summary, &mut context, &mut end).await,
+            false => None,
+        };
+        if let Some(reason) = self.core.stopped() {
+            return (reason.into(), None);
+        }
+        let text = text.unwrap_or_else(|| self.outcome());
+        (end, Some(text))
+    }
+
+    /// A context that tells what has become of the plan, with the counters of the run.
+    fn report(&self) -> LoopContext {
+        let text = self.state.plans.active().map(|plan| words::report(self.request, plan, &self.state));
+        let messages = vec![Message::user(text.unwrap_or_default()).into()];
+        LoopContext { messages, state: self.context.state.clone() }
+    }
+
+    fn outcome(&self) -> String {
+        self.state.plans.active().map(|plan| words::outcome(plan, &self.state)).unwrap_or_default()
+    }
+
+    fn count(&self, status: StepStatus) -> usize {
+        self.state.plans.active().map_or(0, |plan| plan.count(status))
+    }
+
+    /// The end with the figures of the plan, where there is one.
+    fn with_evidence(&self, end: RunEnd) -> RunEnd {
+        let Some(plan) = self.state.plans.active() else { return end };
+        let (completed, blocked) = (plan.count(StepStatus::Completed), plan.count(StepStatus::Blocked));
+        let end = end.with("completed", completed).with("blocked", blocked).with("executions", self.state.executions);
+        match plan.steps.len() - completed - blocked {
+            0 => end,
+            open => end.with("open", open),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The stand-in's part in plans: it makes one, carries out its steps, and sums it up.
+//!
+//! It knows by the tools whether a plan is wanted, and by the first words of the request whether a step or a summary is.
+
+use belay_protocol::{Arguments, ModelRequest, ToolCall};
+use serde_json::{Value, json};
+
+use super::plan::{Script, call_id};
+use super::turn::Turn;
+
+/// How the task of an executor begins.
+const STEP_HEAD: &str = "Carry out one step of a plan";
+/// What comes before the number of its step.
+const STEP_NUMBER: &str = "Your step is number ";
+/// How the account of a plan begins, of which a summary is to be made.
+const REPORT_HEAD: &str = "This is what has become of a plan";
+/// What makes the second step fail.
+const BLOCKED_STEP: &str = "rehearse blocked-step";
+/// Most of the request that becomes the title.
+const TITLE_CHARS: usize = 50;
+
+/// What to answer where a plan, one of its steps or its summary is asked for; `None` where it is none of these.
+pub(super) fn script(request: &ModelRequest<'_>) -> Option<Script> {
+    let tools = request.tools.iter().flat_map(|tools| tools.iter()).map(|tool| tool.spec().name.as_str());
+    part(&Turn::of(request.messages), &request.prompt.text, &tools.collect::<Vec<_>>())
+}
+
+fn part(turn: &Turn<'_>, prompt: &str, tools: &[&str]) -> Option<Script> {
+    if tools == ["planning"] {
+        return Some(make(turn, prompt));
+    }
+    if turn.asked.starts_with(STEP_HEAD) {
+        return Some(carry_out(turn, tools));
+    }
+    (turn.asked.starts_with(REPORT_HEAD) && tools.is_empty()).then(|| sum_up(turn))
+}
+
+/// A plan of three steps; the second is tagged, where the prompt lists executors to choose from.
+fn make(turn: &Turn<'_>, prompt: &str) -> Script {
+    let name = |line: &str| Some(line.strip_prefix("- ")?.split_once(':')?.0.to_owned());
+    let is_name = |name: &String| !name.contains(' ') && !name.eq_ignore_ascii_case("general");
+    let tag = prompt.lines().filter_map(name).find(is_name).map(|name| format!("[{name}] ")).unwrap_or_default();
+    let title: String = turn.asked.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(TITLE_CHARS).collect();
+    let steps = ["Look at what is there".to_owned(), format!("{tag}Do the work"), "Check the result".to_owned()];
+    one_call(turn, "planning", json!({ "command": "create", "title": title, "steps": steps }))
+}
+
+/// One tool call, where there is a tool to call, then the end.
+fn carry_out(turn: &Turn<'_>, tools: &[&str]) -> Script {
+    let number = turn.asked.rsplit_once(STEP_NUMBER).and_then(|(_, rest)| rest.split(':').next()).unwrap_or("?");
+    if !tools.contains(&"terminate") {
+        return Script::text(format!(
+            "Step {number} of the rehearsed plan: no tools are offered, so nothing was done."
+        ));
+    }
+    let end =
+        |status: &str, summary: String| one_call(turn, "terminate", json!({ "status": status, "summary": summary }));
+    if number == "1" && turn.asked.contains(BLOCKED_STEP) {
+        return end("failure", "this step fails, as it was asked to".to_owned());
+    }
+    let works = [("calculate", json!({ "expression": "6*7" })), ("clock", json!({}))];
+    let work = works.into_iter().find(|(tool, _)| tools.contains(tool));
+    match (turn.last_results().first(), work) {
+        (None, Some((tool, arguments))) => one_call(turn, tool, arguments),
+        (None, None) => end("success", format!("step {number} is rehearsed without a tool")),
+        (Some(result), _) => {
+            end("success", format!("step {number} is rehearsed, {} said {}", result.name, result.text))
+        }
+    }
+}
+
+/// How many steps were completed, and how many blocked, by the marks of the plan.
+fn sum_up(turn: &Turn<'_>) -> Script {
+    let count = |mark: &str| {
+        turn.asked.lines().filter(|line| line.split_once(". ").is_some_and(|(_, rest)| rest.starts_with(mark))).count()
+    };
+    let (done, blocked) = (count("[✓]"), count("[!]"));
+    let steps = |n: usize| format!("{n} step{}", if n == 1 { "" } else { "s" });
+    Script::text(format!("Rehearsal of a plan: {} completed, {} blocked.", steps(done), blocked)).labelled()
+}
+
+fn one_call(turn: &Turn<'_>, name: &str, arguments: Value) -> Script {
+    let arguments = Arguments::parse(&arguments.to_string());
+    Script::calls(vec![ToolCall { id: call_id(turn, 0), name: name.to_owned(), arguments }])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use belay_protocol::{Message, ToolResult, ToolStatus};
+
+    use super::super::plan::{Beat, Ending};
+    use super::*;
+
+    const TOOLS: &[&str] = &["calculate", "clock", "terminate"];
+
+    fn task(request: &str, number: u32) -> String {
+        format!("Carry out one step of a plan: x.\n\nThe request:\n{request}\n\nYour step is number {number}: work")
+    }
+
+    /// The call, or the text, with which it answers; `None` when it is not its part.
+    fn answer(messages: Vec<Message>, prompt: &str, tools: &[&str]) -> Option<String> {
+        let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
+        let script = part(&Turn::of(&messages), prompt, tools)?;
+        Some(match (&script.beats[..], &script.ending) {
+            ([], Ending::Calls(calls)) => format!("{} {}", calls[0].name, calls[0].arguments.canonical()),
+            ([Beat::Say(text)], Ending::Stop) => text.clone(),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn each_part_of_a_plan_is_played_and_nothing_else() {
+        let report = "This is what has become of a plan.\n\nSteps:\n0. [✓] a\n1. [!] b\n2. [✓] c";
+        let choice = "executors:\n- GENERAL: has every tool\n- WEB: looks things up\n";
+        for (name, asked, prompt, tools, expected) in [
+            (
+                "a plan",
+                "tidy\n up".to_owned(),
+                "Plan.",
+                &["planning"][..],
+                Some(
+                    r#"planning {"command":"create","steps":["Look at what is there","Do the work","Check the result"],"title":"tidy up"}"#,
+                ),
+            ),
+            (
+                "a plan with a tag",
+                "tidy".to_owned(),
+                choice,
+                &["planning"],
+                Some(
+                    r#"planning {"command":"create","steps":["Look at what is there","[WEB] Do the work","Check the result"],"title":"tidy"}"#,
+                ),
+            ),
+            ("a step", task("tidy", 1), "", TOOLS, Some(r#"calculate {"expression":"6*7"}"#)),
+            ("a step with a clock", task("tidy", 1), "", &["clock", "terminate"], Some("clock {}")),
+            (
+                "a step without tools",
+                task("tidy", 1),
+                "",
+                &["terminate"],
+                Some(r#"terminate {"status":"success","summary":"step 1 is rehearsed without a tool"}"#),
+            ),
+            (
+                "the step that fails",
+                task("rehearse blocked-step", 1),
+                "",
+                TOOLS,
+                Some(r#"terminate {"status":"failure","summary":"this step fails, as it was asked to"}"#),
+            ),
+            (
+                "the step before it",
+                task("rehearse blocked-step", 0),
+                "",
+                TOOLS,
+                Some(r#"calculate {"expression":"6*7"}"#),
+            ),
+            (
+                "a summary",
+                report.to_owned(),
+                "",
+                &[],
+                Some(
+                    "[rehearsal: this is Belay's built-in stand-in, not a model]\nRehearsal of a plan: 2 steps completed, 1 blocked.",
+                ),
+            ),
+            ("a chat", "hello".to_owned(), choice, TOOLS, None),
+            ("a chat that may plan", "hello".to_owned(), choice, &["clock", "planning"], None),
+        ] {
+            assert_eq!(answer(vec![Message::user(asked)], prompt, tools).as_deref(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn after_its_call_a_step_ends_with_what_the_tool_said() {
+        let call = ToolCall { id: "c".into(), name: "calculate".into(), arguments: Arguments::parse("") };
+        let (call_id, name) = (call.id.clone(), call.name.clone());
+        let result = ToolResult { call_id, name, status: ToolStatus::Success, text: "42".into() };
+        let messages =
+            vec![Message::user(task("tidy", 2)), Message::assistant_calls("", vec![call]), Message::tool(result)];
+        let expected = r#"terminate {"status":"success","summary":"step 2 is rehearsed, calculate said 42"}"#;
+        assert_eq!(answer(messages, "", TOOLS).as_deref(), Some(expected));
+    }
+}
