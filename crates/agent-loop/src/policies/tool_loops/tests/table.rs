@@ -101,6 +101,8 @@ fn many_calls_without_news_are_a_loop() {
              1x f(a=7) -> t | f(a=1) -> x | f(a=2) -> y | f(a=4) -> u | f(a=3) -> z | f(a=6) -> w | f(a=5) -> v",
             "27 repeated",
         ),
+        ("90x think(thought=the {w} is {i}) ->", "80 repeated"),
+        ("60x think(thought=the {w} is {i}) ->", "-"),
         // Read again after the context was shortened, they are news.
         (
             "18x read(path=a{i}) -> text {i}
