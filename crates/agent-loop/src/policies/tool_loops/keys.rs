@@ -51,6 +51,10 @@ pub(super) fn class(key: &str, tool: &str) -> Class {
     if matches!(class, Class::Volatile | Class::Weak) && names(tool, word.strip_suffix("id").unwrap_or(word)) {
         return Class::Target;
     }
+    // What a person is asked is not looked up in other words until it is found: each question is its own.
+    if class == Class::Query && (names(tool, "user") || names(tool, "human") || names(tool, "person")) {
+        return Class::Content;
+    }
     class
 }
 
@@ -64,8 +68,8 @@ fn by_word(word: &str) -> Class {
         "nonce" | "requestid" | "reqid" | "xrequestid" | "traceid" | "trace" | "spanid" | "traceparent"
         | "correlationid" | "idempotencykey" | "idempotencytoken" | "timestamp" | "ts" | "now" | "currenttime"
         | "requestedat" | "requesttime" | "clienttime" | "sentat" | "calledat" | "cachebuster" | "cachebust" | "cb"
-        | "t" | "attempt" | "attempts" | "attemptnumber" | "retry" | "retries" | "retrycount" | "retryattempt"
-        | "try" | "trynumber" | "salt" | "rand" | "random" | "callid" | "toolcallid" | "tooluseid" | "invocationid"
+        | "attempt" | "attempts" | "attemptnumber" | "retry" | "retries" | "retrycount" | "retryattempt" | "try"
+        | "trynumber" | "salt" | "rand" | "random" | "callid" | "toolcallid" | "tooluseid" | "invocationid"
         | "invocation" | "counter" | "clientrequestid" | "" => Class::Volatile,
         "session" | "sessionid" | "token" | "sessiontoken" | "transactionid" | "uuid" => Class::Weak,
         "thought" | "thoughts" | "reasoning" | "explanation" | "justification" | "rationale" | "description"
@@ -183,7 +187,8 @@ mod tests {
             ("id user_id userIds url to", "x", Class::Target),
             ("path file_path paths", "x", Class::Path),
             ("page offset cursor limit start_line", "x", Class::Page),
-            ("query q pattern", "x", Class::Query),
+            ("query q pattern question", "x", Class::Query),
+            ("question", "ask_user", Class::Content),
             ("command cmd", "x", Class::Command),
             ("content text", "x", Class::Content),
             ("old_string", "x", Class::Old),

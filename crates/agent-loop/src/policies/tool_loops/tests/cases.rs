@@ -109,10 +109,57 @@ pub(super) const HEALTHY: &[(&str, &str)] = &[
     ),
     ("game", "60x move(direction=left) -> score {i}"),
     ("slack", "20x add_reaction(channel=c, message_ts=17673222{i}.000{i}, emoji=eyes) -> ok"),
+    ("classification", "40x classify(text=the {w} of {i}) -> spam"),
+    ("symbols to find", "40x find_symbol(find=sym{i}) -> not defined"),
+    ("python", "30x python(code=print(f({i}))) -> None"),
+    ("simulation", "40x get_state(t={i}) -> idle"),
+    (
+        "scratch files",
+        "20x create_file(path=tmp.py, content=print {i}) -> created | bash(\"python tmp.py\") -> x | delete_file(path=tmp.py) -> deleted",
+    ),
+    ("translations", "30x translate(text=word {w}, to=de) -> n/a"),
+    (
+        "http",
+        "30x http_request(method=POST, url=http://api/items, body=item {i}) -> created | http_request(method=GET, url=http://api/count) -> {i}",
+    ),
+    ("approvals", "20x request_approval(step={i}) -> approved"),
+    ("votes", "30x ask_user(question=Is number {i} right?) -> no"),
+    ("log", "30x log_event(event=done {i}) -> ok | work(item={i}) -> ok"),
+    ("vm", "20x start_vm(id={i}) -> started | get_vm_status(id={i}) -> running"),
+    ("apply", "30x apply_patch(input=*** Update File: src/a{i}.rs) -> Success. Updated the following files"),
+    (
+        "editor",
+        "30x str_replace_editor(command=view, path=a.rs, view_range={i}) -> line {i} | str_replace_editor(command=str_replace, path=a.rs, old_str=x{i}, new_str=y{i}) -> The file has been edited.",
+    ),
+    ("computer", "20x computer(action=screenshot) -> [image] | computer(action=left_click, coordinate={i}0) -> ok"),
+    (
+        "terminal",
+        "20x run_in_terminal(command=npm test, explanation=run them {i}) -> !{i} failing | replace_string_in_file(filePath=a.js, oldString=o{i}, newString=n{i}) -> ok",
+    ),
+    ("playwright", "20x browser_click(ref=e{i}) -> clicked | browser_snapshot() -> page {i} of it"),
+    ("waiting for a person", "20x wait_for_message(timeout=60) -> none yet"),
+    ("sheets", "40x set_cell(sheet=s, cell=A{i}, value=0) -> ok"),
+    ("checks of one thing", "a() -> 1\n3x git_status() -> clean | run_tests() -> ok"),
 ];
 
 /// What they are, what happens, and between which calls they are ended.
 pub(super) const PATHOLOGICAL: &[(&str, &str, RangeInclusive<usize>)] = &[
+    ("created anew", "30x create_file(path=a, content=x) -> ok | create_file(path=a, content=y) -> ok", 6..=10),
+    ("classified anew", "30x classify(text=the thing) -> spam | list() -> a b", 10..=10),
+    (
+        "undone",
+        "30x bash(\"git checkout a.rs\") -> | edit(path=a.rs, old_string=x, new_string=y) -> ok | run_tests() -> !1 failed",
+        15..=15,
+    ),
+    ("denied", "30x send(to=ann, text=hi {w}) -> !Denied by the person", 5..=5),
+    (
+        "computer",
+        "30x computer(action=screenshot) -> [image] | computer(action=left_click, coordinate=50) -> ok",
+        10..=10,
+    ),
+    ("memory", "30x recall(query=the name of the {w} in foo) -> No memories found.", 8..=12),
+    ("sql", "30x query(sql=select * from users where name = 'ann' limit {i}) -> (0 rows)", 8..=8),
+    ("delegates", "30x delegate(task=find the bug {i}) -> !subagent failed: out of tokens after {i} s", 5..=5),
     ("read", "30x read_file(path=a.rs) -> {long}", 5..=5),
     ("read, thinking", "30x think(thought=I should look at {w}) -> ok | read_file(path=a.rs) -> {long}", 10..=10),
     ("read, unknown harmless", "30x muse(about=the {w} and {i}) -> ok | read_file(path=a.rs) -> {long}", 9..=13),
