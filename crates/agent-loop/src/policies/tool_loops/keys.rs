@@ -1,5 +1,7 @@
 //! What the key of an argument says about its value.
 
+use super::words::{self, Kind};
+
 /// What a value is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
@@ -52,7 +54,8 @@ pub(super) fn class(key: &str, tool: &str) -> Class {
         return Class::Target;
     }
     // What a person is asked is not looked up in other words until it is found: each question is its own.
-    if class == Class::Query && (names(tool, "user") || names(tool, "human") || names(tool, "person")) {
+    let person = || ["user", "human", "person"].iter().any(|noun| names(tool, noun));
+    if class == Class::Query && person() && words::meaning(tool).kind != Kind::Read {
         return Class::Content;
     }
     class
@@ -189,6 +192,7 @@ mod tests {
             ("page offset cursor limit start_line", "x", Class::Page),
             ("query q pattern question", "x", Class::Query),
             ("question", "ask_user", Class::Content),
+            ("query", "search_users", Class::Query),
             ("command cmd", "x", Class::Command),
             ("content text", "x", Class::Content),
             ("old_string", "x", Class::Old),

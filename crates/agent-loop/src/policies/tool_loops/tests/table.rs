@@ -319,3 +319,18 @@ fn a_call_that_was_not_run_counts_for_nothing() {
     }
     assert_eq!(loops.found(), None);
 }
+
+#[test]
+fn through_the_engine_the_first_loop_is_a_strike_and_the_second_ends_the_run() {
+    use super::super::super::{Action, StopRules, StopState};
+    let (rules, mut state) = (StopRules::progress(), StopState::default());
+    let mut verdicts = Vec::new();
+    for (at, event) in read("5x read(path=a) -> x\n9x list(path=b) -> y").iter().enumerate() {
+        if let Some(verdict) = state.observe(&rules, event.seen()) {
+            verdicts.push((at, verdict.action, verdict.strike));
+            state.recover();
+        }
+    }
+    // Two events for each call: the fifth call of each is the ninth event of its own.
+    assert_eq!(verdicts, [(8, Action::Recover, 1), (18, Action::Stop, 2)]);
+}
