@@ -115,8 +115,10 @@ pub struct ToolLoops {
     news: u32,
     /// The newest call that let time pass.
     waited: u32,
-    /// Calls in a row without news, in quarters: a harmless one counts a quarter.
-    idle_quarters: u32,
+    /// Calls without news since the last ones, harmless calls and polls left out.
+    idle: u32,
+    /// Harmless calls since the last news.
+    harmless: u32,
     /// Seconds of the run's clock; 0 without one.
     now: u32,
 }
@@ -247,10 +249,12 @@ impl ToolLoops {
             returns = writes::record(&mut self.writes, open.effect);
         }
         if matches!(progress, Progress::Next | Progress::News) {
-            self.idle_quarters = 0;
+            (self.idle, self.harmless) = (0, 0);
             Repeats::renew(&mut self.repeats);
+        } else if entry.kind == Kind::Harmless {
+            self.harmless += 1;
         } else if progress == Progress::None && !entry.polls {
-            self.idle_quarters += if entry.kind == Kind::Harmless { 1 } else { 4 };
+            self.idle += 1;
         }
         let ended = told.ended && !failed;
         let outcome = Outcome { result: told.digest, pending: told.pending && !failed, ended, now: self.now };
@@ -305,7 +309,8 @@ impl ToolLoops {
     }
 
     fn stagnation(&self, config: &ToolLoopConfig, at: usize) -> Option<Finding> {
-        let count = self.idle_quarters / 4;
+        // Thoughts and clocks are no work, but neither do they tell that work stands still: four for one.
+        let count = self.idle.max(self.harmless / 4);
         if count < config.stagnation {
             return None;
         }

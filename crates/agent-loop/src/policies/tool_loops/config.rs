@@ -26,7 +26,8 @@ pub struct ToolLoopConfig {
     pub polls: u32,
     /// How often a place may return to an earlier state before that is a loop. At least 1.
     pub oscillations: u32,
-    /// Calls in a row without anything new that are a loop. At least 2. Harmless calls count a quarter, polls nothing.
+    /// Calls in a row without anything new that are a loop. At least 2. Polls do not count, and harmless calls only among
+    /// themselves: four times as many are a loop.
     pub stagnation: u32,
     /// Names of tools that ask how far something is, beyond those that their names give away.
     pub polling_tools: Vec<String>,

@@ -1,5 +1,7 @@
 //! What the key of an argument says about its value.
 
+use super::words::{self, Kind};
+
 /// What a value is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
@@ -51,6 +53,11 @@ pub(super) fn class(key: &str, tool: &str) -> Class {
     if matches!(class, Class::Volatile | Class::Weak) && names(tool, word.strip_suffix("id").unwrap_or(word)) {
         return Class::Target;
     }
+    // What a person is asked is not looked up in other words until it is found: each question is its own.
+    let person = || ["user", "human", "person"].iter().any(|noun| names(tool, noun));
+    if class == Class::Query && person() && words::meaning(tool).kind != Kind::Read {
+        return Class::Content;
+    }
     class
 }
 
@@ -64,8 +71,8 @@ fn by_word(word: &str) -> Class {
         "nonce" | "requestid" | "reqid" | "xrequestid" | "traceid" | "trace" | "spanid" | "traceparent"
         | "correlationid" | "idempotencykey" | "idempotencytoken" | "timestamp" | "ts" | "now" | "currenttime"
         | "requestedat" | "requesttime" | "clienttime" | "sentat" | "calledat" | "cachebuster" | "cachebust" | "cb"
-        | "t" | "attempt" | "attempts" | "attemptnumber" | "retry" | "retries" | "retrycount" | "retryattempt"
-        | "try" | "trynumber" | "salt" | "rand" | "random" | "callid" | "toolcallid" | "tooluseid" | "invocationid"
+        | "attempt" | "attempts" | "attemptnumber" | "retry" | "retries" | "retrycount" | "retryattempt" | "try"
+        | "trynumber" | "salt" | "rand" | "random" | "callid" | "toolcallid" | "tooluseid" | "invocationid"
         | "invocation" | "counter" | "clientrequestid" | "" => Class::Volatile,
         "session" | "sessionid" | "token" | "sessiontoken" | "transactionid" | "uuid" => Class::Weak,
         "thought" | "thoughts" | "reasoning" | "explanation" | "justification" | "rationale" | "description"
@@ -183,7 +190,9 @@ mod tests {
             ("id user_id userIds url to", "x", Class::Target),
             ("path file_path paths", "x", Class::Path),
             ("page offset cursor limit start_line", "x", Class::Page),
-            ("query q pattern", "x", Class::Query),
+            ("query q pattern question", "x", Class::Query),
+            ("question", "ask_user", Class::Content),
+            ("query", "search_users", Class::Query),
             ("command cmd", "x", Class::Command),
             ("content text", "x", Class::Content),
             ("old_string", "x", Class::Old),

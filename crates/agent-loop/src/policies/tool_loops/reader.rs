@@ -34,6 +34,8 @@ pub(super) struct Reader<'a> {
     /// Leaves that are no action: what is added is what is removed.
     object: u64,
     target: u64,
+    /// Texts that are written, or judged.
+    content: u64,
     state: u64,
     old: u64,
     new: u64,
@@ -61,6 +63,7 @@ impl<'a> Reader<'a> {
             remarks: 0,
             object: 0,
             target: 0,
+            content: 0,
             state: 0,
             old: 0,
             new: 0,
@@ -140,6 +143,7 @@ impl<'a> Reader<'a> {
                 // Spaces are part of what is written.
                 let digest = digest::of(bytes);
                 self.leaf(path, digest, class);
+                self.content = self.content.wrapping_add(digest::pair(7, digest));
                 self.note_words(bytes, Place::Argument, false);
             }
             Class::Target | Class::Path | Class::Page | Class::Weak => {
@@ -317,6 +321,10 @@ impl<'a> Reader<'a> {
         if self.leaves == 0 {
             self.key = self.key.wrapping_add(self.weak);
         }
+        // What is written is no target, but what is looked at is: forty texts to classify are forty.
+        if kind != Kind::Write {
+            self.target = self.target.wrapping_add(self.content);
+        }
         let name = digest::of(self.tool.as_bytes());
         let target = if self.target == 0 { 0 } else { digest::short(self.target) };
         Asked {
@@ -351,7 +359,9 @@ impl<'a> Reader<'a> {
             Some(adds) => {
                 let what = if target == 0 { self.object } else { self.target };
                 let place = short(digest::pair(11, what));
-                Effect { place, state: short(digest::pair(13, u64::from(adds))), back: 0 }
+                // What is created with a text is told apart by the text.
+                let state = if adds && target != 0 && self.state != 0 { self.state } else { 13 + u64::from(adds) };
+                Effect { place, state: short(digest::pair(13, state)), back: 0 }
             }
             None if self.state != 0 => Effect { place, state: short(self.state), back: 0 },
             None => Effect::default(),

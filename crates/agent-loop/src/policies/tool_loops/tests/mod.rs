@@ -1,5 +1,6 @@
 //! Tables and properties of the whole policy.
 
+mod cases;
 mod measure;
 mod notation;
 mod properties;

@@ -121,6 +121,7 @@ proptest! {
             }
         }
         let size = serde_json::to_string(&loops).expect("serialises").len();
+
         prop_assert!(size <= 6 * 1024, "{size} bytes");
     }
 }

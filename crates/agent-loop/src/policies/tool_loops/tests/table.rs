@@ -101,6 +101,8 @@ fn many_calls_without_news_are_a_loop() {
              1x f(a=7) -> t | f(a=1) -> x | f(a=2) -> y | f(a=4) -> u | f(a=3) -> z | f(a=6) -> w | f(a=5) -> v",
             "27 repeated",
         ),
+        ("90x think(thought=the {w} is {i}) ->", "80 repeated"),
+        ("60x think(thought=the {w} is {i}) ->", "-"),
         // Read again after the context was shortened, they are news.
         (
             "18x read(path=a{i}) -> text {i}
@@ -316,4 +318,19 @@ fn a_call_that_was_not_run_counts_for_nothing() {
         loops.observe(&config, &Observation::ToolResult { name: "read", outcome, text: "not executed" });
     }
     assert_eq!(loops.found(), None);
+}
+
+#[test]
+fn through_the_engine_the_first_loop_is_a_strike_and_the_second_ends_the_run() {
+    use super::super::super::{Action, StopRules, StopState};
+    let (rules, mut state) = (StopRules::progress(), StopState::default());
+    let mut verdicts = Vec::new();
+    for (at, event) in read("5x read(path=a) -> x\n9x list(path=b) -> y").iter().enumerate() {
+        if let Some(verdict) = state.observe(&rules, event.seen()) {
+            verdicts.push((at, verdict.action, verdict.strike));
+            state.recover();
+        }
+    }
+    // Two events for each call: the fifth call of each is the ninth event of its own.
+    assert_eq!(verdicts, [(8, Action::Recover, 1), (18, Action::Stop, 2)]);
 }
