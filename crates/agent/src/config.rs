@@ -19,11 +19,20 @@ pub struct AgentConfig {
     pub terminate: bool,
     /// Replaces the built-in description of the agent at the head of the system prompt.
     pub system_prompt: Option<String>,
+    /// Runs that a run may start.
+    pub subagents: SubagentsConfig,
 }
 
 impl Default for AgentConfig {
     fn default() -> Self {
-        Self { max_tool_iterations: 10, max_concurrent_turns: 64, drain_s: 10, terminate: false, system_prompt: None }
+        Self {
+            max_tool_iterations: 10,
+            max_concurrent_turns: 64,
+            drain_s: 10,
+            terminate: false,
+            system_prompt: None,
+            subagents: SubagentsConfig::default(),
+        }
     }
 }
 
@@ -43,12 +52,63 @@ impl AgentConfig {
         if self.system_prompt.as_ref().is_some_and(|text| text.len() > 100_000) {
             problems.push("agent.system_prompt: must be at most 100000 bytes".into());
         }
+        problems.extend(self.subagents.validate());
         problems
     }
 
     /// The grace of running turns at shutdown.
     pub fn drain(&self) -> Duration {
         Duration::from_secs(self.drain_s)
+    }
+}
+
+/// `[agent.subagents]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SubagentsConfig {
+    /// Whether the model is offered the tool `spawn_subagent`.
+    pub enabled: bool,
+    /// How deep a tree may be: 1 lets a conversation start subagents that start none.
+    pub max_depth: u32,
+    /// Subagents of one tree that work at the same time.
+    pub max_live: u32,
+    /// Subagents that one tree may start in all.
+    pub max_total: u32,
+    /// Most steps of one subagent; a call may ask for fewer.
+    pub max_turns: u32,
+    /// Most seconds of one subagent; a call may ask for fewer.
+    pub max_time_s: u64,
+}
+
+impl Default for SubagentsConfig {
+    /// 30 steps and 10 minutes are what Gemini CLI's subagents get; the caps of a tree are chosen so that one request
+    /// cannot keep more than a handful of model calls open.
+    fn default() -> Self {
+        Self { enabled: true, max_depth: 2, max_live: 4, max_total: 16, max_turns: 30, max_time_s: 600 }
+    }
+}
+
+impl SubagentsConfig {
+    /// Every problem at once, each beginning with its key.
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (key, value, most) in [
+            ("max_depth", u64::from(self.max_depth), 8),
+            ("max_live", u64::from(self.max_live), 64),
+            ("max_total", u64::from(self.max_total), 10_000),
+            ("max_turns", u64::from(self.max_turns), 10_000),
+            ("max_time_s", self.max_time_s, 86_400),
+        ] {
+            if !(1..=most).contains(&value) {
+                problems.push(format!("agent.subagents.{key}: must be between 1 and {most}"));
+            }
+        }
+        problems
+    }
+
+    /// The longest time of one subagent.
+    pub fn max_time(&self) -> Duration {
+        Duration::from_secs(self.max_time_s)
     }
 }
 
@@ -112,6 +172,13 @@ mod tests {
         let bad =
             AgentConfig { max_tool_iterations: 0, max_concurrent_turns: 0, drain_s: 4000, ..AgentConfig::default() };
         assert_eq!(bad.validate().len(), 3);
+        let zero =
+            SubagentsConfig { enabled: true, max_depth: 0, max_live: 0, max_total: 0, max_turns: 0, max_time_s: 0 };
+        let bad = AgentConfig { subagents: zero, ..AgentConfig::default() }.validate();
+        assert_eq!(bad.len(), 5);
+        assert_eq!(bad[0], "agent.subagents.max_depth: must be between 1 and 8");
+        let most = SubagentsConfig { max_depth: 8, max_live: 64, max_time_s: 86_400, ..SubagentsConfig::default() };
+        assert!(most.validate().is_empty());
         for usd in [f64::NAN, -1.0, f64::INFINITY] {
             assert_eq!(LimitsConfig { usd_per_day: Some(usd), ..LimitsConfig::default() }.validate().len(), 1);
         }

@@ -17,6 +17,7 @@ use crate::cost_guard::CostGuard;
 use crate::effect_gate::EffectGate;
 use crate::error::AgentError;
 use crate::prompt;
+use crate::subagent::{Goal, SpawnSubagent};
 use crate::terminate::Terminate;
 
 /// Everything an agent is made of.
@@ -71,7 +72,8 @@ pub(crate) struct House {
     pub(crate) config: AgentConfig,
     pub(crate) queue: QueueConfig,
     pub(crate) model: Arc<dyn ModelProvider>,
-    pub(crate) reasoning: Reasoning,
+    pub(crate) reasoning: Arc<Reasoning>,
+    pub(crate) max_tokens: u32,
     pub(crate) max_attempts: u32,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) gate: EffectGate,
@@ -96,10 +98,19 @@ impl House {
         if parts.config.terminate {
             tools.push(Arc::new(Terminate::new()));
         }
+        if parts.config.subagents.enabled {
+            tools.push(Arc::new(SpawnSubagent::new(
+                &parts.config.subagents,
+                parts.rules.closing_turn().unwrap_or_default(),
+            )));
+        }
+        // Subagents may always terminate, so the gate always knows how.
+        let mut known = tools.clone();
+        known.push(Arc::new(Terminate::new()));
+        let gate = EffectGate::new(&ToolSet::new(known))?;
         let tools = Arc::new(ToolSet::new(tools));
         let with_tools = prompt::with_tools(&parts.config, &tools);
         let without_tools = prompt::without_tools(&parts.config);
-        let gate = EffectGate::new(&tools)?;
         let cost = CostGuard::load(
             parts.store.spend.clone(),
             parts.clock.clone(),
@@ -109,7 +120,8 @@ impl House {
         .await?;
         let channels = parts.channels.into_iter().map(|channel| (channel.id().clone(), channel)).collect();
         let house = Self {
-            reasoning: Reasoning::new(with_tools, without_tools, tools, parts.max_tokens, parts.max_attempts),
+            reasoning: Arc::new(Reasoning::new(with_tools, without_tools, tools, parts.max_tokens, parts.max_attempts)),
+            max_tokens: parts.max_tokens,
             max_attempts: parts.max_attempts,
             permits: Arc::new(Semaphore::new(parts.config.max_concurrent_turns)),
             config: parts.config,
@@ -128,6 +140,14 @@ impl House {
             draining: CancellationToken::new(),
         };
         Ok((house, parts.ready))
+    }
+
+    /// The way of asking in a conversation's run that has a goal: its tools besides all others.
+    pub(crate) fn reasoning_for(&self, goal: &Goal) -> Arc<Reasoning> {
+        let tools = self.reasoning.tools().iter().cloned().chain(goal.tools()).collect();
+        let prompt = || prompt::with_outputs(&self.config, &goal.teaching());
+        let tools = Arc::new(ToolSet::new(tools));
+        Arc::new(Reasoning::new(prompt(), prompt(), tools, self.max_tokens, self.max_attempts))
     }
 
     /// Notes that the model answers.

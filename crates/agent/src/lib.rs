@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`agent`] (the loop) → [`submission`] (what a message asks for) → [`dispatcher`] (routing) → [`live`]
 //! and [`mail`] (what dispatcher and lane share and say) → [`lane`] and [`waiting`] → [`turn`] → [`chat`] (the delegate) → [`effect_gate`] →
-//! [`cost_guard`] → [`compaction`] → [`delivery`].
+//! [`cost_guard`] → [`compaction`] → [`delivery`]. What a run starts is in [`subagent`].
 
 pub mod agent;
 pub mod chat;
@@ -31,6 +31,7 @@ pub mod metrics;
 mod prompt;
 pub mod reply;
 mod speaker;
+mod subagent;
 pub mod submission;
 pub mod tally;
 mod terminate;
@@ -38,6 +39,6 @@ mod turn;
 mod waiting;
 
 pub use agent::{Agent, AgentExit};
-pub use config::{AgentConfig, LimitsConfig, QueueConfig};
+pub use config::{AgentConfig, LimitsConfig, QueueConfig, SubagentsConfig};
 pub use error::AgentError;
 pub use house::{AgentParts, StorePorts};

@@ -5,11 +5,12 @@
 //! says at the start of each conversation that it is no model. On request it misbehaves in every way that the brakes of
 //! the loop know (`rehearse loop`, `rehearse stall`, …), so that each can be seen working without a key or cost.
 //!
-//! Two parts: `plan` decides, a pure function of the request's messages and of whether tools are offered;
-//! [`Rehearsal`] plays the script it gets. Reading order: `turn` → `request` → `answer` → `misbehave` → `plan`.
+//! Two parts: `plan` decides, a pure function of the request's messages and of the tools that are offered;
+//! [`Rehearsal`] plays the script it gets. Reading order: `turn` → `request` → `answer` → `outputs` → `misbehave` → `plan`.
 
 mod answer;
 mod misbehave;
+mod outputs;
 mod plan;
 mod request;
 #[cfg(test)]
@@ -68,7 +69,7 @@ impl ModelProvider for Rehearsal {
 
     /// Plays the script for this request. Waits only where the script rehearses waiting; dropped there, it is gone.
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
-        let Script { beats, ending } = plan(request.messages, request.tools.is_some());
+        let Script { beats, ending } = plan(request.messages, request.tools);
         let said = play(beats, sink).await;
         let (tool_calls, finish) = match ending {
             Ending::Stop => (Vec::new(), FinishReason::Stop),

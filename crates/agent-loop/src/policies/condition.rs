@@ -343,7 +343,7 @@ impl Count<'_> {
     /// Word, ending, and the measure that counts it.
     fn facts(self) -> (&'static str, StopReason, Touched) {
         match self {
-            Self::Steps => ("steps", StopReason::MaxIterations, Touched::STEPS),
+            Self::Steps => ("steps", StopReason::OperatorRule, Touched::STEPS),
             Self::WallMs => ("wall_clock_s", StopReason::WallClock, Touched::TIME),
             Self::ActiveMs => ("active_s", StopReason::ActiveTime, Touched::TIME),
             Self::ModelCalls => ("model_calls", StopReason::ModelCalls, Touched::MODEL_CALLS),

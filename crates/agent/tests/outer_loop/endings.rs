@@ -216,7 +216,6 @@ async fn the_money_of_a_session_is_that_of_all_its_runs_and_of_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "waits for tool cycles"]
 async fn the_same_call_five_times_is_held_back_and_five_more_times_end_the_run() {
     let model = ScriptedModel::new([]).then_forever(Scripted::call("echo", json!({"text": "again"})));
     let config = AgentConfig { max_tool_iterations: 50, ..AgentConfig::default() };
@@ -262,7 +261,6 @@ async fn an_operators_own_rule_ends_a_run_in_its_own_name() {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "waits for tool cycles"]
 async fn counters_go_on_after_a_restart() {
     let script = (0..3).map(|_| Scripted::call("echo", json!({"text": "again"}))).chain([Scripted::hang()]);
     let config = AgentConfig { max_tool_iterations: 50, ..AgentConfig::default() };

@@ -4,9 +4,11 @@
 mod chat;
 mod endings;
 mod money;
+mod outputs;
 mod queue;
 mod recovery;
 mod stop;
+mod subagents;
 mod support;
 mod threads;
 mod trouble;

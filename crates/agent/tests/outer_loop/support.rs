@@ -10,9 +10,9 @@ use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Body, BootId, Channel, ChannelError, ChannelId, Clock, Control, DeliverError, Effect,
-    Envelope, IdempotencyKey, Inbound, InboundStream, Outbound, Principal, PrincipalRole, ReplyRoute, RunRecord, Tool,
-    ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis,
+    Accepted, Ack, AckSender, Body, BootId, Channel, ChannelError, ChannelId, Clock, Control, DeclaredOutput,
+    DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream, Outbound, Principal, PrincipalRole,
+    ReplyRoute, RunRecord, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis,
 };
 use belay_store::MemoryStore;
 use belay_testkit::scripted_model::ScriptedModel;
@@ -180,6 +180,12 @@ impl Talker {
     pub(crate) async fn with_history(&self, session: &str, text: &str, history: Vec<HistoryLine>) -> Ack {
         let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
         self.send(Inbound { history, ..inbound }).await
+    }
+
+    /// Sends a text that must come up with these outputs.
+    pub(crate) async fn with_outputs(&self, session: &str, text: &str, outputs: Vec<DeclaredOutput>) -> Ack {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        self.send(Inbound { outputs, ..inbound }).await
     }
 
     /// Lets the channel go on yielding while the agent drains, as one does that can still take control.

@@ -130,7 +130,7 @@ fn each_leaf_fires_at_its_threshold_and_not_before() {
     use StopReason::*;
     // The last event of each row is the one at which it fires; without it, it does not. Then: reason, count, threshold.
     let table: &[(Condition, &[Observation<'_>], StopReason, u64, u64)] = &[
-        (Condition::Steps(2), &[Step, Step], MaxIterations, 2, 2),
+        (Condition::Steps(2), &[Step, Step], OperatorRule, 2, 2),
         (Condition::WallClockS(2), &[Clock(500), Clock(2_499), Clock(2_500)], WallClock, 2, 2),
         (Condition::ActiveS(2), &[Clock(0), Paused(500), Clock(2_400), Clock(2_500)], ActiveTime, 2, 2),
         (Condition::ModelCalls(2), &[Step, Step], ModelCalls, 2, 2),
