@@ -6,6 +6,7 @@ mod brakes;
 mod command_line;
 mod conversation;
 mod lifecycle;
+mod outputs;
 mod stopping;
 mod stops;
 mod surviving;

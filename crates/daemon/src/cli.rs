@@ -1,6 +1,7 @@
 //! The command line.
 
 use belay_gateway::LIST_MAX;
+use belay_protocol::DeclaredOutput;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -64,6 +65,10 @@ pub(crate) struct AskArgs {
     /// Print the whole run as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print one JSON object with this in it instead of a text; may be given several times. TYPE is string, number,
+    /// integer, boolean, object or array, one of these with [] behind it, or a JSON Schema
+    #[arg(long = "output", value_name = "NAME:TYPE[=DESCRIPTION]", value_parser = DeclaredOutput::parse)]
+    pub(crate) outputs: Vec<DeclaredOutput>,
     /// The message; `-` reads it from standard input
     pub(crate) text: String,
 }
@@ -178,6 +183,10 @@ mod tests {
             ("belay run --port 1", false),
             ("belay ask hello", true),
             ("belay ask", false),
+            ("belay ask --output n:integer=how_many --output names:string[] hello", true),
+            ("belay ask --output n:number", false),
+            ("belay ask --output n:text hello", false),
+            ("belay ask --output number hello", false),
             ("belay send --session me --wait hello", true),
             ("belay send --url http://h:1 --json -", true),
             ("belay send", false),
