@@ -22,7 +22,7 @@ use serde_json::Value as Json;
 
 use layers::{BUILT_IN, Layer};
 pub(crate) use merge::Origins;
-pub(crate) use problem::Problem;
+pub(crate) use problem::{Problem, nearest};
 use show::{as_json, as_toml};
 
 use crate::cli::CheckArgs;

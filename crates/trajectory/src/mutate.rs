@@ -110,7 +110,7 @@ impl Mutation {
             Self::Shuffle => on_arguments(run, |entries| random.shuffle(entries)),
             Self::Nonces => nonces(run, random),
             Self::Counters => {
-                let key = random.pick(&["attempt", "retry_count", "seq"]);
+                let key = random.pick(&["attempt", "retry_count"]);
                 let mut count = 0_u64;
                 on_arguments(run, |entries| {
                     count += 1;

@@ -88,7 +88,7 @@ pub(crate) fn hint_for_unknown(key: &str, known: &[String]) -> Option<String> {
 }
 
 /// Sections of later versions, so that somebody who read about them is told so rather than offered another word.
-const LATER: &[&str] = &["sessions", "stops", "approvals", "hooks", "jobs", "routines"];
+const LATER: &[&str] = &["sessions", "approvals", "hooks", "jobs", "routines"];
 
 fn same_section<'a>(section: &str, name: &str, known: &'a [String]) -> Option<&'a str> {
     let near = nearest(name, names_in(section, known))?;
@@ -131,7 +131,7 @@ mod tests {
             ("llm.listen", "did you mean gateway.listen?"),
             ("gatway", "did you mean gateway?"),
             ("telegram.allow", "did you mean channels.telegram.allow?"),
-            ("stops.rules", "this section is not available in this version"),
+            ("jobs.cap", "this section is not available in this version"),
             ("hooks", "this section is not available in this version"),
             ("zzz.qqq", "the sections are channels.telegram, gateway, llm"),
             ("gateway.qqqqqqqq", "[gateway] has listen"),

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use belay_agent_loop::policies::{RulesFile, StopRules};
+use belay_agent_loop::policies::{RulesFile, StopRules, StopsConfig};
 
 use super::CheckArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::paths::Paths;
-use crate::settings::{load, refused};
+use crate::settings::{load, nearest, refused};
 
 /// What a rules file is, for those who wrote another.
 const WHAT_IT_HOLDS: &str =
@@ -40,11 +40,28 @@ pub(super) fn of_file(path: Option<&Path>) -> Result<StopRules, Failure> {
 fn read(path: &Path) -> Result<RulesFile, Failure> {
     let refuse = |what: String| Failure::new(Exit::Refused, format!("{}: {what}", path.display())).next(WHAT_IT_HOLDS);
     let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-    let file: RulesFile = toml::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+    let file: RulesFile = toml::from_str(&text).map_err(|error| {
+        let hints = unknown_keys(&text);
+        refuse(if hints.is_empty() { error.to_string() } else { hints.join("\n  ") })
+    })?;
     let mut problems = file.stops.validate();
     problems.extend(file.run_limits().validate());
     match problems.is_empty() {
         true => Ok(file),
         false => Err(refuse(problems.join("\n  "))),
     }
+}
+
+/// The keys that no such file has, each with what was probably meant.
+fn unknown_keys(text: &str) -> Vec<String> {
+    let given: toml::Table = toml::from_str(text).unwrap_or_default(); // what is no TOML has been told as that
+    let known = serde_json::to_value(StopsConfig::default()).unwrap_or_default();
+    let known: Vec<&str> =
+        known.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).chain(["limits"]).collect();
+    let unknown = given.keys().filter(|key| !known.contains(&key.as_str()));
+    let told = |key: &String| match nearest(key, known.iter().copied()) {
+        Some(near) => format!("{key}: unknown key; did you mean {near}?"),
+        None => format!("{key}: unknown key; there are {}", known.join(", ")),
+    };
+    unknown.map(told).collect()
 }

@@ -1,5 +1,7 @@
 //! What readers see.
 
+use std::sync::Arc;
+
 use belay_protocol::{
     Event, EventKind, EventQuery, HistoryEntry, Message, NewEvent, NewInput, RunFilter, RunId, RunStatus, Seq,
     SessionKey, SessionSummary, ThreadState,
