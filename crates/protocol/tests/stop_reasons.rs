@@ -38,7 +38,8 @@ const EVIDENCE: &str = "
 `evidence` is an object with what was seen when the run ended. It holds no message text beyond one `quote` of at most 120
 characters. The evidence of a stop rule always has `rule`, `count` and `threshold`; `fingerprints` are digests of what was
 repeated, oldest first. `closing` says what became of the closing turn, the one model call without tools that a stopped run
-gets for its best partial answer: `answered`, `empty`, `failed`, `timeout`, `stopped`, `no_reserve` or `off`.
+gets for its best partial answer: `answered`, `empty`, `failed`, `timeout`, `stopped`, `no_reserve` or `off`. A run with declared
+outputs is offered nothing but the tools that hand them over; `not_reached` says that some are missing after it.
 
 | reason | evidence |
 |---|---|
@@ -65,9 +66,12 @@ fn evidence(reason: StopReason) -> &'static str {
         StopReason::Internal => "`cause`: `store` or `panic`, among others",
         StopReason::RestartLimit => "`attempts`: how often it was taken up",
         StopReason::Terminated | StopReason::GaveUp => "`step`: in which the model called `terminate`",
-        StopReason::Goal => "`outputs`: the names of the declared outputs",
+        StopReason::Goal => {
+            "`outputs`: the names of the declared outputs; `interrupted`: the reason that had ended the run before its \
+             closing turn handed them over; `closing`"
+        }
         StopReason::MissingOutputs => {
-            "`missing`: the names of the outputs that are not there; `nudges`: how often it was told"
+            "`missing`: the names of the outputs that are not there; `nudges`: how often it was told; `closing`"
         }
         StopReason::PlanCompleted | StopReason::PlanBlocked => {
             "`completed` and `blocked`: numbers of steps; `executions`: attempts over all steps"
