@@ -113,7 +113,8 @@ impl LoopContext {
 
     /// A batch that has run, with its results in the context: the brake of duplicate failures, then the rules.
     pub(crate) fn judge_batch(&mut self, config: &AgenticLoopConfig, batch: &Message, ran: Ran<'_>) -> Option<RunEnd> {
-        if let Some(count) = self.state.judge(batch.tool_calls(), ran.all_failed) {
+        let warned = self.state.judge(batch.tool_calls(), ran.all_failed);
+        if let Some(count) = warned {
             notices::duplicate_failures(self, count);
         }
         let mut end = self.heed(ran.noticed);
@@ -123,7 +124,11 @@ impl LoopContext {
             let outcome = outcome_of(call, result, ran.tools);
             let seen = Observation::ToolResult { name: &call.name, outcome, text: &result.text };
             let verdict = self.state.stops.observe(&config.rules, seen);
-            end = end.or(self.heed(verdict));
+            // The brake has said it already: one word about one batch.
+            let said = warned.is_some() && verdict.as_ref().is_some_and(|verdict| verdict.action == Action::Notice);
+            if !said {
+                end = end.or(self.heed(verdict));
+            }
         }
         end
     }

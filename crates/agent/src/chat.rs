@@ -13,18 +13,26 @@ use belay_agent_loop::{
 use belay_protocol::{Durability, EventKind, FinishReason, Message, ModelErrorKind, StopReason};
 
 use crate::compaction;
-use crate::core::{Allowance, Asked, Purpose, RunCore, unbound};
+use crate::core::{Asked, RunCore};
+use crate::judge;
 use crate::reply::{self, Reply};
+use crate::subagent::{Goal, Pursuit, binder};
 
 const NOTICE: &str = "You are close to the limit of steps for this request. Answer the user now, in text, with what you \
 have. Do not call any more tools.";
-const CUT_OFF: &str = "\n\n[cut off: the answer reached its length limit]";
-const WITHHELD: &str = "\n\n[the model provider withheld the rest]";
+pub(crate) const CUT_OFF: &str = "\n\n[cut off: the answer reached its length limit]";
+pub(crate) const WITHHELD: &str = "\n\n[the model provider withheld the rest]";
+const NOTICE_OUTPUTS: &str = "You are close to the limit of steps for this request. Hand over now, with complete_task or \
+emit_value, the best that you have.";
 const ONLY_ECHOES: &str = "I could not complete that. Please put it another way.";
 
 /// Adapts the loop to one turn of a conversation.
 pub(crate) struct ChatDelegate {
     pub(crate) core: RunCore,
+    /// How the model is asked, and with which tools.
+    pub(crate) reasoning: Arc<Reasoning>,
+    /// What the turn must come up with instead of a text.
+    pub(crate) goal: Option<Goal>,
     /// Where this turn's user message stands in the context.
     pub(crate) turn_start: usize,
     /// The model's choice to say nothing.
@@ -40,7 +48,16 @@ pub(crate) struct ChatDelegate {
 impl ChatDelegate {
     /// A turn whose user message stands at `turn_start`.
     pub(crate) fn new(core: RunCore, turn_start: usize) -> Self {
-        Self { core, turn_start, silent: false, cut_off: None, compacted: false, summary: None }
+        let reasoning = core.house.reasoning.clone();
+        Self { core, reasoning, goal: None, turn_start, silent: false, cut_off: None, compacted: false, summary: None }
+    }
+
+    /// Gives the turn what it must come up with, and the tools for that.
+    pub(crate) fn pursue(&mut self, goal: Option<Goal>) {
+        if let Some(goal) = &goal {
+            self.reasoning = self.core.house.reasoning_for(goal);
+        }
+        self.goal = goal;
     }
 
     /// Makes the context shorter, in memory and in the store. `false`: nothing could leave.
@@ -81,19 +98,28 @@ impl LoopDelegate for ChatDelegate {
     }
 
     async fn before_llm_call(&mut self, context: &mut LoopContext, iteration: u32) -> Option<LoopOutcome> {
+        if self.core.closing.is_some() {
+            return None;
+        }
+        // An earlier attempt may have died between the last output and the end.
+        if let Some(end) = self.goal.as_ref().and_then(Goal::reached) {
+            return Some(LoopOutcome::Stopped(end));
+        }
         let limit = self.core.house.config.max_tool_iterations;
         if iteration + 1 == limit && !context.state.force_text {
-            context.messages.push(Arc::new(Message::system(NOTICE).for_run()));
+            let notice = if self.goal.is_some() { NOTICE_OUTPUTS } else { NOTICE };
+            context.messages.push(Arc::new(Message::system(notice).for_run()));
             self.core.journal.note(EventKind::Brake {
                 brake: "iteration_notice".into(),
                 count: iteration,
                 force_text: false,
             });
         }
-        if iteration >= limit {
+        // Outputs need tools to the end; their last step is the closing turn.
+        if iteration >= limit && self.goal.is_none() {
             context.state.force_text = true;
         }
-        None
+        judge::consult(&mut self.core, context, self.turn_start).await
     }
 
     async fn call_llm(
@@ -104,7 +130,7 @@ impl LoopDelegate for ChatDelegate {
     ) -> Result<LlmTurn, LoopError> {
         let mut attempts_left = self.core.house.max_attempts.max(1);
         loop {
-            let allowance = Allowance { attempts: attempts_left, purpose: Purpose::Step };
+            let allowance = self.core.allowance(attempts_left);
             let asked = self.core.ask(reasoning, context, iteration, allowance).await?;
             let Asked::Failed(error) = asked else { return self.core.turn_of(asked, context) };
             // The shortened request is another one: it is sent at least once, whatever the first has used up.
@@ -117,6 +143,9 @@ impl LoopDelegate for ChatDelegate {
     }
 
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {
+        if let Some(goal) = &mut self.goal {
+            return goal.on_text(&text, context, self.core.closing.is_some());
+        }
         let mut text = match reply::shape(&text) {
             Reply::Text(text) => text,
             Reply::OnlyEchoes => ONLY_ECHOES.to_owned(),
@@ -150,10 +179,19 @@ impl LoopDelegate for ChatDelegate {
         calls: Vec<AdmittedCall>,
         context: &mut LoopContext,
     ) -> Result<Option<LoopOutcome>, LoopError> {
-        let house = self.core.house.clone();
-        let ended = self.core.execute(calls, context, house.reasoning.tools(), &unbound).await?;
+        let tools = self.reasoning.tools().clone();
+        let bind = binder(&self.core, context, &tools);
+        let ended = self.core.execute(calls, context, &tools, &bind).await?;
         if let Some(reason) = self.core.stopped() {
             return Ok(Some(LoopOutcome::Stopped(reason.into())));
+        }
+        if let Some(goal) = &mut self.goal {
+            if let Some(end) = goal.on_batch(context) {
+                return Ok(Some(LoopOutcome::Stopped(end)));
+            }
+            if ended.as_ref().is_some_and(|ended| ended.success) {
+                return Ok(Some(LoopOutcome::Stopped(goal.missed()))); // success in words, with outputs missing, is none
+            }
         }
         Ok(ended.map(|ended| {
             let end = ended.end(context.state.iteration);
@@ -165,5 +203,15 @@ impl LoopDelegate for ChatDelegate {
     async fn after_iteration(&mut self, _iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
         self.core.note_brakes(context);
         Ok(())
+    }
+}
+
+impl Pursuit for ChatDelegate {
+    fn core(&mut self) -> &mut RunCore {
+        &mut self.core
+    }
+
+    fn goal(&self) -> Option<&Goal> {
+        self.goal.as_ref()
     }
 }

@@ -38,10 +38,7 @@ async fn ask(
     context: &mut LoopContext,
     reason: StopReason,
 ) -> (&'static str, Option<String>) {
-    let time = core.rules.closing_turn();
-    if time.is_zero() {
-        return ("off", None);
-    }
+    let Some(time) = core.rules.closing_turn() else { return ("off", None) };
     context.state.force_text = true;
     context.push(Message::system(request(reason)).for_run());
     let allowance = Allowance { attempts: 1, purpose: Purpose::Closing(time) };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use belay_agent_loop::policies::RunLimits;
 use serde::{Deserialize, Serialize};
 
 /// `[agent]`
@@ -25,6 +26,8 @@ pub struct AgentConfig {
     pub executors: BTreeMap<String, ExecutorConfig>,
     /// `[agent.plan]`
     pub plan: PlanConfig,
+    /// Runs that a run may start.
+    pub subagents: SubagentsConfig,
 }
 
 impl Default for AgentConfig {
@@ -35,9 +38,10 @@ impl Default for AgentConfig {
             drain_s: 10,
             terminate: false,
             completion_check: false,
-            system_prompt: None,
             executors: BTreeMap::new(),
             plan: PlanConfig::default(),
+            system_prompt: None,
+            subagents: SubagentsConfig::default(),
         }
     }
 }
@@ -65,6 +69,7 @@ impl AgentConfig {
             executor.validate(name, &mut problems);
         }
         self.plan.validate(&mut problems);
+        problems.extend(self.subagents.validate());
         problems
     }
 
@@ -143,23 +148,75 @@ impl ExecutorConfig {
     }
 }
 
+/// `[agent.subagents]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SubagentsConfig {
+    /// Whether the model is offered the tool `spawn_subagent`.
+    pub enabled: bool,
+    /// How deep a tree may be: 1 lets a conversation start subagents that start none.
+    pub max_depth: u32,
+    /// Subagents of one tree that work at the same time.
+    pub max_live: u32,
+    /// Subagents that one tree may start in all.
+    pub max_total: u32,
+    /// Most steps of one subagent; a call may ask for fewer.
+    pub max_turns: u32,
+    /// Most seconds of one subagent; a call may ask for fewer.
+    pub max_time_s: u64,
+}
+
+impl Default for SubagentsConfig {
+    /// 30 steps and 10 minutes are what Gemini CLI's subagents get; the caps of a tree are chosen so that one request
+    /// cannot keep more than a handful of model calls open.
+    fn default() -> Self {
+        Self { enabled: true, max_depth: 2, max_live: 4, max_total: 16, max_turns: 30, max_time_s: 600 }
+    }
+}
+
+impl SubagentsConfig {
+    /// Every problem at once, each beginning with its key.
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (key, value, most) in [
+            ("max_depth", u64::from(self.max_depth), 8),
+            ("max_live", u64::from(self.max_live), 64),
+            ("max_total", u64::from(self.max_total), 10_000),
+            ("max_turns", u64::from(self.max_turns), 10_000),
+            ("max_time_s", self.max_time_s, 86_400),
+        ] {
+            if !(1..=most).contains(&value) {
+                problems.push(format!("agent.subagents.{key}: must be between 1 and {most}"));
+            }
+        }
+        problems
+    }
+
+    /// The longest time of one subagent.
+    pub fn max_time(&self) -> Duration {
+        Duration::from_secs(self.max_time_s)
+    }
+}
+
 /// `[limits]`
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
     /// Most US dollars that model calls may cost in one UTC day. Absent: no limit. Needs a price for the model.
     pub usd_per_day: Option<f64>,
+    /// The limits of one run, together with everything it starts.
+    #[serde(flatten)]
+    pub run: RunLimits,
 }
 
 impl LimitsConfig {
     /// Every problem at once, each beginning with its key.
     pub fn validate(&self) -> Vec<String> {
-        match self.usd_per_day {
-            Some(usd) if !usd.is_finite() || !(0.0..=1e9).contains(&usd) => {
-                vec!["limits.usd_per_day: must be a number of dollars from 0 to a thousand million".into()]
-            }
-            _ => Vec::new(),
+        let mut problems = self.run.validate();
+        if self.usd_per_day.is_some_and(|usd| !usd.is_finite() || !(0.0..=1e9).contains(&usd)) {
+            problems.push("limits.usd_per_day: must be a number of dollars from 0 to a thousand million".into());
         }
+        problems
     }
 
     /// The day's limit in millionths of a dollar.
@@ -216,9 +273,19 @@ mod tests {
             let executors = BTreeMap::from([(name.to_owned(), executor)]);
             assert_eq!(AgentConfig { executors, ..AgentConfig::default() }.validate().len(), problems, "{name}");
         }
+        let zero =
+            SubagentsConfig { enabled: true, max_depth: 0, max_live: 0, max_total: 0, max_turns: 0, max_time_s: 0 };
+        let bad = AgentConfig { subagents: zero, ..AgentConfig::default() }.validate();
+        assert_eq!(bad.len(), 5);
+        assert_eq!(bad[0], "agent.subagents.max_depth: must be between 1 and 8");
+        let most = SubagentsConfig { max_depth: 8, max_live: 64, max_time_s: 86_400, ..SubagentsConfig::default() };
+        assert!(most.validate().is_empty());
         for usd in [f64::NAN, -1.0, f64::INFINITY] {
-            assert_eq!(LimitsConfig { usd_per_day: Some(usd) }.validate().len(), 1);
+            assert_eq!(LimitsConfig { usd_per_day: Some(usd), ..LimitsConfig::default() }.validate().len(), 1);
         }
-        assert_eq!(LimitsConfig { usd_per_day: Some(1.5) }.micro_usd_per_day(), Some(1_500_000));
+        assert_eq!(
+            LimitsConfig { usd_per_day: Some(1.5), ..LimitsConfig::default() }.micro_usd_per_day(),
+            Some(1_500_000)
+        );
     }
 }

@@ -18,6 +18,7 @@ use crate::house::House;
 use crate::journal::{JournalSeed, RunJournal};
 use crate::live::{LiveRun, LiveSink};
 use crate::metrics;
+use crate::subagent::Nest;
 use crate::tally::{Hold, Tally};
 use crate::terminate::{self, Terminated};
 
@@ -40,6 +41,19 @@ pub(crate) struct RunCore {
     pub(crate) clock: RunClock,
     /// What the run that started this one has left.
     pub(crate) deadline: Option<Instant>,
+    /// A limit of its own besides those of its rules.
+    pub(crate) own: Option<OwnTime>,
+    /// While it has its closing turn: until when.
+    pub(crate) closing: Option<Instant>,
+    /// Where it stands in the tree of runs.
+    pub(crate) nest: Nest,
+}
+
+/// The time that a run was given by whoever started it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnTime {
+    pub(crate) until: Instant,
+    pub(crate) time: Duration,
 }
 
 /// Dates that never run backwards: the date of the beginning, and the time since.
@@ -96,6 +110,7 @@ pub(crate) struct Seed {
     clock: RunClock,
     /// When the run that hands it out must have ended.
     deadline: Option<Instant>,
+    nest: Nest,
 }
 
 impl Seed {
@@ -104,10 +119,14 @@ impl Seed {
         &self.house
     }
 
+    /// Where the run that hands it out stands in the tree.
+    pub(crate) fn nest(&self) -> &Nest {
+        &self.nest
+    }
+
     /// A child that is judged by `rules` of its own besides the root's limits, and has at most `time`, never more than its
     /// parent has left. It is charged to the account of the tree and stops with its parent.
     pub(crate) fn grow(&self, rules: Arc<StopRules>, time: Duration) -> RunCore {
-        let own = Instant::now().checked_add(time);
         RunCore {
             house: self.house.clone(),
             live: self.live.clone(),
@@ -117,7 +136,10 @@ impl Seed {
             tally: self.tally.clone(),
             rules,
             clock: self.clock,
-            deadline: [own, self.deadline].into_iter().flatten().min(),
+            deadline: self.deadline,
+            own: Instant::now().checked_add(time).map(|until| OwnTime { until, time }),
+            closing: None,
+            nest: self.nest.clone(),
         }
     }
 }
@@ -175,17 +197,37 @@ impl RunCore {
             journal: self.journal.seed(),
             tally: self.tally.clone(),
             clock: self.clock,
-            deadline: self.deadline(context, Purpose::Step),
+            deadline: self.deadline(context, self.allowance(1).purpose),
+            nest: self.nest.clone(),
         }
     }
 
-    /// The earlier of the run's own deadline and what its parent has left.
+    /// What a call may take now: in the closing turn one request, and what is left of that turn's time.
+    pub(crate) fn allowance(&self, attempts: u32) -> Allowance {
+        match self.closing {
+            None => Allowance { attempts, purpose: Purpose::Step },
+            Some(until) => {
+                let left = until.saturating_duration_since(Instant::now());
+                Allowance { attempts: 1, purpose: Purpose::Closing(left) }
+            }
+        }
+    }
+
+    /// The earliest of the run's own deadlines and what its parent has left.
     fn deadline(&self, context: &LoopContext, purpose: Purpose) -> Option<Instant> {
         let own = match purpose.closing() {
-            Some(time) => Some(Instant::now() + time),
-            None => self.rules.deadline_ms(&context.state.stops).map(|at| self.clock.instant_of(at)),
+            Some(time) => [Some(Instant::now() + time), None],
+            None => {
+                let rules = self.rules.deadline_ms(&context.state.stops).map(|at| self.clock.instant_of(at));
+                [rules, self.own.map(|own| own.until)]
+            }
         };
-        [own, self.deadline].into_iter().flatten().min()
+        own.into_iter().chain([self.deadline]).flatten().min()
+    }
+
+    /// Whether the run that started this one has no time left.
+    pub(crate) fn parent_is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
     /// One logical call: guarded, metered, under the run's deadline, and dropped at once when the run is told to stop or
@@ -200,6 +242,10 @@ impl RunCore {
         step: u32,
         allowance: Allowance,
     ) -> Result<Asked, LoopError> {
+        let deadline = self.deadline(context, allowance.purpose);
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Ok(Asked::Ended(self.late(context))); // nothing is asked that nobody waits for
+        }
         context.state.stops.detection_off = self.live.loops_off();
         // The tracker of the stream is lent to the sink; dropped with this future, the run is over as well.
         let mut chanting = std::mem::take(&mut context.state.stops.measures.chanting);
@@ -217,7 +263,6 @@ impl RunCore {
             }
         };
         let request = ModelRequest { max_attempts: hold.attempts.min(reservation.attempts()), ..request };
-        let deadline = self.deadline(context, allowance.purpose);
         let cut = CancellationToken::new();
         let watched = !context.state.stops.detection_off && allowance.purpose == Purpose::Step;
         let mut sink = LiveSink::new(&self.live, step, watched.then_some((&mut chanting, &cut)));
@@ -276,7 +321,7 @@ impl RunCore {
         let each = self.house.cost.estimate(request);
         let closing = ModelRequest { max_tokens: CLOSING_MAX_TOKENS, ..*request };
         let reserve = match allowance.purpose.closing() {
-            None if !self.rules.closing_turn().is_zero() => self.house.cost.estimate(&closing),
+            None if self.rules.closing_turn().is_some() => self.house.cost.estimate(&closing),
             _ => 0,
         };
         let mut limits = self.rules.limits().clone();
@@ -316,8 +361,14 @@ impl RunCore {
         let verdict = context.state.stops.observe(&self.rules, Observation::Clock(self.clock.now_ms()));
         match verdict {
             Some(verdict) => verdict.finding.into(),
-            // Not our own time is up, but that of the run that started us, or of the closing turn.
-            None => Finding::new(StopReason::ActiveTime, "deadline", 0, 0).into(),
+            None => match self.own.filter(|own| own.until <= Instant::now() && self.closing.is_none()) {
+                Some(OwnTime { time, .. }) => {
+                    let seconds = time.as_secs();
+                    Finding::new(StopReason::ActiveTime, "max_time_s", seconds, seconds).into()
+                }
+                // Not our own time is up, but that of the run that started us, or of the closing turn.
+                None => Finding::new(StopReason::ActiveTime, "deadline", 0, 0).into(),
+            },
         }
     }
 
@@ -352,16 +403,29 @@ impl RunCore {
             self.journal.note(EventKind::Brake { brake: "unavailable_tool".into(), count: unavailable, force_text });
         }
         let before = context.messages.len();
+        let deadline = self.deadline(context, self.allowance(1).purpose);
+        let cancel = self.cancel.child_token();
         let caller = Caller {
             session: &self.live.session,
             run: self.live.id,
             tools,
             bind,
-            cancel: &self.cancel,
+            cancel: &cancel,
             tally: &self.tally,
             journal: &mut self.journal,
         };
-        self.house.gate.execute(caller, context, calls).await?;
+        {
+            // Tools get no longer than the run has. The gate is not dropped: its token is cancelled, and it returns soon.
+            let running = self.house.gate.execute(caller, context, calls);
+            tokio::pin!(running);
+            tokio::select! {
+                ended = &mut running => ended?,
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    cancel.cancel();
+                    running.await?;
+                }
+            }
+        }
         self.tally.add_output(context.messages[before..].iter().map(|message| message.text().len()).sum());
         Ok(terminate::settle(context, before, last.as_ref(), behind))
     }

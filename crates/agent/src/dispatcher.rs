@@ -24,6 +24,7 @@ use crate::lane::{LaneStart, run_lane};
 use crate::live::{LiveRun, StopCause};
 use crate::mail::{LaneInput, LaneMail, LaneNote, LanePort, Settled};
 use crate::speaker::Speaker;
+use crate::subagent::Declared;
 use crate::submission::{self, Command, Submission};
 
 /// Commands and control that may wait in a mailbox beside the messages of a full queue. Then: "busy".
@@ -160,7 +161,16 @@ impl Dispatcher {
                 self.answer(&inbound, ack, &word, reply);
                 Flow::Continue
             }
+            Submission::Plan(_) if !inbound.outputs.is_empty() => {
+                let what = "outputs: a plan has none; declare them for a message without /plan".to_owned();
+                self.refuse(&inbound, ack, Refusal::Invalid(what));
+                Flow::Continue
+            }
             Submission::Input | Submission::Plan(_) => {
+                if let Err(problems) = Declared::compile(inbound.outputs.clone()) {
+                    self.refuse(&inbound, ack, Refusal::Invalid(format!("outputs: {problems}")));
+                    return Flow::Continue;
+                }
                 self.input(text, inbound, ack);
                 Flow::Continue
             }

@@ -18,6 +18,7 @@ use crate::effect_gate::EffectGate;
 use crate::error::AgentError;
 use crate::plan::{self, PlanKit};
 use crate::prompt;
+use crate::subagent::{Goal, SpawnSubagent};
 use crate::terminate::Terminate;
 
 /// Everything an agent is made of.
@@ -72,9 +73,10 @@ pub(crate) struct House {
     pub(crate) config: AgentConfig,
     pub(crate) queue: QueueConfig,
     pub(crate) model: Arc<dyn ModelProvider>,
-    pub(crate) reasoning: Reasoning,
+    pub(crate) reasoning: Arc<Reasoning>,
     /// What plans use.
     pub(crate) plans: PlanKit,
+    pub(crate) max_tokens: u32,
     pub(crate) max_attempts: u32,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) gate: EffectGate,
@@ -95,11 +97,18 @@ pub(crate) struct House {
 
 impl House {
     pub(crate) async fn build(parts: AgentParts) -> Result<(Self, watch::Sender<bool>), AgentError> {
-        let plans = PlanKit::build(&parts.config, &parts.tools, parts.max_tokens, parts.max_attempts)?;
-        // Every tool that any run can have.
-        let gated = parts.tools.iter().cloned().chain([Arc::new(Terminate::new()) as Arc<dyn Tool>, plan::tool()]);
-        let gate = EffectGate::new(&ToolSet::new(gated.collect()))?;
         let mut tools = parts.tools;
+        if parts.config.subagents.enabled {
+            tools.push(Arc::new(SpawnSubagent::new(
+                &parts.config.subagents,
+                parts.rules.closing_turn().unwrap_or_default(),
+            )));
+        }
+        let plans = PlanKit::build(&parts.config, &tools, parts.max_tokens, parts.max_attempts)?;
+        // The gate knows every tool that any run may have.
+        let mut known = tools.clone();
+        known.extend([Arc::new(Terminate::new()) as Arc<dyn Tool>, plan::tool()]);
+        let gate = EffectGate::new(&ToolSet::new(known))?;
         if parts.config.terminate {
             tools.push(Arc::new(Terminate::new()));
         }
@@ -115,8 +124,9 @@ impl House {
         .await?;
         let channels = parts.channels.into_iter().map(|channel| (channel.id().clone(), channel)).collect();
         let house = Self {
-            reasoning: Reasoning::new(with_tools, without_tools, tools, parts.max_tokens, parts.max_attempts),
+            reasoning: Arc::new(Reasoning::new(with_tools, without_tools, tools, parts.max_tokens, parts.max_attempts)),
             plans,
+            max_tokens: parts.max_tokens,
             max_attempts: parts.max_attempts,
             permits: Arc::new(Semaphore::new(parts.config.max_concurrent_turns)),
             config: parts.config,
@@ -135,6 +145,14 @@ impl House {
             draining: CancellationToken::new(),
         };
         Ok((house, parts.ready))
+    }
+
+    /// The way of asking in a conversation's run that has a goal: its tools besides all others.
+    pub(crate) fn reasoning_for(&self, goal: &Goal) -> Arc<Reasoning> {
+        let tools = self.reasoning.tools().iter().cloned().chain(goal.tools()).collect();
+        let prompt = || prompt::with_outputs(&self.config, &goal.teaching());
+        let tools = Arc::new(ToolSet::new(tools));
+        Arc::new(Reasoning::new(prompt(), prompt(), tools, self.max_tokens, self.max_attempts))
     }
 
     /// Notes that the model answers.

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_agent_loop::{LoopContext, LoopState};
+use belay_agent_loop::LoopContext;
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{
     Acceptance, Accepted, Ack, CommandReply, EditOutcome, KnownInput, Lease, Message, MessageBody, NewInput,
@@ -26,6 +26,7 @@ use crate::house::House;
 use crate::live::LiveRun;
 use crate::mail::{LaneCommand, LaneInput, LaneMail, LaneNote, LanePort, Settled};
 use crate::metrics;
+use crate::subagent::Goal;
 use crate::submission::ThreadCommand;
 use crate::turn::{TurnEnd, TurnJob, context_of, run_turn};
 use crate::waiting::{Ending, Waiting};
@@ -219,6 +220,8 @@ impl Lane {
         let permit = if free { self.house.permits.clone().try_acquire_owned().ok() } else { None };
         let at = self.house.clock.now();
         let history = self.fresh_history(&input.inbound.history);
+        let outputs = !input.inbound.outputs.is_empty();
+        let state = Goal::beginning(input.inbound.outputs.clone());
         let new = NewInput {
             run_id: input.run.id,
             key: input.inbound.key.clone(),
@@ -227,6 +230,8 @@ impl Lane {
             text: input.text.clone(),
             reply_to: input.inbound.reply_to.clone(),
             history: history.clone(),
+            // Kept from the acceptance on: a restart knows what the message has asked for.
+            state: outputs.then(|| serde_json::to_value(&state).ok()).flatten(),
             at,
             start: permit.is_some(),
         };
@@ -251,7 +256,7 @@ impl Lane {
                     in_thread: false,
                     permit: None,
                     history: history.into_iter().map(Arc::new).collect(),
-                    state: LoopState::default(),
+                    state,
                     usage: RunUsage::default(),
                     cost_micro_usd: 0,
                 };

@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`agent`] (the loop) → [`submission`] (what a message asks for) → [`dispatcher`] (routing) → [`live`]
 //! and [`mail`] (what dispatcher and lane share and say) → [`lane`] and [`waiting`] → [`turn`] → [`chat`] (the delegate) → [`plan`] (a turn that works
-//! through steps) → [`effect_gate`] → [`cost_guard`] → [`compaction`] → [`delivery`].
+//! through steps) → [`effect_gate`] → [`cost_guard`] → [`compaction`] → [`delivery`]. What a run starts is in [`subagent`].
 
 pub mod agent;
 pub mod chat;
@@ -25,6 +25,7 @@ pub mod effect_gate;
 pub mod error;
 mod house;
 pub mod journal;
+mod judge;
 mod lane;
 mod live;
 mod mail;
@@ -33,6 +34,7 @@ mod plan;
 mod prompt;
 pub mod reply;
 mod speaker;
+mod subagent;
 pub mod submission;
 pub mod tally;
 mod terminate;
@@ -40,6 +42,6 @@ mod turn;
 mod waiting;
 
 pub use agent::{Agent, AgentExit};
-pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, QueueConfig};
+pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, QueueConfig, SubagentsConfig};
 pub use error::AgentError;
 pub use house::{AgentParts, StorePorts};

@@ -3,8 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belay_agent_loop::policies::Totals;
-use belay_agent_loop::policies::rules::RunLimits;
+use belay_agent_loop::policies::{RunLimits, Totals};
 use belay_protocol::{Finding, RunUsage, StopReason, Usage};
 
 /// The account of a run's tree. Clones share it.

@@ -21,6 +21,7 @@ use crate::journal::RunJournal;
 use crate::live::LiveRun;
 use crate::metrics;
 use crate::plan::run_plan;
+use crate::subagent::{Goal, Nest, last_chance, spawned};
 use crate::submission::{self, Submission};
 use crate::tally::Tally;
 
@@ -72,9 +73,11 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     let run = job.run.clone();
     let permit = job.permit.take();
     let turn_start = job.history.len();
+    let goal = Goal::of(&job.state, &job.own);
+    let stored = turn_start + job.own.len();
+    let mut delegate = ChatDelegate::new(core_of(&job, stored), turn_start);
     let mut messages = std::mem::take(&mut job.history);
     messages.append(&mut job.own);
-    let mut delegate = ChatDelegate::new(core_of(&job, messages.len()), turn_start);
     let mut context = LoopContext { messages, state: std::mem::take(&mut job.state) };
 
     let mut parked = false;
@@ -82,7 +85,16 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
         Ok(permit) => {
             run.begin();
             delegate.core.clock = RunClock::starting(house.clock.now());
-            let outcome = work(&mut delegate, &mut context, &job).await;
+            let outcome = match goal {
+                Ok(goal) => {
+                    delegate.pursue(goal);
+                    work(&mut delegate, &mut context, &job).await
+                }
+                Err(problem) => {
+                    tracing::error!(run = %run.id, problem, "declared outputs can no longer be used");
+                    Ok(LoopOutcome::Stopped(RunEnd::of(StopReason::Internal).with("cause", "outputs")))
+                }
+            };
             drop(permit);
             outcome
         }
@@ -131,6 +143,9 @@ fn core_of(job: &TurnJob, stored: usize) -> RunCore {
         rules: house.rules.clone(),
         child: false,
         deadline: None,
+        own: None,
+        closing: None,
+        nest: Nest::root(&house.config.subagents, spawned(&job.own)),
         journal,
         tally,
         live,
@@ -187,16 +202,22 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
             return Ok(LoopOutcome::Stopped(end));
         }
         resume_open_calls(delegate, context).await?;
+        let reasoning = delegate.reasoning.clone();
+        // The last step of a turn without outputs has no tools; one with outputs has its closing turn instead.
+        let last = u32::from(delegate.goal.is_none());
         let config = AgenticLoopConfig {
-            max_iterations: house.config.max_tool_iterations.saturating_add(1),
+            max_iterations: house.config.max_tool_iterations.saturating_add(last),
             rules: house.rules.clone(),
             ..AgenticLoopConfig::default()
         };
-        let mut outcome = run_agentic_loop(delegate, &house.reasoning, context, &config).await?;
+        let mut outcome = run_agentic_loop(delegate, &reasoning, context, &config).await?;
+        if delegate.goal.is_some() {
+            return Ok(close_with_outputs(delegate, context, outcome).await);
+        }
         if let LoopOutcome::Stopped(end) = &mut outcome
             && closing::deserves_one(end)
         {
-            delegate.summary = closing_turn(&mut delegate.core, &house.reasoning, context, end).await;
+            delegate.summary = closing_turn(&mut delegate.core, &reasoning, context, end).await;
         }
         Ok(outcome)
     };
@@ -222,6 +243,36 @@ fn plan_request(delegate: &ChatDelegate, context: &LoopContext) -> Option<String
     }
 }
 
+/// The end of a turn with outputs: a last chance where some are missing, and what is there as its answer.
+async fn close_with_outputs(
+    delegate: &mut ChatDelegate,
+    context: &mut LoopContext,
+    outcome: LoopOutcome,
+) -> LoopOutcome {
+    let mut end = match outcome {
+        LoopOutcome::Stopped(end) => end,
+        LoopOutcome::MaxIterations { iterations } => iterations_used(&delegate.core.house, iterations),
+        other => return other,
+    };
+    let late = matches!(end.reason, StopReason::MaxIterations | StopReason::MissingOutputs);
+    if late || closing::deserves_one(&end) {
+        delegate.core.note_brakes(context);
+        end = last_chance(delegate, context, end).await;
+    }
+    if let Some(goal) = delegate.goal.as_ref().filter(|_| end.reason == StopReason::Goal) {
+        let reply = goal.declared.as_json();
+        context.push(Message::assistant(&reply));
+        delegate.summary = Some(reply);
+    }
+    LoopOutcome::Stopped(end)
+}
+
+fn iterations_used(house: &House, iterations: u32) -> RunEnd {
+    RunEnd::of(StopReason::MaxIterations)
+        .with("iterations", iterations)
+        .with("max_tool_iterations", house.config.max_tool_iterations)
+}
+
 /// An earlier attempt died between a call and its result: each such call gets its result before the model is asked.
 async fn resume_open_calls(delegate: &mut ChatDelegate, context: &mut LoopContext) -> Result<(), LoopError> {
     let open = open_calls(&context.messages[delegate.turn_start.min(context.messages.len())..]);
@@ -229,9 +280,9 @@ async fn resume_open_calls(delegate: &mut ChatDelegate, context: &mut LoopContex
         return Ok(());
     }
     let house = delegate.core.house.clone();
-    let tools = house.reasoning.tools();
-    let calls = open.into_iter().map(|call| house.gate.after_restart(tools, call)).collect();
-    delegate.core.execute(calls, context, tools, &unbound).await?;
+    let tools = delegate.reasoning.tools().clone();
+    let calls = open.into_iter().map(|call| house.gate.after_restart(&tools, call)).collect();
+    delegate.core.execute(calls, context, &tools, &unbound).await?;
     delegate.after_iteration(context.state.iteration, context).await
 }
 
@@ -275,10 +326,7 @@ fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (
             return (end, reply);
         }
         Ok(LoopOutcome::MaxIterations { iterations }) => {
-            let end = RunEnd::of(StopReason::MaxIterations)
-                .with("iterations", iterations)
-                .with("max_tool_iterations", house.config.max_tool_iterations);
-            return (end, None);
+            return (iterations_used(house, iterations), None);
         }
         Ok(LoopOutcome::NeedApproval(pending)) => {
             // No tool of this version asks for approval; one that does finds nobody to ask.
@@ -288,11 +336,11 @@ fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (
         Err(error) => error,
     };
     tracing::warn!(run = %run.id, session = %run.session, %error, "run failed");
-    (end_of_error(error), None)
+    (failure(error), None)
 }
 
-/// The end of a run that an error ends.
-pub(crate) fn end_of_error(error: LoopError) -> RunEnd {
+/// The end of a run that could not go on.
+pub(crate) fn failure(error: LoopError) -> RunEnd {
     match error {
         LoopError::CostRefused { spent_micro_usd, limit_micro_usd, needed_micro_usd } => {
             RunEnd::of(StopReason::CostRefused)

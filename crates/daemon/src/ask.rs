@@ -50,7 +50,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output) -> Resul
         // Nothing else runs: an interrupted question is given up at once.
         config: AgentConfig { drain_s: 0, ..settings.agent.clone() },
         limits: settings.limits.clone(),
-        rules: Arc::new(StopRules::progress()),
+        rules: Arc::new(StopRules::compile(&settings.stops, &settings.limits.run)),
         queue: settings.queue.clone(),
         model: chosen.provider,
         tools: tools(settings, env, &paths, store.notes(), clock.clone())?,

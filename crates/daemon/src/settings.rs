@@ -11,6 +11,7 @@ mod show;
 use std::path::{Path, PathBuf};
 
 use belay_agent::{AgentConfig, LimitsConfig, QueueConfig};
+use belay_agent_loop::policies::StopsConfig;
 use belay_channels::{StdinConfig, TelegramConfig};
 use belay_gateway::GatewayConfig;
 use belay_models::LlmConfig;
@@ -41,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) llm: LlmConfig,
     /// Money.
     pub(crate) limits: LimitsConfig,
+    /// When a run ends because it does not get on.
+    pub(crate) stops: StopsConfig,
     /// What waits.
     pub(crate) queue: QueueConfig,
     /// Message platforms.
@@ -72,6 +75,7 @@ impl Settings {
             self.agent.validate(),
             self.llm.validate(),
             self.limits.validate(),
+            self.stops.validate(),
             self.queue.validate(),
             self.channels.stdin.validate(),
             self.channels.telegram.validate(),

@@ -127,7 +127,7 @@ async fn assemble(
     let agent = AgentParts {
         config: settings.agent.clone(),
         limits: settings.limits.clone(),
-        rules: Arc::new(StopRules::progress()),
+        rules: Arc::new(StopRules::compile(&settings.stops, &settings.limits.run)),
         queue: settings.queue.clone(),
         model: chosen.provider,
         tools,

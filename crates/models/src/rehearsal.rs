@@ -6,11 +6,12 @@
 //! the loop know (`rehearse loop`, `rehearse stall`, …), so that each can be seen working without a key or cost. It makes plans,
 //! works as the executor of their steps, and sums them up.
 //!
-//! Two parts: `plan` decides, a pure function of the request's messages and of whether tools are offered;
-//! [`Rehearsal`] plays the script it gets. Reading order: `turn` → `request` → `answer` → `misbehave` → `plan` → `planning`.
+//! Two parts: `plan` decides, a pure function of the request's messages and of the tools that are offered;
+//! [`Rehearsal`] plays the script it gets. Reading order: `turn` → `request` → `answer` → `outputs` → `misbehave` → `plan` → `planning`.
 
 mod answer;
 mod misbehave;
+mod outputs;
 mod plan;
 mod planning;
 mod request;
@@ -71,7 +72,7 @@ impl ModelProvider for Rehearsal {
     /// Plays the script for this request. Waits only where the script rehearses waiting; dropped there, it is gone.
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
         let Script { beats, ending } =
-            planning::script(&request).unwrap_or_else(|| plan(request.messages, request.tools.is_some()));
+            planning::script(&request).unwrap_or_else(|| plan(request.messages, request.tools));
         let said = play(beats, sink).await;
         let (tool_calls, finish) = match ending {
             Ending::Stop => (Vec::new(), FinishReason::Stop),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::ids::{CallId, RunId, SessionKey};
 use crate::message::ToolStatus;
-use crate::run::RunStatus;
+use crate::run::{RunStatus, Termination};
 use crate::stop::StopReason;
 use crate::time::UnixMillis;
 
@@ -119,6 +119,26 @@ pub enum EventKind {
         /// The first line of its result, or why it is blocked or tried again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
+    },
+    /// A run has started another one to do a part of its work.
+    SubagentStarted {
+        /// The call that started it.
+        call_id: CallId,
+        /// What it is to do: the first 120 characters.
+        task: String,
+        /// How far below the run of the conversation it stands, from 1.
+        depth: u32,
+    },
+    /// A run that another one started has ended.
+    SubagentEnded {
+        /// The call that started it.
+        call_id: CallId,
+        /// How.
+        termination: Termination,
+        /// Why.
+        reason: StopReason,
+        /// Steps it took, without the closing turn.
+        turns: u32,
     },
     /// A run has ended.
     RunEnded {

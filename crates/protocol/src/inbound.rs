@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tokio::sync::{broadcast, oneshot, watch};
 
+use crate::declared::DeclaredOutput;
 use crate::ids::{ChannelId, RunId, SessionKey};
 use crate::model::{Delta, ModelInfo};
 use crate::run::RunRecord;
@@ -34,19 +34,6 @@ pub struct Inbound {
     pub want_deltas: bool,
     /// Outputs that the answer must have, by name and type; empty: a text is the answer.
     pub outputs: Vec<DeclaredOutput>,
-}
-
-/// One output that a run must come up with.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DeclaredOutput {
-    /// Its name: `[A-Za-z_][A-Za-z0-9_]*`, at most 64 bytes.
-    pub name: String,
-    /// JSON Schema of its value.
-    pub schema: Value,
-    /// What it means, for the model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
 }
 
 /// A line of history that a client brings along.

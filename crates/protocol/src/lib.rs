@@ -6,7 +6,7 @@
 //! **Does not know**: how anything is done. No IO, no SQL, no HTTP, no task is started here. The only moving parts are
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
-//! Reading order: [`ids`] → [`message`] → [`model`] → [`tool`] → [`run`] → [`stop`] → [`inbound`] → [`outbound`] → [`channel`]
+//! Reading order: [`ids`] → [`message`] → [`model`] → [`tool`] → [`run`] → [`stop`] → [`declared`] → [`inbound`] → [`outbound`] → [`channel`]
 //! → [`event`] → [`store`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
@@ -21,6 +21,7 @@ mod examples {
 }
 
 pub mod channel;
+pub mod declared;
 pub mod event;
 pub mod ids;
 pub mod inbound;
@@ -34,12 +35,12 @@ pub mod time;
 pub mod tool;
 
 pub use channel::{Channel, ChannelError, InboundStream};
+pub use declared::DeclaredOutput;
 pub use event::{Event, EventKind, NewEvent, Seq};
 pub use ids::{BootId, CallId, ChannelId, OutboxId, RunId, SessionKey, ThreadId};
 pub use inbound::{
-    Accepted, Ack, AckSender, Attachment, Body, CommandReply, Control, DeclaredOutput, Envelope, IdempotencyKey,
-    Inbound, Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, StatusReport, StillRunning, StopReport,
-    StopTarget,
+    Accepted, Ack, AckSender, Attachment, Body, CommandReply, Control, Envelope, IdempotencyKey, Inbound, Principal,
+    Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, StatusReport, StillRunning, StopReport, StopTarget,
 };
 pub use message::{
     Arguments, Message, MessageBody, MessageScope, ToolCall, ToolResult, ToolStatus, WireCache, canonical_json,
@@ -49,7 +50,7 @@ pub use model::{
     ModelRequest, NoSink, Price, Prompt, Retry, Usage,
 };
 pub use outbound::{DeliverError, Outbound};
-pub use run::{AgentState, RunRecord, RunStatus, RunUsage};
+pub use run::{AgentState, RunRecord, RunStatus, RunUsage, Termination};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
     Acceptance, Checkpoint, Durability, EditOutcome, EventLog, EventQuery, FinishedRun, HistoryEntry, KnownInput,

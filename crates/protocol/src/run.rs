@@ -119,6 +119,35 @@ pub struct RunRecord {
     pub ended_at: Option<UnixMillis>,
 }
 
+/// How a subagent ended, in the words of agent frameworks. The reason beside it says more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Termination {
+    /// With what it was asked for.
+    Goal,
+    /// Its steps were used up.
+    MaxTurns,
+    /// Its time was up.
+    Timeout,
+    /// It could not go on, gave up, or was ended by a rule or a limit of the whole run.
+    Error,
+    /// It was stopped together with the run that started it.
+    Aborted,
+}
+
+impl Termination {
+    /// The word on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Goal => "GOAL",
+            Self::MaxTurns => "MAX_TURNS",
+            Self::Timeout => "TIMEOUT",
+            Self::Error => "ERROR",
+            Self::Aborted => "ABORTED",
+        }
+    }
+}
+
 /// What a run used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunUsage {

@@ -150,7 +150,7 @@ pub struct PendingRun {
     pub usage: RunUsage,
     /// What it had cost at its last checkpoint, in millionths of a US dollar.
     pub cost_micro_usd: u64,
-    /// The loop's state at its last checkpoint.
+    /// The loop's state at its last checkpoint; before the first one, what came with the message.
     pub state: Option<Value>,
     /// The history that the message brought along, which its first start appends to the thread; empty after that.
     pub history: Vec<Message>,
@@ -176,6 +176,8 @@ pub struct NewInput {
     pub reply_to: Option<ReplyRoute>,
     /// Messages to append to the thread before the user message, for a fresh session with a history of its own.
     pub history: Vec<Message>,
+    /// The loop's state to begin with, kept until a checkpoint brings another; `None`: nothing to begin with.
+    pub state: Option<Value>,
     /// The date.
     pub at: UnixMillis,
     /// Whether the run begins with this commit.

@@ -59,6 +59,7 @@ async fn message(store: &SqliteStore, lease: &Lease, n: u32) -> Result<(), Store
         text: TEXT.into(),
         reply_to: None,
         history: Vec::new(),
+        state: None,
         at: UnixMillis(i64::from(n)),
         start: true,
     };

@@ -1,1 +1,306 @@
-//! x
+//! Mutations: a recording changed so that what it is stays true. A run that goes in circles still does when its keys are
+//! shuffled, its results carry a date, or it looks at the clock in between; a healthy run stays healthy.
+//!
+//! Everything is drawn from a seed: the same recording, mutation and seed give the same result.
+
+mod random;
+mod streams;
+mod words;
+
+use serde_json::Value;
+
+use crate::event::{CallArguments, TrajectoryEvent};
+
+pub use random::Random;
+
+/// A recording with what has to be known of it while it is changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// The events.
+    pub events: Vec<TrajectoryEvent>,
+    /// The index of the first event that is part of what goes wrong; `None`: nothing does, or nobody said where.
+    pub onset: Option<usize>,
+    /// It is known to be stuck, wherever that begins.
+    pub stuck: bool,
+    /// Before which events the program is restarted, ascending.
+    pub restarts: Vec<usize>,
+}
+
+impl Run {
+    /// Whether what goes wrong is in the texts: then they must stay as they are. Fewer than three calls behind the onset
+    /// are no loop of calls.
+    fn is_about_text(&self) -> bool {
+        let calls = |events: &[TrajectoryEvent]| events.iter().filter(|event| is_call(event)).count();
+        self.stuck && calls(self.events.get(self.onset.unwrap_or(0)..).unwrap_or_default()) < 3
+    }
+}
+
+/// A kind of change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mutation {
+    /// Thoughts and the texts beside calls begin in other words.
+    Paraphrase,
+    /// The keys of arguments come in another order.
+    Shuffle,
+    /// Ids and dates that are new each time, in arguments and results.
+    Nonces,
+    /// A counter in arguments.
+    Counters,
+    /// Calls without effect in between: the clock, a thought.
+    Harmless,
+    /// Streams cut differently: by characters, at random, or not at all.
+    Reslice,
+    /// Other white space in commands and results.
+    Whitespace,
+    /// The program is restarted in the middle. The events stay as they are.
+    Restart,
+}
+
+impl Mutation {
+    /// All, in the order in which several are applied: the restarts last, since they name places.
+    pub const ALL: &'static [Self] = &[
+        Self::Paraphrase,
+        Self::Shuffle,
+        Self::Nonces,
+        Self::Counters,
+        Self::Harmless,
+        Self::Reslice,
+        Self::Whitespace,
+        Self::Restart,
+    ];
+
+    /// The word in labels and reports.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Paraphrase => "paraphrase",
+            Self::Shuffle => "shuffle",
+            Self::Nonces => "nonces",
+            Self::Counters => "counters",
+            Self::Harmless => "harmless",
+            Self::Reslice => "reslice",
+            Self::Whitespace => "whitespace",
+            Self::Restart => "restart",
+        }
+    }
+
+    /// The mutation of that word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|mutation| mutation.word() == word)
+    }
+
+    /// Whether it changes this recording and leaves its label true.
+    pub fn applies(self, run: &Run) -> bool {
+        let any = |wanted: fn(&TrajectoryEvent) -> bool| run.events.iter().any(wanted);
+        match self {
+            Self::Paraphrase => !run.is_about_text() && any(|event| is_said(event) || is_thought(event)),
+            Self::Shuffle => any(|event| keys(event) > 1),
+            Self::Nonces | Self::Counters => any(|event| keys(event) > 0),
+            Self::Harmless => !run.is_about_text() && run.events.iter().filter(|event| is_call(event)).count() > 1,
+            Self::Reslice => any(is_said),
+            Self::Whitespace => any(is_call),
+            Self::Restart => !places(run).is_empty(),
+        }
+    }
+
+    /// The recording, changed.
+    #[must_use]
+    pub fn apply(self, run: &Run, random: &mut Random) -> Run {
+        match self {
+            Self::Paraphrase => paraphrase(run, random),
+            Self::Shuffle => on_arguments(run, |entries| random.shuffle(entries)),
+            Self::Nonces => nonces(run, random),
+            Self::Counters => {
+                let key = random.pick(&["attempt", "retry_count", "seq"]);
+                let mut count = 0_u64;
+                on_arguments(run, |entries| {
+                    count += 1;
+                    entries.push((key.into(), count.into()));
+                })
+            }
+            Self::Harmless => harmless(run, random),
+            Self::Reslice => streams::reslice(run, random),
+            Self::Whitespace => whitespace(run, random),
+            Self::Restart => {
+                let mut places = places(run);
+                random.shuffle(&mut places);
+                places.truncate(RESTARTS);
+                places.sort_unstable();
+                Run { restarts: places, ..run.clone() }
+            }
+        }
+    }
+}
+
+/// Restarts within one run.
+const RESTARTS: usize = 3;
+
+/// One call without effect for about so many steps.
+const HARMLESS_EVERY: u64 = 5;
+
+fn is_call(event: &TrajectoryEvent) -> bool {
+    matches!(event, TrajectoryEvent::Tool { .. })
+}
+
+fn is_thought(event: &TrajectoryEvent) -> bool {
+    matches!(event, TrajectoryEvent::Other(text) if !text.is_empty())
+}
+
+fn is_said(event: &TrajectoryEvent) -> bool {
+    matches!(event, TrajectoryEvent::Text(text) | TrajectoryEvent::Assistant(text) if !text.is_empty())
+}
+
+/// How many keys the arguments of a call have.
+fn keys(event: &TrajectoryEvent) -> usize {
+    match event.arguments() {
+        Some(belay_protocol::Arguments::Object(map)) => map.len(),
+        _ => 0,
+    }
+}
+
+/// Builds a changed recording and keeps the onset at the event it was.
+struct Rebuilt<'a> {
+    old: &'a Run,
+    events: Vec<TrajectoryEvent>,
+    onset: Option<usize>,
+}
+
+impl<'a> Rebuilt<'a> {
+    fn of(old: &'a Run) -> Self {
+        Self { old, events: Vec::with_capacity(old.events.len()), onset: None }
+    }
+
+    /// What comes next stands for the event of that index.
+    fn at(&mut self, index: usize) {
+        if self.old.onset == Some(index) {
+            self.onset = Some(self.events.len());
+        }
+    }
+
+    fn push(&mut self, event: TrajectoryEvent) {
+        self.events.push(event);
+    }
+
+    fn done(self) -> Run {
+        Run { events: self.events, onset: self.onset, stuck: self.old.stuck, restarts: Vec::new() }
+    }
+}
+
+fn on_arguments(run: &Run, mut change: impl FnMut(&mut Vec<(String, Value)>)) -> Run {
+    let mut run = run.clone();
+    for event in &mut run.events {
+        let TrajectoryEvent::Tool { args, .. } = event else { continue };
+        let Some(mut entries) = args.entries() else { continue };
+        change(&mut entries);
+        *args = CallArguments::of_entries(&entries);
+    }
+    run
+}
+
+fn paraphrase(run: &Run, random: &mut Random) -> Run {
+    let mut rebuilt = Rebuilt::of(run);
+    // What the stream of this answer began with; the whole answer begins with the same.
+    let mut opening: Option<String> = None;
+    for (index, event) in run.events.iter().enumerate() {
+        rebuilt.at(index);
+        match event {
+            TrajectoryEvent::Other(text) => {
+                rebuilt.push(TrajectoryEvent::Other(format!("{}{text}", words::opening(random))));
+            }
+            TrajectoryEvent::Text(text) => {
+                if opening.is_none() && !text.is_empty() {
+                    let said = words::opening(random);
+                    rebuilt.push(TrajectoryEvent::Text(said.clone()));
+                    opening = Some(said);
+                }
+                rebuilt.push(event.clone());
+            }
+            TrajectoryEvent::Assistant(text) if !text.is_empty() => {
+                let said = opening.take().unwrap_or_else(|| words::opening(random));
+                rebuilt.push(TrajectoryEvent::Assistant(format!("{said}{text}")));
+            }
+            _ => {
+                if matches!(event, TrajectoryEvent::Turn | TrajectoryEvent::Tool { .. } | TrajectoryEvent::User(_)) {
+                    opening = None;
+                }
+                rebuilt.push(event.clone());
+            }
+        }
+    }
+    rebuilt.done()
+}
+
+fn nonces(run: &Run, random: &mut Random) -> Run {
+    let style = random.below(4);
+    let mut run = on_arguments(run, |entries| entries.push(words::nonce(style, random)));
+    for event in &mut run.events {
+        if let TrajectoryEvent::ToolResult { text, .. } = event {
+            text.push_str(&words::trailer(style, random));
+        }
+    }
+    run
+}
+
+fn harmless(run: &Run, random: &mut Random) -> Run {
+    let turns = run.events.contains(&TrajectoryEvent::Turn);
+    let results = run.events.iter().any(|event| matches!(event, TrajectoryEvent::ToolResult { .. }));
+    let mut rebuilt = Rebuilt::of(run);
+    let (mut open, mut real, mut step_ended) = (0_usize, 0_usize, false);
+    for (index, event) in run.events.iter().enumerate() {
+        let begins = if turns { *event == TrajectoryEvent::Turn } else { is_call(event) && (step_ended || !results) };
+        // Never two in a row: real work stands between them.
+        if begins && (open == 0 || !results) && real > 0 && random.below(HARMLESS_EVERY) == 0 {
+            let (name, args, result) = words::harmless(random);
+            if turns {
+                rebuilt.push(TrajectoryEvent::Turn);
+            }
+            rebuilt.push(TrajectoryEvent::tool(name, &args));
+            if results {
+                rebuilt.push(TrajectoryEvent::result(name, true, result));
+            }
+            real = 0;
+        }
+        match event {
+            TrajectoryEvent::Tool { .. } => (open, real, step_ended) = (open + 1, real + 1, false),
+            TrajectoryEvent::ToolResult { .. } => (open, step_ended) = (open.saturating_sub(1), true),
+            _ => {}
+        }
+        rebuilt.at(index);
+        rebuilt.push(event.clone());
+    }
+    rebuilt.done()
+}
+
+fn whitespace(run: &Run, random: &mut Random) -> Run {
+    let mut run = run.clone();
+    for event in &mut run.events {
+        match event {
+            TrajectoryEvent::Tool { args, .. } => match args.entries() {
+                Some(mut entries) => {
+                    for (_, value) in entries.iter_mut().filter(|(key, _)| words::is_command(key)) {
+                        if let Value::String(text) = value {
+                            *text = words::respaced(text, random);
+                        }
+                    }
+                    *args = CallArguments::of_entries(&entries);
+                }
+                None => *args = CallArguments::parse(&format!("{}{}", args.written(), random.pick(&["", " ", "\n"]))),
+            },
+            TrajectoryEvent::ToolResult { text, .. } => text.push_str(random.pick(&["", " ", "\n", "\n\n", " \n"])),
+            _ => {}
+        }
+    }
+    run
+}
+
+/// Where a program can be restarted: between steps. Within a stream it cannot: the call is made again from its beginning.
+fn places(run: &Run) -> Vec<usize> {
+    let turns = run.events.contains(&TrajectoryEvent::Turn);
+    let is_place = |(index, event): (usize, &TrajectoryEvent)| {
+        let begins = if turns { *event == TrajectoryEvent::Turn } else { is_call(event) };
+        (index > 0 && begins).then_some(index)
+    };
+    run.events.iter().enumerate().filter_map(is_place).collect()
+}
+
+#[cfg(test)]
+mod tests;

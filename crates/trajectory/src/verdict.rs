@@ -10,7 +10,7 @@ use crate::event::TrajectoryEvent;
 /// What the rules say of a whole recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// A verdict stands at the end: there was a strike, and no recovery, reset or disabling opened the latch after it.
+    /// There was a strike, and no recovery after it. A new request, or switching detection off, does not take it back.
     pub stopped: bool,
     /// The reason of the newest strike, a word of the closed list; `None`: there was none.
     pub reason: Option<&'static str>,
@@ -33,12 +33,13 @@ pub struct Judge {
     at_event: Option<u64>,
     strikes: u32,
     newest: Option<Finding>,
+    stopped: bool,
 }
 
 impl Judge {
     /// A judge who has seen nothing.
     pub fn new(rules: StopRules) -> Self {
-        Self { rules, state: StopState::default(), next: 0, at_event: None, strikes: 0, newest: None }
+        Self { rules, state: StopState::default(), next: 0, at_event: None, strikes: 0, newest: None, stopped: false }
     }
 
     /// Shows the next event. Returns what a strike saw, at the event during which it turned true.
@@ -47,12 +48,14 @@ impl Judge {
     pub fn observe(&mut self, event: &TrajectoryEvent) -> Option<Finding> {
         let index = self.next;
         self.next += 1;
+        self.stopped &= !matches!(event, TrajectoryEvent::Recover);
         let verdict = self.state.observe(&self.rules, event.observation())?;
         if verdict.action == Action::Notice {
             return None;
         }
         self.at_event.get_or_insert(index);
         self.strikes += 1;
+        self.stopped = true;
         self.newest = Some(verdict.finding.clone());
         Some(verdict.finding)
     }
@@ -75,7 +78,7 @@ impl Judge {
     /// The verdict about everything that was shown.
     pub fn verdict(&self) -> Verdict {
         Verdict {
-            stopped: self.state.latched.is_some(),
+            stopped: self.stopped,
             reason: self.newest.as_ref().map(|finding| finding.reason.word()),
             rule: self.newest.as_ref().map(|finding| finding.rule.clone()),
             at_event: self.at_event,
@@ -87,14 +90,17 @@ impl Judge {
 
 #[cfg(test)]
 mod tests {
-    use belay_agent_loop::policies::{Condition, Rule, Then};
+    use belay_agent_loop::policies::RulesFile;
+    use serde_json::json;
 
     use super::*;
 
     /// Strikes at the third step, notices at the second.
     fn rules() -> StopRules {
-        let rule = |name: &str, steps, then| Rule { name: name.into(), when: Condition::Steps(steps), then, say: None };
-        StopRules { rules: vec![rule("many", 3, Then::Strike), rule("some", 2, Then::Notice)], ..StopRules::none() }
+        let rule = |name: &str, steps: u64, then: &str| json!({"name": name, "when": {"steps": steps}, "then": then});
+        let rules = json!([rule("many", 3, "strike"), rule("some", 2, "notice")]);
+        let file: RulesFile = serde_json::from_value(json!({"enabled": false, "rules": rules})).unwrap();
+        StopRules::compile(&file.stops, &file.run_limits())
     }
 
     fn judged(events: &[TrajectoryEvent]) -> Verdict {
@@ -115,9 +121,9 @@ mod tests {
             (vec![Turn, Turn], false, None, 0), // a notice is no strike
             (vec![Turn, Turn, Turn], true, Some(2), 1),
             (vec![Turn, Turn, Turn, user(), Turn], true, Some(2), 1),
-            (vec![Turn, Turn, Turn, Reset], false, Some(2), 1),
+            (vec![Turn, Turn, Turn, Reset], true, Some(2), 1),
             (vec![Turn, Turn, Turn, Reset, Turn, Turn, Turn], true, Some(2), 2),
-            (vec![Turn, Turn, Turn, Disable, Turn], false, Some(2), 1),
+            (vec![Turn, Turn, Turn, Disable, Turn], true, Some(2), 1),
             (vec![Disable, Turn, Turn, Turn], false, None, 0),
             (vec![Turn, Turn, Turn, Recover], false, Some(2), 1),
             (vec![Recover, Turn, Turn, Turn, Turn, Recover, Turn], true, Some(3), 2), // steps are not forgotten
@@ -131,13 +137,13 @@ mod tests {
     #[test]
     fn the_verdict_is_one_line_with_these_names() {
         let verdict = serde_json::to_value(judged(&vec![TrajectoryEvent::Turn; 3])).unwrap();
-        let expected = serde_json::json!({
-            "stopped": true, "reason": "operator_rule", "rule": "steps", "at_event": 2, "strikes": 1,
-            "evidence": {"rule": "steps", "count": 3, "threshold": 3},
+        let expected = json!({
+            "stopped": true, "reason": "operator_rule", "rule": "many", "at_event": 2, "strikes": 1,
+            "evidence": {"rule": "many", "count": 3, "threshold": 3, "measure": "steps"},
         });
         assert_eq!(verdict, expected);
         let quiet = serde_json::to_value(judged(&[])).unwrap();
-        let expected = serde_json::json!({
+        let expected = json!({
             "stopped": false, "reason": null, "rule": null, "at_event": null, "strikes": 0, "evidence": {},
         });
         assert_eq!(quiet, expected);

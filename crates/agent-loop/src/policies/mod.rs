@@ -14,20 +14,45 @@
 //! Everything is pure and serialisable: the state is stored with the loop's and counts on after a restart; rules come
 //! from the configuration and are not stored. Nothing here awaits, reads a clock or allocates for each character.
 //!
-//! Reading order: [`observation`] → [`state`] → [`rules`] → [`condition`] → one file for each policy, the three layers
-//! of loop detection being [`tool_loops`], [`chanting`] and [`judge`].
+//! Reading order: [`observation`] → [`state`] → [`rules`] → [`condition`] → [`measures`] → one file for each policy, the
+//! three layers of loop detection being [`tool_loops`], [`chanting`] and [`judge`]. The configuration is in [`config`]
+//! and [`limits`].
 
+pub mod approval_reasks;
 pub mod chanting;
+pub mod compactions;
 pub mod condition;
+pub mod config;
+pub mod empty_replies;
+pub mod errors;
+pub mod invalid_arguments;
 pub mod judge;
+pub mod limits;
 pub mod measures;
+pub mod mentions;
+pub mod model_calls;
+pub mod money;
 pub mod observation;
+pub mod output_bytes;
+pub mod replies;
 pub mod rules;
 pub mod state;
+pub mod steps;
+pub mod time;
+pub mod tokens;
+pub mod tool_calls;
 pub mod tool_loops;
+pub mod unknown_tools;
 
-pub use condition::Condition;
+mod digest;
+mod shingles;
+mod streak;
+
+pub use condition::{Condition, ToolCount};
+pub use config::{RulesFile, StopsConfig};
+pub use judge::{JudgeConfig, JudgeState};
+pub use limits::RunLimits;
 pub use measures::Measures;
 pub use observation::{CallOutcome, Observation, Totals};
-pub use rules::{Rule, StopRules, Then};
+pub use rules::{Rule, Since, StopRules, Then};
 pub use state::{Action, StopState, Verdict};

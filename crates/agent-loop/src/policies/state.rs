@@ -1,13 +1,15 @@
 //! The engine's state: measures, strikes and the latch. Stored with the run.
 
-use std::collections::BTreeSet;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 use belay_protocol::Finding;
 use serde::{Deserialize, Serialize};
 
-use super::measures::Measures;
+use super::condition::{Baseline, View};
+use super::measures::{Measures, Touched};
 use super::observation::Observation;
-use super::rules::{Rule, StopRules, Then};
+use super::rules::{Compiled, Origin, Rule, Since, StopRules, Then};
 
 /// What the engine remembers of a run. Given back with the same rules, or with changed ones, it counts on.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
@@ -15,14 +17,25 @@ use super::rules::{Rule, StopRules, Then};
 pub struct StopState {
     /// What is measured.
     pub measures: Measures,
-    /// Strikes in this request, of any kind.
+    /// Strikes in this request, of any kind; an end counts as one.
     pub strikes: u32,
     /// Loop detection is off for this run.
     pub detection_off: bool,
     /// The verdict that stands; nothing else is judged until a recovery opens the latch.
     pub latched: Option<Finding>,
+    /// The measures behind it, and behind every other strike that turned true meanwhile: one behaviour seen by several
+    /// rules is one strike.
+    #[serde(skip_serializing_if = "Touched::is_nothing")]
+    behind: Touched,
+    /// Measures that may have changed since the rules about them were asked.
+    #[serde(skip_serializing_if = "Touched::is_nothing")]
+    untold: Touched,
     /// Rules whose notice was given and whose condition has been true since.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     noticed: BTreeSet<String>,
+    /// For rules that count from their own last notice or strike: what had been counted then.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    baselines: BTreeMap<String, Baseline>,
 }
 
 /// What the engine says.
@@ -38,8 +51,8 @@ pub struct Verdict {
     pub say: Option<String>,
 }
 
-/// What follows from a verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What follows from a verdict. Of several at once the stronger one comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
     /// Tell the model and go on.
     Notice,
@@ -66,59 +79,149 @@ impl StopState {
                 self.latched = None;
                 return None;
             }
-            _ => self.measures.observe(rules, &seen),
+            _ => {}
         }
+        let touched = self.measures.observe(rules, &seen);
+        self.untold = self.untold.and(touched).within(rules.asked);
+        if self.untold.is_nothing() {
+            return None;
+        }
+        self.lower_baselines(rules);
         if self.latched.is_some() {
+            self.note_what_else_is_behind(rules);
             return None;
         }
         self.judge(rules)
     }
 
-    /// Opens the latch; the layer that fired forgets what it saw, so that only new repetition is a second strike.
+    /// Opens the latch; the layers behind the verdict forget what they saw, so that only new repetition is a second
+    /// strike. What was used up stays used up.
     pub fn recover(&mut self) {
         if self.latched.take().is_some() {
-            self.measures.tool_loops.clear();
-            self.measures.chanting.clear();
+            self.measures.clear(std::mem::take(&mut self.behind));
         }
     }
 
-    /// Asks every rule.
+    /// Takes what another model judged, as a strike like any other. `None`: loop detection is off, or a verdict stands.
+    pub fn judged(&mut self, rules: &StopRules, finding: Finding) -> Option<Verdict> {
+        if self.detection_off || self.latched.is_some() {
+            return None;
+        }
+        Some(self.latch(rules, Then::Strike, finding, None))
+    }
+
+    /// Asks every rule about which something is untold.
     fn judge(&mut self, rules: &StopRules) -> Option<Verdict> {
-        let mut fired: Option<(&Rule, Finding)> = None;
-        for rule in &rules.rules {
-            if rule.then == Then::Strike && self.detection_off {
+        let untold = std::mem::take(&mut self.untold);
+        let mut fired: Option<(&Compiled, Action, Finding)> = None;
+        for one in rules.compiled.iter().filter(|one| one.asks_about.meets(untold)) {
+            if !self.is_true(one) {
+                self.noticed.remove(&one.rule.name);
                 continue;
             }
-            let Some(finding) = rule.when.holds(&self.measures) else {
-                self.noticed.remove(&rule.name);
+            let is_known = one.rule.then == Then::Notice && self.noticed.contains(&one.rule.name);
+            if is_known || (self.detection_off && one.is_detection()) {
                 continue;
+            }
+            if one.rule.then == Then::Strike {
+                self.behind = self.behind.and(one.asks_about);
+            }
+            let action = self.action(rules, one.rule.then);
+            let finding = self.finding(one);
+            let (told, left) = match fired {
+                Some(other) if !comes_first(action, &finding, &other) => (other, Some(one)),
+                Some(other) => ((one, action, finding), Some(other.0)),
+                None => ((one, action, finding), None),
             };
-            if rule.then == Then::Notice && !self.noticed.insert(rule.name.clone()) {
-                continue;
-            }
-            let first = fired.as_ref().is_none_or(|(other, seen)| {
-                (other.then == Then::Notice && rule.then != Then::Notice)
-                    || finding.reason.precedence(seen.reason).is_lt()
-            });
-            if first {
-                fired = Some((rule, finding));
-            }
+            fired = Some(told);
+            // What is not told now is asked about again with the next event.
+            self.untold = self.untold.and(left.map_or(Touched::NOTHING, |left| left.asks_about));
         }
-        let (rule, finding) = fired?;
-        Some(self.verdict(rules, rule, finding))
+        let (one, action, finding) = fired?;
+        Some(self.tell(rules, one, action, finding))
     }
 
-    fn verdict(&mut self, rules: &StopRules, rule: &Rule, finding: Finding) -> Verdict {
-        let say = rule.say.clone();
-        if rule.then == Then::Notice {
-            return Verdict { action: Action::Notice, finding, strike: 0, say };
+    fn tell(&mut self, rules: &StopRules, one: &Compiled, action: Action, finding: Finding) -> Verdict {
+        let Rule { name, when, then, say, since } = &one.rule;
+        if *since == Since::Notice {
+            self.baselines.insert(name.clone(), Baseline::of(when, &self.measures));
         }
-        self.strikes += 1;
-        let action = match rule.then {
-            Then::Strike if self.strikes < rules.max_strikes => Action::Recover,
-            _ => Action::Stop,
-        };
+        if action != Action::Notice {
+            self.behind = self.behind.and(one.asks_about);
+            return self.latch(rules, *then, finding, say.clone());
+        }
+        // One that counts from here on is not true any more, unless by something that does not count.
+        if self.is_true(one) {
+            self.noticed.insert(name.clone());
+        }
+        Verdict { action, finding, strike: 0, say: say.clone() }
+    }
+
+    fn latch(&mut self, rules: &StopRules, then: Then, finding: Finding, say: Option<String>) -> Verdict {
+        let action = self.action(rules, then);
+        self.strikes = self.strikes.saturating_add(1);
         self.latched = Some(finding.clone());
         Verdict { action, finding, strike: self.strikes, say }
     }
+
+    fn action(&self, rules: &StopRules, then: Then) -> Action {
+        match then {
+            Then::Notice => Action::Notice,
+            Then::Strike if self.strikes.saturating_add(1) < rules.max_strikes => Action::Recover,
+            Then::Strike | Then::Stop => Action::Stop,
+        }
+    }
+
+    /// While a verdict stands, further strikes are counted to the behaviour behind it.
+    fn note_what_else_is_behind(&mut self, rules: &StopRules) {
+        let strikes = rules.compiled.iter().filter(|one| one.rule.then == Then::Strike);
+        for one in strikes.filter(|one| one.asks_about.meets(self.untold)) {
+            if self.is_true(one) {
+                self.behind = self.behind.and(one.asks_about);
+            }
+        }
+    }
+
+    fn lower_baselines(&mut self, rules: &StopRules) {
+        if self.baselines.is_empty() {
+            return;
+        }
+        for one in rules.compiled.iter().filter(|one| one.asks_about.meets(self.untold)) {
+            if let Some(baseline) = self.baselines.get_mut(&one.rule.name) {
+                baseline.lower(&one.rule.when, &self.measures);
+            }
+        }
+    }
+
+    fn view(&self, one: &Compiled) -> View<'_> {
+        let since = match one.rule.since {
+            Since::Request => None,
+            Since::Notice => self.baselines.get(&one.rule.name),
+        };
+        View { measures: &self.measures, since }
+    }
+
+    fn is_true(&self, one: &Compiled) -> bool {
+        one.rule.when.is_true(&self.view(one))
+    }
+
+    /// What was seen. An operator's rule goes by its own name, and tells the measure behind it as a fact.
+    fn finding(&self, one: &Compiled) -> Finding {
+        let mut finding = one.rule.when.finding(&self.view(one));
+        if one.origin == Origin::Operator && finding.rule != one.rule.name {
+            let measure = std::mem::replace(&mut finding.rule, one.rule.name.clone());
+            return finding.with("measure", measure);
+        }
+        finding
+    }
 }
+
+/// Whether this is told rather than the other: the end of a run before a strike before a notice, else by the table of
+/// endings, else the rule that stands first.
+fn comes_first(action: Action, finding: &Finding, (_, other, seen): &(&Compiled, Action, Finding)) -> bool {
+    let order = action.cmp(other).reverse().then(finding.reason.precedence(seen.reason));
+    order == Ordering::Less
+}
+
+#[cfg(test)]
+mod tests;

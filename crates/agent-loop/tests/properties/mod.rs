@@ -147,11 +147,13 @@ proptest! {
 
     #[test]
     fn a_run_resumed_from_any_stored_state_ends_as_if_it_had_never_stopped(story in story()) {
-        let (whole, play) = story.run(Story::start());
+        let (mut whole, play) = story.run(Story::start());
+        forget_what_is_not_stored(&mut whole.1);
         for (messages, state) in &play.stored {
             let mut context = LoopContext::new(messages.clone());
             context.state = serde_json::from_str(state).expect("a stored state loads");
-            let (resumed, _) = story.run(context);
+            let (mut resumed, _) = story.run(context);
+            forget_what_is_not_stored(&mut resumed.1);
             prop_assert_eq!(&resumed, &whole);
         }
     }
@@ -166,6 +168,12 @@ proptest! {
             }
         }
     }
+}
+
+/// A stream does not survive a restart, nor what was about to be reported.
+fn forget_what_is_not_stored(context: &mut LoopContext) {
+    context.state.stops.measures.chanting.clear();
+    context.state.fired.clear();
 }
 
 #[test]

@@ -2,11 +2,14 @@
 //! takes time here takes none.
 
 mod chat;
+mod endings;
 mod money;
+mod outputs;
 mod plan;
 mod queue;
 mod recovery;
 mod stop;
+mod subagents;
 mod support;
 mod threads;
 mod trouble;

@@ -17,8 +17,10 @@ fn priced(script: Vec<Scripted>) -> ScriptedModel {
 }
 
 fn setup(limit_micro_usd: f64, script: Vec<Scripted>) -> Setup {
-    let setup =
-        Setup { limits: LimitsConfig { usd_per_day: Some(limit_micro_usd / 1e6) }, ..Setup::new(priced(script)) };
+    let setup = Setup {
+        limits: LimitsConfig { usd_per_day: Some(limit_micro_usd / 1e6), ..LimitsConfig::default() },
+        ..Setup::new(priced(script))
+    };
     setup.clock.set(NOON);
     setup
 }

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::{Agent, AgentConfig, AgentExit, AgentParts, LimitsConfig, QueueConfig, StorePorts};
+use belay_agent_loop::StopRules;
+use belay_agent_loop::policies::RulesFile;
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Body, BootId, Channel, ChannelError, ChannelId, Clock, Control, DeliverError, Effect,
-    Envelope, IdempotencyKey, Inbound, InboundStream, Outbound, Principal, PrincipalRole, ReplyRoute, RunRecord, Tool,
-    ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis,
+    Accepted, Ack, AckSender, Body, BootId, Channel, ChannelError, ChannelId, Clock, Control, DeclaredOutput,
+    DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream, Outbound, Principal, PrincipalRole,
+    ReplyRoute, RunRecord, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis,
 };
 use belay_store::MemoryStore;
 use belay_testkit::scripted_model::ScriptedModel;
@@ -180,6 +182,12 @@ impl Talker {
         self.send(Inbound { history, ..inbound }).await
     }
 
+    /// Sends a text that must come up with these outputs.
+    pub(crate) async fn with_outputs(&self, session: &str, text: &str, outputs: Vec<DeclaredOutput>) -> Ack {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        self.send(Inbound { outputs, ..inbound }).await
+    }
+
     /// Lets the channel go on yielding while the agent drains, as one does that can still take control.
     pub(crate) fn keep_open(&self) {
         self.probe.open_in_drain.store(true, Ordering::SeqCst);
@@ -202,7 +210,7 @@ pub(crate) async fn end_of(accepted: Accepted) -> Arc<RunRecord> {
 pub(crate) struct Setup {
     pub(crate) config: AgentConfig,
     pub(crate) limits: LimitsConfig,
-    pub(crate) rules: Arc<belay_agent_loop::StopRules>,
+    pub(crate) rules: Arc<StopRules>,
     pub(crate) queue: QueueConfig,
     pub(crate) model: Arc<ScriptedModel>,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
@@ -230,12 +238,18 @@ where
     }
 }
 
+/// Rules as the settings write them: the content of `[stops]`, with `[limits]` as a table in it.
+pub(crate) fn rules(toml: &str) -> Arc<StopRules> {
+    let file: RulesFile = toml::from_str(toml).expect("rules");
+    Arc::new(StopRules::compile(&file.stops, &file.run_limits()))
+}
+
 impl Setup {
     pub(crate) fn new(model: ScriptedModel) -> Self {
         Self {
             config: AgentConfig::default(),
             limits: LimitsConfig::default(),
-            rules: Arc::new(belay_agent_loop::StopRules::progress()),
+            rules: Arc::new(StopRules::progress()),
             queue: QueueConfig::default(),
             model: Arc::new(model),
             tools: vec![

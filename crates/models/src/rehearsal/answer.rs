@@ -25,6 +25,7 @@ Join several with \"and\", or put them on lines of their own. To see a brake of 
 - rehearse loop | chant | intent | truncation | failures | storm | unknown tool
 - rehearse stubborn | ping pong | unknown tools | invalid arguments | terminate | give up
 - rehearse stall [SECONDS], rehearse stall silent [SECONDS]
+- rehearse subagent [REQUEST], rehearse miss-output
 - rehearse empty | silent | long CHARACTERS
 - rehearse error auth | rate | overloaded | network | context | bad
 - /plan ANYTHING makes a plan of three steps and works through it; /plan rehearse blocked-step blocks the second

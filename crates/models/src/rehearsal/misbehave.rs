@@ -6,6 +6,7 @@ use belay_protocol::{Arguments, ModelErrorKind, ToolCall, ToolResult, ToolStatus
 use serde_json::json;
 
 use super::answer::HELP;
+use super::outputs::Offered;
 use super::plan::{Beat, Ending, Script, call_id};
 use super::request::after_any;
 use super::turn::Turn;
@@ -57,8 +58,19 @@ pub(super) enum Act {
     Silent,
     Long(usize),
     Error(ModelErrorKind),
+    /// Has a part of the work done by a subagent.
+    Subagent,
+    /// Never hands over what is declared.
+    MissOutput,
     /// Asked for something that is not on the list.
     Unknown,
+}
+
+impl Act {
+    /// Whether its final text is handed over, where outputs are declared. What is about the text itself stays one.
+    pub(super) fn hands_over(self) -> bool {
+        matches!(self, Self::Subagent | Self::Storm | Self::UnknownTool | Self::Failures | Self::Unknown)
+    }
 }
 
 /// Reads `rehearse …`; `None` when the text is nothing of the kind.
@@ -82,6 +94,8 @@ pub(super) fn read(text: &str) -> Option<Act> {
         ["stall", "silent", n] => seconds(n).map_or(Act::Unknown, Act::SilentStall),
         ["stall", n] => seconds(n).map_or(Act::Unknown, Act::Stall),
         ["storm"] => Act::Storm,
+        ["subagent", ..] => Act::Subagent,
+        ["miss-output" | "miss-outputs"] => Act::MissOutput,
         ["unknown", "tool"] => Act::UnknownTool,
         ["unknown", "tools"] => Act::UnknownTools,
         ["invalid", "arguments"] => Act::InvalidArguments,
@@ -106,7 +120,8 @@ fn error(kind: &str) -> Option<ModelErrorKind> {
 }
 
 /// What to do at this step. Errors fail whether tools are offered or not, as a broken provider would.
-pub(super) fn script(act: Act, turn: &Turn<'_>, tools_offered: bool) -> Script {
+pub(super) fn script(act: Act, turn: &Turn<'_>, offered: &Offered) -> Script {
+    let tools_offered = offered.tools;
     match act {
         Act::Loop if tools_offered => Script::calls(vec![read_file(turn, "rehearsal/no-such-file.txt")]),
         Act::Loop => Script::text(after_loop(turn)),
@@ -144,6 +159,8 @@ pub(super) fn script(act: Act, turn: &Turn<'_>, tools_offered: bool) -> Script {
         Act::Silent => Script::text("NO_REPLY".to_owned()),
         Act::Long(characters) => Script::text(long(characters)),
         Act::Error(kind) => Script { beats: Vec::new(), ending: Ending::Fail(kind) },
+        Act::Subagent => subagent(turn, offered),
+        Act::MissOutput => Script::text(miss_output(offered)),
         Act::Unknown => Script::text(format!("There is no such rehearsal.\n\n{HELP}")),
     }
 }
@@ -283,6 +300,28 @@ fn unknown_tool(turn: &Turn<'_>, tools_offered: bool) -> Script {
     ))
 }
 
+/// What follows "rehearse subagent" is the task.
+fn subagent(turn: &Turn<'_>, offered: &Offered) -> Script {
+    if turn.batches() > 0 {
+        let result = turn.last_results().first().map_or("nothing", |result| result.text.as_str());
+        return Script::text(format!("Rehearsal of a subagent. What came back:\n{result}"));
+    }
+    if !offered.subagents {
+        return Script::text("Rehearsal of a subagent: none can be started here (agent.subagents).".to_owned());
+    }
+    let task = after_any(turn.asked.trim(), &["rehearse subagent"]).filter(|task| !task.is_empty());
+    let task = task.unwrap_or("calculate 17*23");
+    let arguments = json!({ "task": task, "outputs": { "answer": "string" } });
+    Script::calls(vec![object_call(turn, 0, "spawn_subagent", arguments)])
+}
+
+fn miss_output(offered: &Offered) -> String {
+    match offered.completion {
+        Some(_) => "Rehearsal of missing outputs: this is a text, and it hands over nothing.".to_owned(),
+        None => "Rehearsal of missing outputs: none are declared here, so none are missing.".to_owned(),
+    }
+}
+
 fn succeeded(result: &ToolResult) -> bool {
     result.status == ToolStatus::Success
 }
@@ -291,7 +330,7 @@ fn read_file(turn: &Turn<'_>, path: &str) -> ToolCall {
     object_call(turn, 0, "read_file", json!({ "path": path }))
 }
 
-fn object_call(turn: &Turn<'_>, at: u64, name: &str, arguments: serde_json::Value) -> ToolCall {
+pub(super) fn object_call(turn: &Turn<'_>, at: u64, name: &str, arguments: serde_json::Value) -> ToolCall {
     let arguments = Arguments::parse(&arguments.to_string());
     ToolCall { id: call_id(turn, at), name: name.to_owned(), arguments }
 }

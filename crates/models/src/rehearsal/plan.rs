@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use belay_protocol::{Arguments, CallId, Message, ModelErrorKind, ToolCall};
 
+use super::outputs::Offered;
 use super::request::{self, Ask};
 use super::turn::Turn;
-use super::{LABEL, answer, misbehave};
+use super::{LABEL, answer, misbehave, outputs};
 
 /// One answer, ready to be played.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +50,15 @@ impl Script {
         Self { beats: Vec::new(), ending: Ending::Calls(calls) }
     }
 
+    /// Everything that is said.
+    fn said(&self) -> String {
+        let texts = self.beats.iter().filter_map(|beat| match beat {
+            Beat::Say(text) => Some(text.as_str()),
+            Beat::Wait(_) => None,
+        });
+        texts.collect()
+    }
+
     /// Puts the label before the text, if there is one that a person will see.
     pub(super) fn labelled(mut self) -> Self {
         if let Some(Beat::Say(text)) = self.beats.iter_mut().find(|beat| matches!(beat, Beat::Say(_)))
@@ -60,13 +70,21 @@ impl Script {
     }
 }
 
-/// Decides what to answer. Without tools it calls none, whatever was asked.
-pub(super) fn plan(messages: &[Arc<Message>], tools_offered: bool) -> Script {
+/// Decides what to answer. Without tools it calls none, whatever was asked. Where outputs are to be handed over, whatever
+/// would be the answer is.
+pub(super) fn plan(messages: &[Arc<Message>], offered: impl Into<Offered>) -> Script {
     let turn = Turn::of(messages);
-    let script = match misbehave::read(turn.asked) {
-        Some(act) => misbehave::script(act, &turn, tools_offered),
-        None => behave(&turn, tools_offered),
+    let offered = offered.into();
+    let act = misbehave::read(turn.asked);
+    let script = match act {
+        Some(act) => misbehave::script(act, &turn, &offered),
+        None => behave(&turn, offered.tools),
     };
+    if let (Some(schema), Ending::Stop) = (&offered.completion, &script.ending)
+        && act.is_none_or(misbehave::Act::hands_over)
+    {
+        return Script::calls(vec![outputs::completion(&turn, schema, &script.said())]);
+    }
     // Every text of the first turn, since the loop may discard any but the last.
     if turn.is_first() { script.labelled() } else { script }
 }

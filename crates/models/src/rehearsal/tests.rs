@@ -10,6 +10,7 @@ use belay_protocol::{
 };
 use tokio::time::Instant;
 
+use super::outputs::Offered;
 use super::plan::{Beat, Ending, Script, plan};
 use super::{LABEL, Rehearsal};
 
@@ -435,4 +436,52 @@ fn it_never_passes_for_a_model() {
     assert!(info.rehearsal && info.price.is_none());
     assert_eq!((info.provider.as_str(), info.model.as_str()), ("rehearsal", "rehearsal-1"));
     assert_eq!(info.context_tokens, 32_768);
+}
+
+/// What a run with declared outputs, or a subagent, is offered.
+fn completing(properties: serde_json::Value) -> Offered {
+    let schema = serde_json::json!({ "type": "object", "properties": properties });
+    Offered { tools: true, subagents: true, completion: Some(schema) }
+}
+
+#[test]
+fn where_outputs_are_declared_the_answer_is_handed_over_by_type() {
+    let offered = || completing(serde_json::json!({ "n": { "type": "integer" }, "words": { "type": "string" } }));
+    let asked = || vec![user("calculate 17*23")];
+    let called = joined(vec![asked(), batch(&[("calculate", ToolStatus::Success, "391")])]);
+    let complete = r#"call complete_task {"n":391,"words":"17*23 = 391"}"#;
+    for (messages, expected) in [
+        (asked(), r#"call calculate {"expression":"17*23"}"#),
+        (called, complete),
+        (
+            vec![user("rehearse miss-output")],
+            "Rehearsal of missing outputs: this is a text, and it hands over nothing.",
+        ),
+        (vec![user("rehearse empty")], ""),
+        (vec![user("rehearse intent")], "Let me search for that."),
+    ] {
+        assert_eq!(render(&plan(&after_greeting(messages), offered())), expected);
+    }
+    // The label is for people's eyes, and no part of what is handed over.
+    let first: Vec<_> = [user("the sea")].into_iter().map(Arc::new).collect();
+    let script = render(&plan(&first, completing(serde_json::json!({ "result": { "type": "string" } }))));
+    assert!(script.starts_with(r#"call complete_task {"result":"I am a rehearsal"#), "{script}");
+}
+
+#[test]
+fn a_subagent_is_given_what_follows_and_its_result_is_told() {
+    let offered = || Offered { tools: true, subagents: true, completion: None };
+    for (text, task) in [("rehearse subagent", "calculate 17*23"), ("Rehearse subagent read a.txt", "read a.txt")] {
+        let expected = format!(r#"call spawn_subagent {{"outputs":{{"answer":"string"}},"task":"{task}"}}"#);
+        assert_eq!(render(&plan(&after_greeting(vec![user(text)]), offered())), expected);
+        check(vec![user(text)], true, "Rehearsal of a subagent: none can be started here (agent.subagents).");
+        let back = joined(vec![vec![user(text)], batch(&[("spawn_subagent", ToolStatus::Success, "{}\nfine")])]);
+        let expected = "Rehearsal of a subagent. What came back:\n{}\nfine";
+        assert_eq!(render(&plan(&after_greeting(back), offered())), expected);
+    }
+    check(
+        vec![user("rehearse miss-output")],
+        true,
+        "Rehearsal of missing outputs: none are declared here, so none are missing.",
+    );
 }

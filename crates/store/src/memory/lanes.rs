@@ -75,6 +75,7 @@ impl State {
             self.keys.insert(key.clone(), id);
         }
         self.run_places.insert(id, self.runs.len());
+        let state = input.state.clone();
         self.runs.push(Run {
             input,
             session: lease.session.clone(),
@@ -85,7 +86,7 @@ impl State {
             started_at: None,
             usage: RunUsage::default(),
             cost_micro_usd: 0,
-            state: None,
+            state,
             end: None,
         });
         self.push_events(&[event(lease, id, at, EventKind::RunAccepted)]);

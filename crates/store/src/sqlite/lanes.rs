@@ -154,12 +154,13 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     let reply_to = input.reply_to.as_ref().map(rows::to_json).transpose()?;
     // A history that enters the thread now need not be kept with the run.
     let history = (!start && !input.history.is_empty()).then(|| rows::to_json(&input.history)).transpose()?;
+    let state = input.state.as_ref().map(rows::to_json).transpose()?;
     let key = input.key.as_ref();
     let inserted = tx.exec(
         "INSERT INTO runs (id, session, status, attempt, thread, turn, accepted_at, started_at, channel, principal,
-                           reply_to, key_channel, key_account, key_message, digest, text, history)
+                           reply_to, key_channel, key_account, key_message, digest, text, history, state)
          VALUES (:id, :session, :status, :attempt, :thread, :turn, :at, :started_at, :channel, :principal, :reply_to,
-                 :key_channel, :key_account, :key_message, :digest, :text, :history)
+                 :key_channel, :key_account, :key_message, :digest, :text, :history, :state)
          ON CONFLICT (key_channel, key_account, key_message) WHERE key_message IS NOT NULL DO NOTHING",
         named_params! {
             ":id": input.run_id.to_string(),
@@ -179,6 +180,7 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
             ":digest": digest,
             ":text": input.text,
             ":history": history,
+            ":state": state,
         },
     )?;
     if inserted == 0 {

@@ -45,6 +45,7 @@ pub(crate) fn input(text: &str) -> NewInput {
         text: text.into(),
         reply_to: None,
         history: Vec::new(),
+        state: None,
         at: at(1_000),
         start: true,
     }

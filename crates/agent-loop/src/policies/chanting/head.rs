@@ -196,3 +196,108 @@ pub(super) fn is_mark(c: char) -> bool {
     c.is_ascii_punctuation()
         || matches!(c, '\u{2500}'..='\u{259F}' | '‐'..='―' | '•' | '◦' | '▪' | '‣' | '…' | '·' | '‾')
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kind of a line, and how many of its characters had to be seen for it, the newline included.
+    fn told(line: &str, in_fence: Option<(char, u32)>) -> (Kind, usize) {
+        let mut head = Head::default();
+        for (at, next) in line.chars().chain(['\n']).enumerate() {
+            let kind = match in_fence {
+                Some((mark, length)) => kind_in_fence(&head, next, mark, length),
+                None => kind(&head, next, true),
+            };
+            if let Some(kind) = kind {
+                return (kind, at + 1);
+            }
+            head.push(next);
+        }
+        panic!("a newline decides: {line:?}");
+    }
+
+    #[test]
+    fn a_line_is_told_from_its_first_characters() {
+        for (line, expected, seen) in [
+            ("Words", Kind::Prose, 1),
+            ("שלום", Kind::Prose, 1),
+            ("\"words\"", Kind::Prose, 2),
+            ("**words**", Kind::Prose, 3),
+            ("# ", Kind::Heading, 2),
+            ("###### words", Kind::Heading, 7),
+            ("######", Kind::Heading, 7),
+            ("####### words", Kind::Prose, 9),
+            ("#words", Kind::Prose, 2),
+            ("########################", Kind::Rule, 17),
+            ("- words", Kind::Item, 3),
+            ("-\twords", Kind::Item, 3),
+            ("-  words", Kind::Item, 4),
+            ("- **words**", Kind::Item, 5),
+            ("- - words", Kind::Item, 5),
+            ("-words", Kind::Prose, 2),
+            ("+ words", Kind::Item, 3),
+            ("* words", Kind::Item, 3),
+            ("•words", Kind::Item, 2),
+            ("- - -", Kind::Rule, 6),
+            ("***", Kind::Rule, 4),
+            ("---------------------------", Kind::Rule, 17),
+            ("1. words", Kind::Item, 3),
+            ("123456789) words", Kind::Item, 11),
+            ("1234567890) words", Kind::Prose, 10),
+            ("3.14 words", Kind::Prose, 3),
+            ("2026-03-14", Kind::Prose, 5),
+            ("17", Kind::Prose, 3),
+            ("> words", Kind::Quote, 2),
+            ("| words |", Kind::Table, 2),
+            ("┌───┐", Kind::Table, 2),
+            ("+---+", Kind::Table, 3),
+            ("+-5 words", Kind::Prose, 3),
+            ("```", Kind::Fence, 4),
+            ("```rust", Kind::Fence, 4),
+            ("``words``", Kind::Prose, 3),
+            ("``", Kind::Rule, 3),
+            ("~~~", Kind::Fence, 4),
+            ("~~~ ", Kind::Fence, 5),
+            ("~~~~", Kind::Rule, 5),
+            ("~~~~ rust", Kind::Fence, 6),
+            ("~~~-~~~", Kind::Rule, 8),
+            ("~~words~~", Kind::Prose, 3),
+            ("{", Kind::Rule, 2),
+            ("{ \"a\"", Kind::Prose, 4),
+        ] {
+            assert_eq!(told(line, None), (expected, seen), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_fence_is_closed_by_its_own_mark_alone() {
+        for (line, expected, seen) in [
+            ("words", Kind::Code, 1),
+            ("```", Kind::Code, 4),
+            ("````", Kind::Fence, 5),
+            ("`````  ", Kind::Fence, 8),
+            ("```` words", Kind::Code, 6),
+            ("```` ````", Kind::Code, 6),
+            ("~~~~", Kind::Code, 1),
+        ] {
+            assert_eq!(told(line, Some(('`', 4))), (expected, seen), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn the_text_of_a_line_is_what_is_not_its_mark() {
+        for (line, kind, text) in [
+            ("17", Kind::Prose, "17"),
+            ("**", Kind::Prose, "**"),
+            ("- **", Kind::Item, "**"),
+            ("17.", Kind::Item, ""),
+            ("##", Kind::Heading, ""),
+            ("``", Kind::Code, "``"),
+        ] {
+            let mut head = Head::default();
+            line.chars().for_each(|c| head.push(c));
+            assert_eq!(head.text(kind).iter().collect::<String>(), text, "{line:?}");
+        }
+    }
+}

@@ -69,7 +69,9 @@ async fn an_old_lease_is_refused_by_every_write(store: Shared) {
 
 async fn an_accepted_message_waits_with_all_that_belongs_to_it(store: Shared) {
     let mut lease = open(&*store, "s").await.lease;
-    let message = NewInput { reply_to: Some(route("c")), principal: "ann".into(), ..queued("hi") };
+    let state = Some(serde_json::json!({ "delegate": { "outputs": [] } }));
+    let message =
+        NewInput { reply_to: Some(route("c")), principal: "ann".into(), state: state.clone(), ..queued("hi") };
     let run = accept(&*store, &lease, message).await;
 
     let opened = reload(&*store, &mut lease).await;
@@ -79,10 +81,13 @@ async fn an_accepted_message_waits_with_all_that_belongs_to_it(store: Shared) {
     assert_eq!((pending.channel.as_str(), &pending.reply_to), ("http", &Some(route("c"))));
     assert_eq!((pending.status, pending.attempt, pending.started_at), (RunStatus::Queued, 0, None));
     assert_eq!(pending.accepted_at, at(1_000));
-    assert!(pending.messages.is_empty() && pending.state.is_none());
+    assert!(pending.messages.is_empty());
+    assert_eq!(pending.state, state, "what came with the message is what it begins with");
 
     let events = store.read(EventQuery::default()).await.unwrap();
     assert_eq!(events.iter().map(|event| &event.kind).collect::<Vec<_>>(), [&EventKind::RunAccepted]);
+    store.start_run(&lease, run, at(1_500)).await.unwrap();
+    assert_eq!(reload(&*store, &mut lease).await.unfinished[0].state, state, "until a checkpoint brings another");
 }
 
 async fn a_run_that_begins_at_once_is_running_with_its_message_in_the_thread(store: Shared) {

@@ -1,0 +1,307 @@
+//! `[stops]`: when a run ends because it does not get on.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::condition::Condition;
+use super::judge::JudgeConfig;
+use super::limits::RunLimits;
+use super::rules::{Rule, Then};
+use super::tool_loops::ToolLoopConfig;
+
+/// Most rules of an operator. 64: each is asked on many events, and nobody can oversee more.
+const MAX_RULES: usize = 64;
+
+/// Longest words of a rule, in bytes.
+const MAX_SAY_BYTES: usize = 4_000;
+
+/// Longest name of a rule, in bytes.
+const MAX_RULE_NAME_BYTES: usize = 64;
+
+/// `[stops]`
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct StopsConfig {
+    /// Whether the built-in progress rules judge: all but limits and the operator's own rules.
+    pub enabled: bool,
+    /// Whether loops are detected: everything that is a strike, and the judge.
+    pub loops: bool,
+    /// Strikes in one request that end it. 1 to 100; 1: without a recovery turn.
+    pub max_strikes: u32,
+    /// Tool cycles.
+    pub tool_loops: ToolLoopConfig,
+    /// Steps in a row, in which every call failed, after which the model is told. 0, as with all below: never.
+    pub errors_notice: u64,
+    /// The same, after which the run ends.
+    pub errors_stop: u64,
+    /// Answers in a row without a word or a call that end the run.
+    pub empty_replies: u64,
+    /// Earlier equal answers that make the newest one a strike; one more when they are only nearly equal.
+    pub repeated_replies: u64,
+    /// Calls in a row of tools that do not exist that end the run.
+    pub unknown_tools: u64,
+    /// Calls in a row with refused arguments that end the run.
+    pub invalid_arguments: u64,
+    /// Denials of the same call that end the run.
+    pub approval_reasks: u64,
+    /// Compactions in a row that won less than a tenth that end the run.
+    pub compactions_without_gain: u64,
+    /// The model that judges.
+    pub judge: JudgeConfig,
+    /// Whether a run that ends by a limit or by a progress rule gets a last turn without tools, to say what it has found.
+    pub closing_turn: bool,
+    /// Most seconds of that turn. 1 to 3600.
+    pub closing_turn_s: u64,
+    /// The operator's own rules.
+    pub rules: Vec<Rule>,
+}
+
+impl Default for StopsConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            loops: true,
+            max_strikes: 2,
+            tool_loops: ToolLoopConfig::default(),
+            errors_notice: 3,
+            errors_stop: 5,
+            empty_replies: 3,
+            repeated_replies: 2,
+            unknown_tools: 5,
+            invalid_arguments: 5,
+            approval_reasks: 3,
+            compactions_without_gain: 3,
+            judge: JudgeConfig::default(),
+            closing_turn: true,
+            closing_turn_s: 60,
+            rules: Vec::new(),
+        }
+    }
+}
+
+impl StopsConfig {
+    /// Every problem at once, each beginning with its key. What the rules mean together is looked at by
+    /// [`StopsConfig::problems`].
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = self.judge.validate("stops.judge");
+        if !(1..=100).contains(&self.max_strikes) {
+            problems.push("stops.max_strikes: must be between 1 and 100".into());
+        }
+        for (key, number) in self.thresholds() {
+            if number > 1_000_000 {
+                problems.push(format!("stops.{key}: must be at most 1000000; 0 switches it off"));
+            }
+        }
+        if !(1..=3600).contains(&self.closing_turn_s) {
+            problems.push("stops.closing_turn_s: must be between 1 and 3600".into());
+        }
+        if self.rules.len() > MAX_RULES {
+            problems.push(format!("stops.rules: must be at most {MAX_RULES}"));
+        }
+        problems.extend(self.rules.iter().enumerate().flat_map(|(index, rule)| problems_of_rule(index, rule)));
+        problems
+    }
+
+    fn thresholds(&self) -> [(&'static str, u64); 8] {
+        [
+            ("errors_notice", self.errors_notice),
+            ("errors_stop", self.errors_stop),
+            ("empty_replies", self.empty_replies),
+            ("repeated_replies", self.repeated_replies),
+            ("unknown_tools", self.unknown_tools),
+            ("invalid_arguments", self.invalid_arguments),
+            ("approval_reasks", self.approval_reasks),
+            ("compactions_without_gain", self.compactions_without_gain),
+        ]
+    }
+
+    /// The last turn without tools. `None`: there is none.
+    pub fn closing_turn(&self) -> Option<Duration> {
+        self.closing_turn.then(|| Duration::from_secs(self.closing_turn_s))
+    }
+
+    /// The built-in progress rules that are on. Loops and repetition are strikes, since a word to the model helps; the
+    /// others end the run, since each failure has been told to the model already.
+    pub(crate) fn built_in_rules(&self) -> Vec<Rule> {
+        if !self.enabled {
+            return Vec::new();
+        }
+        let mut rules = vec![
+            Rule::new("tool_loop", Condition::ToolLoop(true), Then::Strike),
+            Rule::new("chanting", Condition::Chanting(true), Then::Strike),
+        ];
+        let mut add = |name: &str, number: u64, when: Condition, then| {
+            if number > 0 {
+                rules.push(Rule::new(name, when, then));
+            }
+        };
+        add("repeated_replies", self.repeated_replies, Condition::RepeatedReplies(true), Then::Strike);
+        let errors = Condition::ConsecutiveErrors;
+        add("errors_notice", self.errors_notice, errors(self.errors_notice), Then::Notice);
+        add("errors_stop", self.errors_stop, errors(self.errors_stop), Then::Stop);
+        add("empty_replies", self.empty_replies, Condition::EmptyReplies(self.empty_replies), Then::Stop);
+        add("unknown_tools", self.unknown_tools, Condition::UnknownTools(self.unknown_tools), Then::Stop);
+        let invalid = Condition::InvalidArguments(self.invalid_arguments);
+        add("invalid_arguments", self.invalid_arguments, invalid, Then::Stop);
+        add("approval_reasks", self.approval_reasks, Condition::ApprovalReasks(self.approval_reasks), Then::Stop);
+        let compactions = Condition::CompactionsWithoutGain(self.compactions_without_gain);
+        add("compactions_without_gain", self.compactions_without_gain, compactions, Then::Stop);
+        rules
+    }
+}
+
+fn problems_of_rule(index: usize, rule: &Rule) -> Vec<String> {
+    let mut problems = Vec::new();
+    let key = format!("stops.rules.{index}");
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if rule.name.is_empty() || rule.name.len() > MAX_RULE_NAME_BYTES || !rule.name.chars().all(is_plain) {
+        problems.push(format!(
+            "{key}.name: must be 1 to {MAX_RULE_NAME_BYTES} letters, digits, `_`, `-` or `.`, not {:?}",
+            rule.name
+        ));
+    }
+    if rule.say.as_ref().is_some_and(|say| say.trim().is_empty() || say.len() > MAX_SAY_BYTES) {
+        problems.push(format!("{key}.say: must be text of at most {MAX_SAY_BYTES} bytes"));
+    }
+    if rule.say.is_some() && rule.then == Then::Stop {
+        problems.push(format!(
+            "{key}.say: is never told, since the rule ends the run; write then = \"strike\" or \"notice\""
+        ));
+    }
+    problems
+}
+
+/// A file of rules by itself: the content of `[stops]`, and a table `[limits]` when it has limits.
+#[derive(Deserialize, Clone, Debug, PartialEq, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct RulesFile {
+    /// What stands in `[stops]` elsewhere.
+    #[serde(flatten)]
+    pub stops: StopsConfig,
+    /// `[limits]`, with the defaults of a run for what it leaves out. Absent: no limits at all.
+    pub limits: Option<RunLimits>,
+}
+
+impl RulesFile {
+    /// The limits of the file.
+    pub fn run_limits(&self) -> RunLimits {
+        self.limits.clone().unwrap_or_else(RunLimits::none)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policies::{Since, StopRules};
+
+    #[test]
+    fn the_defaults_are_fine_and_every_setting_can_be_written() {
+        assert!(StopsConfig::default().validate().is_empty());
+        assert_eq!(toml::from_str::<StopsConfig>("").expect("empty"), StopsConfig::default());
+        let written = toml::to_string(&StopsConfig::default()).expect("writes");
+        assert_eq!(toml::from_str::<StopsConfig>(&written).expect("reads back"), StopsConfig::default());
+    }
+
+    #[test]
+    fn a_file_of_rules_holds_the_section_and_perhaps_limits() {
+        let file: RulesFile = toml::from_str(
+            "errors_stop = 7\n\
+             [limits]\nactive_s = 0\nmodel_calls = 9\n\
+             [judge]\nenabled = false\n\
+             [[rules]]\nname = 'often'\nwhen = { any = [ { tool_calls = 20 }, { run_usd = 1 } ] }\n\
+             then = 'notice'\nsince = 'notice'\nsay = 'Come to an end.'",
+        )
+        .expect("rules");
+        assert_eq!((file.stops.errors_stop, file.stops.errors_notice, file.stops.judge.enabled), (7, 3, false));
+        let rule = Rule {
+            name: "often".into(),
+            when: Condition::Any(vec![Condition::ToolCalls(20), Condition::RunUsd(1.0)]),
+            then: Then::Notice,
+            say: Some("Come to an end.".into()),
+            since: Since::Notice,
+        };
+        assert_eq!(file.stops.rules, [rule]);
+        assert_eq!(file.run_limits(), RunLimits { model_calls: Some(9), ..RunLimits::none() });
+        assert_eq!(RulesFile::default().run_limits(), RunLimits::none());
+        for bad in
+            ["error_stop = 7", "[limits]\nmodel_cals = 9", "[[rules]]\nname = 'x'\nwhen = { step = 1 }", "rules = 3"]
+        {
+            assert!(toml::from_str::<RulesFile>(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_problem_is_named_with_its_key() {
+        let named = |name: &str| Rule::new(name, Condition::Steps(1), Then::Stop);
+        let bad = StopsConfig {
+            max_strikes: 0,
+            errors_stop: 2_000_000,
+            closing_turn_s: 0,
+            judge: JudgeConfig { history: 0, ..JudgeConfig::default() },
+            rules: vec![
+                named(""),
+                named("two words"),
+                Rule { say: Some(" ".into()), ..Rule::new("x", Condition::Steps(1), Then::Notice) },
+                Rule { say: Some("Stop.".into()), ..named("y") },
+                named("fine-1.b_c"),
+            ],
+            ..StopsConfig::default()
+        };
+        let problems = bad.validate();
+        let keys: Vec<&str> = problems.iter().filter_map(|text| Some(text.split_once(": ")?.0)).collect();
+        let expected = [
+            "stops.judge.history",
+            "stops.max_strikes",
+            "stops.errors_stop",
+            "stops.closing_turn_s",
+            "stops.rules.0.name",
+            "stops.rules.1.name",
+            "stops.rules.2.say",
+            "stops.rules.3.say",
+        ];
+        assert_eq!(keys, expected, "{problems:#?}");
+        let many = StopsConfig { rules: vec![named("x"); MAX_RULES + 1], ..StopsConfig::default() };
+        assert_eq!(many.validate().len(), 1);
+    }
+
+    #[test]
+    fn switches_decide_which_rules_are_built_in() {
+        let names = |stops: &StopsConfig| -> Vec<String> {
+            StopRules::compile(stops, &RunLimits::none()).rules().map(|rule| rule.name.clone()).collect()
+        };
+        let every = [
+            "tool_loop",
+            "chanting",
+            "repeated_replies",
+            "errors_notice",
+            "errors_stop",
+            "empty_replies",
+            "unknown_tools",
+            "invalid_arguments",
+            "approval_reasks",
+            "compactions_without_gain",
+        ];
+        let standard = StopsConfig::default();
+        assert_eq!(names(&standard), every);
+        assert_eq!(names(&StopsConfig { loops: false, ..standard.clone() }), every[3..]);
+        assert!(names(&StopsConfig { enabled: false, ..standard.clone() }).is_empty());
+        let fewer = StopsConfig { errors_notice: 0, repeated_replies: 0, approval_reasks: 0, ..standard };
+        assert_eq!(names(&fewer).len(), 7);
+        assert_eq!(StopRules::none().rules().count(), 0);
+        assert_eq!(StopRules::progress().limits(), &RunLimits::none());
+    }
+
+    #[test]
+    fn the_judge_is_off_with_loop_detection() {
+        let judged = |enabled, loops, judge| {
+            let judge = JudgeConfig { enabled: judge, ..JudgeConfig::default() };
+            let stops = StopsConfig { enabled, loops, judge, ..StopsConfig::default() };
+            StopRules::compile(&stops, &RunLimits::none()).judge.enabled
+        };
+        assert!(judged(true, true, true));
+        assert!(!judged(false, true, true) && !judged(true, false, true) && !judged(true, true, false));
+        let closing = |closing_turn| StopsConfig { closing_turn, ..StopsConfig::default() }.closing_turn();
+        assert_eq!((closing(true), closing(false)), (Some(Duration::from_secs(60)), None));
+    }
+}

@@ -1,0 +1,165 @@
+//! Steps in which nothing worked.
+
+use serde::{Deserialize, Serialize};
+
+use super::observation::{CallOutcome, Observation};
+
+/// Longest piece of the newest error that is kept for evidence, in bytes.
+const MAX_ERROR_BYTES: usize = 240;
+
+/// Counts steps in a row in which at least one call was executed and every executed call failed.
+///
+/// A step is judged as soon as none of its calls is open, and again when a call follows in the same step, so that the
+/// count is right at the very result that completes the step. A step without executed calls leaves the count. A step
+/// ends where the next one begins; in recordings that do not tell steps, a call after a result begins one.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
+#[serde(default)]
+pub struct Errors {
+    /// Failed steps in a row before the current one.
+    before: u64,
+    /// Calls of this step without a result.
+    open: u32,
+    /// Calls of this step that were executed.
+    executed: u32,
+    /// Those of them that failed.
+    failed: u32,
+    /// This step has been counted already: a call that follows in it does not take that back, a success does.
+    counted: bool,
+    /// Whether steps are told.
+    steps_told: bool,
+    /// Whether the newest of calls and results was a result.
+    after_result: bool,
+    /// How the newest failure begins.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    newest: String,
+}
+
+impl Errors {
+    /// Takes what was seen.
+    pub fn observe(&mut self, seen: &Observation<'_>) {
+        match seen {
+            Observation::Step => {
+                self.steps_told = true;
+                self.end_step();
+            }
+            Observation::Assistant { .. } | Observation::Text(_) => self.end_step(),
+            Observation::ToolCall { .. } => {
+                if self.after_result && !self.steps_told {
+                    self.end_step();
+                }
+                self.after_result = false;
+                self.open = self.open.saturating_add(1);
+            }
+            Observation::ToolResult { name, outcome, text } => self.take(name, *outcome, text),
+            _ => {}
+        }
+    }
+
+    fn take(&mut self, name: &str, outcome: CallOutcome, text: &str) {
+        self.after_result = true;
+        self.open = self.open.saturating_sub(1);
+        if outcome != CallOutcome::NotExecuted {
+            self.executed = self.executed.saturating_add(1);
+        }
+        if outcome.is_failure() {
+            self.failed = self.failed.saturating_add(1);
+            self.newest.clear();
+            for part in [name, ": ", text] {
+                let room = MAX_ERROR_BYTES - self.newest.len();
+                self.newest.push_str(&part[..part.floor_char_boundary(room)]);
+            }
+        }
+        self.counted |= self.executed > 0 && self.open == 0;
+    }
+
+    /// Calls that never got a result are passed over: nothing is known of them.
+    fn end_step(&mut self) {
+        self.open = 0;
+        self.before = self.count();
+        (self.executed, self.failed, self.counted, self.after_result) = (0, 0, false, false);
+    }
+
+    /// Failed steps in a row, the current one included as far as it is known.
+    pub fn count(&self) -> u64 {
+        if self.failed < self.executed {
+            0
+        } else if self.executed > 0 && (self.open == 0 || self.counted) {
+            self.before.saturating_add(1)
+        } else {
+            self.before
+        }
+    }
+
+    /// The tool and the beginning of the newest error; empty without one.
+    pub fn newest(&self) -> &str {
+        &self.newest
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        *self = Self { steps_told: self.steps_told, ..Self::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_protocol::Arguments;
+
+    use super::*;
+
+    /// s: a step begins; c: a call; f: it failed; o: it worked; n: it was not executed; d: denied; a: an answer.
+    fn counts(events: &str) -> Vec<u64> {
+        let arguments = Arguments::parse("{}");
+        let result = |outcome| Observation::ToolResult { name: "t", outcome, text: "no such file" };
+        let mut errors = Errors::default();
+        events
+            .chars()
+            .map(|event| {
+                errors.observe(&match event {
+                    's' => Observation::Step,
+                    'c' => Observation::ToolCall { name: "t", arguments: &arguments },
+                    'f' => result(CallOutcome::Failed),
+                    'o' => result(CallOutcome::Success),
+                    'n' => result(CallOutcome::NotExecuted),
+                    'd' => result(CallOutcome::Denied),
+                    _ => Observation::Assistant { text: "hm", nudged: false },
+                });
+                errors.count()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_step_counts_at_the_result_that_completes_it() {
+        for (events, expected, why) in [
+            ("scfscf", &[0, 0, 1, 1, 1, 2][..], "a failing call in each of two steps"),
+            ("sccff", &[0, 0, 0, 0, 1], "a batch counts once, when none is open"),
+            ("sccfo", &[0, 0, 0, 0, 0], "one of a batch worked"),
+            ("scfsccfo", &[0, 0, 1, 1, 1, 1, 1, 0], "a success resets"),
+            ("scfscof", &[0, 0, 1, 1, 1, 0, 0], "also when a failure follows in the step"),
+            ("scfs", &[0, 0, 1, 1], "the step that follows changes nothing by itself"),
+            ("scfsasscf", &[0, 0, 1, 1, 1, 1, 1, 1, 2], "a step without calls leaves the count"),
+            ("scfscn", &[0, 0, 1, 1, 1, 1], "so does one in which nothing was executed"),
+            ("sccnf", &[0, 0, 0, 0, 1], "what was not executed is passed over"),
+            ("scd", &[0, 0, 1], "a refusal is a failure"),
+            ("scfcf", &[0, 0, 1, 1, 1], "two batches in one step are one step"),
+            ("scfco", &[0, 0, 1, 1, 0], "and a success in it resets"),
+            ("cfcf", &[0, 1, 1, 2], "without steps, a call after a result begins one"),
+            ("cfcfscfcf", &[0, 1, 1, 2, 2, 2, 3, 3, 3], "once steps are told they rule"),
+            ("ccffccff", &[0, 0, 0, 1, 1, 1, 1, 2], "batches without steps"),
+            ("cfaccff", &[0, 1, 1, 1, 1, 1, 2], "an answer ends a step"),
+            ("sccfscf", &[0, 0, 0, 0, 1, 1, 2], "a call that never got its result is passed over"),
+            ("f", &[1], "a result whose call was not recorded"),
+        ] {
+            assert_eq!(counts(events), expected, "{events}: {why}");
+        }
+    }
+
+    #[test]
+    fn the_newest_error_is_kept_short_and_whole_characters() {
+        let mut errors = Errors::default();
+        let text = "ä".repeat(1_000);
+        errors.observe(&Observation::ToolResult { name: "read", outcome: CallOutcome::Failed, text: &text });
+        assert!(errors.newest().starts_with("read: ä") && errors.newest().len() <= MAX_ERROR_BYTES);
+    }
+}

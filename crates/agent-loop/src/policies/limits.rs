@@ -1,0 +1,216 @@
+//! What a run may use up: the run part of `[limits]`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::condition::{Condition, micro_usd};
+use super::rules::{Rule, Then, tool_limit};
+
+/// Largest number that a setting of TOML can hold.
+const MAX: u64 = i64::MAX as u64;
+
+/// The limits of one run, together with everything it starts. Reaching one ends the run.
+///
+/// It can stand alone, or within a larger section by `#[serde(flatten)]`; unknown fields are refused either way, if the
+/// larger section refuses them.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunLimits {
+    /// Seconds at work, without waiting for a person. 0: no limit.
+    pub active_s: u64,
+    /// Seconds since the run began. Absent, as with all below: no limit; else at least 1.
+    pub wall_clock_s: Option<u64>,
+    /// Requests to the model.
+    pub model_calls: Option<u64>,
+    /// Tool calls.
+    pub tool_calls: Option<u64>,
+    /// Calls of single tools, by name.
+    pub tool_calls_of: BTreeMap<String, u64>,
+    /// Tokens read.
+    pub tokens_in: Option<u64>,
+    /// Tokens generated.
+    pub tokens_out: Option<u64>,
+    /// Tokens read and generated.
+    pub tokens_total: Option<u64>,
+    /// US dollars of the run. More than 0.
+    pub usd_per_run: Option<f64>,
+    /// US dollars of the session. More than 0.
+    pub usd_per_session: Option<f64>,
+    /// Bytes that the model says and tools return.
+    pub output_bytes: Option<u64>,
+}
+
+impl Default for RunLimits {
+    /// OpenClaw's run timeout of 600 s, and nothing else.
+    fn default() -> Self {
+        Self { active_s: 600, ..Self::none() }
+    }
+}
+
+impl RunLimits {
+    /// No limits at all.
+    pub fn none() -> Self {
+        Self {
+            active_s: 0,
+            wall_clock_s: None,
+            model_calls: None,
+            tool_calls: None,
+            tool_calls_of: BTreeMap::new(),
+            tokens_in: None,
+            tokens_out: None,
+            tokens_total: None,
+            usd_per_run: None,
+            usd_per_session: None,
+            output_bytes: None,
+        }
+    }
+
+    /// The run's money in millionths of a US dollar.
+    pub fn micro_usd_per_run(&self) -> Option<u64> {
+        self.usd_per_run.map(micro_usd)
+    }
+
+    /// The session's money in millionths of a US dollar.
+    pub fn micro_usd_per_session(&self) -> Option<u64> {
+        self.usd_per_session.map(micro_usd)
+    }
+
+    /// The limits that are whole numbers and set: key, number, and what is asked of a run.
+    fn numbers(&self) -> impl Iterator<Item = (&'static str, u64, Condition)> {
+        type Make = fn(u64) -> Condition;
+        let table: [(&'static str, Option<u64>, Make); 8] = [
+            ("active_s", Some(self.active_s).filter(|s| *s > 0), Condition::ActiveS),
+            ("wall_clock_s", self.wall_clock_s, Condition::WallClockS),
+            ("model_calls", self.model_calls, Condition::ModelCalls),
+            ("tool_calls", self.tool_calls, Condition::ToolCalls),
+            ("tokens_in", self.tokens_in, Condition::TokensIn),
+            ("tokens_out", self.tokens_out, Condition::TokensOut),
+            ("tokens_total", self.tokens_total, Condition::TokensTotal),
+            ("output_bytes", self.output_bytes, Condition::OutputBytes),
+        ];
+        table.into_iter().filter_map(|(key, number, make)| number.map(|number| (key, number, make(number))))
+    }
+
+    fn dollars(&self) -> impl Iterator<Item = (&'static str, f64, Condition)> {
+        let run = self.usd_per_run.map(|usd| ("usd_per_run", usd, Condition::RunUsd(usd)));
+        let session = self.usd_per_session.map(|usd| ("usd_per_session", usd, Condition::SessionUsd(usd)));
+        run.into_iter().chain(session)
+    }
+
+    /// Every problem at once, each beginning with its key.
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.active_s > MAX {
+            problems.push(format!("limits.active_s: must be at most {MAX}"));
+        }
+        for (key, number, _) in self.numbers().filter(|(key, ..)| *key != "active_s") {
+            if !(1..=MAX).contains(&number) {
+                problems.push(format!("limits.{key}: must be at least 1; leave it out for no limit"));
+            }
+        }
+        for (tool, count) in &self.tool_calls_of {
+            if tool.is_empty() || !(1..=MAX).contains(count) {
+                problems.push(format!("limits.tool_calls_of.{tool}: must be the name of a tool and at least 1"));
+            }
+        }
+        for (key, usd, _) in self.dollars() {
+            if !(usd > 0.0 && usd <= 1e9) {
+                problems.push(format!("limits.{key}: must be a number of dollars above 0, at most a thousand million"));
+            }
+        }
+        problems
+    }
+
+    /// Each limit as a rule of its key's name.
+    pub(crate) fn rules(&self) -> Vec<Rule> {
+        let numbers = self.numbers().map(|(key, _, when)| Rule::new(key, when, Then::Stop));
+        let dollars = self.dollars().map(|(key, _, when)| Rule::new(key, when, Then::Stop));
+        let tools = self.tool_calls_of.iter().map(|(tool, count)| tool_limit(tool, *count));
+        numbers.chain(dollars).chain(tools).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize, Default)]
+    #[serde(deny_unknown_fields, default)]
+    struct Section {
+        usd_per_day: Option<f64>,
+        #[serde(flatten)]
+        run: RunLimits,
+    }
+
+    #[test]
+    fn it_can_stand_within_a_larger_section_that_refuses_unknown_fields() {
+        let section: Section =
+            toml::from_str("usd_per_day = 1\nmodel_calls = 60\ntool_calls_of = { fetch_url = 20 }").expect("all known");
+        assert_eq!(section.usd_per_day, Some(1.0));
+        let expected = RunLimits {
+            model_calls: Some(60),
+            tool_calls_of: [("fetch_url".into(), 20)].into(),
+            ..RunLimits::default()
+        };
+        assert_eq!(section.run, expected);
+        let Err(refused) = toml::from_str::<Section>("model_cals = 60") else { panic!("an unknown key was taken") };
+        assert!(refused.to_string().contains("model_cals"), "{refused}");
+    }
+
+    #[test]
+    fn every_problem_is_named_with_its_key() {
+        assert!(RunLimits::default().validate().is_empty() && RunLimits::none().validate().is_empty());
+        let bad = RunLimits {
+            active_s: u64::MAX,
+            wall_clock_s: Some(0),
+            model_calls: Some(0),
+            tool_calls: Some(0),
+            tool_calls_of: [("fetch_url".into(), 0), (String::new(), 1), ("fine".into(), 1)].into(),
+            tokens_in: Some(0),
+            tokens_out: Some(0),
+            tokens_total: Some(u64::MAX),
+            usd_per_run: Some(0.0),
+            usd_per_session: Some(f64::NAN),
+            output_bytes: Some(0),
+        };
+        let problems = bad.validate();
+        assert_eq!(problems.len(), 12, "{problems:#?}");
+        assert!(problems.iter().all(|problem| problem.starts_with("limits.")));
+    }
+
+    #[test]
+    fn every_limit_becomes_a_rule_of_its_name() {
+        assert_eq!(RunLimits::none().rules(), []);
+        let all = RunLimits {
+            active_s: 1,
+            wall_clock_s: Some(2),
+            model_calls: Some(3),
+            tool_calls: Some(4),
+            tool_calls_of: [("t".into(), 5)].into(),
+            tokens_in: Some(6),
+            tokens_out: Some(7),
+            tokens_total: Some(8),
+            usd_per_run: Some(9.0),
+            usd_per_session: Some(10.0),
+            output_bytes: Some(11),
+        };
+        let rules = all.rules();
+        let names: Vec<&str> = rules.iter().map(|rule| rule.name.as_str()).collect();
+        let expected = [
+            "active_s",
+            "wall_clock_s",
+            "model_calls",
+            "tool_calls",
+            "tokens_in",
+            "tokens_out",
+            "tokens_total",
+            "output_bytes",
+            "usd_per_run",
+            "usd_per_session",
+            "tool_calls_of.t",
+        ];
+        assert_eq!(names, expected);
+        assert!(rules.iter().all(|rule| rule.then == Then::Stop));
+    }
+}

@@ -1,0 +1,119 @@
+//! The numbers of this policy.
+
+use serde::{Deserialize, Serialize};
+
+use super::history::HISTORY;
+
+/// How tool cycles are recognised.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct ToolLoopConfig {
+    /// Repetitions of a cycle that are a loop, and of one call with one result wherever it stands. At least 2. Source of
+    /// the default 5: Gemini CLI, `TOOL_CALL_LOOP_THRESHOLD`.
+    pub repeats: u32,
+    /// The longest cycle that is looked for, in calls. At least 1; `repeats` times `max_period` is at most 40, the calls
+    /// that are remembered.
+    pub max_period: u32,
+    /// Different calls with the same long result, or the same error, that are a loop. At least 2.
+    pub same_result: u32,
+    /// Similar calls with the same short result ("no results") that are a loop. At least 2. More than `same_result`,
+    /// because a short answer tells little about whether it is the same.
+    pub same_short_result: u32,
+    /// Results of one call, all of them seen before but not all the same, that are a loop. At least 2.
+    pub alternating: u32,
+    /// Questions how far something is, with the same answer, that are a loop. At least 2; half of it once the answer says
+    /// that it has ended.
+    pub polls: u32,
+    /// How often a place may return to an earlier state before that is a loop. At least 1.
+    pub oscillations: u32,
+    /// Calls in a row without anything new that are a loop. At least 2. Harmless calls count a quarter, polls nothing.
+    pub stagnation: u32,
+    /// Names of tools that ask how far something is, beyond those that their names give away.
+    pub polling_tools: Vec<String>,
+    /// Names of tools that tell nothing about the work and change nothing, beyond those that their names give away.
+    pub harmless_tools: Vec<String>,
+}
+
+impl Default for ToolLoopConfig {
+    fn default() -> Self {
+        Self {
+            repeats: 5,
+            max_period: 5,
+            same_result: 5,
+            same_short_result: 8,
+            alternating: 8,
+            polls: 24,
+            oscillations: 4,
+            stagnation: 20,
+            polling_tools: Vec::new(),
+            harmless_tools: Vec::new(),
+        }
+    }
+}
+
+impl ToolLoopConfig {
+    /// What is wrong with it, in words for an operator; empty when nothing is. `prefix` is put before each key.
+    pub fn validate(&self, prefix: &str) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (key, value, least) in [
+            ("repeats", self.repeats, 2),
+            ("max_period", self.max_period, 1),
+            ("same_result", self.same_result, 2),
+            ("same_short_result", self.same_short_result, 2),
+            ("alternating", self.alternating, 2),
+            ("polls", self.polls, 2),
+            ("oscillations", self.oscillations, 1),
+            ("stagnation", self.stagnation, 2),
+        ] {
+            if value < least {
+                wrong.push(format!("{prefix}{key} is {value}, and must be at least {least}"));
+            }
+        }
+        if u64::from(self.repeats) * u64::from(self.max_period) > HISTORY as u64 {
+            wrong.push(format!(
+                "{prefix}repeats times {prefix}max_period is {} times {}, and must be at most {HISTORY}",
+                self.repeats, self.max_period
+            ));
+        }
+        // A place counts its returns in one byte.
+        if self.oscillations > 255 {
+            wrong.push(format!("{prefix}oscillations is {}, and must be at most 255", self.oscillations));
+        }
+        for (key, names) in [("polling_tools", &self.polling_tools), ("harmless_tools", &self.harmless_tools)] {
+            if names.iter().any(|name| name.trim().is_empty()) {
+                wrong.push(format!("{prefix}{key} has an empty name"));
+            }
+        }
+        wrong
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_make_no_sense_are_refused_in_words() {
+        let good = ToolLoopConfig::default();
+        for (config, wrong) in [
+            (good.clone(), vec![]),
+            (ToolLoopConfig { repeats: 1, ..good.clone() }, vec!["loops.repeats is 1, and must be at least 2"]),
+            (
+                ToolLoopConfig { repeats: 9, ..good.clone() },
+                vec!["loops.repeats times loops.max_period is 9 times 5, and must be at most 40"],
+            ),
+            (
+                ToolLoopConfig { oscillations: 256, polling_tools: vec![" ".into()], ..good },
+                vec!["loops.oscillations is 256, and must be at most 255", "loops.polling_tools has an empty name"],
+            ),
+        ] {
+            assert_eq!(config.validate("loops."), wrong);
+        }
+    }
+
+    #[test]
+    fn a_config_refuses_what_it_does_not_know() {
+        assert_eq!(serde_json::from_str::<ToolLoopConfig>("{}").expect("valid"), ToolLoopConfig::default());
+        assert!(serde_json::from_str::<ToolLoopConfig>(r#"{"repeat":5}"#).is_err());
+    }
+}

@@ -1,0 +1,69 @@
+//! Exact cycles: the same one to five calls, over and over.
+
+use std::collections::VecDeque;
+
+use super::history::{Entry, HISTORY};
+use super::words::Kind;
+
+/// Which calls are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum View {
+    /// All.
+    Whole,
+    /// All but harmless ones, which may stand between any others.
+    Telling,
+}
+
+/// The newest calls, newest first.
+pub(super) struct Newest {
+    entries: [Entry; HISTORY],
+    len: usize,
+}
+
+impl Newest {
+    /// At most `count` calls of that view.
+    pub(super) fn of(history: &VecDeque<Entry>, view: View, count: usize) -> Self {
+        let mut newest = Self { entries: [Entry::default(); HISTORY], len: 0 };
+        let seen = history
+            .iter()
+            .rev()
+            .filter(|entry| !entry.void && (view == View::Whole || entry.kind != Kind::Harmless))
+            .take(count.min(HISTORY));
+        for entry in seen {
+            newest.entries[newest.len] = *entry;
+            newest.len += 1;
+        }
+        newest
+    }
+
+    fn entries(&self) -> &[Entry] {
+        &self.entries[..self.len]
+    }
+}
+
+/// The shortest cycle of at most `longest` calls that has been repeated `repeats` times up to the newest call, newest
+/// first, if its results, as far as they are known, were the same each time. Cycles that wait for something are left to
+/// the rule for polling.
+pub(super) fn cycle(newest: &Newest, repeats: usize, longest: usize) -> Option<&[Entry]> {
+    let entries = newest.entries();
+    (1..=longest)
+        .filter(|period| entries.len() >= period * repeats)
+        .find(|period| {
+            let all = &entries[..period * repeats];
+            all.iter().zip(&all[*period..]).all(|(newer, older)| newer.key == older.key)
+                && (0..*period).all(|place| same_results(all.iter().skip(place).step_by(*period)))
+                && !waits(&all[..*period])
+        })
+        .map(|period| &entries[..period])
+}
+
+fn same_results<'a>(calls: impl Iterator<Item = &'a Entry>) -> bool {
+    let mut known = calls.map(|entry| entry.result).filter(|result| *result != 0);
+    known.next().is_none_or(|first| known.all(|result| result == first))
+}
+
+/// Whether a cycle asks how far something is, and changes nothing.
+fn waits(cycle: &[Entry]) -> bool {
+    cycle.iter().any(|entry| entry.polls)
+        && !cycle.iter().any(|entry| !entry.polls && matches!(entry.kind, Kind::Write | Kind::Run))
+}

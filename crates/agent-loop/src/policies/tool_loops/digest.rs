@@ -1,0 +1,91 @@
+//! A small 64-bit digest: the same on every machine and in every version, because digests are stored with the run.
+//!
+//! It is made for equality among a few hundred things of one run, where an accidental collision is about as likely as
+//! a flipped bit in memory. It is no protection against somebody who looks for collisions, and needs to be none: whoever
+//! chooses the calls can as well vary them.
+
+/// Odd constants with well mixed bits: the fractional parts of the square roots of 2 and 3.
+const MIX: [u64; 2] = [0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b];
+
+/// A digest under way.
+#[derive(Clone, Copy)]
+pub(super) struct Digest(u64);
+
+impl Digest {
+    /// Begins; different seeds give unrelated digests of the same data.
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed ^ MIX[1])
+    }
+
+    /// Takes a number.
+    pub(super) fn word(&mut self, word: u64) {
+        self.0 = fold(self.0 ^ MIX[0], word ^ MIX[1]).wrapping_add(word);
+    }
+
+    /// Takes a text; its length is part of it, so that no two sequences of texts run together.
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        let (chunks, rest) = bytes.as_chunks::<8>();
+        for chunk in chunks {
+            self.word(u64::from_le_bytes(*chunk));
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        // The rest has at most seven bytes, so the place of the eighth is free for the length.
+        self.word(u64::from_le_bytes(last) ^ (bytes.len() as u64).rotate_left(56));
+    }
+
+    /// The digest.
+    pub(super) fn finish(self) -> u64 {
+        fold(self.0 ^ MIX[1], MIX[0])
+    }
+}
+
+/// The digest of one text.
+pub(super) fn of(bytes: &[u8]) -> u64 {
+    let mut digest = Digest::new(0);
+    digest.bytes(bytes);
+    digest.finish()
+}
+
+/// The digest of two numbers in order.
+pub(super) fn pair(first: u64, second: u64) -> u64 {
+    let mut digest = Digest::new(1);
+    digest.word(first);
+    digest.word(second);
+    digest.finish()
+}
+
+/// 32 bits of a digest, never 0: 0 stands for "none".
+pub(super) fn short(digest: u64) -> u32 {
+    ((digest ^ (digest >> 32)) as u32).max(1)
+}
+
+/// Multiplies to 128 bits and folds the halves together, as wyhash does.
+fn fold(a: u64, b: u64) -> u64 {
+    let wide = u128::from(a) * u128::from(b);
+    (wide as u64) ^ ((wide >> 64) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn digests_differ_for_texts_that_differ_in_a_little() {
+        let mut seen = HashSet::new();
+        for n in 0..20_000u32 {
+            assert!(seen.insert(of(format!("item {n}").as_bytes())));
+        }
+        for text in ["", "\0", "\0\0", "a", "a\0", "abcdefgh", "abcdefgh\0"] {
+            assert!(seen.insert(of(text.as_bytes())), "{text:?}");
+        }
+        assert_ne!(pair(1, 2), pair(2, 1));
+    }
+
+    #[test]
+    fn a_stored_digest_means_the_same_in_a_later_version() {
+        assert_eq!((of(b"read_file"), pair(1, 2)), (4_509_367_637_675_166_391, 7_998_591_230_213_130_028));
+    }
+}

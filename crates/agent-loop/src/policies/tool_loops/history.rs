@@ -1,0 +1,130 @@
+//! The newest calls of a run, the ones whose results are still to come, and how often each was repeated.
+
+use std::collections::VecDeque;
+
+use super::call::{Asked, ECHO_WORDS, Echo};
+use super::pack::{Bytes, Packed};
+use super::words::Kind;
+use super::writes::Effect;
+
+/// Calls that are remembered. 40: eight cycles of five calls, or the twenty calls of a stagnation with as many
+/// thoughts between them.
+pub(super) const HISTORY: usize = 40;
+
+/// Calls without a result that are remembered. More than that in one batch are counted, but their results are not
+/// looked at; 20 is beyond what runs side by side.
+const OPEN: usize = 20;
+
+/// After so many later calls, a call whose result has not come is taken as one that will never have one.
+const OPEN_AGE: u32 = 2 * HISTORY as u32;
+
+/// One call.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Entry {
+    /// The masked key.
+    pub(super) key: u64,
+    /// What it told; 0 while that is not known.
+    pub(super) result: u32,
+    /// What it is about.
+    pub(super) target: u32,
+    /// The words of its prose.
+    pub(super) sketch: u64,
+    /// Its name: a place in the table of names.
+    pub(super) name: u8,
+    /// Its kind.
+    pub(super) kind: Kind,
+    /// It asks how far something is.
+    pub(super) polls: bool,
+    /// It was not run, for no fault of its own.
+    pub(super) void: bool,
+}
+
+impl Packed for Entry {
+    const SIZE: usize = 26;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.key.to_le_bytes());
+        self.result.put(out);
+        self.target.put(out);
+        out.extend_from_slice(&self.sketch.to_le_bytes());
+        out.push(self.name);
+        out.push(self.kind as u8 | u8::from(self.polls) << 6 | u8::from(self.void) << 7);
+    }
+
+    fn take(bytes: &mut Bytes<'_>) -> Self {
+        let (key, result, target, sketch) = (bytes.u64(), bytes.u32(), bytes.u32(), bytes.u64());
+        let [name, bits] = bytes.next();
+        let kind = Kind::ALL.get(usize::from(bits & 63)).copied().unwrap_or_default();
+        Self { key, result, target, sketch, name, kind, polls: bits & 64 != 0, void: bits & 128 != 0 }
+    }
+}
+
+/// A call whose result is still to come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Open {
+    /// Which call, counted from the first.
+    pub(super) call: u32,
+    /// Digest of its name.
+    pub(super) name: u32,
+    /// It looks for words.
+    pub(super) searches: bool,
+    /// It names a file.
+    pub(super) has_path: bool,
+    /// What it changes.
+    pub(super) effect: Effect,
+    /// Its words.
+    pub(super) echo: Echo,
+}
+
+impl Packed for Open {
+    const SIZE: usize = 21 + 3 * ECHO_WORDS;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        for number in [self.call, self.name, self.effect.place, self.effect.state, self.effect.back] {
+            number.put(out);
+        }
+        out.push(self.echo.len as u8 | u8::from(self.searches) << 6 | u8::from(self.has_path) << 7);
+        for word in &self.echo.words {
+            out.extend_from_slice(&word.to_le_bytes()[..3]);
+        }
+    }
+
+    fn take(bytes: &mut Bytes<'_>) -> Self {
+        let (call, name) = (bytes.u32(), bytes.u32());
+        let effect = Effect { place: bytes.u32(), state: bytes.u32(), back: bytes.u32() };
+        let [bits] = bytes.next();
+        let words = std::array::from_fn(|_| {
+            let [a, b, c] = bytes.next();
+            u32::from_le_bytes([a, b, c, 0])
+        });
+        let echo = Echo { words, len: usize::from(bits & 63).min(ECHO_WORDS) };
+        Self { call, name, searches: bits & 64 != 0, has_path: bits & 128 != 0, effect, echo }
+    }
+}
+
+impl Open {
+    /// Remembers a call until its result comes.
+    pub(super) fn push(open: &mut VecDeque<Self>, call: u32, asked: &Asked) {
+        while open.front().is_some_and(|oldest| oldest.call + OPEN_AGE < call) {
+            open.pop_front();
+        }
+        if open.len() < OPEN {
+            let Asked { name, searches, has_path, effect, echo, .. } = *asked;
+            open.push_back(Self { call, name, searches, has_path, effect, echo });
+        }
+    }
+
+    /// The oldest call of that name.
+    pub(super) fn pop(open: &mut VecDeque<Self>, name: u32) -> Option<Self> {
+        let at = open.iter().position(|call| call.name == name)?;
+        open.remove(at)
+    }
+}
+
+/// Remembers one more call.
+pub(super) fn push(history: &mut VecDeque<Entry>, entry: Entry) {
+    if history.len() == HISTORY {
+        history.pop_front();
+    }
+    history.push_back(entry);
+}

@@ -1,0 +1,197 @@
+//! What the key of an argument says about its value.
+
+/// What a value is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Changes from call to call without meaning: a nonce, a timestamp, an attempt.
+    Volatile,
+    /// Mostly so, but at times the very thing that is asked for: a session, a token.
+    Weak,
+    /// Words to whoever reads along: a thought, a justification.
+    Remark,
+    /// Says what is done: `action: "poll"`.
+    Action,
+    /// Where to go on, or how much of it: a page, an offset, a limit.
+    Page,
+    /// Says which: an id, a name.
+    Target,
+    /// Says which file.
+    Path,
+    /// What is looked for.
+    Query,
+    /// A program and its arguments.
+    Command,
+    /// What is written.
+    Content,
+    /// What an edit replaces.
+    Old,
+    /// What it is replaced by.
+    New,
+    /// Anything else.
+    Other,
+}
+
+/// Reads a key, in any of the usual spellings, as an argument of the tool of that name.
+pub(super) fn class(key: &str, tool: &str) -> Class {
+    let mut squashed = [0; 24];
+    let mut len = 0;
+    for byte in key.bytes().filter(u8::is_ascii_alphanumeric) {
+        if len == squashed.len() {
+            break;
+        }
+        squashed[len] = byte.to_ascii_lowercase();
+        len += 1;
+    }
+    let word = str::from_utf8(&squashed[..len]).unwrap_or_default();
+    if word.is_empty() && !key.is_ascii() {
+        return Class::Other;
+    }
+    let class = by_word(word);
+    // The noun in the tool's own name is what the tool is about: the session of `close_session` is no decoration.
+    if matches!(class, Class::Volatile | Class::Weak) && names(tool, word.strip_suffix("id").unwrap_or(word)) {
+        return Class::Target;
+    }
+    class
+}
+
+fn names(tool: &str, noun: &str) -> bool {
+    let noun = noun.as_bytes();
+    noun.len() >= 4 && tool.as_bytes().windows(noun.len()).any(|part| part.eq_ignore_ascii_case(noun))
+}
+
+fn by_word(word: &str) -> Class {
+    match word {
+        "nonce" | "requestid" | "reqid" | "xrequestid" | "traceid" | "trace" | "spanid" | "traceparent"
+        | "correlationid" | "idempotencykey" | "idempotencytoken" | "timestamp" | "ts" | "now" | "currenttime"
+        | "requestedat" | "requesttime" | "clienttime" | "sentat" | "calledat" | "cachebuster" | "cachebust" | "cb"
+        | "t" | "attempt" | "attempts" | "attemptnumber" | "retry" | "retries" | "retrycount" | "retryattempt"
+        | "try" | "trynumber" | "salt" | "rand" | "random" | "callid" | "toolcallid" | "tooluseid" | "invocationid"
+        | "invocation" | "counter" | "clientrequestid" | "" => Class::Volatile,
+        "session" | "sessionid" | "token" | "sessiontoken" | "transactionid" | "uuid" => Class::Weak,
+        "thought" | "thoughts" | "reasoning" | "explanation" | "justification" | "rationale" | "description"
+        | "reason" | "intent" | "purpose" | "why" | "goal" => Class::Remark,
+        "action" | "operation" | "op" | "method" | "mode" | "subcommand" => Class::Action,
+        "page" | "pagenumber" | "pageno" | "pagenum" | "pagesize" | "perpage" | "offset" | "cursor" | "pagetoken"
+        | "nexttoken" | "nextpagetoken" | "nextcursor" | "continuation" | "continuationtoken" | "skip" | "start"
+        | "startline" | "endline" | "end" | "limit" | "maxresults" | "max" | "count" | "numresults" | "top" | "k"
+        | "topk" | "from" | "size" | "depth" | "timeout" | "timeoutms" | "timeoutseconds" | "seconds" | "ms"
+        | "lines" | "viewrange" | "line" | "after" | "before" | "since" | "until" | "startindex" | "startat" | "p" => {
+            Class::Page
+        }
+        "command" | "cmd" | "script" | "shellcommand" | "commandline" | "bash" => Class::Command,
+        "query" | "q" | "search" | "searchquery" | "searchterm" | "searchterms" | "pattern" | "regex" | "question"
+        | "prompt" | "keywords" | "keyword" | "term" | "terms" | "sql" | "queries" => Class::Query,
+        "content" | "contents" | "text" | "body" | "data" | "filetext" | "newcontent" | "code" | "source" | "patch"
+        | "diff" | "message" | "comment" | "note" | "summary" => Class::Content,
+        "oldstring" | "oldstr" | "old" | "oldtext" | "original" | "find" => Class::Old,
+        "newstring" | "newstr" | "new" | "newtext" | "replace" | "replacement" => Class::New,
+        _ if ends_with(word, &FILES) => Class::Path,
+        _ if ends_with(word, &NOUNS) => Class::Target,
+        _ => Class::Other,
+    }
+}
+
+/// Nouns of files.
+const FILES: [&str; 6] = ["path", "file", "filename", "dir", "directory", "folder"];
+
+/// Nouns that say which.
+const NOUNS: [&str; 57] = [
+    "id",
+    "cwd",
+    "url",
+    "uri",
+    "href",
+    "link",
+    "key",
+    "name",
+    "title",
+    "index",
+    "idx",
+    "row",
+    "col",
+    "column",
+    "cell",
+    "range",
+    "sheet",
+    "table",
+    "host",
+    "hostname",
+    "domain",
+    "ip",
+    "address",
+    "port",
+    "email",
+    "user",
+    "account",
+    "customer",
+    "order",
+    "ticket",
+    "issue",
+    "number",
+    "repo",
+    "repository",
+    "owner",
+    "branch",
+    "commit",
+    "sha",
+    "ref",
+    "version",
+    "package",
+    "symbol",
+    "selector",
+    "element",
+    "channel",
+    "thread",
+    "recipient",
+    "to",
+    "phone",
+    "date",
+    "container",
+    "pod",
+    "node",
+    "image",
+    "instance",
+    "hash",
+    "digest",
+];
+
+/// Whether a key is one of the nouns, alone, at its end (`user_id`), or in the plural.
+fn ends_with(word: &str, nouns: &[&str]) -> bool {
+    let single = word.strip_suffix('s').unwrap_or(word);
+    nouns.iter().any(|noun| word == *noun || single == *noun || (*noun != "to" && single.ends_with(noun)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_tell_what_their_values_are_for() {
+        for (keys, tool, expected) in [
+            (
+                "nonce request_id requestId X-Request-Id trace_id timestamp ts _ attempt retryCount",
+                "x",
+                Class::Volatile,
+            ),
+            ("session_id sessionId token", "x", Class::Weak),
+            ("session_id", "close_session", Class::Target),
+            ("request_id", "get_request", Class::Target),
+            ("timestamp", "convertTimestamp", Class::Target),
+            ("id user_id userIds url to", "x", Class::Target),
+            ("path file_path paths", "x", Class::Path),
+            ("page offset cursor limit start_line", "x", Class::Page),
+            ("query q pattern", "x", Class::Query),
+            ("command cmd", "x", Class::Command),
+            ("content text", "x", Class::Content),
+            ("old_string", "x", Class::Old),
+            ("new_str", "x", Class::New),
+            ("reasoning description", "x", Class::Remark),
+            ("action", "x", Class::Action),
+            ("n x recursive encoding", "x", Class::Other),
+        ] {
+            for key in keys.split(' ') {
+                assert_eq!(class(key, tool), expected, "{key} of {tool}");
+            }
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The fingerprint of a result: what it tells, without what changes by itself and without the words of its own call.
+
+use super::call::Echo;
+use super::digest::{self, Digest};
+use super::mask::{Piece, Place, pieces};
+
+/// Letters and digits from which on a result has enough substance to be told from others by it. 80: a line of text;
+/// what is shorter is mostly a verdict ("no results", "ok") that many different calls share.
+const LONG: usize = 80;
+
+/// How much of a longer result is read, from its beginning and from its end, in bytes.
+const PART: usize = 8 * 1024;
+
+/// Bytes from the beginning within which the tone is looked for.
+const TONE_WITHIN: usize = 512;
+
+/// What a result tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    /// Equal digests tell the same. Never 0.
+    pub(super) digest: u32,
+    /// It has substance of its own.
+    pub(super) long: bool,
+    /// It says nothing, or that there is nothing.
+    pub(super) empty: bool,
+    /// It says that something is not there.
+    pub(super) missing: bool,
+    /// It says no, nothing, or failed, in any words.
+    pub(super) negative: bool,
+    /// It says yes, done, or passed, and nothing else.
+    pub(super) positive: bool,
+    /// It says that something is under way.
+    pub(super) pending: bool,
+    /// It says that something has come to its end.
+    pub(super) ended: bool,
+}
+
+impl Told {
+    /// Reads a result. `searches`: the call looked for words, which a result may repeat at length.
+    pub(super) fn of(text: &str, failed: bool, echo: &Echo, searches: bool) -> Self {
+        let bytes = text.as_bytes();
+        let mut reader = Reader::new(echo);
+        if bytes.len() <= 2 * PART {
+            pieces(bytes, Place::Result, |piece| reader.take(piece));
+        } else {
+            pieces(&bytes[..PART], Place::Result, |piece| reader.take(piece));
+            // The end begins with a line, so that a longer time of day before it does not shift its words.
+            let tail = &bytes[bytes.len() - PART..];
+            let line = tail.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            pieces(&tail[line..], Place::Result, |piece| reader.take(piece));
+            reader.whole.word(bytes.len() as u64 / 256);
+        }
+        reader.finish(failed, searches)
+    }
+}
+
+struct Reader<'a> {
+    echo: &'a Echo,
+    /// Everything but what is volatile.
+    whole: Digest,
+    /// The same without the words of the call.
+    news: Digest,
+    marks: u64,
+    hidden: bool,
+    echoed: bool,
+    substance: usize,
+    read: usize,
+    tone: Tone,
+}
+
+impl<'a> Reader<'a> {
+    fn new(echo: &'a Echo) -> Self {
+        Self {
+            echo,
+            whole: Digest::new(15),
+            news: Digest::new(15),
+            marks: 0,
+            hidden: false,
+            echoed: false,
+            substance: 0,
+            read: 0,
+            tone: Tone::default(),
+        }
+    }
+
+    fn take(&mut self, piece: Piece<'_>) {
+        match piece {
+            Piece::Word(word) => {
+                let digest = digest::of(word);
+                self.whole.word(digest ^ self.marks);
+                self.hidden = false;
+                if self.read < TONE_WITHIN {
+                    self.tone.word(word);
+                }
+                if self.echo.has(digest) {
+                    // A run of such words is one, however many there are.
+                    if !self.echoed {
+                        self.news.word(1);
+                    }
+                    self.echoed = true;
+                } else {
+                    self.news.word(digest ^ self.marks);
+                    self.echoed = false;
+                    self.substance += word.len();
+                }
+                self.marks = 0;
+                self.read += word.len() + 1;
+            }
+            Piece::Mark(mark) => {
+                self.tone.mark(mark);
+                self.marks = (self.marks ^ u64::from(mark)).wrapping_mul(0x100_0000_01b3);
+                self.read += 1;
+            }
+            Piece::Volatile => {
+                if !self.hidden {
+                    self.whole.word(2);
+                    self.news.word(2);
+                }
+                self.tone.break_off();
+                (self.hidden, self.echoed, self.marks) = (true, false, 0);
+            }
+        }
+    }
+
+    fn finish(mut self, failed: bool, searches: bool) -> Told {
+        self.whole.word(self.marks);
+        if !self.echoed {
+            self.news.word(self.marks);
+        }
+        let long = self.substance >= LONG;
+        let tone = self.tone.finish();
+        // "Nothing found for …" is the same whatever was looked for. "Page 3" is not: it says which it is.
+        let denies = failed || tone.negative || tone.empty || tone.missing;
+        let digest = if denies && (!long || searches) { self.news.finish() } else { self.whole.finish() };
+        Told {
+            digest: digest::short(digest::pair(digest, u64::from(failed))),
+            long,
+            empty: self.substance == 0 || (!long && (tone.empty || (failed && tone.exit && self.substance <= 40))),
+            missing: tone.missing,
+            negative: tone.negative,
+            positive: !long && tone.positive && !tone.negative && !tone.empty && !tone.missing && !tone.pending,
+            pending: self.substance < 3 * LONG && (tone.pending || (tone.running && self.substance <= 10)),
+            ended: !long && tone.ended && !tone.pending && !tone.running,
+        }
+    }
+}
+
+/// The words that were heard.
+#[derive(Clone, Copy, Default)]
+struct Tone {
+    positive: bool,
+    negative: bool,
+    empty: bool,
+    missing: bool,
+    pending: bool,
+    running: bool,
+    ended: bool,
+    exit: bool,
+    before: Before,
+    bracket: u8,
+}
+
+/// What the word before said.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Before {
+    #[default]
+    Nothing,
+    No,
+    Zero,
+    Not,
+    In,
+    State,
+}
+
+impl Tone {
+    fn word(&mut self, word: &[u8]) {
+        self.bracket = 0;
+        let before = std::mem::take(&mut self.before);
+        let mut lower = [0; 16];
+        if word.len() > lower.len() {
+            self.no_then(before);
+            return;
+        }
+        let lower = &mut lower[..word.len()];
+        lower.copy_from_slice(word);
+        lower.make_ascii_lowercase();
+        match &*lower {
+            b"error" | b"errors" | b"issue" | b"issues" | b"warning" | b"warnings" | b"problem" | b"problems"
+            | b"failure" | b"failures" | b"failed" | b"fail" | b"vulnerabilities" => {
+                match before {
+                    Before::No | Before::Zero => self.positive = true,
+                    _ if matches!(&*lower, b"warning" | b"warnings" | b"issue" | b"issues") => {}
+                    _ => self.negative = true,
+                }
+                self.ended |= &*lower == b"failed" && before == Before::State;
+                return;
+            }
+            b"no" => self.before = Before::No,
+            b"0" => self.before = Before::Zero,
+            b"not" | b"cannot" | b"isn" | b"wasn" | b"doesn" | b"didn" | b"couldn" => {
+                self.negative = true;
+                self.before = Before::Not;
+            }
+            b"in" => self.before = Before::In,
+            b"status" | b"state" | b"phase" | b"is" | b"still" | b"conclusion" => self.before = Before::State,
+            b"found" | b"exist" | b"exists" => self.missing |= before == Before::Not,
+            b"enoent" | b"404" | b"nonexistent" => (self.negative, self.missing) = (true, true),
+            b"such" => self.missing |= before == Before::No,
+            b"none" | b"null" | b"nothing" | b"empty" | b"nil" => self.empty = true,
+            b"results" | b"result" | b"matches" | b"match" | b"hits" | b"items" | b"entries" | b"rows" | b"records" => {
+                self.empty |= matches!(before, Before::No | Before::Zero);
+            }
+            b"denied" | b"invalid" | b"missing" | b"unable" | b"refused" | b"timeout" | b"exception" | b"traceback"
+            | b"unauthorized" | b"forbidden" | b"false" | b"failing" | b"unavailable" | b"blocked" | b"captcha"
+            | b"robot" | b"login" | b"limit" | b"429" | b"403" | b"401" | b"500" | b"503" => self.negative = true,
+            b"ok" | b"okay" | b"success" | b"successful" | b"successfully" | b"passed" | b"passes" | b"pass"
+            | b"written" | b"wrote" | b"created" | b"updated" | b"saved" | b"deleted" | b"removed" | b"added"
+            | b"sent" | b"applied" | b"valid" | b"clean" | b"uploaded" | b"copied" | b"moved" | b"renamed"
+            | b"installed" | b"accepted" | b"inserted" | b"modified" | b"edited" | b"formatted" | b"committed"
+            | b"pushed" | b"true" | b"healthy" | b"green" | b"200" | b"201" | b"204" | b"available" | b"up" => {
+                self.positive |= before != Before::Not;
+            }
+            b"done" | b"complete" | b"completed" | b"succeeded" | b"finished" => {
+                if before == Before::Not {
+                    self.pending = true;
+                } else {
+                    (self.positive, self.ended) = (true, true);
+                }
+            }
+            b"cancelled" | b"canceled" | b"terminated" => self.ended = true,
+            b"pending" | b"queued" | b"processing" | b"provisioning" | b"waiting" | b"initializing"
+            | b"in_progress" | b"inprogress" | b"deploying" | b"building" | b"scheduled" | b"starting"
+            | b"containercreating" => {
+                self.pending = true;
+            }
+            b"progress" => self.pending |= before == Before::In,
+            b"ready" | b"yet" => self.pending |= before == Before::Not || &*lower == b"yet",
+            b"running" => {
+                self.running = true;
+                self.pending |= before == Before::State;
+            }
+            b"exit" => self.exit = true,
+            _ => {}
+        }
+        if self.before == Before::Nothing {
+            self.no_then(before);
+        }
+    }
+
+    /// "no" before anything that is no trouble is a no.
+    fn no_then(&mut self, before: Before) {
+        self.negative |= before == Before::No;
+    }
+
+    fn mark(&mut self, mark: u8) {
+        self.empty |= matches!((self.bracket, mark), (b'[', b']') | (b'{', b'}'));
+        self.bracket = mark;
+    }
+
+    fn break_off(&mut self) {
+        (self.before, self.bracket) = (Before::Nothing, 0);
+    }
+
+    fn finish(mut self) -> Self {
+        self.no_then(self.before);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_protocol::Arguments;
+
+    use super::super::ToolLoopConfig;
+    use super::super::call::Asked;
+    use super::*;
+
+    fn told(call: &str, text: &str) -> Told {
+        let (name, arguments) = call.split_once(' ').unwrap_or((call, ""));
+        let asked = Asked::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments));
+        Told::of(text, false, &asked.echo, asked.searches)
+    }
+
+    #[test]
+    fn results_tell_the_same_whatever_changes_by_itself_and_repeats_the_call() {
+        let page =
+            |name: &str| format!("{name} {}", "is a member of the team and has been so for a long while ".repeat(3));
+        for (one, other, same) in [
+            (("f", "ok at 12:03:44".to_owned()), ("f", "ok at 12:09:01".to_owned()), true),
+            (("f", "12 failed".into()), ("f", "11 failed".into()), false),
+            (("f", r#"{"a": [1, 2]}"#.into()), ("f", r#"{"a":[1,2]}"#.into()), true),
+            (("f", "[]".into()), ("f", "{}".into()), false),
+            (
+                (r#"s {"query":"fix foo"}"#, "No results for 'fix foo'.".into()),
+                (r#"s {"query":"how to mend foo now"}"#, "No results for 'how to mend foo now'.".into()),
+                true,
+            ),
+            ((r#"g {"id":5}"#, "no order 5".into()), (r#"g {"id":61}"#, "no order 61".into()), true),
+            ((r#"g {"id":5}"#, "3 of order 5".into()), (r#"g {"id":61}"#, "4 of order 61".into()), false),
+            ((r#"g {"page":5}"#, "page 5".into()), (r#"g {"page":6}"#, "page 6".into()), false),
+            ((r#"g {"name":"ann"}"#, page("ann")), (r#"g {"name":"bob"}"#, page("bob")), false),
+            (("f", "x".repeat(40_000)), ("f", "x".repeat(50_000)), false),
+        ] {
+            assert_eq!(told(one.0, &one.1).digest == told(other.0, &other.1).digest, same, "{one:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn the_tone_of_a_result_is_heard() {
+        for (text, tones) in [
+            ("", "empty"),
+            ("[]", "empty"),
+            (r#"{"status":"ok","results":[]}"#, "empty"),
+            ("No results found.", "empty negative"),
+            ("0 matches", "empty"),
+            ("File not found", "missing negative"),
+            ("No such file or directory", "missing negative"),
+            ("12 failed, 3 passed", "negative"),
+            ("written", "positive"),
+            ("All checks passed, 0 errors", "positive"),
+            ("no issues", "positive"),
+            ("not ready", "negative pending"),
+            (r#"{"status":"running"}"#, "pending"),
+            ("in progress", "pending"),
+            ("running 3 tests", ""),
+            ("job completed", "positive ended"),
+            (r#"{"state":"failed"}"#, "negative ended"),
+            ("weather: 21 degrees", ""),
+        ] {
+            let told = told("f", text);
+            let heard: Vec<&str> = [
+                (told.empty, "empty"),
+                (told.missing, "missing"),
+                (told.negative, "negative"),
+                (told.positive, "positive"),
+                (told.pending, "pending"),
+                (told.ended, "ended"),
+            ]
+            .into_iter()
+            .filter_map(|(heard, word)| heard.then_some(word))
+            .collect();
+            assert_eq!(heard.join(" "), tones, "{text}");
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Tables and properties of the whole policy.
+
+mod measure;
+mod notation;
+mod properties;
+mod table;

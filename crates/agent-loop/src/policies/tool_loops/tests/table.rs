@@ -1,0 +1,296 @@
+//! A firing and a near-miss row for every principle.
+
+use super::super::*;
+use super::notation::{play, read};
+
+/// Each row: a script, and at which call a loop is found, and which; `"-"` for none.
+fn check(rows: &[(&str, &str)]) {
+    for (script, expected) in rows {
+        let found = play(&ToolLoopConfig::default(), &read(script));
+        let shown = found.map_or("-".to_owned(), |(at, finding)| format!("{at} {}", short(&finding.rule)));
+        assert_eq!(shown, *expected, "{script}");
+    }
+}
+
+fn short(kind: &str) -> &str {
+    match kind {
+        CONSECUTIVE_IDENTICAL_TOOL_CALLS => "cycle",
+        REPEATED_CALLS_WITHOUT_PROGRESS => "repeated",
+        SAME_RESULT_FOR_VARIED_ARGUMENTS => "varied",
+        POLLING_WITHOUT_PROGRESS => "polling",
+        OSCILLATING_WRITES => "writes",
+        other => other,
+    }
+}
+
+#[test]
+fn exact_cycles_fire_at_the_call_that_completes_the_fifth_repetition() {
+    check(&[
+        ("9x read(path=a) -> x", "5 cycle"),
+        ("4x read(path=a) -> x", "-"),
+        ("9x read(path=a)", "5 cycle"),
+        ("9x read(path=a) -> !x", "5 cycle"),
+        ("9x read(path=a) | grep(pattern=b) ->  y", "10 cycle"),
+        ("9x f(a=1) | g(a=1)", "10 cycle"),
+        ("9x f(a=1) | g(a=1) | h(a=1)", "15 cycle"),
+        ("9x f(a=1) | g(a=1) | h(a=1) | i(a=1)", "20 cycle"),
+        ("9x f(a=1) | g(a=1) | h(a=1) | i(a=1) | j(a=1)", "25 cycle"),
+        ("9x f(a=1) | g(a=1) | h(a=1) | i(a=1) | j(a=1) | k(a=1)", "-"),
+        // With something else before.
+        ("f(a=1) -> z\n9x read(path=a) -> x", "6 cycle"),
+        // Results are looked at, where they are known.
+        ("9x read(path=a) -> line {i}", "-"),
+        ("50x next() -> record {i}", "-"),
+        ("9x f(a=1) -> x | g(a=1) -> {i}", "-"),
+        // What changes by itself is no news.
+        ("9x read(path=a, nonce={r}) -> ok at {t}", "5 cycle"),
+        ("9x read(path=a, request_id={u}) -> request {u} took {i} ms", "5 cycle"),
+        ("9x bash(\"make  build # {t}\") -> !error in a.c, pid {i}", "5 cycle"),
+        ("9x run_tests(attempt={i}) -> !2 failed in {i}.3s", "5 cycle"),
+        // All in one batch.
+        ("batch\n1x f(a=1) -> x | f(a=1) -> x | f(a=1) -> x | f(a=1) -> x | f(a=1) -> x", "5 cycle"),
+        ("batch\n1x f(a=1) -> x | f(a=2) -> y | f(a=3) -> z | f(a=4) -> u | f(a=5) -> v", "-"),
+    ]);
+}
+
+#[test]
+fn harmless_calls_between_hide_no_cycle() {
+    check(&[
+        ("9x think(thought={w} {w}) -> ok | read(path=a) -> x", "10 cycle"),
+        ("9x clock() -> {t} | f(a=1) | think(thought={w})", "14 cycle"),
+        ("9x read(path=a) -> x | note(text=still {w} at it) -> noted | grep(pattern=b) -> y", "15 cycle"),
+        ("9x clock() -> {t}", "5 cycle"),
+        ("12x think(thought=step {i} of it about {w}) -> ok", "-"),
+        ("40x remember(note=fact {i} about {w}) -> ok", "-"),
+    ]);
+}
+
+#[test]
+fn a_call_that_recurs_with_the_same_result_and_no_news_between_is_a_loop() {
+    check(&[
+        // In changing order, so that there is no cycle.
+        (
+            "f(a=1) -> x | g(a=1) -> y | h(a=1) -> z
+             f(a=1) -> x | h(a=1) -> z | g(a=1) -> y
+             g(a=1) -> y | f(a=1) -> x | h(a=1) -> z
+             f(a=1) -> x | h(a=1) -> z | g(a=1) -> y
+             h(a=1) -> z | g(a=1) -> y | f(a=1) -> x",
+            "13 repeated",
+        ),
+        // An unknown tool between that tells nothing new.
+        ("9x f(a=1) -> x | muse(about={w}) -> hm", "11 repeated"),
+        // News between: tests after each edit, the plan before each file.
+        ("60x edit(path=a{i}, old_string=x, new_string=y) -> edited | run_tests() -> !3 failed", "-"),
+        ("60x read(path=plan.md) -> {long} | read(path=src/{i}.rs) -> code {i}", "-"),
+        ("60x edit(path=a, old_string=x{i}, new_string=y{i}) -> ok | bash(\"cargo test\") -> !{long}", "-"),
+        // Edits that fail are no news after the first.
+        ("60x edit(path=a, old_string=x, new_string=y) -> !no match | run_tests() -> !3 failed", "10 cycle"),
+        // Results that only alternate among known ones.
+        ("20x get(key=a) -> on | get(key=a) -> off | get(key=a) -> dim", "10 repeated"),
+    ]);
+}
+
+#[test]
+fn many_calls_without_news_are_a_loop() {
+    check(&[
+        (
+            "1x f(a=1) -> x | f(a=2) -> y | f(a=3) -> z | f(a=4) -> u | f(a=5) -> v | f(a=6) -> w | f(a=7) -> t
+             1x f(a=7) -> t | f(a=3) -> z | f(a=4) -> u | f(a=1) -> x | f(a=6) -> w | f(a=2) -> y | f(a=5) -> v
+             1x f(a=5) -> v | f(a=2) -> y | f(a=4) -> u | f(a=7) -> t | f(a=6) -> w | f(a=3) -> z | f(a=1) -> x
+             1x f(a=7) -> t | f(a=1) -> x | f(a=2) -> y | f(a=4) -> u | f(a=3) -> z | f(a=6) -> w | f(a=5) -> v",
+            "27 repeated",
+        ),
+        // Read again after the context was shortened, they are news.
+        (
+            "18x read(path=a{i}) -> text {i}
+             18x read(path=a{i}) -> text {i}
+             compacted
+             18x read(path=a{i}) -> text {i}",
+            "-",
+        ),
+    ]);
+}
+
+#[test]
+fn different_calls_with_the_same_result_are_a_loop_unless_they_are_a_batch() {
+    check(&[
+        ("20x fetch(url=http://x/a?page={i}) -> {long}", "5 varied"),
+        ("20x search(query=how to mend {w} in foo) -> {long}", "5 varied"),
+        ("20x fetch(url=http://x/{w}) -> Access denied. {long}", "5 varied"),
+        ("20x fetch(url=http://x/{w}) -> {long {i}}", "-"),
+        // Short: only where the calls are alike.
+        ("20x search(query=mend foo bar {w} {i}) -> No results found.", "12 varied"),
+        (
+            "search(query=nginx timeout) -> No results for 'nginx timeout'
+             search(query=nginx proxy timeout) -> No results for 'nginx proxy timeout'
+             search(query=increase nginx timeout) -> No results for 'increase nginx timeout'
+             search(query=nginx gateway timeout setting) -> No results for 'nginx gateway timeout setting'
+             search(query=nginx timeout config) -> No results for 'nginx timeout config'
+             search(query=configure nginx proxy timeouts) -> No results for 'configure nginx proxy timeouts'
+             search(query=nginx timeouts) -> No results for 'nginx timeouts'
+             search(query=set nginx proxy timeout) -> No results for 'set nginx proxy timeout'",
+            "8 varied",
+        ),
+        ("20x list(folder=inbox, page={i}) -> []", "8 varied"),
+        ("40x list(folder=inbox, page={i}) -> mail {i}", "-"),
+        ("40x grep(pattern=foo, path=src/{w}{i}.rs) -> no matches", "-"),
+        ("40x bash(\"grep -n foo src/{w}{i}.rs\") -> !", "-"),
+        ("40x bash(\"grep -n foo src/{w}{i}.rs\") -> !(exit code 1)", "-"),
+        ("40x grep(pattern={w}{i}, path=src) -> No matches found", "-"),
+        ("40x get_order(id={i}) -> none", "-"),
+        ("12x events(start=2026-{i}-01, end=2026-{i}-28) -> []", "-"),
+        // Done, written, passed: for each of them.
+        ("40x write(path=a{i}, content=x) -> ok", "-"),
+        ("40x lint(path=a{i}) -> All checks passed. {long}", "10 varied"),
+        ("40x lint(path=a{i}) -> no issues", "-"),
+        ("40x close_issue(id={u}) -> closed", "-"),
+        ("40x bash(\"kubectl delete pod web-{r}\") -> deleted", "-"),
+        ("40x bash(\"python migrate.py --batch {i}\") -> done", "-"),
+        ("40x send_message(to={w}{i}, text=hello) -> sent", "-"),
+        // The same file on different hosts is no loop before the tenth.
+        ("9x read_remote(host=h{i}, path=/etc/x) -> {long}", "-"),
+    ]);
+}
+
+#[test]
+fn the_same_error_for_different_calls_is_a_loop() {
+    check(&[
+        ("20x fetch(url=http://x/{w}) -> !connection refused", "5 varied"),
+        ("20x query(sql=select {w} from t) -> !syntax error at line 1, request id {r}", "5 varied"),
+        ("9x f(a={i}) -> !out of memory | think(thought={w}) -> ok", "9 varied"),
+        ("9x f(a={i}) -> !line 7{i} is wrong", "-"),
+        // Looking where a file might be.
+        ("8x read(path={w}/x.toml) -> !File not found: {w}/x.toml", "-"),
+        ("30x read(path={w}{i}/x.toml) -> !File not found: {w}{i}/x.toml", "16 varied"),
+        // Progress between.
+        ("20x fetch(url=http://x/{w}) -> !connection refused | read(path={i}) -> {i}", "-"),
+    ]);
+}
+
+#[test]
+fn polling_is_counted_slowly_and_anew_with_each_change() {
+    check(&[
+        ("20x get_status(id=1) -> in progress", "-"),
+        ("40x get_status(id=1) -> in progress", "24 polling"),
+        ("40x get_status(id=1) -> in progress, {t}", "24 polling"),
+        ("90x get_status(id=1) -> {i}% done", "-"),
+        ("20x get_status(id=1) -> queued\n20x get_status(id=1) -> running", "-"),
+        ("20x get_status(id=1) -> running | sleep(seconds=5) -> ok", "-"),
+        ("40x get_status(id=1) -> running | sleep(seconds=5) -> ok", "47 polling"),
+        ("40x get_status(id=1) -> completed", "12 polling"),
+        ("20x bash(\"sleep 5 && cat out\") -> !no such file", "-"),
+        ("40x bash(\"sleep 5 && cat out\") -> !no such file", "24 polling"),
+        ("20x bash(\"gh run view 17\") -> queued", "-"),
+        ("20x process(action=poll, sessionId=a) -> no new output", "-"),
+        // By the result, the clock, or pauses alone.
+        ("20x fetch_thing(id=1) -> pending", "-"),
+        ("40x fetch_thing(id=1) -> pending", "24 polling"),
+        ("20x temperature() -> 21 | clock 30", "-"),
+        ("40x temperature() -> 21 | clock 30", "24 polling"),
+        ("40x temperature() -> 21 | clock 3", "5 cycle"),
+        ("20x temperature() -> 21 | sleep(seconds=5) -> ok", "-"),
+        ("40x read(path=a) -> x | sleep(seconds=5) -> ok", "23 polling"),
+        // Without results.
+        ("20x get_status(id=1)", "-"),
+        ("40x get_status(id=1)", "24 polling"),
+        // What is no polling.
+        ("9x set_status(id=1, status=open) -> ok", "5 cycle"),
+        ("9x git_status() -> clean", "5 cycle"),
+        ("9x check_syntax(path=a) -> !x", "5 cycle"),
+        ("9x get_status(id=1) -> down | restart(id=1) -> ok", "10 cycle"),
+        // Several at once.
+        ("20x get_job(id=1) -> running | get_job(id=2) -> running | get_job(id=3) -> running", "-"),
+    ]);
+}
+
+#[test]
+fn writing_and_taking_back_is_a_loop() {
+    check(&[
+        ("9x write(path=a, content=x) -> ok | write(path=a, content=y) -> ok", "6 writes"),
+        ("2x write(path=a, content=x) -> ok | write(path=a, content=y) -> ok", "-"),
+        (
+            "9x edit(path=a, old_string=x, new_string=y) -> ok | run_tests() -> !1 failed | edit(path=a, old_string=y, new_string=x) -> ok | run_tests() -> !2 failed",
+            "9 writes",
+        ),
+        ("9x add_label(issue=1, label=a) -> ok | remove_label(issue=1, label=a) -> ok", "6 writes"),
+        ("9x memory(action=add, content=x) -> ok | memory(action=remove, content=x) -> ok", "6 writes"),
+        ("20x add_label(issue={i}, label=a) -> ok | remove_label(issue={i}, label=b) -> ok", "-"),
+        // Around real work.
+        (
+            "20x set_flag(name=debug, value=on) -> ok | edit(path=a, old_string=x{i}, new_string=y) -> ok | set_flag(name=debug, value=off) -> ok",
+            "-",
+        ),
+        // Commands and UI actions are made again and again.
+        ("20x bash(\"git add -A\") -> | bash(\"git commit -m step{i}\") -> step {i}", "-"),
+        ("20x save(path=a) -> ok | edit(path=a, old_string=x{i}, new_string=y{i}) -> ok", "-"),
+        // What fails changes nothing.
+        ("4x write(path=a, content=x) -> !full | write(path=a, content=y) -> !full", "5 varied"),
+    ]);
+}
+
+#[test]
+fn results_belong_to_the_oldest_open_call_of_their_name() {
+    check(&[
+        // The result of `f` belongs to the first of the two calls of `f`.
+        ("batch\n9x f(a=1) -> {i} | g(a=1) -> x | f(a=2) -> y{i}", "-"),
+        ("batch\n9x f(a=1) -> x | g(a=1) -> y", "10 cycle"),
+        ("batch\n9x read(path=a) -> x | read(path=b) -> {i}", "-"),
+    ]);
+}
+
+#[test]
+fn listed_tools_are_what_the_configuration_says() {
+    let config = ToolLoopConfig {
+        polling_tools: vec!["Orakel".into()],
+        harmless_tools: vec!["würfel".into()],
+        ..ToolLoopConfig::default()
+    };
+    let at = |script| play(&config, &read(script)).map(|(at, _)| at);
+    assert_eq!(at("40x orakel() -> x"), Some(24));
+    assert_eq!(at("9x f(a=1) -> x | würfel() -> {i}"), Some(9));
+}
+
+#[test]
+fn a_finding_tells_what_was_repeated() {
+    let found = play(&ToolLoopConfig::default(), &read("9x read_file(path=a) -> x | grep(pattern=b) -> y"));
+    let (_, finding) = found.expect("a loop");
+    assert_eq!((finding.count, finding.threshold, finding.reason), (5, 5, StopReason::ToolLoop));
+    assert_eq!(finding.fingerprints.len(), 2);
+    assert!(finding.fingerprints.iter().all(|digest| digest.len() == 16));
+    assert_eq!(finding.quote.as_deref(), Some(r#"grep {"pattern":"b"}"#));
+    assert_eq!(finding.facts["period"], 2);
+    assert_eq!(finding.facts["tools"], serde_json::json!(["read_file", "grep"]));
+}
+
+#[test]
+fn after_a_recovery_the_next_identical_call_is_the_first() {
+    let config = ToolLoopConfig::default();
+    let mut loops = ToolLoops::default();
+    let events = read("5x read(path=a) -> x");
+    for round in 0..3 {
+        for (at, event) in events.iter().enumerate() {
+            loops.observe(&config, &event.seen());
+            assert_eq!(loops.found().is_some(), at >= 8, "round {round}, event {at}");
+        }
+        loops.clear();
+        assert_eq!(loops, ToolLoops::default());
+    }
+    for event in &events {
+        loops.observe(&config, &event.seen());
+    }
+    loops.observe(&config, &Observation::Reset);
+    assert_eq!(loops, ToolLoops::default());
+}
+
+#[test]
+fn a_call_that_was_not_run_counts_for_nothing() {
+    let config = ToolLoopConfig::default();
+    let mut loops = ToolLoops::default();
+    let arguments = Arguments::parse(r#"{"path":"a"}"#);
+    for _ in 0..50 {
+        loops.observe(&config, &Observation::ToolCall { name: "read", arguments: &arguments });
+        let outcome = CallOutcome::NotExecuted;
+        loops.observe(&config, &Observation::ToolResult { name: "read", outcome, text: "not executed" });
+    }
+    assert_eq!(loops.found(), None);
+}

@@ -1,0 +1,95 @@
+//! Varied arguments, same result: a search that is reworded and finds nothing, each time.
+
+use std::collections::VecDeque;
+
+use super::ToolLoopConfig;
+use super::history::Entry;
+use super::result::Told;
+use super::words::Kind;
+
+/// Different calls that tell the same.
+#[derive(Debug)]
+pub(super) struct Varied {
+    pub(super) count: u32,
+    pub(super) threshold: u32,
+}
+
+/// Looks at the calls since something new was learnt, the newest being the one at `at` that told `told`.
+pub(super) fn varied(
+    history: &VecDeque<Entry>,
+    since: usize,
+    at: usize,
+    told: &Told,
+    failed: bool,
+    config: &ToolLoopConfig,
+) -> Option<Varied> {
+    let newest = history.get(at)?;
+    if matches!(newest.kind, Kind::Harmless | Kind::Wait) {
+        return None;
+    }
+    // What was done, or found in order, was done or found for each of them.
+    if !failed && (newest.kind == Kind::Write || told.positive) {
+        return None;
+    }
+    let group = || {
+        let calls = history.iter().enumerate().skip(since);
+        calls.filter(|(place, entry)| *place == at || counts(entry, told.digest)).map(|(_, entry)| entry)
+    };
+    if group().all(|entry| entry.key == newest.key) {
+        return None;
+    }
+    let all = group().count() as u32;
+    let (alike, slots) = alike(group(), newest);
+    let hit = |count: u32, threshold: u32| (count >= threshold).then_some(Varied { count, threshold });
+    if newest.polls {
+        return hit(alike, config.polls);
+    }
+    if told.empty || (!failed && !told.long) {
+        // Queries that differ in one word each may go through a list: they get half as many again.
+        let threshold = config.same_short_result;
+        return hit(alike, if slots { threshold + threshold / 2 } else { threshold });
+    }
+    if told.missing && !told.long {
+        // Looking for one of many files fails many times; guessing where one is should end.
+        return hit(alike, config.same_result).or_else(|| hit(all, 2 * config.same_short_result));
+    }
+    if failed || told.negative {
+        return hit(all, config.same_result);
+    }
+    // Different things may well be equal: the same file on ten hosts.
+    hit(alike, config.same_result).or_else(|| hit(all, 2 * config.same_result))
+}
+
+fn counts(entry: &Entry, result: u32) -> bool {
+    entry.result == result && !entry.void && entry.kind != Kind::Harmless
+}
+
+/// How many of the calls are about the same thing in similar words, going back from the newest, and whether each differs
+/// from the next in one word only. A call is compared with the newest and with the last that was similar, since wording
+/// drifts.
+fn alike<'a>(group: impl DoubleEndedIterator<Item = &'a Entry>, newest: &'a Entry) -> (u32, bool) {
+    let (mut count, mut link, mut slots) = (0, newest, true);
+    for entry in group.rev() {
+        if similar(entry, newest) || similar(entry, link) {
+            if count > 0 && entry.key != link.key {
+                slots &= one_word_apart(entry.sketch, link.sketch);
+            }
+            count += 1;
+            link = entry;
+        }
+    }
+    (count, slots && newest.sketch != 0)
+}
+
+/// Whether two calls of a tool are about the same, in words of which more than half are shared, or without words.
+fn similar(one: &Entry, other: &Entry) -> bool {
+    let shared = (one.sketch & other.sketch).count_ones();
+    let fewer = one.sketch.count_ones().min(other.sketch.count_ones());
+    let wordless = one.sketch == 0 && other.sketch == 0;
+    one.name == other.name && one.target == other.target && (wordless || 2 * shared > fewer)
+}
+
+fn one_word_apart(one: u64, other: u64) -> bool {
+    let (a, b) = (one.count_ones(), other.count_ones());
+    a.min(b) >= 2 && a.abs_diff(b) <= 1 && (one & other).count_ones() + 1 >= a.max(b)
+}

@@ -1,0 +1,253 @@
+//! What the words in a tool's name say about the tool.
+
+/// What kind of call it is, as far as its words tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Nothing is known.
+    #[default]
+    Other,
+    /// It looks at something.
+    Read,
+    /// It changes something.
+    Write,
+    /// It runs a program: a build, tests.
+    Run,
+    /// It asks how far something is.
+    Poll,
+    /// It lets time pass.
+    Wait,
+    /// It tells nothing about the work and changes nothing: a clock, a thought.
+    Harmless,
+}
+
+impl Kind {
+    /// Every kind; the place is the stored number.
+    pub(super) const ALL: [Self; 7] =
+        [Self::Other, Self::Read, Self::Write, Self::Run, Self::Poll, Self::Wait, Self::Harmless];
+}
+
+/// What a single word says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hint {
+    Read,
+    Write,
+    Add,
+    Remove,
+    Run,
+    Poll,
+    /// "check": asks about a state, unless it says what is checked.
+    Check,
+    /// What is checked in the sense of a build or a test.
+    Checked,
+    /// Something that is under way elsewhere: looking at it is polling.
+    Ongoing,
+    Wait,
+    Harmless,
+    /// Notes to itself, which are harmless even where they are written.
+    Note,
+    /// "git": its status and its log do not change by themselves.
+    Local,
+    /// Says nothing.
+    Filler,
+    Unknown,
+}
+
+fn hint(word: &str) -> Hint {
+    match word {
+        "read" | "get" | "list" | "ls" | "search" | "find" | "fetch" | "query" | "lookup" | "grep" | "glob"
+        | "view" | "show" | "describe" | "inspect" | "browse" | "scrape" | "extract" | "select" | "count" | "diff"
+        | "cat" | "head" | "download" | "retrieve" | "load" | "explore" | "snapshot" | "screenshot" | "recall" => {
+            Hint::Read
+        }
+        "write" | "edit" | "update" | "set" | "put" | "post" | "send" | "replace" | "patch" | "move" | "rename"
+        | "copy" | "upload" | "save" | "apply" | "commit" | "push" | "deploy" | "publish" | "submit" | "toggle"
+        | "click" | "press" | "fill" | "book" | "pay" | "cancel" | "merge" | "assign" | "reply" | "comment"
+        | "schedule" | "restart" | "start" | "stop" | "kill" | "mkdir" | "mv" | "cp" | "touch" | "chmod" | "format"
+        | "upsert" | "overwrite" | "configure" | "change" | "modify" | "transfer" | "approve" | "reject" | "spawn"
+        | "str" | "close" | "archive" | "translate" | "convert" | "resize" | "process" | "import" | "export"
+        | "tag" | "label" | "rotate" | "migrate" | "scale" | "switch" | "notify" => Hint::Write,
+        "create" | "add" | "insert" | "append" | "enable" | "lock" | "subscribe" | "install" | "grant" | "mount"
+        | "pin" | "follow" | "mute" => Hint::Add,
+        "delete" | "remove" | "disable" | "unlock" | "unsubscribe" | "uninstall" | "revoke" | "unmount" | "unpin"
+        | "unfollow" | "unmute" | "rm" | "drop" | "clear" => Hint::Remove,
+        "run" | "exec" | "execute" | "bash" | "shell" | "command" | "terminal" | "test" | "tests" | "build"
+        | "compile" | "lint" | "verify" | "validate" | "python" | "eval" | "cargo" | "pytest" | "make"
+        | "typecheck" | "unittest" => Hint::Run,
+        "status" | "poll" | "watch" | "progress" | "health" | "healthcheck" | "logs" | "tail" | "monitor" | "ready"
+        | "readiness" | "liveness" | "state" => Hint::Poll,
+        "check" | "log" => Hint::Check,
+        "syntax" | "types" | "type" | "style" | "spelling" | "grammar" | "code" | "links" | "file" | "files" => {
+            Hint::Checked
+        }
+        "job" | "jobs" | "task" | "tasks" | "deployment" | "pipeline" | "workflow" | "queue" | "inbox"
+        | "operation" => Hint::Ongoing,
+        "sleep" | "wait" | "await" | "delay" | "pause" => Hint::Wait,
+        "clock" | "time" | "now" | "date" | "datetime" | "timestamp" | "think" | "thought" | "thoughts"
+        | "thinking" | "reflect" | "reason" | "reasoning" | "ping" | "echo" | "noop" | "nop" | "uptime" | "whoami"
+        | "pwd" | "heartbeat" => Hint::Harmless,
+        "note" | "notes" | "memo" | "scratchpad" | "todo" | "todos" | "plan" => Hint::Note,
+        "git" => Hint::Local,
+        "current" | "local" | "utc" | "server" | "system" | "the" | "a" | "my" | "for" | "take" | "is" | "tool"
+        | "sequential" | "make_" | "world" | "sequentialthinking" | "in" | "to" | "of" => Hint::Filler,
+        _ => Hint::Unknown,
+    }
+}
+
+/// What the words of a name say together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Meaning {
+    /// The kind.
+    pub(super) kind: Kind,
+    /// Whether it adds (`Some(true)`) or removes (`Some(false)`) something.
+    pub(super) adds: Option<bool>,
+    /// Whether any word is known at all.
+    pub(super) known: bool,
+}
+
+/// Reads a name: its words in any of the usual spellings (`get_job`, `getJob`, `get-job`, `mcp__ci__get_job`).
+pub(super) fn meaning(name: &str) -> Meaning {
+    let mut seen = Seen::default();
+    for_each_word(name, |word| seen.take(hint(word)));
+    seen.meaning()
+}
+
+/// How often each hint was given.
+#[derive(Default)]
+struct Seen {
+    first_act: Option<Hint>,
+    poll: bool,
+    check: bool,
+    checked: bool,
+    ongoing: bool,
+    wait: bool,
+    harmless: bool,
+    note: bool,
+    local: bool,
+    unknown: bool,
+    any: bool,
+}
+
+impl Seen {
+    fn take(&mut self, hint: Hint) {
+        match hint {
+            Hint::Read | Hint::Write | Hint::Add | Hint::Remove | Hint::Run => {
+                // The first verb says what is done; a later "command" or "test" may be its object. A change outweighs
+                // a look, wherever it stands: "find_and_replace".
+                let changes = matches!(hint, Hint::Write | Hint::Add | Hint::Remove);
+                if self.first_act.is_none() || (changes && self.first_act == Some(Hint::Read)) {
+                    self.first_act = Some(hint);
+                }
+            }
+            Hint::Poll => self.poll = true,
+            Hint::Check => self.check = true,
+            Hint::Checked => self.checked = true,
+            Hint::Ongoing => self.ongoing = true,
+            Hint::Wait => self.wait = true,
+            Hint::Harmless => self.harmless = true,
+            Hint::Note => self.note = true,
+            Hint::Local => self.local = true,
+            Hint::Filler => return,
+            Hint::Unknown => self.unknown = true,
+        }
+        self.any |= hint != Hint::Unknown;
+    }
+
+    fn meaning(&self) -> Meaning {
+        let act = self.first_act;
+        let adds = match act {
+            Some(Hint::Add) => Some(true),
+            Some(Hint::Remove) => Some(false),
+            _ => None,
+        };
+        let changes = matches!(act, Some(Hint::Write | Hint::Add | Hint::Remove));
+        let objects = self.unknown || self.checked || self.ongoing;
+        let notes = self.note && !objects && !matches!(act, Some(Hint::Remove | Hint::Read));
+        let looks = matches!(act, None | Some(Hint::Read)) && !self.poll && !self.check;
+        let kind = if notes || (self.harmless && !objects && looks) {
+            Kind::Harmless
+        } else if changes {
+            Kind::Write
+        } else if self.poll && !self.local {
+            Kind::Poll
+        } else if self.wait {
+            // "wait_for_element" watches something; "wait" lets time pass.
+            if objects || act.is_some() { Kind::Poll } else { Kind::Wait }
+        } else if act == Some(Hint::Run) {
+            Kind::Run
+        } else if self.check && !self.local {
+            if self.checked { Kind::Run } else { Kind::Poll }
+        } else if act == Some(Hint::Read) && self.ongoing {
+            Kind::Poll
+        } else if act == Some(Hint::Read) || self.local {
+            Kind::Read
+        } else {
+            Kind::Other
+        };
+        Meaning { kind, adds, known: self.any }
+    }
+}
+
+/// Calls `take` with each word of a name, in lower case. Words longer than 20 bytes say nothing and are cut.
+pub(super) fn for_each_word(name: &str, mut take: impl FnMut(&str)) {
+    let mut word = [0; 20];
+    let mut len = 0;
+    let mut before = 0u8;
+    let mut flush = |word: &[u8; 20], len: &mut usize| {
+        if let (true, Ok(text)) = (*len > 0, str::from_utf8(&word[..*len])) {
+            take(text);
+        }
+        *len = 0;
+    };
+    for byte in name.bytes() {
+        let begins = byte.is_ascii_uppercase() && !before.is_ascii_uppercase();
+        if begins || !byte.is_ascii_alphanumeric() {
+            flush(&word, &mut len);
+        }
+        if byte.is_ascii_alphanumeric() && len < word.len() {
+            word[len] = byte.to_ascii_lowercase();
+            len += 1;
+        }
+        before = byte;
+    }
+    flush(&word, &mut len);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_what_kind_of_call_it_is() {
+        for (names, kind) in [
+            ("read_file readFile fs.read list_dir web-search grep get_user git_status git_log git_diff", Kind::Read),
+            ("write_file edit create_issue send_message set_status update_job delete find_and_replace", Kind::Write),
+            ("apply_patch click add_label str_replace update_plan_file create_task", Kind::Write),
+            ("bash run_tests exec execute_command cargo_test lint check_syntax check_types run_job", Kind::Run),
+            ("get_status job_status getBuildStatus poll health get_job list_jobs logs check_inbox", Kind::Poll),
+            ("wait_for_element check read_logs mcp__ci__get_pipeline", Kind::Poll),
+            ("sleep wait pause wait_", Kind::Wait),
+            (
+                "clock think get_current_time ping echo note add_note take_notes todo_write update_plan now",
+                Kind::Harmless,
+            ),
+            ("frobnicate weather hash_password schedule_of_trains_", Kind::Other),
+        ] {
+            for name in names.split(' ').filter(|name| !name.ends_with("trains_")) {
+                assert_eq!(meaning(name).kind, kind, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_tell_what_adds_and_what_removes() {
+        for (name, adds) in [
+            ("add_label", Some(true)),
+            ("deleteFile", Some(false)),
+            ("edit", None),
+            ("enable", Some(true)),
+            ("x", None),
+        ] {
+            assert_eq!(meaning(name).adds, adds, "{name}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The judge, asked: a model looks at the newest part of a long run and says whether it goes in circles. Its calls are
+//! metered, stopped and timed like every other call of the run.
+
+use std::sync::Arc;
+
+use belay_agent_loop::policies::judge::{self, JudgePrompt};
+use belay_agent_loop::{LoopContext, LoopOutcome, Reasoning};
+use belay_protocol::{Message, MessageBody, Prompt, RunEnd};
+
+use crate::core::{Allowance, Asked, Purpose, RunCore};
+
+/// Most tokens of an opinion. 512: a few sentences and a number.
+const OPINION_MAX_TOKENS: u32 = 512;
+
+/// What one question came to.
+enum Opinion {
+    /// How sure the model is, from 0 to 1.
+    Confidence(f64),
+    /// It could not be asked, or said nothing usable: no loop, as far as anybody knows.
+    None,
+    /// The run is told to end, or a limit is reached.
+    Ended(RunEnd),
+}
+
+/// Asks the judge, if it is due, and carries its verdict out. `from`: where this request begins in the context.
+///
+/// # Cancel safety
+/// Dropped midway, nothing was judged; the question is asked again at the next step.
+pub(crate) async fn consult(core: &mut RunCore, context: &mut LoopContext, from: usize) -> Option<LoopOutcome> {
+    let config = core.rules.judge.clone();
+    let state = &context.state.stops;
+    if state.detection_off || state.latched.is_some() || !state.measures.judge.is_due(&config) {
+        return None;
+    }
+    let own = context.messages.get(from..).unwrap_or_default();
+    let request = own.iter().find_map(|message| match &message.body {
+        MessageBody::User { text } if message.scope.is_thread() => Some(text.as_str()),
+        _ => None,
+    });
+    let prompt = judge::prompt(request, own, config.history);
+    let turn = state.measures.judge.turn();
+    let mut confidence = None;
+    let mut confirmed_by = None;
+    for (place, model) in [(1, config.model.clone()), (2, config.second_model.clone())] {
+        if place == 2 && (model.is_none() || confidence.is_none_or(|first| first < config.confidence)) {
+            break; // nobody to confirm it, or nothing to confirm
+        }
+        match ask(core, context, &prompt, model.clone()).await {
+            Opinion::Confidence(sure) => confidence = Some(sure),
+            Opinion::None => {
+                confidence = None;
+                break;
+            }
+            Opinion::Ended(end) => return Some(LoopOutcome::Stopped(end)),
+        }
+        confirmed_by = model.or(confirmed_by);
+    }
+    tracing::debug!(run = %core.live.id, turn, ?confidence, "the judge was asked");
+    context.state.stops.measures.judge.after(&config, confidence);
+    let sure = confidence.filter(|sure| *sure >= config.confidence)?;
+    let finding = judge::finding(&config, sure, turn, confirmed_by.as_deref());
+    let verdict = context.state.stops.judged(&core.rules, finding);
+    context.heed(verdict).map(LoopOutcome::Stopped)
+}
+
+async fn ask(core: &mut RunCore, context: &LoopContext, prompt: &JudgePrompt, model: Option<String>) -> Opinion {
+    let system = || Prompt::new(prompt.system.clone());
+    let reasoning = Reasoning::new(system(), system(), Arc::default(), OPINION_MAX_TOKENS, 2).with_model(model);
+    // A context of its own: nothing of the question enters the conversation.
+    let mut aside = LoopContext::new(vec![Arc::new(Message::user(prompt.user.clone()))]);
+    aside.state.stops.measures.time = context.state.stops.measures.time;
+    let allowance = Allowance { attempts: 2, purpose: Purpose::Aside };
+    let step = context.state.iteration;
+    match core.ask(&reasoning, &mut aside, step, allowance).await {
+        Ok(Asked::Reply(reply)) => judge::parse(&reply.text).map_or(Opinion::None, Opinion::Confidence),
+        Ok(Asked::Ended(end)) => Opinion::Ended(end),
+        Ok(Asked::Failed(error)) => {
+            tracing::warn!(run = %core.live.id, %error, "the judge could not be asked");
+            Opinion::None
+        }
+        Ok(Asked::Chanted(_)) => Opinion::None,
+        Err(error) => {
+            // A refused day's guard fails the run at its next own call; a broken store likewise.
+            tracing::warn!(run = %core.live.id, %error, "the judge was not asked");
+            Opinion::None
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The delegate of a subagent: what the shared loop does differently for a run that another run has started.
+//!
+//! It has nobody to talk to. It ends when everything that was declared is there, or, where nothing was declared, with
+//! the first text. Its context is never shortened: a task that does not fit is an error for the parent to see.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_agent_loop::{
+    AdmittedCall, AgenticLoopConfig, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter,
+    Reasoning, TextAction, run_agentic_loop,
+};
+use belay_protocol::{FinishReason, RunEnd, StopLayer, StopReason, Termination};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::goal::{Goal, Pursuit, last_chance};
+use super::spawn::binder;
+use crate::chat::{CUT_OFF, WITHHELD};
+use crate::core::RunCore;
+use crate::reply::{self, Reply};
+use crate::turn::failure;
+
+/// Adapts the loop to a subagent.
+pub(crate) struct SubagentDelegate {
+    core: RunCore,
+    goal: Goal,
+    reasoning: Arc<Reasoning>,
+    /// What it says in words: its text, or the summary of `terminate`.
+    result: Option<String>,
+}
+
+/// How a subagent ended.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    pub(crate) termination: Termination,
+    pub(crate) end: RunEnd,
+    /// In words; `None` where it said nothing, or had outputs to hand over.
+    pub(crate) result: Option<String>,
+    /// The outputs that are there.
+    pub(crate) outputs: Map<String, Value>,
+    /// Steps, without the closing turn.
+    pub(crate) turns: u32,
+    pub(crate) duration: Duration,
+}
+
+/// Takes a subagent to its end.
+///
+/// # Cancel safety
+/// Not to be dropped while it runs: cancel through its token, and it returns within the grace of its tools.
+pub(crate) async fn run(
+    core: RunCore,
+    goal: Goal,
+    reasoning: Arc<Reasoning>,
+    context: &mut LoopContext,
+    max_turns: u32,
+) -> (Ending, RunCore) {
+    let began = Instant::now();
+    let config =
+        AgenticLoopConfig { max_iterations: max_turns, rules: core.rules.clone(), ..AgenticLoopConfig::default() };
+    let mut delegate = SubagentDelegate { core, goal, reasoning: reasoning.clone(), result: None };
+    let outcome = run_agentic_loop(&mut delegate, &reasoning, context, &config).await;
+    let mut end = delegate.end_of(outcome, max_turns);
+    let turns = context.state.iteration;
+    delegate.core.note_brakes(context);
+    if deserves_a_last_chance(end.reason) {
+        end = last_chance(&mut delegate, context, end).await;
+    }
+    let SubagentDelegate { core, goal, result, .. } = delegate;
+    let result = goal.declared.result().or(result);
+    let outputs = goal.declared.values();
+    (Ending { termination: termination(end.reason), end, result, outputs, turns, duration: began.elapsed() }, core)
+}
+
+fn deserves_a_last_chance(reason: StopReason) -> bool {
+    matches!(termination(reason), Termination::MaxTurns | Termination::Timeout)
+        || matches!(reason, StopReason::MissingOutputs | StopReason::EmptyReply)
+}
+
+/// The word for an ending. A limit that the whole tree shares is an error of this part of it: only its own steps and
+/// its time have words of their own.
+fn termination(reason: StopReason) -> Termination {
+    match reason {
+        StopReason::Goal | StopReason::FinalText | StopReason::Terminated => Termination::Goal,
+        StopReason::MaxIterations => Termination::MaxTurns,
+        StopReason::ActiveTime | StopReason::WallClock => Termination::Timeout,
+        reason if reason.layer() == StopLayer::Operator => Termination::Aborted,
+        _ => Termination::Error,
+    }
+}
+
+impl SubagentDelegate {
+    fn end_of(&self, outcome: Result<LoopOutcome, LoopError>, max_turns: u32) -> RunEnd {
+        match outcome {
+            Ok(LoopOutcome::Response(_)) => RunEnd::of(StopReason::FinalText),
+            // Success in words, with outputs missing, is no success.
+            Ok(LoopOutcome::Stopped(end)) if end.reason == StopReason::Terminated => {
+                match self.goal.declared.is_empty() {
+                    true => end,
+                    false => self.goal.missed(),
+                }
+            }
+            Ok(LoopOutcome::Stopped(end)) => end,
+            Ok(LoopOutcome::MaxIterations { iterations }) => {
+                RunEnd::of(StopReason::MaxIterations).with("iterations", iterations).with("max_turns", max_turns)
+            }
+            Ok(LoopOutcome::NeedApproval(pending)) => {
+                RunEnd::of(StopReason::ApprovalUnavailable).with("tool", pending.call.name)
+            }
+            Err(error) => {
+                tracing::warn!(run = %self.core.live.id, %error, "a subagent failed");
+                failure(error)
+            }
+        }
+    }
+}
+
+impl Pursuit for SubagentDelegate {
+    fn core(&mut self) -> &mut RunCore {
+        &mut self.core
+    }
+
+    fn goal(&self) -> Option<&Goal> {
+        Some(&self.goal)
+    }
+}
+
+#[async_trait]
+impl LoopDelegate for SubagentDelegate {
+    async fn check_signals(&mut self) -> LoopSignal {
+        self.core.stopped().map_or(LoopSignal::Continue, LoopSignal::Stop)
+    }
+
+    fn meter(&self) -> Meter {
+        self.core.meter()
+    }
+
+    async fn before_llm_call(&mut self, _context: &mut LoopContext, _iteration: u32) -> Option<LoopOutcome> {
+        None
+    }
+
+    async fn call_llm(
+        &mut self,
+        reasoning: &Reasoning,
+        context: &mut LoopContext,
+        iteration: u32,
+    ) -> Result<LlmTurn, LoopError> {
+        let allowance = self.core.allowance(self.core.house.max_attempts.max(1));
+        let asked = self.core.ask(reasoning, context, iteration, allowance).await?;
+        self.core.turn_of(asked, context)
+    }
+
+    async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {
+        let closing = self.core.closing.is_some();
+        match reply::shape(&text) {
+            Reply::Text(text) if self.goal.declared.is_empty() && !closing => {
+                let note = match context.state.last_finish {
+                    FinishReason::Length => CUT_OFF,
+                    FinishReason::ContentFilter => WITHHELD,
+                    FinishReason::Stop | FinishReason::ToolCalls => "",
+                };
+                let text = text + note;
+                self.result = Some(text.clone());
+                TextAction::Return(LoopOutcome::Response(text))
+            }
+            Reply::Text(text) => self.goal.on_text(&text, context, closing),
+            Reply::Empty | Reply::OnlyEchoes | Reply::Silent => self.goal.on_text("", context, closing),
+        }
+    }
+
+    async fn execute_tool_calls(
+        &mut self,
+        calls: Vec<AdmittedCall>,
+        context: &mut LoopContext,
+    ) -> Result<Option<LoopOutcome>, LoopError> {
+        let tools = self.reasoning.tools().clone();
+        let bind = binder(&self.core, context, &tools);
+        let ended = self.core.execute(calls, context, &tools, &bind).await?;
+        if let Some(reason) = self.core.stopped() {
+            return Ok(Some(LoopOutcome::Stopped(reason.into())));
+        }
+        if let Some(end) = self.goal.on_batch(context) {
+            return Ok(Some(LoopOutcome::Stopped(end)));
+        }
+        Ok(ended.map(|ended| {
+            let end = ended.end(context.state.iteration);
+            self.result = ended.summary;
+            LoopOutcome::Stopped(end)
+        }))
+    }
+
+    async fn after_iteration(&mut self, _iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
+        self.core.note_brakes(context);
+        Ok(())
+    }
+}

@@ -1,0 +1,20 @@
+//! Runs that a run starts, and runs that must come up with declared outputs.
+//!
+//! A subagent is a run of the shared inner loop with a conversation of its own: it is given a task by the model of the
+//! run that starts it, a part of that run's tools, and tools to hand over its outputs. It is charged to the account of
+//! the whole tree, stops with its parent, and ends for one of five reasons: `GOAL`, `MAX_TURNS`, `TIMEOUT`, `ERROR`,
+//! `ABORTED`.
+//!
+//! Reading order: [`outputs`] → [`emit`] → [`goal`] → [`tree`] → [`delegate`] → [`spawn`].
+
+mod delegate;
+mod emit;
+mod goal;
+mod outputs;
+mod spawn;
+mod tree;
+
+pub(crate) use goal::{Goal, Pursuit, last_chance};
+pub(crate) use outputs::Declared;
+pub(crate) use spawn::{SpawnSubagent, binder, spawned};
+pub(crate) use tree::Nest;

@@ -1,0 +1,213 @@
+//! The figures of an evaluation, and the tables that show them.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::{Case, Label, Outcome};
+use crate::mutate::Mutation;
+use crate::rule_sets::Candidate;
+
+/// What came of judging a set.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Recordings that go in circles, and healthy ones, as they stand.
+    pub pathologies: usize,
+    /// Healthy recordings.
+    pub healthy: usize,
+    /// Mutated copies asked for of each recording.
+    pub copies: usize,
+    /// What the mutations were drawn from.
+    pub seed: u64,
+    /// Each rule set, ours first.
+    pub sets: Vec<SetReport>,
+}
+
+/// What came of one rule set.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SetReport {
+    /// Its name.
+    pub name: &'static str,
+    /// Whose rules these are.
+    pub source: &'static str,
+    /// On the set as it stands.
+    pub plain: Score,
+    /// On the mutated copies.
+    pub mutated: Score,
+    /// Where it was wrong: on the set as it stands, and for the first rule set on the copies too.
+    pub failures: Vec<Failure>,
+}
+
+/// Figures.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Score {
+    /// Runs that go in circles.
+    pub pathologies: usize,
+    /// Of these, stopped at the onset or after it.
+    pub caught: usize,
+    /// Of these, stopped before the onset.
+    pub early: usize,
+    /// Healthy runs.
+    pub healthy: usize,
+    /// Of these, stopped.
+    pub false_stops: usize,
+    /// The middle of the wasted calls; `None`: no run has an onset.
+    pub wasted_median: Option<u64>,
+    /// What nine in ten runs do not exceed.
+    pub wasted_p90: Option<u64>,
+}
+
+/// A run that a rule set was wrong about.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Failure {
+    /// The recording.
+    pub file: String,
+    /// How it was changed; empty: not at all.
+    pub mutations: Vec<&'static str>,
+    /// In which way.
+    pub kind: FailureKind,
+    /// The rule that fired.
+    pub rule: Option<String>,
+    /// The event at which it did.
+    pub at_event: Option<usize>,
+    /// The event at which the trouble begins.
+    pub onset: Option<usize>,
+}
+
+/// Ways to be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// It goes in circles and was not stopped.
+    Miss,
+    /// It was stopped before it went in circles.
+    Early,
+    /// It is healthy and was stopped.
+    FalseStop,
+}
+
+impl FailureKind {
+    /// The word for reports.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Miss => "miss",
+            Self::Early => "early",
+            Self::FalseStop => "false stop",
+        }
+    }
+}
+
+impl Report {
+    pub(super) fn of(cases: &[Case], candidates: &[Candidate], copies: usize, seed: u64, outcomes: &[Outcome]) -> Self {
+        let of_set = |(set, candidate): (usize, &Candidate)| {
+            let of_set: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.set == set).collect();
+            let (plain, mutated): (Vec<_>, Vec<_>) = of_set.iter().partition(|outcome| outcome.copy == 0);
+            let told = of_set.iter().filter(|outcome| outcome.copy == 0 || set == 0);
+            SetReport {
+                name: candidate.name,
+                source: candidate.source,
+                plain: score(cases, &plain),
+                mutated: score(cases, &mutated),
+                failures: told.filter_map(|outcome| failure(cases, outcome)).collect(),
+            }
+        };
+        let count = |label| cases.iter().filter(|case| case.label.label == label).count();
+        Self {
+            pathologies: count(Label::Pathology),
+            healthy: count(Label::Healthy),
+            copies,
+            seed,
+            sets: candidates.iter().enumerate().map(of_set).collect(),
+        }
+    }
+
+    /// The table: a head, then a row for each rule set.
+    pub fn rows(&self) -> Vec<Vec<String>> {
+        let head = ["RULE SET", "RECALL", "FALSE STOPS", "EARLY", "WASTED", "P90"];
+        let mutated = ["MUTATED RECALL", "FALSE STOPS", "EARLY", "WASTED", "P90"];
+        let mut rows = vec![head.iter().chain(&mutated).map(|name| (*name).to_owned()).collect()];
+        for set in &self.sets {
+            rows.push([vec![set.name.to_owned()], set.plain.cells(), set.mutated.cells()].concat());
+        }
+        rows
+    }
+
+    /// The table for documents.
+    pub fn markdown(&self) -> String {
+        let of_copies = self.sets.first().map(|set| (set.mutated.pathologies, set.mutated.healthy)).unwrap_or_default();
+        let mut page = format!(
+            "{} pathological and {} healthy recordings; {} and {} mutated copies of them (seed {}).\n\n\
+             | rule set | recall | false stops | early | wasted calls: median | p90 | mutated: recall | false stops | early | median | p90 |\n\
+             |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+            self.pathologies, self.healthy, of_copies.0, of_copies.1, self.seed
+        );
+        for row in self.rows().iter().skip(1) {
+            let _ = writeln!(page, "| {} |", row.join(" | ")); // a String takes everything
+        }
+        page.push('\n');
+        for set in &self.sets {
+            let _ = writeln!(page, "- **{}**: {}", set.name, set.source);
+        }
+        page
+    }
+}
+
+impl Score {
+    fn cells(&self) -> Vec<String> {
+        let number = |value: Option<u64>| value.map_or("–".to_owned(), |value| value.to_string());
+        vec![
+            share(self.caught, self.pathologies),
+            share(self.false_stops, self.healthy),
+            self.early.to_string(),
+            number(self.wasted_median),
+            number(self.wasted_p90),
+        ]
+    }
+}
+
+fn share(part: usize, whole: usize) -> String {
+    match whole {
+        0 => "–".into(),
+        _ => format!("{:.1} % ({part}/{whole})", part as f64 * 100.0 / whole as f64),
+    }
+}
+
+fn score(cases: &[Case], outcomes: &[&Outcome]) -> Score {
+    let mut score = Score::default();
+    let mut wasted: Vec<u64> = outcomes.iter().filter_map(|outcome| outcome.wasted).collect();
+    wasted.sort_unstable();
+    // Nearest rank: the smallest value that so many do not exceed.
+    let rank = |percent: usize| wasted.get((wasted.len() * percent).div_ceil(100).saturating_sub(1)).copied();
+    (score.wasted_median, score.wasted_p90) = (rank(50), rank(90));
+    for outcome in outcomes {
+        let stuck = cases[outcome.case].label.label == Label::Pathology;
+        let kind = failure_kind(stuck, outcome);
+        *(if stuck { &mut score.pathologies } else { &mut score.healthy }) += 1;
+        score.caught += usize::from(stuck && kind.is_none());
+        score.early += usize::from(kind == Some(FailureKind::Early));
+        score.false_stops += usize::from(kind == Some(FailureKind::FalseStop));
+    }
+    score
+}
+
+fn failure_kind(stuck: bool, outcome: &Outcome) -> Option<FailureKind> {
+    match (stuck, &outcome.stop) {
+        (true, None) => Some(FailureKind::Miss),
+        (true, Some((at, _))) => outcome.onset.is_some_and(|onset| *at < onset).then_some(FailureKind::Early),
+        (false, Some(_)) => Some(FailureKind::FalseStop),
+        (false, None) => None,
+    }
+}
+
+fn failure(cases: &[Case], outcome: &Outcome) -> Option<Failure> {
+    let case = &cases[outcome.case];
+    let kind = failure_kind(case.label.label == Label::Pathology, outcome)?;
+    Some(Failure {
+        file: case.name.clone(),
+        mutations: outcome.mutations.iter().copied().map(Mutation::word).collect(),
+        kind,
+        rule: outcome.stop.as_ref().map(|(_, rule)| rule.clone()),
+        at_event: outcome.stop.as_ref().map(|(at, _)| *at),
+        onset: outcome.onset,
+    })
+}

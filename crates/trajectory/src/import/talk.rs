@@ -1,0 +1,92 @@
+//! A conversation, put down as events.
+
+use std::collections::VecDeque;
+
+use belay_agent_loop::policies::CallOutcome;
+
+use crate::event::{CallArguments, TrajectoryEvent, looks_failed, outcome_of};
+
+/// Puts down who says what, and knows which call a result belongs to.
+#[derive(Debug, Default)]
+pub(super) struct Talk {
+    events: Vec<TrajectoryEvent>,
+    /// Calls without a result, oldest first: id and tool.
+    open: VecDeque<(Option<String>, String)>,
+    /// The person has said something.
+    begun: bool,
+    /// The model has answered without asking for anything: what the person says next is a new request.
+    answered: bool,
+}
+
+impl Talk {
+    /// The person says something.
+    pub(super) fn user(&mut self, text: String) {
+        if !self.begun || self.answered {
+            self.events.push(TrajectoryEvent::Reset);
+        }
+        (self.begun, self.answered) = (true, false);
+        self.events.push(TrajectoryEvent::User(text));
+    }
+
+    /// Somebody speaks in the person's place, within the request.
+    pub(super) fn aside(&mut self, text: String) {
+        self.answered = false;
+        self.events.push(TrajectoryEvent::User(text));
+    }
+
+    /// A model call begins.
+    pub(super) fn turn(&mut self) {
+        self.answered = false;
+        self.events.push(TrajectoryEvent::Turn);
+    }
+
+    /// Its tokens.
+    pub(super) fn usage(&mut self, input: u64, output: u64) {
+        if input + output > 0 {
+            self.events.push(TrajectoryEvent::Usage { input, output });
+        }
+    }
+
+    /// It thinks.
+    pub(super) fn thought(&mut self, text: String) {
+        if !text.is_empty() {
+            self.events.push(TrajectoryEvent::Other(text));
+        }
+    }
+
+    /// It says something. Nothing is put down for nothing, unless it is all that the model did.
+    pub(super) fn said(&mut self, text: String, with_calls: bool) {
+        if !text.is_empty() || !with_calls {
+            self.answered = !with_calls;
+            self.events.push(TrajectoryEvent::Assistant(text));
+        }
+    }
+
+    /// It asks for a tool; `written`: the arguments as text.
+    pub(super) fn call(&mut self, id: Option<String>, name: String, args: CallArguments) {
+        self.answered = false;
+        self.open.push_back((id, name.clone()));
+        self.events.push(TrajectoryEvent::Tool { id: None, name, args });
+    }
+
+    /// A result. `ok`: as recorded; `None`: the text itself has to tell.
+    pub(super) fn result(&mut self, id: Option<&str>, name: Option<&str>, ok: Option<bool>, text: String) {
+        let outcome = outcome_of(ok.unwrap_or_else(|| !looks_failed(&text)), &text);
+        self.ended(id, name, outcome, text);
+    }
+
+    /// A result whose outcome is known.
+    pub(super) fn ended(&mut self, id: Option<&str>, name: Option<&str>, outcome: CallOutcome, text: String) {
+        let of_id = || id.and_then(|id| self.open.iter().position(|(open, _)| open.as_deref() == Some(id)));
+        let of_name = || name.and_then(|name| self.open.iter().position(|(_, open)| open == name));
+        let place = of_id().or_else(of_name).or_else(|| (id.is_none() && name.is_none()).then_some(0));
+        let called = place.and_then(|at| self.open.remove(at)).map(|(_, name)| name);
+        let name = called.or_else(|| name.map(str::to_owned)).unwrap_or_else(|| "unknown".to_owned());
+        self.events.push(TrajectoryEvent::ToolResult { id: None, name, outcome, text });
+    }
+
+    /// What was put down.
+    pub(super) fn done(self) -> Vec<TrajectoryEvent> {
+        self.events
+    }
+}

@@ -1,0 +1,256 @@
+use belay_protocol::{Arguments, Message, ToolCall, ToolResult, ToolStatus};
+use serde_json::json;
+
+use super::*;
+
+fn lines(events: &[TrajectoryEvent]) -> Vec<String> {
+    events.iter().map(TrajectoryEvent::to_line).collect()
+}
+
+/// What a file becomes: its form, and its first recording line by line.
+fn imported(text: &str) -> (Format, Vec<String>) {
+    let imported = import(text, None).unwrap_or_else(|error| panic!("{text}: {error}"));
+    (imported.format, lines(&imported.trajectories[0]))
+}
+
+const SEARCHED: [&str; 8] = [
+    r#"{"reset":true}"#,
+    r#"{"user":"find it"}"#,
+    r#"{"turn":true}"#,
+    r#"{"other":"where is it"}"#,
+    r#"{"assistant":"I look."}"#,
+    r#"{"tool":{"name":"grep","args":{"pattern":"x"}}}"#,
+    r#"{"tool_result":{"name":"grep","ok":false,"text":"Error: no such directory"}}"#,
+    r#"{"turn":true}"#,
+];
+
+fn openai() -> Vec<Value> {
+    vec![
+        json!({"role": "system", "content": "be brief"}),
+        json!({"role": "user", "content": [{"type": "text", "text": "find it"}]}),
+        json!({"role": "assistant", "reasoning_content": "where is it", "content": "I look.", "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "grep", "arguments": "{\"pattern\": \"x\"}"}}]}),
+        json!({"role": "tool", "tool_call_id": "c1", "content": "Error: no such directory"}),
+        json!({"role": "assistant", "content": "It is not there."}),
+        json!({"role": "user", "content": "thanks"}),
+    ]
+}
+
+#[test]
+fn messages_of_openai_are_read_in_all_their_wrappings() {
+    let messages = openai();
+    let by_line: Vec<_> = messages.iter().map(Value::to_string).collect();
+    let expected =
+        [&SEARCHED[..], &[r#"{"assistant":"It is not there."}"#, r#"{"reset":true}"#, r#"{"user":"thanks"}"#]].concat();
+    for text in [
+        json!(messages).to_string(),
+        json!({"model": "m", "messages": messages}).to_string(),
+        format!("{:#}", json!({ "messages": messages })),
+        by_line.join("\n"),
+        by_line.join("\r\n\r\n") + "\n",
+        json!([messages]).to_string(),
+    ] {
+        assert_eq!(
+            imported(&text),
+            (Format::Openai, expected.iter().map(|line| (*line).to_owned()).collect()),
+            "{text}"
+        );
+    }
+    let two = format!("{}\n{}\n", json!({ "messages": messages }), json!({ "messages": messages[..2] }));
+    assert_eq!(import(&two, None).unwrap().trajectories.iter().map(Vec::len).collect::<Vec<_>>(), [11, 2]);
+}
+
+#[test]
+fn the_older_function_calls_are_read_too() {
+    let text = json!([
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{broken"}},
+        {"role": "function", "name": "f", "content": "12 passed"},
+        {"role": "assistant", "content": null, "usage": {"prompt_tokens": 5, "completion_tokens": 0}},
+    ]);
+    let (format, lines) = imported(&text.to_string());
+    let expected = [
+        r#"{"turn":true}"#,
+        r#"{"tool":{"name":"f","args":"{broken"}}"#,
+        r#"{"tool_result":{"name":"f","ok":true,"text":"12 passed"}}"#,
+        r#"{"turn":true}"#,
+        r#"{"usage":{"input":5,"output":0}}"#,
+        r#"{"assistant":""}"#,
+    ];
+    assert_eq!((format, &lines[2..]), (Format::Openai, &expected.map(str::to_owned)[..]));
+}
+
+fn anthropic() -> Vec<Value> {
+    vec![
+        json!({"role": "user", "content": "find it"}),
+        json!({"role": "assistant", "id": "m1", "content": [
+            {"type": "thinking", "thinking": "where is it", "signature": "s"},
+            {"type": "text", "text": "I look."},
+            {"type": "tool_use", "id": "t1", "name": "grep", "input": {"pattern": "x"}}]}),
+        json!({"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "t1", "is_error": true, "content": [{"type": "text", "text": "Error: no such directory"}]}]}),
+        json!({"role": "assistant", "id": "m2", "usage": {"input_tokens": 5, "cache_read_input_tokens": 2, "output_tokens": 3},
+            "content": [{"type": "text", "text": "It is not there."}]}),
+        json!({"role": "user", "content": [{"type": "text", "text": "thanks"}]}),
+    ]
+}
+
+#[test]
+fn messages_of_anthropic_are_read_and_logs_of_sessions_that_wrap_them() {
+    let messages = anthropic();
+    let tail = [
+        r#"{"usage":{"input":7,"output":3}}"#,
+        r#"{"assistant":"It is not there."}"#,
+        r#"{"reset":true}"#,
+        r#"{"user":"thanks"}"#,
+    ];
+    let expected: Vec<_> = [&SEARCHED[..], &tail].concat().iter().map(|line| (*line).to_owned()).collect();
+    let wrapped = |message: &Value| json!({"type": message["role"], "message": message}).to_string();
+    let log: Vec<_> = std::iter::once(json!({"type": "summary", "summary": "a search"}).to_string())
+        .chain(messages.iter().map(wrapped))
+        .collect();
+    for text in [json!(messages).to_string(), json!({"messages": messages}).to_string(), log.join("\n")] {
+        assert_eq!(imported(&text), (Format::Anthropic, expected.clone()), "{text}");
+    }
+    // The blocks of one answer on lines of their own.
+    let mut apart = messages.clone();
+    let blocks = apart[1]["content"].as_array().unwrap().clone();
+    apart.splice(1..2, blocks.iter().map(|block| json!({"role": "assistant", "id": "m1", "content": [block]})));
+    assert_eq!(imported(&json!(apart).to_string()), (Format::Anthropic, expected));
+}
+
+#[test]
+fn trajectories_of_swe_agent_are_read_by_their_steps_or_their_history() {
+    let steps = json!({
+        "environment": "x",
+        "history": [
+            {"role": "system", "content": "be brief"},
+            {"role": "user", "content": "a demonstration", "is_demo": true},
+            {"role": "user", "content": "find it"},
+            {"role": "assistant", "content": "I look.\n```\ngrep x\n```", "thought": "I look.", "action": "grep x\n"},
+            {"role": "user", "content": "Error: no such directory"},
+            {"role": "assistant", "content": "It is not there."}
+        ],
+        "trajectory": [
+            {"action": "grep x\n", "observation": "Error: no such directory", "thought": "I look.", "response": "…"},
+            {"action": "", "observation": "", "thought": "", "response": "It is not there."}
+        ]
+    });
+    let mut history = steps.clone();
+    history.as_object_mut().unwrap().remove("trajectory");
+    let expected = [
+        r#"{"reset":true}"#,
+        r#"{"user":"find it"}"#,
+        r#"{"turn":true}"#,
+        r#"{"assistant":"I look."}"#,
+        r#"{"tool":{"name":"grep","args":{"command":"grep x"}}}"#,
+        r#"{"tool_result":{"name":"grep","ok":false,"text":"Error: no such directory"}}"#,
+        r#"{"turn":true}"#,
+        r#"{"assistant":"It is not there."}"#,
+    ];
+    for file in [steps, history] {
+        assert_eq!(imported(&file.to_string()), (Format::SweAgent, expected.map(str::to_owned).to_vec()), "{file}");
+    }
+}
+
+#[test]
+fn results_of_tau_bench_are_one_recording_each() {
+    let second = json!({"role": "tool", "id": "c1", "content": "gone", "error": true});
+    let called = json!({"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "name": "f", "arguments": {"a": 1}, "requestor": "assistant"}]});
+    for file in [
+        json!([{"task_id": 0, "reward": 0.0, "traj": openai()}, {"task_id": 1, "reward": 1.0, "traj": [called, second]}]),
+        json!({"info": {}, "simulations": [{"messages": openai()}, {"messages": [called, second]}]}),
+    ] {
+        let imported = import(&file.to_string(), None).unwrap();
+        assert_eq!((imported.format, imported.trajectories.len()), (Format::TauBench, 2));
+        assert_eq!(lines(&imported.trajectories[0])[..8], SEARCHED.map(str::to_owned));
+        let expected = [
+            r#"{"turn":true}"#,
+            r#"{"tool":{"name":"f","args":{"a":1}}}"#,
+            r#"{"tool_result":{"name":"f","ok":false,"text":"gone"}}"#,
+        ];
+        assert_eq!(lines(&imported.trajectories[1]), expected);
+    }
+}
+
+#[test]
+fn what_cannot_be_imported_says_where_and_what_was_expected() {
+    for (text, format, expected) in [
+        ("", None, "no known form"),
+        ("{\"messages\": [\n  oops", None, "line 2, column 3: not JSON: expected value"),
+        ("{\"role\":\"user\",\"content\":\"x\"}\nnonsense\n", None, "line 2, column 2: not JSON"),
+        ("7", None, "no known form: expected a list of messages"),
+        ("{\"rows\":[]}", None, "no known form"),
+        ("{\"turn\":true}\n{\"turn\":true}\n", None, "no known form"),
+        ("[]", None, "no known form"),
+        (
+            "[{\"role\":\"user\",\"content\":\"x\"}]",
+            Some(Format::SweAgent),
+            "this is not swe-agent: expected an object with `trajectory`",
+        ),
+        ("[{\"role\":\"wizard\",\"content\":\"x\"}]", None, "message 0: there is no role `wizard`"),
+        (
+            "[{\"role\":\"user\"},{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"1\"}]}]",
+            None,
+            "message 1: a call has no `name`",
+        ),
+        (
+            "[{\"traj\":[{\"role\":\"user\"}]},{\"traj\":[{\"role\":\"wizard\"}]}]",
+            None,
+            "conversation 1, message 0: there is no role",
+        ),
+    ] {
+        let error = import(text, format).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_form_can_be_forced_where_both_would_do() {
+    let plain = json!([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]).to_string();
+    for format in [Format::Openai, Format::Anthropic] {
+        let imported = import(&plain, Some(format)).unwrap();
+        assert_eq!(imported.format, format);
+        assert_eq!(lines(&imported.trajectories[0])[2..], [r#"{"turn":true}"#, r#"{"assistant":"hello"}"#]);
+    }
+    assert_eq!(
+        Format::ALL.iter().map(|it| Format::from_word(it.word())).collect::<Vec<_>>(),
+        Format::ALL.iter().copied().map(Some).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn runs_of_our_own_keep_what_is_known_of_each_call() {
+    let call =
+        |id: &str, name: &str| ToolCall { id: id.into(), name: name.into(), arguments: Arguments::parse("{\"a\":1}") };
+    let result = |id: &str, name: &str, status, text: &str| {
+        Message::tool(ToolResult { call_id: id.into(), name: name.into(), status, text: text.into() })
+    };
+    let messages = [
+        Message::system("be brief"),
+        Message::user("go"),
+        Message::assistant("I will look.").for_run(),
+        Message::user("then do").for_run(),
+        Message::assistant_calls("", vec![call("1", "f"), call("2", "rm")]),
+        result("2", "rm", ToolStatus::Denied, "no"),
+        result("1", "f", ToolStatus::Error, "invalid arguments: a"),
+        Message::system("a notice").for_run(),
+        Message::assistant("done"),
+    ];
+    let expected = [
+        r#"{"reset":true}"#,
+        r#"{"user":"go"}"#,
+        r#"{"turn":true}"#,
+        r#"{"assistant":"I will look."}"#,
+        r#"{"user":"then do"}"#,
+        r#"{"turn":true}"#,
+        r#"{"tool":{"name":"f","args":{"a":1}}}"#,
+        r#"{"tool":{"name":"rm","args":{"a":1}}}"#,
+        r#"{"tool_result":{"name":"rm","ok":false,"text":"no","outcome":"denied"}}"#,
+        r#"{"tool_result":{"name":"f","ok":false,"text":"invalid arguments: a"}}"#,
+        r#"{"other":"a notice"}"#,
+        r#"{"turn":true}"#,
+        r#"{"assistant":"done"}"#,
+    ];
+    assert_eq!(lines(&from_messages(&messages)), expected);
+}

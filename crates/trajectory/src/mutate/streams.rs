@@ -1,0 +1,80 @@
+//! Streams, cut differently.
+
+use super::{Random, Rebuilt, Run};
+use crate::event::TrajectoryEvent;
+
+/// How a stream is cut.
+#[derive(Clone, Copy)]
+enum Cut {
+    Singles,
+    Random,
+    Whole,
+}
+
+/// Joins the pieces of each stream and cuts it anew. A whole answer of which no pieces were recorded gets some.
+pub(super) fn reslice(run: &Run, random: &mut Random) -> Run {
+    let cut = random.pick(&[Cut::Singles, Cut::Random, Cut::Whole]);
+    let mut rebuilt = Rebuilt::of(run);
+    let mut streamed = false;
+    let mut index = 0;
+    while let Some(event) = run.events.get(index) {
+        match event {
+            TrajectoryEvent::Text(_) => {
+                let pieces = run.events[index..].iter().map_while(|event| match event {
+                    TrajectoryEvent::Text(text) => Some(text.as_str()),
+                    _ => None,
+                });
+                let count = pieces.clone().count();
+                let text: String = pieces.clone().collect();
+                // Where in the joined text the onset begins, if it is in here.
+                let onset = run.onset.and_then(|onset| onset.checked_sub(index)).filter(|nth| *nth < count);
+                let onset = onset.map(|nth| pieces.take(nth).map(str::len).sum::<usize>());
+                push_cut(&mut rebuilt, &text, cut, onset, random);
+                streamed = true;
+                index += count;
+            }
+            TrajectoryEvent::Assistant(text) => {
+                if streamed {
+                    rebuilt.at(index);
+                } else {
+                    push_cut(&mut rebuilt, text, cut, (run.onset == Some(index)).then_some(0), random);
+                }
+                rebuilt.push(event.clone());
+                streamed = false;
+                index += 1;
+            }
+            _ => {
+                if matches!(event, TrajectoryEvent::Turn | TrajectoryEvent::User(_) | TrajectoryEvent::Reset) {
+                    streamed = false;
+                }
+                rebuilt.at(index);
+                rebuilt.push(event.clone());
+                index += 1;
+            }
+        }
+    }
+    rebuilt.done()
+}
+
+/// Adds the pieces; `onset`: the place in the text whose piece is the onset.
+fn push_cut(rebuilt: &mut Rebuilt<'_>, text: &str, cut: Cut, onset: Option<usize>, random: &mut Random) {
+    let mut at = 0;
+    while at < text.len() {
+        let rest = &text[at..];
+        let chars = match cut {
+            Cut::Singles => 1,
+            Cut::Random => 1 + random.below(24) as usize,
+            Cut::Whole => usize::MAX,
+        };
+        let length = rest.char_indices().nth(chars).map_or(rest.len(), |(length, _)| length);
+        if onset.is_some_and(|onset| (at..at + length).contains(&onset)) {
+            rebuilt.onset = Some(rebuilt.events.len());
+        }
+        rebuilt.push(TrajectoryEvent::Text(rest[..length].to_owned()));
+        at += length;
+    }
+    // An onset in an empty piece at the very end: the event behind it.
+    if onset.is_some_and(|onset| onset >= text.len()) {
+        rebuilt.onset = Some(rebuilt.events.len());
+    }
+}
