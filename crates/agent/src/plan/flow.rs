@@ -12,7 +12,7 @@ use super::state::{PlanState, note_of};
 use super::step::{self, ChildEnd};
 use super::words;
 use crate::closing::{self, closing_turn};
-use crate::core::{Allowance, Asked, Purpose, RunCore};
+use crate::core::{Asked, RunCore};
 use crate::reply::{self, Reply};
 
 /// Works through a plan for `request`, the text behind `/plan`; the person's message stands at `turn_start` in the
@@ -181,7 +181,7 @@ impl PlanFlow<'_> {
         let end = if blocked > 0 { StopReason::PlanBlocked } else { StopReason::PlanCompleted };
         let house = self.core.house.clone();
         let mut context = self.report();
-        let allowance = Allowance { attempts: house.max_attempts.max(1), purpose: Purpose::Step };
+        let allowance = self.core.allowance(house.max_attempts.max(1));
         let step = self.context.state.iteration + 1;
         let asked = self.core.ask(&house.plans.summary, &mut context, step, allowance).await;
         if let Some(reason) = self.core.stopped() {

@@ -13,7 +13,7 @@ use super::plans::Plans;
 use super::state::cut;
 use super::step::{ChildEnd, end_of_child};
 use super::tool::{Planning, SharedPlans};
-use crate::core::{Allowance, Purpose, RunCore, Seed, unbound};
+use crate::core::{RunCore, Seed, unbound};
 
 /// Model calls for a plan. 3: a call that the tool refuses can be mended twice.
 const MAX_STEPS: u32 = 3;
@@ -113,7 +113,7 @@ impl LoopDelegate for PlannerDelegate<'_> {
         context: &mut LoopContext,
         iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
-        let allowance = Allowance { attempts: self.core.house.max_attempts.max(1), purpose: Purpose::Step };
+        let allowance = self.core.allowance(self.core.house.max_attempts.max(1));
         let asked = self.core.ask(reasoning, context, iteration, allowance).await?;
         self.core.turn_of(asked, context)
     }

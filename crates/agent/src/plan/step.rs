@@ -11,8 +11,10 @@ use super::executors::Executor;
 use super::words;
 use crate::completion::signals_completion;
 use crate::completion_check;
-use crate::core::{Allowance, Purpose, RunCore, unbound};
+use crate::core::RunCore;
+use crate::judge;
 use crate::reply::{self, Reply};
+use crate::subagent::binder;
 use crate::terminate::Terminated;
 use crate::turn::failure;
 
@@ -125,7 +127,7 @@ impl LoopDelegate for StepDelegate<'_> {
         if iteration == self.limit && iteration > 1 {
             context.push(Message::system(words::LAST_CALL).for_run());
         }
-        None
+        judge::consult(&mut self.core, context, 0).await
     }
 
     async fn call_llm(
@@ -134,7 +136,7 @@ impl LoopDelegate for StepDelegate<'_> {
         context: &mut LoopContext,
         iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
-        let allowance = Allowance { attempts: self.core.house.max_attempts.max(1), purpose: Purpose::Step };
+        let allowance = self.core.allowance(self.core.house.max_attempts.max(1));
         let asked = self.core.ask(reasoning, context, iteration, allowance).await?;
         self.core.turn_of(asked, context)
     }
@@ -172,7 +174,9 @@ impl LoopDelegate for StepDelegate<'_> {
         context: &mut LoopContext,
     ) -> Result<Option<LoopOutcome>, LoopError> {
         self.nudged = false;
-        let ended = self.core.execute(calls, context, self.executor.reasoning.tools(), &unbound).await?;
+        let tools = self.executor.reasoning.tools();
+        let bind = binder(&self.core, context, tools);
+        let ended = self.core.execute(calls, context, tools, &bind).await?;
         if let Some(reason) = self.core.stopped() {
             return Ok(Some(LoopOutcome::Stopped(reason.into())));
         }
