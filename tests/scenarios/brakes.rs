@@ -14,7 +14,7 @@ async fn every_misbehaviour_has_an_ending_and_its_brake_is_an_event() -> Result<
         ("rehearse failures", "completed", "final_text", Some("iteration_notice")),
         ("rehearse unknown tool", "completed", "final_text", Some("unavailable_tool")),
         ("rehearse storm", "completed", "final_text", None),
-        ("rehearse chant", "completed", "final_text", None),
+        ("rehearse chant", "stopped", "chanting", Some("CHANTING_IDENTICAL_SENTENCES")),
         ("rehearse empty", "completed", "empty_reply", None),
         ("rehearse silent", "completed", "final_text", None),
         ("rehearse error auth", "failed", "provider_auth", None),

@@ -5,6 +5,7 @@ mod bad_input;
 mod brakes;
 mod command_line;
 mod conversation;
+mod endings;
 mod lifecycle;
 mod outputs;
 mod plan;

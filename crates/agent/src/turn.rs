@@ -181,7 +181,7 @@ async fn enter(
 /// What the session's other runs have cost, where that matters.
 async fn session_before(job: &TurnJob) -> Result<u64, LoopError> {
     let house = &job.house;
-    if house.rules.limits().usd_per_session.is_none() {
+    if !house.rules.counts_session_money() {
         return Ok(0);
     }
     let spent = house.store.spend.session_spent(&job.run.session).await?;

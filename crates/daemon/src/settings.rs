@@ -76,6 +76,8 @@ impl Settings {
             self.llm.validate(),
             self.limits.validate(),
             self.stops.validate(),
+            // Subagents and executors have other limits of steps than a conversation, and the same rules.
+            self.stops.problems(&self.limits.run, None),
             self.queue.validate(),
             self.channels.stdin.validate(),
             self.channels.telegram.validate(),

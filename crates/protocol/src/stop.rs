@@ -338,7 +338,10 @@ impl RunEnd {
     /// person's words.
     pub fn log_line(&self) -> String {
         let mut line = self.reason.word().to_owned();
-        for (key, value) in self.evidence.iter().filter(|(key, _)| *key != "quote") {
+        // Sorted here: whether the map is, depends on how the library was built.
+        let mut facts: Vec<_> = self.evidence.iter().filter(|(key, _)| *key != "quote").collect();
+        facts.sort_unstable_by_key(|(key, _)| key.as_str());
+        for (key, value) in facts {
             let _ = write!(line, " {key}={value}"); // a String takes everything
         }
         line

@@ -201,6 +201,15 @@ impl StopRules {
         self.closing_turn
     }
 
+    /// Whether some rule is about the money of the whole session, so that what its earlier runs have cost must be known.
+    pub fn counts_session_money(&self) -> bool {
+        let mut counts = false;
+        for one in &self.compiled {
+            one.rule.when.each_leaf(&mut |leaf| counts |= matches!(leaf, Leaf::AtLeast(Count::SessionMicroUsd, _)));
+        }
+        counts
+    }
+
     /// Whether some rule asks about one of these.
     pub(crate) fn ask_about(&self, measures: Touched) -> bool {
         self.asked.meets(measures)

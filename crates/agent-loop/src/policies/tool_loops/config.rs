@@ -67,22 +67,22 @@ impl ToolLoopConfig {
             ("stagnation", self.stagnation, 2),
         ] {
             if value < least {
-                wrong.push(format!("{prefix}{key} is {value}, and must be at least {least}"));
+                wrong.push(format!("{prefix}{key}: must be at least {least}, not {value}"));
             }
         }
         if u64::from(self.repeats) * u64::from(self.max_period) > HISTORY as u64 {
             wrong.push(format!(
-                "{prefix}repeats times {prefix}max_period is {} times {}, and must be at most {HISTORY}",
+                "{prefix}repeats: times max_period it must be at most {HISTORY}, not {} times {}",
                 self.repeats, self.max_period
             ));
         }
         // A place counts its returns in one byte.
         if self.oscillations > 255 {
-            wrong.push(format!("{prefix}oscillations is {}, and must be at most 255", self.oscillations));
+            wrong.push(format!("{prefix}oscillations: must be at most 255, not {}", self.oscillations));
         }
         for (key, names) in [("polling_tools", &self.polling_tools), ("harmless_tools", &self.harmless_tools)] {
             if names.iter().any(|name| name.trim().is_empty()) {
-                wrong.push(format!("{prefix}{key} has an empty name"));
+                wrong.push(format!("{prefix}{key}: must not have an empty name"));
             }
         }
         wrong
@@ -98,14 +98,17 @@ mod tests {
         let good = ToolLoopConfig::default();
         for (config, wrong) in [
             (good.clone(), vec![]),
-            (ToolLoopConfig { repeats: 1, ..good.clone() }, vec!["loops.repeats is 1, and must be at least 2"]),
+            (ToolLoopConfig { repeats: 1, ..good.clone() }, vec!["loops.repeats: must be at least 2, not 1"]),
             (
                 ToolLoopConfig { repeats: 9, ..good.clone() },
-                vec!["loops.repeats times loops.max_period is 9 times 5, and must be at most 40"],
+                vec!["loops.repeats: times max_period it must be at most 40, not 9 times 5"],
             ),
             (
                 ToolLoopConfig { oscillations: 256, polling_tools: vec![" ".into()], ..good },
-                vec!["loops.oscillations is 256, and must be at most 255", "loops.polling_tools has an empty name"],
+                vec![
+                    "loops.oscillations: must be at most 255, not 256",
+                    "loops.polling_tools: must not have an empty name",
+                ],
             ),
         ] {
             assert_eq!(config.validate("loops."), wrong);
