@@ -161,6 +161,11 @@ impl Dispatcher {
                 self.answer(&inbound, ack, &word, reply);
                 Flow::Continue
             }
+            Submission::Plan(_) if !inbound.outputs.is_empty() => {
+                let what = "outputs: a plan ends with a summary and hands over none; ask without /plan".to_owned();
+                self.refuse(&inbound, ack, Refusal::Invalid(what));
+                Flow::Continue
+            }
             Submission::Input | Submission::Plan(_) => {
                 if let Err(problems) = Declared::compile(inbound.outputs.clone()) {
                     self.refuse(&inbound, ack, Refusal::Invalid(format!("outputs: {problems}")));

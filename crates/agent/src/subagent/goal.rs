@@ -34,8 +34,15 @@ struct Memo {
     nudges: u32,
 }
 
-fn memo(outputs: Vec<DeclaredOutput>, nudges: u32) -> Value {
-    serde_json::to_value(Memo { outputs, nudges }).unwrap_or_default() // plain data: it always serialises
+impl Memo {
+    /// Puts it where the next checkpoint takes it along, beside what others keep there.
+    fn write(self, delegate: &mut Value) {
+        let Ok(Value::Object(own)) = serde_json::to_value(self) else { return }; // plain data: it always serialises
+        match delegate.as_object_mut() {
+            Some(others) => others.extend(own),
+            None => *delegate = Value::Object(own),
+        }
+    }
 }
 
 /// A run with a goal, for its last chance.
@@ -56,7 +63,7 @@ impl Goal {
     pub(crate) fn beginning(outputs: Vec<DeclaredOutput>) -> LoopState {
         let mut state = LoopState::default();
         if !outputs.is_empty() {
-            state.delegate = memo(outputs, 0);
+            Memo { outputs, nudges: 0 }.write(&mut state.delegate);
         }
         state
     }
@@ -189,7 +196,7 @@ impl Goal {
             return;
         }
         let outputs = self.declared.declarations().cloned().collect();
-        context.state.delegate = memo(outputs, self.nudges);
+        Memo { outputs, nudges: self.nudges }.write(&mut context.state.delegate);
     }
 }
 

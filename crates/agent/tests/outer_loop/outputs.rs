@@ -196,5 +196,9 @@ async fn a_declaration_that_cannot_be_used_is_refused_with_every_problem() {
         }
         other => panic!("it was taken: {other:?}"),
     }
+    match agent.one.with_outputs("alice", "/plan build a boat", outputs(&["a:integer"])).await {
+        Ack::Refused(Refusal::Invalid(text)) => assert!(text.contains("without /plan"), "{text}"),
+        other => panic!("it was taken: {other:?}"),
+    }
     agent.shut_down().await;
 }
