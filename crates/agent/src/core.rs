@@ -363,8 +363,7 @@ impl RunCore {
             Some(verdict) => verdict.finding.into(),
             None => match self.own.filter(|own| own.until <= Instant::now() && self.closing.is_none()) {
                 Some(OwnTime { time, .. }) => {
-                    let seconds = time.as_secs();
-                    Finding::new(StopReason::ActiveTime, "max_time_s", seconds, seconds).into()
+                    Finding::new(StopReason::ActiveTime, "max_time", millis(time), millis(time)).into()
                 }
                 // Not our own time is up, but that of the run that started us, or of the closing turn.
                 None => Finding::new(StopReason::ActiveTime, "deadline", 0, 0).into(),

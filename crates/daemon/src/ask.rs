@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use belay_agent::{Agent, AgentConfig, AgentParts};
 use belay_agent_loop::StopRules;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, DeliverError, Envelope, Inbound,
-    InboundStream, Outbound, Principal, RunRecord, SessionKey,
+    Accepted, Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, DeclaredOutput, DeliverError, Envelope,
+    Inbound, InboundStream, Outbound, Principal, RunRecord, SessionKey,
 };
 use belay_protocol::{BootId, Refusal};
 use futures_util::StreamExt;
@@ -45,7 +45,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output) -> Resul
     }
     let store = Store::memory();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let (channel, answer) = AskChannel::new(text);
+    let (channel, answer) = AskChannel::new(text, args.outputs.clone());
     let agent = Agent::start(AgentParts {
         // Nothing else runs: an interrupted question is given up at once.
         config: AgentConfig { drain_s: 0, ..settings.agent.clone() },
@@ -88,7 +88,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output) -> Resul
     }
     match answered {
         None => Ok(Exit::Interrupted),
-        Some(answered) => show(answered?, args.json, out),
+        Some(answered) => show(answered?, args, out),
     }
 }
 
@@ -111,11 +111,15 @@ async fn until_answered(answer: oneshot::Receiver<Ack>) -> Result<Answered, Fail
     }
 }
 
-fn show(answered: Answered, as_json: bool, out: Output) -> Result<Exit, Failure> {
+fn show(answered: Answered, args: &AskArgs, out: Output) -> Result<Exit, Failure> {
+    let as_json = args.json;
     match answered {
         Answered::Run(record) => {
             let run = serde_json::to_value(&*record).map_err(|error| Failure::new(Exit::Internal, error))?;
             Ok(verdict(&run, as_json, out))
+        }
+        Answered::Command(_) if !args.outputs.is_empty() => {
+            Err(Failure::new(Exit::Failed, "a command has no outputs").next("leave out --output, or ask in words"))
         }
         Answered::Command(reply) if as_json => {
             out.json(&serde_json::json!({ "reply": reply }));
@@ -136,7 +140,7 @@ struct AskChannel {
 }
 
 impl AskChannel {
-    fn new(text: String) -> (Self, oneshot::Receiver<Ack>) {
+    fn new(text: String, outputs: Vec<DeclaredOutput>) -> (Self, oneshot::Receiver<Ack>) {
         let (ack, answer) = AckSender::channel();
         let id = ChannelId::from("ask");
         let inbound = Inbound {
@@ -148,7 +152,7 @@ impl AskChannel {
             body: Body::Text(text),
             history: Vec::new(),
             want_deltas: false,
-            outputs: Vec::new(),
+            outputs,
         };
         (Self { id, question: Mutex::new(Some(Envelope { inbound, ack })) }, answer)
     }

@@ -1,10 +1,12 @@
 //! The command line.
 
 use belay_gateway::LIST_MAX;
+use belay_protocol::DeclaredOutput;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::settings::SettingsArgs;
+use crate::stops::StopsCommand;
 
 /// An agent daemon that knows when to stop
 #[derive(Debug, Parser)]
@@ -37,6 +39,9 @@ pub(crate) enum Command {
     /// Look at the settings
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// What the stop rules say of recorded runs
+    #[command(subcommand)]
+    Stops(StopsCommand),
     /// Print the completions for a shell
     Completions {
         /// Which shell
@@ -60,6 +65,10 @@ pub(crate) struct AskArgs {
     /// Print the whole run as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print one JSON object with this in it instead of a text; may be given several times. TYPE is string, number,
+    /// integer, boolean, object or array, one of these with [] behind it, or a JSON Schema
+    #[arg(long = "output", value_name = "NAME:TYPE[=DESCRIPTION]", value_parser = DeclaredOutput::parse)]
+    pub(crate) outputs: Vec<DeclaredOutput>,
     /// The message; `-` reads it from standard input
     pub(crate) text: String,
 }
@@ -174,6 +183,10 @@ mod tests {
             ("belay run --port 1", false),
             ("belay ask hello", true),
             ("belay ask", false),
+            ("belay ask --output n:integer=how_many --output names:string[] hello", true),
+            ("belay ask --output n:number", false),
+            ("belay ask --output n:text hello", false),
+            ("belay ask --output number hello", false),
             ("belay send --session me --wait hello", true),
             ("belay send --url http://h:1 --json -", true),
             ("belay send", false),
@@ -191,6 +204,18 @@ mod tests {
             ("belay shutdown", true),
             ("belay check --json --set a.b=c", true),
             ("belay config show --config x", true),
+            ("belay stops check", true),
+            ("belay stops check --with-limits --rules r.toml --set limits.usd_per_day=1 run.jsonl", true),
+            ("belay stops check --run 0193", true),
+            ("belay stops check --run 0193 run.jsonl", false),
+            ("belay stops import --format openai --index 3 -o out.jsonl in.json", true),
+            ("belay stops import --format klingon in.json", false),
+            ("belay stops import", false),
+            ("belay stops eval --markdown --failures --mutations 3 --seed 7 set", true),
+            ("belay stops eval --failures=all set", true),
+            ("belay stops eval --json --markdown set", false),
+            ("belay stops eval", false),
+            ("belay stops", false),
             ("belay completions bash", true),
             ("belay completions klingon", false),
             ("belay dance", false),

@@ -4,7 +4,7 @@
 //!
 //! **Does not know**: how anything is done. It decides nothing about a message.
 //!
-//! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`ask`], [`check`] → [`client`].
+//! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`ask`], [`check`] → [`client`] → [`stops`].
 
 mod ask;
 mod check;
@@ -20,6 +20,7 @@ mod run;
 mod secrets;
 mod settings;
 mod signals;
+mod stops;
 mod systemd;
 mod telemetry;
 mod wiring;
@@ -35,6 +36,7 @@ use cli::{Cli, Command, ConfigCommand, RunsCommand};
 use environment::Environment;
 use exit::{Exit, Failure};
 use output::Output;
+use stops::StopsCommand;
 
 /// Most worker threads of the daemon. 8: it waits for models far more than it computes, and each thread keeps memory.
 const WORKERS_MAX: usize = 8;
@@ -70,6 +72,9 @@ fn command(command: Command, env: &Environment, out: Output) -> Result<Exit, Fai
         },
         Command::Stop(args) => block_on(one_thread(), client::stop(&args, env, out)),
         Command::Shutdown(args) => block_on(one_thread(), client::shutdown(&args, env, out)),
+        Command::Stops(StopsCommand::Check(args)) => block_on(one_thread(), stops::check(&args, env, out)),
+        Command::Stops(StopsCommand::Import(args)) => stops::import(&args, out),
+        Command::Stops(StopsCommand::Eval(args)) => stops::eval(&args, out),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "belay", &mut std::io::stdout());
             Ok(Exit::Fine)

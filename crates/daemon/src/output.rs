@@ -1,6 +1,6 @@
 //! Printing: results on stdout, notes on stderr. Aligned and coloured for people, plain for programs.
 
-use std::io::{IsTerminal, Write};
+use std::io::{BufWriter, IsTerminal, Write};
 
 use crate::environment::Environment;
 
@@ -45,6 +45,18 @@ impl Output {
         let safe = if self.terminal { harmless(text) } else { text.to_owned() };
         // A reader that has gone away (`| head`) is no failure of ours.
         let _ = writeln!(std::io::stdout().lock(), "{safe}");
+    }
+
+    /// Prints many lines, with few writes.
+    pub(crate) fn lines(self, lines: impl Iterator<Item = String>) {
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        for line in lines {
+            let safe = if self.terminal { harmless(&line) } else { line };
+            if writeln!(out, "{safe}").is_err() {
+                return; // the reader has gone away
+            }
+        }
+        let _ = out.flush();
     }
 
     /// Prints a JSON value, indented on a terminal.

@@ -15,8 +15,9 @@ use belay_agent::{Agent, AgentError, AgentExit, AgentParts};
 use belay_agent_loop::StopRules;
 use belay_channels::{StdinChannel, StdinConfig, Telegram, TelegramSecrets};
 use belay_gateway::{Gateway, GatewayError, GatewayParts, Metrics};
-use belay_protocol::{BootId, Channel, Clock, ModelInfo, NoteStore, Tool, UnixMillis};
+use belay_protocol::{BootId, Channel, Clock, Message, ModelInfo, NoteStore, Tool, UnixMillis};
 use belay_tools::ToolsConfig;
+use belay_trajectory::import::from_messages;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use signal_hook_tokio::Handle;
 use tokio::sync::watch;
@@ -107,6 +108,7 @@ async fn assemble(
         model: chosen.provider.info().clone(),
         version: VERSION.into(),
         metrics: metrics()?,
+        trajectory: Arc::new(recording),
         extra: telegram.as_ref().and_then(|telegram| telegram.router()).into_iter().collect(),
         control_socket: Some(paths.control_socket.clone()),
         ready,
@@ -314,6 +316,12 @@ fn metrics() -> Result<Metrics, Failure> {
     let handle = handle.map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
     belay_agent::metrics::describe();
     Ok(Arc::new(move || handle.render()))
+}
+
+/// Messages as a recorded trajectory, as `belay stops check` reads it.
+fn recording(messages: &[Arc<Message>]) -> String {
+    let events = from_messages(messages.iter().map(|message| &**message));
+    events.iter().map(|event| event.to_line() + "\n").collect()
 }
 
 /// The built-in tools, with the workspace at its configured or its usual place.

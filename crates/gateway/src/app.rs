@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::Auth;
 use crate::config::GatewayConfig;
 use crate::error::ApiError;
-use crate::server::Metrics;
+use crate::server::{Metrics, Trajectory};
 
 /// Longest wait for the agent's acknowledgement. 30 s: a commit takes milliseconds, and a client that waited this long
 /// should hear that something is wrong.
@@ -41,6 +41,7 @@ pub(crate) struct App {
     pub(crate) model: ModelInfo,
     pub(crate) version: String,
     pub(crate) metrics: Metrics,
+    pub(crate) trajectory: Trajectory,
     /// The channel's name, on every message.
     pub(crate) channel: ChannelId,
     /// The session of control messages, which concern none.

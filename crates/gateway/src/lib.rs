@@ -25,4 +25,4 @@ pub use channel::HttpChannel;
 pub use config::{GatewayConfig, GatewaySecrets};
 pub use error::GatewayError;
 pub use routes::LIST_MAX;
-pub use server::{Gateway, GatewayParts, Metrics};
+pub use server::{Gateway, GatewayParts, Metrics, Trajectory};

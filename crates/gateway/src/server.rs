@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use belay_protocol::{ChannelId, Clock, EventLog, ModelInfo, RunReader, SessionKey};
+use belay_protocol::{ChannelId, Clock, EventLog, Message, ModelInfo, RunReader, SessionKey};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -62,6 +62,8 @@ pub struct GatewayParts {
     pub version: String,
     /// Renders the metrics in the text format of Prometheus.
     pub metrics: Metrics,
+    /// Writes the messages of a run down as a recorded trajectory.
+    pub trajectory: Trajectory,
     /// Routers of others, such as the Telegram webhook's. They check their callers themselves.
     pub extra: Vec<Router>,
     /// Where the control socket is; `None`: there is none.
@@ -72,6 +74,9 @@ pub struct GatewayParts {
 
 /// Renders the metrics as they stand.
 pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// Writes messages down as a recorded trajectory: one JSON object a line. Who knows that form is no business of ours.
+pub type Trajectory = Arc<dyn Fn(&[Arc<Message>]) -> String + Send + Sync>;
 
 /// Bound, and not yet serving.
 pub struct Gateway {
@@ -110,6 +115,7 @@ impl Gateway {
             model: parts.model,
             version: parts.version,
             metrics: parts.metrics,
+            trajectory: parts.trajectory,
             channel: id,
             no_session: SessionKey::from("http"),
             intake,

@@ -295,6 +295,9 @@ pub trait RunReader: Send + Sync {
     /// What people and model said in a session's active thread, oldest first, after the position `after`: user and
     /// assistant texts, without run-scope messages and tool traffic.
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError>;
+    /// All messages of a run in their order, those for the run alone and tool traffic included; none that were cleared.
+    /// Up to the newest checkpoint while the run goes on.
+    async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError>;
     /// Whether the store can take a write now; for readiness.
     async fn ping(&self) -> Result<(), StoreError>;
 }

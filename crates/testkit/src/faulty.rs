@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use belay_protocol::store::KnownInput;
 use belay_protocol::{
     Acceptance, BootId, Checkpoint, EditOutcome, Event, EventLog, EventQuery, FinishedRun, HistoryEntry,
-    IdempotencyKey, Lease, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow,
-    OutboxState, ReplyRoute, RunFilter, RunId, RunReader, RunRecord, Seq, SessionKey, SessionSummary, SpendLedger,
-    StoreError, ThreadEdit, ThreadStore, UnixMillis,
+    IdempotencyKey, Lease, Message, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId,
+    OutboxRow, OutboxState, ReplyRoute, RunFilter, RunId, RunReader, RunRecord, Seq, SessionKey, SessionSummary,
+    SpendLedger, StoreError, ThreadEdit, ThreadStore, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -76,6 +76,8 @@ pub enum StoreOp {
     Session,
     /// [`RunReader::history`].
     History,
+    /// [`RunReader::run_messages`].
+    RunMessages,
     /// [`RunReader::ping`].
     Ping,
     /// [`EventLog::append`].
@@ -290,6 +292,10 @@ impl<S: RunReader> RunReader for Faulty<S> {
         self.plan.around(StoreOp::History, self.store.history(session, after, limit)).await
     }
 
+    async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.plan.around(StoreOp::RunMessages, self.store.run_messages(id)).await
+    }
+
     async fn ping(&self) -> Result<(), StoreError> {
         self.plan.around(StoreOp::Ping, self.store.ping()).await
     }
@@ -388,6 +394,9 @@ mod tests {
             Ok(Vec::new())
         }
         async fn history(&self, _: &SessionKey, _: u64, _: u32) -> Result<Vec<HistoryEntry>, StoreError> {
+            Ok(Vec::new())
+        }
+        async fn run_messages(&self, _: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
             Ok(Vec::new())
         }
         async fn ping(&self) -> Result<(), StoreError> {

@@ -108,13 +108,15 @@ fn judge(index: usize, case: &Case, copy: usize, seed: u64, candidates: &[Candid
     candidates.iter().enumerate().map(outcome).collect()
 }
 
-/// Which mutations make a copy: first each one alone, then two or three together.
+/// Which mutations make a copy: first each one alone, beginning anywhere, so that few copies of many recordings show all
+/// kinds; then two or three together.
 fn plan(run: &Run, case: &Case, copy: usize, seed: u64) -> Vec<Mutation> {
     let Some(nth) = copy.checked_sub(1) else { return Vec::new() };
     let allowed = |mutation: &Mutation| case.label.mutations.as_ref().is_none_or(|only| only.contains(mutation));
     let mut fitting: Vec<_> = Mutation::ALL.iter().copied().filter(|it| allowed(it) && it.applies(run)).collect();
-    if let Some(mutation) = fitting.get(nth) {
-        return vec![*mutation];
+    let first = Random::new(seed, &case.name).below(fitting.len() as u64) as usize;
+    if nth < fitting.len() {
+        return vec![fitting[(first + nth) % fitting.len()]];
     }
     let mut random = Random::new(seed, &format!("{}+{copy}", case.name));
     random.shuffle(&mut fitting);

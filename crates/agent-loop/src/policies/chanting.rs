@@ -35,6 +35,7 @@
 
 mod head;
 mod lines;
+mod plain;
 mod structure;
 mod window;
 
@@ -42,6 +43,7 @@ use belay_protocol::{Finding, StopReason};
 
 use self::head::Kind;
 use self::lines::Lines;
+use self::plain::Plain;
 use self::structure::{Part, Structure};
 use self::window::Window;
 use super::observation::Observation;
@@ -58,6 +60,8 @@ pub struct Chanting {
     /// Text has come since the last whole answer or step: the whole answer is going to repeat it.
     streamed: bool,
     structure: Structure,
+    /// Something but a blank came last in the line.
+    after_word: bool,
     lines: Lines,
     window: Option<Box<Window>>,
 }
@@ -141,16 +145,9 @@ impl Chanting {
             let (read, chant) = match self.structure.next(&mut rest) {
                 None => return text.len(),
                 Some(Part::Text(kind, part)) => {
-                    let found = if kind == Kind::Prose { self.window().take(part) } else { None };
-                    self.lines.take(part.chars());
-                    found.map_or((0, None), |(read, chant)| (before + read, Some(chant)))
+                    self.take(kind, part).map_or((0, None), |(read, chant)| (before + read, Some(chant)))
                 }
-                Some(Part::Begin(kind, head)) => {
-                    let held = head.text(kind);
-                    self.lines.begin(kind);
-                    self.lines.take(held.iter().copied());
-                    (text.len() - rest.len(), self.begin(kind, held))
-                }
+                Some(Part::Begin(kind, head)) => (text.len() - rest.len(), self.begin(kind, head.text(kind))),
                 Some(Part::Spill) => continue,
                 Some(Part::End(kind)) => {
                     let blank = if kind == Kind::Prose { self.window().blank() } else { None };
@@ -164,21 +161,34 @@ impl Chanting {
         }
     }
 
-    /// Takes the first characters of a line into the prose, or ends the run of prose before it.
+    /// Begins a line with the first characters of its text, and ends the run of prose before it where it has to.
     fn begin(&mut self, kind: Kind, held: &[char]) -> Option<Chant> {
-        match kind {
-            Kind::Prose => {
-                let window = self.window();
-                held.iter().find_map(|c| window.take(c.encode_utf8(&mut [0; 4])).map(|(_, chant)| chant))
-            }
-            Kind::Heading | Kind::Item | Kind::Quote => {
-                if let Some(window) = &mut self.window {
-                    window.restart();
-                }
-                None
-            }
-            _ => None,
+        self.after_word = false;
+        self.lines.begin(kind);
+        if let (Kind::Heading | Kind::Item | Kind::Quote, Some(window)) = (kind, &mut self.window) {
+            window.restart();
         }
+        held.iter().find_map(|c| self.take(kind, c.encode_utf8(&mut [0; 4])).map(|(_, chant)| chant))
+    }
+
+    /// Takes more of a line, and stops where it chants: how far that is, in bytes.
+    fn take(&mut self, kind: Kind, text: &str) -> Option<(usize, Chant)> {
+        if matches!(kind, Kind::Table | Kind::Rule | Kind::Fence) {
+            return None;
+        }
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (before, after_word) = (rest, self.after_word);
+            let plain = Plain::read(&mut rest, &mut self.after_word);
+            self.lines.take(plain.chars());
+            if kind == Kind::Prose
+                && let Some((at, chant)) = self.window().take(plain.chars())
+            {
+                let read = text.len() - before.len() + plain::end_of(before, after_word, at);
+                return Some((read, chant));
+            }
+        }
+        None
     }
 
     fn window(&mut self) -> &mut Window {

@@ -1,13 +1,13 @@
 //! The algebra: conditions over measures, combined by `any`, `all` and `not`, as the configuration writes them.
 
-use std::collections::BTreeMap;
-
 use belay_protocol::{Finding, StopReason};
 use serde::{Deserialize, Serialize};
 
 use super::measures::{Count, Measures, Touched};
+pub(crate) use view::{Baseline, View};
 
 mod read;
+mod view;
 
 /// Something that is true or false of a run at every moment. A number is a threshold: true from it on; at least 1.
 #[derive(Serialize, Clone, Debug, PartialEq)]
@@ -193,66 +193,6 @@ impl Condition {
         let mut asked = Touched::NOTHING;
         self.each_leaf(&mut |leaf| asked = asked.and(leaf.asks_about()));
         asked
-    }
-}
-
-/// The measures as one rule sees them.
-#[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
-    pub(crate) measures: &'a Measures,
-    /// From where on the rule counts; absent: from the beginning of the request.
-    pub(crate) since: Option<&'a Baseline>,
-}
-
-impl View<'_> {
-    fn count(&self, count: Count<'_>) -> u64 {
-        let base = self.since.map_or(0, |since| since.count(count));
-        self.measures.count(count).saturating_sub(base)
-    }
-}
-
-/// What had been counted when a rule fired last.
-#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
-#[serde(default)]
-pub(crate) struct Baseline {
-    counts: BTreeMap<String, u64>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    tools: BTreeMap<String, u64>,
-}
-
-impl Baseline {
-    /// What the condition counts, as it stands.
-    pub(crate) fn of(condition: &Condition, measures: &Measures) -> Self {
-        let mut baseline = Self::default();
-        condition.each_leaf(&mut |leaf| {
-            if let Leaf::AtLeast(count, _) = leaf {
-                let value = measures.count(count);
-                match count {
-                    Count::ToolCallsOf(tool) => baseline.tools.insert(tool.to_owned(), value),
-                    _ => baseline.counts.insert(count.word().to_owned(), value),
-                };
-            }
-        });
-        baseline
-    }
-
-    /// A streak that was broken counts from nothing again.
-    pub(crate) fn lower(&mut self, condition: &Condition, measures: &Measures) {
-        condition.each_leaf(&mut |leaf| {
-            if let Leaf::AtLeast(count, _) = leaf
-                && let Some(base) = self.counts.get_mut(count.word())
-            {
-                *base = (*base).min(measures.count(count));
-            }
-        });
-    }
-
-    fn count(&self, count: Count<'_>) -> u64 {
-        let base = match count {
-            Count::ToolCallsOf(tool) => self.tools.get(tool),
-            _ => self.counts.get(count.word()),
-        };
-        base.copied().unwrap_or(0)
     }
 }
 

@@ -85,6 +85,7 @@ impl StopsConfig {
     /// [`StopsConfig::problems`].
     pub fn validate(&self) -> Vec<String> {
         let mut problems = self.judge.validate("stops.judge");
+        problems.extend(self.tool_loops.validate("stops.tool_loops."));
         if !(1..=100).contains(&self.max_strikes) {
             problems.push("stops.max_strikes: must be between 1 and 100".into());
         }
@@ -116,8 +117,8 @@ impl StopsConfig {
         ]
     }
 
-    /// The last turn without tools. `None`: there is none.
-    pub fn closing_turn(&self) -> Option<Duration> {
+    /// Longest last turn without tools. `None`: there is none.
+    pub(crate) fn closing_turn(&self) -> Option<Duration> {
         self.closing_turn.then(|| Duration::from_secs(self.closing_turn_s))
     }
 
@@ -301,7 +302,14 @@ mod tests {
         };
         assert!(judged(true, true, true));
         assert!(!judged(false, true, true) && !judged(true, false, true) && !judged(true, true, false));
-        let closing = |closing_turn| StopsConfig { closing_turn, ..StopsConfig::default() }.closing_turn();
+    }
+
+    #[test]
+    fn a_closing_turn_can_be_switched_off() {
+        let closing = |closing_turn| {
+            let stops = StopsConfig { closing_turn, ..StopsConfig::default() };
+            StopRules::compile(&stops, &RunLimits::none()).closing_turn()
+        };
         assert_eq!((closing(true), closing(false)), (Some(Duration::from_secs(60)), None));
     }
 }

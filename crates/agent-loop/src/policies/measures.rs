@@ -28,42 +28,64 @@ use super::unknown_tools::UnknownTools;
 #[serde(default)]
 pub struct Measures {
     /// Model calls begun in this request.
+    #[serde(skip_serializing_if = "is_default")]
     pub steps: Steps,
     /// Time, since the beginning and at work.
+    #[serde(skip_serializing_if = "is_default")]
     pub time: Time,
     /// Requests to the model.
+    #[serde(skip_serializing_if = "is_default")]
     pub model_calls: ModelCalls,
     /// Tool calls, all together and for each tool.
+    #[serde(skip_serializing_if = "is_default")]
     pub tool_calls: ToolCalls,
     /// Tokens read and generated.
+    #[serde(skip_serializing_if = "is_default")]
     pub tokens: Tokens,
     /// Money of the run and its session.
+    #[serde(skip_serializing_if = "is_default")]
     pub money: Money,
     /// Bytes that the model said and tools returned.
+    #[serde(skip_serializing_if = "is_default")]
     pub output_bytes: OutputBytes,
     /// Steps in a row in which nothing worked.
+    #[serde(skip_serializing_if = "is_default")]
     pub errors: Errors,
     /// Answers in a row without a word or a call.
+    #[serde(skip_serializing_if = "is_default")]
     pub empty_replies: EmptyReplies,
     /// Answers that repeat earlier ones.
+    #[serde(skip_serializing_if = "is_default")]
     pub replies: Replies,
     /// Calls in a row of tools that do not exist.
+    #[serde(skip_serializing_if = "is_default")]
     pub unknown_tools: UnknownTools,
     /// Calls in a row with arguments that tools refuse.
+    #[serde(skip_serializing_if = "is_default")]
     pub invalid_arguments: InvalidArguments,
     /// Denials of the same call.
+    #[serde(skip_serializing_if = "is_default")]
     pub approval_reasks: ApprovalReasks,
     /// Compactions in a row that won nothing.
+    #[serde(skip_serializing_if = "is_default")]
     pub compactions: Compactions,
     /// Texts and tools that rules ask about.
+    #[serde(skip_serializing_if = "is_default")]
     pub mentions: Mentions,
     /// Tool cycles.
+    #[serde(skip_serializing_if = "is_default")]
     pub tool_loops: ToolLoops,
     /// Repetition within streamed text. Not stored: a stream does not survive a restart.
     #[serde(skip)]
     pub chanting: Chanting,
     /// When the judge was asked last.
+    #[serde(skip_serializing_if = "is_default")]
     pub judge: JudgeState,
+}
+
+/// What has not been touched needs no place in the store.
+fn is_default<T: Default + PartialEq>(measure: &T) -> bool {
+    *measure == T::default()
 }
 
 impl Measures {

@@ -16,7 +16,8 @@
 //!
 //! Reading order: [`observation`] → [`state`] → [`rules`] → [`condition`] → [`measures`] → one file for each policy, the
 //! three layers of loop detection being [`tool_loops`], [`chanting`] and [`judge`]. The configuration is in [`config`]
-//! and [`limits`].
+//! and [`limits`]; `contradictions` looks for rules
+//! that cannot work.
 
 pub mod approval_reasks;
 pub mod chanting;
@@ -44,6 +45,7 @@ pub mod tool_calls;
 pub mod tool_loops;
 pub mod unknown_tools;
 
+mod contradictions;
 mod digest;
 mod shingles;
 mod streak;

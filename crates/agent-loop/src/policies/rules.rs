@@ -176,9 +176,14 @@ impl StopRules {
         Self::compile(&StopsConfig::default(), &RunLimits::none())
     }
 
+    /// These rules alone, as an operator's.
+    pub fn of(rules: Vec<Rule>) -> Self {
+        Self::compile(&StopsConfig { enabled: false, rules, ..StopsConfig::default() }, &RunLimits::none())
+    }
+
     /// No rules at all.
     pub fn none() -> Self {
-        Self::compile(&StopsConfig { enabled: false, ..StopsConfig::default() }, &RunLimits::none())
+        Self::of(Vec::new())
     }
 
     /// The rules, in the order in which they are asked.

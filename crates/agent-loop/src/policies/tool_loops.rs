@@ -26,9 +26,11 @@ mod keys;
 mod mask;
 mod pack;
 mod quote;
+mod reader;
 mod repeats;
 mod result;
 mod shapes;
+mod values;
 mod varied;
 mod words;
 mod writes;
@@ -196,6 +198,8 @@ impl ToolLoops {
             sketch: asked.sketch,
             name: self.name(name),
             kind: asked.kind,
+            numbered: asked.numbered,
+            web: asked.web,
             polls: patience != Patience::None,
             ..Entry::default()
         };
@@ -231,7 +235,7 @@ impl ToolLoops {
         let failed = outcome.is_failure();
         let told = Told::of(text, failed, &open.echo, open.searches);
         self.history[at].result = told.digest;
-        let progress = self.progress(&entry, &told, failed);
+        let progress = self.progress(&entry, open.aimed, &told, failed);
         let mut returns = 0;
         if progress == Progress::News {
             self.news = self.news.max(open.call);
@@ -265,18 +269,20 @@ impl ToolLoops {
     }
 
     /// What a call brought. Remembers what was told and asked.
-    fn progress(&mut self, entry: &Entry, told: &Told, failed: bool) -> Progress {
+    fn progress(&mut self, entry: &Entry, aimed: bool, told: &Told, failed: bool) -> Progress {
         let news = is_new(&mut self.told, told.digest, RESULTS);
         let new_call = is_new(&mut self.asked, digest::short(entry.key), CALLS);
         let target = digest::short(digest::pair(17, u64::from(entry.target)));
-        let new_target = entry.target != 0 && is_new(&mut self.asked, target, CALLS);
+        let new_target = (entry.target != 0 && is_new(&mut self.asked, target, CALLS)) || (entry.numbered && new_call);
         if matches!(entry.kind, Kind::Harmless | Kind::Wait) {
             return Progress::None;
         }
-        let changed = entry.kind == Kind::Write && new_call && !failed;
+        // A change that shows the same page as before has changed nothing that can be seen.
+        let changed = entry.kind == Kind::Write && new_call && !failed && (!told.long || told.positive);
         // A short answer that others have had as well is the answer for one more item; a failure is a failure.
         let next = new_target && !told.long && (!failed || told.empty);
-        let passed = new_call && told.positive && !failed && matches!(entry.kind, Kind::Run | Kind::Other);
+        let does = entry.kind == Kind::Run || (entry.kind == Kind::Other && aimed);
+        let passed = new_call && told.positive && !failed && does;
         match () {
             () if news || changed => Progress::News,
             () if passed || (next && matches!(entry.kind, Kind::Read | Kind::Run)) => Progress::Next,

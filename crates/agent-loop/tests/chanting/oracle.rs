@@ -56,7 +56,7 @@ fn refrain() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
     fn blocks_in_any_order_chant_where_the_rule_says(text in blocks("abcdefghijklmnop", 120)) {

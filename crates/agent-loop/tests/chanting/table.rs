@@ -22,8 +22,11 @@ fn judged(text: &str) -> Option<(u64, &'static str)> {
     })
 }
 
+/// What it is, the text, and the verdict.
+type Row<'a> = (&'a str, String, Option<(u64, &'static str)>);
+
 #[track_caller]
-fn check(rows: &[(&str, String, Option<(u64, &'static str)>)]) {
+fn check(rows: &[Row<'_>]) {
     for (what, text, expected) in rows {
         assert_eq!(judged(text), *expected, "{what}");
     }

@@ -9,6 +9,7 @@ use belay_agent_loop::{
 };
 use belay_protocol::{DeclaredOutput, Message, Prompt, RunEnd, StopLayer, StopReason, Tool, ToolSet};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::emit;
@@ -33,6 +34,10 @@ struct Memo {
     nudges: u32,
 }
 
+fn memo(outputs: Vec<DeclaredOutput>, nudges: u32) -> Value {
+    serde_json::to_value(Memo { outputs, nudges }).unwrap_or_default() // plain data: it always serialises
+}
+
 /// A run with a goal, for its last chance.
 pub(crate) trait Pursuit: LoopDelegate {
     /// The shared part.
@@ -51,7 +56,7 @@ impl Goal {
     pub(crate) fn beginning(outputs: Vec<DeclaredOutput>) -> LoopState {
         let mut state = LoopState::default();
         if !outputs.is_empty() {
-            state.delegate = serde_json::to_value(Memo { outputs, nudges: 0 }).unwrap_or_default();
+            state.delegate = memo(outputs, 0);
         }
         state
     }
@@ -129,6 +134,9 @@ impl Goal {
 
     /// A batch has run: the end, when everything is there.
     pub(crate) fn on_batch(&mut self, context: &mut LoopContext) -> Option<RunEnd> {
+        // The calls ran side by side; of two values for one name, the one of the later call counts, as after a restart.
+        let batch = context.messages.iter().rposition(|message| !message.tool_calls().is_empty());
+        self.declared.replay(&context.messages[batch.unwrap_or(context.messages.len())..]);
         if self.nudges > 0 {
             self.nudges = 0;
             self.remember(context);
@@ -150,14 +158,38 @@ impl Goal {
         RunEnd::of(StopReason::MissingOutputs).with("missing", missing).with("nudges", self.nudges)
     }
 
+    /// What is said before the closing turn.
+    fn last_words(&self, end: &RunEnd) -> String {
+        let why = match end.reason {
+            StopReason::ActiveTime | StopReason::WallClock => "The time is up.",
+            StopReason::MaxIterations => "All steps are used up.",
+            StopReason::MissingOutputs | StopReason::EmptyReply => {
+                "You have stopped without handing over what is missing."
+            }
+            _ => "This run has to end now.",
+        };
+        let what = match self.declared.is_empty() {
+            true => "Call complete_task now, with the best result that you have".to_owned(),
+            false => {
+                let missing = listed(&self.declared.missing());
+                format!(
+                    "Call complete_task now, or emit_value for what is missing ({missing}), with the best that you have"
+                )
+            }
+        };
+        format!(
+            "{why} This is the last chance. {what}, and say in it what is unfinished because of the interruption. No other \
+             tool is offered, and nothing else is read."
+        )
+    }
+
     /// Keeps what must outlast this attempt.
     fn remember(&self, context: &mut LoopContext) {
         if self.declared.is_empty() {
             return;
         }
         let outputs = self.declared.declarations().cloned().collect();
-        let memo = Memo { outputs, nudges: self.nudges };
-        context.state.delegate = serde_json::to_value(memo).unwrap_or_default();
+        context.state.delegate = memo(outputs, self.nudges);
     }
 }
 
@@ -206,30 +238,4 @@ pub(crate) async fn last_chance<D: Pursuit>(delegate: &mut D, context: &mut Loop
         Err(_) => "failed",
     };
     end.with("closing", closing)
-}
-
-impl Goal {
-    fn last_words(&self, end: &RunEnd) -> String {
-        let why = match end.reason {
-            StopReason::ActiveTime | StopReason::WallClock => "The time is up.",
-            StopReason::MaxIterations => "All steps are used up.",
-            StopReason::MissingOutputs | StopReason::EmptyReply => {
-                "You have stopped without handing over what is missing."
-            }
-            _ => "This run has to end now.",
-        };
-        let what = match self.declared.is_empty() {
-            true => "Call complete_task now, with the best result that you have".to_owned(),
-            false => {
-                let missing = listed(&self.declared.missing());
-                format!(
-                    "Call complete_task now, or emit_value for what is missing ({missing}), with the best that you have"
-                )
-            }
-        };
-        format!(
-            "{why} This is the last chance. {what}, and say in it what is unfinished because of the interruption. No other \
-             tool is offered, and nothing else is read."
-        )
-    }
 }

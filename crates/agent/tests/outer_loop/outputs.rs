@@ -97,6 +97,30 @@ async fn the_limit_of_steps_leaves_the_tools_and_then_one_last_chance() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_brake_that_takes_the_tools_leaves_the_last_chance() {
+    let fail = || Scripted::call("fail", json!({}));
+    let script = [
+        fail(),
+        fail(),
+        fail(),
+        fail(),
+        Scripted::text("I give up."),
+        Scripted::call("complete_task", json!({"a": 0})),
+    ];
+    let setup = Setup::new(ScriptedModel::new(script));
+    let agent = setup.start().await;
+    let record = end_of(ask(&agent, &["a:integer"]).await).await;
+    assert_eq!((record.reason, record.reply.as_deref()), (Some(StopReason::Goal), Some(r#"{"a":0}"#)));
+    let seen = agent.model.seen();
+    assert!(seen[4].tools.is_none() && seen[5].tools.is_some(), "the closing turn has its tools all the same");
+    assert!(
+        !saw(&agent.model, 6).iter().any(|text| text.starts_with("Still missing")),
+        "nobody is asked for the impossible"
+    );
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_asked_for_and_what_was_emitted_outlast_a_crash() {
     // Before anything was stored but the message, and after one output is there.
     let crashes = [

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use belay_agent_loop::StopRules;
+use belay_agent_loop::policies::{RunLimits, StopsConfig};
 use belay_protocol::{EventKind, EventQuery, RunId, RunStatus, StopReason, Termination};
 use belay_testkit::assert_golden;
 use belay_testkit::golden::render;
@@ -399,6 +401,56 @@ async fn subagents_of_one_batch_work_side_by_side() {
     let (setup, agent, run) = play(script, |_| {}).await;
     assert_eq!(begun.elapsed().as_secs(), 5, "three take the time of one");
     assert_eq!(endings(&setup, run).await, [(Termination::Goal, StopReason::FinalText, 1); 3]);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_the_whole_run_ends_the_subagent_and_then_the_run() {
+    let limits = RunLimits { model_calls: Some(3), ..RunLimits::default() };
+    let script = [
+        spawn(json!({"task": "x"})),
+        Scripted::call("echo", json!({})),
+        Scripted::call("echo", json!({"text": "2"})),
+        answer("the best that I have"),
+    ];
+    let mut setup = Setup::new(ScriptedModel::new(script));
+    setup.rules = Arc::new(StopRules::compile(&StopsConfig::default(), &limits));
+    let agent = setup.start().await;
+    let record = end_of(agent.one.accepted("alice", "go").await).await;
+    assert_eq!((record.status, record.reason), (RunStatus::Stopped, Some(StopReason::ModelCalls)));
+    assert_eq!(endings(&setup, record.run_id).await, [(Termination::Error, StopReason::ModelCalls, 2)]);
+    assert_eq!(record.usage.model_calls, 4, "three, and the closing turn");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_the_run_is_up_for_everyone_below_it_too() {
+    for hanging in [Scripted::hang(), Scripted::call("wait", json!({}))] {
+        let limits = RunLimits { active_s: 25, ..RunLimits::default() };
+        let script = [spawn(json!({"task": "x"})), hanging, answer("the best that I have")];
+        let mut setup = Setup::new(ScriptedModel::new(script)).tool(TestTool::named("wait"));
+        setup.rules = Arc::new(StopRules::compile(&StopsConfig::default(), &limits));
+        let agent = setup.start().await;
+        let begun = Instant::now();
+        let record = end_of(agent.one.accepted("alice", "go").await).await;
+        assert_eq!((begun.elapsed().as_secs(), record.reason), (25, Some(StopReason::ActiveTime)), "{record:?}");
+        assert_eq!(endings(&setup, record.run_id).await.len(), 1);
+        assert!(saw(&agent.model, 3).last().expect("the closing turn").contains("last message"));
+        agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_in_the_closing_turn_is_a_stop() {
+    let script = [spawn(json!({"task": "x", "max_time_s": 20})), Scripted::hang(), Scripted::hang()];
+    let setup = Setup::new(ScriptedModel::new(script));
+    let mut agent = setup.start().await;
+    let accepted = agent.one.accepted("alice", "go").await;
+    agent.asked(3).await;
+    assert_eq!(agent.one.command("alice", "/stop").await, "Interrupted.");
+    let run = end_of(accepted).await.run_id;
+    assert_eq!(endings(&setup, run).await, [(Termination::Aborted, StopReason::ParentStopped, 1)]);
+    assert_eq!(agent.model.seen().len(), 3);
     agent.shut_down().await;
 }
 

@@ -89,6 +89,18 @@ impl Client {
         self.ask(Method::GET, self.url(path, query)?, None, ANSWER_LIMIT).await
     }
 
+    /// Asks for something that is text, not JSON.
+    pub(crate) async fn get_text(&self, path: &[&str]) -> Result<String, Failure> {
+        let (status, bytes) = self.fetch(Method::GET, self.url(path, &[])?, None, ANSWER_LIMIT).await?;
+        match serde_json::from_slice::<Json>(&bytes) {
+            Ok(answer) if !status.is_success() && answer.pointer("/error/message").is_some() => {
+                Err(refused(status, &answer))
+            }
+            _ if status.is_success() => String::from_utf8(bytes).map_err(|_| self.not_belay("its answer is no text")),
+            _ => Err(self.not_belay(&format!("status {}", status.as_u16()))),
+        }
+    }
+
     /// Asks for something that takes up to that long by itself.
     pub(crate) async fn get_slowly(
         &self,
@@ -115,6 +127,22 @@ impl Client {
     }
 
     async fn ask(&self, method: Method, url: Url, body: Option<&Json>, limit: Duration) -> Result<Json, Failure> {
+        let (status, bytes) = self.fetch(method, url, body, limit).await?;
+        let answer: Option<Json> = serde_json::from_slice(&bytes).ok();
+        match (status.is_success(), answer) {
+            (true, Some(answer)) => Ok(answer),
+            (false, Some(answer)) if answer.pointer("/error/message").is_some() => Err(refused(status, &answer)),
+            (_, _) => Err(self.not_belay(&format!("status {}", status.as_u16()))),
+        }
+    }
+
+    async fn fetch(
+        &self,
+        method: Method,
+        url: Url,
+        body: Option<&Json>,
+        limit: Duration,
+    ) -> Result<(StatusCode, Vec<u8>), Failure> {
         let mut request = self.http.request(method, url).timeout(limit);
         if let Some(token) = &self.token {
             request = request.bearer_auth(token.expose_secret());
@@ -125,12 +153,7 @@ impl Client {
         let response = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = response.status();
         let bytes = bounded(response).await.map_err(|what| self.not_belay(&what))?;
-        let answer: Option<Json> = serde_json::from_slice(&bytes).ok();
-        match (status.is_success(), answer) {
-            (true, Some(answer)) => Ok(answer),
-            (false, Some(answer)) if answer.pointer("/error/message").is_some() => Err(refused(status, &answer)),
-            (_, _) => Err(self.not_belay(&format!("status {}", status.as_u16()))),
-        }
+        Ok((status, bytes))
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> Failure {

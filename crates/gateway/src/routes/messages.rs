@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{
-    Accepted, Ack, Body, ChannelId, IdempotencyKey, Inbound, Principal, RunId, SessionKey, UnixMillis,
+    Accepted, Ack, Body, ChannelId, DeclaredOutput, IdempotencyKey, Inbound, Principal, RunId, SessionKey, UnixMillis,
 };
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,9 @@ pub(crate) struct NewMessage {
     idempotency_key: Option<String>,
     wait_ms: Option<u64>,
     attachments: Option<Vec<IgnoredAny>>,
+    /// Checked by the agent, which compiles the schemas.
+    #[serde(default)]
+    outputs: Vec<DeclaredOutput>,
 }
 
 /// A message that was committed.
@@ -113,7 +116,7 @@ impl NewMessage {
             body: Body::Text(self.text),
             history: Vec::new(),
             want_deltas: false,
-            outputs: Vec::new(),
+            outputs: self.outputs,
         };
         Ok((inbound, wait))
     }

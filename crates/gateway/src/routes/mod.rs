@@ -54,6 +54,7 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/runs/{id}", get(runs::show))
         .route("/api/v1/runs/{id}/wait", get(runs::wait))
         .route("/api/v1/runs/{id}/events", get(events::of_run))
+        .route("/api/v1/runs/{id}/trajectory", get(runs::trajectory))
         .route("/api/v1/runs/{id}/stop", post(stop::run))
         .route("/api/v1/events", get(events::all))
         .route("/api/v1/sessions", get(sessions::list))

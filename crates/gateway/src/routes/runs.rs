@@ -1,10 +1,11 @@
-//! `GET /api/v1/runs`, `/{id}` and `/{id}/wait`.
+//! `GET /api/v1/runs`, `/{id}`, `/{id}/wait` and `/{id}/trajectory`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{RunFilter, RunId, RunRecord, RunStatus, SessionKey};
 use serde::{Deserialize, Serialize};
@@ -65,6 +66,16 @@ pub(crate) async fn wait(
     }
     let watch = app.watch(principal, id, false).await?;
     app.wait_for_run(id, watch, limit).await?.map(Json).ok_or_else(|| no_such_run(id))
+}
+
+/// What was said and done in a run, as a recorded trajectory.
+pub(crate) async fn trajectory(State(app): State<Shared>, RunPath(id): RunPath) -> Result<Response, ApiError> {
+    if app.runs.run(id).await?.is_none() {
+        return Err(no_such_run(id));
+    }
+    let messages = app.runs.run_messages(id).await?;
+    let kind = [(CONTENT_TYPE, "application/jsonl; charset=utf-8")];
+    Ok((kind, (app.trajectory)(&messages)).into_response())
 }
 
 /// 404 for a run.

@@ -105,6 +105,10 @@ impl RunReader for FakeStore {
         let own = runs.iter().filter(|run| run.session == *session).enumerate().map(entry);
         Ok(own.filter(|entry| entry.id > after).take(limit as usize).collect())
     }
+    async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
+        let run = self.run(id).await?;
+        Ok(run.into_iter().map(|run| Arc::new(Message::assistant(run.reply.unwrap_or_default()))).collect())
+    }
     async fn ping(&self) -> Result<(), StoreError> {
         self.check()
     }
@@ -423,6 +427,7 @@ pub(crate) async fn start(channel: &HttpChannel, intake: CancellationToken) -> I
 pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch::Receiver<bool>) -> GatewayParts {
     GatewayParts {
         metrics: Arc::new(|| "belay_test 1\n".to_owned()),
+        trajectory: Arc::new(|messages| messages.iter().map(|message| format!("{}\n", message.text())).collect()),
         config: GatewayConfig { listen: "127.0.0.1:0".into(), max_body_bytes: 200_000, ..GatewayConfig::default() },
         secrets: GatewaySecrets::default(),
         runs: store.clone(),

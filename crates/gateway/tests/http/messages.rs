@@ -1,6 +1,6 @@
 //! Messages, runs, sessions, stops, status.
 
-use belay_protocol::{Body, PrincipalRole, StopReason};
+use belay_protocol::{Body, PrincipalRole, RunId, StopReason};
 use serde_json::json;
 
 use crate::house::{House, NOW, read};
@@ -141,4 +141,16 @@ async fn status_and_health_answer_and_every_answer_has_a_request_id() {
     let response = house.client.get(house.url("/api/nowhere")).send().await.unwrap();
     assert!(response.headers().contains_key("x-request-id"));
     assert_eq!(house.clock.0.load(std::sync::atomic::Ordering::Relaxed), NOW);
+}
+
+#[tokio::test]
+async fn a_run_is_given_as_a_recording() {
+    let house = House::open().await;
+    let (_, run) = house.post("/api/v1/messages", json!({"session": "a", "text": "hello", "wait_ms": 5000})).await;
+    let run = run["run_id"].as_str().unwrap().to_owned();
+    let response = house.client.get(house.url(&format!("/api/v1/runs/{run}/trajectory"))).send().await.unwrap();
+    assert_eq!(response.headers()["content-type"], "application/jsonl; charset=utf-8");
+    assert_eq!(response.text().await.unwrap(), "hello\n");
+    let nobody = format!("/api/v1/runs/{}/trajectory", RunId::new());
+    assert_eq!(house.get(&nobody).await.0, 404);
 }

@@ -1,14 +1,15 @@
 //! The ports, each one operation on the state.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::store::KnownInput;
 use belay_protocol::{
     Acceptance, BootId, Checkpoint, EditOutcome, Event, EventLog, EventQuery, FinishedRun, HistoryEntry,
-    IdempotencyKey, Lease, MessageBody, MessageScope, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound,
-    Outbox, OutboxId, OutboxRow, OutboxState, ReplyRoute, RunFilter, RunId, RunReader, RunRecord, Seq, SessionKey,
-    SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadStore, UnixMillis,
+    IdempotencyKey, Lease, Message, MessageBody, MessageScope, NewEvent, NewInput, Note, NoteStore, OpenedLane,
+    Outbound, Outbox, OutboxId, OutboxRow, OutboxState, ReplyRoute, RunFilter, RunId, RunReader, RunRecord, Seq,
+    SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadStore, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -109,6 +110,14 @@ impl RunReader for MemoryStore {
         let later = thread.positions().filter(|(position, _)| *position > after);
         let entries = later.filter_map(|(position, line)| entry(position, line));
         Ok(entries.take(limit.min(PAGE_MAX) as usize).collect())
+    }
+
+    async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
+        let state = self.lock();
+        let threads = state.threads.values();
+        let lines = threads.flat_map(|thread| thread.positions().map(|(_, line)| line));
+        let own = lines.filter(|line| line.run == Some(id) && line.shown != Shown::Cleared);
+        Ok(own.map(|line| line.message.clone()).collect())
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

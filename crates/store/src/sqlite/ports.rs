@@ -1,12 +1,14 @@
 //! The ports, each a job for the writer or a question to the readers.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use belay_protocol::store::{KnownInput, input_digest};
 use belay_protocol::{
     Acceptance, BootId, Checkpoint, Durability, EditOutcome, Event, EventLog, EventQuery, FinishedRun, HistoryEntry,
-    IdempotencyKey, Lease, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow,
-    OutboxState, ReplyRoute, RunFilter, RunId, RunReader, RunRecord, Seq, SessionKey, SessionSummary, SpendLedger,
-    StoreError, ThreadEdit, ThreadId, ThreadStore, UnixMillis,
+    IdempotencyKey, Lease, Message, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId,
+    OutboxRow, OutboxState, ReplyRoute, RunFilter, RunId, RunReader, RunRecord, Seq, SessionKey, SessionSummary,
+    SpendLedger, StoreError, ThreadEdit, ThreadId, ThreadStore, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -96,6 +98,10 @@ impl RunReader for SqliteStore {
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
         let session = session.clone();
         self.read(move |conn| reads::history(conn, &session, after, limit)).await
+    }
+
+    async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.read(move |conn| reads::run_messages(conn, id)).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

@@ -1,5 +1,7 @@
 //! What readers ask for, over what is committed.
 
+use std::sync::Arc;
+
 use belay_protocol::{
     Event, EventQuery, HistoryEntry, Message, Note, RunFilter, RunId, RunRecord, SessionKey, SessionSummary,
 };
@@ -103,6 +105,18 @@ pub(super) fn history(conn: &Connection, session: &SessionKey, after: u64, limit
         });
     }
     Ok(entries)
+}
+
+/// The thread's rows are few enough to be looked through: a run is read for people, and never while anything waits.
+pub(super) fn run_messages(conn: &Connection, run: RunId) -> Done<Vec<Arc<Message>>> {
+    all(
+        conn,
+        "SELECT body FROM messages
+         WHERE thread = (SELECT thread FROM runs WHERE id = ?1) AND run_id = ?1 AND shown != 'cleared'
+         ORDER BY position",
+        params![run.to_string()],
+        |row| Ok(Arc::new(rows::from_json(&row.get::<_, String>("body")?)?)),
+    )
 }
 
 pub(super) fn events(conn: &Connection, query: &EventQuery) -> Done<Vec<Event>> {

@@ -7,7 +7,7 @@ use super::talk::Talk;
 use crate::event::{CallArguments, TrajectoryEvent, outcome_of};
 
 /// Puts the messages of a run, or of a thread, down as a recording. Times and tokens of single calls are not in messages.
-pub fn from_messages(messages: &[Message]) -> Vec<TrajectoryEvent> {
+pub fn from_messages<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<TrajectoryEvent> {
     let mut talk = Talk::default();
     for message in messages {
         match &message.body {

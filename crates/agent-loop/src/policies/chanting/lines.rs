@@ -9,6 +9,7 @@
 
 use super::Chant;
 use super::head::Kind;
+use super::plain::BLANK;
 
 /// Shorter lines are no evidence. 12 characters: longer than "- Yes, done." and the closing braces of code.
 const TRIVIAL: u32 = 12;
@@ -28,6 +29,17 @@ const QUOTED: usize = 32;
 
 /// Odd and without pattern: the fractional bits of the square root of 3.
 const SPREAD: u64 = 0xBB67_AE85_84CA_A73B;
+
+/// Its powers from the eighth down to the first: eight characters are hashed at once.
+const POWERS: [u64; 8] = {
+    let mut powers = [SPREAD; 8];
+    let mut at = 7;
+    while at > 0 {
+        at -= 1;
+        powers[at] = powers[at + 1].wrapping_mul(SPREAD);
+    }
+    powers
+};
 
 /// The lines of a text, as far as they repeat.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -53,8 +65,9 @@ struct Line {
     counts: bool,
     hash: u64,
     chars: u32,
+    /// A blank came last. It counts when something follows.
     blank: bool,
-    quote: [char; QUOTED],
+    quote: [u32; QUOTED],
 }
 
 impl Lines {
@@ -69,10 +82,13 @@ impl Lines {
     }
 
     /// Takes a piece of the line.
-    pub(super) fn take(&mut self, text: impl Iterator<Item = char>) {
-        if self.line.counts {
-            text.for_each(|c| self.line.push(c));
+    pub(super) fn take(&mut self, chars: &[u32]) {
+        let Some((last, most)) = chars.split_last().filter(|_| self.line.counts) else { return };
+        if std::mem::take(&mut self.line.blank) {
+            self.line.add(&[BLANK]);
         }
+        self.line.blank = *last == BLANK;
+        self.line.add(if self.line.blank { most } else { chars });
     }
 
     /// Ends the line and tells whether it closes a chant.
@@ -105,29 +121,28 @@ impl Lines {
             spacing: self.lengths[..period].iter().map(|chars| u64::from(*chars)).sum(),
             periods: 1,
             lines: Some(period as u64),
-            quote: self.line.quote.iter().take(self.line.chars as usize).collect(),
+            quote: self.line.quote.iter().take(self.line.chars as usize).filter_map(|c| char::from_u32(*c)).collect(),
         })
     }
 }
 
 impl Line {
-    fn push(&mut self, c: char) {
-        if c.is_whitespace() {
-            self.blank = self.chars > 0;
-            return;
+    /// Adds characters: the hash is a polynomial over them, so that it does not matter how many come at once.
+    fn add(&mut self, chars: &[u32]) {
+        if let Some(free) = self.quote.get_mut(self.chars as usize..) {
+            free.iter_mut().zip(chars).for_each(|(free, c)| *free = *c);
         }
-        if self.blank {
-            self.blank = false;
-            self.add(' ');
+        self.chars = self.chars.saturating_add(chars.len() as u32);
+        let mut eights = chars.chunks_exact(8);
+        for eight in eights.by_ref() {
+            let sum = eight
+                .iter()
+                .zip(POWERS)
+                .fold(0_u64, |sum, (c, power)| sum.wrapping_add(power.wrapping_mul((*c).into())));
+            self.hash = self.hash.wrapping_mul(POWERS[0]).wrapping_add(sum);
         }
-        self.add(c);
-    }
-
-    fn add(&mut self, c: char) {
-        if let Some(free) = self.quote.get_mut(self.chars as usize) {
-            *free = c;
+        for c in eights.remainder() {
+            self.hash = self.hash.wrapping_add(u64::from(*c)).wrapping_mul(SPREAD);
         }
-        self.chars = self.chars.saturating_add(1);
-        self.hash = (self.hash ^ u64::from(c)).wrapping_mul(SPREAD).rotate_left(29);
     }
 }

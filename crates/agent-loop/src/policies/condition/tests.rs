@@ -1,6 +1,6 @@
 use super::read::WORDS;
 use super::*;
-use crate::policies::{Observation, Rule, StopRules, StopState, StopsConfig, Then};
+use crate::policies::{Observation, Rule, StopRules, StopState, Then};
 
 #[derive(Deserialize)]
 struct Written {
@@ -105,9 +105,7 @@ fn every_word_can_be_read_and_has_the_same_name_in_evidence() {
 
 /// Feeds a condition's run and tells at which event it turned true, and what it told.
 fn first(when: Condition, seen: &[Observation<'_>]) -> Option<(usize, Finding)> {
-    let stops =
-        StopsConfig { enabled: false, rules: vec![Rule::new("own", when, Then::Stop)], ..StopsConfig::default() };
-    let rules = StopRules::compile(&stops, &crate::policies::RunLimits::none());
+    let rules = StopRules::of(vec![Rule::new("own", when, Then::Stop)]);
     let mut state = StopState::default();
     seen.iter().enumerate().find_map(|(at, seen)| Some((at, state.observe(&rules, *seen)?.finding)))
 }

@@ -3,6 +3,9 @@ use belay_protocol::{Arguments, StopReason};
 use super::*;
 use crate::policies::{CallOutcome, Condition, RunLimits, StopsConfig, ToolCount};
 
+mod cost;
+mod properties;
+
 /// Rules of an operator alone, as TOML.
 fn rules(text: &str) -> StopRules {
     with(&format!("enabled = false\n{text}"))
@@ -151,8 +154,7 @@ fn of_several_rules_that_turn_true_at_once_the_table_decides() {
         (vec![steps("a", ToolCalls(1), Then::Notice), steps("b", Calls("t".into()), Then::Strike)], "b"),
         (vec![steps("a", All(vec![]), Then::Stop), steps("b", ToolCalls(1), Then::Stop)], "b"),
     ] {
-        let stops = StopsConfig { enabled: false, rules, ..StopsConfig::default() };
-        let compiled = StopRules::compile(&stops, &RunLimits::none());
+        let compiled = StopRules::of(rules);
         check(&compiled, "c", &[(0, run(&compiled, "c")[0].1, told)]);
     }
 }
@@ -227,4 +229,11 @@ fn the_deadline_is_the_earliest_reading_at_which_time_alone_ends_the_run() {
             assert!(state.observe(&rules, Observation::Clock(reading)).is_some(), "but then");
         }
     }
+}
+
+#[test]
+fn the_state_is_small_when_there_is_little_to_remember() {
+    let stored = serde_json::to_string(&StopState::default()).expect("serialises");
+    assert!(stored.len() < 100, "{} bytes: {stored}", stored.len());
+    assert_eq!(serde_json::from_str::<StopState>("{}").expect("reads"), StopState::default());
 }

@@ -33,6 +33,10 @@ pub(super) struct Entry {
     pub(super) name: u8,
     /// Its kind.
     pub(super) kind: Kind,
+    /// It has numbers under names that say nothing: items, or a counter.
+    pub(super) numbered: bool,
+    /// It is about an address on the web.
+    pub(super) web: bool,
     /// It asks how far something is.
     pub(super) polls: bool,
     /// It was not run, for no fault of its own.
@@ -48,14 +52,17 @@ impl Packed for Entry {
         self.target.put(out);
         out.extend_from_slice(&self.sketch.to_le_bytes());
         out.push(self.name);
-        out.push(self.kind as u8 | u8::from(self.polls) << 6 | u8::from(self.void) << 7);
+        let flags = [self.numbered, self.web, self.polls, self.void];
+        let bits = flags.iter().enumerate().map(|(place, flag)| u8::from(*flag) << (4 + place)).sum::<u8>();
+        out.push(self.kind as u8 | bits);
     }
 
     fn take(bytes: &mut Bytes<'_>) -> Self {
         let (key, result, target, sketch) = (bytes.u64(), bytes.u32(), bytes.u32(), bytes.u64());
         let [name, bits] = bytes.next();
-        let kind = Kind::ALL.get(usize::from(bits & 63)).copied().unwrap_or_default();
-        Self { key, result, target, sketch, name, kind, polls: bits & 64 != 0, void: bits & 128 != 0 }
+        let kind = Kind::ALL.get(usize::from(bits & 15)).copied().unwrap_or_default();
+        let [numbered, web, polls, void] = std::array::from_fn(|place| bits >> (4 + place) & 1 == 1);
+        Self { key, result, target, sketch, name, kind, numbered, web, polls, void }
     }
 }
 
@@ -68,8 +75,8 @@ pub(super) struct Open {
     pub(super) name: u32,
     /// It looks for words.
     pub(super) searches: bool,
-    /// It names a file.
-    pub(super) has_path: bool,
+    /// It says which, by a path, an id, or a name.
+    pub(super) aimed: bool,
     /// What it changes.
     pub(super) effect: Effect,
     /// Its words.
@@ -83,7 +90,7 @@ impl Packed for Open {
         for number in [self.call, self.name, self.effect.place, self.effect.state, self.effect.back] {
             number.put(out);
         }
-        out.push(self.echo.len as u8 | u8::from(self.searches) << 6 | u8::from(self.has_path) << 7);
+        out.push(self.echo.len as u8 | u8::from(self.searches) << 6 | u8::from(self.aimed) << 7);
         for word in &self.echo.words {
             out.extend_from_slice(&word.to_le_bytes()[..3]);
         }
@@ -98,7 +105,7 @@ impl Packed for Open {
             u32::from_le_bytes([a, b, c, 0])
         });
         let echo = Echo { words, len: usize::from(bits & 63).min(ECHO_WORDS) };
-        Self { call, name, searches: bits & 64 != 0, has_path: bits & 128 != 0, effect, echo }
+        Self { call, name, searches: bits & 64 != 0, aimed: bits & 128 != 0, effect, echo }
     }
 }
 
@@ -109,8 +116,8 @@ impl Open {
             open.pop_front();
         }
         if open.len() < OPEN {
-            let Asked { name, searches, has_path, effect, echo, .. } = *asked;
-            open.push_back(Self { call, name, searches, has_path, effect, echo });
+            let Asked { name, searches, aimed, effect, echo, .. } = *asked;
+            open.push_back(Self { call, name, searches, aimed, effect, echo });
         }
     }
 

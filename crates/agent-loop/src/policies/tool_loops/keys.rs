@@ -85,17 +85,17 @@ fn by_word(word: &str) -> Class {
         | "diff" | "message" | "comment" | "note" | "summary" => Class::Content,
         "oldstring" | "oldstr" | "old" | "oldtext" | "original" | "find" => Class::Old,
         "newstring" | "newstr" | "new" | "newtext" | "replace" | "replacement" => Class::New,
-        _ if ends_with(word, &FILES) => Class::Path,
-        _ if ends_with(word, &NOUNS) => Class::Target,
+        _ if ends_with(word, FILES) => Class::Path,
+        _ if ends_with(word, NOUNS) => Class::Target,
         _ => Class::Other,
     }
 }
 
 /// Nouns of files.
-const FILES: [&str; 6] = ["path", "file", "filename", "dir", "directory", "folder"];
+const FILES: &[&str] = &["path", "file", "filename", "dir", "directory", "folder"];
 
 /// Nouns that say which.
-const NOUNS: [&str; 57] = [
+const NOUNS: &[&str] = &[
     "id",
     "cwd",
     "url",
@@ -153,6 +153,9 @@ const NOUNS: [&str; 57] = [
     "instance",
     "hash",
     "digest",
+    // Slack names messages by their times.
+    "messagets",
+    "threadts",
 ];
 
 /// Whether a key is one of the nouns, alone, at its end (`user_id`), or in the plural.

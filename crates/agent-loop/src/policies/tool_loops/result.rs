@@ -14,6 +14,10 @@ const PART: usize = 8 * 1024;
 /// Bytes from the beginning within which the tone is looked for.
 const TONE_WITHIN: usize = 512;
 
+/// The beginning of a long result, in bytes: where it says how it went, if it says so at all. Further on, "error" and
+/// "not" are words like any other.
+const OPENING: usize = 48;
+
 /// What a result tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
@@ -25,9 +29,9 @@ pub(super) struct Told {
     pub(super) empty: bool,
     /// It says that something is not there.
     pub(super) missing: bool,
-    /// It says no, nothing, or failed, in any words.
+    /// It says no, nothing, or failed: anywhere in a short text, at the beginning of a long one.
     pub(super) negative: bool,
-    /// It says yes, done, or passed, and nothing else.
+    /// It says yes, done, or passed, and nothing else: anywhere in a short text, at the beginning of a long one.
     pub(super) positive: bool,
     /// It says that something is under way.
     pub(super) pending: bool,
@@ -39,7 +43,7 @@ impl Told {
     /// Reads a result. `searches`: the call looked for words, which a result may repeat at length.
     pub(super) fn of(text: &str, failed: bool, echo: &Echo, searches: bool) -> Self {
         let bytes = text.as_bytes();
-        let mut reader = Reader::new(echo);
+        let mut reader = Reader::new(echo, failed || searches);
         if bytes.len() <= 2 * PART {
             pieces(bytes, Place::Result, |piece| reader.take(piece));
         } else {
@@ -49,13 +53,16 @@ impl Told {
             let line = tail.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             pieces(&tail[line..], Place::Result, |piece| reader.take(piece));
             reader.whole.word(bytes.len() as u64 / 256);
+            reader.news.word(bytes.len() as u64 / 256);
         }
-        reader.finish(failed, searches)
+        reader.finish(failed)
     }
 }
 
 struct Reader<'a> {
     echo: &'a Echo,
+    /// The words of the call matter however long the result is.
+    listens: bool,
     /// Everything but what is volatile.
     whole: Digest,
     /// The same without the words of the call.
@@ -66,12 +73,15 @@ struct Reader<'a> {
     substance: usize,
     read: usize,
     tone: Tone,
+    /// The tone of the beginning.
+    opening: Tone,
 }
 
 impl<'a> Reader<'a> {
-    fn new(echo: &'a Echo) -> Self {
+    fn new(echo: &'a Echo, listens: bool) -> Self {
         Self {
             echo,
+            listens,
             whole: Digest::new(15),
             news: Digest::new(15),
             marks: 0,
@@ -80,6 +90,7 @@ impl<'a> Reader<'a> {
             substance: 0,
             read: 0,
             tone: Tone::default(),
+            opening: Tone::default(),
         }
     }
 
@@ -92,7 +103,9 @@ impl<'a> Reader<'a> {
                 if self.read < TONE_WITHIN {
                     self.tone.word(word);
                 }
-                if self.echo.has(digest) {
+                if !self.listens && self.substance >= LONG {
+                    self.substance += word.len();
+                } else if self.echo.has(digest) {
                     // A run of such words is one, however many there are.
                     if !self.echoed {
                         self.news.word(1);
@@ -105,6 +118,9 @@ impl<'a> Reader<'a> {
                 }
                 self.marks = 0;
                 self.read += word.len() + 1;
+                if self.read < OPENING {
+                    self.opening = self.tone;
+                }
             }
             Piece::Mark(mark) => {
                 self.tone.mark(mark);
@@ -122,23 +138,23 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn finish(mut self, failed: bool, searches: bool) -> Told {
+    fn finish(mut self, failed: bool) -> Told {
         self.whole.word(self.marks);
         if !self.echoed {
             self.news.word(self.marks);
         }
         let long = self.substance >= LONG;
-        let tone = self.tone.finish();
+        let tone = if long { self.opening.finish() } else { self.tone.finish() };
         // "Nothing found for …" is the same whatever was looked for. "Page 3" is not: it says which it is.
         let denies = failed || tone.negative || tone.empty || tone.missing;
-        let digest = if denies && (!long || searches) { self.news.finish() } else { self.whole.finish() };
+        let digest = if denies && (!long || self.listens) { self.news.finish() } else { self.whole.finish() };
         Told {
             digest: digest::short(digest::pair(digest, u64::from(failed))),
             long,
             empty: self.substance == 0 || (!long && (tone.empty || (failed && tone.exit && self.substance <= 40))),
             missing: tone.missing,
             negative: tone.negative,
-            positive: !long && tone.positive && !tone.negative && !tone.empty && !tone.missing && !tone.pending,
+            positive: tone.positive && !tone.negative && !tone.empty && !tone.missing && !tone.pending,
             pending: self.substance < 3 * LONG && (tone.pending || (tone.running && self.substance <= 10)),
             ended: !long && tone.ended && !tone.pending && !tone.running,
         }
@@ -217,7 +233,8 @@ impl Tone {
             | b"written" | b"wrote" | b"created" | b"updated" | b"saved" | b"deleted" | b"removed" | b"added"
             | b"sent" | b"applied" | b"valid" | b"clean" | b"uploaded" | b"copied" | b"moved" | b"renamed"
             | b"installed" | b"accepted" | b"inserted" | b"modified" | b"edited" | b"formatted" | b"committed"
-            | b"pushed" | b"true" | b"healthy" | b"green" | b"200" | b"201" | b"204" | b"available" | b"up" => {
+            | b"pushed" | b"generated" | b"yes" | b"approved" | b"confirmed" | b"true" | b"healthy" | b"green"
+            | b"200" | b"201" | b"204" | b"available" | b"up" => {
                 self.positive |= before != Before::Not;
             }
             b"done" | b"complete" | b"completed" | b"succeeded" | b"finished" => {

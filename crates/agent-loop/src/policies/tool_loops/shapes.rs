@@ -279,7 +279,7 @@ pub(super) fn random_id(text: &[u8], at: usize, end: usize) -> Option<usize> {
         hex &= byte.is_ascii_hexdigit();
     }
     let random = (hex && word.len() >= 7 && changes >= 2) || (hex && word.len() >= 16 && changes >= 1);
-    (random || (word.len() >= 10 && changes >= 3)).then_some(end)
+    (random || (word.len() >= 8 && changes >= 3)).then_some(end)
 }
 
 /// 8-4-4-4-12 hexadecimal digits.
@@ -308,7 +308,58 @@ pub(super) fn temporary(text: &[u8], at: usize) -> Option<usize> {
 
 /// Whether a word without digits may begin something volatile: a date, or a value that it announces.
 pub(super) fn may_announce(word: &[u8]) -> bool {
-    (3..=24).contains(&word.len()) && (is_month(word) || is_weekday(word) || announces(word).is_some())
+    let [a, b, rest @ ..] = word else { return false };
+    let third = rest.first().map_or(b' ', u8::to_ascii_lowercase);
+    // Most words are sorted out by their first three letters.
+    let begins = matches!(
+        &[a.to_ascii_lowercase(), b.to_ascii_lowercase(), third],
+        b"jan"
+            | b"feb"
+            | b"mar"
+            | b"apr"
+            | b"may"
+            | b"jun"
+            | b"jul"
+            | b"aug"
+            | b"sep"
+            | b"oct"
+            | b"nov"
+            | b"dec"
+            | b"mon"
+            | b"tue"
+            | b"wed"
+            | b"thu"
+            | b"fri"
+            | b"sat"
+            | b"sun"
+            | b"att"
+            | b"ret"
+            | b"try"
+            | b"pid"
+            | b"tid"
+            | b"non"
+            | b"too"
+            | b"ela"
+            | b"dur"
+            | b"lat"
+            | b"upt"
+            | b"tim"
+            | b"ts "
+            | b"tot"
+            | b"req"
+            | b"xre"
+            | b"tra"
+            | b"spa"
+            | b"cor"
+            | b"ses"
+            | b"inv"
+            | b"ide"
+            | b"tok"
+            | b"eta"
+            | b"ref"
+            | b"inc"
+    );
+    begins && word.len() <= 24 && (is_month(word) || is_weekday(word) || announces(word).is_some())
 }
 
 /// What a word announces.
@@ -360,6 +411,9 @@ fn announces(word: &[u8]) -> Option<Announced> {
             | b"token"
             | b"traceparent"
             | b"etag"
+            | b"ref"
+            | b"reference"
+            | b"incident"
     );
     known.then_some(if named { Announced::NamedId } else { Announced::Id })
 }

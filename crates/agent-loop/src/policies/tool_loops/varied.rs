@@ -28,7 +28,9 @@ pub(super) fn varied(
         return None;
     }
     // What was done, or found in order, was done or found for each of them.
-    if !failed && (newest.kind == Kind::Write || told.positive) {
+    let done = newest.kind == Kind::Write && !told.long;
+    let passed = told.positive && !(newest.kind == Kind::Read && told.long);
+    if !failed && (done || passed) {
         return None;
     }
     let group = || {
@@ -39,57 +41,73 @@ pub(super) fn varied(
         return None;
     }
     let all = group().count() as u32;
-    let (alike, slots) = alike(group(), newest);
     let hit = |count: u32, threshold: u32| (count >= threshold).then_some(Varied { count, threshold });
+    let reworded = reworded(group(), newest);
     if newest.polls {
-        return hit(alike, config.polls);
+        return hit(reworded.count, config.polls);
     }
     if told.empty || (!failed && !told.long) {
         // Queries that differ in one word each may go through a list: they get half as many again.
         let threshold = config.same_short_result;
-        return hit(alike, if slots { threshold + threshold / 2 } else { threshold });
+        return hit(reworded.count, if reworded.list { threshold + threshold / 2 } else { threshold });
     }
     if told.missing && !told.long {
         // Looking for one of many files fails many times; guessing where one is should end.
-        return hit(alike, config.same_result).or_else(|| hit(all, 2 * config.same_short_result));
+        return hit(reworded.count, config.same_result).or_else(|| hit(all, 2 * config.same_short_result));
     }
     if failed || told.negative {
         return hit(all, config.same_result);
     }
-    // Different things may well be equal: the same file on ten hosts.
-    hit(alike, config.same_result).or_else(|| hit(all, 2 * config.same_result))
+    // Different things may well be equal at length: the same file on ten hosts.
+    hit(group().filter(|entry| same_thing(entry, newest)).count() as u32, config.same_result)
 }
 
 fn counts(entry: &Entry, result: u32) -> bool {
     entry.result == result && !entry.void && entry.kind != Kind::Harmless
 }
 
-/// How many of the calls are about the same thing in similar words, going back from the newest, and whether each differs
-/// from the next in one word only. A call is compared with the newest and with the last that was similar, since wording
+/// Whether two calls that told the same at length are about one thing, whatever their words. Different addresses on the
+/// web do not lead to one page unless they lead nowhere, and neither do different numbers under a name that says nothing.
+fn same_thing(one: &Entry, other: &Entry) -> bool {
+    let web = one.web && other.web;
+    let numbered = one.numbered && other.numbered;
+    one.name == other.name && (one.target == other.target || web || numbered)
+}
+
+/// Calls that say the same in other words.
+struct Reworded {
+    count: u32,
+    /// Each differs from the next in one word.
+    list: bool,
+}
+
+/// Goes back from the newest call. A call is compared with the newest and with the last that was similar, since wording
 /// drifts.
-fn alike<'a>(group: impl DoubleEndedIterator<Item = &'a Entry>, newest: &'a Entry) -> (u32, bool) {
-    let (mut count, mut link, mut slots) = (0, newest, true);
+fn reworded<'a>(group: impl DoubleEndedIterator<Item = &'a Entry>, newest: &'a Entry) -> Reworded {
+    let (mut reworded, mut link) = (Reworded { count: 0, list: newest.sketch != 0 }, newest);
     for entry in group.rev() {
         if similar(entry, newest) || similar(entry, link) {
-            if count > 0 && entry.key != link.key {
-                slots &= one_word_apart(entry.sketch, link.sketch);
+            if reworded.count > 0 && entry.key != link.key {
+                reworded.list &= one_word_apart(entry.sketch, link.sketch);
             }
-            count += 1;
+            reworded.count += 1;
             link = entry;
         }
     }
-    (count, slots && newest.sketch != 0)
+    reworded
 }
 
-/// Whether two calls of a tool are about the same, in words of which more than half are shared, or without words.
+/// Whether two calls of a tool are about the same, in words of which more than half are shared, or without words. Numbers
+/// under a name that says nothing may each be another item.
 fn similar(one: &Entry, other: &Entry) -> bool {
     let shared = (one.sketch & other.sketch).count_ones();
     let fewer = one.sketch.count_ones().min(other.sketch.count_ones());
     let wordless = one.sketch == 0 && other.sketch == 0;
-    one.name == other.name && one.target == other.target && (wordless || 2 * shared > fewer)
+    let counted = one.numbered && one.key != other.key;
+    one.name == other.name && one.target == other.target && !counted && (wordless || 2 * shared > fewer)
 }
 
 fn one_word_apart(one: u64, other: u64) -> bool {
     let (a, b) = (one.count_ones(), other.count_ones());
-    a.min(b) >= 2 && a.abs_diff(b) <= 1 && (one & other).count_ones() + 1 >= a.max(b)
+    one != other && a.min(b) >= 2 && a.abs_diff(b) <= 1 && (one & other).count_ones() + 1 >= a.max(b)
 }

@@ -65,7 +65,8 @@ fn hint(word: &str) -> Hint {
         | "schedule" | "restart" | "start" | "stop" | "kill" | "mkdir" | "mv" | "cp" | "touch" | "chmod" | "format"
         | "upsert" | "overwrite" | "configure" | "change" | "modify" | "transfer" | "approve" | "reject" | "spawn"
         | "str" | "close" | "archive" | "translate" | "convert" | "resize" | "process" | "import" | "export"
-        | "tag" | "label" | "rotate" | "migrate" | "scale" | "switch" | "notify" => Hint::Write,
+        | "tag" | "label" | "generate" | "draw" | "render" | "type" | "rotate" | "migrate" | "scale" | "switch"
+        | "notify" => Hint::Write,
         "create" | "add" | "insert" | "append" | "enable" | "lock" | "subscribe" | "install" | "grant" | "mount"
         | "pin" | "follow" | "mute" => Hint::Add,
         "delete" | "remove" | "disable" | "unlock" | "unsubscribe" | "uninstall" | "revoke" | "unmount" | "unpin"
@@ -76,19 +77,19 @@ fn hint(word: &str) -> Hint {
         "status" | "poll" | "watch" | "progress" | "health" | "healthcheck" | "logs" | "tail" | "monitor" | "ready"
         | "readiness" | "liveness" | "state" => Hint::Poll,
         "check" | "log" => Hint::Check,
-        "syntax" | "types" | "type" | "style" | "spelling" | "grammar" | "code" | "links" | "file" | "files" => {
-            Hint::Checked
-        }
+        "syntax" | "types" | "style" | "spelling" | "grammar" | "code" | "links" | "file" | "files" => Hint::Checked,
         "job" | "jobs" | "task" | "tasks" | "deployment" | "pipeline" | "workflow" | "queue" | "inbox"
         | "operation" => Hint::Ongoing,
         "sleep" | "wait" | "await" | "delay" | "pause" => Hint::Wait,
         "clock" | "time" | "now" | "date" | "datetime" | "timestamp" | "think" | "thought" | "thoughts"
         | "thinking" | "reflect" | "reason" | "reasoning" | "ping" | "echo" | "noop" | "nop" | "uptime" | "whoami"
-        | "pwd" | "heartbeat" => Hint::Harmless,
-        "note" | "notes" | "memo" | "scratchpad" | "todo" | "todos" | "plan" => Hint::Note,
+        | "pwd" | "heartbeat" | "sequentialthinking" => Hint::Harmless,
+        "note" | "notes" | "memo" | "remember" | "memorize" | "jot" | "scratchpad" | "todo" | "todos" | "plan" => {
+            Hint::Note
+        }
         "git" => Hint::Local,
         "current" | "local" | "utc" | "server" | "system" | "the" | "a" | "my" | "for" | "take" | "is" | "tool"
-        | "sequential" | "make_" | "world" | "sequentialthinking" | "in" | "to" | "of" => Hint::Filler,
+        | "sequential" | "world" | "in" | "to" | "of" => Hint::Filler,
         _ => Hint::Unknown,
     }
 }
@@ -107,7 +108,14 @@ pub(super) struct Meaning {
 /// Reads a name: its words in any of the usual spellings (`get_job`, `getJob`, `get-job`, `mcp__ci__get_job`).
 pub(super) fn meaning(name: &str) -> Meaning {
     let mut seen = Seen::default();
-    for_each_word(name, |word| seen.take(hint(word)));
+    for_each_word(name, |word| {
+        seen.replaces |= word == "replace";
+        seen.take(hint(word));
+    });
+    // "find_and_replace" begins with what it does first, and is named for what it does then.
+    if seen.replaces {
+        seen.first_act = Some(Hint::Write);
+    }
     seen.meaning()
 }
 
@@ -124,6 +132,7 @@ struct Seen {
     note: bool,
     local: bool,
     unknown: bool,
+    replaces: bool,
     any: bool,
 }
 
@@ -131,12 +140,8 @@ impl Seen {
     fn take(&mut self, hint: Hint) {
         match hint {
             Hint::Read | Hint::Write | Hint::Add | Hint::Remove | Hint::Run => {
-                // The first verb says what is done; a later "command" or "test" may be its object. A change outweighs
-                // a look, wherever it stands: "find_and_replace".
-                let changes = matches!(hint, Hint::Write | Hint::Add | Hint::Remove);
-                if self.first_act.is_none() || (changes && self.first_act == Some(Hint::Read)) {
-                    self.first_act = Some(hint);
-                }
+                // The first verb says what is done; a later one is its object: "get_commit", "run_command".
+                self.first_act.get_or_insert(hint);
             }
             Hint::Poll => self.poll = true,
             Hint::Check => self.check = true,
@@ -219,7 +224,10 @@ mod tests {
     #[test]
     fn names_tell_what_kind_of_call_it_is() {
         for (names, kind) in [
-            ("read_file readFile fs.read list_dir web-search grep get_user git_status git_log git_diff", Kind::Read),
+            (
+                "get_commit get_post read_file readFile fs.read list_dir web-search grep get_user git_status git_log git_diff",
+                Kind::Read,
+            ),
             ("write_file edit create_issue send_message set_status update_job delete find_and_replace", Kind::Write),
             ("apply_patch click add_label str_replace update_plan_file create_task", Kind::Write),
             ("bash run_tests exec execute_command cargo_test lint check_syntax check_types run_job", Kind::Run),
@@ -227,7 +235,7 @@ mod tests {
             ("wait_for_element check read_logs mcp__ci__get_pipeline", Kind::Poll),
             ("sleep wait pause wait_", Kind::Wait),
             (
-                "clock think get_current_time ping echo note add_note take_notes todo_write update_plan now",
+                "clock think get_current_time ping echo note add_note remember sequentialthinking take_notes todo_write update_plan now",
                 Kind::Harmless,
             ),
             ("frobnicate weather hash_password schedule_of_trains_", Kind::Other),

@@ -95,8 +95,12 @@ async fn history_tells_what_people_and_model_said(store: Shared) {
         Message::system("notice"),
         Message::assistant("c"),
     ];
-    store.checkpoint(&lease, checkpoint(second, said)).await.unwrap();
+    store.checkpoint(&lease, checkpoint(second, said.clone())).await.unwrap();
     store.ping().await.unwrap();
+
+    let own: Vec<_> = std::iter::once(Message::user("b")).chain(said).map(Arc::new).collect();
+    assert_eq!(store.run_messages(second).await.unwrap(), own, "what was brought along belongs to no run");
+    assert_eq!(store.run_messages(RunId::new()).await.unwrap(), []);
 
     let entry = |id, role: &str, text: &str, run_id, ms| HistoryEntry {
         id,

@@ -3,4 +3,5 @@
 mod measure;
 mod notation;
 mod properties;
+mod runs;
 mod table;

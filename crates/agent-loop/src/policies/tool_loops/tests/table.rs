@@ -62,6 +62,7 @@ fn harmless_calls_between_hide_no_cycle() {
         ("9x clock() -> {t}", "5 cycle"),
         ("12x think(thought=step {i} of it about {w}) -> ok", "-"),
         ("40x remember(note=fact {i} about {w}) -> ok", "-"),
+        ("9x remember(note=fact {i} about {w}) -> ok | f(a=1) -> x | muse(about={w} and {w}) -> ok", "14 repeated"),
     ]);
 }
 
@@ -141,14 +142,36 @@ fn different_calls_with_the_same_result_are_a_loop_unless_they_are_a_batch() {
         ("12x events(start=2026-{i}-01, end=2026-{i}-28) -> []", "-"),
         // Done, written, passed: for each of them.
         ("40x write(path=a{i}, content=x) -> ok", "-"),
-        ("40x lint(path=a{i}) -> All checks passed. {long}", "10 varied"),
+        ("40x lint(path=a{i}) -> All checks passed. {long}", "-"),
         ("40x lint(path=a{i}) -> no issues", "-"),
         ("40x close_issue(id={u}) -> closed", "-"),
         ("40x bash(\"kubectl delete pod web-{r}\") -> deleted", "-"),
         ("40x bash(\"python migrate.py --batch {i}\") -> done", "-"),
         ("40x send_message(to={w}{i}, text=hello) -> sent", "-"),
-        // The same file on different hosts is no loop before the tenth.
-        ("9x read_remote(host=h{i}, path=/etc/x) -> {long}", "-"),
+        // The same file on many hosts; but the same page for any address, or wherever one clicks.
+        ("20x read_remote(host=h{i}, path=/etc/x) -> {long}", "-"),
+        ("40x read_remote(host=h{i}, path=/etc/x) -> {long}", "21 repeated"),
+        ("20x fetch(url=http://x/{w}) -> {long}", "5 varied"),
+        ("20x click(x={i}, y={i}) -> {long}", "5 varied"),
+        ("20x click(x={i}, y={i}) -> ok", "-"),
+        ("40x is_prime(n={i}) -> no", "-"),
+        // Databases.
+        ("40x query(sql=select count(*) from {w} where x > 0) -> 0", "-"),
+        (
+            "3x query(sql=select * from users where name = ann limit {i}) -> []
+             3x query(sql=SELECT id FROM users WHERE name LIKE ann OFFSET {i}) -> []
+             3x query(sql=select id from users where lower(name) = ann limit {i}) -> []",
+            "-",
+        ),
+        (
+            "4x query(sql=select * from users where name = ann limit {i}) -> []
+             4x query(sql=SELECT * FROM users WHERE name LIKE ann OFFSET {i}) -> []
+             4x query(sql=select * from users where lower(name) = ann limit {i}) -> []",
+            "8 varied",
+        ),
+        // Answers, pictures.
+        ("20x ask_user(question=May I delete file {w}?) -> yes", "-"),
+        ("20x generate_image(prompt=a cat in the style of {w}) -> http://x/{r}.png", "-"),
     ]);
 }
 

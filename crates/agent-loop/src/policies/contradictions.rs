@@ -1,0 +1,257 @@
+//! Rules that cannot work: that never fire, that fire at once, or that another one forestalls.
+//!
+//! A condition is looked at as a list of cases, each a list of leaves that must hold together or must not. A rule can fire
+//! when one of its cases can. What is reported is certain; what is not certain is not looked for.
+
+use super::condition::{Condition, Leaf, Part, Sight, View};
+use super::config::StopsConfig;
+use super::limits::RunLimits;
+use super::measures::{Count, Measures};
+use super::rules::{Rule, Since, Then};
+
+/// Most cases of one condition that are looked at; one with more is taken to be all right. 512: nine pairs of
+/// alternatives that must all hold.
+const MAX_CASES: usize = 512;
+
+/// A leaf that must hold, or must not.
+#[derive(Clone, Copy)]
+struct Literal<'a> {
+    leaf: Leaf<'a>,
+    holds: bool,
+}
+
+/// Leaves that must hold, or must not, at the same moment.
+type Case<'a> = Vec<Literal<'a>>;
+
+/// A count at which the run ends whatever else is true.
+struct Ceiling<'a> {
+    count: Count<'a>,
+    at: u64,
+    /// The setting that says so.
+    key: String,
+    /// Where its rule stands among the operator's.
+    index: Option<usize>,
+    /// The count itself is still reached, with nothing ended by it.
+    is_reached: bool,
+}
+
+impl StopsConfig {
+    /// Every rule that cannot work together with these limits, each beginning with its key and saying why. `max_steps`
+    /// is the last step that a run can reach; `None`: not known.
+    ///
+    /// Complete only for settings that [`StopsConfig::validate`] accepts.
+    pub fn problems(&self, limits: &RunLimits, max_steps: Option<u64>) -> Vec<String> {
+        let mut problems = Vec::new();
+        let is_own = |name: &str| self.rules.iter().any(|rule| rule.name == name);
+        if self.enabled
+            && !(is_own("errors_notice") || is_own("errors_stop"))
+            && (1..=self.errors_notice).contains(&self.errors_stop)
+        {
+            problems.push(format!(
+                "stops.errors_notice: never comes: errors_stop = {} ends the run no later",
+                self.errors_stop
+            ));
+        }
+        let (limits, progress) = (limits.rules(), self.built_in_rules());
+        let ceilings = ceilings(&self.rules, &limits, &progress, max_steps);
+        for (index, rule) in self.rules.iter().enumerate() {
+            let what = self.problems_of(index, rule, &ceilings);
+            problems.extend(what.into_iter().map(|what| format!("stops.rules.{index}: `{}` {what}", rule.name)));
+        }
+        problems
+    }
+
+    fn problems_of(&self, index: usize, rule: &Rule, ceilings: &[Ceiling<'_>]) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.rules[index + 1..].iter().any(|later| later.name == rule.name) {
+            return vec!["is replaced by a later rule of the same name".into()];
+        }
+        if rule.then == Then::Strike && !self.loops {
+            problems.push("is a strike, and loops = false switches strikes off".into());
+        }
+        if rule.since == Since::Notice {
+            let mut counts = false;
+            rule.when.each_leaf(&mut |leaf| counts |= matches!(leaf, Leaf::AtLeast(..)));
+            if rule.then == Then::Stop {
+                problems.push("ends the run, so that since = \"notice\" means nothing".into());
+            } else if !counts {
+                problems.push("has since = \"notice\", but nothing in it counts".into());
+            }
+        }
+        problems.extend(self.why_never(index, rule, ceilings));
+        problems
+    }
+
+    /// Why a rule never fires, or fires at once.
+    fn why_never(&self, index: usize, rule: &Rule, ceilings: &[Ceiling<'_>]) -> Option<String> {
+        if is_true_at_once(&rule.when) {
+            return Some("is true from the beginning of every run".into());
+        }
+        let unconditional = |(other, first): &(usize, &Rule)| {
+            *other != index && first.then == Then::Stop && is_true_at_once(&first.when)
+        };
+        if let Some((_, first)) = self.rules.iter().enumerate().find(unconditional) {
+            return Some(format!("is never reached: `{}` ends every run at once", first.name));
+        }
+        let mut why = None;
+        for case in cases(&rule.when, true)? {
+            match contradiction(&case).or_else(|| forestalled(index, rule, &case, ceilings)) {
+                Some(reason) => why = why.or(Some(reason)),
+                None => return None,
+            }
+        }
+        Some(why.unwrap_or_else(|| "can never fire: it is an empty `any`".into()))
+    }
+}
+
+/// Every count at which a run ends by itself, where nothing else is asked: by the limits, the built-in rules and the
+/// operator's.
+fn ceilings<'a>(own: &'a [Rule], limits: &'a [Rule], progress: &'a [Rule], max_steps: Option<u64>) -> Vec<Ceiling<'a>> {
+    let mut ceilings: Vec<Ceiling<'a>> = Vec::new();
+    let of_limits = limits.iter().map(|rule| ("limits", rule));
+    let of_progress = progress.iter().map(|rule| ("stops", rule));
+    let ends = |rule: &Rule| rule.then == Then::Stop && !own.iter().any(|other| other.name == rule.name);
+    for (section, rule) in of_limits.chain(of_progress).filter(|(_, rule)| ends(rule)) {
+        each_alternative(&rule.when, &mut |count, at| {
+            let key = format!("{section}.{} = {}", rule.name, shown(count, at));
+            ceilings.push(Ceiling { count, at, key, index: None, is_reached: false });
+        });
+    }
+    if let Some(last) = max_steps {
+        let key = format!("the limit of {last} steps");
+        ceilings.push(Ceiling { count: Count::Steps, at: last, key, index: None, is_reached: true });
+    }
+    for (index, rule) in own.iter().enumerate().filter(|(_, rule)| rule.then == Then::Stop) {
+        each_alternative(&rule.when, &mut |count, at| {
+            let key = format!("`{}` ({} = {})", rule.name, count.word(), shown(count, at));
+            ceilings.push(Ceiling { count, at, key, index: Some(index), is_reached: false });
+        });
+    }
+    ceilings
+}
+
+/// Calls `visit` with each count that is enough by itself.
+fn each_alternative<'a>(condition: &'a Condition, visit: &mut dyn FnMut(Count<'a>, u64)) {
+    match condition.part() {
+        Part::Any(parts) => parts.iter().for_each(|part| each_alternative(part, visit)),
+        Part::Leaf(Leaf::AtLeast(count, at)) => visit(count, at),
+        Part::All(_) | Part::Not(_) | Part::Leaf(_) => {}
+    }
+}
+
+fn is_true_at_once(condition: &Condition) -> bool {
+    condition.is_true(&View { measures: &Measures::default(), since: None })
+}
+
+/// The cases in which a condition is true, or false. `None`: there are too many.
+fn cases(condition: &Condition, holds: bool) -> Option<Vec<Case<'_>>> {
+    match (condition.part(), holds) {
+        (Part::Leaf(leaf), holds) => Some(vec![vec![Literal { leaf, holds }]]),
+        (Part::Not(part), holds) => cases(part, !holds),
+        (Part::Any(parts), true) | (Part::All(parts), false) => {
+            let mut all = Vec::new();
+            for part in parts {
+                all.extend(cases(part, holds)?);
+                if all.len() > MAX_CASES {
+                    return None;
+                }
+            }
+            Some(all)
+        }
+        (Part::All(parts), true) | (Part::Any(parts), false) => {
+            let mut all: Vec<Case<'_>> = vec![Vec::new()];
+            for part in parts {
+                let more = cases(part, holds)?;
+                if all.len() * more.len() > MAX_CASES {
+                    return None;
+                }
+                let pairs = all.iter().flat_map(|case| more.iter().map(move |other| [case.as_slice(), other].concat()));
+                all = pairs.collect();
+            }
+            Some(all)
+        }
+    }
+}
+
+/// Why the leaves of a case exclude each other.
+fn contradiction(case: &Case<'_>) -> Option<String> {
+    let must = |holds: bool| case.iter().filter(move |literal| literal.holds == holds).map(|literal| literal.leaf);
+    if must(true).any(|leaf| leaf == Leaf::Never) {
+        return Some("can never fire: a condition that is `false` never holds".into());
+    }
+    for no in must(false) {
+        if let Leaf::AtLeast(count, 0) = no {
+            return Some(format!("can never fire: {} is always at least 0", count.word()));
+        }
+        if let Some(yes) = must(true).find(|yes| implies(*yes, no)) {
+            return Some(format!("can never fire: it asks for {} and not {}", written(yes), written(no)));
+        }
+    }
+    None
+}
+
+/// Whether the second holds whenever the first does.
+fn implies(one: Leaf<'_>, other: Leaf<'_>) -> bool {
+    match (one, other) {
+        (Leaf::AtLeast(less, low), Leaf::AtLeast(more, high)) => is_at_most(less, more) && low >= high,
+        (Leaf::Seen(Sight::Says(longer)), Leaf::Seen(Sight::Says(part))) => longer.contains(part),
+        (one, other) => one == other,
+    }
+}
+
+/// Why something else ends the run before a case can come true.
+fn forestalled(index: usize, rule: &Rule, case: &Case<'_>, ceilings: &[Ceiling<'_>]) -> Option<String> {
+    let asked = case.iter().filter_map(|literal| match literal {
+        Literal { leaf: Leaf::AtLeast(count, at), holds: true } => Some((*count, *at)),
+        _ => None,
+    });
+    for (count, at) in asked {
+        for ceiling in ceilings.iter().filter(|ceiling| ceiling.index != Some(index)) {
+            if is_at_most(count, ceiling.count) && at > ceiling.at {
+                let wanted = written(Leaf::AtLeast(count, at));
+                return Some(format!("can never fire: {} ends the run before {wanted}", ceiling.key));
+            }
+            // Of two that end the run at the same moment, the one that stands first is told.
+            let comes_second = rule.then != Then::Stop || ceiling.index.is_none_or(|other| other < index);
+            if count == ceiling.count && at == ceiling.at && !ceiling.is_reached && comes_second {
+                return Some(format!("decides nothing: {} ends the run at the same moment", ceiling.key));
+            }
+        }
+    }
+    None
+}
+
+/// Whether the first count is never more than the second.
+fn is_at_most(less: Count<'_>, more: Count<'_>) -> bool {
+    use Count::*;
+    less == more
+        || match more {
+            WallMs => less == ActiveMs,
+            ToolCalls => matches!(less, ToolCallsOf(_) | Errors | UnknownTools | InvalidArguments | ApprovalReasks),
+            TokensTotal => matches!(less, TokensIn | TokensOut),
+            SessionMicroUsd => less == RunMicroUsd,
+            ModelCalls => matches!(less, Steps | Errors | EmptyReplies),
+            Steps => matches!(less, Errors | EmptyReplies),
+            _ => false,
+        }
+}
+
+/// A leaf as it is written.
+fn written(leaf: Leaf<'_>) -> String {
+    match leaf {
+        Leaf::AtLeast(Count::ToolCallsOf(tool), at) => format!("tool_calls_of {tool} = {at}"),
+        Leaf::AtLeast(count, at) => format!("{} = {}", count.word(), shown(count, at)),
+        Leaf::Seen(Sight::Says(text)) => format!("says = {text:?}"),
+        Leaf::Seen(Sight::Calls(tool)) => format!("calls = {tool:?}"),
+        Leaf::Seen(sight) => sight.word().to_owned(),
+        Leaf::Never => "false".to_owned(),
+    }
+}
+
+/// A threshold in the unit in which it is written.
+fn shown(count: Count<'_>, at: u64) -> String {
+    (at as f64 / count.scale() as f64).to_string()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,360 @@
+//! Walks through the arguments of a call.
+
+use serde_json::Value;
+
+use super::ToolLoopConfig;
+use super::call::{Asked, ECHO_WORDS, Echo};
+use super::command;
+use super::digest;
+use super::keys::{self, Class};
+use super::mask::{Piece, Place, pieces};
+use super::shapes;
+use super::values::{
+    aim_digest, is_keyword, is_sql, itoa, loose_digest, lower, masked_digest, number_digest, path_digest, program,
+};
+use super::words::{self, Kind};
+use super::writes::Effect;
+
+/// Bytes of a text argument that are looked at for its words. The digest covers all of it.
+const WORDS_WITHIN: usize = 512;
+
+/// Walks through the arguments. Every leaf becomes a digest of its path and its value; their sum does not depend on
+/// the order of keys, and needs no sorted copy.
+pub(super) struct Reader<'a> {
+    tool: &'a str,
+    meaning: words::Meaning,
+    action: Option<words::Meaning>,
+    command: Option<Kind>,
+    /// Leaves that count, and how many.
+    key: u64,
+    leaves: u32,
+    /// Leaves that count only where nothing else does.
+    weak: u64,
+    remarks: u64,
+    /// Leaves that are no action: what is added is what is removed.
+    object: u64,
+    target: u64,
+    state: u64,
+    old: u64,
+    new: u64,
+    sketch: u64,
+    searches: bool,
+    has_path: bool,
+    aimed: bool,
+    numbered: bool,
+    web: bool,
+    echo: Echo,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(tool: &'a str) -> Self {
+        let mut echo = Echo::default();
+        echo.add(digest::of(tool.as_bytes()));
+        Self {
+            tool,
+            meaning: words::meaning(tool),
+            action: None,
+            command: None,
+            key: 0,
+            leaves: 0,
+            weak: 0,
+            remarks: 0,
+            object: 0,
+            target: 0,
+            state: 0,
+            old: 0,
+            new: 0,
+            sketch: 0,
+            searches: false,
+            has_path: false,
+            aimed: false,
+            numbered: false,
+            web: false,
+            echo,
+        }
+    }
+
+    pub(super) fn pair(&mut self, path: u64, key: &str, value: &Value, outer: Option<Class>) {
+        let path = digest::pair(path, digest::of(key.as_bytes()));
+        let class = match (keys::class(key, self.tool), outer) {
+            // Within something that is written or searched every key is a part of it.
+            (Class::Volatile, _) => Class::Volatile,
+            (_, Some(outer @ (Class::Content | Class::Command | Class::Volatile))) => outer,
+            (class, _) => class,
+        };
+        self.value(path, value, class);
+    }
+
+    fn value(&mut self, path: u64, value: &Value, class: Class) {
+        match value {
+            Value::Object(map) if !map.is_empty() => {
+                for (key, value) in map {
+                    self.pair(path, key, value, Some(class));
+                }
+            }
+            Value::Array(items) if !items.is_empty() => {
+                if class == Class::Command && self.command.is_none() {
+                    self.command = Some(program(items));
+                }
+                for (place, item) in items.iter().enumerate() {
+                    self.value(digest::pair(path, place as u64), item, class);
+                }
+            }
+            Value::String(text) => self.text(path, text, class),
+            Value::Number(number) => {
+                let (digest, epoch) = number_digest(number);
+                self.number(path, digest, epoch, class);
+            }
+            // An empty container differs from one with something in it by its path alone.
+            Value::Null | Value::Object(_) | Value::Array(_) => self.leaf(path, 2, class),
+            Value::Bool(value) => self.leaf(path, 3 + u64::from(*value), class),
+        }
+    }
+
+    fn number(&mut self, path: u64, digest: u64, epoch: bool, class: Class) {
+        if class == Class::Volatile {
+            return;
+        }
+        self.echo.add(digest::of(itoa(digest).as_slice()));
+        if epoch && class == Class::Other {
+            self.leaf(path, digest, Class::Weak);
+            return;
+        }
+        self.leaf(path, digest, class);
+        match class {
+            Class::Target | Class::Path => {
+                self.aimed = true;
+                self.aim(digest);
+            }
+            Class::Other | Class::Content => self.numbered = true,
+            _ => {}
+        }
+    }
+
+    pub(super) fn text(&mut self, path: u64, text: &str, class: Class) {
+        let bytes = text.as_bytes();
+        let trimmed = text.trim();
+        match class {
+            Class::Volatile => {}
+            Class::Content | Class::Old | Class::New => {
+                // Spaces are part of what is written.
+                let digest = digest::of(bytes);
+                self.leaf(path, digest, class);
+                self.note_words(bytes, Place::Argument, false);
+            }
+            Class::Target | Class::Path | Class::Page | Class::Weak => {
+                let digest = path_digest(trimmed);
+                self.leaf(path, digest, class);
+                self.note_words(trimmed.as_bytes(), Place::Argument, false);
+                self.has_path |= class == Class::Path;
+                self.aimed |= matches!(class, Class::Target | Class::Path);
+                self.web |= trimmed.contains("://");
+                // A window of time under `start` and `end` says which, a page token does not.
+                let window = class == Class::Page && trimmed.contains(['-', '/', ':']);
+                if window || matches!(class, Class::Target | Class::Path) {
+                    self.aim(aim_digest(trimmed));
+                }
+            }
+            Class::Action => {
+                if self.action.is_none() && !trimmed.contains(' ') {
+                    self.action = Some(words::meaning(trimmed)).filter(|meaning| meaning.known);
+                }
+                self.leaf(path, digest::of(trimmed.as_bytes()), class);
+            }
+            Class::Command if !trimmed.contains(' ') && words::meaning(trimmed).known && self.action.is_none() => {
+                // `command: "view"` of an editor is an action.
+                self.action = Some(words::meaning(trimmed));
+                self.leaf(path, digest::of(trimmed.as_bytes()), Class::Action);
+            }
+            Class::Query if is_sql(trimmed) => self.sql(path, trimmed),
+            Class::Command | Class::Query | Class::Remark | Class::Other => self.prose(path, trimmed, class),
+        }
+    }
+
+    /// Text whose words may vary: a command, a query, a remark, anything unknown.
+    fn prose(&mut self, path: u64, text: &str, class: Class) {
+        if class == Class::Command && self.command.is_none() {
+            self.command = Some(command::kind(text));
+        }
+        self.searches |= class == Class::Query;
+        let single = !text.contains(char::is_whitespace);
+        let place = if class == Class::Query { Place::Query } else { Place::Argument };
+        let digest = masked_digest(text.as_bytes(), place);
+        // A value that is nothing but a random id, under a name that says nothing, is most likely one.
+        let word = text.as_bytes();
+        let random = class == Class::Other && single && !word.is_empty() && {
+            let end = shapes::word_end(word, 0);
+            shapes::random_id(word, 0, end).or_else(|| shapes::epoch(word, 0, end)) == Some(word.len())
+        };
+        self.leaf(path, digest, if random { Class::Weak } else { class });
+        if class == Class::Remark || random {
+            return;
+        }
+        if single {
+            self.note_words(word, place, false);
+            self.aim(if class == Class::Query { loose_digest(text) } else { aim_digest(text) });
+            return;
+        }
+        self.note_words(&word[..word.len().min(WORDS_WITHIN)], place, class == Class::Query);
+        if class != Class::Query {
+            self.aim_at_paths(&text[..text.floor_char_boundary(WORDS_WITHIN)], class);
+        }
+    }
+
+    /// A database query. Its names and values say which; its keywords may be put in many ways.
+    fn sql(&mut self, path: u64, text: &str) {
+        self.leaf(path, masked_digest(text.as_bytes(), Place::Query), Class::Query);
+        let (mut names, mut leads_on) = (0u64, false);
+        let within = &text.as_bytes()[..text.len().min(WORDS_WITHIN)];
+        pieces(within, Place::Query, |piece| {
+            let Piece::Word(word) = piece else { return };
+            self.echo.add(digest::of(word));
+            if !leads_on && !is_keyword(word) {
+                // As a set: however often a name is used, and in whatever order.
+                names |= 1 << (digest::of(&lower(word)) >> 58);
+            }
+            leads_on = word.eq_ignore_ascii_case(b"limit") || word.eq_ignore_ascii_case(b"offset");
+        });
+        self.aim(names);
+    }
+
+    /// Puts the paths in a text into the target, and its other words into the sketch. The program itself and its flags
+    /// are in neither.
+    fn aim_at_paths(&mut self, text: &str, class: Class) {
+        for (place, chunk) in text.split_ascii_whitespace().enumerate() {
+            let chunk = chunk.trim_matches(['"', '\'', '(', ')', ',', ';']);
+            let number = chunk.bytes().all(|byte| byte.is_ascii_digit());
+            if class == Class::Command && (place == 0 || chunk.starts_with('-')) || number {
+                continue;
+            }
+            let dot = chunk.rfind('.').is_some_and(|at| at > 0 && (1..=5).contains(&(chunk.len() - at - 1)));
+            // Whoever names a host names it right after `ssh`.
+            let host = place == 1 && class == Class::Command && text.starts_with("ssh ");
+            self.web |= chunk.contains("://");
+            if chunk.contains('/') || dot || host {
+                self.aim(aim_digest(chunk));
+            } else {
+                self.sketch_word(chunk.as_bytes());
+            }
+        }
+    }
+
+    fn note_words(&mut self, text: &[u8], place: Place, sketch: bool) {
+        let mut words = 0;
+        pieces(&text[..text.len().min(WORDS_WITHIN)], place, |piece| {
+            if let Piece::Word(word) = piece
+                && (sketch || words < 2 * ECHO_WORDS)
+            {
+                words += 1;
+                self.echo.add(digest::of(word));
+                if sketch {
+                    self.sketch_word(word);
+                }
+            }
+        });
+    }
+
+    /// The first five letters of a word, so that its forms are one. Short words and numbers say nothing.
+    fn sketch_word(&mut self, word: &[u8]) {
+        let mut stem = [0; 5];
+        let mut len = 0;
+        for byte in word.iter().filter(|byte| shapes::in_word(**byte)).take(5) {
+            stem[len] = byte.to_ascii_lowercase();
+            len += 1;
+        }
+        if len >= 3 && !stem[..len].iter().all(u8::is_ascii_digit) {
+            self.sketch |= 1 << (digest::of(&stem[..len]) >> 58);
+        }
+    }
+
+    fn aim(&mut self, digest: u64) {
+        self.target = self.target.wrapping_add(digest::pair(7, digest));
+    }
+
+    fn leaf(&mut self, path: u64, value: u64, class: Class) {
+        let leaf = digest::pair(path, value);
+        match class {
+            Class::Volatile => return,
+            Class::Weak => {
+                self.weak = self.weak.wrapping_add(leaf);
+                return;
+            }
+            Class::Remark => {
+                self.remarks = self.remarks.wrapping_add(leaf);
+                return;
+            }
+            Class::Old => self.old = self.old.wrapping_add(digest::pair(9, value)),
+            Class::New => self.new = self.new.wrapping_add(digest::pair(9, value)),
+            Class::Target | Class::Path => {}
+            _ => self.state = self.state.wrapping_add(leaf),
+        }
+        if class != Class::Action {
+            self.object = self.object.wrapping_add(leaf);
+        }
+        self.key = self.key.wrapping_add(leaf);
+        self.leaves += 1;
+    }
+
+    pub(super) fn finish(mut self, config: &ToolLoopConfig) -> Asked {
+        let meaning = self.action.unwrap_or(self.meaning);
+        let listed = |names: &[String]| names.iter().any(|name| name.eq_ignore_ascii_case(self.tool));
+        let kind = if listed(&config.harmless_tools) {
+            Kind::Harmless
+        } else if listed(&config.polling_tools) {
+            Kind::Poll
+        } else {
+            match self.command {
+                Some(kind) if matches!(self.meaning.kind, Kind::Run | Kind::Other | Kind::Write) => kind,
+                _ => meaning.kind,
+            }
+        };
+        // What a command or a look is made for is told to whoever reads along, and reworded each time. What is written
+        // somewhere is its text, and so is a thought.
+        let told = self.command.is_none() && matches!(kind, Kind::Write | Kind::Harmless | Kind::Other);
+        if told || self.leaves == 0 {
+            self.key = self.key.wrapping_add(self.remarks);
+        }
+        if self.leaves == 0 {
+            self.key = self.key.wrapping_add(self.weak);
+        }
+        let name = digest::of(self.tool.as_bytes());
+        let target = if self.target == 0 { 0 } else { digest::short(self.target) };
+        Asked {
+            key: digest::pair(name, self.key),
+            name: digest::short(name),
+            target,
+            sketch: self.sketch,
+            kind,
+            searches: self.searches,
+            has_path: self.has_path,
+            aimed: self.aimed,
+            numbered: self.numbered,
+            web: self.web,
+            effect: self.effect(kind, meaning.adds, target),
+            echo: self.echo,
+        }
+    }
+
+    fn effect(&self, kind: Kind, adds: Option<bool>, target: u32) -> Effect {
+        if kind != Kind::Write || self.command.is_some() {
+            return Effect::default();
+        }
+        let short = digest::short;
+        // What has no target is told apart by the tool.
+        let place = if target == 0 { short(digest::of(self.tool.as_bytes())) } else { target };
+        if self.old != 0 {
+            let there = digest::pair(self.old, self.new);
+            return Effect { place, state: short(there), back: short(digest::pair(self.new, self.old)) };
+        }
+        match adds {
+            // What is added and removed is told apart by all that is said of it; a file that is created by its path.
+            Some(adds) => {
+                let what = if target == 0 { self.object } else { self.target };
+                let place = short(digest::pair(11, what));
+                Effect { place, state: short(digest::pair(13, u64::from(adds))), back: 0 }
+            }
+            None if self.state != 0 => Effect { place, state: short(self.state), back: 0 },
+            None => Effect::default(),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `belay stops …`: what the stop rules say of recorded runs.
+
+mod check;
+mod eval;
+mod files;
+mod import;
+mod rules;
+mod set;
+
+use std::path::PathBuf;
+
+use belay_trajectory::import::Format;
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+
+use crate::settings::SettingsArgs;
+
+pub(crate) use check::check;
+pub(crate) use eval::eval;
+pub(crate) use import::import;
+
+/// `belay stops …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum StopsCommand {
+    /// Feed a recorded run to the stop rules and print the verdict as one line of JSON
+    Check(CheckArgs),
+    /// Turn what another program keeps of a run into a recording
+    Import(ImportArgs),
+    /// Judge a labelled set of recordings: recall, false stops and wasted calls of each rule set
+    Eval(EvalArgs),
+}
+
+/// `belay stops check`
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Settings, for --with-limits.
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+    /// Judge by the limits of the settings too
+    #[arg(long)]
+    pub(crate) with_limits: bool,
+    /// Judge by these rules instead: a TOML file with the content of [stops]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Option<PathBuf>,
+    /// Judge a run of the running daemon
+    #[arg(long, value_name = "ID", conflicts_with = "file")]
+    pub(crate) run: Option<String>,
+    /// Where the daemon is, for --run
+    #[arg(long, env = "BELAY_URL", value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// The recording; `-` reads standard input
+    #[arg(default_value = "-")]
+    pub(crate) file: PathBuf,
+}
+
+/// `belay stops import`
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// Take the file for this, whatever it looks like
+    #[arg(long, value_parser = formats())]
+    pub(crate) format: Option<String>,
+    /// Which conversation of the file, from 0
+    #[arg(long, value_name = "N")]
+    pub(crate) index: Option<usize>,
+    /// Write to this file, or all conversations into this directory
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: Option<PathBuf>,
+    /// What to import; `-` reads standard input
+    pub(crate) file: PathBuf,
+}
+
+/// `belay stops eval`
+#[derive(Debug, Args)]
+pub(crate) struct EvalArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print a table for a document
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) markdown: bool,
+    /// List each run that a rule set is wrong about: belay, another one, or `all`
+    #[arg(long, value_name = "RULE SET", num_args = 0..=1, default_missing_value = "belay", require_equals = true)]
+    pub(crate) failures: Option<String>,
+    /// Mutated copies of each recording [default: as many as make 1000 healthy ones]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub(crate) mutations: Option<u32>,
+    /// What the mutations are drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Judge by these rules instead: a TOML file with the content of [stops]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Option<PathBuf>,
+    /// Where the set is: recordings (*.jsonl), and labels.jsonl beside them
+    pub(crate) dir: PathBuf,
+}
+
+fn formats() -> PossibleValuesParser {
+    PossibleValuesParser::new(Format::ALL.iter().map(|format| format.word()))
+}

@@ -1,0 +1,36 @@
+//! `belay stops check`: one verdict about one recording.
+
+use std::path::Path;
+
+use belay_trajectory::{Judge, Reader};
+
+use super::files::{recording, unreadable};
+use super::{CheckArgs, rules};
+use crate::cli::ClientArgs;
+use crate::client::Client;
+use crate::environment::Environment;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+
+/// Judges a recording, or a run of the daemon, and prints the verdict. A verdict that says stopped is no failure.
+pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
+    let mut judge = Judge::new(rules::of_check(args, env)?);
+    match &args.run {
+        None => feed(&mut judge, recording(&args.file)?, &args.file)?,
+        Some(id) => {
+            let client = Client::find(&ClientArgs { url: args.url.clone(), json: false }, env)?;
+            let lines = client.get_text(&["api", "v1", "runs", id, "trajectory"]).await?;
+            feed(&mut judge, Reader::new(lines.as_bytes()), Path::new(id))?;
+        }
+    }
+    let verdict = serde_json::to_string(&judge.verdict()).map_err(|error| Failure::new(Exit::Internal, error))?;
+    out.line(&verdict); // on a terminal too it is one line: scripts are written by trying
+    Ok(Exit::Fine)
+}
+
+fn feed(judge: &mut Judge, events: Reader<impl std::io::BufRead>, from: &Path) -> Result<(), Failure> {
+    for event in events {
+        judge.observe(&event.map_err(|error| unreadable(from, &error))?);
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! A labelled set, found below a directory.
+//!
+//! A recording is a file `*.jsonl`. Its label is the row of `labels.jsonl` in its directory or one above; else its first
+//! line, `{"label":…}`; else a file beside it, `NAME.label.json`; else the name of a directory that it stands in. What
+//! has none is named and left out.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use belay_trajectory::TrajectoryEvent;
+use belay_trajectory::eval::{Case, Labelled, label_of_directory, labelled, rows};
+
+use super::files::{recording, text, unreadable, unusable};
+use crate::exit::{Exit, Failure};
+use crate::output::note;
+
+/// The file that holds labels of others.
+const LABELS: &str = "labels.jsonl";
+
+/// Reads the set below a directory, in the order of names.
+///
+/// # Errors
+/// 65: it cannot be read, a label or a recording is broken, or there is nothing in it.
+pub(super) fn read(root: &Path) -> Result<Vec<Case>, Failure> {
+    let mut found = Found::default();
+    found.walk(root)?;
+    let mut cases = Vec::new();
+    for path in &found.recordings {
+        let name = path.strip_prefix(root).unwrap_or(path);
+        let (events, header) = events(path)?;
+        match found.label(path, name, header)? {
+            None => note(&format!("{}: has no label and is left out", name.display())),
+            Some(label) if label.onset.is_some_and(|onset| onset >= events.len()) => {
+                return Err(unusable(path, format!("its onset is behind its last event ({})", events.len())));
+            }
+            Some(label) => cases.push(Case { name: name.display().to_string(), label, events }),
+        }
+    }
+    match cases.is_empty() {
+        true => Err(Failure::new(Exit::UnusableInput, format!("{}: no labelled recordings", root.display()))
+            .next("a recording is a file *.jsonl; its label stands in labels.jsonl beside it: {\"file\":\"a.jsonl\",\"label\":\"healthy\"}")),
+        false => Ok(cases),
+    }
+}
+
+/// Files, before they are read.
+#[derive(Default)]
+struct Found {
+    recordings: Vec<PathBuf>,
+    rows: BTreeMap<PathBuf, Labelled>,
+}
+
+impl Found {
+    fn walk(&mut self, directory: &Path) -> Result<(), Failure> {
+        let entries = std::fs::read_dir(directory).map_err(|error| unusable(directory, error))?;
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| unusable(directory, error))?;
+            // A link to a directory is not followed: it may lead back.
+            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+            if !(is_link && entry.path().is_dir()) {
+                paths.push(entry.path());
+            }
+        }
+        paths.sort();
+        for path in paths {
+            if path.is_dir() {
+                self.walk(&path)?;
+            } else if path.file_name().is_some_and(|name| name == LABELS) {
+                self.take_rows(&path, directory)?;
+            } else if path.extension().is_some_and(|extension| extension == "jsonl") {
+                self.recordings.push(path);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_rows(&mut self, path: &Path, directory: &Path) -> Result<(), Failure> {
+        for row in rows(&text(path)?).map_err(|error| unusable(path, error))? {
+            let file = directory.join(&row.file);
+            if !file.is_file() {
+                return Err(unusable(path, format!("there is no file {}", row.file)));
+            }
+            self.rows.insert(file, row.label);
+        }
+        Ok(())
+    }
+
+    fn label(&self, path: &Path, name: &Path, header: Option<serde_json::Value>) -> Result<Option<Labelled>, Failure> {
+        if let Some(label) = self.rows.get(path) {
+            return Ok(Some(label.clone()));
+        }
+        if let Some(header) = header {
+            return labelled(&header).map(Some).map_err(|error| unusable(path, error));
+        }
+        let stem = path.with_extension("");
+        let sidecars = [&stem, path].map(|path| PathBuf::from(format!("{}.label.json", path.display())));
+        if let Some(sidecar) = sidecars.iter().find(|sidecar| sidecar.is_file()) {
+            let value = serde_json::from_str(&text(sidecar)?).map_err(|error| unusable(sidecar, error))?;
+            return labelled(&value).map(Some).map_err(|error| unusable(sidecar, error));
+        }
+        let directories = name.ancestors().skip(1).filter_map(|directory| directory.file_name());
+        Ok(directories.filter_map(|name| label_of_directory(&name.to_string_lossy())).next().map(Labelled::new))
+    }
+}
+
+fn events(path: &Path) -> Result<(Vec<TrajectoryEvent>, Option<serde_json::Value>), Failure> {
+    let mut reader = recording(path)?;
+    let events = reader.by_ref().collect::<Result<_, _>>().map_err(|error| unreadable(path, &error))?;
+    Ok((events, reader.header().cloned()))
+}

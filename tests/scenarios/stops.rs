@@ -1,0 +1,229 @@
+//! `belay stops …`: recordings checked, imported and judged by the real binary.
+
+use std::path::Path;
+
+use anyhow::Result;
+use belay_tests::daemon::{Home, Output};
+use serde_json::{Value, json};
+
+/// One step that calls a tool and gets an answer.
+fn step(tool: &str, result: &str) -> String {
+    [
+        json!({"turn": true}),
+        json!({"tool": {"name": tool, "args": {"path": "a.txt"}}}),
+        json!({"tool_result": {"name": tool, "ok": result != "boom", "text": result}}),
+    ]
+    .map(|event| event.to_string() + "\n")
+    .concat()
+}
+
+fn verdict(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(output.stdout.lines().count(), 1, "one line: {output:?}");
+    serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+fn write(home: &Home, name: &str, text: &str) -> String {
+    let path = home.path().join(name);
+    std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).expect("a directory");
+    std::fs::write(&path, text).expect("a file");
+    path.to_string_lossy().into_owned()
+}
+
+#[tokio::test]
+async fn a_recording_gets_one_verdict_from_a_file_and_from_standard_input() -> Result<()> {
+    let home = Home::new();
+    let failing: String = (0..9).map(|n| step(&format!("tool{n}"), "boom")).collect();
+    let expected = json!({
+        "stopped": true, "reason": "consecutive_errors", "rule": "consecutive_errors", "at_event": 14, "strikes": 1,
+        "evidence": {"rule": "consecutive_errors", "count": 5, "threshold": 5},
+    });
+    let file = write(&home, "failing.jsonl", &failing);
+    for (args, input) in [
+        (vec!["stops", "check", &file], ""),
+        (vec!["stops", "check", "-"], failing.as_str()),
+        (vec!["stops", "check"], failing.as_str()),
+    ] {
+        let mut seen = verdict(&home.run(&args, input).await?);
+        let evidence = seen["evidence"].as_object_mut().expect("an object");
+        evidence.retain(|key, _| ["rule", "count", "threshold"].contains(&key.as_str()));
+        assert_eq!(seen, expected, "{args:?}");
+    }
+    let healthy: String = (0..9).map(|n| step("read_file", &format!("line {n}"))).collect();
+    let quiet = json!({
+        "stopped": false, "reason": null, "rule": null, "at_event": null, "strikes": 0, "evidence": {},
+    });
+    assert_eq!(verdict(&home.run(&["stops", "check"], &healthy).await?), quiet);
+    assert_eq!(verdict(&home.run(&["stops", "check"], "").await?), quiet);
+    Ok(())
+}
+
+#[tokio::test]
+async fn rules_and_limits_can_be_others() -> Result<()> {
+    let home = Home::new();
+    let recording: String = (0..4).map(|n| step("read_file", &format!("line {n}"))).collect();
+    let own = write(&home, "rules.toml", "[[rules]]\nname = \"few\"\nwhen = { tool_calls = 3 }\nthen = \"stop\"\n");
+    let limited = ["stops", "check", "--with-limits", "--set", "limits.tool_calls=2"];
+    for (args, expected) in [
+        (vec!["stops", "check"], (json!(null), json!(null))),
+        (vec!["stops", "check", "--rules", &own], (json!("operator_rule"), json!(7))),
+        (limited.to_vec(), (json!("tool_calls"), json!(4))),
+        (vec!["stops", "check", "--set", "limits.tool_calls=2"], (json!(null), json!(null))),
+    ] {
+        let seen = verdict(&home.run(&args, &recording).await?);
+        let seen = (seen["reason"].clone(), seen["at_event"].clone());
+        // The operator's rule may keep the reason of what it counts.
+        let reason = if expected.0 == "operator_rule" { seen.0.clone() } else { expected.0 };
+        assert_eq!(seen, (reason, expected.1), "{args:?}");
+    }
+    for (text, needle) in
+        [("errors_stopp = 3", "errors_stopp"), ("max_strikes = 0", "max_strikes"), ("nonsense", "nonsense")]
+    {
+        let broken = write(&home, "broken.toml", text);
+        let output = home.run(&["stops", "check", "--rules", &broken], "").await?;
+        assert_eq!(output.status.code(), Some(78), "{output:?}");
+        assert!(output.stderr.contains(needle) && output.stderr.contains("broken.toml"), "{output:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_no_recording_is_refused_with_its_line() -> Result<()> {
+    let home = Home::new();
+    for (input, needle) in [
+        ("{\"turn\":true}\n\n{\"tol\":{}}\n", "standard input: line 3: there is no event `tol`; did you mean `tool`?"),
+        ("{\"turn\":true}\n{\"turn\":tru\n", "line 2, column 12: not JSON"),
+        ("{\"role\":\"user\",\"content\":\"hi\"}\n", "belay stops import"),
+    ] {
+        let output = home.run(&["stops", "check"], input).await?;
+        assert_eq!((output.status.code(), output.stdout.as_str()), (Some(65), ""), "{output:?}");
+        assert!(output.stderr.contains(needle), "{needle}: {output:?}");
+    }
+    let missing = home.run(&["stops", "check", "no-such-file.jsonl"], "").await?;
+    assert_eq!(missing.status.code(), Some(65), "{missing:?}");
+    assert!(missing.stderr.contains("no-such-file.jsonl"), "{missing:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_line_without_end_is_refused_at_sixteen_mebibytes() -> Result<()> {
+    let home = Home::new();
+    let long = format!("{{\"turn\":true}}\n{{\"text\":\"{}", "x".repeat(17 * 1024 * 1024));
+    let output = home.run(&["stops", "check"], &long).await?;
+    assert_eq!(output.status.code(), Some(65), "{}", output.stderr);
+    assert!(output.stderr.contains("line 2: longer than 16 MiB"), "{}", output.stderr);
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_form_is_imported_to_what_check_reads() -> Result<()> {
+    let home = Home::new();
+    let openai = json!([
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "function": {"name": "ls", "arguments": "{\"p\": 1}"}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "a"},
+    ]);
+    let anthropic = json!({"messages": [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "ls", "input": {"p": 1}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "a"}]},
+    ]});
+    let swe_agent = json!({"history": [{"role": "user", "content": "go"}], "trajectory": [
+        {"action": "ls 1", "observation": "a", "thought": "", "response": ""},
+    ]});
+    let tau_bench = json!([{"traj": openai, "reward": 1.0}, {"traj": openai, "reward": 0.0}]);
+    let first = ["{\"reset\":true}", "{\"user\":\"go\"}", "{\"turn\":true}"];
+    for (name, file, index) in [
+        ("openai", openai.clone(), None),
+        ("anthropic", anthropic, None),
+        ("swe-agent", swe_agent, None),
+        ("tau-bench", tau_bench, Some("1")),
+    ] {
+        let path = write(&home, &format!("{name}.json"), &file.to_string());
+        for forced in [false, true] {
+            let mut args = vec!["stops", "import", path.as_str()];
+            args.extend(index.into_iter().flat_map(|index| ["--index", index]));
+            args.extend(if forced { vec!["--format", name] } else { vec![] });
+            let output = home.run(&args, "").await?;
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+            let lines: Vec<_> = output.stdout.lines().collect();
+            assert_eq!((&lines[..3], lines.len()), (&first[..], 5), "{name}: {output:?}");
+            assert!(lines[3].starts_with("{\"tool\":{\"name\":\"ls\",\"args\":{"), "{output:?}");
+            assert_eq!(lines[4], "{\"tool_result\":{\"name\":\"ls\",\"ok\":true,\"text\":\"a\"}}", "{name}");
+            assert_eq!(verdict(&home.run(&["stops", "check"], &output.stdout).await?)["stopped"], false);
+        }
+    }
+    let many = home.path().join("tau-bench.json").to_string_lossy().into_owned();
+    let unsure = home.run(&["stops", "import", &many], "").await?;
+    assert_eq!(unsure.status.code(), Some(2), "{unsure:?}");
+    assert!(unsure.stderr.contains("--index 0 to 1"), "{unsure:?}");
+    let into = home.path().join("out").to_string_lossy().into_owned() + "/";
+    let all = home.run(&["stops", "import", &many, "-o", &into], "").await?;
+    assert_eq!(all.status.code(), Some(0), "{all:?}");
+    assert_eq!(std::fs::read_dir(&into)?.count(), 2);
+    let other = home.run(&["stops", "import", "--format", "swe-agent", &many], "").await?;
+    assert_eq!(other.status.code(), Some(65), "{other:?}");
+    assert!(other.stderr.contains("this is not swe-agent: expected"), "{other:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_labelled_set_is_judged_wherever_its_labels_stand() -> Result<()> {
+    let home = Home::new();
+    let failing: String = (0..12).map(|n| step(&format!("tool{n}"), "boom")).collect();
+    let healthy: String = (0..6).map(|n| step("read_file", &format!("line {n}"))).collect();
+    write(&home, "set/rows/a.jsonl", &failing);
+    write(&home, "set/rows/b.jsonl", &healthy);
+    let rows =
+        "{\"file\":\"a.jsonl\",\"label\":\"pathology\",\"onset\":1}\n{\"file\":\"b.jsonl\",\"label\":\"healthy\"}\n";
+    write(&home, "set/rows/labels.jsonl", rows);
+    write(&home, "set/header.jsonl", &format!("{{\"label\":{{\"kind\":\"pathology\",\"onset\":1}}}}\n{failing}"));
+    write(&home, "set/healthy/c.jsonl", &healthy);
+    write(&home, "set/side.jsonl", &failing);
+    write(&home, "set/side.label.json", "{\"label\":\"pathology\",\"onset\":1}");
+    write(&home, "set/nobody-knows.jsonl", &healthy);
+    let set = home.path().join("set").to_string_lossy().into_owned();
+    let output = home.run(&["stops", "eval", "--json", "--mutations", "4", &set], "").await?;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(output.stderr.contains("nobody-knows.jsonl: has no label and is left out"), "{output:?}");
+    let report: Value = serde_json::from_str(&output.stdout)?;
+    assert_eq!((&report["pathologies"], &report["healthy"]), (&json!(3), &json!(2)));
+    let belay = &report["sets"][0];
+    let seen = ["caught", "false_stops", "wasted_median", "wasted_p90"].map(|key| belay["plain"][key].clone());
+    assert_eq!((belay["name"].as_str(), seen), (Some("belay"), [json!(3), json!(0), json!(4), json!(4)]));
+    assert_eq!(report["sets"].as_array().map(Vec::len), Some(7));
+
+    let table = home.run(&["stops", "eval", "--mutations", "0", "--failures=iteration cap 50", &set], "").await?;
+    assert!(table.stdout.contains("100.0 % (3/3)"), "{table:?}");
+    assert_eq!(table.stdout.matches("miss").count(), 3, "{table:?}");
+    assert!(!table.stdout.contains('\u{1b}') && !table.stderr.contains('\u{1b}'), "no colours in a pipe");
+    let page = home.run(&["stops", "eval", "--mutations", "0", "--markdown", &set], "").await?;
+    assert!(page.stdout.contains("| belay | 100.0 % (3/3) | 0.0 % (0/2) | 0 | 4 | 4 |"), "{page:?}");
+
+    write(&home, "set/rows/labels.jsonl", "{\"file\":\"gone.jsonl\",\"label\":\"healthy\"}\n");
+    let broken = home.run(&["stops", "eval", &set], "").await?;
+    assert_eq!(broken.status.code(), Some(65), "{broken:?}");
+    assert!(broken.stderr.contains("gone.jsonl"), "{broken:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_of_the_daemon_can_be_judged_and_read_as_a_recording() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    let run = daemon.ask("alice", "calculate 6*7").await?;
+    let id = run["run_id"].as_str().unwrap_or_default();
+    let (status, recording) = daemon.request("GET", &format!("/api/v1/runs/{id}/trajectory"), None).await?;
+    let recording = recording.as_str().unwrap_or_default().to_owned();
+    assert_eq!(status, 200);
+    let lines: Vec<&str> = recording.lines().collect();
+    assert_eq!(lines[..3], ["{\"reset\":true}", "{\"user\":\"calculate 6*7\"}", "{\"turn\":true}"], "{recording}");
+    assert!(lines.iter().any(|line| line.starts_with("{\"tool\":{\"name\":\"calculate\"")), "{recording}");
+    let judged = verdict(&home.run(&["stops", "check", "--run", id], "").await?);
+    assert_eq!(judged["stopped"], false);
+    assert_eq!(verdict(&home.run(&["stops", "check"], &recording).await?), judged);
+    let nobody = home.run(&["stops", "check", "--run", "01930000-0000-7000-8000-000000000000"], "").await?;
+    assert_eq!(nobody.status.code(), Some(1), "{nobody:?}");
+    daemon.shut_down().await?;
+    Ok(())
+}
