@@ -449,6 +449,10 @@ async fn a_limit_or_rule_about_the_whole_run_ends_the_plan_for_its_reason_with_a
         let record = run(&agent, "/plan tidy").await;
         assert_eq!((record.status, record.reason), (RunStatus::Stopped, Some(reason)), "{name}: {record:#?}");
         assert_eq!(figures(&record), done, "{name}");
+        assert!(
+            record.evidence["threshold"].as_u64() > Some(1),
+            "the run's own limit is told, not a child's: {record:?}"
+        );
         assert_eq!(record.reply, Some(format!("As far as I got.\n\n{}", reason.user_line())), "{name}");
         let seen = agent.model.seen();
         let last = seen.last().expect("asked");
