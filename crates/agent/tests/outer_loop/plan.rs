@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use belay_agent::{Agent, ExecutorConfig};
 use belay_protocol::{
-    Ack, DeclaredOutput, EventKind, EventQuery, ModelErrorKind, RunId, RunRecord, RunStatus, StopReason,
+    Ack, DeclaredOutput, EventKind, EventQuery, ModelErrorKind, Price, RunId, RunRecord, RunStatus, StopReason,
 };
 use belay_testkit::assert_golden;
 use belay_testkit::golden;
@@ -400,7 +400,7 @@ async fn a_stop_while_the_plan_is_made_or_summed_up_ends_it_too() {
 async fn the_budget_of_the_run_ends_the_plan_with_what_is_done() {
     let model = ScriptedModel::new([planned(&["a", "b"]), success("A"), success("B")])
         .with_usage(1000, 0)
-        .with_info(|info| info.price = Some(belay_protocol::Price { input: 1_000_000, cached_input: None, output: 0 }));
+        .with_info(|info| info.price = Some(Price { input: 1_000_000, cached_input: None, output: 0 }));
     let mut setup = Setup::new(model);
     // The plan costs 1000, and so does the first step; the second would go beyond.
     setup.limits.usd_per_day = Some(0.002_100);
@@ -459,6 +459,21 @@ async fn a_limit_or_rule_about_the_whole_run_ends_the_plan_for_its_reason_with_a
         assert!(last.tools.is_none() && last.messages[0].text().starts_with("This is what has become"), "{name}");
         agent.shut_down().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_for_which_the_runs_money_does_not_suffice_ends_the_plan_and_not_only_its_step() {
+    let model = ScriptedModel::new([planned(&["a", "b"])])
+        .with_usage(1000, 0)
+        .with_info(|info| info.price = Some(Price { input: 1_000_000, cached_input: None, output: 0 }));
+    let mut setup = Setup::new(model);
+    // After the plan 200 millionths are left: less than any call is estimated at, and yet no limit is reached.
+    setup.rules = crate::support::rules("[limits]\nusd_per_run = 0.0012");
+    let agent = setup.start().await;
+    let record = run(&agent, "/plan tidy").await;
+    assert_eq!((record.reason, figures(&record)), (Some(StopReason::RunCost), [0, 0, 1]));
+    assert_eq!(record.evidence["closing"], "no_reserve");
+    agent.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
