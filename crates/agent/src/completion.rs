@@ -5,266 +5,63 @@
 //! asks, looks ahead, sets a condition or speaks of a part says nothing. A text that is missed costs one notice; one that is
 //! taken wrongly would end the work: so when in doubt, it is not done.
 
-/// What a language needs to say that something is done.
+/// What a language needs to say that something is done; words, separated by spaces.
 struct Language {
     /// What can be done: "task", or who has done it: "i".
-    subjects: &'static [&'static str],
-    auxiliaries: &'static [&'static str],
+    subjects: &'static str,
+    /// A word that is a subject as well is both at once: "i've".
+    auxiliaries: &'static str,
     /// Words for "finished".
-    finished: &'static [&'static str],
+    finished: &'static str,
     /// Words that make a clause say something else.
-    blockers: &'static [&'static str],
-    /// Whole clauses that say it without an auxiliary.
-    short: &'static [&'static str],
+    blockers: &'static str,
+    /// Whole clauses that say it without an auxiliary, separated by bars.
+    short: &'static str,
     /// Most words between subject and auxiliary, and between auxiliary and "finished".
     reach: usize,
 }
 
 const LANGUAGES: &[Language] = &[
     Language {
-        subjects: &[
-            "task",
-            "tasks",
-            "job",
-            "work",
-            "step",
-            "steps",
-            "request",
-            "requests",
-            "assignment",
-            "everything",
-            "all",
-            "this",
-            "that",
-            "it",
-            "i",
-            "we",
-            "i've",
-            "we've",
-            "it's",
-            "that's",
-            "everything's",
-            "i'm",
-        ],
-        auxiliaries: &[
-            "is",
-            "are",
-            "has",
-            "have",
-            "was",
-            "were",
-            "am",
-            "i've",
-            "we've",
-            "it's",
-            "that's",
-            "everything's",
-            "i'm",
-        ],
-        finished: &["complete", "completed", "done", "finished", "accomplished", "fulfilled"],
-        blockers: &[
-            "not",
-            "n't",
-            "never",
-            "no",
-            "nothing",
-            "none",
-            "yet",
-            "cannot",
-            "if",
-            "once",
-            "until",
-            "till",
-            "unless",
-            "when",
-            "whenever",
-            "after",
-            "before",
-            "as",
-            "whether",
-            "assuming",
-            "provided",
-            "will",
-            "'ll",
-            "would",
-            "'d",
-            "should",
-            "could",
-            "can",
-            "may",
-            "might",
-            "must",
-            "shall",
-            "going",
-            "need",
-            "needs",
-            "want",
-            "almost",
-            "nearly",
-            "half",
-            "partially",
-            "partly",
-            "mostly",
-            "first",
-            "second",
-            "third",
-            "part",
-            "some",
-            "next",
-            "remaining",
-            "far",
-            "hardly",
-            "barely",
-            "try",
-            "trying",
-            "think",
-            "hope",
-            "ensure",
-            "what",
-            "how",
-            "why",
-            "who",
-        ],
-        short: &["done", "all done", "finished", "task complete", "task completed", "task done", "task finished"],
+        subjects: "task tasks job work step steps request requests assignment everything all this that it i we i've we've \
+                   it's that's everything's i'm",
+        auxiliaries: "is are has have was were am i've we've it's that's everything's i'm",
+        finished: "complete completed done finished accomplished fulfilled",
+        blockers: "not n't never no nothing none yet cannot if once until till unless when whenever after before as whether \
+                   assuming provided will would should could can may might must shall going need needs want almost nearly \
+                   half partially partly mostly first second third part some next remaining far hardly barely try trying \
+                   think hope ensure what how why who",
+        short: "done|all done|finished|task complete|task completed|task done|task finished",
         reach: 2,
     },
     Language {
-        subjects: &[
-            "aufgabe", "aufgaben", "auftrag", "arbeit", "arbeiten", "schritt", "schritte", "anfrage", "alles", "das",
-            "ich", "wir",
-        ],
-        auxiliaries: &["ist", "sind", "habe", "haben", "wurde", "wurden", "bin"],
-        finished: &[
-            "erledigt",
-            "fertig",
-            "abgeschlossen",
-            "beendet",
-            "vollendet",
-            "fertiggestellt",
-            "erfüllt",
-            "ausgeführt",
-        ],
-        blockers: &[
-            "nicht",
-            "nichts",
-            "nie",
-            "kein",
-            "keine",
-            "keinen",
-            "noch",
-            "wenn",
-            "falls",
-            "sobald",
-            "bis",
-            "bevor",
-            "nachdem",
-            "ob",
-            "sofern",
-            "wird",
-            "werde",
-            "werden",
-            "würde",
-            "könnte",
-            "kann",
-            "sollte",
-            "soll",
-            "muss",
-            "möchte",
-            "will",
-            "fast",
-            "beinahe",
-            "nahezu",
-            "halb",
-            "kaum",
-            "teilweise",
-            "teil",
-            "erste",
-            "ersten",
-            "erster",
-            "zweite",
-            "zweiten",
-            "nächste",
-            "nächsten",
-            "zuerst",
-            "damit",
-            "was",
-            "wie",
-            "warum",
-            "wer",
-        ],
-        short: &["erledigt", "fertig", "alles erledigt", "aufgabe erledigt", "aufgabe abgeschlossen"],
+        subjects: "aufgabe aufgaben auftrag arbeit arbeiten schritt schritte anfrage alles das ich wir",
+        auxiliaries: "ist sind habe haben wurde wurden bin",
+        finished: "erledigt fertig abgeschlossen beendet vollendet fertiggestellt erfüllt ausgeführt",
+        blockers: "nicht nichts nie kein keine keinen noch wenn falls sobald bis bevor nachdem ob sofern wird werde werden \
+                   würde könnte kann sollte soll muss möchte will fast beinahe nahezu halb kaum teilweise teil erste ersten \
+                   erster zweite zweiten nächste nächsten zuerst was wie warum wer",
+        short: "erledigt|fertig|alles erledigt|aufgabe erledigt|aufgabe abgeschlossen",
         // The participle stands at the end: "ich habe alle Punkte dieses Schritts erledigt".
         reach: 8,
     },
     Language {
-        subjects: &["tâche", "travail", "étape", "demande", "tout", "c'est", "j'ai", "nous"],
-        auxiliaries: &["est", "sont", "a", "ont", "avons", "été", "c'est", "j'ai"],
-        finished: &[
-            "terminé",
-            "terminée",
-            "terminés",
-            "fini",
-            "finie",
-            "accompli",
-            "accomplie",
-            "achevé",
-            "achevée",
-            "fait",
-        ],
-        blockers: &[
-            "pas",
-            "ne",
-            "n'est",
-            "n'ai",
-            "n'a",
-            "jamais",
-            "rien",
-            "encore",
-            "si",
-            "quand",
-            "lorsque",
-            "dès",
-            "une",
-            "après",
-            "avant",
-            "sera",
-            "serait",
-            "vais",
-            "va",
-            "doit",
-            "presque",
-            "partie",
-            "première",
-            "premier",
-            "que",
-            "comment",
-        ],
-        short: &["terminé", "tout est fait", "tâche terminée"],
+        subjects: "tâche travail étape demande tout c'est j'ai nous",
+        auxiliaries: "est sont a ont avons été c'est j'ai",
+        finished: "terminé terminée terminés fini finie accompli accomplie achevé achevée fait",
+        blockers: "pas ne n'est n'ai n'a jamais rien encore si quand lorsque dès une après avant sera serait vais va doit \
+                   presque partie première premier que comment",
+        short: "terminé|tout est fait|tâche terminée",
         reach: 2,
     },
     Language {
-        subjects: &["tarea", "trabajo", "paso", "solicitud", "todo", "he", "hemos"],
-        auxiliaries: &["está", "ha", "he", "hemos", "sido", "queda"],
-        finished: &[
-            "completa",
-            "completo",
-            "completada",
-            "completado",
-            "terminada",
-            "terminado",
-            "hecho",
-            "hecha",
-            "lista",
-            "listo",
-            "acabado",
-            "finalizado",
-            "finalizada",
-        ],
-        blockers: &[
-            "no", "nunca", "nada", "aún", "todavía", "si", "cuando", "hasta", "antes", "después", "estará", "será",
-            "voy", "va", "debe", "casi", "parte", "primera", "primer", "primero", "que", "cómo",
-        ],
-        short: &["terminado", "hecho", "tarea completada", "tarea terminada"],
+        subjects: "tarea trabajo paso solicitud todo he hemos",
+        auxiliaries: "está ha he hemos sido queda",
+        finished: "completa completo completada completado terminada terminado hecho hecha lista listo acabado finalizado \
+                   finalizada",
+        blockers: "no nunca nada aún todavía si cuando hasta antes después estará será voy va debe casi parte primera \
+                   primer primero que cómo",
+        short: "terminado|hecho|tarea completada|tarea terminada",
         reach: 2,
     },
 ];
@@ -281,11 +78,12 @@ pub(crate) fn signals_completion(text: &str) -> bool {
 }
 
 fn says_done(language: &Language, words: &[String]) -> bool {
-    let has = |list: &[&str], word: &String| list.contains(&word.as_str());
+    let has = |list: &str, word: &String| list.split(' ').any(|known| known == word);
     if words.iter().any(|word| has(language.blockers, word)) {
         return false;
     }
-    if language.short.contains(&words.join(" ").as_str()) {
+    let clause = words.join(" ");
+    if language.short.split('|').any(|known| known == clause) {
         return true;
     }
     words.iter().enumerate().filter(|(_, word)| has(language.finished, word)).any(|(end, _)| {
@@ -295,11 +93,10 @@ fn says_done(language: &Language, words: &[String]) -> bool {
         let from = end.saturating_sub(language.reach + 1);
         !goes_on
             && (from..end).rev().any(|aux| {
-                // "I've" and "he" (I have) are both at once.
                 let joined = has(language.subjects, &words[aux]) && has(language.auxiliaries, &words[aux]);
                 let before = aux.saturating_sub(language.reach + 1);
                 let subject = words[before..aux].iter().any(|word| has(language.subjects, word));
-                // German asks and tells with the subject behind: "damit habe ich alles erledigt".
+                // German may put the subject behind: "damit habe ich alles erledigt".
                 let behind = words[aux + 1..end].iter().any(|word| has(language.subjects, word));
                 joined || (has(language.auxiliaries, &words[aux]) && (subject || behind))
             })
@@ -378,6 +175,7 @@ mod tests {
             "Ich habe alle Punkte dieses Schritts erledigt.",
             "Damit fertig: Der Schritt ist abgeschlossen.",
             "Ich bin fertig.",
+            "Damit habe ich alles erledigt.",
             "La tâche est terminée.",
             "J'ai terminé.",
             "La tarea está completa.",

@@ -7,8 +7,9 @@
 //! **Does not know**: the network, SQL, processes, or any concrete channel, model, tool or store.
 //!
 //! Reading order: [`agent`] (the loop) → [`submission`] (what a message asks for) → [`dispatcher`] (routing) → [`live`]
-//! and [`mail`] (what dispatcher and lane share and say) → [`lane`] and [`waiting`] → [`turn`] → [`chat`] (the delegate) → [`plan`] (a turn that
-//! works through steps) → [`subagent`] (what a run starts) → [`effect_gate`] → [`cost_guard`] → [`compaction`] → [`delivery`].
+//! and [`mail`] (what dispatcher and lane share and say) → [`lane`] and [`waiting`] → [`turn`] → [`chat`] (the delegate) →
+//! [`plan`] (a turn that works through steps) → [`effect_gate`] → [`cost_guard`] → [`compaction`] → [`delivery`]. What a run
+//! starts is in [`subagent`].
 
 pub mod agent;
 pub mod chat;

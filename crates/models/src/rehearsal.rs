@@ -3,12 +3,12 @@
 //!
 //! It turns plain requests ("calculate 17*23", "read note.txt") into real tool calls, answers from their results, and
 //! says at the start of each conversation that it is no model. On request it misbehaves in every way that the brakes of
-//! the loop know (`rehearse loop`, `rehearse stall`, …), so that each can be seen working without a key or cost. It makes plans,
-//! works as the executor of their steps, and sums them up.
+//! the loop know (`rehearse loop`, `rehearse stall`, …), so that each can be seen working without a key or cost. It
+//! makes plans, works as the executor of their steps, and sums them up.
 //!
 //! Two parts: `plan` decides, a pure function of the request's messages and of the tools that are offered;
-//! [`Rehearsal`] plays the script it gets. Reading order: `turn` → `request` → `answer` → `outputs` → `misbehave` → `plan` →
-//! `planning`.
+//! [`Rehearsal`] plays the script it gets. Reading order: `turn` → `request` → `answer` → `outputs` → `misbehave` →
+//! `plan` → `planning`.
 
 mod answer;
 mod misbehave;

@@ -15,7 +15,7 @@
 //! in its thread, which keeps the person's text and the summary. After each change the state is stored in
 //! `LoopState::delegate`, so that a restart goes on at the step that was in progress.
 //!
-//! Reading order: [`plans`] (what a plan is) → [`tool`] → [`flow`] (the loop over steps) → [`planner`] → [`step`] →
+//! Reading order: [`plans`] (what a plan is) → [`mod@tool`] → [`flow`] (the loop over steps) → [`planner`] → [`step`] →
 //! [`executors`] → [`state`] → [`words`].
 
 mod executors;

@@ -124,7 +124,7 @@ impl LoopDelegate for StepDelegate<'_> {
     }
 
     async fn before_llm_call(&mut self, context: &mut LoopContext, iteration: u32) -> Option<LoopOutcome> {
-        if iteration == self.limit && iteration > 1 {
+        if iteration == self.limit {
             context.push(Message::system(words::LAST_CALL).for_run());
         }
         judge::consult(&mut self.core, context, 0).await

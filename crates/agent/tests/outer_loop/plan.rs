@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use belay_agent::{Agent, ExecutorConfig};
-use belay_protocol::{Ack, EventKind, EventQuery, ModelErrorKind, RunId, RunRecord, RunStatus, StopReason};
+use belay_protocol::{
+    Ack, DeclaredOutput, EventKind, EventQuery, ModelErrorKind, Price, RunId, RunRecord, RunStatus, StopReason,
+};
 use belay_testkit::assert_golden;
 use belay_testkit::golden;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel, SeenRequest};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::support::{Running, Setup, TestTool, end_of, rules, saw};
+use crate::support::{Running, Setup, TestTool, end_of, saw};
 
 fn planned(steps: &[&str]) -> Scripted {
     Scripted::call("planning", json!({"command": "create", "title": "The work", "steps": steps}))
@@ -150,7 +152,7 @@ async fn a_tag_chooses_the_executor_with_its_prompt_and_tools() {
     assert!(seen[0].prompt.contains("- GENERAL: ") && seen[0].prompt.contains("- WEB: looks things up"));
     assert_eq!((tools(1).as_str(), tools(2).as_str()), ("planning", "echo terminate"));
     assert!(seen[1].prompt.starts_with("You look things up.") && seen[1].prompt.contains("terminate"));
-    assert_eq!((tools(3).as_str(), tools(5).as_str()), ("echo fail panic terminate", ""));
+    assert_eq!((tools(3).as_str(), tools(5).as_str()), ("echo fail panic spawn_subagent terminate", ""));
     let who: Vec<String> = progress(&setup, record.run_id).await.into_iter().skip(1).step_by(2).collect();
     assert_eq!(who, ["0 in_progress by Web", "1 in_progress by general", "2 in_progress by general"]);
     agent.shut_down().await;
@@ -398,7 +400,7 @@ async fn a_stop_while_the_plan_is_made_or_summed_up_ends_it_too() {
 async fn the_budget_of_the_run_ends_the_plan_with_what_is_done() {
     let model = ScriptedModel::new([planned(&["a", "b"]), success("A"), success("B")])
         .with_usage(1000, 0)
-        .with_info(|info| info.price = Some(belay_protocol::Price { input: 1_000_000, cached_input: None, output: 0 }));
+        .with_info(|info| info.price = Some(Price { input: 1_000_000, cached_input: None, output: 0 }));
     let mut setup = Setup::new(model);
     // The plan costs 1000, and so does the first step; the second would go beyond.
     setup.limits.usd_per_day = Some(0.002_100);
@@ -413,16 +415,106 @@ async fn the_budget_of_the_run_ends_the_plan_with_what_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_about_the_whole_run_ends_the_plan_for_its_reason_with_a_closing_turn() {
-    let model = ScriptedModel::new([planned(&["a", "b"]), success("A"), Scripted::text("a is done.")]);
+async fn a_limit_or_rule_about_the_whole_run_ends_the_plan_for_its_reason_with_a_closing_turn() {
+    let echo = || Scripted::call("echo", json!({}));
+    let steps = "[[rules]]\nname = \"three_steps\"\nwhen = { steps = 3 }";
+    use StopReason::{ActiveTime, ModelCalls, OperatorRule, ToolCalls};
+    for (name, toml, script, reason, done) in [
+        // A call beyond which there is none is heard, and what it asks for is not done any more.
+        (
+            "calls, in the second step",
+            "[limits]\nmodel_calls = 3",
+            vec![success("A"), success("B")],
+            ModelCalls,
+            [1, 0, 2],
+        ),
+        ("calls, in the first step", "[limits]\nmodel_calls = 3", vec![echo(), echo()], ModelCalls, [0, 0, 1]),
+        ("calls of tools", "[limits]\ntool_calls = 3", vec![echo(), echo()], ToolCalls, [0, 0, 1]),
+        (
+            "time, in the second step",
+            "[limits]\nactive_s = 60",
+            vec![success("A"), Scripted::hang()],
+            ActiveTime,
+            [1, 0, 2],
+        ),
+        ("a plan and two steps", steps, vec![success("A"), success("B")], OperatorRule, [1, 0, 1]),
+    ] {
+        let closing = if name.starts_with("a plan") { 2 } else { script.len() + 1 };
+        let mut script: Vec<_> = [planned(&["a", "b"])].into_iter().chain(script).collect();
+        script.truncate(closing);
+        script.push(Scripted::text("As far as I got."));
+        let mut setup = Setup::new(ScriptedModel::new(script));
+        setup.rules = crate::support::rules(toml);
+        let agent = setup.start().await;
+        let record = run(&agent, "/plan tidy").await;
+        assert_eq!((record.status, record.reason), (RunStatus::Stopped, Some(reason)), "{name}: {record:#?}");
+        assert_eq!(figures(&record), done, "{name}");
+        assert!(
+            record.evidence["threshold"].as_u64() > Some(1),
+            "the run's own limit is told, not a child's: {record:?}"
+        );
+        assert_eq!(record.reply, Some(format!("As far as I got.\n\n{}", reason.user_line())), "{name}");
+        let seen = agent.model.seen();
+        let last = seen.last().expect("asked");
+        assert!(last.tools.is_none() && last.messages[0].text().starts_with("This is what has become"), "{name}");
+        agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_for_which_the_runs_money_does_not_suffice_ends_the_plan_and_not_only_its_step() {
+    let model = ScriptedModel::new([planned(&["a", "b"])])
+        .with_usage(1000, 0)
+        .with_info(|info| info.price = Some(Price { input: 1_000_000, cached_input: None, output: 0 }));
     let mut setup = Setup::new(model);
-    setup.rules = rules("[[rules]]\nname = \"three_steps\"\nwhen = { steps = 3 }\n");
+    // After the plan 200 millionths are left: less than any call is estimated at, and yet no limit is reached.
+    setup.rules = crate::support::rules("[limits]\nusd_per_run = 0.0012");
     let agent = setup.start().await;
     let record = run(&agent, "/plan tidy").await;
-    assert_eq!((record.reason, figures(&record)), (Some(StopReason::OperatorRule), [1, 0, 1]));
-    assert_eq!(record.reply, Some(format!("a is done.\n\n{}", StopReason::OperatorRule.user_line())));
-    let closing = &agent.model.seen()[2];
-    assert!(closing.tools.is_none() && closing.messages[0].text().contains("- step 0, a:\n  A"));
+    assert_eq!((record.reason, figures(&record)), (Some(StopReason::RunCost), [0, 0, 1]));
+    assert_eq!(record.evidence["closing"], "no_reserve");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_closing_turn_our_own_words_say_what_was_done() {
+    let mut setup = Setup::new(ScriptedModel::new([planned(&["a", "b"]), success("A"), success("B")]));
+    setup.rules = crate::support::rules("closing_turn = false\n[limits]\nmodel_calls = 3");
+    let agent = setup.start().await;
+    let record = run(&agent, "/plan tidy").await;
+    let line = StopReason::ModelCalls.user_line();
+    let words = "The work: 1 of 2 steps is completed.\n\n- a (done): A\n- b (not finished)";
+    assert_eq!(record.reply, Some(format!("{words}\n\n{line}")));
+    assert_eq!((record.evidence["closing"].as_str(), record.evidence["open"].as_u64()), (Some("off"), Some(1)));
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_executor_may_have_a_subagent_work_for_it() {
+    let model = ScriptedModel::new([
+        planned(&["a"]),
+        Scripted::call("spawn_subagent", json!({"task": "count the rooms"})),
+        Scripted::text("two rooms"),
+        success("two"),
+        Scripted::text("Two rooms."),
+    ]);
+    let setup = Setup::new(model);
+    let agent = setup.start().await;
+    let record = run(&agent, "/plan count").await;
+    assert_eq!((record.reason, record.usage.model_calls), (Some(StopReason::PlanCompleted), 5));
+    assert!(saw(&agent.model, 4)[2].contains("two rooms"), "{:?}", saw(&agent.model, 4));
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_takes_no_declared_outputs() {
+    let setup = Setup::new(ScriptedModel::new([]));
+    let agent = setup.start().await;
+    let output = DeclaredOutput { name: "n".into(), description: None, schema: json!({"type": "integer"}) };
+    let Ack::Refused(refusal) = agent.one.with_outputs("alice", "/plan count", vec![output]).await else {
+        panic!("refused")
+    };
+    assert!(refusal.to_string().contains("a plan has none"), "{refusal}");
     agent.shut_down().await;
 }
 
