@@ -97,16 +97,17 @@ pub(crate) struct House {
 
 impl House {
     pub(crate) async fn build(parts: AgentParts) -> Result<(Self, watch::Sender<bool>), AgentError> {
-        let plans = PlanKit::build(&parts.config, &parts.tools, parts.max_tokens, parts.max_attempts)?;
         let mut tools = parts.tools;
-        if parts.config.terminate {
-            tools.push(Arc::new(Terminate::new()));
-        }
         if parts.config.subagents.enabled {
             tools.push(Arc::new(SpawnSubagent::new(
                 &parts.config.subagents,
                 parts.rules.closing_turn().unwrap_or_default(),
             )));
+        }
+        // Executors may have subagents work for them, and always have a terminate of their own.
+        let plans = PlanKit::build(&parts.config, &tools, parts.max_tokens, parts.max_attempts)?;
+        if parts.config.terminate {
+            tools.push(Arc::new(Terminate::new()));
         }
         // Every tool that any run can have: who works by itself may always terminate, and a plan has its own.
         let own = [Arc::new(Terminate::new()) as Arc<dyn Tool>, plan::tool()];

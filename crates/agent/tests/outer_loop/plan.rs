@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use belay_agent::{Agent, ExecutorConfig};
-use belay_protocol::{
-    Ack, DeclaredOutput, EventKind, EventQuery, ModelErrorKind, Price, RunId, RunRecord, RunStatus, StopReason,
-};
+use belay_protocol::{Ack, EventKind, EventQuery, ModelErrorKind, Price, RunId, RunRecord, RunStatus, StopReason};
 use belay_testkit::assert_golden;
 use belay_testkit::golden;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel, SeenRequest};
@@ -503,18 +501,6 @@ async fn an_executor_may_have_a_subagent_work_for_it() {
     let record = run(&agent, "/plan count").await;
     assert_eq!((record.reason, record.usage.model_calls), (Some(StopReason::PlanCompleted), 5));
     assert!(saw(&agent.model, 4)[2].contains("two rooms"), "{:?}", saw(&agent.model, 4));
-    agent.shut_down().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_plan_takes_no_declared_outputs() {
-    let setup = Setup::new(ScriptedModel::new([]));
-    let agent = setup.start().await;
-    let output = DeclaredOutput { name: "n".into(), description: None, schema: json!({"type": "integer"}) };
-    let Ack::Refused(refusal) = agent.one.with_outputs("alice", "/plan count", vec![output]).await else {
-        panic!("refused")
-    };
-    assert!(refusal.to_string().contains("a plan has none"), "{refusal}");
     agent.shut_down().await;
 }
 
