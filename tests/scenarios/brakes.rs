@@ -11,7 +11,7 @@ async fn every_misbehaviour_has_an_ending_and_its_brake_is_an_event() -> Result<
         ("rehearse loop", "completed", "final_text", Some("duplicate_failures")),
         ("rehearse intent", "completed", "final_text", Some("tool_intent_nudge")),
         ("rehearse truncation", "completed", "final_text", Some("truncated_calls")),
-        ("rehearse failures", "completed", "final_text", Some("iteration_notice")),
+        ("rehearse failures", "stopped", "consecutive_errors", Some("consecutive_errors")),
         ("rehearse unknown tool", "completed", "final_text", Some("unavailable_tool")),
         ("rehearse storm", "completed", "final_text", None),
         ("rehearse chant", "stopped", "chanting", Some("CHANTING_IDENTICAL_SENTENCES")),

@@ -30,6 +30,42 @@ fn write(home: &Home, name: &str, text: &str) -> String {
     path.to_string_lossy().into_owned()
 }
 
+/// What stands between two marks of a document.
+fn marked(document: &str, mark: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ stands in the workspace");
+    let text = std::fs::read_to_string(root.join(document)).expect("the document is there");
+    let (_, rest) = text.split_once(&format!("<!-- {mark}")).expect("the mark is there");
+    let (_, rest) = rest.split_once("-->\n").expect("the mark ends");
+    let (inside, _) = rest.split_once(&format!("<!-- /{mark} -->")).expect("the mark is closed");
+    inside.to_owned()
+}
+
+#[tokio::test]
+async fn the_readme_shows_the_verdict_that_its_command_prints() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ stands in the workspace");
+    let file = root.join("docs/examples/looping.jsonl");
+    let printed = Home::new().run(&["stops", "check", &file.to_string_lossy()], "").await?;
+    let command = "$ belay stops check docs/examples/looping.jsonl";
+    assert_eq!(marked("README.md", "verdict"), format!("```text\n{command}\n{}```\n", printed.stdout));
+    Ok(())
+}
+
+/// The published figures are what the command prints, and they keep the marks that we set ourselves.
+#[tokio::test]
+async fn stopbench_publishes_what_it_measures_and_ours_is_ahead() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ stands in the workspace");
+    let set = root.join("tests/stopbench").to_string_lossy().into_owned();
+    let printed = Home::new().run(&["stops", "eval", "--markdown", &set], "").await?;
+    assert_eq!(printed.status.code(), Some(0), "{printed:?}");
+    if std::env::var("BELAY_UPDATE_GOLDEN").is_ok_and(|value| value == "1") {
+        let path = root.join("docs/stopbench.md");
+        let page = std::fs::read_to_string(&path)?;
+        std::fs::write(&path, page.replace(&marked("docs/stopbench.md", "table"), &printed.stdout))?;
+    }
+    assert_eq!(marked("docs/stopbench.md", "table"), printed.stdout, "`make golden` writes it anew; read the difference");
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_recording_gets_one_verdict_from_a_file_and_from_standard_input() -> Result<()> {
     let home = Home::new();

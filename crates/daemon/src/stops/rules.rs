@@ -46,6 +46,7 @@ fn read(path: &Path) -> Result<RulesFile, Failure> {
     })?;
     let mut problems = file.stops.validate();
     problems.extend(file.run_limits().validate());
+    problems.extend(file.stops.problems(&file.run_limits(), None));
     match problems.is_empty() {
         true => Ok(file),
         false => Err(refuse(problems.join("\n  "))),
