@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// A home whose settings file says this.
 fn home(settings: &str) -> Result<Home> {
     let home = Home::new();
-    let directory = home.path().join(".config/belay");
+    let directory = home.path().join("config/belay");
     std::fs::create_dir_all(&directory)?;
     std::fs::write(directory.join("belay.toml"), settings)?;
     Ok(home)

@@ -62,7 +62,11 @@ async fn stopbench_publishes_what_it_measures_and_ours_is_ahead() -> Result<()> 
         let page = std::fs::read_to_string(&path)?;
         std::fs::write(&path, page.replace(&marked("docs/stopbench.md", "table"), &printed.stdout))?;
     }
-    assert_eq!(marked("docs/stopbench.md", "table"), printed.stdout, "`make golden` writes it anew; read the difference");
+    assert_eq!(
+        marked("docs/stopbench.md", "table"),
+        printed.stdout,
+        "`make golden` writes it anew; read the difference"
+    );
     Ok(())
 }
 

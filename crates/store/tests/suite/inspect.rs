@@ -46,7 +46,7 @@ async fn a_newer_schema_is_seen_in_the_file_and_in_a_log_that_is_not_merged_yet(
     let conn = rusqlite::Connection::open(&path).unwrap();
     conn.pragma_update(None, "user_version", 99).unwrap();
     assert!(path.with_file_name("belay.db-wal").metadata().unwrap().len() > 0, "it is in the log");
-    let newer = |error: OpenError| matches!(error, OpenError::Newer { found: 99, known: 1 });
+    let newer = |error: OpenError| matches!(error, OpenError::Newer { found: 99, known: 2 });
     assert!(newer(inspect(&path).unwrap_err()));
     drop(conn);
     assert!(!path.with_file_name("belay.db-wal").exists(), "it is in the file");
