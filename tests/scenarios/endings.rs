@@ -112,8 +112,8 @@ async fn every_ending_that_the_rehearsal_can_play_is_told_recorded_and_counted()
 #[tokio::test]
 async fn money_ends_a_run_and_a_session_before_the_limit_and_a_used_up_day_refuses() -> Result<()> {
     for (limit, reason) in [
-        ("usd_per_run = 0.2", StopReason::RunCost),
-        ("usd_per_session = 0.2", StopReason::SessionCost),
+        ("usd_per_run = 0.05", StopReason::RunCost),
+        ("usd_per_session = 0.05", StopReason::SessionCost),
         ("usd_per_day = 0.01", StopReason::CostRefused),
     ] {
         // A cent for a thousand tokens either way.
@@ -127,10 +127,10 @@ async fn money_ends_a_run_and_a_session_before_the_limit_and_a_used_up_day_refus
         let fact = if reason == StopReason::CostRefused {
             ("limit_micro_usd", json!(10_000))
         } else {
-            ("threshold", json!(200_000))
+            ("threshold", json!(50_000))
         };
         let run = ends(&daemon, "count", reason, fact).await?;
-        assert!(run["cost_micro_usd"].as_u64().is_some_and(|cost| cost <= 200_000), "{run}");
+        assert!(run["cost_micro_usd"].as_u64().is_some_and(|cost| cost <= 50_000), "{run}");
         daemon.shut_down().await?;
     }
     Ok(())

@@ -143,6 +143,10 @@ pub(super) fn script(act: Act, turn: &Turn<'_>, offered: &Offered) -> Script {
             acted(turn, "truncation brake")
         )),
         Act::Failures => failures(turn, tools_offered),
+        // Told to come to an end, it does.
+        Act::Stall(_) | Act::SilentStall(_) if !tools_offered && turn.has_step_notice() => {
+            Script::text("Rehearsal of a stall: I was told to come to an end.".to_owned())
+        }
         Act::Stall(seconds) => stall(seconds),
         Act::SilentStall(seconds) => Script {
             beats: vec![
