@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use belay_agent_loop::policies::Observation;
 use belay_agent_loop::{
     AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopState, run_agentic_loop,
 };
@@ -194,6 +195,11 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     delegate.core.tally.open_session(session_before(job).await?);
     let indicator = job.run.cancel.child_token();
     context.state.stops.detection_off = job.run.loops_off();
+    if let Some(last) = context.state.stops.measures.time.newest() {
+        // Taken up again: while nobody was there, the run was not at work.
+        let away = delegate.core.clock.now_ms().saturating_sub(last);
+        context.state.stops.observe(&house.rules, Observation::Paused(away));
+    }
     let looping = async {
         if let Some(request) = plan_request(delegate, context) {
             let (start, core) = (delegate.turn_start, &mut delegate.core);

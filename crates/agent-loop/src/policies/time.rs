@@ -30,6 +30,11 @@ impl Time {
         }
     }
 
+    /// The newest reading. `None`: there was none.
+    pub fn newest(&self) -> Option<u64> {
+        self.start.map(|_| self.newest)
+    }
+
     /// Milliseconds from the first reading to the newest.
     pub fn wall_ms(&self) -> u64 {
         self.start.map_or(0, |start| self.newest.saturating_sub(start))

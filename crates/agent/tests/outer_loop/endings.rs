@@ -283,6 +283,29 @@ async fn counters_go_on_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_time_in_which_the_daemon_was_down_is_no_time_at_work_and_yet_passes() {
+    for (toml, reason) in [
+        ("[limits]\nactive_s = 30", StopReason::FinalText),
+        ("[limits]\nactive_s = 30\nwall_clock_s = 1800", StopReason::WallClock),
+    ] {
+        let script = [Scripted::call("echo", json!({"text": "hi"})).after(Duration::from_secs(20)), Scripted::hang()];
+        let closing = format!("closing_turn = false\n{toml}");
+        let setup = Setup { rules: rules(&closing), ..Setup::new(ScriptedModel::new(script)) };
+        let first = setup.start().await;
+        let accepted = first.one.accepted("alice", "go").await;
+        first.asked(2).await;
+        first.crash().await;
+        setup.clock.set(1_795_000_000_000 + 3_600_000); // an hour later
+        let next = setup.next_boot(ScriptedModel::new([Scripted::text("here").after(Duration::from_secs(9))]));
+        let mut second = next.start().await;
+        second.one.next().await;
+        let record = setup.store.runs.run(accepted.run_id).await.expect("readable").expect("known");
+        assert_eq!((record.reason, record.attempt), (Some(reason), 2), "{record:?}");
+        second.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_person_who_stops_a_closing_turn_ends_the_run_at_once() {
     let setup = Setup {
         rules: rules("[limits]\nactive_s = 30"),
