@@ -11,7 +11,7 @@ async fn story(daemon: &Daemon, run: &Value) -> Result<Vec<String>> {
         "plan_created" => Some(format!("{} {}", event["title"], event["steps"])),
         "plan_step" => Some(format!("{} {} {} {}", event["index"], event["status"], event["executor"], event["note"])),
         "tool_started" => Some(event["name"].to_string()),
-        "run_ended" => Some(format!("{} {}", event["reason"], event["evidence"])),
+        "run_ended" => Some(format!("{} {}", event["reason"], belay_protocol::canonical_json(&event["evidence"]))),
         _ => None,
     };
     Ok(events.iter().filter_map(line).map(|line| line.replace('"', "")).collect())

@@ -125,7 +125,8 @@ async fn what_planner_executor_and_summary_see_is_as_agreed() {
     agent.one.ask("alice", "How is the house?").await;
     let record = run(&agent, "/plan tidy it").await;
     agent.one.next().await;
-    let end = format!("{} {}", record.reason.expect("ended").word(), serde_json::Value::from(record.evidence));
+    let end =
+        format!("{} {}", record.reason.expect("ended").word(), belay_protocol::canonical_json(&record.evidence.into()));
     let seen: Vec<SeenRequest> = agent.model.seen().into_iter().skip(1).collect();
     assert_golden!("plan", golden::render(&seen, &[], &end));
     agent.shut_down().await;
