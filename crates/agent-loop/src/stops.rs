@@ -22,16 +22,16 @@ pub const INVALID_ARGUMENTS: &str = "invalid arguments";
 pub(crate) struct Ran<'a> {
     /// Whether every call failed.
     pub(crate) all_failed: bool,
-    /// A notice about its calls.
-    pub(crate) noticed: Option<Verdict>,
+    /// What the rules said before it ran.
+    pub(crate) noticed: Vec<Verdict>,
     /// The run's tools.
     pub(crate) tools: &'a ToolSet,
 }
 
 /// What becomes of a batch before it runs.
 pub(crate) enum Screened {
-    /// It runs; a notice about its calls comes behind their results, since providers take nothing in between.
-    Run(Option<Verdict>),
+    /// It runs; words to the model come behind their results, since providers take nothing in between.
+    Run(Vec<Verdict>),
     /// It does not; the run goes on, and the model has been told why.
     HeldBack,
     /// It does not, and the run ends.
@@ -48,20 +48,20 @@ impl LoopContext {
 
     /// Before a model call: the time, what has been used, and one step more.
     pub(crate) fn begin_step(&mut self, config: &AgenticLoopConfig, meter: &Meter) -> Option<RunEnd> {
-        let end = self.measure(config, meter);
-        let verdict = self.state.stops.observe(&config.rules, Observation::Step);
-        end.or_else(|| self.heed(verdict))
+        let mut verdicts = self.measure(config, meter);
+        verdicts.extend(self.state.stops.observe(&config.rules, Observation::Step));
+        verdicts.into_iter().fold(None, |end, verdict| end.or_else(|| self.heed(Some(verdict))))
     }
 
     /// Shows the rules the time and what has been used.
-    fn measure(&mut self, config: &AgenticLoopConfig, meter: &Meter) -> Option<RunEnd> {
-        let mut end = None;
+    fn measure(&mut self, config: &AgenticLoopConfig, meter: &Meter) -> Vec<Verdict> {
+        let stops = &mut self.state.stops;
+        let mut verdicts = Vec::new();
         if let Some(now) = meter.clock_ms {
-            let verdict = self.state.stops.observe(&config.rules, Observation::Clock(now));
-            end = self.heed(verdict);
+            verdicts.extend(stops.observe(&config.rules, Observation::Clock(now)));
         }
-        let verdict = self.state.stops.observe(&config.rules, Observation::Totals(&meter.totals));
-        end.or_else(|| self.heed(verdict))
+        verdicts.extend(stops.observe(&config.rules, Observation::Totals(&meter.totals)));
+        verdicts
     }
 
     /// A whole reply: what follows from it, once the rules have heard its text.
@@ -77,8 +77,7 @@ impl LoopContext {
         match self.state.stops.observe(&config.rules, Observation::Assistant { text, nudged }) {
             Some(verdict) if verdict.action != Action::Notice => self.cut(text, verdict),
             noticed => {
-                self.heed(noticed); // a notice ends nothing
-                step
+                self.heed(noticed).map_or(step, Step::End) // a notice ends nothing
             }
         }
     }
@@ -94,11 +93,14 @@ impl LoopContext {
 
     /// Calls that are about to run. The batch is in the context; held back, each of its calls gets a result that says so.
     pub(crate) fn screen(&mut self, config: &AgenticLoopConfig, batch: &Message, meter: &Meter) -> Screened {
-        if let Some(end) = self.measure(config, meter) {
-            self.answer(batch.tool_calls(), OUT_OF_BUDGET);
-            return Screened::End(end);
+        let mut noticed = Vec::new();
+        for verdict in self.measure(config, meter) {
+            if verdict.action != Action::Notice {
+                self.answer(batch.tool_calls(), OUT_OF_BUDGET);
+                return self.heed(Some(verdict)).map_or(Screened::HeldBack, Screened::End);
+            }
+            noticed.push(verdict);
         }
-        let mut noticed = None;
         for call in batch.tool_calls() {
             let seen = Observation::ToolCall { name: &call.name, arguments: &call.arguments };
             let verdict = self.state.stops.observe(&config.rules, seen);
@@ -106,7 +108,7 @@ impl LoopContext {
                 self.answer(batch.tool_calls(), HELD_BACK);
                 return self.heed(verdict).map_or(Screened::HeldBack, Screened::End);
             }
-            noticed = noticed.or(verdict);
+            noticed.extend(verdict);
         }
         Screened::Run(noticed)
     }
@@ -117,7 +119,7 @@ impl LoopContext {
         if let Some(count) = warned {
             notices::duplicate_failures(self, count);
         }
-        let mut end = self.heed(ran.noticed);
+        let mut end = ran.noticed.into_iter().fold(None, |end, verdict| end.or_else(|| self.heed(Some(verdict))));
         for call in batch.tool_calls() {
             let found = self.messages.iter().rev().find(|message| answers(message, &call.id)).cloned();
             let Some(MessageBody::Tool(result)) = found.as_ref().map(|message| &message.body) else { continue };
@@ -135,6 +137,7 @@ impl LoopContext {
 
     /// Carries a verdict out: tells the model, or gives the end. Words of ours are system messages of this run: nothing
     /// is said in the person's name.
+    #[must_use]
     pub fn heed(&mut self, verdict: Option<Verdict>) -> Option<RunEnd> {
         let Verdict { action, finding, strike, say } = verdict?;
         tracing::info!(

@@ -10,7 +10,7 @@ use belay_agent_loop::policies::Observation;
 use belay_agent_loop::{
     AdmittedCall, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter, Reasoning, TextAction,
 };
-use belay_protocol::{Durability, EventKind, FinishReason, Message, ModelErrorKind, StopReason};
+use belay_protocol::{Durability, EventKind, FinishReason, Message, ModelErrorKind, RunEnd, StopReason};
 
 use crate::compaction;
 use crate::core::{Asked, RunCore};
@@ -39,7 +39,9 @@ pub(crate) struct ChatDelegate {
     pub(crate) silent: bool,
     /// Why the final text is not whole: what the reason would be if nothing had been said.
     pub(crate) cut_off: Option<StopReason>,
-    /// Whether the context was shortened already.
+    /// An end that follows from shortening the context.
+    pub(crate) due: Option<RunEnd>,
+    /// Whether the context was shortened for this call already.
     pub(crate) compacted: bool,
     /// What the model said when it ended the run by a tool.
     pub(crate) summary: Option<String>,
@@ -49,7 +51,17 @@ impl ChatDelegate {
     /// A turn whose user message stands at `turn_start`.
     pub(crate) fn new(core: RunCore, turn_start: usize) -> Self {
         let reasoning = core.house.reasoning.clone();
-        Self { core, reasoning, goal: None, turn_start, silent: false, cut_off: None, compacted: false, summary: None }
+        Self {
+            core,
+            reasoning,
+            goal: None,
+            turn_start,
+            silent: false,
+            cut_off: None,
+            due: None,
+            compacted: false,
+            summary: None,
+        }
     }
 
     /// Gives the turn what it must come up with, and the tools for that.
@@ -77,8 +89,7 @@ impl ChatDelegate {
         self.compacted = true;
         let seen = Observation::Compacted { before, after: tokens(&context.messages) };
         let verdict = context.state.stops.observe(rules, seen);
-        // The call that needed the room follows at once; an end that is due comes with the next step.
-        context.heed(verdict);
+        self.due = context.heed(verdict);
         Ok(true)
     }
 }
@@ -132,12 +143,18 @@ impl LoopDelegate for ChatDelegate {
         loop {
             let allowance = self.core.allowance(attempts_left);
             let asked = self.core.ask(reasoning, context, iteration, allowance).await?;
-            let Asked::Failed(error) = asked else { return self.core.turn_of(asked, context) };
+            let Asked::Failed(error) = asked else {
+                self.compacted = false; // it fits: should it outgrow the model again, it is shortened again
+                return self.core.turn_of(asked, context);
+            };
             // The shortened request is another one: it is sent at least once, whatever the first has used up.
             attempts_left = attempts_left.saturating_sub(error.attempts).max(1);
             let again = error.kind == ModelErrorKind::ContextTooLong && !self.compacted;
             if !again || !self.compact(context).await? {
                 return Err(error.into());
+            }
+            if let Some(end) = self.due.take() {
+                return Ok(LlmTurn::Stopped(end));
             }
         }
     }
@@ -201,7 +218,12 @@ impl LoopDelegate for ChatDelegate {
     }
 
     async fn after_iteration(&mut self, _iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
+        let told = !context.state.fired.is_empty();
         self.core.note_brakes(context);
+        if told {
+            // What the model was told, and the strikes, are not lost with the next call.
+            self.core.journal.write(context, Durability::Relaxed).await?;
+        }
         Ok(())
     }
 }

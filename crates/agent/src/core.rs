@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_agent_loop::policies::{Observation, StopRules};
+use belay_agent_loop::policies::{Action, Observation, StopRules};
 use belay_agent_loop::{AdmittedCall, BrakeAction, Fired, LlmTurn, LoopContext, LoopError, Meter, Reasoning};
 use belay_protocol::{
     EventKind, Finding, ModelError, ModelReply, ModelRequest, RunEnd, StopReason, Tool, ToolSet, UnixMillis,
@@ -234,7 +234,8 @@ impl RunCore {
     /// the text goes in circles.
     ///
     /// # Cancel safety
-    /// Dropped midway, the reservation stands: the day looks more spent, never less.
+    /// Dropped midway, the day's reservation stands and the account counts a request that cost all it could: both look
+    /// more spent, never less.
     pub(crate) async fn ask(
         &mut self,
         reasoning: &Reasoning,
@@ -245,6 +246,10 @@ impl RunCore {
         let deadline = self.deadline(context, allowance.purpose);
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Ok(Asked::Ended(self.late(context))); // nothing is asked that nobody waits for
+        }
+        // A day that has refused a call of the tree refuses them all, also a smaller one.
+        if let Some([spent_micro_usd, limit_micro_usd, needed_micro_usd]) = self.tally.day_refused() {
+            return Err(LoopError::CostRefused { spent_micro_usd, limit_micro_usd, needed_micro_usd });
         }
         context.state.stops.detection_off = self.live.loops_off();
         // The tracker of the stream is lent to the sink; dropped with this future, the run is over as well.
@@ -264,7 +269,7 @@ impl RunCore {
         };
         let request = ModelRequest { max_attempts: hold.attempts.min(reservation.attempts()), ..request };
         let cut = CancellationToken::new();
-        let watched = !context.state.stops.detection_off && allowance.purpose == Purpose::Step;
+        let watched = self.rules.cuts_streams(&context.state.stops) && allowance.purpose == Purpose::Step;
         let mut sink = LiveSink::new(&self.live, step, watched.then_some((&mut chanting, &cut)));
         if self.child || allowance.purpose == Purpose::Aside {
             sink.silent();
@@ -319,16 +324,17 @@ impl RunCore {
         allowance: Allowance,
     ) -> Result<Result<(Hold, Reservation), RunEnd>, LoopError> {
         let each = self.house.cost.estimate(request);
-        let closing = ModelRequest { max_tokens: CLOSING_MAX_TOKENS, ..*request };
-        let reserve = match allowance.purpose.closing() {
-            None if self.rules.closing_turn().is_some() => self.house.cost.estimate(&closing),
-            _ => 0,
-        };
-        let mut limits = self.rules.limits().clone();
-        if allowance.purpose.closing().is_some() {
-            limits.model_calls = None; // the closing turn is the one call beyond
+        // The closing turn that is held back for is the root's; a child's is paid like any other call.
+        let closing = allowance.purpose.closing().is_some() && !self.child;
+        if !self.child && allowance.purpose == Purpose::Step && self.rules.closing_turn().is_some() {
+            let last = ModelRequest { max_tokens: CLOSING_MAX_TOKENS, ..*request };
+            self.tally.hold_back(self.house.cost.estimate(&last));
         }
-        let hold = match self.tally.admit(&limits, allowance.attempts, each, reserve) {
+        let mut limits = self.rules.limits().clone();
+        if closing {
+            limits.model_calls = None; // it is the one call beyond
+        }
+        let hold = match self.tally.admit(&limits, allowance.attempts, each, closing) {
             Ok(hold) => hold,
             Err(finding) => return Ok(Err((*finding).into())),
         };
@@ -345,11 +351,14 @@ impl RunCore {
             Err(refused) => {
                 self.tally.settle(hold, 0, None, 0);
                 Err(match refused {
-                    Refused::Limit { spent, limit, needed } => LoopError::CostRefused {
-                        spent_micro_usd: spent,
-                        limit_micro_usd: limit,
-                        needed_micro_usd: needed,
-                    },
+                    Refused::Limit { spent, limit, needed } => {
+                        self.tally.refuse_day(spent, limit, needed);
+                        LoopError::CostRefused {
+                            spent_micro_usd: spent,
+                            limit_micro_usd: limit,
+                            needed_micro_usd: needed,
+                        }
+                    }
                     Refused::Store(error) => error.into(),
                 })
             }
@@ -359,11 +368,13 @@ impl RunCore {
     /// The end of a run whose time was up during a call.
     fn late(&self, context: &mut LoopContext) -> RunEnd {
         let verdict = context.state.stops.observe(&self.rules, Observation::Clock(self.clock.now_ms()));
-        match verdict {
+        match verdict.filter(|verdict| verdict.action == Action::Stop) {
             Some(verdict) => verdict.finding.into(),
             None => match self.own.filter(|own| own.until <= Instant::now() && self.closing.is_none()) {
                 Some(OwnTime { time, .. }) => {
-                    Finding::new(StopReason::ActiveTime, "max_time", millis(time), millis(time)).into()
+                    Finding::new(StopReason::ActiveTime, "max_time", time.as_secs(), time.as_secs())
+                        .with("unit", "s")
+                        .into()
                 }
                 // Not our own time is up, but that of the run that started us, or of the closing turn.
                 None => Finding::new(StopReason::ActiveTime, "deadline", 0, 0).into(),
@@ -379,8 +390,11 @@ impl RunCore {
             Asked::Ended(end) => Ok(LlmTurn::Stopped(end)),
             Asked::Chanted(text) => match context.state.stops.observe(&self.rules, Observation::Text("")) {
                 Some(verdict) => Ok(LlmTurn::Cut { text, verdict }),
-                // No rule minds after all: what was said is the answer.
-                None => Ok(LlmTurn::Reply(ModelReply { text, attempts: 1, ..ModelReply::default() })),
+                // The stream was cut for a rule that says nothing any more: what was said is no whole answer all the same.
+                None => {
+                    tracing::error!(run = %self.live.id, said = text.len(), "a stream was cut without a verdict");
+                    Ok(LlmTurn::Stopped(StopReason::Chanting.into()))
+                }
             },
         }
     }
@@ -394,9 +408,8 @@ impl RunCore {
         tools: &ToolSet,
         bind: Bind<'_>,
     ) -> Result<Option<Terminated>, LoopError> {
-        let behind = terminate::split(&mut calls);
-        let last = calls.last().cloned();
         let unavailable = calls.iter().filter(|admitted| admitted.refused.is_some()).count() as u32;
+        terminate::hold_back(&mut calls);
         if unavailable > 0 {
             let force_text = context.state.force_text;
             self.journal.note(EventKind::Brake { brake: "unavailable_tool".into(), count: unavailable, force_text });
@@ -411,6 +424,7 @@ impl RunCore {
             bind,
             cancel: &cancel,
             tally: &self.tally,
+            limits: self.rules.limits(),
             journal: &mut self.journal,
         };
         {
@@ -426,7 +440,7 @@ impl RunCore {
             }
         }
         self.tally.add_output(context.messages[before..].iter().map(|message| message.text().len()).sum());
-        Ok(terminate::settle(context, before, last.as_ref(), behind))
+        Ok(terminate::ended(&context.messages[before.saturating_sub(1)..]))
     }
 
     /// Notes what brakes and rules did in this iteration.

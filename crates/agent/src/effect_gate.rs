@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use belay_agent_loop::policies::RunLimits;
 use belay_agent_loop::{AdmittedCall, INVALID_ARGUMENTS, LoopContext};
 use belay_protocol::{
     Arguments, Durability, EventKind, Message, RunId, SessionKey, StoreError, Tool, ToolCall, ToolContext, ToolFailure,
@@ -50,6 +51,8 @@ pub struct Caller<'a> {
     pub bind: Bind<'a>,
     /// Where calls are counted.
     pub tally: &'a Tally,
+    /// The limits that they are counted by.
+    pub limits: &'a RunLimits,
     /// Says stop.
     pub cancel: &'a CancellationToken,
     /// Where intent and result are written.
@@ -112,7 +115,7 @@ impl EffectGate {
         for (at, AdmittedCall { call, refused }) in calls.into_iter().enumerate() {
             let checked = match refused {
                 Some(refused) => Err(refused),
-                None => self.check(caller.tools, &call),
+                None => self.check(caller.tools, &call).and_then(|checked| admit(&caller, &call).map(|()| checked)),
             };
             match checked {
                 Ok((tool, arguments)) => {
@@ -129,8 +132,9 @@ impl EffectGate {
         }
         if !runnable.is_empty() {
             caller.journal.write(context, durability).await?;
+            let admitted = runnable.len();
             let begun = self.run_batch(&caller, runnable, &mut results).await;
-            caller.tally.add_tool_calls(begun);
+            caller.tally.give_back_tools(admitted.saturating_sub(begun));
         }
         for (result, took) in results.into_iter().flatten() {
             metrics::tool_called(result.status);
@@ -172,7 +176,7 @@ impl EffectGate {
     }
 
     /// Runs calls side by side and fills their places. Returns how many were begun.
-    async fn run_batch(&self, caller: &Caller<'_>, runnable: Vec<Runnable>, results: &mut [Outcome]) -> u32 {
+    async fn run_batch(&self, caller: &Caller<'_>, runnable: Vec<Runnable>, results: &mut [Outcome]) -> usize {
         let mut waiting = runnable.into_iter();
         let mut running: JoinSet<Option<ToolOutput>> = JoinSet::new();
         let mut places: HashMap<Id, Place> = HashMap::new();
@@ -228,6 +232,18 @@ impl EffectGate {
         let unknown = "outcome unknown: the daemon restarted while this ran; check before doing it again";
         let refused = (!again).then(|| result_of(&call, ToolStatus::OutcomeUnknown, unknown.into()));
         AdmittedCall { call, refused }
+    }
+}
+
+/// Counts a call that is about to begin; over a limit of the run it is not executed.
+fn admit(caller: &Caller<'_>, call: &ToolCall) -> Result<(), ToolResult> {
+    match caller.tally.admit_tool(caller.limits, &call.name) {
+        None => Ok(()),
+        Some(limit) => {
+            let text =
+                format!("not executed: the run has made all the calls that it may (limit {limit}); answer with text");
+            Err(result_of(call, ToolStatus::NotExecuted, text))
+        }
     }
 }
 

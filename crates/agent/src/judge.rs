@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use belay_agent_loop::policies::judge::{self, JudgePrompt};
 use belay_agent_loop::{LoopContext, LoopOutcome, Reasoning};
-use belay_protocol::{Message, MessageBody, Prompt, RunEnd};
+use belay_protocol::{Message, MessageBody, Prompt, RunEnd, StopLayer, StopReason};
 
 use crate::core::{Allowance, Asked, Purpose, RunCore};
 
@@ -73,6 +73,8 @@ async fn ask(core: &mut RunCore, context: &LoopContext, prompt: &JudgePrompt, mo
     let step = context.state.iteration;
     match core.ask(&reasoning, &mut aside, step, allowance).await {
         Ok(Asked::Reply(reply)) => judge::parse(&reply.text).map_or(Opinion::None, Opinion::Confidence),
+        // What the question would cost is no reason to end the work.
+        Ok(Asked::Ended(end)) if end.reason.layer() == StopLayer::Budget && !is_time(end.reason) => Opinion::None,
         Ok(Asked::Ended(end)) => Opinion::Ended(end),
         Ok(Asked::Failed(error)) => {
             tracing::warn!(run = %core.live.id, %error, "the judge could not be asked");
@@ -80,9 +82,13 @@ async fn ask(core: &mut RunCore, context: &LoopContext, prompt: &JudgePrompt, mo
         }
         Ok(Asked::Chanted(_)) => Opinion::None,
         Err(error) => {
-            // A refused day's guard fails the run at its next own call; a broken store likewise.
+            // A day that refuses this call refuses the run's next one as well; a broken store likewise.
             tracing::warn!(run = %core.live.id, %error, "the judge was not asked");
             Opinion::None
         }
     }
+}
+
+fn is_time(reason: StopReason) -> bool {
+    matches!(reason, StopReason::ActiveTime | StopReason::WallClock)
 }

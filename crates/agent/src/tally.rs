@@ -1,6 +1,7 @@
 //! What a run and everything it started have used: one account for the whole tree, so that no limit multiplies with the
 //! number of subagents. Children charge it directly.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use belay_agent_loop::policies::{RunLimits, Totals};
@@ -16,17 +17,34 @@ struct Figures {
     cost_micro_usd: u64,
     /// What the session's other runs have cost.
     session_before_micro_usd: u64,
-    /// Money of calls that are under way.
+    /// Money and requests of calls that are under way.
     reserved_micro_usd: u64,
+    reserved_calls: u64,
+    /// What the closing turn of the root may cost.
+    closing_micro_usd: u64,
     output_bytes: u64,
+    /// Begun calls of the tools that are counted by name.
+    calls_of: BTreeMap<String, u64>,
+    /// The day's guard has refused a call of the tree: spent, limit, needed.
+    day_refused: Option<[u64; 3]>,
 }
 
-/// What may be spent on a call, held in the account until [`Tally::settle`].
+/// What may be spent on a call, held in the account until [`Tally::settle`]. Dropped unsettled, as with the future that
+/// holds it, it counts as one request that cost all of it: nobody knows what was charged.
 #[derive(Debug)]
 pub struct Hold {
     /// Requests that the call may send.
     pub attempts: u32,
     micro_usd: u64,
+    account: Option<Tally>,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(account) = self.account.take() {
+            account.close(self.attempts, self.micro_usd, 1, None, self.micro_usd);
+        }
+    }
 }
 
 impl Tally {
@@ -46,17 +64,63 @@ impl Tally {
         self.with(|figures| figures.session_before_micro_usd = before_micro_usd);
     }
 
-    /// Allows a call of at most `wanted` requests that cost at most `each`, or says which limit forbids it. `reserve` is
-    /// held back for a closing turn. Checking and holding is one step: parallel children cannot pass together what only
-    /// one may.
+    /// Counts text of earlier attempts.
+    pub fn open_output(&self, bytes: u64) {
+        self.with(|figures| figures.output_bytes = figures.output_bytes.max(bytes));
+    }
+
+    /// Notes what the closing turn of the root may cost: held back from every call but that turn.
+    pub fn hold_back(&self, micro_usd: u64) {
+        self.with(|figures| figures.closing_micro_usd = micro_usd);
+    }
+
+    /// Notes that the day's guard has refused a call: the tree makes no other.
+    pub fn refuse_day(&self, spent: u64, limit: u64, needed: u64) {
+        self.with(|figures| figures.day_refused = Some([spent, limit, needed]));
+    }
+
+    /// What the day's guard said when it refused a call of the tree: spent, limit, needed.
+    pub fn day_refused(&self) -> Option<[u64; 3]> {
+        self.with(|figures| figures.day_refused)
+    }
+
+    /// Counts a tool call that is about to begin, unless a limit forbids it; then returns that limit.
+    pub fn admit_tool(&self, limits: &RunLimits, tool: &str) -> Option<u64> {
+        self.with(|figures| {
+            let begun = u64::from(figures.usage.tool_calls);
+            if let Some(limit) = limits.tool_calls.filter(|limit| begun >= *limit) {
+                return Some(limit);
+            }
+            if let Some(limit) = limits.tool_calls_of.get(tool) {
+                let of = figures.calls_of.entry(tool.to_owned()).or_default();
+                if *of >= *limit {
+                    return Some(*limit);
+                }
+                *of += 1;
+            }
+            figures.usage.tool_calls = figures.usage.tool_calls.saturating_add(1);
+            None
+        })
+    }
+
+    /// Takes back calls that were admitted and not begun.
+    pub fn give_back_tools(&self, calls: usize) {
+        let calls = u32::try_from(calls).unwrap_or(u32::MAX);
+        self.with(|figures| figures.usage.tool_calls = figures.usage.tool_calls.saturating_sub(calls));
+    }
+
+    /// Allows a call of at most `wanted` requests that cost at most `each`, or says which limit forbids it. What is held
+    /// back for the closing turn stays, unless this is that turn. Checking and holding is one step: parallel children
+    /// cannot pass together what only one may.
     ///
     /// # Errors
     /// The limit that not one request would keep.
-    pub fn admit(&self, limits: &RunLimits, wanted: u32, each: u64, reserve: u64) -> Result<Hold, Box<Finding>> {
+    pub fn admit(&self, limits: &RunLimits, wanted: u32, each: u64, closing: bool) -> Result<Hold, Box<Finding>> {
         self.with(|figures| {
             let mut attempts = wanted.max(1);
+            let reserve = if closing { 0 } else { figures.closing_micro_usd };
             if let Some(limit) = limits.model_calls {
-                let used = u64::from(figures.usage.model_calls);
+                let used = u64::from(figures.usage.model_calls).saturating_add(figures.reserved_calls);
                 let left = u32::try_from(limit.saturating_sub(used)).unwrap_or(u32::MAX);
                 if left == 0 {
                     return Err(Box::new(Finding::new(StopReason::ModelCalls, "model_calls", used, limit)));
@@ -80,22 +144,24 @@ impl Tally {
             }
             let micro_usd = each.saturating_mul(u64::from(attempts));
             figures.reserved_micro_usd = figures.reserved_micro_usd.saturating_add(micro_usd);
-            Ok(Hold { attempts, micro_usd })
+            figures.reserved_calls = figures.reserved_calls.saturating_add(u64::from(attempts));
+            Ok(Hold { attempts, micro_usd, account: Some(self.clone()) })
         })
     }
 
     /// Ends a hold: `requests` were sent, `usage` was told, `charged` is what they cost.
-    pub fn settle(&self, hold: Hold, requests: u32, usage: Option<&Usage>, charged: u64) {
+    pub fn settle(&self, mut hold: Hold, requests: u32, usage: Option<&Usage>, charged: u64) {
+        hold.account = None; // settled here, and not by its drop
+        self.close(hold.attempts, hold.micro_usd, requests, usage, charged);
+    }
+
+    fn close(&self, held: u32, held_micro_usd: u64, requests: u32, usage: Option<&Usage>, charged: u64) {
         self.with(|figures| {
-            figures.reserved_micro_usd = figures.reserved_micro_usd.saturating_sub(hold.micro_usd);
+            figures.reserved_micro_usd = figures.reserved_micro_usd.saturating_sub(held_micro_usd);
+            figures.reserved_calls = figures.reserved_calls.saturating_sub(u64::from(held));
             figures.cost_micro_usd = figures.cost_micro_usd.saturating_add(charged);
             figures.usage.add_call(requests, usage);
         });
-    }
-
-    /// Counts tool calls that were begun.
-    pub fn add_tool_calls(&self, begun: u32) {
-        self.with(|figures| figures.usage.tool_calls = figures.usage.tool_calls.saturating_add(begun));
     }
 
     /// Counts text that the model said or a tool returned.
@@ -150,7 +216,8 @@ mod tests {
             ("but not when all is spent", limits(Some(0.000_100), None, None), 0, 0, Err(StopReason::RunCost)),
         ] {
             let tally = Tally::new(spent, 100, 100);
-            let admitted = tally.admit(&limits, 3, each, reserve).map(|hold| hold.attempts);
+            tally.hold_back(reserve);
+            let admitted = tally.admit(&limits, 3, each, false).map(|hold| hold.attempts);
             assert_eq!(admitted.map_err(|finding| finding.reason), expected, "{name}");
         }
     }
@@ -159,10 +226,48 @@ mod tests {
     fn what_is_under_way_is_not_admitted_twice() {
         let tally = Tally::new(RunUsage::default(), 0, 0);
         let limits = limits(Some(0.000_010), None, None);
-        let first = tally.admit(&limits, 1, 10, 0).expect("fits");
-        assert!(tally.admit(&limits, 1, 10, 0).is_err(), "the first may still need it");
+        let first = tally.admit(&limits, 1, 10, false).expect("fits");
+        assert!(tally.admit(&limits, 1, 10, false).is_err(), "the first may still need it");
         tally.settle(first, 1, None, 4);
-        assert!(tally.admit(&limits, 1, 6, 0).is_ok(), "it did not");
-        assert_eq!(tally.spent().1, 4);
+        assert!(tally.admit(&limits, 1, 6, false).is_ok(), "it did not");
+    }
+
+    #[test]
+    fn requests_that_are_under_way_are_not_admitted_twice() {
+        let tally = Tally::new(RunUsage { model_calls: 1, ..RunUsage::default() }, 0, 0);
+        let limits = limits(None, None, Some(4));
+        let first = tally.admit(&limits, 2, 0, false).expect("three are left");
+        let second = tally.admit(&limits, 3, 0, false).expect("one is left");
+        assert_eq!((first.attempts, second.attempts), (2, 1));
+        assert!(tally.admit(&limits, 1, 0, false).is_err());
+        tally.settle(first, 1, None, 0);
+        assert!(tally.admit(&limits, 1, 0, false).is_ok(), "the first needed one of its two");
+    }
+
+    #[test]
+    fn a_call_that_is_dropped_counts_as_one_that_cost_all_it_could() {
+        let tally = Tally::new(RunUsage::default(), 0, 0);
+        drop(tally.admit(&limits(None, None, None), 3, 10, false).expect("fits"));
+        let (usage, cost) = tally.spent();
+        assert_eq!((usage.model_calls, cost), (1, 30));
+        assert!(tally.admit(&limits(Some(0.000_040), None, None), 1, 10, false).is_ok(), "nothing stays reserved");
+    }
+
+    #[test]
+    fn the_closing_turn_alone_may_use_what_is_held_back() {
+        let tally = Tally::new(RunUsage::default(), 0, 0);
+        tally.hold_back(10);
+        let limits = limits(Some(0.000_015), None, None);
+        assert!(tally.admit(&limits, 1, 10, false).is_err());
+        assert!(tally.admit(&limits, 1, 10, true).is_ok());
+    }
+
+    #[test]
+    fn tool_calls_are_admitted_one_by_one_up_to_their_limits() {
+        let limits = RunLimits { tool_calls: Some(3), tool_calls_of: [("a".into(), 1)].into(), ..RunLimits::default() };
+        let tally = Tally::new(RunUsage::default(), 0, 0);
+        let asked = ["a", "a", "b", "b", "b"].map(|tool| tally.admit_tool(&limits, tool));
+        assert_eq!(asked, [None, Some(1), None, None, Some(3)]);
+        assert_eq!(tally.spent().0.tool_calls, 3);
     }
 }

@@ -1,9 +1,10 @@
 //! `terminate`: the tool by which a model ends its own run. What stands behind it in a batch is not executed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_agent_loop::{AdmittedCall, LoopContext};
+use belay_agent_loop::AdmittedCall;
 use belay_protocol::{
     Arguments, CallId, Effect, Message, MessageBody, RunEnd, StopReason, Tool, ToolContext, ToolOutput, ToolResult,
     ToolSpec, ToolStatus,
@@ -17,7 +18,7 @@ pub(crate) const TERMINATE: &str = "terminate";
 pub(crate) const TEACHING: &str = "When the request is met, or when you cannot go on, call the tool `terminate`: with \
 status `success` or `failure`, and in `summary` what the user is to know. It ends the run at once.";
 
-const NOT_EXECUTED: &str = "not executed: the run was ended by terminate before it";
+const NOT_EXECUTED: &str = "not executed: it stands behind terminate, which ends the run";
 
 /// Declares the tool. Calling it does nothing: whoever runs the batch sees its result and ends the run.
 pub(crate) struct Terminate(ToolSpec);
@@ -73,33 +74,28 @@ impl Terminated {
     }
 }
 
-/// Takes what stands behind the first `terminate` that can run out of a batch.
-pub(crate) fn split(calls: &mut Vec<AdmittedCall>) -> Vec<AdmittedCall> {
+/// Calls behind the first `terminate` that can run are not executed, and have their results with the batch.
+pub(crate) fn hold_back(calls: &mut [AdmittedCall]) {
     let first = calls.iter().position(|admitted| admitted.refused.is_none() && admitted.call.name == TERMINATE);
-    first.map(|at| calls.split_off(at + 1)).unwrap_or_default()
+    let Some(first) = first else { return };
+    for AdmittedCall { call, refused } in &mut calls[first + 1..] {
+        let (call_id, name) = (call.id.clone(), call.name.clone());
+        *refused = Some(ToolResult { call_id, name, status: ToolStatus::NotExecuted, text: NOT_EXECUTED.into() });
+    }
 }
 
-/// Whether the results in the context, from `from` on, say that the run is ended; the calls behind get their results.
-pub(crate) fn settle(
-    context: &mut LoopContext,
-    from: usize,
-    last: Option<&AdmittedCall>,
-    behind: Vec<AdmittedCall>,
-) -> Option<Terminated> {
-    let ended = last.filter(|last| last.call.name == TERMINATE && succeeded(context, from, &last.call.id));
-    let text = if ended.is_some() { NOT_EXECUTED } else { "not executed: terminate before it was refused" };
-    for AdmittedCall { call, .. } in behind {
-        let (call_id, name, status) = (call.id, call.name, ToolStatus::NotExecuted);
-        context.push(Message::tool(ToolResult { call_id, name, status, text: text.into() }));
-    }
-    let Arguments::Object(arguments) = &ended?.call.arguments else { return None };
+/// How the model has ended the run in these messages: a call of `terminate` that succeeded.
+pub(crate) fn ended(messages: &[Arc<Message>]) -> Option<Terminated> {
+    let calls = messages.iter().flat_map(|message| message.tool_calls());
+    let call = calls.filter(|call| call.name == TERMINATE).find(|call| succeeded(messages, &call.id))?;
+    let Arguments::Object(arguments) = &call.arguments else { return None };
     let word = |key: &str| arguments.get(key).and_then(Value::as_str);
     let summary = word("summary").map(str::trim).filter(|summary| !summary.is_empty()).map(str::to_owned);
     Some(Terminated { success: word("status") == Some("success"), summary })
 }
 
-fn succeeded(context: &LoopContext, from: usize, call: &CallId) -> bool {
-    context.messages.iter().skip(from).any(|message| {
+fn succeeded(messages: &[Arc<Message>], call: &CallId) -> bool {
+    messages.iter().any(|message| {
         matches!(&message.body, MessageBody::Tool(result)
             if result.call_id == *call && result.status == ToolStatus::Success)
     })

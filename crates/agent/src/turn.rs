@@ -25,6 +25,7 @@ use crate::plan::run_plan;
 use crate::subagent::{Goal, Nest, last_chance, spawned};
 use crate::submission::{self, Submission};
 use crate::tally::Tally;
+use crate::terminate;
 
 /// What a turn is lent.
 pub(crate) struct TurnJob {
@@ -198,8 +199,16 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     if let Some(last) = context.state.stops.measures.time.newest() {
         // Taken up again: while nobody was there, the run was not at work.
         let away = delegate.core.clock.now_ms().saturating_sub(last);
-        context.state.stops.observe(&house.rules, Observation::Paused(away));
+        let verdict = context.state.stops.observe(&house.rules, Observation::Paused(away));
+        if let Some(end) = context.heed(verdict) {
+            return Ok(LoopOutcome::Stopped(end));
+        }
     }
+    // The earlier attempt died between its ending and the commit of it.
+    if let Some(finding) = context.state.stops.latched.clone() {
+        return Ok(LoopOutcome::Stopped(finding.into()));
+    }
+    delegate.core.tally.open_output(context.state.stops.measures.output_bytes.count());
     let looping = async {
         if let Some(request) = plan_request(delegate, context) {
             let (start, core) = (delegate.turn_start, &mut delegate.core);
@@ -207,7 +216,9 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
             delegate.summary = said;
             return Ok(LoopOutcome::Stopped(end));
         }
-        resume_open_calls(delegate, context).await?;
+        if let Some(end) = resume(delegate, context).await? {
+            return Ok(LoopOutcome::Stopped(end));
+        }
         let reasoning = delegate.reasoning.clone();
         // The last step of a turn without outputs has no tools; one with outputs has its closing turn instead.
         let last = u32::from(delegate.goal.is_none());
@@ -224,6 +235,11 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
             && closing::deserves_one(end)
         {
             delegate.summary = closing_turn(&mut delegate.core, &reasoning, context, end).await;
+            // Somebody's stop comes before every limit, also in the last turn.
+            if let Some(reason) = delegate.core.stopped() {
+                delegate.summary = None;
+                *end = RunEnd::of(reason);
+            }
         }
         Ok(outcome)
     };
@@ -279,17 +295,24 @@ fn plan_request(delegate: &ChatDelegate, context: &LoopContext) -> Option<String
     }
 }
 
-/// An earlier attempt died between a call and its result: each such call gets its result before the model is asked.
-async fn resume_open_calls(delegate: &mut ChatDelegate, context: &mut LoopContext) -> Result<(), LoopError> {
-    let open = open_calls(&context.messages[delegate.turn_start.min(context.messages.len())..]);
-    if open.is_empty() {
-        return Ok(());
+/// Takes up what an earlier attempt left: each call that has no result gets one before the model is asked. Returns the
+/// end that the model had chosen by then.
+async fn resume(delegate: &mut ChatDelegate, context: &mut LoopContext) -> Result<Option<RunEnd>, LoopError> {
+    let start = delegate.turn_start.min(context.messages.len());
+    let open = open_calls(&context.messages[start..]);
+    if !open.is_empty() {
+        let house = delegate.core.house.clone();
+        let tools = delegate.reasoning.tools().clone();
+        let calls = open.into_iter().map(|call| house.gate.after_restart(&tools, call)).collect();
+        delegate.core.execute(calls, context, &tools, &unbound).await?;
+        delegate.after_iteration(context.state.iteration, context).await?;
     }
-    let house = delegate.core.house.clone();
-    let tools = delegate.reasoning.tools().clone();
-    let calls = open.into_iter().map(|call| house.gate.after_restart(&tools, call)).collect();
-    delegate.core.execute(calls, context, &tools, &unbound).await?;
-    delegate.after_iteration(context.state.iteration, context).await
+    let ended = terminate::ended(&context.messages[start..]);
+    Ok(ended.map(|ended| {
+        let end = ended.end(context.state.iteration);
+        delegate.summary = ended.summary;
+        end
+    }))
 }
 
 /// Calls of the last assistant message that have no result behind them.

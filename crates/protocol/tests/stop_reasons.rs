@@ -82,7 +82,9 @@ fn evidence(reason: StopReason) -> &'static str {
         StopReason::RunCost | StopReason::SessionCost => {
             "`rule`, `count` and `threshold` in millionths of a US dollar; `reserve_micro_usd`: held back for the closing turn; `closing`"
         }
-        StopReason::WallClock | StopReason::ActiveTime => "`rule`, `count` and `threshold` in milliseconds; `closing`",
+        StopReason::WallClock | StopReason::ActiveTime => {
+            "`rule`, `count` and `threshold` in seconds (`unit`: `s`); `closing`"
+        }
         StopReason::ModelCalls | StopReason::ToolCalls | StopReason::Tokens | StopReason::OutputBytes => {
             "`rule`, `count`, `threshold`; `tool`, where the limit is of one tool; `closing`"
         }

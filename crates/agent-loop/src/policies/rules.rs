@@ -201,6 +201,16 @@ impl StopRules {
         self.closing_turn
     }
 
+    /// Whether a stream is to be cut when it chants: some rule about that would do more than tell the model.
+    pub fn cuts_streams(&self, state: &StopState) -> bool {
+        self.compiled.iter().any(|one| {
+            let listens = one.rule.then != Then::Notice && !(state.detection_off && one.is_detection());
+            let mut chanting = false;
+            one.rule.when.each_leaf(&mut |leaf| chanting |= matches!(leaf, Leaf::Seen(Sight::Chanting)));
+            listens && chanting
+        })
+    }
+
     /// Whether some rule is about the money of the whole session, so that what its earlier runs have cost must be known.
     pub fn counts_session_money(&self) -> bool {
         let mut counts = false;

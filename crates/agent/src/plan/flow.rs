@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use belay_agent_loop::policies::{Observation, Totals};
 use belay_agent_loop::{LoopContext, LoopError, Meter};
-use belay_protocol::{Durability, EventKind, Message, RunEnd, StopLayer, StopReason};
+use belay_protocol::{Durability, EventKind, Message, RunEnd, RunStatus, StopLayer, StopReason};
 
 use super::planner::{Planned, make_plan};
 use super::plans::{Plan, StepStatus};
@@ -82,7 +82,7 @@ impl PlanFlow<'_> {
                 }
                 // Tried again, or blocked when this was the last attempt.
                 ChildEnd::Failed(trouble) => self.state.fail(index, &trouble),
-                ChildEnd::Over(end) => return Ok(Some(self.over().unwrap_or(end))),
+                ChildEnd::Over(end) => return Ok(Some(self.over_or(end))),
             }
         }
         Ok(None)
@@ -98,6 +98,15 @@ impl PlanFlow<'_> {
         let mut end = clock_ms.and_then(|now| self.observe(Observation::Clock(now)));
         end = end.or_else(|| self.observe_totals(&totals));
         end.or_else(|| self.observe(Observation::Step))
+    }
+
+    /// The end of the whole run that a child has run into. A failure stays what it is, but for a person's stop.
+    fn over_or(&mut self, end: RunEnd) -> RunEnd {
+        let over = self.over();
+        match end.reason.status() == RunStatus::Failed {
+            true => self.core.stopped().map_or(end, RunEnd::of),
+            false => over.unwrap_or(end),
+        }
     }
 
     fn observe_totals(&mut self, totals: &Totals) -> Option<RunEnd> {
@@ -118,7 +127,7 @@ impl PlanFlow<'_> {
         let history = self.context.messages.get(..self.turn_start).unwrap_or_default();
         match make_plan(&seed, history, self.request).await? {
             Planned::Plan(plans) => self.state.plans = plans,
-            Planned::Over(end) => return Ok(Some(self.over().unwrap_or(end))),
+            Planned::Over(end) => return Ok(Some(self.over_or(end))),
         }
         if let Some(Plan { id, title, steps }) = self.state.plans.active() {
             let steps = steps.iter().map(|step| step.text.clone()).collect();
