@@ -121,6 +121,11 @@ pub struct ToolLoops {
     harmless: u32,
     /// Seconds of the run's clock; 0 without one.
     now: u32,
+    /// The newest call that is not harmless, and the seconds of the run's clock at it; 0 without one.
+    called: u32,
+    called_at: u32,
+    /// The newest call before which a pause was made that was long.
+    paused: u32,
 }
 
 /// What a call brought.
@@ -182,8 +187,20 @@ impl ToolLoops {
         if asked.kind == Kind::Wait {
             self.waited = self.calls;
         }
-        if asked.kind != Kind::Harmless || self.quote.is_empty() {
+        if !asked.kind.is_harmless() || self.quote.is_empty() {
             quote::write(&mut self.quote, name, arguments);
+        }
+        // The call before, thoughts and clocks left out, though they take their share of the time.
+        let before = self.history.iter().rfind(|entry| !entry.kind.is_harmless());
+        let again = before.is_some_and(|before| before.key == asked.key) && self.called_at != 0;
+        let took = self.now.saturating_sub(self.called_at) / (self.calls - self.called).max(1);
+        // A pause that was a pause: without a clock, whatever says that it was one.
+        let slept = before.is_some_and(|before| before.kind == Kind::Wait);
+        if slept && (self.called_at == 0 || took >= repeats::POLLING_GAP_SECS) {
+            self.paused = self.calls;
+        }
+        if !asked.kind.is_harmless() {
+            (self.called_at, self.called) = (self.now, self.calls);
         }
         let made = Made {
             key: digest::short(asked.key),
@@ -191,7 +208,10 @@ impl ToolLoops {
             has_path: asked.has_path,
             call: self.calls,
             waited: self.waited,
-            now: self.now,
+            paused: self.paused,
+            waits: asked.waits,
+            idle: took * u32::from(again),
+            timed: self.now != 0,
         };
         let (patience, polled) = Repeats::call(&mut self.repeats, config, &made);
         let entry = Entry {
@@ -200,9 +220,10 @@ impl ToolLoops {
             sketch: asked.sketch,
             name: self.name(name),
             kind: asked.kind,
-            numbered: asked.numbered,
+            numbers: asked.numbers,
             web: asked.web,
             polls: patience != Patience::None,
+            waits: asked.waits,
             ..Entry::default()
         };
         history::push(&mut self.history, entry);
@@ -213,7 +234,7 @@ impl ToolLoops {
     /// A cycle that the newest call completes.
     fn cycle(&self, config: &ToolLoopConfig, kind: Kind) -> Option<Finding> {
         let (repeats, longest) = (config.repeats as usize, config.max_period as usize);
-        let views: &[View] = if kind == Kind::Harmless { &[View::Whole] } else { &[View::Whole, View::Telling] };
+        let views: &[View] = if kind.is_harmless() { &[View::Whole] } else { &[View::Whole, View::Telling] };
         views.iter().find_map(|view| {
             let newest = Newest::of(&self.history, *view, repeats * longest);
             let mut cycle = cycles::cycle(&newest, repeats, longest)?.to_vec();
@@ -235,7 +256,7 @@ impl ToolLoops {
             return None;
         }
         let failed = outcome.is_failure();
-        let told = Told::of(text, failed, &open.echo, open.searches);
+        let told = Told::of(text, failed, &open.echo, open.searches, open.gives);
         self.history[at].result = told.digest;
         let progress = self.progress(&entry, open.aimed, &told, failed);
         let mut returns = 0;
@@ -251,13 +272,16 @@ impl ToolLoops {
         if matches!(progress, Progress::Next | Progress::News) {
             (self.idle, self.harmless) = (0, 0);
             Repeats::renew(&mut self.repeats);
-        } else if entry.kind == Kind::Harmless {
+        } else if entry.kind.is_harmless() {
             self.harmless += 1;
         } else if progress == Progress::None && !entry.polls {
             self.idle += 1;
         }
         let ended = told.ended && !failed;
-        let outcome = Outcome { result: told.digest, pending: told.pending && !failed, ended, now: self.now };
+        // In a file, or among the lines of one, such words are its content.
+        let pending = told.pending && !failed && !(entry.kind == Kind::Read && open.local);
+        self.history[at].waits |= pending;
+        let outcome = Outcome { result: told.digest, pending, ended };
         let (patience, repeated) = Repeats::result(&mut self.repeats, config, key, outcome);
         self.history[at].polls = patience != Patience::None;
         if u32::from(returns) >= config.oscillations {
@@ -277,8 +301,9 @@ impl ToolLoops {
         let news = is_new(&mut self.told, told.digest, RESULTS);
         let new_call = is_new(&mut self.asked, digest::short(entry.key), CALLS);
         let target = digest::short(digest::pair(17, u64::from(entry.target)));
-        let new_target = (entry.target != 0 && is_new(&mut self.asked, target, CALLS)) || (entry.numbered && new_call);
-        if matches!(entry.kind, Kind::Harmless | Kind::Wait) {
+        let new_target =
+            (entry.target != 0 && is_new(&mut self.asked, target, CALLS)) || (entry.numbers != 0 && new_call);
+        if entry.kind.is_harmless() || entry.kind == Kind::Wait {
             return Progress::None;
         }
         // A change that shows the same page as before has changed nothing that can be seen.

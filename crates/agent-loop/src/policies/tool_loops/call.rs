@@ -27,18 +27,34 @@ pub(super) struct Asked {
     pub(super) kind: Kind,
     /// It looks for words, so that a result may repeat them at length.
     pub(super) searches: bool,
-    /// It names a file.
+    /// It names a file, or asks a person: time alone changes no answer.
     pub(super) has_path: bool,
     /// It says which, by a path, an id, or a name.
     pub(super) aimed: bool,
-    /// It has numbers under names that say nothing.
-    pub(super) numbered: bool,
+    /// Its numbers under names that say nothing, as a small digest; 0: none.
+    pub(super) numbers: u8,
     /// It is about an address on the web.
     pub(super) web: bool,
+    /// It lets time pass.
+    pub(super) waits: bool,
+    /// What its result tells that is no news.
+    pub(super) gives: Gives,
     /// What it changes, if it changes something.
     pub(super) effect: Effect,
     /// Its words.
     pub(super) echo: Echo,
+}
+
+/// What the result of a call tells that changes by itself, beyond what any text tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Gives {
+    /// Nothing of the kind.
+    #[default]
+    News,
+    /// The numbers of receipts, as every change has a new one.
+    Receipts,
+    /// Nothing but the numbers of clocks and processes.
+    Ticks,
 }
 
 /// The first different words of the arguments, as digests.

@@ -4,9 +4,13 @@ use super::words::Kind;
 
 /// Reads a command line: the kind of its most telling part. Words that only wrap another command say nothing.
 pub(super) fn kind(command: &str) -> Kind {
+    // Sent to a terminal, nothing means: show me what has come in the meantime.
+    if command.trim().is_empty() {
+        return Kind::Poll;
+    }
     let mut found: Option<Kind> = None;
     let mut slept = false;
-    for part in command.split(['\n', ';', '|', '&']) {
+    for part in parts(command) {
         let Some(kind) = part_kind(part) else { continue };
         slept |= kind == Kind::Wait;
         // The part that changes something tells most, then what runs, then what looks.
@@ -22,9 +26,38 @@ pub(super) fn kind(command: &str) -> Kind {
     }
 }
 
+/// Whether a command lets time pass before or after it does something.
+pub(super) fn sleeps(command: &str) -> bool {
+    command.contains("sleep") && parts(command).any(|part| part_kind(part) == Some(Kind::Wait))
+}
+
+/// Whether what a command prints is nothing but process ids.
+pub(super) fn prints_pids(command: &str) -> bool {
+    ["pgrep", "pidof"].iter().any(|program| command.contains(program))
+}
+
+/// The simple commands of a line. A `|` or `;` within quotes is a part of a word.
+fn parts(command: &str) -> impl Iterator<Item = &str> {
+    let mut quote = None;
+    command.split(move |letter| match (quote, letter) {
+        (None, '"' | '\'') => {
+            quote = Some(letter);
+            false
+        }
+        (Some(open), letter) => {
+            // A line ends a quote that was never closed: it was an apostrophe.
+            if letter == open || letter == '\n' {
+                quote = None;
+            }
+            letter == '\n'
+        }
+        (None, letter) => matches!(letter, '\n' | ';' | '|' | '&'),
+    })
+}
+
 fn weight(kind: Kind) -> u8 {
     match kind {
-        Kind::Harmless => 0,
+        Kind::Harmless | Kind::Note => 0,
         Kind::Wait => 1,
         Kind::Read | Kind::Other => 2,
         Kind::Poll => 3,
@@ -61,6 +94,8 @@ fn part_kind(part: &str) -> Option<Kind> {
         "sleep" | "wait" => Kind::Wait,
         "ps" | "pgrep" | "top" | "htop" | "watch" | "netstat" | "ss" | "lsof" | "ping" | "nc" | "squeue" | "qstat"
         | "journalctl" | "nvidia-smi" | "free" | "df" | "jobs" => Kind::Poll,
+        // They ask the world, whose answer may change by and by.
+        "dig" | "nslookup" | "host" | "whois" | "getent" => Kind::Other,
         "tail" => {
             if has("-f") || has("-F") {
                 Kind::Poll
@@ -164,7 +199,11 @@ mod tests {
             ("curl -X POST example.org", Kind::Write),
             ("tail -n 5 x", Kind::Read),
             ("tail -f x", Kind::Poll),
-            ("", Kind::Run),
+            ("", Kind::Poll),
+            ("dig +short example.org", Kind::Other),
+            ("gh run view 5 --jq '.jobs[]|[.name]'", Kind::Poll),
+            ("grep 'a;b|c' x.txt", Kind::Read),
+            ("echo don't\nrm x", Kind::Write),
         ] {
             assert_eq!(kind(command), expected, "{command}");
         }

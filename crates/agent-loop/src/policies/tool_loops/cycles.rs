@@ -27,7 +27,7 @@ impl Newest {
         let seen = history
             .iter()
             .rev()
-            .filter(|entry| !entry.void && (view == View::Whole || entry.kind != Kind::Harmless))
+            .filter(|entry| !entry.void && (view == View::Whole || !entry.kind.is_harmless()))
             .take(count.min(HISTORY));
         for entry in seen {
             newest.entries[newest.len] = *entry;
@@ -62,8 +62,11 @@ fn same_results<'a>(calls: impl Iterator<Item = &'a Entry>) -> bool {
     known.next().is_none_or(|first| known.all(|result| result == first))
 }
 
-/// Whether a cycle asks how far something is, and changes nothing.
+/// Whether a cycle asks how far something is, and changes nothing. Several different calls do so only if one of them lets
+/// time pass or is told that something is under way, or if each of them asks; a look among others is a look.
 fn waits(cycle: &[Entry]) -> bool {
-    cycle.iter().any(|entry| entry.polls)
-        && !cycle.iter().any(|entry| !entry.polls && matches!(entry.kind, Kind::Write | Kind::Run))
+    let asks = cycle.iter().any(|entry| entry.polls);
+    let waits = cycle.iter().any(|entry| entry.kind == Kind::Wait || entry.waits);
+    let each = cycle.iter().all(|entry| entry.polls || entry.kind.is_harmless());
+    asks && (waits || each) && !cycle.iter().any(|entry| !entry.polls && matches!(entry.kind, Kind::Write | Kind::Run))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::call::{Asked, ECHO_WORDS, Echo};
+use super::call::{Asked, ECHO_WORDS, Echo, Gives};
 use super::pack::{Bytes, Packed};
 use super::words::Kind;
 use super::writes::Effect;
@@ -33,36 +33,38 @@ pub(super) struct Entry {
     pub(super) name: u8,
     /// Its kind.
     pub(super) kind: Kind,
-    /// It has numbers under names that say nothing: items, or a counter.
-    pub(super) numbered: bool,
+    /// Its numbers under names that say nothing: items, or a counter; 0: none.
+    pub(super) numbers: u8,
     /// It is about an address on the web.
     pub(super) web: bool,
     /// It asks how far something is.
     pub(super) polls: bool,
     /// It was not run, for no fault of its own.
     pub(super) void: bool,
+    /// It lets time pass, or told that something is under way.
+    pub(super) waits: bool,
 }
 
 impl Packed for Entry {
-    const SIZE: usize = 26;
+    const SIZE: usize = 27;
 
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.key.to_le_bytes());
         self.result.put(out);
         self.target.put(out);
         out.extend_from_slice(&self.sketch.to_le_bytes());
-        out.push(self.name);
-        let flags = [self.numbered, self.web, self.polls, self.void];
+        out.extend_from_slice(&[self.name, self.numbers]);
+        let flags = [self.web, self.polls, self.void, self.waits];
         let bits = flags.iter().enumerate().map(|(place, flag)| u8::from(*flag) << (4 + place)).sum::<u8>();
         out.push(self.kind as u8 | bits);
     }
 
     fn take(bytes: &mut Bytes<'_>) -> Self {
         let (key, result, target, sketch) = (bytes.u64(), bytes.u32(), bytes.u32(), bytes.u64());
-        let [name, bits] = bytes.next();
+        let [name, numbers, bits] = bytes.next();
         let kind = Kind::ALL.get(usize::from(bits & 15)).copied().unwrap_or_default();
-        let [numbered, web, polls, void] = std::array::from_fn(|place| bits >> (4 + place) & 1 == 1);
-        Self { key, result, target, sketch, name, kind, numbered, web, polls, void }
+        let [web, polls, void, waits] = std::array::from_fn(|place| bits >> (4 + place) & 1 == 1);
+        Self { key, result, target, sketch, name, kind, numbers, web, polls, void, waits }
     }
 }
 
@@ -77,6 +79,10 @@ pub(super) struct Open {
     pub(super) searches: bool,
     /// It says which, by a path, an id, or a name.
     pub(super) aimed: bool,
+    /// What its result tells that is no news.
+    pub(super) gives: Gives,
+    /// It is about a file.
+    pub(super) local: bool,
     /// What it changes.
     pub(super) effect: Effect,
     /// Its words.
@@ -84,13 +90,14 @@ pub(super) struct Open {
 }
 
 impl Packed for Open {
-    const SIZE: usize = 21 + 3 * ECHO_WORDS;
+    const SIZE: usize = 22 + 3 * ECHO_WORDS;
 
     fn put(&self, out: &mut Vec<u8>) {
         for number in [self.call, self.name, self.effect.place, self.effect.state, self.effect.back] {
             number.put(out);
         }
         out.push(self.echo.len as u8 | u8::from(self.searches) << 6 | u8::from(self.aimed) << 7);
+        out.push(self.gives as u8 | u8::from(self.local) << 7);
         for word in &self.echo.words {
             out.extend_from_slice(&word.to_le_bytes()[..3]);
         }
@@ -99,13 +106,19 @@ impl Packed for Open {
     fn take(bytes: &mut Bytes<'_>) -> Self {
         let (call, name) = (bytes.u32(), bytes.u32());
         let effect = Effect { place: bytes.u32(), state: bytes.u32(), back: bytes.u32() };
-        let [bits] = bytes.next();
+        let [bits, gives] = bytes.next();
+        let local = gives & 128 != 0;
+        let gives = match gives & 127 {
+            0 => Gives::News,
+            1 => Gives::Receipts,
+            _ => Gives::Ticks,
+        };
         let words = std::array::from_fn(|_| {
             let [a, b, c] = bytes.next();
             u32::from_le_bytes([a, b, c, 0])
         });
         let echo = Echo { words, len: usize::from(bits & 63).min(ECHO_WORDS) };
-        Self { call, name, searches: bits & 64 != 0, aimed: bits & 128 != 0, effect, echo }
+        Self { call, name, searches: bits & 64 != 0, aimed: bits & 128 != 0, gives, local, effect, echo }
     }
 }
 
@@ -116,8 +129,8 @@ impl Open {
             open.pop_front();
         }
         if open.len() < OPEN {
-            let Asked { name, searches, aimed, effect, echo, .. } = *asked;
-            open.push_back(Self { call, name, searches, aimed, effect, echo });
+            let Asked { name, searches, aimed, gives, effect, echo, .. } = *asked;
+            open.push_back(Self { call, name, searches, aimed, gives, local: asked.has_path, effect, echo });
         }
     }
 

@@ -21,6 +21,8 @@ pub(super) enum Class {
     Path,
     /// What is looked for.
     Query,
+    /// What a model is asked to do: its answer does not repeat it.
+    Prompt,
     /// A program and its arguments.
     Command,
     /// What is written.
@@ -54,11 +56,16 @@ pub(super) fn class(key: &str, tool: &str) -> Class {
         return Class::Target;
     }
     // What a person is asked is not looked up in other words until it is found: each question is its own.
-    let person = || ["user", "human", "person"].iter().any(|noun| names(tool, noun));
-    if class == Class::Query && person() && words::meaning(tool).kind != Kind::Read {
+    if matches!(class, Class::Query | Class::Prompt) && names_a_person(tool) && words::meaning(tool).kind != Kind::Read
+    {
         return Class::Content;
     }
     class
+}
+
+/// Whether a tool is about a person, by its name.
+pub(super) fn names_a_person(tool: &str) -> bool {
+    ["user", "human", "person"].iter().any(|noun| names(tool, noun))
 }
 
 fn names(tool: &str, noun: &str) -> bool {
@@ -73,7 +80,9 @@ fn by_word(word: &str) -> Class {
         | "requestedat" | "requesttime" | "clienttime" | "sentat" | "calledat" | "cachebuster" | "cachebust" | "cb"
         | "attempt" | "attempts" | "attemptnumber" | "retry" | "retries" | "retrycount" | "retryattempt" | "try"
         | "trynumber" | "salt" | "rand" | "random" | "callid" | "toolcallid" | "tooluseid" | "invocationid"
-        | "invocation" | "counter" | "clientrequestid" | "" => Class::Volatile,
+        | "invocation" | "counter" | "clientrequestid" | "clientts" | "xcorrelationid" | "xtraceid" | "" => {
+            Class::Volatile
+        }
         "session" | "sessionid" | "token" | "sessiontoken" | "transactionid" | "uuid" => Class::Weak,
         "thought" | "thoughts" | "reasoning" | "explanation" | "justification" | "rationale" | "description"
         | "reason" | "intent" | "purpose" | "why" | "goal" => Class::Remark,
@@ -87,11 +96,16 @@ fn by_word(word: &str) -> Class {
         }
         "command" | "cmd" | "script" | "shellcommand" | "commandline" | "bash" => Class::Command,
         "query" | "q" | "search" | "searchquery" | "searchterm" | "searchterms" | "pattern" | "regex" | "question"
-        | "prompt" | "keywords" | "keyword" | "term" | "terms" | "sql" | "queries" => Class::Query,
+        | "keywords" | "keyword" | "term" | "terms" | "sql" | "queries" | "statement" | "sqlquery" | "sqlstatement" => {
+            Class::Query
+        }
+        "prompt" | "instruction" | "instructions" => Class::Prompt,
         "content" | "contents" | "text" | "body" | "data" | "filetext" | "newcontent" | "code" | "source" | "patch"
         | "diff" | "message" | "comment" | "note" | "summary" => Class::Content,
         "oldstring" | "oldstr" | "old" | "oldtext" | "original" | "find" => Class::Old,
         "newstring" | "newstr" | "new" | "newtext" | "replace" | "replacement" => Class::New,
+        // "page_hint", "page_info": whatever else it says, it says where to go on.
+        _ if word.starts_with("page") => Class::Page,
         _ if ends_with(word, FILES) => Class::Path,
         _ if ends_with(word, NOUNS) => Class::Target,
         _ => Class::Other,
@@ -179,7 +193,7 @@ mod tests {
     fn keys_tell_what_their_values_are_for() {
         for (keys, tool, expected) in [
             (
-                "nonce request_id requestId X-Request-Id trace_id timestamp ts _ attempt retryCount",
+                "nonce request_id requestId X-Request-Id X-Correlation-Id trace_id timestamp ts client_ts _ attempt retryCount",
                 "x",
                 Class::Volatile,
             ),
@@ -189,9 +203,10 @@ mod tests {
             ("timestamp", "convertTimestamp", Class::Target),
             ("id user_id userIds url to", "x", Class::Target),
             ("path file_path paths", "x", Class::Path),
-            ("page offset cursor limit start_line", "x", Class::Page),
-            ("query q pattern question", "x", Class::Query),
+            ("page offset cursor limit start_line page_hint", "x", Class::Page),
+            ("query q pattern question statement sql_query", "x", Class::Query),
             ("question", "ask_user", Class::Content),
+            ("prompt instructions", "x", Class::Prompt),
             ("query", "search_users", Class::Query),
             ("command cmd", "x", Class::Command),
             ("content text", "x", Class::Content),

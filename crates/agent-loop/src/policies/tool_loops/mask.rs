@@ -160,6 +160,8 @@ mod tests {
             ("X-Request-Id: 42", "X - Request ~"),
             ("trace=ab12cd99 x", "trace ~ x"),
             ("nonce 7", "nonce ~"),
+            (r#"{"creditsLeft": 912}"#, "{ creditsLeft ~ }"),
+            (r#"{"left": 912}"#, "{ left : 912 }"),
             ("session 3 of 10", "session 3 of 10"),
             ("(pid 1234)", "( pid ~ )"),
             ("attempt 3 failed", "attempt ~ failed"),

@@ -3,20 +3,49 @@
 use serde_json::Value;
 
 use super::ToolLoopConfig;
-use super::call::{Asked, ECHO_WORDS, Echo};
+use super::call::{Asked, ECHO_WORDS, Echo, Gives};
 use super::command;
 use super::digest;
 use super::keys::{self, Class};
 use super::mask::{Piece, Place, pieces};
 use super::shapes;
 use super::values::{
-    aim_digest, is_keyword, is_sql, itoa, loose_digest, lower, masked_digest, number_digest, path_digest, program,
+    Sql, aim_digest, itoa, loose_digest, masked_digest, number_digest, path_digest, program, sql_kind, sql_word,
 };
 use super::words::{self, Kind};
 use super::writes::Effect;
 
 /// Bytes of a text argument that are looked at for its words. The digest covers all of it.
 const WORDS_WITHIN: usize = 512;
+
+/// The first letter of the scripts that put no spaces between words: Chinese, Japanese.
+const FIRST_WITHOUT_SPACES: char = '\u{2e80}';
+
+/// Different things that a text names, each once, however often and in whatever order. More than that are not told apart.
+#[derive(Default)]
+struct Once {
+    digests: [u64; 16],
+    len: usize,
+}
+
+impl Once {
+    fn add(&mut self, digest: u64) {
+        if self.len < self.digests.len() && !self.known().contains(&digest) {
+            self.digests[self.len] = digest;
+            self.len += 1;
+        }
+    }
+
+    fn known(&self) -> &[u64] {
+        &self.digests[..self.len]
+    }
+}
+
+/// Whether a text is a pattern of file names, with a star in the last of them; `.*` is of a regular expression.
+fn is_glob(text: &str) -> bool {
+    let name = text.rsplit('/').next().unwrap_or_default();
+    name.contains('*') && !text.contains(".*") && !text.contains([' ', '\\', '(', '^', '$'])
+}
 
 /// Walks through the arguments. Every leaf becomes a digest of its path and its value; their sum does not depend on
 /// the order of keys, and needs no sorted copy.
@@ -43,8 +72,10 @@ pub(super) struct Reader<'a> {
     searches: bool,
     has_path: bool,
     aimed: bool,
-    numbered: bool,
+    numbers: u64,
     web: bool,
+    waits: bool,
+    ticks: bool,
     echo: Echo,
 }
 
@@ -71,8 +102,10 @@ impl<'a> Reader<'a> {
             searches: false,
             has_path: false,
             aimed: false,
-            numbered: false,
+            numbers: 0,
             web: false,
+            waits: false,
+            ticks: false,
             echo,
         }
     }
@@ -129,7 +162,7 @@ impl<'a> Reader<'a> {
                 self.aimed = true;
                 self.aim(digest);
             }
-            Class::Other | Class::Content => self.numbered = true,
+            Class::Other | Class::Content => self.numbers = self.numbers.wrapping_add(digest::pair(path, digest)),
             _ => {}
         }
     }
@@ -139,6 +172,7 @@ impl<'a> Reader<'a> {
         let trimmed = text.trim();
         match class {
             Class::Volatile => {}
+            Class::Content if self.meaning.kind == Kind::Run => self.program(path, text),
             Class::Content | Class::Old | Class::New => {
                 // Spaces are part of what is written.
                 let digest = digest::of(bytes);
@@ -170,8 +204,19 @@ impl<'a> Reader<'a> {
                 self.action = Some(words::meaning(trimmed));
                 self.leaf(path, digest::of(trimmed.as_bytes()), Class::Action);
             }
-            Class::Query if is_sql(trimmed) => self.sql(path, trimmed),
-            Class::Command | Class::Query | Class::Remark | Class::Other => self.prose(path, trimmed, class),
+            Class::Query if sql_kind(trimmed).is_some() => self.sql(path, trimmed),
+            Class::Query if is_glob(trimmed) => {
+                // A glob is a wording of what is looked for; where, is what stands before its first star.
+                self.searches = true;
+                self.leaf(path, digest::of(bytes), class);
+                let fixed = trimmed.split(['*', '?', '[', '{']).next().unwrap_or_default();
+                if let Some((folder, _)) = fixed.rsplit_once('/') {
+                    self.aim(aim_digest(folder));
+                }
+            }
+            Class::Command | Class::Query | Class::Prompt | Class::Remark | Class::Other => {
+                self.prose(path, trimmed, class)
+            }
         }
     }
 
@@ -179,10 +224,13 @@ impl<'a> Reader<'a> {
     fn prose(&mut self, path: u64, text: &str, class: Class) {
         if class == Class::Command && self.command.is_none() {
             self.command = Some(command::kind(text));
+            self.waits |= command::sleeps(text);
+            self.ticks |= command::prints_pids(text);
         }
         self.searches |= class == Class::Query;
-        let single = !text.contains(char::is_whitespace);
-        let place = if class == Class::Query { Place::Query } else { Place::Argument };
+        // What is written without spaces may be a whole sentence.
+        let single = !text.contains(|letter: char| letter.is_whitespace() || letter >= FIRST_WITHOUT_SPACES);
+        let place = if matches!(class, Class::Query | Class::Prompt) { Place::Query } else { Place::Argument };
         let digest = masked_digest(text.as_bytes(), place);
         // A value that is nothing but a random id, under a name that says nothing, is most likely one.
         let word = text.as_bytes();
@@ -199,27 +247,72 @@ impl<'a> Reader<'a> {
             self.aim(if class == Class::Query { loose_digest(text) } else { aim_digest(text) });
             return;
         }
+        if class == Class::Prompt {
+            pieces(&word[..word.len().min(WORDS_WITHIN)], place, |piece| {
+                if let Piece::Word(word) = piece {
+                    self.sketch_word(word);
+                }
+            });
+            return;
+        }
         self.note_words(&word[..word.len().min(WORDS_WITHIN)], place, class == Class::Query);
         if class != Class::Query {
             self.aim_at_paths(&text[..text.floor_char_boundary(WORDS_WITHIN)], class);
         }
     }
 
-    /// A database query. Its names and values say which; its keywords may be put in many ways.
+    /// A database query. Its tables and values say which, and the columns of its conditions what is looked for. What it
+    /// shows of them, and in which order, may be put in many ways.
     fn sql(&mut self, path: u64, text: &str) {
         self.leaf(path, masked_digest(text.as_bytes(), Place::Query), Class::Query);
-        let (mut names, mut leads_on) = (0u64, false);
+        if self.command.is_none() {
+            self.command = sql_kind(text);
+        }
+        let mut aims = Once::default();
+        let (mut before, mut conditions) = (Sql::Keyword, false);
         let within = &text.as_bytes()[..text.len().min(WORDS_WITHIN)];
-        pieces(within, Place::Query, |piece| {
-            let Piece::Word(word) = piece else { return };
-            self.echo.add(digest::of(word));
-            if !leads_on && !is_keyword(word) {
-                // As a set: however often a name is used, and in whatever order.
-                names |= 1 << (digest::of(&lower(word)) >> 58);
+        // Between quotes stands a value: every second part.
+        for (place, part) in within.split(|byte| *byte == b'\'').enumerate() {
+            pieces(part, Place::Query, |piece| {
+                let Piece::Word(word) = piece else { return };
+                self.echo.add(digest::of(word));
+                let what = sql_word(word);
+                let value = place % 2 == 1 || word.iter().all(u8::is_ascii_digit);
+                if before == Sql::Page || (what != Sql::Name && !value) {
+                } else if value || before == Sql::Source {
+                    aims.add(loose_digest(str::from_utf8(word).unwrap_or_default()));
+                } else if conditions {
+                    self.sketch_word(word);
+                }
+                conditions = what == Sql::Condition || (conditions && what != Sql::Order);
+                before = what;
+            });
+        }
+        for aim in aims.known() {
+            self.aim(*aim);
+        }
+    }
+
+    /// A program that is run: the files and numbers in it say which, its other words how.
+    fn program(&mut self, path: u64, text: &str) {
+        self.leaf(path, digest::of(text.as_bytes()), Class::Content);
+        let mut aims = Once::default();
+        let within = &text[..text.floor_char_boundary(WORDS_WITHIN)];
+        for chunk in within.split(|letter: char| !(letter.is_alphanumeric() || "_./-".contains(letter))) {
+            let named = |at: usize| at > 0 && (2..=8).contains(&(chunk.len() - at - 1));
+            // `f(17)` is about 17; `head(10)` shows ten.
+            let head = &within[..chunk.as_ptr() as usize - within.as_ptr() as usize];
+            let shows = ["head(", "tail(", "limit(", "sample("].iter().any(|call| head.ends_with(call));
+            let digits = !chunk.is_empty() && chunk.bytes().all(|byte| byte.is_ascii_digit());
+            let number = digits && !shows && (chunk.len() >= 3 || head.ends_with(['(', ',']));
+            if number || (head.ends_with(['"', '\'']) && (chunk.contains('/') || chunk.rfind('.').is_some_and(named))) {
+                aims.add(aim_digest(chunk));
             }
-            leads_on = word.eq_ignore_ascii_case(b"limit") || word.eq_ignore_ascii_case(b"offset");
-        });
-        self.aim(names);
+        }
+        for aim in aims.known() {
+            self.aim(*aim);
+        }
+        self.note_words(within.as_bytes(), Place::Argument, true);
     }
 
     /// Puts the paths in a text into the target, and its other words into the sketch. The program itself and its flags
@@ -260,6 +353,17 @@ impl<'a> Reader<'a> {
 
     /// The first five letters of a word, so that its forms are one. Short words and numbers say nothing.
     fn sketch_word(&mut self, word: &[u8]) {
+        if word.first().is_some_and(|byte| *byte >= 0x80)
+            && let Ok(text) = str::from_utf8(word)
+            && text.contains(|letter| letter >= FIRST_WITHOUT_SPACES)
+        {
+            // Each sign is a word, and the script is one: half of the signs are enough.
+            self.sketch |= 1;
+            for letter in text.chars().filter(|letter| *letter >= FIRST_WITHOUT_SPACES) {
+                self.sketch |= 1 << (digest::of(letter.encode_utf8(&mut [0; 4]).as_bytes()) >> 58);
+            }
+            return;
+        }
         let mut stem = [0; 5];
         let mut len = 0;
         for byte in word.iter().filter(|byte| shapes::in_word(**byte)).take(5) {
@@ -314,7 +418,7 @@ impl<'a> Reader<'a> {
         };
         // What a command or a look is made for is told to whoever reads along, and reworded each time. What is written
         // somewhere is its text, and so is a thought.
-        let told = self.command.is_none() && matches!(kind, Kind::Write | Kind::Harmless | Kind::Other);
+        let told = self.command.is_none() && matches!(kind, Kind::Write | Kind::Harmless | Kind::Note | Kind::Other);
         if told || self.leaves == 0 {
             self.key = self.key.wrapping_add(self.remarks);
         }
@@ -325,6 +429,14 @@ impl<'a> Reader<'a> {
         if kind != Kind::Write {
             self.target = self.target.wrapping_add(self.content);
         }
+        let gives = match kind {
+            Kind::Harmless => Gives::Ticks,
+            _ if self.ticks => Gives::Ticks,
+            Kind::Write | Kind::Note => Gives::Receipts,
+            _ => Gives::News,
+        };
+        let local = self.command.is_some() && kind == Kind::Read && !self.web;
+        let person = self.command.is_none() && keys::names_a_person(self.tool);
         let name = digest::of(self.tool.as_bytes());
         let target = if self.target == 0 { 0 } else { digest::short(self.target) };
         Asked {
@@ -334,10 +446,12 @@ impl<'a> Reader<'a> {
             sketch: self.sketch,
             kind,
             searches: self.searches,
-            has_path: self.has_path,
+            has_path: self.has_path || local || person,
             aimed: self.aimed,
-            numbered: self.numbered,
+            numbers: if self.numbers == 0 { 0 } else { (self.numbers >> 56).max(1) as u8 },
             web: self.web,
+            waits: self.waits || meaning.waits,
+            gives,
             effect: self.effect(kind, meaning.adds, target),
             echo: self.echo,
         }

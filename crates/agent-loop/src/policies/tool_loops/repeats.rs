@@ -11,7 +11,7 @@ const CALLS: usize = 16;
 
 /// Idle seconds before a repeated call that make it polling: longer than most models think about a call that they have
 /// made before, shorter than most people would wait.
-const POLLING_GAP_SECS: u32 = 10;
+pub(super) const POLLING_GAP_SECS: u32 = 10;
 
 /// How patiently a call is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,39 +38,38 @@ pub(super) struct Repeats {
     /// Calls whose results have not come.
     open: u16,
     patience: Patience,
+    /// How often time passed before it was called again, while nothing else was done.
+    idle: u16,
     /// What it asks about has come to its end.
     ended: bool,
-    /// When it told something last, in seconds of the run's clock; 0 without one.
-    told_at: u32,
     /// Its newest call, counted from the first of the run.
     call: u32,
 }
 
 impl Packed for Repeats {
-    const SIZE: usize = 23;
+    const SIZE: usize = 21;
 
     fn put(&self, out: &mut Vec<u8>) {
         self.key.put(out);
         self.result.put(out);
-        for count in [self.same, self.all, self.open] {
+        for count in [self.same, self.all, self.open, self.idle] {
             out.extend_from_slice(&count.to_le_bytes());
         }
         out.push(self.patience as u8 | u8::from(self.ended) << 7);
-        self.told_at.put(out);
         self.call.put(out);
     }
 
     fn take(bytes: &mut Bytes<'_>) -> Self {
         let (key, result) = (bytes.u32(), bytes.u32());
-        let (same, all, open) = (bytes.u16(), bytes.u16(), bytes.u16());
+        let (same, all, open, idle) = (bytes.u16(), bytes.u16(), bytes.u16(), bytes.u16());
         let [bits] = bytes.next();
         let patience = match bits & 127 {
             0 => Patience::None,
             1 => Patience::Some,
             _ => Patience::Full,
         };
-        let (told_at, call) = (bytes.u32(), bytes.u32());
-        Self { key, result, same, all, open, patience, ended: bits & 128 != 0, told_at, call }
+        let call = bytes.u32();
+        Self { key, result, same, all, open, patience, idle, ended: bits & 128 != 0, call }
     }
 }
 
@@ -83,8 +82,14 @@ pub(super) struct Made {
     pub(super) call: u32,
     /// The newest call that let time pass; 0: none.
     pub(super) waited: u32,
-    /// Seconds of the run's clock; 0 without one.
-    pub(super) now: u32,
+    /// The newest call before which time has passed for long; 0: none.
+    pub(super) paused: u32,
+    /// It lets time pass itself.
+    pub(super) waits: bool,
+    /// Seconds since the call before; 0 where there is no clock, or something else was done in between.
+    pub(super) idle: u32,
+    /// There is a clock.
+    pub(super) timed: bool,
 }
 
 /// A loop of repetitions.
@@ -101,11 +106,19 @@ impl Repeats {
     pub(super) fn call(all: &mut VecDeque<Self>, config: &ToolLoopConfig, made: &Made) -> (Patience, Option<Repeated>) {
         let mut repeats = take(all, made.key);
         let waited = repeats.call != 0 && made.waited > repeats.call;
-        let idle = repeats.told_at != 0 && made.now >= repeats.told_at + POLLING_GAP_SECS;
+        let paused = repeats.call != 0 && made.paused > repeats.call;
+        if made.idle >= POLLING_GAP_SECS {
+            repeats.idle = repeats.idle.saturating_add(1);
+        }
+        // Most of the repetitions came after a while: once is no habit.
+        let idle = repeats.idle > 0 && 2 * repeats.idle >= repeats.all;
         let patience = match made.kind {
-            Kind::Poll | Kind::Wait => Patience::Full,
-            Kind::Write | Kind::Harmless => Patience::None,
-            Kind::Other | Kind::Read if (waited || idle) && !made.has_path => Patience::Full,
+            Kind::Wait => Patience::Full,
+            // A name that promises a poll is believed where time passes, or where nobody tells.
+            Kind::Poll if made.waits || waited || idle || !made.timed => Patience::Full,
+            Kind::Poll => Patience::Some,
+            Kind::Write | Kind::Harmless | Kind::Note => Patience::None,
+            Kind::Other | Kind::Read if (idle || paused) && !made.has_path => Patience::Full,
             _ if waited => Patience::Some,
             _ => Patience::None,
         };
@@ -131,7 +144,6 @@ impl Repeats {
         repeats.all = repeats.all.saturating_add(1);
         repeats.same = if repeats.result == told.result { repeats.same.saturating_add(1) } else { 1 };
         repeats.result = told.result;
-        repeats.told_at = told.now;
         repeats.ended = told.ended;
         if told.pending {
             repeats.patience = Patience::Full;
@@ -161,7 +173,7 @@ impl Repeats {
     /// Something new was learnt: every count begins anew. What is known about patience stays, and so do open calls.
     pub(super) fn renew(all: &mut VecDeque<Self>) {
         for repeats in all {
-            (repeats.same, repeats.all, repeats.result) = (0, 0, 0);
+            (repeats.same, repeats.all, repeats.result, repeats.idle) = (0, 0, 0, 0);
         }
     }
 
@@ -182,8 +194,6 @@ pub(super) struct Outcome {
     pub(super) pending: bool,
     /// Something has come to its end.
     pub(super) ended: bool,
-    /// Seconds of the run's clock; 0 without one.
-    pub(super) now: u32,
 }
 
 fn take(all: &mut VecDeque<Repeats>, key: u32) -> Repeats {

@@ -1,12 +1,15 @@
 //! The fingerprint of a result: what it tells, without what changes by itself and without the words of its own call.
 
-use super::call::Echo;
+use super::call::{Echo, Gives};
 use super::digest::{self, Digest};
 use super::mask::{Piece, Place, pieces};
 
 /// Letters and digits from which on a result has enough substance to be told from others by it. 80: a line of text;
 /// what is shorter is mostly a verdict ("no results", "ok") that many different calls share.
 const LONG: usize = 80;
+
+/// Letters and digits from which on a result is a sentence, and no mere verdict.
+const SENTENCE: usize = 40;
 
 /// How much of a longer result is read, from its beginning and from its end, in bytes.
 const PART: usize = 8 * 1024;
@@ -25,6 +28,8 @@ pub(super) struct Told {
     pub(super) digest: u32,
     /// It has substance of its own.
     pub(super) long: bool,
+    /// It is a sentence at least.
+    pub(super) sentence: bool,
     /// It says nothing, or that there is nothing.
     pub(super) empty: bool,
     /// It says that something is not there.
@@ -41,9 +46,9 @@ pub(super) struct Told {
 
 impl Told {
     /// Reads a result. `searches`: the call looked for words, which a result may repeat at length.
-    pub(super) fn of(text: &str, failed: bool, echo: &Echo, searches: bool) -> Self {
+    pub(super) fn of(text: &str, failed: bool, echo: &Echo, searches: bool, gives: Gives) -> Self {
         let bytes = text.as_bytes();
-        let mut reader = Reader::new(echo, failed || searches);
+        let mut reader = Reader::new(echo, failed || searches, gives);
         if bytes.len() <= 2 * PART {
             pieces(bytes, Place::Result, |piece| reader.take(piece));
         } else {
@@ -63,6 +68,10 @@ struct Reader<'a> {
     echo: &'a Echo,
     /// The words of the call matter however long the result is.
     listens: bool,
+    /// What is no news besides.
+    gives: Gives,
+    /// Words that may still be a part of a receipt.
+    receipt: u8,
     /// Everything but what is volatile.
     whole: Digest,
     /// The same without the words of the call.
@@ -78,10 +87,12 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(echo: &'a Echo, listens: bool) -> Self {
+    fn new(echo: &'a Echo, listens: bool, gives: Gives) -> Self {
         Self {
             echo,
             listens,
+            gives,
+            receipt: 0,
             whole: Digest::new(15),
             news: Digest::new(15),
             marks: 0,
@@ -95,6 +106,7 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, piece: Piece<'_>) {
+        let piece = if self.gives == Gives::News { piece } else { self.without_receipts(piece) };
         match piece {
             Piece::Word(word) => {
                 let digest = digest::of(word);
@@ -138,6 +150,25 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Hides what each change gives out anew ("messageId": "48121", "revision": 3), and every number of a clock.
+    fn without_receipts<'t>(&mut self, piece: Piece<'t>) -> Piece<'t> {
+        match piece {
+            Piece::Word(word) => {
+                let number = word.iter().any(u8::is_ascii_digit);
+                let hidden = number && (self.gives == Gives::Ticks || self.receipt > 0);
+                self.receipt = if gives_receipt(word) { RECEIPT_WORDS } else { self.receipt.saturating_sub(1) };
+                if hidden { Piece::Volatile } else { piece }
+            }
+            Piece::Mark(mark) => {
+                if !matches!(mark, b':' | b'=' | b'#' | b'-') {
+                    self.receipt = 0;
+                }
+                piece
+            }
+            Piece::Volatile => piece,
+        }
+    }
+
     fn finish(mut self, failed: bool) -> Told {
         self.whole.word(self.marks);
         if !self.echoed {
@@ -151,6 +182,7 @@ impl<'a> Reader<'a> {
         Told {
             digest: digest::short(digest::pair(digest, u64::from(failed))),
             long,
+            sentence: self.substance >= SENTENCE,
             empty: self.substance == 0 || (!long && (tone.empty || (failed && tone.exit && self.substance <= 40))),
             missing: tone.missing,
             negative: tone.negative,
@@ -159,6 +191,18 @@ impl<'a> Reader<'a> {
             ended: !long && tone.ended && !tone.pending && !tone.running,
         }
     }
+}
+
+/// Words after the name of a receipt that may be its value: `id: INV-2031` has two.
+const RECEIPT_WORDS: u8 = 2;
+
+/// Whether a word names what is given out anew with each change.
+fn gives_receipt(word: &[u8]) -> bool {
+    let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
+    let ends = word.ends_with(b"Id") || word.ends_with(b"_id") || word.ends_with(b"ID");
+    ends || ["id", "receipt", "serial", "revision", "version", "rev", "seq", "sequence", "etag", "uid"]
+        .iter()
+        .any(|name| is(name))
 }
 
 /// The words that were heard.
@@ -174,6 +218,8 @@ struct Tone {
     exit: bool,
     before: Before,
     bracket: u8,
+    /// The word before says that something is under way, unless it names what follows ("waiting": 3).
+    under_way: bool,
 }
 
 /// What the word before said.
@@ -190,9 +236,10 @@ enum Before {
 
 impl Tone {
     fn word(&mut self, word: &[u8]) {
+        self.pending |= std::mem::take(&mut self.under_way);
         self.bracket = 0;
         let before = std::mem::take(&mut self.before);
-        let mut lower = [0; 16];
+        let mut lower = [0; 20];
         if word.len() > lower.len() {
             self.no_then(before);
             return;
@@ -246,9 +293,9 @@ impl Tone {
             }
             b"cancelled" | b"canceled" | b"terminated" => self.ended = true,
             b"pending" | b"queued" | b"processing" | b"provisioning" | b"waiting" | b"initializing"
-            | b"in_progress" | b"inprogress" | b"deploying" | b"building" | b"scheduled" | b"starting"
-            | b"containercreating" => {
-                self.pending = true;
+            | b"in_progress" | b"inprogress" | b"awaiting" | b"awaiting_approval" | b"deploying" | b"building"
+            | b"scheduled" | b"starting" | b"containercreating" => {
+                self.under_way = true;
             }
             b"progress" => self.pending |= before == Before::In,
             b"ready" | b"yet" => self.pending |= before == Before::Not || &*lower == b"yet",
@@ -272,6 +319,7 @@ impl Tone {
     fn mark(&mut self, mark: u8) {
         self.empty |= matches!((self.bracket, mark), (b'[', b']') | (b'{', b'}'));
         self.bracket = mark;
+        self.pending |= std::mem::take(&mut self.under_way) && mark != b':';
     }
 
     fn break_off(&mut self) {
@@ -279,6 +327,7 @@ impl Tone {
     }
 
     fn finish(mut self) -> Self {
+        self.pending |= self.under_way;
         self.no_then(self.before);
         self
     }
@@ -295,7 +344,7 @@ mod tests {
     fn told(call: &str, text: &str) -> Told {
         let (name, arguments) = call.split_once(' ').unwrap_or((call, ""));
         let asked = Asked::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments));
-        Told::of(text, false, &asked.echo, asked.searches)
+        Told::of(text, false, &asked.echo, asked.searches, asked.gives)
     }
 
     #[test]
@@ -316,6 +365,31 @@ mod tests {
             ((r#"g {"id":5}"#, "3 of order 5".into()), (r#"g {"id":61}"#, "4 of order 61".into()), false),
             ((r#"g {"page":5}"#, "page 5".into()), (r#"g {"page":6}"#, "page 6".into()), false),
             ((r#"g {"name":"ann"}"#, page("ann")), (r#"g {"name":"bob"}"#, page("bob")), false),
+            // A receipt is given out with each change; a list of what is there has ids that tell which.
+            (
+                (r#"send {"text":"hi"}"#, r#"{"messageId": "481"}"#.into()),
+                (r#"send {"text":"hi"}"#, r#"{"messageId": "497"}"#.into()),
+                true,
+            ),
+            (
+                ("create_invoice", "created, id: INV-2031".into()),
+                ("create_invoice", "created, id: INV-2032".into()),
+                true,
+            ),
+            (("create_invoice", "created for 2031".into()), ("create_invoice", "created for 2032".into()), false),
+            (
+                ("next_message", r#"{"messageId": "481"}"#.into()),
+                ("next_message", r#"{"messageId": "497"}"#.into()),
+                false,
+            ),
+            // The seconds of a clock, the ids of processes.
+            ((r#"bash {"command":"date +%S"}"#, "13".into()), (r#"bash {"command":"date +%S"}"#, "15".into()), true),
+            (
+                (r#"bash {"command":"pgrep make"}"#, "4711".into()),
+                (r#"bash {"command":"pgrep make"}"#, "4823".into()),
+                true,
+            ),
+            ((r#"bash {"command":"wc -l a"}"#, "4711".into()), (r#"bash {"command":"wc -l a"}"#, "4823".into()), false),
             (("f", "x".repeat(40_000)), ("f", "x".repeat(50_000)), false),
         ] {
             assert_eq!(told(one.0, &one.1).digest == told(other.0, &other.1).digest, same, "{one:?} {other:?}");
@@ -340,6 +414,8 @@ mod tests {
             (r#"{"status":"running"}"#, "pending"),
             ("in progress", "pending"),
             ("running 3 tests", ""),
+            (r#"{"waiting":null}"#, "empty"),
+            (r#"{"state":"awaiting_approval"}"#, "pending"),
             ("job completed", "positive ended"),
             (r#"{"state":"failed"}"#, "negative ended"),
             ("weather: 21 degrees", ""),

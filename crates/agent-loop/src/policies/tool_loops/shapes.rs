@@ -358,6 +358,9 @@ pub(super) fn may_announce(word: &[u8]) -> bool {
             | b"eta"
             | b"ref"
             | b"inc"
+            | b"cre"
+            | b"quo"
+            | b"rat"
     );
     begins && word.len() <= 24 && (is_month(word) || is_weekday(word) || announces(word).is_some())
 }
@@ -386,6 +389,14 @@ fn announces(word: &[u8]) -> Option<Announced> {
         | b"duration" | b"latency" | b"uptime" | b"timestamp" | b"ts" | b"elapsedtime" | b"totaltime" => {
             return Some(Announced::Number);
         }
+        // What is left to pay with, or to ask with, goes down by itself.
+        b"creditsleft"
+        | b"creditsremaining"
+        | b"creditsused"
+        | b"quotaleft"
+        | b"quotaremaining"
+        | b"ratelimitremaining"
+        | b"ratelimitreset" => return Some(Announced::Number),
         b"nonce" => return Some(Announced::NamedId),
         _ => {}
     }

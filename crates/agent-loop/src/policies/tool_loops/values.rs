@@ -9,31 +9,51 @@ use super::mask::{Piece, Place, pieces};
 use super::shapes;
 use super::words::Kind;
 
-/// Whether a text is a database query.
-pub(super) fn is_sql(text: &str) -> bool {
+/// Whether a text is a database query, and whether it only looks.
+pub(super) fn sql_kind(text: &str) -> Option<Kind> {
     let first = text.split_ascii_whitespace().next().unwrap_or_default();
-    let verbs = ["select", "with", "insert", "update", "delete", "pragma"];
-    text.contains(' ') && verbs.iter().any(|verb| first.eq_ignore_ascii_case(verb))
+    let is = |verbs: &[&str]| verbs.iter().any(|verb| first.eq_ignore_ascii_case(verb));
+    match () {
+        () if !text.contains(' ') => None,
+        () if is(&["select", "with", "pragma", "show", "explain", "describe"]) => Some(Kind::Read),
+        () if is(&["insert", "update", "delete", "merge", "replace", "alter", "truncate"]) => Some(Kind::Write),
+        () => None,
+    }
 }
 
-/// A word of SQL that says how, and not which.
-pub(super) fn is_keyword(word: &[u8]) -> bool {
-    const KEYWORDS: [&str; 40] = [
-        "select", "from", "where", "and", "or", "not", "like", "ilike", "lower", "upper", "trim", "order", "by",
-        "group", "limit", "offset", "asc", "desc", "count", "sum", "distinct", "as", "join", "left", "right", "inner",
-        "outer", "on", "in", "is", "null", "having", "cast", "text", "exists", "between", "with", "case", "when",
-        "all",
+/// What a word of a database query says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sql {
+    /// A table follows: `from`, `join`.
+    Source,
+    /// How many follow, or from where on.
+    Page,
+    /// Conditions follow: `where`.
+    Condition,
+    /// An order follows: `group`, `order`.
+    Order,
+    /// How, and not which.
+    Keyword,
+    /// A name or a value.
+    Name,
+}
+
+/// Reads a word of a database query.
+pub(super) fn sql_word(word: &[u8]) -> Sql {
+    const KEYWORDS: [&str; 32] = [
+        "select", "and", "or", "not", "like", "ilike", "lower", "upper", "trim", "by", "asc", "desc", "count", "sum",
+        "distinct", "as", "left", "right", "inner", "outer", "on", "in", "is", "null", "cast", "text", "exists",
+        "between", "with", "case", "when", "all",
     ];
-    KEYWORDS.iter().any(|keyword| word.eq_ignore_ascii_case(keyword.as_bytes()))
-}
-
-/// The first eight bytes of a word in lower case.
-pub(super) fn lower(word: &[u8]) -> [u8; 8] {
-    let mut lower = [0; 8];
-    let len = word.len().min(8);
-    lower[..len].copy_from_slice(&word[..len]);
-    lower.make_ascii_lowercase();
-    lower
+    let is = |words: &[&str]| words.iter().any(|known| word.eq_ignore_ascii_case(known.as_bytes()));
+    match () {
+        () if is(&["from", "join", "into", "update", "table"]) => Sql::Source,
+        () if is(&["limit", "offset"]) => Sql::Page,
+        () if is(&["where", "having"]) => Sql::Condition,
+        () if is(&["group", "order"]) => Sql::Order,
+        () if is(&KEYWORDS) => Sql::Keyword,
+        () => Sql::Name,
+    }
 }
 
 /// The program in a list of arguments: what a shell is told to run, or the list itself.
@@ -91,6 +111,9 @@ pub(super) fn masked_digest(text: &[u8], place: Place) -> u64 {
 
 /// A path, id or name as it stands; of a path `./a//b` only `a/b`, and without random names of temporary files.
 pub(super) fn path_digest(text: &str) -> u64 {
+    if let Some((address, query)) = text.split_once('?').filter(|_| text.contains("://")) {
+        return address_digest(address, query, |class| class == Class::Volatile);
+    }
     let mut digest = Digest::new(5);
     let bytes = text.as_bytes();
     let bytes = bytes.strip_prefix(b"./").unwrap_or(bytes);
@@ -116,10 +139,21 @@ pub(super) fn path_digest(text: &str) -> u64 {
 /// The same without what leads on within one thing: `?page=3` of an address.
 pub(super) fn aim_digest(text: &str) -> u64 {
     let Some((address, query)) = text.split_once('?') else { return path_digest(text) };
+    address_digest(address, query, |class| matches!(class, Class::Page | Class::Volatile))
+}
+
+/// An address with its query in any order, without what `hides` and without what only defeats a cache: a time or a
+/// random id under a name that says nothing.
+fn address_digest(address: &str, query: &str, hides: impl Fn(Class) -> bool) -> u64 {
     let mut digest = path_digest(address);
     for part in query.split('&') {
-        let key = part.split('=').next().unwrap_or_default();
-        if !matches!(keys::class(key, ""), Class::Page | Class::Volatile) {
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        let class = keys::class(key, "");
+        let word = value.as_bytes();
+        let end = shapes::word_end(word, 0);
+        let random = || shapes::epoch(word, 0, end).or_else(|| shapes::random_id(word, 0, end)) == Some(word.len());
+        let busts = class == Class::Other && !value.is_empty() && random();
+        if !busts && !hides(class) {
             digest = digest.wrapping_add(digest::of(part.as_bytes()));
         }
     }

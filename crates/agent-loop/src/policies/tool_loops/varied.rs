@@ -24,7 +24,7 @@ pub(super) fn varied(
     config: &ToolLoopConfig,
 ) -> Option<Varied> {
     let newest = history.get(at)?;
-    if matches!(newest.kind, Kind::Harmless | Kind::Wait) {
+    if newest.kind.is_harmless() || newest.kind == Kind::Wait {
         return None;
     }
     // What was done, or found in order, was done or found for each of them.
@@ -46,6 +46,15 @@ pub(super) fn varied(
     if newest.polls {
         return hit(reworded.count, config.polls);
     }
+    if told.sentence && !told.empty && !failed && newest.target != 0 {
+        // What is asked about one thing in any words, and answered by the same sentence each time.
+        let one = group().filter(|entry| {
+            entry.name == newest.name && entry.target == newest.target && entry.numbers == newest.numbers
+        });
+        if let Some(found) = hit(one.count() as u32, config.same_short_result) {
+            return Some(found);
+        }
+    }
     if told.empty || (!failed && !told.long) {
         // Queries that differ in one word each may go through a list: they get half as many again.
         let threshold = config.same_short_result;
@@ -63,14 +72,14 @@ pub(super) fn varied(
 }
 
 fn counts(entry: &Entry, result: u32) -> bool {
-    entry.result == result && !entry.void && entry.kind != Kind::Harmless
+    entry.result == result && !entry.void && !entry.kind.is_harmless()
 }
 
 /// Whether two calls that told the same at length are about one thing, whatever their words. Different addresses on the
 /// web do not lead to one page unless they lead nowhere, and neither do different numbers under a name that says nothing.
 fn same_thing(one: &Entry, other: &Entry) -> bool {
     let web = one.web && other.web;
-    let numbered = one.numbered && other.numbered;
+    let numbered = one.numbers != 0 && other.numbers != 0;
     one.name == other.name && (one.target == other.target || web || numbered)
 }
 
@@ -103,7 +112,7 @@ fn similar(one: &Entry, other: &Entry) -> bool {
     let shared = (one.sketch & other.sketch).count_ones();
     let fewer = one.sketch.count_ones().min(other.sketch.count_ones());
     let wordless = one.sketch == 0 && other.sketch == 0;
-    let counted = one.numbered && one.key != other.key;
+    let counted = one.numbers != other.numbers;
     one.name == other.name && one.target == other.target && !counted && (wordless || 2 * shared > fewer)
 }
 

@@ -18,12 +18,20 @@ pub(super) enum Kind {
     Wait,
     /// It tells nothing about the work and changes nothing: a clock, a thought.
     Harmless,
+    /// A note to itself, a list of what is to be done: harmless as well, but written again word by word it tells that
+    /// the work stands still.
+    Note,
 }
 
 impl Kind {
     /// Every kind; the place is the stored number.
-    pub(super) const ALL: [Self; 7] =
-        [Self::Other, Self::Read, Self::Write, Self::Run, Self::Poll, Self::Wait, Self::Harmless];
+    pub(super) const ALL: [Self; 8] =
+        [Self::Other, Self::Read, Self::Write, Self::Run, Self::Poll, Self::Wait, Self::Harmless, Self::Note];
+
+    /// Whether it neither tells about the work nor changes it.
+    pub(super) fn is_harmless(self) -> bool {
+        matches!(self, Self::Harmless | Self::Note)
+    }
 }
 
 /// What a single word says.
@@ -101,12 +109,22 @@ pub(super) struct Meaning {
     pub(super) kind: Kind,
     /// Whether it adds (`Some(true)`) or removes (`Some(false)`) something.
     pub(super) adds: Option<bool>,
+    /// Whether it waits for something.
+    pub(super) waits: bool,
     /// Whether any word is known at all.
     pub(super) known: bool,
 }
 
-/// Reads a name: its words in any of the usual spellings (`get_job`, `getJob`, `get-job`, `mcp__ci__get_job`).
+/// Reads a name: its words in any of the usual spellings (`get_job`, `getJob`, `get-job`). Of `change__get` and
+/// `mcp__ci__get_job`, what stands before the last `__` names a server, and counts only where the rest says nothing.
 pub(super) fn meaning(name: &str) -> Meaning {
+    match name.rsplit_once("__").map(|(_, tool)| words_meaning(tool)) {
+        Some(meaning) if meaning.known => meaning,
+        _ => words_meaning(name),
+    }
+}
+
+fn words_meaning(name: &str) -> Meaning {
     let mut seen = Seen::default();
     for_each_word(name, |word| {
         seen.replaces |= word == "replace";
@@ -168,7 +186,9 @@ impl Seen {
         let objects = self.unknown || self.checked || self.ongoing;
         let notes = self.note && !objects && !matches!(act, Some(Hint::Remove | Hint::Read));
         let looks = matches!(act, None | Some(Hint::Read)) && !self.poll && !self.check;
-        let kind = if notes || (self.harmless && !objects && looks) {
+        let kind = if notes {
+            Kind::Note
+        } else if self.harmless && !objects && looks {
             Kind::Harmless
         } else if changes {
             Kind::Write
@@ -188,7 +208,7 @@ impl Seen {
         } else {
             Kind::Other
         };
-        Meaning { kind, adds, known: self.any }
+        Meaning { kind, adds, waits: self.wait, known: self.any }
     }
 }
 
@@ -234,10 +254,9 @@ mod tests {
             ("get_status job_status getBuildStatus poll health get_job list_jobs logs check_inbox", Kind::Poll),
             ("wait_for_element check read_logs mcp__ci__get_pipeline", Kind::Poll),
             ("sleep wait pause wait_", Kind::Wait),
-            (
-                "clock think get_current_time ping echo note add_note remember sequentialthinking take_notes todo_write update_plan now",
-                Kind::Harmless,
-            ),
+            ("change__get mcp__time__get_zone crm__frobnicate_get", Kind::Read),
+            ("clock think get_current_time ping echo sequentialthinking now", Kind::Harmless),
+            ("note add_note remember take_notes todo_write update_plan", Kind::Note),
             ("frobnicate weather hash_password schedule_of_trains_", Kind::Other),
         ] {
             for name in names.split(' ').filter(|name| !name.ends_with("trains_")) {

@@ -159,12 +159,10 @@ fn different_calls_with_the_same_result_are_a_loop_unless_they_are_a_batch() {
         ("40x is_prime(n={i}) -> no", "-"),
         // Databases.
         ("40x query(sql=select count(*) from {w} where x > 0) -> 0", "-"),
-        (
-            "3x query(sql=select * from users where name = ann limit {i}) -> []
-             3x query(sql=SELECT id FROM users WHERE name LIKE ann OFFSET {i}) -> []
-             3x query(sql=select id from users where lower(name) = ann limit {i}) -> []",
-            "-",
-        ),
+        ("20x query(sql=select * from users where name = 'x{i}') -> []", "-"),
+        ("20x query(sql=select id from orders where col_{w} is null) -> []", "-"),
+        ("20x query(sql=select {w} from orders order by {w}) -> (0 rows)", "8 varied"),
+        ("40x sql__execute(statement=UPDATE t SET a = {i} WHERE id = 4{i}) -> UPDATE 1", "-"),
         (
             "4x query(sql=select * from users where name = ann limit {i}) -> []
              4x query(sql=SELECT * FROM users WHERE name LIKE ann OFFSET {i}) -> []
