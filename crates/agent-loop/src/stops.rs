@@ -1,7 +1,7 @@
 //! The stop engine's place in the loop: what it is shown, and how its verdicts are carried out.
 
 use belay_protocol::{
-    Arguments, Finding, Message, MessageBody, ModelReply, RunEnd, ToolCall, ToolResult, ToolSet, ToolStatus,
+    Arguments, Finding, Message, MessageBody, ModelReply, RunEnd, StopReason, ToolCall, ToolResult, ToolSet, ToolStatus,
 };
 
 use crate::config::AgenticLoopConfig;
@@ -104,7 +104,10 @@ impl LoopContext {
         for call in batch.tool_calls() {
             let seen = Observation::ToolCall { name: &call.name, arguments: &call.arguments };
             let verdict = self.state.stops.observe(&config.rules, seen);
-            if verdict.as_ref().is_some_and(|verdict| verdict.action != Action::Notice) {
+            // A limit of calls lets those run that are within it: they are admitted one by one, and then the run ends.
+            let holds =
+                |verdict: &Verdict| verdict.action != Action::Notice && verdict.finding.reason != StopReason::ToolCalls;
+            if verdict.as_ref().is_some_and(holds) {
                 self.answer(batch.tool_calls(), HELD_BACK);
                 return self.heed(verdict).map_or(Screened::HeldBack, Screened::End);
             }
@@ -145,7 +148,14 @@ impl LoopContext {
             threshold = finding.threshold, strike, action = ?action, "a stop rule fired"
         );
         let words = match action {
-            Action::Stop => return Some(RunEnd::from(finding).with("strikes", strike)),
+            Action::Stop => {
+                let detected = matches!(
+                    finding.reason,
+                    StopReason::ToolLoop | StopReason::Chanting | StopReason::JudgedLoop | StopReason::RepeatedReplies
+                );
+                let end = RunEnd::from(finding);
+                return Some(if detected { end.with("strikes", strike) } else { end });
+            }
             Action::Recover => {
                 self.state.stops.recover();
                 say.unwrap_or_else(|| feedback(&finding))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use belay_agent_loop::policies::{Action, Observation, StopRules};
 use belay_agent_loop::{AdmittedCall, BrakeAction, Fired, LlmTurn, LoopContext, LoopError, Meter, Reasoning};
 use belay_protocol::{
-    EventKind, Finding, ModelError, ModelReply, ModelRequest, RunEnd, StopReason, Tool, ToolSet, UnixMillis,
+    EventKind, Finding, ModelError, ModelReply, ModelRequest, RunEnd, StopReason, Tool, ToolSet, UnixMillis, Usage,
 };
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -268,6 +268,7 @@ impl RunCore {
             }
         };
         let request = ModelRequest { max_attempts: hold.attempts.min(reservation.attempts()), ..request };
+        let read = request.messages.iter().map(|message| message.estimated_tokens()).sum();
         let cut = CancellationToken::new();
         let watched = self.rules.cuts_streams(&context.state.stops) && allowance.purpose == Purpose::Step;
         let mut sink = LiveSink::new(&self.live, step, watched.then_some((&mut chanting, &cut)));
@@ -306,7 +307,8 @@ impl RunCore {
             Err(dropped) => {
                 // What was generated may be charged to us and nobody will say how much: the estimate is.
                 let charged = self.house.cost.settle(reservation, 1, None).await;
-                self.tally.settle(hold, 1, None, charged);
+                let estimate = Usage { input: read, cached_input: 0, output: said.len() as u64 / 4 };
+                self.tally.settle(hold, 1, Some(&estimate), charged);
                 metrics::model_dropped(dropped.word(), charged);
                 Ok(match dropped {
                     Dropped::Stopped => Asked::Ended(self.stopped().unwrap_or(StopReason::UserStop).into()),

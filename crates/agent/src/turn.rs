@@ -349,7 +349,7 @@ fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (
             }
             let line = end.reason.user_line();
             let reply = summary.as_ref().map(|text| match end.reason.layer() {
-                StopLayer::Natural => text.clone(),
+                StopLayer::Natural if end.reason != StopReason::PlanBlocked => text.clone(),
                 _ => format!("{text}\n\n{line}"), // the best partial answer, and why it is no more
             });
             return (end, reply);

@@ -173,14 +173,14 @@ reasons! {
     JudgedLoop = "judged_loop", Progress, Stopped, Yes, "Stopped: the work was going in circles.";
     /// The same answer, or nearly so, again and again.
     RepeatedReplies = "repeated_replies", Progress, Stopped, Yes, "Stopped: the model kept giving the same answer without getting on.";
-    /// Step after step in which every call failed.
-    ConsecutiveErrors = "consecutive_errors", Progress, Stopped, Yes, "Stopped: too many tool calls failed one after another.";
     /// Answer after answer without a word or a call.
     EmptyReplies = "empty_replies", Progress, Stopped, Yes, "Stopped: the model kept answering with nothing.";
     /// Calls of tools that do not exist, again and again.
     UnknownTools = "unknown_tools", Progress, Stopped, Yes, "Stopped: the model kept calling tools that do not exist.";
     /// Calls with arguments that the tools refuse, again and again.
     InvalidArguments = "invalid_arguments", Progress, Stopped, Yes, "Stopped: the model kept calling tools with invalid arguments.";
+    /// Step after step in which every call failed.
+    ConsecutiveErrors = "consecutive_errors", Progress, Stopped, Yes, "Stopped: too many tool calls failed one after another.";
     /// The same approval asked for again after it was denied.
     ApprovalReasks = "approval_reasks", Progress, Stopped, Yes, "Stopped: the agent kept asking for what had been denied.";
     /// The context was shortened again and again without getting shorter.

@@ -26,7 +26,8 @@
 //! # Whole lines
 //!
 //! For what windows leave out: lines of at least 12 characters, without their bullet or number. The last sixteen are
-//! equal, or the last sixteen pairs, triples or groups of four. Not in tables; in code, sixty equal lines in a row.
+//! equal, or the last sixteen pairs, triples or groups of four. Entries of lists and prose alone: code, tables, headings and
+//! quotes legitimately repeat their lines.
 //!
 //! # What one text is
 //!

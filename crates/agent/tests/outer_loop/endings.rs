@@ -178,6 +178,20 @@ async fn counted_limits_end_a_run_with_their_reason_and_a_closing_turn() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_a_batch_that_passes_a_limit_of_calls_the_first_ones_run() {
+    for limit in ["tool_calls = 3", "tool_calls_of = { echo = 3 }"] {
+        let storm = Scripted::calls((0..8).map(|n| ("echo", json!({"text": format!("n{n}")}))));
+        let setup = Setup {
+            rules: rules(&format!("closing_turn = false\n[limits]\n{limit}")),
+            ..Setup::new(ScriptedModel::new([storm]))
+        };
+        let (agent, record) = run(&setup, "go").await;
+        assert_eq!((record.reason, record.usage.tool_calls), (Some(StopReason::ToolCalls), 3), "{limit}: {record:?}");
+        agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_runs_money_ends_it_before_the_reserve_is_touched_and_pays_its_closing_turn() {
     // One dollar for a million tokens; a request is estimated at a little over 1000 millionths.
     let price = Price { input: 1_000_000, cached_input: None, output: 1_000_000 };

@@ -13,6 +13,11 @@ use tokio::time::Instant;
 
 use crate::support::{Running, Setup, TestTool, end_of, saw};
 
+/// A summary, and the line that a plan with blocked steps ends with.
+fn but_blocked(summary: &str) -> String {
+    format!("{summary}\n\n{}", StopReason::PlanBlocked.user_line())
+}
+
 fn planned(steps: &[&str]) -> Scripted {
     Scripted::call("planning", json!({"command": "create", "title": "The work", "steps": steps}))
 }
@@ -178,7 +183,7 @@ async fn a_failing_step_is_tried_again_then_blocked_and_the_plan_goes_on() {
     let agent = setup.start().await;
     let record = run(&agent, "/plan tidy").await;
     assert_eq!((record.status, record.reason), (RunStatus::Failed, Some(StopReason::PlanBlocked)));
-    assert_eq!(record.reply.as_deref(), Some("One step could not be done."));
+    assert_eq!(record.reply, Some(but_blocked("One step could not be done.")));
     assert_eq!(figures(&record), [1, 1, 3]);
     assert!(
         task(&agent, 3).contains("This is attempt 2. Of the attempt before: The model provider refused the request.")
@@ -514,7 +519,7 @@ async fn a_summary_that_fails_is_replaced_by_our_own_words() {
         let record = run(&agent, "/plan tidy").await;
         assert_eq!(record.reason, Some(StopReason::PlanBlocked));
         let expected = "The work: 1 of 2 steps is completed, 1 is blocked.\n\n- a (done): A\n- b (blocked): no";
-        assert_eq!(record.reply.as_deref(), Some(expected));
+        assert_eq!(record.reply, Some(but_blocked(expected)));
         agent.shut_down().await;
     }
 }
@@ -538,7 +543,7 @@ async fn a_restart_goes_on_at_the_step_that_was_in_progress_and_says_so() {
     // Interrupted twice, it has no attempt left: it is blocked, and the plan goes on.
     let next = setup.next_boot(ScriptedModel::new([success("C"), Scripted::text("All but b.")]));
     let mut agent = next.start().await;
-    assert_eq!(agent.one.next().await, "All but b.");
+    assert_eq!(agent.one.next().await, but_blocked("All but b."));
     let record = setup.store.runs.run(id).await.expect("readable").expect("known");
     assert_eq!((record.reason, record.attempt), (Some(StopReason::PlanBlocked), 3));
     assert_eq!(figures(&record), [2, 1, 4]);

@@ -20,10 +20,6 @@ const CYCLE: usize = 4;
 /// Repetitions of a cycle that are chanting. 16: more than the entries that a person writes alike by hand.
 const REPEATS: u32 = 16;
 
-/// Repetitions of one line of code that are chanting. 60: generated code and data legitimately repeat a line, rarely a
-/// screenful.
-const CODE_REPEATS: u32 = 60;
-
 /// Characters of a line that are kept to be quoted.
 const QUOTED: usize = 32;
 
@@ -45,9 +41,6 @@ const POWERS: [u64; 8] = {
 #[derive(Clone, Debug, PartialEq, Default)]
 pub(super) struct Lines {
     line: Line,
-    /// This line is code; whether the ones before were.
-    code: bool,
-    was_code: bool,
     /// Short lines since the last longer one.
     before: u64,
     /// The last longer lines, newest first; 0 where there is none.
@@ -73,12 +66,9 @@ struct Line {
 impl Lines {
     /// Begins a line.
     pub(super) fn begin(&mut self, kind: Kind) {
-        let counts = !matches!(kind, Kind::Blank | Kind::Table | Kind::Rule | Kind::Fence);
+        // Code, tables, headings and quotes legitimately repeat their lines.
+        let counts = matches!(kind, Kind::Item | Kind::Prose);
         self.line = Line { counts, ..Line::default() };
-        self.code = kind == Kind::Code;
-        if counts && self.code != self.was_code {
-            *self = Self { line: self.line.clone(), code: self.code, was_code: self.code, ..Self::default() };
-        }
     }
 
     /// Takes a piece of the line.
@@ -114,10 +104,9 @@ impl Lines {
     }
 
     fn judge(&self) -> Option<Chant> {
-        let (cycles, repeats) = if self.code { (1, CODE_REPEATS) } else { (CYCLE, REPEATS) };
-        let period = (1..=cycles).find(|period| self.equal[period - 1] >= (repeats - 1) * *period as u32)?;
+        let period = (1..=CYCLE).find(|period| self.equal[period - 1] >= (REPEATS - 1) * *period as u32)?;
         Some(Chant {
-            count: u64::from(repeats),
+            count: u64::from(REPEATS),
             spacing: self.lengths[..period].iter().map(|chars| u64::from(*chars)).sum(),
             periods: 1,
             lines: Some(period as u64),

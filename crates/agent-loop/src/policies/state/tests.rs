@@ -117,7 +117,7 @@ fn one_behaviour_seen_by_two_strikes_is_one_strike() {
     let both = "[[rules]]\nname = 'a'\nwhen = { unknown_tools = 2 }\nthen = 'strike'\n\
         [[rules]]\nname = 'b'\nwhen = { consecutive_errors = 2 }\nthen = 'strike'";
     // At the same moment, and one while the verdict of the other stands.
-    check(&rules(both), "scuscuRscuscoscu", &[(5, Recover, "b")]);
+    check(&rules(both), "scuscuRscuscoscu", &[(5, Recover, "a")]);
     check(&rules(&both.replace("errors = 2", "errors = 3")), "scuscuscuRscuscosc", &[(5, Recover, "a")]);
 }
 
