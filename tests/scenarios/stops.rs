@@ -68,11 +68,23 @@ async fn stopbench_publishes_what_it_measures_and_ours_is_ahead() -> Result<()> 
             format!("{}{}{}", &page[..begin], printed.stdout, &page[begin + old.len() - end.len()..]),
         )?;
     }
-    assert_eq!(
-        marked("docs/stopbench.md", "table"),
-        printed.stdout,
-        "`make golden` writes it anew; read the difference"
-    );
+    let published = marked("docs/stopbench.md", "table");
+    assert_eq!(published, printed.stdout, "`make golden` writes it anew; read the difference");
+
+    // The first number of each cell: recall, false stops, early, wasted median and p90, then the same over mutations.
+    let figures = |name: &str| -> Vec<f64> {
+        let row = printed.stdout.lines().find(|line| line.starts_with(&format!("| {name} |"))).expect("a row");
+        let cells = row.split('|').skip(2).filter(|cell| !cell.trim().is_empty());
+        cells.map(|cell| cell.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a figure")).collect()
+    };
+    let ours = figures("belay");
+    assert!(ours[0] >= 98.0 && ours[5] >= 98.0, "recall: {ours:?}");
+    assert!(ours[1] == 0.0 && ours[6] <= 0.1, "false stops: {ours:?}");
+    assert!(ours[3] <= 5.0 && ours[8] <= 5.0, "wasted calls, median: {ours:?}");
+    for other in ["iteration cap 50", "ironclaw", "openmanus", "gemini-cli 2025", "gemini-cli 2026", "openhands"] {
+        let theirs = figures(other);
+        assert!(ours[0] > theirs[0] && ours[1] < theirs[1] && ours[3] < theirs[3], "{other}: {theirs:?}, ours {ours:?}");
+    }
     Ok(())
 }
 
