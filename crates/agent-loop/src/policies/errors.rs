@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::observation::{CallOutcome, Observation};
+use super::tool_loops;
 
 /// Longest piece of the newest error that is kept for evidence, in bytes.
 const MAX_ERROR_BYTES: usize = 240;
@@ -58,10 +59,12 @@ impl Errors {
     fn take(&mut self, name: &str, outcome: CallOutcome, text: &str) {
         self.after_result = true;
         self.open = self.open.saturating_sub(1);
-        if outcome != CallOutcome::NotExecuted {
+        // Many programs report "not yet" by a failing exit code: that is neither a success nor a failure.
+        let waits = outcome.is_failure() && tool_loops::is_pending(text);
+        if outcome != CallOutcome::NotExecuted && !waits {
             self.executed = self.executed.saturating_add(1);
         }
-        if outcome.is_failure() {
+        if outcome.is_failure() && !waits {
             self.failed = self.failed.saturating_add(1);
             self.newest.clear();
             for part in [name, ": ", text] {
@@ -107,10 +110,11 @@ mod tests {
 
     use super::*;
 
-    /// s: a step begins; c: a call; f: it failed; o: it worked; n: it was not executed; d: denied; a: an answer.
+    /// s: a step begins; c: a call; f: it failed; o: it worked; p: it is pending yet; n: it was not executed; d: denied; a: an answer.
     fn counts(events: &str) -> Vec<u64> {
         let arguments = Arguments::parse("{}");
-        let result = |outcome| Observation::ToolResult { name: "t", outcome, text: "no such file" };
+        let told = |outcome, text| Observation::ToolResult { name: "t", outcome, text };
+        let result = |outcome| told(outcome, "no such file");
         let mut errors = Errors::default();
         events
             .chars()
@@ -119,6 +123,8 @@ mod tests {
                     's' => Observation::Step,
                     'c' => Observation::ToolCall { name: "t", arguments: &arguments },
                     'f' => result(CallOutcome::Failed),
+                    'p' => told(CallOutcome::Failed, "lint pass, tests pending"),
+                    't' => told(CallOutcome::Failed, "Timed out. The job is still queued."),
                     'o' => result(CallOutcome::Success),
                     'n' => result(CallOutcome::NotExecuted),
                     'd' => result(CallOutcome::Denied),
@@ -149,6 +155,9 @@ mod tests {
             ("ccffccff", &[0, 0, 0, 1, 1, 1, 1, 2], "batches without steps"),
             ("cfaccff", &[0, 1, 1, 1, 1, 1, 2], "an answer ends a step"),
             ("sccfscf", &[0, 0, 0, 0, 1, 1, 2], "a call that never got its result is passed over"),
+            ("scpscp", &[0, 0, 0, 0, 0, 0], "what is pending yet has not failed"),
+            ("scfscp", &[0, 0, 1, 1, 1, 1], "nor has it worked"),
+            ("sctsct", &[0, 0, 1, 1, 1, 2], "an error is one, whatever it is about"),
             ("f", &[1], "a result whose call was not recorded"),
         ] {
             assert_eq!(counts(events), expected, "{events}: {why}");

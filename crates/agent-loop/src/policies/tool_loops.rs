@@ -45,7 +45,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::config::ToolLoopConfig;
 
-use self::call::Asked;
+use self::call::{Asked, Echo, Gives};
 use self::cycles::{Newest, View};
 use self::history::{Entry, Open};
 use self::repeats::{Made, Outcome, Patience, Repeated, Repeats};
@@ -380,6 +380,16 @@ impl ToolLoops {
         }
         free.unwrap_or(u8::MAX)
     }
+}
+
+/// Whether a result says that something is still under way, and nothing of an error.
+pub(super) fn is_pending(text: &str) -> bool {
+    // What is longer than a state is a report.
+    if text.len() > 2048 {
+        return false;
+    }
+    let told = Told::of(text, false, &Echo::default(), false, Gives::News);
+    told.pending && !told.negative
 }
 
 /// Whether a digest is not among the remembered ones. Remembers it.

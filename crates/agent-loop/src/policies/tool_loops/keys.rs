@@ -60,7 +60,18 @@ pub(super) fn class(key: &str, tool: &str) -> Class {
     {
         return Class::Content;
     }
+    // Whoever is asked gives an answer, which does not repeat the question.
+    if matches!(class, Class::Query | Class::Content) && !names_a_person(tool) && asks(tool) {
+        return Class::Prompt;
+    }
     class
+}
+
+/// Whether a tool asks somebody, by its name.
+fn asks(tool: &str) -> bool {
+    let mut asks = false;
+    words::for_each_word(tool, |word| asks |= matches!(word, "ask" | "consult"));
+    asks
 }
 
 /// Whether a tool is about a person, by its name.
@@ -207,6 +218,8 @@ mod tests {
             ("query q pattern question statement sql_query", "x", Class::Query),
             ("question", "ask_user", Class::Content),
             ("prompt instructions", "x", Class::Prompt),
+            ("message question", "ask_agent", Class::Prompt),
+            ("message", "task_agent", Class::Content),
             ("query", "search_users", Class::Query),
             ("command cmd", "x", Class::Command),
             ("content text", "x", Class::Content),

@@ -269,25 +269,43 @@ impl<'a> Reader<'a> {
             self.command = sql_kind(text);
         }
         let mut aims = Once::default();
-        let (mut before, mut conditions) = (Sql::Keyword, false);
+        let (mut before, mut place) = (Sql::Keyword, Sql::Keyword);
+        // The name of a table, until it is known that it is not the name of its schema.
+        let mut source = None;
         let within = &text.as_bytes()[..text.len().min(WORDS_WITHIN)];
         // Between quotes stands a value: every second part.
-        for (place, part) in within.split(|byte| *byte == b'\'').enumerate() {
+        for (part, quoted) in within.split(|byte| *byte == b'\'').zip([false, true].into_iter().cycle()) {
             pieces(part, Place::Query, |piece| {
-                let Piece::Word(word) = piece else { return };
-                self.echo.add(digest::of(word));
-                let what = sql_word(word);
-                let value = place % 2 == 1 || word.iter().all(u8::is_ascii_digit);
-                if before == Sql::Page || (what != Sql::Name && !value) {
-                } else if value || before == Sql::Source {
-                    aims.add(loose_digest(str::from_utf8(word).unwrap_or_default()));
-                } else if conditions {
-                    self.sketch_word(word);
+                let word = match piece {
+                    Piece::Word(word) => word,
+                    Piece::Mark(b'.') if source.take().is_some() => {
+                        before = Sql::Source;
+                        return;
+                    }
+                    _ => return,
+                };
+                source.take().into_iter().for_each(|source| aims.add(source));
+                // One sign is in too many results: "0 rows".
+                if word.len() > 1 {
+                    self.echo.add(digest::of(word));
                 }
-                conditions = what == Sql::Condition || (conditions && what != Sql::Order);
+                let what = sql_word(word);
+                let value = quoted || word.iter().all(u8::is_ascii_digit);
+                let digest = || loose_digest(str::from_utf8(word).unwrap_or_default());
+                match () {
+                    () if before == Sql::Page || (what != Sql::Name && !value) => {}
+                    () if before == Sql::Source => source = Some(digest()),
+                    () if value && place != Sql::Order => aims.add(digest()),
+                    () if place == Sql::Condition => self.sketch_word(word),
+                    () => {}
+                }
+                if matches!(what, Sql::Source | Sql::Condition | Sql::Order) {
+                    place = what;
+                }
                 before = what;
             });
         }
+        source.into_iter().for_each(|source| aims.add(source));
         for aim in aims.known() {
             self.aim(*aim);
         }

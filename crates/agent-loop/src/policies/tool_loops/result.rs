@@ -273,9 +273,11 @@ impl Tone {
             b"results" | b"result" | b"matches" | b"match" | b"hits" | b"items" | b"entries" | b"rows" | b"records" => {
                 self.empty |= matches!(before, Before::No | Before::Zero);
             }
-            b"denied" | b"invalid" | b"missing" | b"unable" | b"refused" | b"timeout" | b"exception" | b"traceback"
-            | b"unauthorized" | b"forbidden" | b"false" | b"failing" | b"unavailable" | b"blocked" | b"captcha"
-            | b"robot" | b"login" | b"limit" | b"429" | b"403" | b"401" | b"500" | b"503" => self.negative = true,
+            b"denied" | b"timed" | b"invalid" | b"missing" | b"unable" | b"refused" | b"timeout" | b"exception"
+            | b"traceback" | b"unauthorized" | b"forbidden" | b"false" | b"failing" | b"unavailable" | b"blocked"
+            | b"captcha" | b"robot" | b"login" | b"limit" | b"429" | b"403" | b"401" | b"500" | b"503" => {
+                self.negative = true
+            }
             b"ok" | b"okay" | b"success" | b"successful" | b"successfully" | b"passed" | b"passes" | b"pass"
             | b"written" | b"wrote" | b"created" | b"updated" | b"saved" | b"deleted" | b"removed" | b"added"
             | b"sent" | b"applied" | b"valid" | b"clean" | b"uploaded" | b"copied" | b"moved" | b"renamed"
