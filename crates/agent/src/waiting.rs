@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopState;
 use belay_protocol::{
-    FinishedRun, Message, NewEvent, Outbound, OutboxId, PendingRun, ReplyRoute, RunEnd, RunRecord, RunStatus, RunUsage,
-    ThreadState, UnixMillis,
+    FinishedRun, Message, NewEvent, Outbound, OutboxId, PendingRun, ReplyRoute, RunEnd, RunId, RunRecord, RunStatus,
+    RunUsage, ThreadState, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -53,6 +53,14 @@ impl Ending {
     }
 }
 
+/// The state of the loop as it was stored; from the beginning, where it cannot be read any more.
+fn state_of(run: RunId, state: serde_json::Value) -> LoopState {
+    serde_json::from_value(state).unwrap_or_else(|error| {
+        tracing::error!(%run, %error, "the state of a run cannot be read, it begins anew");
+        LoopState::default()
+    })
+}
+
 impl Waiting {
     /// A run that an earlier boot, or an earlier task of the lane, left unfinished.
     pub(crate) fn again(run: Arc<LiveRun>, pending: PendingRun) -> Self {
@@ -69,7 +77,7 @@ impl Waiting {
             in_thread,
             permit: None,
             history: pending.history.into_iter().map(Arc::new).collect(),
-            state: pending.state.and_then(|state| serde_json::from_value(state).ok()).unwrap_or_default(),
+            state: pending.state.map(|state| state_of(pending.run_id, state)).unwrap_or_default(),
             usage: pending.usage,
             cost_micro_usd: pending.cost_micro_usd,
         }

@@ -5,8 +5,9 @@
 //! the whole tree, stops with its parent, and ends for one of five reasons: `GOAL`, `MAX_TURNS`, `TIMEOUT`, `ERROR`,
 //! `ABORTED`.
 //!
-//! Reading order: [`outputs`] → [`emit`] → [`goal`] → [`tree`] → [`delegate`] → [`spawn`].
+//! Reading order: [`bounds`] → [`outputs`] → [`emit`] → [`goal`] → [`tree`] → [`delegate`] → [`spawn`].
 
+mod bounds;
 mod delegate;
 mod emit;
 mod goal;

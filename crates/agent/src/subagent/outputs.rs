@@ -4,15 +4,14 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use belay_protocol::{Arguments, DeclaredOutput, Message, MessageBody, ToolStatus};
-use jsonschema::{PatternOptions, Validator};
+use jsonschema::Validator;
 use serde_json::{Map, Value};
 
+use super::bounds::{self, Bounds};
 use super::emit::{COMPLETE_TASK, EMIT_VALUE};
 
 /// Most outputs of one run. 32: more than a person reads, fewer than fill a context.
 const MAX_OUTPUTS: usize = 32;
-/// Longest schema of an output, in bytes of JSON. 16 KiB: it is sent with every request.
-const MAX_SCHEMA_BYTES: usize = 16 * 1024;
 /// Problems of one value that the model is told of.
 const MAX_PROBLEMS: usize = 5;
 
@@ -41,7 +40,8 @@ struct Emitted {
 }
 
 impl Declared {
-    /// Compiles the validators. References to anything outside of a schema are refused, never fetched.
+    /// Compiles the validators. References to anything outside of a schema are refused, never fetched. It takes
+    /// milliseconds, whatever is declared: see [`bounds`].
     ///
     /// # Errors
     /// Every problem, each with the name of its output.
@@ -49,6 +49,7 @@ impl Declared {
         let mut problems = Vec::new();
         let mut names = HashSet::new();
         let mut outputs = Vec::with_capacity(declared.len());
+        let mut bounds = Bounds::default();
         if declared.len() > MAX_OUTPUTS {
             return Err(format!("{} outputs are declared; {MAX_OUTPUTS} are the most", declared.len()));
         }
@@ -58,16 +59,11 @@ impl Declared {
             if !names.insert(name.clone()) {
                 problems.push(format!("{name} is declared twice"));
             }
-            if !declared.schema.is_object() {
-                problems.push(format!("{name}: a schema is a JSON object"));
+            if let Err(problem) = bounds.admit(&declared) {
+                problems.push(problem);
                 continue;
             }
-            if declared.schema.to_string().len() > MAX_SCHEMA_BYTES {
-                problems.push(format!("{name}: a schema is at most {MAX_SCHEMA_BYTES} bytes long"));
-                continue;
-            }
-            // The plain engine of patterns takes linear time, whatever pattern a client sends.
-            let options = jsonschema::options().offline().with_pattern_options(PatternOptions::regex());
+            let options = jsonschema::options().offline().with_pattern_options(bounds::patterns());
             match options.build(&declared.schema) {
                 Ok(validator) => outputs.push(Output { declared, validator }),
                 Err(error) => problems.push(format!("{name}: this is no usable JSON Schema: {error}")),
@@ -385,7 +381,7 @@ mod tests {
             output("c", json!(true)),
             output("d", json!({"type": "string"})),
             output("d", json!({"type": "string"})),
-            output("e", json!({"const": "x".repeat(MAX_SCHEMA_BYTES)})),
+            output("e", json!({"const": "x".repeat(16 * 1024)})),
             output("f", json!({"pattern": "("})),
         ];
         let text = Declared::compile(bad).expect_err("eight mistakes");

@@ -126,10 +126,11 @@ fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
 
 fn pending_run(row: &Row<'_>) -> Done<PendingRun> {
     let reply_to: Option<String> = row.get("reply_to")?;
-    let state: Option<String> = row.get("state")?;
-    let history: Option<String> = row.get("history")?;
+    let run_id = rows::id(row, "id")?;
+    let state = rows::readable(row, run_id, "state")?;
+    let history = rows::readable(row, run_id, "history")?;
     Ok(PendingRun {
-        run_id: rows::id(row, "id")?,
+        run_id,
         text: row.get("text")?,
         principal: row.get("principal")?,
         channel: row.get::<_, String>("channel")?.into(),
@@ -140,8 +141,8 @@ fn pending_run(row: &Row<'_>) -> Done<PendingRun> {
         started_at: rows::optional_date(row, "started_at")?,
         usage: rows::usage(row)?,
         cost_micro_usd: rows::count(row, "cost_micro_usd")?,
-        state: state.map(|text| rows::from_json(&text)).transpose()?,
-        history: history.map(|text| rows::from_json(&text)).transpose()?.unwrap_or_default(),
+        state,
+        history: history.unwrap_or_default(),
         messages: Vec::new(),
     })
 }
@@ -295,8 +296,7 @@ pub(super) fn start_run(tx: &mut Tx<'_>, lease: &Lease, run: RunId, at: UnixMill
          RETURNING attempt, thread, text, history",
         params![run.to_string(), lease.session.as_str(), at.0, lane.thread, lane.turns + 1],
         |row| {
-            let history: Option<String> = row.get("history")?;
-            let history: Vec<Message> = history.map(|text| rows::from_json(&text)).transpose()?.unwrap_or_default();
+            let history: Vec<Message> = rows::readable(row, run, "history")?.unwrap_or_default();
             let thread: String = row.get("thread")?;
             Ok((row.get::<_, u32>("attempt")?, thread, row.get::<_, String>("text")?, history))
         },

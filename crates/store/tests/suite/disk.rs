@@ -1,7 +1,7 @@
 //! Files, locks and full disks.
 
 use belay_protocol::{
-    EventLog, EventQuery, Message, NoteStore, Outbox, RunReader, RunStatus, Seq, StoreError, ThreadStore,
+    EventLog, EventQuery, Message, NewInput, NoteStore, Outbox, RunReader, RunStatus, Seq, StoreError, ThreadStore,
 };
 use belay_store::{OpenError, SqliteStore, StoreOptions};
 
@@ -37,6 +37,37 @@ async fn a_newer_schema_is_refused_and_left_untouched() {
     let error = SqliteStore::open(&path, StoreOptions::default()).unwrap_err();
     assert!(matches!(error, OpenError::Newer { found: 99, known: 2 }), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_run_whose_state_or_history_cannot_be_read_does_not_keep_its_lane_shut() {
+    let (store, directory) = sqlite();
+    let lease = open(&store, "s").await.lease;
+    let state = Some(serde_json::json!({"iteration": 3}));
+    let history = vec![Message::user("before")];
+    let damaged =
+        accept(&store, &lease, NewInput { state: state.clone(), history: history.clone(), ..queued("one") }).await;
+    let whole =
+        accept(&store, &lease, NewInput { state: state.clone(), history: history.clone(), ..queued("two") }).await;
+    store.close().await;
+    let path = directory.path().join("belay.db");
+    let conn = rusqlite::Connection::open(&path).unwrap();
+    // One level more than is read back, and a text that was cut off.
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let sql = "UPDATE runs SET state = ?2, history = '[{' WHERE id = ?1";
+    assert_eq!(conn.execute(sql, rusqlite::params![damaged.to_string(), deep]).unwrap(), 1);
+    drop(conn);
+
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
+    let opened = open(&store, "s").await;
+    let kept: Vec<_> =
+        opened.unfinished.into_iter().map(|run| (run.run_id, run.text, run.state, run.history)).collect();
+    assert_eq!(kept, [(damaged, "one".to_owned(), None, vec![]), (whole, "two".to_owned(), state, history)]);
+    // It begins and ends like any other.
+    store.start_run(&opened.lease, damaged, at(3_000)).await.unwrap();
+    store.finish_runs(&opened.lease, vec![finished(damaged, "done")]).await.unwrap();
+    assert_eq!(open(&store, "s").await.unfinished.len(), 1);
+    store.close().await;
 }
 
 #[tokio::test]
