@@ -27,7 +27,8 @@ pub(super) enum ChildEnd {
     GaveUp(String),
     /// It did not come to a result; another attempt may.
     Failed(String),
-    /// The whole plan is at its end with it: somebody said stop, or a limit of the run is reached.
+    /// The whole plan is at its end with it: somebody said stop, a limit of the run is reached, or the model cannot be
+    /// asked.
     Over(RunEnd),
 }
 
@@ -83,9 +84,16 @@ pub(super) fn end_of_child(outcome: Result<LoopOutcome, LoopError>) -> Result<Ch
         }
         Err(error @ LoopError::Store(_)) => return Err(error),
         Err(error) => {
-            // What no other attempt can mend ends the plan: the day's money, and a key that is refused.
+            // What no other attempt, and no other step, can mend ends the plan: the day's money, and a provider that does
+            // not answer after all retries. A request that is refused or too long is this execution's own trouble.
             let hopeless = match &error {
-                LoopError::Model(error) => error.kind == ModelErrorKind::Auth,
+                LoopError::Model(error) => match error.kind {
+                    ModelErrorKind::ContextTooLong | ModelErrorKind::BadRequest => false,
+                    ModelErrorKind::Auth
+                    | ModelErrorKind::Network
+                    | ModelErrorKind::Overloaded { .. }
+                    | ModelErrorKind::RateLimited { .. } => true,
+                },
                 _ => true,
             };
             let end = failure(error);

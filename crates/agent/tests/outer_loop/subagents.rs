@@ -557,3 +557,47 @@ async fn nothing_that_a_subagent_says_is_streamed_or_stays_in_the_conversation()
     assert!(texts[2].contains("\"termination\":\"GOAL\""), "{texts:?}");
     agent.shut_down().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_long_subagent_is_judged_and_its_last_chance_is_not() {
+    let opinion = |confidence: f64| {
+        answer(&json!({"unproductive_state_analysis": "…", "unproductive_state_confidence": confidence}).to_string())
+    };
+    let work = |n: u32| Scripted::call("echo", json!({ "text": n.to_string() }));
+    let every_step = "[judge]\nfirst_step = 2\nmin_interval = 1\nmax_interval = 1\nhistory = 7";
+    let judge = |setup: &mut Setup| setup.rules = crate::support::rules(every_step);
+    let opinions = |seen: Vec<SeenRequest>| {
+        let asked = |request: &SeenRequest| request.prompt.starts_with("You examine the record");
+        seen.iter().enumerate().filter(|(_, request)| asked(request)).map(|(n, _)| n + 1).collect::<Vec<_>>()
+    };
+
+    // The first verdict is a notice, the second one the end; the parent is judged by itself.
+    let script = [
+        spawn(json!({"task": "count"})),
+        work(1),
+        opinion(0.95),
+        work(2),
+        opinion(0.95),
+        opinion(0.0),
+        answer("it went in circles"),
+    ];
+    let (setup, agent, run) = play(script, judge).await;
+    assert_eq!(endings(&setup, run).await, [(Termination::Error, StopReason::JudgedLoop, 3)]);
+    assert_eq!(opinions(agent.model.seen()), [3, 5, 6]);
+    assert!(saw(&agent.model, 3).concat().contains("count"), "the judge is shown the task");
+    agent.shut_down().await;
+
+    let script = [
+        spawn(json!({"task": "count", "max_turns": 2})),
+        work(1),
+        opinion(0.0),
+        work(2),
+        Scripted::call("complete_task", json!({"result": "two"})),
+        opinion(0.0),
+        answer("two"),
+    ];
+    let (setup, agent, run) = play(script, judge).await;
+    assert_eq!(endings(&setup, run).await, [(Termination::Goal, StopReason::Goal, 2)]);
+    assert_eq!(opinions(agent.model.seen()), [3, 6]);
+    agent.shut_down().await;
+}
