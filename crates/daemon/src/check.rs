@@ -53,7 +53,7 @@ impl Finding {
 }
 
 /// Checks everything that a start would need.
-pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
+pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let paths = Paths::find(env)?;
     let loaded = match load(&args.settings, env, &paths) {
         Ok(loaded) => loaded,
@@ -77,7 +77,7 @@ pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output) -> R
 }
 
 /// The settings themselves are refused: nothing else can be tried.
-fn report_refused(problems: &[Problem], as_json: bool, out: Output) -> Result<Exit, Failure> {
+fn report_refused(problems: &[Problem], as_json: bool, out: Output<'_>) -> Result<Exit, Failure> {
     if !as_json {
         return Err(refused(problems));
     }
@@ -85,7 +85,7 @@ fn report_refused(problems: &[Problem], as_json: bool, out: Output) -> Result<Ex
     Ok(Exit::Refused)
 }
 
-fn report(findings: &[Finding], as_json: bool, out: Output) -> Exit {
+fn report(findings: &[Finding], as_json: bool, out: Output<'_>) -> Exit {
     let exit = match findings.iter().map(|finding| finding.state).max() {
         Some(State::Refused) => Exit::Refused,
         Some(State::OutOfReach) => Exit::OutOfReach,
@@ -224,6 +224,8 @@ fn telegram(settings: &Settings) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+
     use super::*;
 
     #[test]
@@ -235,7 +237,7 @@ mod tests {
             (vec![State::OutOfReach, State::Refused, State::Ok], Exit::Refused),
         ] {
             let findings: Vec<_> = states.into_iter().map(finding).collect();
-            assert_eq!(report(&findings, false, Output::plain()), exit);
+            assert_eq!(report(&findings, false, Output::plain(&OnceLock::new())), exit);
         }
     }
 }

@@ -158,7 +158,7 @@ pub(crate) fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Res
 }
 
 /// `belay config show`: the settings in force, where each came from, and where things are kept.
-pub(crate) fn show(args: &CheckArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
+pub(crate) fn show(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let paths = Paths::find(env)?;
     let loaded = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?;
     if args.json {

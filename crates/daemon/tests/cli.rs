@@ -385,3 +385,31 @@ fn completions_are_printed_for_every_shell() {
         assert!(output.status.success() && stdout(&output).contains("belay"), "{shell}");
     }
 }
+
+#[test]
+fn a_result_that_cannot_be_written_is_70_and_a_reader_that_has_gone_away_is_not() {
+    let home = Home::new();
+    let recording = home.0.path().join("empty.jsonl");
+    std::fs::write(&recording, "").unwrap();
+    let recording = recording.to_str().unwrap();
+    for args in [
+        &["stops", "check", recording][..],
+        &["config", "show"],
+        &["config", "show", "--json"],
+        &["completions", "bash"],
+    ] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = home.command(args).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(70), "{args:?}");
+        assert!(stderr(&output).contains("cannot be written to standard output"), "{}", stderr(&output));
+
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = home.command(args).stdout(writer).output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{args:?}");
+    }
+    // A failure keeps its own code.
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let refused = home.command(&["check", "--json", "--set", "queue.cap=0"]).stdout(full).output().unwrap();
+    assert_eq!(refused.status.code(), Some(78));
+}

@@ -11,7 +11,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
 
 /// Imports a file: one conversation to standard output or a file, or all into a directory.
-pub(crate) fn import(args: &ImportArgs, out: Output) -> Result<Exit, Failure> {
+pub(crate) fn import(args: &ImportArgs, out: Output<'_>) -> Result<Exit, Failure> {
     let format = args.format.as_deref().and_then(Format::from_word);
     let imported = import_text(&text(&args.file)?, format).map_err(|error| unusable(&args.file, error))?;
     match directory(args.output.as_deref()) {
