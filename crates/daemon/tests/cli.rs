@@ -413,3 +413,42 @@ fn a_result_that_cannot_be_written_is_70_and_a_reader_that_has_gone_away_is_not(
     let refused = home.command(&["check", "--json", "--set", "queue.cap=0"]).stdout(full).output().unwrap();
     assert_eq!(refused.status.code(), Some(78));
 }
+
+#[test]
+fn an_import_never_overwrites_what_it_reads_and_replaces_files_whole() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new();
+    let path = |name: &str| home.0.path().join(name).to_str().unwrap().to_owned();
+    let transcript = r#"[{"role":"user","content":"hi"},{"role":"assistant","content":"hello"}]"#;
+    std::fs::write(path("same.json"), transcript).unwrap();
+    std::fs::hard_link(path("same.json"), path("hard.json")).unwrap();
+    std::os::unix::fs::symlink(path("same.json"), path("soft.json")).unwrap();
+    for out in ["same.json", "hard.json", "soft.json"] {
+        let output = home.run(&["stops", "import", &path("same.json"), "-o", &path(out)]);
+        assert_eq!(output.status.code(), Some(2), "{out}: {}", stderr(&output));
+        assert!(stderr(&output).contains("would be overwritten"), "{}", stderr(&output));
+        assert_eq!(std::fs::read_to_string(path("same.json")).unwrap(), transcript);
+    }
+    // Into a directory, a recording may have the name of the input.
+    std::fs::create_dir(path("dir")).unwrap();
+    std::fs::copy(path("same.json"), path("dir/a-0000.jsonl")).unwrap();
+    std::os::unix::fs::symlink(path("dir/a-0000.jsonl"), path("a.json")).unwrap();
+    let output = home.run(&["stops", "import", &path("a.json"), "-o", &path("dir")]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert_eq!(std::fs::read_to_string(path("dir/a-0000.jsonl")).unwrap(), transcript);
+
+    std::fs::write(path("old.jsonl"), "old").unwrap();
+    std::fs::set_permissions(path("old.jsonl"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::symlink(path("old.jsonl"), path("link.jsonl")).unwrap();
+    for out in ["new.jsonl", "link.jsonl", "/dev/stdout"] {
+        let target = if out.starts_with('/') { out.to_owned() } else { path(out) };
+        let output = home.run(&["stops", "import", &path("same.json"), "-o", &target]);
+        assert_eq!(output.status.code(), Some(0), "{out}: {}", stderr(&output));
+        let text = if out.starts_with('/') { stdout(&output) } else { std::fs::read_to_string(&target).unwrap() };
+        assert!(text.contains("hello"), "{out}: {text}");
+    }
+    assert!(std::fs::symlink_metadata(path("link.jsonl")).unwrap().is_symlink());
+    assert_eq!(std::fs::metadata(path("old.jsonl")).unwrap().permissions().mode() & 0o777, 0o600);
+    let left = std::fs::read_dir(home.0.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(!left.into_iter().any(|name| name.to_string_lossy().contains(".belay-")));
+}
