@@ -452,3 +452,18 @@ fn an_import_never_overwrites_what_it_reads_and_replaces_files_whole() {
     let left = std::fs::read_dir(home.0.path()).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(!left.into_iter().any(|name| name.to_string_lossy().contains(".belay-")));
 }
+
+/// The stand-in recognises the loop's notices by their first words, which are written down in another crate.
+#[test]
+fn the_stand_in_knows_what_took_its_tools_away() {
+    let home = Home::new();
+    let asked = |set: &str| {
+        let output = home.run(&["ask", "--set", "llm.provider=rehearsal", "--set", set, "rehearse failures"]);
+        // What a run that was stopped has said stands on stderr.
+        stdout(&output) + &stderr(&output)
+    };
+    let said = asked("agent.max_tool_iterations=3");
+    assert!(said.contains("The step limit acted"), "{said}");
+    let said = asked("agent.max_tool_iterations=20");
+    assert!(said.contains("I was told: \"This run ends now (consecutive errors).\""), "{said}");
+}
