@@ -453,6 +453,35 @@ fn an_import_never_overwrites_what_it_reads_and_replaces_files_whole() {
     assert!(!left.into_iter().any(|name| name.to_string_lossy().contains(".belay-")));
 }
 
+#[test]
+fn a_file_of_rules_is_refused_with_every_problem_at_once() {
+    let home = Home::new();
+    let file = home.0.path().join("rules.toml");
+    for (text, expected) in [
+        (
+            "[limits]\nusd_per_run = nan\n[[rules]]\nname = \"x\"\nwhen = { run_usd = inf }\n",
+            &["limits.usd_per_run: must be a finite number", "rules.0.when.run_usd: must be a finite number"][..],
+        ),
+        (
+            "error_stop = 1\n[[rules]]\nname = \"x\"\nwhn = { steps = 1 }\n[[rules]]\nname = \"y\"\nwhen = { step = 1 }\n",
+            &[
+                "error_stop: unknown key; did you mean errors_stop?",
+                "stops.rules.0: `x`: unknown key whn; did you mean when?",
+                "stops.rules.1: `y`: when: unknown condition `step`",
+            ],
+        ),
+        ("[limits]\nmodel_cals = 9\n", &["model_cals"]),
+        ("rules = 3\n", &["rules"]),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let output = home.run(&["stops", "check", "--rules", file.to_str().unwrap(), "/dev/null"]);
+        assert_eq!(output.status.code(), Some(78), "{}", stdout(&output));
+        for line in expected {
+            assert!(stderr(&output).contains(line), "{line}\n{}", stderr(&output));
+        }
+    }
+}
+
 /// The stand-in recognises the loop's notices by their first words, which are written down in another crate.
 #[test]
 fn the_stand_in_knows_what_took_its_tools_away() {
