@@ -29,7 +29,7 @@ use crate::telemetry;
 use crate::wiring::{Chosen, Store, SystemClock, VERSION, agent_failure, tools};
 
 /// Answers one message; the exit code is the verdict of its run.
-pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
+pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let text = crate::input::message(&args.text)?;
     let paths = Paths::find(env)?;
     let loaded = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?;
@@ -111,7 +111,7 @@ async fn until_answered(answer: oneshot::Receiver<Ack>) -> Result<Answered, Fail
     }
 }
 
-fn show(answered: Answered, args: &AskArgs, out: Output) -> Result<Exit, Failure> {
+fn show(answered: Answered, args: &AskArgs, out: Output<'_>) -> Result<Exit, Failure> {
     let as_json = args.json;
     match answered {
         Answered::Run(record) => {

@@ -5,7 +5,7 @@ use std::path::Path;
 use belay_models::ProbeReport;
 use belay_store::{Held, Inspection, OpenError, StoreUrl, inspect};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 use tokio::net::{TcpListener, UnixStream};
 
 use crate::cli::CheckArgs;
@@ -53,7 +53,7 @@ impl Finding {
 }
 
 /// Checks everything that a start would need.
-pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
+pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let paths = Paths::find(env)?;
     let loaded = match load(&args.settings, env, &paths) {
         Ok(loaded) => loaded,
@@ -77,7 +77,7 @@ pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output) -> R
 }
 
 /// The settings themselves are refused: nothing else can be tried.
-fn report_refused(problems: &[Problem], as_json: bool, out: Output) -> Result<Exit, Failure> {
+fn report_refused(problems: &[Problem], as_json: bool, out: Output<'_>) -> Result<Exit, Failure> {
     if !as_json {
         return Err(refused(problems));
     }
@@ -85,7 +85,7 @@ fn report_refused(problems: &[Problem], as_json: bool, out: Output) -> Result<Ex
     Ok(Exit::Refused)
 }
 
-fn report(findings: &[Finding], as_json: bool, out: Output) -> Exit {
+fn report(findings: &[Finding], as_json: bool, out: Output<'_>) -> Exit {
     let exit = match findings.iter().map(|finding| finding.state).max() {
         Some(State::Refused) => Exit::Refused,
         Some(State::OutOfReach) => Exit::OutOfReach,
@@ -204,11 +204,39 @@ async fn model(settings: &Settings, secrets: &Secrets) -> Vec<Finding> {
         Ok(ProbeReport::Unreachable { reason }) => finding(State::OutOfReach, format!("{name}: {reason}")),
         Err(error) => finding(State::Refused, words(&error)),
     });
-    if settings.limits.usd_per_day.is_some() && info.price.is_none() && !info.rehearsal {
-        let what = "limits.usd_per_day has no effect: the price of the model is not known; set llm.price";
-        findings.push(Finding::new("limits", State::Note, what));
+    if info.price.is_none() && !info.rehearsal {
+        let without_effect = |what| {
+            let detail = format!("{what} has no effect: the price of the model is not known; set llm.price");
+            Finding::new("limits", State::Note, detail)
+        };
+        findings.extend(about_money(settings).into_iter().map(without_effect));
     }
     findings
+}
+
+/// The limits and rules that count money.
+fn about_money(settings: &Settings) -> Vec<String> {
+    let limits = &settings.limits;
+    let keys = [
+        ("limits.usd_per_day", limits.usd_per_day),
+        ("limits.usd_per_run", limits.run.usd_per_run),
+        ("limits.usd_per_session", limits.run.usd_per_session),
+    ];
+    let limits = keys.into_iter().filter(|(_, usd)| usd.is_some()).map(|(key, _)| key.to_owned());
+    let rules = settings.stops.rules.iter().enumerate().filter(|(_, rule)| {
+        let when = serde_json::to_value(&rule.when).unwrap_or_default();
+        has_key(&when, &["run_usd", "session_usd"])
+    });
+    limits.chain(rules.map(|(index, rule)| format!("the money in stops.rules.{index} (`{}`)", rule.name))).collect()
+}
+
+/// Whether one of these keys stands anywhere in a value.
+fn has_key(value: &Json, keys: &[&str]) -> bool {
+    match value {
+        Json::Object(table) => table.iter().any(|(key, value)| keys.contains(&key.as_str()) || has_key(value, keys)),
+        Json::Array(items) => items.iter().any(|item| has_key(item, keys)),
+        _ => false,
+    }
 }
 
 /// That the token is there has been checked with all secrets.
@@ -224,7 +252,30 @@ fn telegram(settings: &Settings) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+
     use super::*;
+
+    #[test]
+    fn every_limit_and_rule_that_counts_money_is_known() {
+        let mut settings = Settings::default();
+        assert!(about_money(&settings).is_empty());
+        settings.limits.usd_per_day = Some(1.0);
+        settings.limits.run.usd_per_run = Some(1.0);
+        settings.limits.run.usd_per_session = Some(1.0);
+        let rules = [
+            r#"{"name":"text","when":{"any":[{"says":"run_usd"},{"calls":"session_usd"}]}}"#,
+            r#"{"name":"deep","when":{"any":[{"steps":3},{"not":{"all":[{"session_usd":1.0}]}}]}}"#,
+        ];
+        settings.stops.rules = rules.map(|rule| serde_json::from_str(rule).expect("a rule")).into();
+        let expected = [
+            "limits.usd_per_day",
+            "limits.usd_per_run",
+            "limits.usd_per_session",
+            "the money in stops.rules.1 (`deep`)",
+        ];
+        assert_eq!(about_money(&settings), expected);
+    }
 
     #[test]
     fn the_worst_finding_gives_the_exit_code() {
@@ -235,7 +286,7 @@ mod tests {
             (vec![State::OutOfReach, State::Refused, State::Ok], Exit::Refused),
         ] {
             let findings: Vec<_> = states.into_iter().map(finding).collect();
-            assert_eq!(report(&findings, false, Output::plain()), exit);
+            assert_eq!(report(&findings, false, Output::plain(&OnceLock::new())), exit);
         }
     }
 }

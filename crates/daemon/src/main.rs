@@ -27,6 +27,7 @@ mod wiring;
 
 use std::future::Future;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
@@ -49,16 +50,22 @@ fn main() -> ExitCode {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let cli = Cli::parse();
     let env = Environment::of_process();
-    match command(cli.command, &env, Output::stdout(&env)) {
-        Ok(exit) => exit.into(),
-        Err(failure) => {
-            output::complain(&failure.to_string());
-            failure.exit.into()
+    let lost = OnceLock::new();
+    let exit = command(cli.command, &env, Output::stdout(&env, &lost)).unwrap_or_else(|failure| {
+        output::complain(&failure.to_string());
+        failure.exit
+    });
+    match (lost.get(), exit) {
+        (None, exit) => exit.into(),
+        // A result that nobody got is no success: the disk behind stdout is full, or broken.
+        (Some(error), exit) => {
+            output::note(&format!("the result cannot be written to standard output: {error}"));
+            if exit == Exit::Fine { Exit::Internal.into() } else { exit.into() }
         }
     }
 }
 
-fn command(command: Command, env: &Environment, out: Output) -> Result<Exit, Failure> {
+fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     match command {
         Command::Run(args) => block_on(many_threads(), run::run(&args, env)),
         Command::Ask(args) => block_on(many_threads(), ask::ask(&args, env, out)),
@@ -76,7 +83,9 @@ fn command(command: Command, env: &Environment, out: Output) -> Result<Exit, Fai
         Command::Stops(StopsCommand::Import(args)) => stops::import(&args, out),
         Command::Stops(StopsCommand::Eval(args)) => stops::eval(&args, out),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "belay", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "belay", &mut script);
+            out.line(String::from_utf8_lossy(&script).trim_end());
             Ok(Exit::Fine)
         }
     }

@@ -1,15 +1,18 @@
 //! Printing: results on stdout, notes on stderr. Aligned and coloured for people, plain for programs.
 
-use std::io::{BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, StdoutLock, Write};
+use std::sync::OnceLock;
 
 use crate::environment::Environment;
 
 /// Where results go.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Output {
+pub(crate) struct Output<'a> {
     /// Whether stdout is a terminal, so that control characters would act on it.
     terminal: bool,
     colour: bool,
+    /// Why a result could not be written, for whoever ends the process.
+    lost: &'a OnceLock<io::Error>,
 }
 
 /// The colours of meanings: ANSI "Select Graphic Rendition" codes, so that the terminal's own palette applies.
@@ -27,49 +30,60 @@ pub(crate) enum Tone {
     Dim,
 }
 
-impl Output {
-    /// The standard output of this process. No colours with `NO_COLOR` (<https://no-color.org>).
-    pub(crate) fn stdout(env: &Environment) -> Self {
-        let terminal = std::io::stdout().is_terminal();
-        Self { terminal, colour: terminal && env.raw("NO_COLOR").is_none() }
+impl<'a> Output<'a> {
+    /// The standard output of this process. No colours with `NO_COLOR` (<https://no-color.org>). The first error of
+    /// writing is kept in `lost`.
+    pub(crate) fn stdout(env: &Environment, lost: &'a OnceLock<io::Error>) -> Self {
+        let terminal = io::stdout().is_terminal();
+        Self { terminal, colour: terminal && env.raw("NO_COLOR").is_none(), lost }
     }
 
     /// One that is no terminal.
     #[cfg(test)]
-    pub(crate) fn plain() -> Self {
-        Self { terminal: false, colour: false }
+    pub(crate) fn plain(lost: &'a OnceLock<io::Error>) -> Self {
+        Self { terminal: false, colour: false, lost }
+    }
+
+    fn write(self, write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>) {
+        let mut out = BufWriter::new(io::stdout().lock());
+        match write(&mut out).and_then(|()| out.flush()) {
+            Ok(()) => {}
+            // A reader that has gone away (`| head`) is no failure of ours.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+            Err(error) => {
+                let _ = self.lost.set(error); // the first one is the one to tell
+            }
+        }
+        // What could not be written is not tried again.
+        let _ = out.into_parts();
     }
 
     /// Prints a line. What the model wrote may hold control characters, which a terminal must not obey.
     pub(crate) fn line(self, text: &str) {
         let safe = if self.terminal { harmless(text) } else { text.to_owned() };
-        // A reader that has gone away (`| head`) is no failure of ours.
-        let _ = writeln!(std::io::stdout().lock(), "{safe}");
+        self.write(|out| writeln!(out, "{safe}"));
     }
 
     /// Prints many lines, with few writes.
     pub(crate) fn lines(self, lines: impl Iterator<Item = String>) {
-        let mut out = BufWriter::new(std::io::stdout().lock());
-        for line in lines {
-            let safe = if self.terminal { harmless(&line) } else { line };
-            if writeln!(out, "{safe}").is_err() {
-                return; // the reader has gone away
+        self.write(|out| {
+            for line in lines {
+                let safe = if self.terminal { harmless(&line) } else { line };
+                writeln!(out, "{safe}")?;
             }
-        }
-        let _ = out.flush();
+            Ok(())
+        });
     }
 
     /// Prints a JSON value, indented on a terminal.
     pub(crate) fn json(self, value: &serde_json::Value) {
         let text = if self.terminal { format!("{value:#}") } else { value.to_string() };
-        let _ = writeln!(std::io::stdout().lock(), "{text}");
+        self.write(|out| writeln!(out, "{text}"));
     }
 
     /// Prints a table: columns aligned, the last one as long as it is.
     pub(crate) fn table(self, rows: &[Vec<Cell>]) {
-        for line in self.aligned(rows) {
-            let _ = writeln!(std::io::stdout().lock(), "{line}");
-        }
+        self.write(|out| self.aligned(rows).iter().try_for_each(|line| writeln!(out, "{line}")));
     }
 
     fn aligned(self, rows: &[Vec<Cell>]) -> Vec<String> {
@@ -153,7 +167,10 @@ mod tests {
             vec![Cell::from("run"), Cell::new("completed", Tone::Good), Cell::from("é ok")],
             vec![Cell::from("longer"), Cell::new("failed", Tone::Bad), Cell::from("two\nlines")],
         ];
-        assert_eq!(Output::plain().aligned(&rows), ["run     completed  é ok", "longer  failed     two lines"]);
+        assert_eq!(
+            Output::plain(&OnceLock::new()).aligned(&rows),
+            ["run     completed  é ok", "longer  failed     two lines"]
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod layers;
 mod merge;
 mod problem;
+mod rules;
 mod show;
 
 use std::path::{Path, PathBuf};
@@ -20,9 +21,11 @@ use belay_tools::ToolsConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+pub(crate) use layers::NOT_FINITE;
 use layers::{BUILT_IN, Layer};
 pub(crate) use merge::Origins;
 pub(crate) use problem::{Problem, nearest};
+pub(crate) use rules::problems as problems_of_rules;
 use show::{as_json, as_toml};
 
 use crate::cli::CheckArgs;
@@ -31,6 +34,9 @@ use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::paths::Paths;
 use crate::telemetry::TelemetryConfig;
+
+/// Steps of the agent that makes plans, which no setting changes.
+const PLANNER_STEPS: u32 = 3;
 
 /// All settings. Each section is the plain struct of the crate it configures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -76,8 +82,7 @@ impl Settings {
             self.llm.validate(),
             self.limits.validate(),
             self.stops.validate(),
-            // Subagents and executors have other limits of steps than a conversation, and the same rules.
-            self.stops.problems(&self.limits.run, None),
+            self.stops.problems(&self.limits.run, Some(self.max_steps())),
             self.queue.validate(),
             self.channels.stdin.validate(),
             self.channels.telegram.validate(),
@@ -87,6 +92,17 @@ impl Settings {
             self.telemetry.validate(),
         ]
         .concat()
+    }
+
+    /// The last step that a run of any kind can reach: the rules are the same for all kinds, their limits of steps are not.
+    fn max_steps(&self) -> u64 {
+        let agent = &self.agent;
+        // After its limit, a conversation has one more step, without tools.
+        let conversation = u64::from(agent.max_tool_iterations) + 1;
+        let subagent = agent.subagents.enabled.then_some(agent.subagents.max_turns);
+        let executors = agent.executors.values().filter_map(|executor| executor.max_steps);
+        let others = executors.chain(subagent).chain([agent.plan.max_steps_per_execution, PLANNER_STEPS]);
+        others.map(u64::from).fold(conversation, u64::max)
     }
 
     /// Every key there is, also the ones without a value.
@@ -144,6 +160,7 @@ pub(crate) fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Res
 
     let whole_files = problems.len();
     let mut merged = merge::merge(layers)?;
+    problems.extend(rules::take_broken(&mut merged));
     let (settings, found) = merge::read::<Settings>(&mut merged, &Settings::known_keys());
     problems.extend(found);
     let named: Vec<String> = problems.iter().map(|problem| problem.key.clone()).collect();
@@ -158,7 +175,7 @@ pub(crate) fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Res
 }
 
 /// `belay config show`: the settings in force, where each came from, and where things are kept.
-pub(crate) fn show(args: &CheckArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
+pub(crate) fn show(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let paths = Paths::find(env)?;
     let loaded = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?;
     if args.json {

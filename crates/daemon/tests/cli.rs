@@ -385,3 +385,114 @@ fn completions_are_printed_for_every_shell() {
         assert!(output.status.success() && stdout(&output).contains("belay"), "{shell}");
     }
 }
+
+#[test]
+fn a_result_that_cannot_be_written_is_70_and_a_reader_that_has_gone_away_is_not() {
+    let home = Home::new();
+    let recording = home.0.path().join("empty.jsonl");
+    std::fs::write(&recording, "").unwrap();
+    let recording = recording.to_str().unwrap();
+    for args in [
+        &["stops", "check", recording][..],
+        &["config", "show"],
+        &["config", "show", "--json"],
+        &["completions", "bash"],
+    ] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = home.command(args).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(70), "{args:?}");
+        assert!(stderr(&output).contains("cannot be written to standard output"), "{}", stderr(&output));
+
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = home.command(args).stdout(writer).output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{args:?}");
+    }
+    // A failure keeps its own code.
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let refused = home.command(&["check", "--json", "--set", "queue.cap=0"]).stdout(full).output().unwrap();
+    assert_eq!(refused.status.code(), Some(78));
+}
+
+#[test]
+fn an_import_never_overwrites_what_it_reads_and_replaces_files_whole() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new();
+    let path = |name: &str| home.0.path().join(name).to_str().unwrap().to_owned();
+    let transcript = r#"[{"role":"user","content":"hi"},{"role":"assistant","content":"hello"}]"#;
+    std::fs::write(path("same.json"), transcript).unwrap();
+    std::fs::hard_link(path("same.json"), path("hard.json")).unwrap();
+    std::os::unix::fs::symlink(path("same.json"), path("soft.json")).unwrap();
+    for out in ["same.json", "hard.json", "soft.json"] {
+        let output = home.run(&["stops", "import", &path("same.json"), "-o", &path(out)]);
+        assert_eq!(output.status.code(), Some(2), "{out}: {}", stderr(&output));
+        assert!(stderr(&output).contains("would be overwritten"), "{}", stderr(&output));
+        assert_eq!(std::fs::read_to_string(path("same.json")).unwrap(), transcript);
+    }
+    // Into a directory, a recording may have the name of the input.
+    std::fs::create_dir(path("dir")).unwrap();
+    std::fs::copy(path("same.json"), path("dir/a-0000.jsonl")).unwrap();
+    std::os::unix::fs::symlink(path("dir/a-0000.jsonl"), path("a.json")).unwrap();
+    let output = home.run(&["stops", "import", &path("a.json"), "-o", &path("dir")]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert_eq!(std::fs::read_to_string(path("dir/a-0000.jsonl")).unwrap(), transcript);
+
+    std::fs::write(path("old.jsonl"), "old").unwrap();
+    std::fs::set_permissions(path("old.jsonl"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::symlink(path("old.jsonl"), path("link.jsonl")).unwrap();
+    for out in ["new.jsonl", "link.jsonl", "/dev/stdout"] {
+        let target = if out.starts_with('/') { out.to_owned() } else { path(out) };
+        let output = home.run(&["stops", "import", &path("same.json"), "-o", &target]);
+        assert_eq!(output.status.code(), Some(0), "{out}: {}", stderr(&output));
+        let text = if out.starts_with('/') { stdout(&output) } else { std::fs::read_to_string(&target).unwrap() };
+        assert!(text.contains("hello"), "{out}: {text}");
+    }
+    assert!(std::fs::symlink_metadata(path("link.jsonl")).unwrap().is_symlink());
+    assert_eq!(std::fs::metadata(path("old.jsonl")).unwrap().permissions().mode() & 0o777, 0o600);
+    let left = std::fs::read_dir(home.0.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(!left.into_iter().any(|name| name.to_string_lossy().contains(".belay-")));
+}
+
+#[test]
+fn a_file_of_rules_is_refused_with_every_problem_at_once() {
+    let home = Home::new();
+    let file = home.0.path().join("rules.toml");
+    for (text, expected) in [
+        (
+            "[limits]\nusd_per_run = nan\n[[rules]]\nname = \"x\"\nwhen = { run_usd = inf }\n",
+            &["limits.usd_per_run: must be a finite number", "rules.0.when.run_usd: must be a finite number"][..],
+        ),
+        (
+            "error_stop = 1\n[[rules]]\nname = \"x\"\nwhn = { steps = 1 }\n[[rules]]\nname = \"y\"\nwhen = { step = 1 }\n",
+            &[
+                "error_stop: unknown key; did you mean errors_stop?",
+                "stops.rules.0: `x`: unknown key whn; did you mean when?",
+                "stops.rules.1: `y`: when: unknown condition `step`",
+            ],
+        ),
+        ("[limits]\nmodel_cals = 9\n", &["model_cals"]),
+        ("rules = 3\n", &["rules"]),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let output = home.run(&["stops", "check", "--rules", file.to_str().unwrap(), "/dev/null"]);
+        assert_eq!(output.status.code(), Some(78), "{}", stdout(&output));
+        for line in expected {
+            assert!(stderr(&output).contains(line), "{line}\n{}", stderr(&output));
+        }
+    }
+}
+
+/// The stand-in recognises the loop's notices by their first words, which are written down in another crate.
+#[test]
+fn the_stand_in_knows_what_took_its_tools_away() {
+    let home = Home::new();
+    let asked = |set: &str| {
+        let output = home.run(&["ask", "--set", "llm.provider=rehearsal", "--set", set, "rehearse failures"]);
+        // What a run that was stopped has said stands on stderr.
+        stdout(&output) + &stderr(&output)
+    };
+    let said = asked("agent.max_tool_iterations=3");
+    assert!(said.contains("The step limit acted"), "{said}");
+    let said = asked("agent.max_tool_iterations=20");
+    assert!(said.contains("I was told: \"This run ends now (consecutive errors).\""), "{said}");
+}

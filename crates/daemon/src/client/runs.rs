@@ -9,7 +9,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 
 /// Lists recent runs, newest first.
-pub(crate) async fn list(args: &RunsArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
+pub(crate) async fn list(args: &RunsArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let limit = args.limit.to_string();
     let mut query = vec![("limit", limit.as_str())];
     query.extend(args.session.as_deref().map(|session| ("session", session)));
@@ -28,7 +28,7 @@ pub(crate) async fn list(args: &RunsArgs, env: &Environment, out: Output) -> Res
 }
 
 /// Shows one run.
-pub(crate) async fn show(args: &ClientArgs, id: &str, env: &Environment, out: Output) -> Result<Exit, Failure> {
+pub(crate) async fn show(args: &ClientArgs, id: &str, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let run = Client::find(args, env)?.get(&["api", "v1", "runs", id], &[]).await?;
     if args.json {
         out.json(&run);

@@ -16,7 +16,7 @@ use crate::output::{Output, note};
 const WAIT_ROUND: Duration = Duration::from_secs(30);
 
 /// Sends the message; with `--wait` the exit code is the verdict of its run.
-pub(crate) async fn send(args: &SendArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
+pub(crate) async fn send(args: &SendArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let message = crate::input::message(&args.text)?;
     let client = Client::find(&args.client, env)?;
     let body = json!({ "session": args.session, "text": message, "idempotency_key": Uuid::now_v7().to_string() });
@@ -46,7 +46,7 @@ async fn wait(client: &Client, run_id: &str) -> Result<Json, Failure> {
     }
 }
 
-fn command_answered(answer: &Json, as_json: bool, out: Output) -> Exit {
+fn command_answered(answer: &Json, as_json: bool, out: Output<'_>) -> Exit {
     if as_json {
         out.json(answer)
     } else {
@@ -55,12 +55,12 @@ fn command_answered(answer: &Json, as_json: bool, out: Output) -> Exit {
     Exit::Fine
 }
 
-fn accepted(answer: &Json, as_json: bool, out: Output) {
+fn accepted(answer: &Json, as_json: bool, out: Output<'_>) {
     if as_json { out.json(answer) } else { out.line(&format!("accepted as run {}", text(answer, "/run_id"))) }
 }
 
 /// Prints an ended run: its reply, and on stderr why there is none. Also what `belay ask` ends with.
-pub(crate) fn verdict(run: &Json, as_json: bool, out: Output) -> Exit {
+pub(crate) fn verdict(run: &Json, as_json: bool, out: Output<'_>) -> Exit {
     let completed = text(run, "/status") == "completed";
     let reply = text(run, "/reply");
     if as_json {

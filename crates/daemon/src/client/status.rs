@@ -11,7 +11,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 
 /// Prints the daemon's own account of itself.
-pub(crate) async fn status(args: &ClientArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
+pub(crate) async fn status(args: &ClientArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let report = Client::find(args, env)?.get(&["api", "v1", "status"], &[]).await?;
     if args.json {
         out.json(&report)

@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
 /// Stops a run, a session, or everything.
-pub(crate) async fn stop(args: &StopArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
+pub(crate) async fn stop(args: &StopArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let client = Client::find(&args.client, env)?;
     let path: Vec<&str> = match args.target.as_deref() {
         None => vec!["api", "v1", "stop"],
@@ -30,7 +30,7 @@ pub(crate) async fn stop(args: &StopArgs, env: &Environment, out: Output) -> Res
 }
 
 /// Lets the daemon finish what it does and end.
-pub(crate) async fn shutdown(args: &ClientArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
+pub(crate) async fn shutdown(args: &ClientArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let answer = Client::find(args, env)?.post(&["api", "v1", "shutdown"], None, Duration::ZERO).await?;
     match (args.json, text(&answer, "/reply")) {
         (true, _) => out.json(&answer),

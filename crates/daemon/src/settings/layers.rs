@@ -15,6 +15,9 @@ pub(super) const DEFAULT_TOML: &str = include_str!("../../../../config/default.t
 /// What the origin of a built-in value is called.
 pub(crate) const BUILT_IN: &str = "default";
 
+/// What is wrong with a number that is none. It would pass for a limit that is not set.
+pub(crate) const NOT_FINITE: &str = "must be a finite number";
+
 /// Longest settings file in bytes. 1 MiB: a thousand times what anybody writes.
 const FILE_MAX_BYTES: u64 = 1024 * 1024;
 
@@ -117,7 +120,11 @@ impl Layer {
             let hint = "a setting is named section.key, for example llm.model".to_owned();
             return Err(Problem::new(key, "is not the name of a setting").from(Some(origin)).hint(Some(hint)));
         }
-        let value = toml_value(text, origin).unwrap_or_else(|| {
+        let value = match toml_value(text, origin) {
+            Err(what) => return Err(Problem::new(key, what).from(Some(origin))),
+            Ok(value) => value,
+        };
+        let value = value.unwrap_or_else(|| {
             self.unquoted.remove(key);
             Value::new(Some(&origin.to_owned()), text.to_owned())
         });
@@ -149,21 +156,23 @@ fn insert(table: &mut HashMap<String, Value>, segments: &[&str], value: Value) {
 }
 
 /// A value as TOML writes it on the right of a `=`; `None`: it is none.
-fn toml_value(text: &str, origin: &str) -> Option<Value> {
+///
+/// # Errors
+/// There is a number in it that is not finite. Text that reads like one can be quoted.
+fn toml_value(text: &str, origin: &str) -> Result<Option<Value>, &'static str> {
     let document = format!("value = {text}");
-    let table = DeTable::parse(&document).ok()?.into_inner();
-    let mut entries = table.into_iter();
-    let (_, value) = entries.next()?;
+    let Ok(table) = DeTable::parse(&document) else { return Ok(None) };
+    let mut entries = table.into_inner().into_iter();
     // A line break could smuggle in a second key; then the whole is text.
-    if entries.next().is_some() {
-        return None;
+    let (Some((_, value)), None) = (entries.next(), entries.next()) else { return Ok(None) };
+    let mut place = Place { text: &document, name: &|_| origin.to_owned(), problems: vec![] };
+    let value = convert(value.into_inner(), 0, "value", &mut place);
+    match place.problems.as_slice() {
+        [] => Ok(value),
+        problems if problems.iter().any(|problem| problem.what == NOT_FINITE) => Err(NOT_FINITE),
+        // A part of it has been left out: the whole is text.
+        _ => Ok(None),
     }
-    convert(
-        value.into_inner(),
-        0,
-        "value",
-        &mut Place { text: &document, name: &|_| origin.to_owned(), problems: vec![] },
-    )
 }
 
 /// What converting needs to name the place of a value.
@@ -234,7 +243,13 @@ fn convert(value: DeValue<'_>, offset: usize, path: &str, place: &mut Place<'_>)
                 return None;
             }
         },
-        DeValue::Float(digits) => ValueKind::Float(digits.as_str().parse().ok()?),
+        DeValue::Float(digits) => match digits.as_str().parse::<f64>() {
+            Ok(number) if number.is_finite() => ValueKind::Float(number),
+            _ => {
+                place.problems.push(Problem::new(path, NOT_FINITE).from(Some(&origin)));
+                return None;
+            }
+        },
         DeValue::Datetime(date) => ValueKind::String(date.to_string()),
         DeValue::Table(table) => ValueKind::Table(convert_table(table, path, place)),
         DeValue::Array(items) => ValueKind::Array(

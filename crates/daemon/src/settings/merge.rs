@@ -110,14 +110,20 @@ fn describe(message: &str, key: &str, origins: &Origins, known: &[String]) -> Pr
         let what = if key.contains('.') { "unknown key" } else { "unknown section" };
         return problem(what.into()).hint(hint_for_unknown(key, known));
     }
-    let Some((found, expected)) = message.split_once(", expected ") else { return problem(message.to_owned()) };
+    let (what, hint) = plain(message);
+    problem(what).hint(hint)
+}
+
+/// What the deserialiser says of a value, for people, and what was probably meant.
+pub(super) fn plain(message: &str) -> (String, Option<String>) {
+    let Some((found, expected)) = message.split_once(", expected ") else { return (message.to_owned(), None) };
     let words: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
     if let Some(given) = found.strip_prefix("unknown variant ") {
         let hint = nearest(given.trim_matches('`'), words.iter().copied()).map(|near| format!("did you mean {near}?"));
-        return problem(format!("expected {}", plain_expected(expected))).hint(hint);
+        return (format!("expected {}", plain_expected(expected)), hint);
     }
     let found = found.trim_start_matches("invalid type: ").trim_start_matches("invalid value: ");
-    problem(format!("expected {}, found {}", plain_expected(expected), plain_found(found)))
+    (format!("expected {}, found {}", plain_expected(expected), plain_found(found)), None)
 }
 
 /// The words of the deserialiser, for people.

@@ -154,6 +154,87 @@ fn every_kind_of_mistake_has_its_message() {
 }
 
 #[test]
+fn a_number_that_is_not_finite_is_refused_and_never_taken_for_unset() {
+    let dir = tempfile::tempdir().unwrap();
+    for number in ["nan", "-nan", "inf", "+inf", "-inf", "1e999"] {
+        let key = "limits.usd_per_run";
+        let set = lines(load_in(dir.path(), [], &[&format!("{key}={number}")]));
+        assert_eq!(set, [format!("{key}: must be a finite number (--set {key})")]);
+        let env = lines(load_in(dir.path(), [("BELAY__LIMITS__USD_PER_RUN", number)], &[]));
+        assert_eq!(env, [format!("{key}: must be a finite number (environment variable BELAY__LIMITS__USD_PER_RUN)")]);
+        let file = dir.path().join("named.toml");
+        let rule = "[[stops.rules]]\nname = \"x\"\nwhen = { run_usd = ";
+        std::fs::write(&file, format!("[limits]\nusd_per_day = {number}\n{rule}{number} }}\n")).unwrap();
+        let shown = lines(load(&args(std::slice::from_ref(&file), &[]), &Environment::default(), &paths(dir.path())));
+        let file = file.display();
+        let expected = [
+            format!("limits.usd_per_day: must be a finite number ({file}, line 2)"),
+            format!("stops.rules.when.run_usd: must be a finite number ({file}, line 5)"),
+        ];
+        assert_eq!(shown.into_iter().collect::<BTreeSet<_>>(), expected.into());
+    }
+    assert!(load_in(dir.path(), [], &["limits.usd_per_run=1e9"]).is_ok());
+    let loaded = load_in(dir.path(), [], &["llm.model=\"nan\""]).unwrap();
+    assert_eq!(loaded.settings.llm.model.as_deref(), Some("nan"), "quoted, it is text");
+}
+
+#[test]
+fn each_rule_that_cannot_be_read_is_named_and_none_hides_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("named.toml");
+    let rules = [
+        "name = \"fine\"\nwhen = { steps = 3 }",
+        "name = \"key\"\nwhn = { steps = 3 }",
+        "name = \"condition\"\nwhen = { any = [{ step = 3 }] }",
+        "when = { steps = 3 }",
+        "name = \"then\"\nwhen = { steps = 3 }\nthen = \"stopp\"",
+        "name = 5\nwhen = { steps = 3 }",
+        "name = \"inner\"\nwhen = { tool_calls_of = { tool = \"x\", cuont = 1 } }",
+    ];
+    let rules = rules.map(|rule| format!("[[stops.rules]]\n{rule}\n")).concat();
+    std::fs::write(&file, format!("[queue]\ncap = 0\n{rules}")).unwrap();
+    let shown = lines(load(&args(&[file], &[]), &Environment::default(), &paths(dir.path())));
+    for (index, begins) in [
+        (1, "`key`: unknown key whn ("),
+        (2, "`condition`: when.any[0]: unknown condition `step`; did you mean `steps`?"),
+        (3, "missing field `name`"),
+        (4, "`then`: then: expected one of notice, strike, stop ("),
+        (5, "name: expected text in quotes, found 5"),
+        (6, "`inner`: unknown key when.tool_calls_of.cuont ("),
+    ] {
+        let begins = format!("stops.rules.{index}: {begins}");
+        assert!(shown.iter().any(|line| line.starts_with(&begins)), "{begins}\n{shown:#?}");
+    }
+    assert!(shown.iter().any(|line| line.contains("whn") && line.ends_with("did you mean when?")), "{shown:#?}");
+    assert!(shown.iter().any(|line| line.contains("cuont") && line.ends_with("did you mean count?")), "{shown:#?}");
+    assert!(shown.len() == 7 && shown.iter().any(|line| line.starts_with("queue.cap")), "{shown:#?}");
+}
+
+#[test]
+fn a_rule_above_the_steps_of_every_kind_of_agent_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("named.toml");
+    let problem = |agent: &str, steps: u32| {
+        let rule = format!("[[stops.rules]]\nname = \"late\"\nwhen = {{ steps = {steps} }}\nthen = \"notice\"\n");
+        std::fs::write(&file, format!("{agent}\n{rule}")).unwrap();
+        let shown = lines(load(&args(std::slice::from_ref(&file), &[]), &Environment::default(), &paths(dir.path())));
+        assert!(shown.iter().all(|line| line.starts_with("stops.rules.0: `late` can never fire")), "{shown:#?}");
+        !shown.is_empty()
+    };
+    let no_subagents = "[agent]\nsubagents.enabled = false\n";
+    for (agent, last) in [
+        ("", 30),
+        ("[agent]\nmax_tool_iterations = 40\n", 41),
+        (no_subagents, 20),
+        ("[agent]\nmax_tool_iterations = 4\nsubagents.enabled = false\nplan.max_steps_per_execution = 2\n", 5),
+        ("[agent]\nmax_tool_iterations = 1\nsubagents.max_turns = 1\nplan.max_steps_per_execution = 1\n", 3),
+        ("[agent.executors.deep]\ndescription = \"x\"\nmax_steps = 50\n", 50),
+    ] {
+        assert_eq!((problem(agent, last), problem(agent, last + 1)), (false, true), "{agent}");
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_named_with_line_and_column() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| {

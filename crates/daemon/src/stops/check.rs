@@ -13,7 +13,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
 /// Judges a recording, or a run of the daemon, and prints the verdict. A verdict that says stopped is no failure.
-pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output) -> Result<Exit, Failure> {
+pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let mut judge = Judge::new(rules::of_check(args, env)?);
     match &args.run {
         None => feed(&mut judge, recording(&args.file)?, &args.file)?,

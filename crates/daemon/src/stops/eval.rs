@@ -13,7 +13,7 @@ use crate::output::{Cell, Output, Tone};
 const THREADS_MAX: usize = 8;
 
 /// Judges the set and prints the figures.
-pub(crate) fn eval(args: &EvalArgs, out: Output) -> Result<Exit, Failure> {
+pub(crate) fn eval(args: &EvalArgs, out: Output<'_>) -> Result<Exit, Failure> {
     let candidates = candidates(rules::of_file(args.rules.as_deref())?);
     if let Some(name) = args.failures.as_deref().filter(|name| *name != "all")
         && !candidates.iter().any(|candidate| candidate.name == name)
@@ -41,7 +41,7 @@ fn progress(done: usize, of: usize) {
     let _ = write!(std::io::stderr().lock(), "\r\x1b[K{line}"); // nobody can be told that stderr is closed
 }
 
-fn show(args: &EvalArgs, report: &Report, out: Output) {
+fn show(args: &EvalArgs, report: &Report, out: Output<'_>) {
     if args.json {
         return out.json(&serde_json::to_value(report).unwrap_or_default());
     }

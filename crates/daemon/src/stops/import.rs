@@ -1,5 +1,8 @@
 //! `belay stops import`: recordings made of what other programs keep.
 
+use std::fs::{Metadata, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use belay_trajectory::TrajectoryEvent;
@@ -11,7 +14,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
 
 /// Imports a file: one conversation to standard output or a file, or all into a directory.
-pub(crate) fn import(args: &ImportArgs, out: Output) -> Result<Exit, Failure> {
+pub(crate) fn import(args: &ImportArgs, out: Output<'_>) -> Result<Exit, Failure> {
     let format = args.format.as_deref().and_then(Format::from_word);
     let imported = import_text(&text(&args.file)?, format).map_err(|error| unusable(&args.file, error))?;
     match directory(args.output.as_deref()) {
@@ -20,7 +23,7 @@ pub(crate) fn import(args: &ImportArgs, out: Output) -> Result<Exit, Failure> {
             let chosen = choose(args, &imported)?;
             match &args.output {
                 None => out.lines(chosen.iter().map(TrajectoryEvent::to_line)),
-                Some(path) => write(path, chosen)?,
+                Some(path) => write(&args.file, path, chosen)?,
             }
         }
     }
@@ -54,20 +57,56 @@ fn into_directory(args: &ImportArgs, imported: &Imported, directory: &Path) -> R
     let wanted = |index: &usize| args.index.is_none_or(|only| only == *index);
     let mut count = 0;
     for (index, events) in imported.trajectories.iter().enumerate().filter(|(index, _)| wanted(index)) {
-        write(&directory.join(format!("{stem}-{index:04}.jsonl")), events)?;
+        write(&args.file, &directory.join(format!("{stem}-{index:04}.jsonl")), events)?;
         count += 1;
     }
     note(&format!("{count} recordings written to {} ({})", directory.display(), imported.format.word()));
     Ok(())
 }
 
-fn write(path: &Path, events: &[TrajectoryEvent]) -> Result<(), Failure> {
+/// Writes a recording, whole or not at all: what was there before stays until the new one is complete.
+fn write(input: &Path, path: &Path, events: &[TrajectoryEvent]) -> Result<(), Failure> {
+    let before = std::fs::metadata(path).ok();
+    if before.as_ref().is_some_and(|before| is_same(input, before)) {
+        let what = format!("{}: is what is being imported, and would be overwritten", path.display());
+        return Err(Failure::new(Exit::WrongUsage, what).next("name another file with -o"));
+    }
     let mut text = String::new();
     for event in events {
         text.push_str(&event.to_line());
         text.push('\n');
     }
-    std::fs::write(path, text).map_err(|error| unwritable(path, &error))
+    let written = match &before {
+        // A pipe or a device cannot be replaced, only written to.
+        Some(before) if !before.is_file() => std::fs::write(path, text),
+        _ => replace(path, &text, before),
+    };
+    written.map_err(|error| unwritable(path, &error))
+}
+
+/// Whether these are one file, by whatever names.
+fn is_same(input: &Path, output: &Metadata) -> bool {
+    std::fs::metadata(input).is_ok_and(|input| (input.dev(), input.ino()) == (output.dev(), output.ino()))
+}
+
+/// Writes a file beside the other, then puts it in its place, with the rights that the other had.
+fn replace(path: &Path, text: &str, before: Option<Metadata>) -> std::io::Result<()> {
+    // A symbolic link stays one.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let beside = path.with_file_name(format!(".{name}.belay-{}", std::process::id()));
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&beside)?;
+        if let Some(before) = before {
+            file.set_permissions(before.permissions())?;
+        }
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&beside, &path)
+    };
+    write().inspect_err(|_| {
+        let _ = std::fs::remove_file(&beside); // the first error is the one to tell
+    })
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {

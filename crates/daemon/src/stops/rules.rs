@@ -8,7 +8,7 @@ use super::CheckArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::paths::Paths;
-use crate::settings::{load, nearest, refused};
+use crate::settings::{NOT_FINITE, load, nearest, problems_of_rules, refused};
 
 /// What a rules file is, for those who wrote another.
 const WHAT_IT_HOLDS: &str =
@@ -40,10 +40,12 @@ pub(super) fn of_file(path: Option<&Path>) -> Result<StopRules, Failure> {
 fn read(path: &Path) -> Result<RulesFile, Failure> {
     let refuse = |what: String| Failure::new(Exit::Refused, format!("{}: {what}", path.display())).next(WHAT_IT_HOLDS);
     let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-    let file: RulesFile = toml::from_str(&text).map_err(|error| {
-        let hints = unknown_keys(&text);
-        refuse(if hints.is_empty() { error.to_string() } else { hints.join("\n  ") })
-    })?;
+    let given: toml::Table = toml::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+    let unusable = [unknown_keys(&given), unusable_values(given)].concat();
+    if !unusable.is_empty() {
+        return Err(refuse(unusable.join("\n  ")));
+    }
+    let file: RulesFile = toml::from_str(&text).map_err(|error| refuse(error.to_string()))?;
     let mut problems = file.stops.validate();
     problems.extend(file.run_limits().validate());
     problems.extend(file.stops.problems(&file.run_limits(), None));
@@ -53,9 +55,35 @@ fn read(path: &Path) -> Result<RulesFile, Failure> {
     }
 }
 
+/// The numbers that are none; else the rules that cannot be read.
+fn unusable_values(mut given: toml::Table) -> Vec<String> {
+    let mut not_finite = Vec::new();
+    given.iter().for_each(|(key, value)| find_not_finite(key, value, &mut not_finite));
+    match given.remove("rules") {
+        Some(rules) if not_finite.is_empty() => {
+            let rules = serde_json::to_value(rules).unwrap_or_default();
+            problems_of_rules(&rules).iter().map(ToString::to_string).collect()
+        }
+        _ => not_finite,
+    }
+}
+
+fn find_not_finite(key: &str, value: &toml::Value, found: &mut Vec<String>) {
+    match value {
+        toml::Value::Float(number) if !number.is_finite() => found.push(format!("{key}: {NOT_FINITE}")),
+        toml::Value::Array(items) => {
+            let items = items.iter().enumerate();
+            items.for_each(|(index, item)| find_not_finite(&format!("{key}.{index}"), item, found));
+        }
+        toml::Value::Table(table) => {
+            table.iter().for_each(|(name, value)| find_not_finite(&format!("{key}.{name}"), value, found));
+        }
+        _ => {}
+    }
+}
+
 /// The keys that no such file has, each with what was probably meant.
-fn unknown_keys(text: &str) -> Vec<String> {
-    let given: toml::Table = toml::from_str(text).unwrap_or_default(); // what is no TOML has been told as that
+fn unknown_keys(given: &toml::Table) -> Vec<String> {
     let known = serde_json::to_value(StopsConfig::default()).unwrap_or_default();
     let known: Vec<&str> =
         known.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).chain(["limits"]).collect();

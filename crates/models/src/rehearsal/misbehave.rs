@@ -27,6 +27,10 @@ const STORM: u64 = 20;
 const FAILURES: usize = 10;
 /// Nudges after which `intent` expects its text to be let through.
 const NUDGES: usize = 2;
+/// How the notice begins that the steps run out, as the loop words it.
+const STEP_NOTICE: &str = "You are close to the limit of steps";
+/// How the request of a closing turn begins.
+const CLOSING: &str = "This run ends now";
 /// Most characters of `long`.
 const MAX_LONG: usize = 1_000_000;
 
@@ -144,7 +148,7 @@ pub(super) fn script(act: Act, turn: &Turn<'_>, offered: &Offered) -> Script {
         )),
         Act::Failures => failures(turn, tools_offered),
         // Told to come to an end, it does.
-        Act::Stall(_) | Act::SilentStall(_) if !tools_offered && turn.has_step_notice() => {
+        Act::Stall(_) | Act::SilentStall(_) if !tools_offered && turn.system_notice().is_some() => {
             Script::text("Rehearsal of a stall: I was told to come to an end.".to_owned())
         }
         Act::Stall(seconds) => stall(seconds),
@@ -169,15 +173,27 @@ pub(super) fn script(act: Act, turn: &Turn<'_>, offered: &Offered) -> Script {
     }
 }
 
-/// Which brake took the tools away, as far as the conversation shows it.
+/// What took the tools away, as far as the conversation shows it.
 fn acted(turn: &Turn<'_>, brake: &str) -> String {
-    match turn.notices() {
-        0 if turn.has_step_notice() => {
+    match (turn.system_notice(), turn.notices()) {
+        (Some(said), _) if said.starts_with(CLOSING) => {
+            format!("A rule or a limit acted. I was told: \"{}\"", first_sentence(said))
+        }
+        (_, n @ 1..) => {
+            format!("The {brake} acted: {n} notice{} came, and then the request offered no tools.", plural(n))
+        }
+        (Some(said), 0) if said.starts_with(STEP_NOTICE) => {
             "The step limit acted: a notice announced it, and then the request offered no tools.".to_owned()
         }
-        0 => "The request offers no tools, and nothing in the conversation says why.".to_owned(),
-        n => format!("The {brake} acted: {n} notice{} came, and then the request offered no tools.", plural(n)),
+        (Some(said), 0) => {
+            format!("The request offers no tools. The last that I was told is: \"{}\"", first_sentence(said))
+        }
+        (None, 0) => "The request offers no tools, and nothing in the conversation says why.".to_owned(),
     }
+}
+
+fn first_sentence(text: &str) -> &str {
+    text.split_inclusive(". ").next().unwrap_or(text).trim_end()
 }
 
 fn plural(n: usize) -> &'static str {

@@ -29,7 +29,11 @@ fn notice(text: &str) -> Message {
 }
 
 fn step_notice() -> Message {
-    Message::system("One step is left.").for_run()
+    system("You are close to the limit of steps for this request. Answer the user now.")
+}
+
+fn system(text: &str) -> Message {
+    Message::system(text).for_run()
 }
 
 /// A batch of calls and the result of each.
@@ -264,6 +268,36 @@ fn failures_differ_at_each_step_and_end_after_ten() {
         "Rehearsal of failures: 9 different calls failed. The step limit acted: a notice announced it, and then the \
          request offered no tools.",
     );
+}
+
+#[test]
+fn what_took_the_tools_away_is_only_said_when_it_was_seen() {
+    let closing = || system("This run ends now (consecutive errors). This is your last message.");
+    let told = |notices: Vec<Message>| {
+        let messages = after_greeting(joined(vec![vec![user("rehearse failures")], failing(5), notices]));
+        let said = render(&plan(&messages, false));
+        said.strip_prefix("Rehearsal of failures: 5 different calls failed. ").map(str::to_owned).unwrap()
+    };
+    let errors = || system("Five calls failed. Try another way.");
+    let ended = "A rule or a limit acted. I was told: \"This run ends now (consecutive errors).\"";
+    for (notices, expected) in [
+        (vec![], "The request offers no tools, and nothing in the conversation says why."),
+        (
+            vec![Message::system("a summary of what was said")],
+            "The request offers no tools, and nothing in the conversation says why.",
+        ),
+        (vec![errors()], "The request offers no tools. The last that I was told is: \"Five calls failed.\""),
+        (vec![errors(), closing()], ended),
+        (vec![step_notice(), closing()], ended),
+        (vec![notice("w"), closing()], ended),
+        (
+            vec![errors(), step_notice()],
+            "The step limit acted: a notice announced it, and then the request offered no tools.",
+        ),
+        (vec![errors(), notice("w")], "The error brake acted: 1 notice came, and then the request offered no tools."),
+    ] {
+        assert_eq!(told(notices), expected);
+    }
 }
 
 #[test]

@@ -60,9 +60,10 @@ impl<'a> Turn<'a> {
         self.after.iter().filter(spoken).count()
     }
 
-    /// Whether the system has spoken: the notice that the steps run out.
-    pub(super) fn has_step_notice(&self) -> bool {
-        self.after.iter().any(|message| matches!(message.body, MessageBody::System { .. }))
+    /// What the system has said last within the run: that the steps run out, that it ends now, what a rule has seen.
+    pub(super) fn system_notice(&self) -> Option<&'a str> {
+        let spoken = |m: &&Arc<Message>| m.scope == MessageScope::Run && matches!(m.body, MessageBody::System { .. });
+        self.after.iter().rfind(spoken).map(|message| message.text())
     }
 
     /// What the person said in earlier turns, oldest first.
