@@ -83,7 +83,10 @@ async fn stopbench_publishes_what_it_measures_and_ours_is_ahead() -> Result<()> 
     assert!(ours[3] <= 5.0 && ours[8] <= 5.0, "wasted calls, median: {ours:?}");
     for other in ["iteration cap 50", "ironclaw", "openmanus", "gemini-cli 2025", "gemini-cli 2026", "openhands"] {
         let theirs = figures(other);
-        assert!(ours[0] > theirs[0] && ours[1] < theirs[1] && ours[3] < theirs[3], "{other}: {theirs:?}, ours {ours:?}");
+        assert!(
+            ours[0] > theirs[0] && ours[1] < theirs[1] && ours[3] < theirs[3],
+            "{other}: {theirs:?}, ours {ours:?}"
+        );
     }
     Ok(())
 }
