@@ -39,7 +39,7 @@ pub(crate) struct CheckArgs {
     /// Judge by the limits of the settings too
     #[arg(long)]
     pub(crate) with_limits: bool,
-    /// Judge by these rules instead: a TOML file with the content of [stops]
+    /// Judge by these rules instead: a TOML file with what stands under stops in the settings
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
     /// Judge a run of the running daemon
@@ -87,7 +87,7 @@ pub(crate) struct EvalArgs {
     /// What the mutations are drawn from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Judge by these rules instead: a TOML file with the content of [stops]
+    /// Judge by these rules instead: a TOML file with what stands under stops in the settings
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
     /// Where the set is: recordings (*.jsonl), and labels.jsonl beside them
