@@ -16,6 +16,20 @@
 //! for until it changes, pages follow each other. So do different targets: a batch that answers "ok" or "no matches" for
 //! each of forty files is work.
 
+//!
+//! What is the same, what is news, and who waits is decided by these principles, each with its rows in `tests/table`:
+//!
+//! - **What is given out anew is no news**: receipts and revisions of a change, the numbers of a clock or of processes,
+//!   what is left to pay with (`result`, `shapes`); nor is an address another one for what only defeats a cache (`values`).
+//! - **Waiting is told by time**: a name that promises a poll is believed where the run has no clock, where the calls come
+//!   ten seconds apart, or where something waits; called as quickly as possible it has half the patience (`repeats`).
+//! - **Several different calls are a poll** only if one of them waits, is told that something is under way, or if each
+//!   asks as time passes (`cycles`). In a file, "pending" is content, and no state.
+//! - **Wordings are no targets**: globs differ in wording and are about a folder, queries about tables, values and the
+//!   columns of their conditions, programs about the files and numbers in them, prompts about what they come with
+//!   (`reader`). One thing, asked in any words and answered by one sentence, is the same question (`varied`).
+//! - **Notes are no work**, and the same note once more is a repetition.
+
 mod call;
 mod command;
 mod config;
@@ -210,7 +224,7 @@ impl ToolLoops {
             waited: self.waited,
             paused: self.paused,
             waits: asked.waits,
-            idle: took * u32::from(again),
+            idle: if again || asked.kind == Kind::Poll { took } else { 0 },
             timed: self.now != 0,
         };
         let (patience, polled) = Repeats::call(&mut self.repeats, config, &made);
@@ -223,6 +237,7 @@ impl ToolLoops {
             numbers: asked.numbers,
             web: asked.web,
             polls: patience != Patience::None,
+            patient: patience == Patience::Full,
             waits: asked.waits,
             ..Entry::default()
         };
@@ -258,6 +273,8 @@ impl ToolLoops {
         let failed = outcome.is_failure();
         let told = Told::of(text, failed, &open.echo, open.searches, open.gives);
         self.history[at].result = told.digest;
+        let before = at.checked_sub(1).map(|before| self.history[before].kind);
+        let again = before.is_some_and(Kind::is_harmless) && self.asked.contains(&key);
         let progress = self.progress(&entry, open.aimed, &told, failed);
         let mut returns = 0;
         if progress == Progress::News {
@@ -273,7 +290,8 @@ impl ToolLoops {
             (self.idle, self.harmless) = (0, 0);
             Repeats::renew(&mut self.repeats);
         } else if entry.kind.is_harmless() {
-            self.harmless += 1;
+            // A new thought is one; the same once more, after nothing else, is less than that.
+            self.harmless += if again { 2 } else { 1 };
         } else if progress == Progress::None && !entry.polls {
             self.idle += 1;
         }
@@ -284,6 +302,7 @@ impl ToolLoops {
         let outcome = Outcome { result: told.digest, pending, ended };
         let (patience, repeated) = Repeats::result(&mut self.repeats, config, key, outcome);
         self.history[at].polls = patience != Patience::None;
+        self.history[at].patient = patience == Patience::Full;
         if u32::from(returns) >= config.oscillations {
             return Some(self.finding(OSCILLATING_WRITES, u32::from(returns), config.oscillations, &[entry]));
         }
@@ -334,7 +353,8 @@ impl ToolLoops {
     }
 
     fn stagnation(&self, config: &ToolLoopConfig, at: usize) -> Option<Finding> {
-        // Thoughts and clocks are no work, but neither do they tell that work stands still: four for one.
+        // Thoughts and clocks are no work, but neither do they tell that work stands still: four for one, and two of
+        // those that were made before, where nothing else is done between.
         let count = self.idle.max(self.harmless / 4);
         if count < config.stagnation {
             return None;

@@ -52,7 +52,7 @@ pub(super) fn cycle(newest: &Newest, repeats: usize, longest: usize) -> Option<&
             let all = &entries[..period * repeats];
             all.iter().zip(&all[*period..]).all(|(newer, older)| newer.key == older.key)
                 && (0..*period).all(|place| same_results(all.iter().skip(place).step_by(*period)))
-                && !waits(&all[..*period])
+                && !waits(all, *period)
         })
         .map(|period| &entries[..period])
 }
@@ -63,10 +63,12 @@ fn same_results<'a>(calls: impl Iterator<Item = &'a Entry>) -> bool {
 }
 
 /// Whether a cycle asks how far something is, and changes nothing. Several different calls do so only if one of them lets
-/// time pass or is told that something is under way, or if each of them asks; a look among others is a look.
-fn waits(cycle: &[Entry]) -> bool {
-    let asks = cycle.iter().any(|entry| entry.polls);
-    let waits = cycle.iter().any(|entry| entry.kind == Kind::Wait || entry.waits);
-    let each = cycle.iter().all(|entry| entry.polls || entry.kind.is_harmless());
+/// time pass or is told that something is under way, or if each of them asks as time passes; a look among others is a look.
+fn waits(all: &[Entry], period: usize) -> bool {
+    let cycle = &all[..period];
+    let (asks, patient) = (cycle.iter().any(|entry| entry.polls), cycle.iter().any(|entry| entry.patient));
+    let one = cycle.iter().all(|entry| entry.key == cycle[0].key);
+    let waits = all.iter().any(|entry| entry.kind == Kind::Wait || entry.waits);
+    let each = cycle.iter().all(|entry| entry.polls || entry.kind.is_harmless()) && (patient || one);
     asks && (waits || each) && !cycle.iter().any(|entry| !entry.polls && matches!(entry.kind, Kind::Write | Kind::Run))
 }

@@ -41,6 +41,8 @@ pub(super) struct Entry {
     pub(super) polls: bool,
     /// It was not run, for no fault of its own.
     pub(super) void: bool,
+    /// It does so while time passes.
+    pub(super) patient: bool,
     /// It lets time pass, or told that something is under way.
     pub(super) waits: bool,
 }
@@ -54,17 +56,17 @@ impl Packed for Entry {
         self.target.put(out);
         out.extend_from_slice(&self.sketch.to_le_bytes());
         out.extend_from_slice(&[self.name, self.numbers]);
-        let flags = [self.web, self.polls, self.void, self.waits];
-        let bits = flags.iter().enumerate().map(|(place, flag)| u8::from(*flag) << (4 + place)).sum::<u8>();
+        let flags = [self.web, self.polls, self.void, self.patient, self.waits];
+        let bits = flags.iter().enumerate().map(|(place, flag)| u8::from(*flag) << (3 + place)).sum::<u8>();
         out.push(self.kind as u8 | bits);
     }
 
     fn take(bytes: &mut Bytes<'_>) -> Self {
         let (key, result, target, sketch) = (bytes.u64(), bytes.u32(), bytes.u32(), bytes.u64());
         let [name, numbers, bits] = bytes.next();
-        let kind = Kind::ALL.get(usize::from(bits & 15)).copied().unwrap_or_default();
-        let [web, polls, void, waits] = std::array::from_fn(|place| bits >> (4 + place) & 1 == 1);
-        Self { key, result, target, sketch, name, kind, numbers, web, polls, void, waits }
+        let kind = Kind::ALL.get(usize::from(bits & 7)).copied().unwrap_or_default();
+        let [web, polls, void, patient, waits] = std::array::from_fn(|place| bits >> (3 + place) & 1 == 1);
+        Self { key, result, target, sketch, name, kind, numbers, web, polls, void, patient, waits }
     }
 }
 

@@ -103,6 +103,12 @@ fn several_different_calls_are_a_poll_only_if_one_of_them_waits_or_each_asks() {
         ("9x clock 12 | navigate(url=http://x/a) -> Already there | clock 12 | screenshot() -> grey", "10 cycle"),
         ("9x clock 3 | get_job(id=1) -> running | clock 3 | read_log(job=1) -> step 3", "-"),
         ("9x check_job(id=1) -> queued | list_agents() -> [a]", "10 repeated"),
+        (
+            "9x clock 5 | bash(\"kubectl get pods\") -> crash loop | clock 5 | bash(\"kubectl logs x\") -> fatal",
+            "10 cycle",
+        ),
+        ("9x clock 30 | bash(\"kubectl get pods\") -> 1 of 3 | clock 5 | bash(\"kubectl logs x\") -> at it", "-"),
+        ("9x bash(\"kubectl get pods\") -> 1 of 3 | bash(\"kubectl logs x\") -> at it", "-"),
         // One who waits between asks whether it has changed.
         ("9x get_price(of=x) -> 12 | sleep(seconds=30) -> ok", "-"),
         ("9x clock 40 | get_price(of=x) -> 12", "-"),
@@ -209,6 +215,12 @@ fn many_calls_without_news_are_a_loop() {
         ),
         ("90x think(thought=the {w} is {i}) ->", "80 repeated"),
         ("60x think(thought=the {w} is {i}) ->", "-"),
+        (
+            "7x bash(\"echo standby\") -> standby | think(thought={w} {i}) -> | bash(\"true\") -> | bash(\"echo ok\") -> ok
+             4x bash(\"true\") -> | bash(\"echo ok\") -> ok | think(thought={w} {i}) -> | bash(\"echo standby\") -> standby
+             4x bash(\"true\") -> | bash(\"echo standby\") -> standby | bash(\"echo ok\") -> ok",
+            "45 repeated",
+        ),
         // Read again after the context was shortened, they are news.
         (
             "18x read(path=a{i}) -> text {i}
