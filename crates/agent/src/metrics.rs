@@ -1,5 +1,5 @@
-//! What is counted for the operator's graphs. Labels are words of closed lists, and the names of rules in the settings: no session, person or
-//! run is among them.
+//! What is counted for the operator's graphs. Labels are words of closed lists, and the names of rules in the settings:
+//! no session, person or run is among them.
 
 use belay_protocol::{ModelErrorKind, RunRecord, StopReason, ToolStatus, Usage};
 use metrics::{Unit, counter, describe_counter};
