@@ -286,30 +286,10 @@ impl RunCore {
         context.state.stops.measures.chanting = chanting;
         self.tally.add_output(said.len());
         match result {
-            Ok(Ok(reply)) => {
-                self.house.model_answered();
-                let usage = reply.usage;
-                let charged = self.house.cost.settle(reservation, reply.abandoned, Some(usage.as_ref())).await;
-                self.tally.settle(hold, reply.attempts, usage.as_ref(), charged);
-                metrics::model_called(reply.attempts, None, usage.as_ref(), charged);
-                let (input, output) = usage.map_or((None, None), |u| (Some(u.input), Some(u.output)));
-                self.journal.note(EventKind::ModelCalled { step, attempts: reply.attempts, input, output });
-                Ok(Asked::Reply(reply))
-            }
-            Ok(Err(error)) => {
-                self.journal.note(EventKind::ModelCalled { step, attempts: error.attempts, input: None, output: None });
-                let charged = self.house.cost.settle(reservation, error.abandoned, None).await;
-                self.tally.settle(hold, error.attempts, None, charged);
-                metrics::model_called(error.attempts, Some(&error.kind), None, charged);
-                self.house.model_failed(&error);
-                Ok(Asked::Failed(error))
-            }
+            Ok(result) => Ok(self.settle(hold, reservation, result, step).await),
             Err(dropped) => {
-                // What was generated may be charged to us and nobody will say how much: the estimate is.
-                let charged = self.house.cost.settle(reservation, 1, None).await;
                 let estimate = Usage { input: read, cached_input: 0, output: said.len() as u64 / 4 };
-                self.tally.settle(hold, 1, Some(&estimate), charged);
-                metrics::model_dropped(dropped.word(), charged);
+                self.settle_dropped(hold, reservation, &dropped, &estimate).await;
                 Ok(match dropped {
                     Dropped::Stopped => Asked::Ended(self.stopped().unwrap_or(StopReason::UserStop).into()),
                     Dropped::Chanted => Asked::Chanted(said),
@@ -317,6 +297,43 @@ impl RunCore {
                 })
             }
         }
+    }
+
+    /// Settles a call that has come to its end, in both accounts, and notes it.
+    async fn settle(
+        &mut self,
+        hold: Hold,
+        reservation: Reservation,
+        result: Result<ModelReply, ModelError>,
+        step: u32,
+    ) -> Asked {
+        match result {
+            Ok(reply) => {
+                self.house.model_answered();
+                let usage = reply.usage;
+                let charged = self.house.cost.settle(reservation, reply.abandoned, Some(usage.as_ref())).await;
+                self.tally.settle(hold, reply.attempts, usage.as_ref(), charged);
+                metrics::model_called(reply.attempts, None, usage.as_ref(), charged);
+                let (input, output) = usage.map_or((None, None), |u| (Some(u.input), Some(u.output)));
+                self.journal.note(EventKind::ModelCalled { step, attempts: reply.attempts, input, output });
+                Asked::Reply(reply)
+            }
+            Err(error) => {
+                self.journal.note(EventKind::ModelCalled { step, attempts: error.attempts, input: None, output: None });
+                let charged = self.house.cost.settle(reservation, error.abandoned, None).await;
+                self.tally.settle(hold, error.attempts, None, charged);
+                metrics::model_called(error.attempts, Some(&error.kind), None, charged);
+                self.house.model_failed(&error);
+                Asked::Failed(error)
+            }
+        }
+    }
+
+    /// Settles a call that was dropped. What was generated may be charged to us and nobody will say how much: the estimate is.
+    async fn settle_dropped(&self, hold: Hold, reservation: Reservation, dropped: &Dropped, estimate: &Usage) {
+        let charged = self.house.cost.settle(reservation, 1, None).await;
+        self.tally.settle(hold, 1, Some(estimate), charged);
+        metrics::model_dropped(dropped.word(), charged);
     }
 
     /// Reserves the money of a call in the run's account and in the day's.
