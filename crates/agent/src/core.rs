@@ -268,7 +268,6 @@ impl RunCore {
             }
         };
         let request = ModelRequest { max_attempts: hold.attempts.min(reservation.attempts()), ..request };
-        let read = request.messages.iter().map(|message| message.estimated_tokens()).sum();
         let cut = CancellationToken::new();
         let watched = self.rules.cuts_streams(&context.state.stops) && allowance.purpose == Purpose::Step;
         let mut sink = LiveSink::new(&self.live, step, watched.then_some((&mut chanting, &cut)));
@@ -288,6 +287,7 @@ impl RunCore {
         match result {
             Ok(result) => Ok(self.settle(hold, reservation, result, step).await),
             Err(dropped) => {
+                let read = context.messages.iter().map(|message| message.estimated_tokens()).sum();
                 let estimate = Usage { input: read, cached_input: 0, output: said.len() as u64 / 4 };
                 self.settle_dropped(hold, reservation, &dropped, &estimate).await;
                 Ok(match dropped {

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belay_protocol::{Clock, Message, ModelRequest, Price, RunId, SpendLedger, StoreError, Tool, Usage};
+use belay_protocol::{Clock, Message, ModelRequest, Price, RunId, SpendLedger, StoreError, Usage};
 
 /// Guards the day's money.
 pub struct CostGuard {
@@ -88,7 +88,9 @@ impl CostGuard {
 
     /// The most that one request of this call can cost, in millionths of a US dollar; 0 without a price.
     pub fn estimate(&self, request: &ModelRequest<'_>) -> u64 {
-        self.price.map_or(0, |price| price.cost_micro_usd(&pessimistic(request)))
+        // What is free needs no estimate, whatever it reads.
+        let price = self.price.filter(|price| price.input > 0 || price.output > 0);
+        price.map_or(0, |price| price.cost_micro_usd(&pessimistic(request)))
     }
 
     /// Reserves the most that a call can cost: its estimated input and all of its output, for each request it may take, or
@@ -181,7 +183,6 @@ impl CostGuard {
 fn pessimistic(request: &ModelRequest<'_>) -> Usage {
     let messages: u64 = request.messages.iter().map(|m: &std::sync::Arc<Message>| m.estimated_tokens()).sum();
     let prompt = request.prompt.text.len() as u64 / 4;
-    let bytes = |tool: &Arc<dyn Tool>| tool.spec().description.len() + tool.spec().schema.to_string().len();
-    let tools = request.tools.map_or(0, |tools| tools.iter().map(bytes).sum::<usize>() as u64 / 4);
+    let tools = request.tools.map_or(0, |tools| tools.described_bytes() as u64 / 4);
     Usage { input: (messages + prompt + tools) * 4 / 3, cached_input: 0, output: u64::from(request.max_tokens) }
 }

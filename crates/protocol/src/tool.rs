@@ -1,7 +1,7 @@
 //! Tools: what they declare, how they are called, and the port.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -102,6 +102,7 @@ pub struct ToolSet {
     tools: Vec<Arc<dyn Tool>>,
     /// The serialised list of schemas.
     pub wire: WireCache,
+    described_bytes: OnceLock<usize>,
 }
 
 impl ToolSet {
@@ -110,7 +111,7 @@ impl ToolSet {
     pub fn new(mut tools: Vec<Arc<dyn Tool>>) -> Self {
         tools.sort_by(|a, b| a.spec().name.cmp(&b.spec().name));
         tools.dedup_by(|later, first| later.spec().name == first.spec().name);
-        Self { tools, wire: WireCache::default() }
+        Self { tools, wire: WireCache::default(), described_bytes: OnceLock::new() }
     }
 
     /// The tool of that name.
@@ -121,6 +122,12 @@ impl ToolSet {
     /// All tools, by name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
         self.tools.iter()
+    }
+
+    /// Bytes of all descriptions and schemas, for estimates of requests. Added up once.
+    pub fn described_bytes(&self) -> usize {
+        let of = |tool: &Arc<dyn Tool>| tool.spec().description.len() + tool.spec().schema.to_string().len();
+        *self.described_bytes.get_or_init(|| self.tools.iter().map(of).sum())
     }
 
     /// Whether there is none.
