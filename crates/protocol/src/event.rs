@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::ids::{CallId, RunId, SessionKey};
+use crate::ids::{CallId, GateId, RunId, SessionKey};
 use crate::message::ToolStatus;
 use crate::run::{RunStatus, Termination};
 use crate::stop::StopReason;
@@ -139,6 +139,39 @@ pub enum EventKind {
         /// The first line of its result, or why it is blocked or tried again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
+    },
+    /// A run rests on a question to a person.
+    GateAsked {
+        /// The question.
+        gate: GateId,
+        /// The call.
+        call_id: CallId,
+        /// The tool.
+        name: String,
+        /// `approval` or `credential`.
+        kind: String,
+        /// What the call would do.
+        summary: String,
+        /// Why it is asked.
+        why: String,
+    },
+    /// A question was answered, or its time was up.
+    GateDecided {
+        /// The question.
+        gate: GateId,
+        /// `approved`, `denied`, `expired` or `withdrawn`.
+        state: String,
+        /// Who answered.
+        by: String,
+    },
+    /// A hook has changed or refused something, or failed.
+    Hook {
+        /// Its point.
+        point: String,
+        /// Its name.
+        name: String,
+        /// `changed`, `refused` or `failed`.
+        outcome: String,
     },
     /// A run has ended.
     RunEnded {

@@ -74,6 +74,10 @@ uuid_id!(
     /// One reply that is committed and waits for delivery.
     OutboxId
 );
+uuid_id!(
+    /// One question to a person about one tool call.
+    GateId
+);
 
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident) => {

@@ -7,8 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{broadcast, oneshot, watch};
 
+use crate::approval::Decision;
 use crate::declared::DeclaredOutput;
-use crate::ids::{ChannelId, RunId, SessionKey};
+use crate::ids::{ChannelId, GateId, RunId, SessionKey};
 use crate::model::{Delta, ModelInfo};
 use crate::run::RunRecord;
 use crate::time::UnixMillis;
@@ -34,6 +35,8 @@ pub struct Inbound {
     pub want_deltas: bool,
     /// Outputs that the answer must have, by name and type; empty: a text is the answer.
     pub outputs: Vec<DeclaredOutput>,
+    /// Whether it was relayed from a group in which nobody can be asked anything.
+    pub relayed: bool,
 }
 
 /// A line of history that a client brings along.
@@ -76,6 +79,13 @@ pub enum Control {
     Status,
     /// Drain and end; operators only. Answered with [`Ack::Command`].
     Shutdown,
+    /// Answer a question about a tool call. Answered with [`Ack::Command`].
+    Decide {
+        /// The question.
+        gate: GateId,
+        /// The answer.
+        decision: Decision,
+    },
 }
 
 /// What to stop.
@@ -224,7 +234,8 @@ pub struct Accepted {
 pub struct RunWatch {
     /// The run.
     pub run_id: RunId,
-    /// Filled when the run has ended and its end is committed. A closed channel without a value: read the store.
+    /// Filled when the run has ended and its end is committed, or while it rests on a question (the record says
+    /// `paused`); emptied when it goes on. A closed channel without a value: read the store.
     pub finished: watch::Receiver<Option<Arc<RunRecord>>>,
     /// The fragments from now on; from the first one when the message asked for them.
     pub deltas: Option<broadcast::Receiver<Delta>>,
@@ -237,6 +248,9 @@ pub struct CommandReply {
     pub command: String,
     /// Markdown for the person.
     pub reply: String,
+    /// The run that goes on because of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resumes: Option<RunId>,
 }
 
 /// What a stop has done.
@@ -285,6 +299,12 @@ pub enum Refusal {
     /// The message cannot be used.
     #[error("{0}")]
     Invalid(String),
+    /// What was named does not exist.
+    #[error("{0}")]
+    Unknown(String),
+    /// It was decided before; the words say how.
+    #[error("{0}")]
+    Decided(String),
     /// The store did not take it: nothing was accepted.
     #[error("the message could not be stored: {0}")]
     Store(String),
@@ -307,8 +327,10 @@ pub struct StatusReport {
     pub sessions_awake: usize,
     /// Runs at work.
     pub running: Vec<LiveRun>,
-    /// Runs that wait.
+    /// Runs that wait for their turn.
     pub queued: usize,
+    /// Runs that rest on a question to a person.
+    pub paused: usize,
     /// Channels that take messages.
     pub channels: Vec<ChannelId>,
     /// Money spent today, UTC, in millionths of a US dollar.

@@ -6,7 +6,7 @@
 //! **Does not know**: how anything is done. No IO, no SQL, no HTTP, no task is started here. The only moving parts are
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
-//! Reading order: [`ids`] → [`message`] → [`model`] → [`tool`] → [`run`] → [`stop`] → [`declared`] → [`inbound`] → [`outbound`] → [`channel`]
+//! Reading order: [`ids`] → [`message`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`inbound`] → [`outbound`] → [`channel`]
 //! → [`event`] → [`store`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
@@ -20,42 +20,55 @@ mod examples {
     mod tool {}
 }
 
+pub mod approval;
 pub mod channel;
 pub mod declared;
 pub mod event;
+pub mod hook;
 pub mod ids;
 pub mod inbound;
 pub mod message;
 pub mod model;
 pub mod outbound;
+pub mod process;
 pub mod run;
+pub mod secret;
 pub mod stop;
 pub mod store;
 pub mod time;
 pub mod tool;
 
+pub use approval::{
+    Asker, Decided, Decision, Gate, GateFilter, GateKind, GateState, GateStore, Place, Question,
+};
 pub use channel::{Channel, ChannelError, InboundStream};
 pub use declared::DeclaredOutput;
 pub use event::{Event, EventKind, NewEvent, Seq};
-pub use ids::{BootId, CallId, ChannelId, OutboxId, RunId, SessionKey, ThreadId};
+pub use ids::{BootId, CallId, ChannelId, GateId, OutboxId, RunId, SessionKey, ThreadId};
+pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
 pub use inbound::{
     Accepted, Ack, AckSender, Attachment, Body, CommandReply, Control, Envelope, IdempotencyKey, Inbound, Principal,
     Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, StatusReport, StillRunning, StopReport, StopTarget,
 };
 pub use message::{
-    Arguments, Message, MessageBody, MessageScope, ToolCall, ToolResult, ToolStatus, WireCache, canonical_json,
+    Arguments, Message, MessageBody, MessageScope, NOT_SHOWN, Picture, ToolCall, ToolResult, ToolStatus, WireCache, canonical_json,
 };
 pub use model::{
     Delta, DeltaSink, FinishReason, Heard, ModelError, ModelErrorKind, ModelInfo, ModelProvider, ModelReply,
     ModelRequest, NoSink, Price, Prompt, Retry, Usage,
 };
 pub use outbound::{DeliverError, Outbound};
-pub use run::{AgentState, RunRecord, RunStatus, RunUsage, Termination};
+pub use process::{Generation, NoProcesses, RunProcesses};
+pub use run::{AgentState, RunRecord, RunStatus, RunUsage, Termination, WaitingFor};
+pub use secret::{Secret, SecretVault};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
     Acceptance, Checkpoint, Durability, EditOutcome, EventLog, EventQuery, FinishedRun, HistoryEntry, KnownInput,
-    Lease, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PendingRun, RunFilter, RunReader,
+    Lease, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PausedRun, PendingRun, RunFilter, RunReader,
     SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore,
 };
 pub use time::{Clock, UnixMillis};
-pub use tool::{Effect, Tool, ToolContext, ToolFailure, ToolOutput, ToolSet, ToolSpec};
+pub use tool::{
+    Ask, CredentialNeed, Effect, Kept, OutputKeeper, Rate, Tool, ToolContext, ToolFailure, ToolOutput, ToolReply, ToolSet,
+    ToolSpec, Weight,
+};

@@ -1,6 +1,6 @@
 //! Messages as the model sees them, tool calls and their results.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -18,6 +18,13 @@ pub struct Message {
     /// How long it matters.
     #[serde(default, skip_serializing_if = "MessageScope::is_thread")]
     pub scope: MessageScope,
+    /// Whether it holds words of the outside: a page, another program's answer. From there on, tools that reach outside
+    /// ask first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside: bool,
+    /// Pictures that belong to a tool's result; shown to a model that can see.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pictures: Vec<Picture>,
     /// Its serialised form for one wire format, filled by the provider that first sends it.
     #[serde(skip)]
     pub wire: WireCache,
@@ -26,7 +33,10 @@ pub struct Message {
 impl PartialEq for Message {
     /// Compares what is said; the cached wire form is not part of the value.
     fn eq(&self, other: &Self) -> bool {
-        self.body == other.body && self.scope == other.scope
+        self.body == other.body
+            && self.scope == other.scope
+            && self.outside == other.outside
+            && self.pictures == other.pictures
     }
 }
 
@@ -76,7 +86,8 @@ pub enum MessageBody {
 
 impl Message {
     fn of(body: MessageBody) -> Self {
-        Self { body, scope: MessageScope::Thread, wire: WireCache::default() }
+        let (scope, wire) = (MessageScope::Thread, WireCache::default());
+        Self { body, scope, outside: false, pictures: Vec::new(), wire }
     }
 
     /// A system message.
@@ -111,6 +122,20 @@ impl Message {
         self
     }
 
+    /// The same message, marked as words of the outside where `outside` says so.
+    #[must_use]
+    pub fn from_outside(mut self, outside: bool) -> Self {
+        self.outside |= outside;
+        self
+    }
+
+    /// The same message with pictures.
+    #[must_use]
+    pub fn with_pictures(mut self, pictures: Vec<Picture>) -> Self {
+        self.pictures = pictures;
+        self
+    }
+
     /// The text of the message, whoever says it.
     pub fn text(&self) -> &str {
         match &self.body {
@@ -131,7 +156,26 @@ impl Message {
     /// to a factor of about 1.5 for prose; never what is billed.
     pub fn estimated_tokens(&self) -> u64 {
         let calls: usize = self.tool_calls().iter().map(|c| c.name.len() + c.arguments.approx_bytes()).sum();
-        ((self.text().len() + calls) / 4) as u64 + 4
+        let pictures = self.pictures.len() as u64 * PICTURE_TOKENS;
+        ((self.text().len() + calls) / 4) as u64 + 4 + pictures
+    }
+}
+
+/// What a picture is estimated to cost. 1600: what providers charge for one of a million pixels.
+const PICTURE_TOKENS: u64 = 1600;
+
+/// A picture, cleaned: decoded and encoded anew by whoever made it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Picture {
+    /// `image/png` or `image/jpeg`.
+    pub media_type: String,
+    /// Its bytes in base64.
+    pub base64: Arc<str>,
+}
+
+impl std::fmt::Debug for Picture {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Picture({}, {} bytes of base64)", self.media_type, self.base64.len())
     }
 }
 
@@ -154,6 +198,20 @@ pub enum Arguments {
     Object(Map<String, Value>),
     /// Text that is no JSON object: cut off, or nonsense. Never run.
     Malformed(String),
+}
+
+/// What stands in the place of a sensitive argument wherever it is shown, stored with a question, or logged.
+pub const NOT_SHOWN: &str = "[not shown]";
+
+impl ToolCall {
+    /// The arguments with the values of these top-level names replaced by [`NOT_SHOWN`].
+    pub fn redacted(&self, sensitive: &[String]) -> Value {
+        let mut shown = self.arguments.to_wire_object();
+        if let Value::Object(map) = &mut shown {
+            map.iter_mut().filter(|(name, _)| sensitive.contains(name)).for_each(|(_, value)| *value = NOT_SHOWN.into());
+        }
+        shown
+    }
 }
 
 impl Arguments {

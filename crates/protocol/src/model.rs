@@ -150,6 +150,8 @@ pub struct ModelInfo {
     pub price: Option<Price>,
     /// Whether this is the built-in stand-in rather than a model.
     pub rehearsal: bool,
+    /// Whether it can see: pictures are sent to it.
+    pub vision: bool,
 }
 
 /// Prices in millionths of a US dollar for a million tokens (so 3 USD per million tokens is 3 000 000).

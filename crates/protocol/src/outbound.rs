@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::approval::Question;
 use crate::ids::{OutboxId, RunId};
 use crate::inbound::ReplyRoute;
 
@@ -18,6 +19,8 @@ pub struct Outbound {
     pub text: String,
     /// Pieces that the platform has already taken, when a long message was broken off.
     pub pieces_sent: u32,
+    /// The question that it asks, if it is one.
+    pub question: Option<Question>,
 }
 
 /// A delivery that did not work.

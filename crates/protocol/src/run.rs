@@ -4,7 +4,8 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::ids::{RunId, SessionKey};
+use crate::approval::{Gate, GateKind};
+use crate::ids::{GateId, RunId, SessionKey};
 use crate::model::Usage;
 use crate::stop::StopReason;
 use crate::time::UnixMillis;
@@ -53,6 +54,11 @@ impl RunStatus {
     /// Whether nothing more will happen.
     pub fn is_end(self) -> bool {
         matches!(self, Self::Completed | Self::Stopped | Self::Failed)
+    }
+
+    /// Whether nothing more will happen unless somebody says something.
+    pub fn is_rest(self) -> bool {
+        self.is_end() || self == Self::Paused
     }
 }
 
@@ -117,6 +123,37 @@ pub struct RunRecord {
     pub started_at: Option<UnixMillis>,
     /// When it ended.
     pub ended_at: Option<UnixMillis>,
+    /// What it waits for, while it is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<WaitingFor>,
+}
+
+/// What a paused run waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WaitingFor {
+    /// The question: what an answer names.
+    pub gate: GateId,
+    /// A yes or no, or a secret.
+    #[serde(flatten)]
+    pub kind: GateKind,
+    /// The tool.
+    pub tool: String,
+    /// What the call would do.
+    pub summary: String,
+    /// When silence becomes a denial.
+    pub expires_at: UnixMillis,
+}
+
+impl From<&Gate> for WaitingFor {
+    fn from(gate: &Gate) -> Self {
+        Self {
+            gate: gate.id,
+            kind: gate.kind.clone(),
+            tool: gate.tool.clone(),
+            summary: gate.summary.clone(),
+            expires_at: gate.expires_at,
+        }
+    }
 }
 
 /// How a subagent ended, in the words of agent frameworks. The reason beside it says more.

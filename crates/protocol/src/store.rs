@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::approval::{Asker, Gate};
 use crate::event::{Event, NewEvent, Seq};
-use crate::ids::{BootId, ChannelId, OutboxId, RunId, SessionKey, ThreadId};
+use crate::ids::{BootId, ChannelId, GateId, OutboxId, RunId, SessionKey, ThreadId};
 use crate::inbound::{IdempotencyKey, ReplyRoute};
 use crate::message::Message;
 use crate::outbound::Outbound;
@@ -62,8 +63,12 @@ pub trait ThreadStore: Send + Sync {
     /// Appends messages, events and the loop's state to a running run.
     async fn checkpoint(&self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError>;
 
+    /// Lays a running run to rest on a question: checkpoint, gate, question to deliver, status `paused`, thread state
+    /// `AwaitingApproval` and event `gate_asked`, in one commit. Committed.
+    async fn pause_run(&self, lease: &Lease, paused: PausedRun) -> Result<(), StoreError>;
+
     /// Ends runs in one commit: each exactly once. For each: remaining messages, end, usage, outbound row, event
-    /// `run_ended`, thread state. A run that has ended already is left as it is.
+    /// `run_ended`, thread state; questions that nobody has answered are withdrawn. A run that has ended already is left as it is.
     async fn finish_runs(&self, lease: &Lease, finished: Vec<FinishedRun>) -> Result<(), StoreError>;
 
     /// Changes what the thread shows, for `/undo` and its like, and writes the event `thread_edited` where it did
@@ -132,12 +137,14 @@ pub struct PendingRun {
     pub run_id: RunId,
     /// The message's text.
     pub text: String,
-    /// Who sent it.
-    pub principal: String,
+    /// Who sent it, and from what place.
+    pub asker: Asker,
     /// The channel it came through.
     pub channel: ChannelId,
     /// Where the reply goes.
     pub reply_to: Option<ReplyRoute>,
+    /// The question that it rests on, or rested on last, with its answer.
+    pub gate: Option<Gate>,
     /// `accepted`, `queued`, `running` or `paused`.
     pub status: RunStatus,
     /// How often it was taken up.
@@ -168,8 +175,8 @@ pub struct NewInput {
     pub key: Option<IdempotencyKey>,
     /// The channel it came through.
     pub channel: ChannelId,
-    /// Who sends it.
-    pub principal: String,
+    /// Who sends it, and from what place.
+    pub asker: Asker,
     /// The text.
     pub text: String,
     /// Where the reply goes.
@@ -228,8 +235,21 @@ pub struct Checkpoint {
     pub cost_micro_usd: u64,
     /// Facts to store.
     pub events: Vec<NewEvent>,
+    /// Approvals that are used up by what begins now: in the same commit, so that one allows one call.
+    pub used: Vec<GateId>,
     /// Whether it is waited for.
     pub durability: Durability,
+}
+
+/// A run that rests on a question.
+#[derive(Clone, Debug)]
+pub struct PausedRun {
+    /// How far it has come. Written with the rest, whatever its durability says.
+    pub checkpoint: Checkpoint,
+    /// The question.
+    pub gate: Gate,
+    /// What is delivered to the person; `None` where nobody is told.
+    pub outbound: Option<Outbound>,
 }
 
 /// The end of a run.

@@ -5,13 +5,33 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::ids::{CallId, RunId, SessionKey};
-use crate::message::WireCache;
+use crate::message::{Picture, WireCache};
+use crate::process::Generation;
+use crate::secret::Secret;
 
 /// What a tool is and how it behaves. Constant for the life of the daemon, serialised once.
+///
+/// [`ToolSpec::new`] makes one of a tool that touches nothing; whatever differs is written out:
+///
+/// ```
+/// # use std::time::Duration;
+/// # use belay_protocol::{Ask, Effect, ToolSpec};
+/// # use serde_json::json;
+/// let schema = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+/// let spec = ToolSpec {
+///     effect: Effect::External,
+///     idempotent: false,
+///     approval: Ask::UnlessApproved,
+///     timeout: Duration::from_secs(30),
+///     ..ToolSpec::new("ring_bell", "Rings the bell of the house.", schema)
+/// };
+/// assert!(spec.effect.waits_for_disk());
+/// ```
 #[derive(Clone, Debug)]
 pub struct ToolSpec {
     /// The name the model calls: `[a-z][a-z0-9_]*`, at most 64 bytes.
@@ -26,8 +46,75 @@ pub struct ToolSpec {
     pub idempotent: bool,
     /// Longest time one call may take.
     pub timeout: Duration,
-    /// Longest result in bytes; the gate cuts what is longer and says so.
+    /// Longest result in bytes that the model is shown; the gate keeps what is longer on disk, cuts it and says so.
     pub max_output_bytes: usize,
+    /// Whether a person is asked first, where no rule of the configuration says otherwise.
+    pub approval: Ask,
+    /// Most calls of one session in a span of time; `None`: as many as the run may make.
+    pub rate: Option<Rate>,
+    /// Whether calling it again and again with the same arguments is how it is meant to be used: waiting for something.
+    pub polling: bool,
+    /// Whether its results are words of the outside (a page, another program) rather than of this machine's owner.
+    pub outside: bool,
+    /// Names of arguments that are never shown, stored with a question, or logged.
+    pub sensitive: Vec<String>,
+    /// A secret that it needs; without one the turn ends by asking for it.
+    pub credential: Option<CredentialNeed>,
+}
+
+/// Longest result that the model is shown, where a tool does not say. 64 KiB: about 16 000 tokens, a share of a context
+/// that leaves room to think.
+pub const MAX_OUTPUT_BYTES: usize = 64 * 1024;
+
+impl ToolSpec {
+    /// A tool that touches nothing: idempotent, 5 s, 64 KiB, nobody is asked.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, schema: Value) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            schema,
+            effect: Effect::None,
+            idempotent: true,
+            timeout: Duration::from_secs(5),
+            max_output_bytes: MAX_OUTPUT_BYTES,
+            approval: Ask::Never,
+            rate: None,
+            polling: false,
+            outside: false,
+            sensitive: Vec::new(),
+            credential: None,
+        }
+    }
+}
+
+/// Whether a person is asked before a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// Nobody is asked.
+    Never,
+    /// Asked, unless the session has said "always" to the like.
+    UnlessApproved,
+    /// Asked each time; "always" is not offered.
+    Always,
+}
+
+/// Most calls in a span of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rate {
+    /// Calls; at least 1.
+    pub calls: u32,
+    /// The span; at least a millisecond.
+    pub per: Duration,
+}
+
+/// A secret that a tool needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CredentialNeed {
+    /// Its name in the vault: `[a-z][a-z0-9_]*`.
+    pub name: String,
+    /// What the person is told: what it is and where to get it. Markdown.
+    pub instructions: String,
 }
 
 /// What a tool touches.
@@ -37,16 +124,16 @@ pub enum Effect {
     None,
     /// It reads.
     Read,
-    /// It writes the agent's own data, such as its notes.
-    Own,
-    /// It changes something outside.
+    /// It writes within what is the agent's own: its notes, its workspace.
+    Write,
+    /// It reaches outside: it changes something there, or what it sends can be read there.
     External,
 }
 
 impl Effect {
     /// Whether the journal of a call must be on disk before the call begins. A reading tool is simply run again.
     pub fn waits_for_disk(self) -> bool {
-        matches!(self, Self::Own | Self::External)
+        matches!(self, Self::Write | Self::External)
     }
 }
 
@@ -62,18 +149,76 @@ pub struct ToolContext {
     /// Says stop. A tool that waits for anything selects on this and returns [`ToolFailure::Cancelled`]; one that does
     /// not is abandoned a moment later.
     pub cancel: CancellationToken,
+    /// Which generation of the run the call belongs to. Whatever starts a process looks once more right before: a run
+    /// that was stopped starts nothing.
+    pub generation: Generation,
+    /// The secret that [`ToolSpec::credential`] names.
+    pub credential: Option<Secret>,
 }
 
 /// A tool's answer: what the model reads.
-pub type ToolOutput = Result<String, ToolFailure>;
+pub type ToolOutput = Result<ToolReply, ToolFailure>;
+
+/// What a tool answers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolReply {
+    /// The text. May be longer than [`ToolSpec::max_output_bytes`]; the gate keeps the whole and shows the beginning and the end.
+    pub text: String,
+    /// Pictures, for a model that can see.
+    pub pictures: Vec<Picture>,
+    /// Where the whole is kept, when the text is a part of something larger that the tool has kept itself.
+    pub kept: Option<Kept>,
+    /// Whether this answer is of the outside although the tool as a whole is not.
+    pub outside: bool,
+}
+
+impl From<String> for ToolReply {
+    fn from(text: String) -> Self {
+        Self { text, ..Self::default() }
+    }
+}
+
+impl From<&str> for ToolReply {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+/// An output that is kept whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Its name, for the tool that reads kept outputs.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+}
 
 /// A tool's failure: also something the model reads, not an error of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolFailure {
     /// It could not do what was asked; the text says why and what to try.
     Failed(String),
+    /// A rule says no, whatever the arguments; the text says which.
+    Denied(String),
     /// It was told to stop.
     Cancelled,
+    /// The other side did not take the secret; it is forgotten, and asked for again with the next call.
+    CredentialRefused(String),
+}
+
+/// What a call would do as the world stands, found out before anybody is asked and again right before it is done. An
+/// approval is bound to it: when it has changed, the approval is of no use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Weight {
+    /// What the person is shown, in one line: the command, the address, the path. Empty: the arguments are shown.
+    pub summary: String,
+    /// What the answer is bound to besides tool and arguments, by name: `argv`, `directory`, `environment`, the digest of
+    /// a script.
+    pub bound: Vec<(String, String)>,
+    /// Raises the need to ask above the tool's own; never lowers it.
+    pub ask: Option<Ask>,
+    /// What "always" covers from here on, for example a command without its arguments. `None`: these very arguments.
+    pub covers: Option<String>,
 }
 
 impl ToolFailure {
@@ -89,11 +234,29 @@ pub trait Tool: Send + Sync {
     /// What it is.
     fn spec(&self) -> &ToolSpec;
 
+    /// Looks at what a call would do, without doing anything. Quick: it may read small local files.
+    ///
+    /// # Errors
+    /// What is wrong with the call as it stands; the model reads it, and nobody is asked.
+    async fn weigh(&self, _arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
+        Ok(Weight::default())
+    }
+
     /// Does it. The arguments have been checked against the schema.
     ///
     /// # Cancel safety
     /// The caller cancels through [`ToolContext::cancel`] and awaits; it drops the future only when that had no effect.
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput;
+}
+
+/// Keeps outputs that are longer than the model is shown.
+#[async_trait]
+pub trait OutputKeeper: Send + Sync {
+    /// Keeps an output of a call, whole up to a bound of its own.
+    ///
+    /// # Errors
+    /// Plain words: it could not be kept; the model is told that the rest is lost.
+    async fn keep(&self, run: RunId, call: &CallId, output: &str) -> Result<Kept, String>;
 }
 
 /// The tools of a run: its allow-list, in a fixed order, serialised once.

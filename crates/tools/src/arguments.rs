@@ -8,20 +8,10 @@ use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Longest result of any tool here. 64 KiB: about 16 000 tokens, a share of a context that leaves room to think.
-pub(crate) const MAX_OUTPUT_BYTES: usize = 64 * 1024;
-
-/// Declares a tool whose arguments are `A`. All tools here may be run twice without harm.
+/// Declares a tool whose arguments are `A`, which may be run twice without harm and asks nobody. Other tools change
+/// those fields.
 pub(crate) fn spec<A: JsonSchema>(name: &str, description: &str, effect: Effect, timeout: Duration) -> ToolSpec {
-    ToolSpec {
-        name: name.to_owned(),
-        description: description.to_owned(),
-        schema: schema_of::<A>(),
-        effect,
-        idempotent: true,
-        timeout,
-        max_output_bytes: MAX_OUTPUT_BYTES,
-    }
+    ToolSpec { effect, timeout, ..ToolSpec::new(name, description, schema_of::<A>()) }
 }
 
 /// The schema as models like it: everything in place, and without the words that only tools for schemas read.

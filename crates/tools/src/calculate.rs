@@ -54,7 +54,7 @@ impl Tool for Calculate {
 
     async fn call(&self, arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
         let Arguments { expression } = arguments::read(arguments)?;
-        evaluate(&expression).map_err(ToolFailure::Failed)
+        evaluate(&expression).map(Into::into).map_err(ToolFailure::Failed)
     }
 }
 

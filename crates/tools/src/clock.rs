@@ -50,13 +50,13 @@ impl Tool for ClockTool {
         let now = Timestamp::from_millisecond(self.clock.now().0)
             .map_err(|_| ToolFailure::failed("The clock of this machine is far off; the time is not known."))?;
         let name = match timezone.as_deref().map(str::trim) {
-            None | Some("") => return Ok(show(now, TimeZone::UTC)),
+            None | Some("") => return Ok(show(now, TimeZone::UTC).into()),
             Some(name) => name.to_owned(),
         };
         // The first look at a zone reads the system's zone files.
         let zone = tokio::task::spawn_blocking(move || zone(&name)).await;
         let zone = zone.map_err(|_| ToolFailure::failed("The time zones could not be read."))??;
-        Ok(show(now, zone))
+        Ok(show(now, zone).into())
     }
 }
 

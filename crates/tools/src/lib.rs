@@ -92,7 +92,7 @@ mod tests {
                 row("list_files", "path", json!(["path"]), Effect::Read),
                 row("read_file", "limit offset path", json!(["path"]), Effect::Read),
                 row("recall", "query", json!(["query"]), Effect::Read),
-                row("remember", "key text", json!(["key", "text"]), Effect::Own),
+                row("remember", "key text", json!(["key", "text"]), Effect::Write),
             ]
         );
     }

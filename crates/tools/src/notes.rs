@@ -22,7 +22,7 @@ const MAX_TEXT_BYTES: usize = 16 * 1024;
 const MAX_QUERY_BYTES: usize = 1024;
 /// Most notes in one result.
 const MAX_NOTES: u32 = 20;
-/// Room for notes in one result, in bytes; below [`arguments::MAX_OUTPUT_BYTES`].
+/// Room for notes in one result, in bytes; below [`belay_protocol::tool::MAX_OUTPUT_BYTES`].
 const MAX_NOTES_BYTES: usize = 60 * 1024;
 /// Longest wait for the store, which commits in milliseconds unless the disk is in trouble.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ impl Remember {
     pub(crate) fn new(notes: Arc<dyn NoteStore>, clock: Arc<dyn Clock>) -> Self {
         let description = "Keeps a note for this session beyond the conversation, under a key. A note that is already \
             under that key is replaced.";
-        let spec = arguments::spec::<RememberArguments>("remember", description, Effect::Own, TIMEOUT);
+        let spec = arguments::spec::<RememberArguments>("remember", description, Effect::Write, TIMEOUT);
         Self { spec, notes, clock }
     }
 }
@@ -69,7 +69,7 @@ impl Tool for Remember {
             return Err(ToolFailure::Cancelled);
         }
         match self.notes.remember(&context.session, key, &text, self.clock.now()).await {
-            Ok(()) => Ok(format!("Remembered {key:?} ({} bytes).", text.len())),
+            Ok(()) => Ok(format!("Remembered {key:?} ({} bytes).", text.len()).into()),
             Err(error) => Err(unavailable(&error, "The note was not kept")),
         }
     }
@@ -128,7 +128,7 @@ impl Tool for Recall {
             found = self.notes.recall(&context.session, query, MAX_NOTES) => found,
         };
         match found {
-            Ok(notes) => Ok(show(query, &notes)),
+            Ok(notes) => Ok(show(query, &notes).into()),
             Err(error) => Err(unavailable(&error, "The notes could not be read")),
         }
     }
@@ -189,7 +189,7 @@ mod tests {
             assert_eq!(found, Ok("cat (2026-11-20): black, called Tom".to_owned()), "{query}");
         }
         let elsewhere = recall.call(json!({"query": "cat"}).as_object().unwrap(), &context("other")).await;
-        assert_eq!(elsewhere, Ok("No note has anything about \"cat\".".to_owned()));
+        assert_eq!(elsewhere, Ok("No note has anything about \"cat\".".into()));
     }
 
     #[tokio::test]
@@ -229,7 +229,7 @@ mod tests {
     async fn many_long_notes_fit_one_result() {
         let note = |n: usize| Note { key: n.to_string(), text: "x".repeat(16 * 1024), at: UnixMillis(0) };
         let text = show("x", &(0..20).map(note).collect::<Vec<_>>());
-        assert!(text.len() < arguments::MAX_OUTPUT_BYTES && text.ends_with("[17 more; ask with fewer words]"));
+        assert!(text.len() < belay_protocol::tool::MAX_OUTPUT_BYTES && text.ends_with("[17 more; ask with fewer words]"));
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Clock, Note, NoteStore, RunId, SessionKey, StoreError, Tool, ToolContext, ToolFailure, ToolOutput, UnixMillis,
+    Clock, Generation, Note, NoteStore, RunId, SessionKey, StoreError, Tool, ToolContext, ToolFailure, UnixMillis,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -60,16 +60,18 @@ pub(crate) fn context(session: &str) -> ToolContext {
         run_id: RunId::new(),
         call_id: "c1".into(),
         cancel: CancellationToken::new(),
+        generation: Generation::default(),
+        credential: None,
     }
 }
 
-/// Calls a tool in session `s` with these JSON arguments.
-pub(crate) async fn call(tool: &dyn Tool, arguments: Value) -> ToolOutput {
-    tool.call(arguments.as_object().unwrap(), &context("s")).await
+/// The text that a call of a tool in session `s` with these JSON arguments gives.
+pub(crate) async fn call(tool: &dyn Tool, arguments: Value) -> Result<String, ToolFailure> {
+    tool.call(arguments.as_object().unwrap(), &context("s")).await.map(|reply| reply.text)
 }
 
 /// The text of a failure.
-pub(crate) fn failure(output: ToolOutput) -> String {
+pub(crate) fn failure(output: Result<String, ToolFailure>) -> String {
     match output {
         Err(ToolFailure::Failed(text)) => text,
         other => panic!("expected a failure, got {other:?}"),

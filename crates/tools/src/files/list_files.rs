@@ -53,7 +53,7 @@ impl Tool for ListFiles {
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let Arguments { path } = arguments::read(arguments)?;
         let (workspace, max_entries, cancel) = (self.workspace.clone(), self.max_entries, context.cancel.clone());
-        blocking(move || Ok(show(&path, &workspace.list(&path, &cancel)?, max_entries))).await
+        blocking(move || Ok(show(&path, &workspace.list(&path, &cancel)?, max_entries).into())).await
     }
 }
 

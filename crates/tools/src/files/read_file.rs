@@ -99,7 +99,7 @@ impl Tool for ReadFile {
 }
 
 /// The whole text of a file, if it is text and not too large.
-fn text_of(path: &str, file: File, size: u64, max: u64, cancel: &CancellationToken) -> ToolOutput {
+fn text_of(path: &str, file: File, size: u64, max: u64, cancel: &CancellationToken) -> Result<String, ToolFailure> {
     if size > max {
         return Err(too_large(path, size, max));
     }
@@ -138,7 +138,7 @@ impl Window {
     fn show(&self, path: &str, text: &str) -> ToolOutput {
         let lines = text.lines().count();
         if lines == 0 {
-            return Ok(format!("[{path}: empty, 0 bytes]"));
+            return Ok(format!("[{path}: empty, 0 bytes]").into());
         }
         if self.skip >= lines {
             return Err(ToolFailure::failed(format!(
@@ -165,7 +165,7 @@ impl Window {
         } else {
             result.pop();
         }
-        Ok(result)
+        Ok(result.into())
     }
 }
 

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use belay_protocol::tool::MAX_OUTPUT_BYTES;
 use belay_protocol::{Tool, ToolFailure};
 use serde_json::json;
 use tempfile::TempDir;
 
 use super::{ListFiles, ReadFile};
-use crate::arguments::MAX_OUTPUT_BYTES;
 use crate::config::ToolsConfig;
 use crate::testing::{call, context, failure};
 use crate::workspace::Workspace;
