@@ -104,6 +104,7 @@ impl Rules {
             history: Vec::new(),
             want_deltas: false,
             outputs: Vec::new(),
+            relayed: false,
         }))
     }
 

@@ -22,6 +22,7 @@ fn reply(text: &str) -> Outbound {
         route: route("42", None),
         text: text.into(),
         pieces_sent: 0,
+        question: None,
     }
 }
 

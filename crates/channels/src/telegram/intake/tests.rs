@@ -80,6 +80,7 @@ fn a_private_text_becomes_an_inbound_message() {
             history: Vec::new(),
             want_deltas: false,
             outputs: Vec::new(),
+            relayed: false,
         }
     );
 }
