@@ -15,7 +15,7 @@ fn route(conversation: &str, reply_to: Option<&str>) -> ReplyRoute {
     }
 }
 
-fn reply(text: &str) -> Outbound {
+pub(crate) fn reply(text: &str) -> Outbound {
     Outbound {
         id: OutboxId::new(),
         run_id: Some(RunId::new()),
