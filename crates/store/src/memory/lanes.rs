@@ -113,12 +113,13 @@ impl State {
         let turn = self.thread_mut(active).turns + 1;
         let run = self.run_of(&lease.session, id).filter(|run| run.end.is_none());
         let run = run.ok_or_else(|| not_found("unfinished run", id))?;
+        // Going on after a rest is no new attempt.
+        run.attempt += u32::from(run.status != RunStatus::Paused);
         run.status = RunStatus::Running;
-        run.attempt += 1;
         run.started_at.get_or_insert(at);
-        let attempt = run.attempt;
+        let (attempt, first) = (run.attempt, run.place.is_none());
         let (thread, _) = *run.place.get_or_insert((active, turn));
-        if attempt == 1 {
+        if first {
             let (history, text) = (std::mem::take(&mut run.input.history), run.input.text.clone());
             self.begin_turn(thread, id, history, text, at);
         }

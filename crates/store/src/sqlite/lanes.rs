@@ -296,19 +296,21 @@ pub(super) fn set_thread(tx: &mut Tx<'_>, thread: &str, state: Option<ThreadStat
 pub(super) fn start_run(tx: &mut Tx<'_>, lease: &Lease, run: RunId, at: UnixMillis) -> Done<()> {
     let lane = lane(tx, lease)?;
     let started = tx.row(
-        "UPDATE runs SET status = 'running', attempt = attempt + 1, started_at = COALESCE(started_at, ?3),
+        "UPDATE runs SET status = 'running', attempt = attempt + (status <> 'paused'), started_at = COALESCE(started_at, ?3),
                          thread = COALESCE(thread, ?4), turn = COALESCE(turn, ?5)
          WHERE id = ?1 AND session = ?2 AND ended_at IS NULL
-         RETURNING attempt, thread, text, history",
+         RETURNING attempt, thread, turn, text, history",
         params![run.to_string(), lease.session.as_str(), at.0, lane.thread, lane.turns + 1],
         |row| {
             let history: Vec<Message> = rows::readable(row, run, "history")?.unwrap_or_default();
             let thread: String = row.get("thread")?;
-            Ok((row.get::<_, u32>("attempt")?, thread, row.get::<_, String>("text")?, history))
+            // A turn of an earlier attempt has an earlier number.
+            let first = row.get::<_, u32>("turn")? > lane.turns;
+            Ok((row.get::<_, u32>("attempt")?, first, thread, row.get::<_, String>("text")?, history))
         },
     )?;
-    let (attempt, thread, text, history) = started.ok_or_else(|| not_found("unfinished run", run))?;
-    if attempt == 1 {
+    let (attempt, first, thread, text, history) = started.ok_or_else(|| not_found("unfinished run", run))?;
+    if first {
         begin_turn(tx, &lane, run, &history, &text, at)?;
     } else {
         set_thread(tx, &thread, Some(ThreadState::Processing), at)?;
