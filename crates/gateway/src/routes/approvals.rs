@@ -28,7 +28,19 @@ pub(crate) struct ListParams {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Answer {
-    decision: Decision,
+    /// A text, so that anything else is told apart from broken JSON.
+    decision: String,
+}
+
+impl Answer {
+    fn decision(&self) -> Result<Decision, ApiError> {
+        match self.decision.as_str() {
+            "approve" => Ok(Decision::Approve),
+            "always" => Ok(Decision::Always),
+            "deny" => Ok(Decision::Deny),
+            other => Err(ApiError::invalid(format!("decision: must be approve, always or deny, not {other:?}"))),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -109,8 +121,9 @@ pub(crate) async fn decide(
     State(app): State<Shared>,
     Caller(principal): Caller,
     GatePath(id): GatePath,
-    JsonBody(Answer { decision }): JsonBody<Answer>,
+    JsonBody(answer): JsonBody<Answer>,
 ) -> Result<Response, ApiError> {
+    let decision = answer.decision()?;
     let reply = match app.control(principal, Control::Decide { gate: id, decision }).await? {
         Ack::Command(reply) => reply.reply,
         other => return Err(ApiError::unexpected(&other)),
