@@ -53,8 +53,8 @@ pub(super) enum Look {
 }
 
 impl Care {
-    /// Looks at the tree: who belongs to it, and which zombies of it are ours to reap.
-    pub(super) fn look<'t>(&mut self, root: &Root, table: &'t Table) -> Vec<&'t Process> {
+    /// Looks who belongs to the tree.
+    pub(super) fn look<'t>(&self, root: &Root, table: &'t Table) -> Vec<&'t Process> {
         let members = members::of(root, &self.known, table);
         let me = Some(rustix::process::getpid());
         for zombie in
@@ -62,8 +62,18 @@ impl Care {
         {
             signal::reap(zombie.pid);
         }
-        self.known = members.iter().map(|process| process.identity()).collect();
         members
+    }
+
+    /// Remembers who belongs to the tree, and reaps those of them that have ended and come to us.
+    pub(super) fn remember(&mut self, root: &Root, members: &[&Process]) {
+        let me = Some(rustix::process::getpid());
+        for process in members.iter().filter(|process| !process.lives() && process.parent == me) {
+            if process.pid != root.pid {
+                signal::reap(process.pid);
+            }
+        }
+        self.known = members.iter().map(|process| process.identity()).collect();
     }
 
     /// Whether its ending has begun.

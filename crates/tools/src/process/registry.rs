@@ -249,7 +249,7 @@ impl Registry {
     pub(super) fn report(&self, id: TreeId, progress: Progress) {
         let mut state = self.state();
         if let Some(tree) = state.trees.get(&id) {
-            tree.progress.send_replace(progress);
+            tree.progress.send_if_modified(|now| std::mem::replace(now, progress) != progress);
         }
         if matches!(progress, Progress::Empty(_)) && state.trees.remove(&id).is_some() {
             state.ended += 1;
