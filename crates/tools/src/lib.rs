@@ -18,6 +18,7 @@ mod error;
 mod files;
 mod near;
 mod notes;
+pub mod process;
 #[cfg(test)]
 mod testing;
 mod workspace;
