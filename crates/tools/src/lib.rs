@@ -18,6 +18,8 @@ mod error;
 mod files;
 mod near;
 mod notes;
+pub mod process;
+pub mod sandbox;
 #[cfg(test)]
 mod testing;
 mod workspace;
