@@ -160,7 +160,11 @@ impl Ground {
 
     /// A process of the same user outside, as the daemon is one, with this in its environment.
     pub(crate) fn daemon(&self, canary: &str) -> Running {
-        Running(self.who.command("sleep").arg("1000").env("CANARY", canary).spawn().unwrap())
+        let mark = format!("1000.{}", canary.bytes().map(u32::from).sum::<u32>());
+        let running = Running(self.who.command("sleep").arg(&mark).env("CANARY", canary).spawn().unwrap());
+        let sleeps = |pid: &u32| std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"sleep\n");
+        until("the daemon does not begin", || processes_with(&mark).iter().any(sleeps));
+        running
     }
 }
 
