@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::sandbox::SandboxConfig;
+
 /// Settings of the built-in tools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -16,6 +18,8 @@ pub struct ToolsConfig {
     pub max_read_lines: u32,
     /// Most entries that one call of `list_files` shows, the rest is counted; 1 to [`MAX_LIST_ENTRIES`].
     pub max_list_entries: u32,
+    /// The walls around commands.
+    pub sandbox: SandboxConfig,
 }
 
 /// Upper end of [`ToolsConfig::max_file_bytes`]. 64 MiB: with a handful of reads at once the daemon stays small.
@@ -29,7 +33,13 @@ pub const MAX_LIST_ENTRIES: u32 = 10_000;
 
 impl Default for ToolsConfig {
     fn default() -> Self {
-        Self { workspace: None, max_file_bytes: 2 * 1024 * 1024, max_read_lines: 2000, max_list_entries: 500 }
+        Self {
+            workspace: None,
+            max_file_bytes: 2 * 1024 * 1024,
+            max_read_lines: 2000,
+            max_list_entries: 500,
+            sandbox: SandboxConfig::default(),
+        }
     }
 }
 
@@ -49,6 +59,7 @@ impl ToolsConfig {
                 problems.push(format!("tools.{key}: must be from 1 to {most}, is {value}"));
             }
         }
+        problems.extend(self.sandbox.validate());
         problems
     }
 }
@@ -69,6 +80,7 @@ mod tests {
             max_file_bytes: 0,
             max_read_lines: 0,
             max_list_entries: u32::MAX,
+            sandbox: SandboxConfig { cpu_s: 0, ..SandboxConfig::default() },
         };
         assert_eq!(
             config.validate(),
@@ -77,6 +89,7 @@ mod tests {
                 "tools.max_file_bytes: must be from 1 to 67108864, is 0",
                 "tools.max_read_lines: must be from 1 to 50000, is 0",
                 "tools.max_list_entries: must be from 1 to 10000, is 4294967295",
+                "tools.sandbox.cpu_s: must be from 1 to 86400, is 0",
             ]
         );
     }

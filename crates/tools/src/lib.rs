@@ -19,6 +19,7 @@ mod files;
 mod near;
 mod notes;
 pub mod process;
+pub mod sandbox;
 #[cfg(test)]
 mod testing;
 mod workspace;
