@@ -17,4 +17,13 @@ pub enum ToolsError {
         #[source]
         source: std::io::Error,
     },
+    /// The directory of kept outputs cannot be made or read. Check the data directory, its owner and its mode.
+    #[error("the outputs of tools cannot be kept in {}", path.display())]
+    Outputs {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
 }
