@@ -21,6 +21,7 @@ mod near;
 mod notes;
 mod outputs;
 mod picture;
+pub mod process;
 #[cfg(test)]
 mod testing;
 mod visible;
