@@ -22,6 +22,7 @@ mod notes;
 mod outputs;
 mod picture;
 pub mod process;
+pub mod sandbox;
 #[cfg(test)]
 mod testing;
 mod visible;
