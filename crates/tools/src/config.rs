@@ -1,11 +1,13 @@
 //! Settings of the built-in tools: the section `[tools]`.
 
+pub mod commands;
 pub mod outputs;
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::commands::{CommandsConfig, ShellConfig};
 pub use self::outputs::OutputsConfig;
 
 /// Settings of the built-in tools.
@@ -26,6 +28,10 @@ pub struct ToolsConfig {
     pub max_list_entries: u32,
     /// How much of long outputs is kept.
     pub outputs: OutputsConfig,
+    /// Whether and how programs are run.
+    pub commands: CommandsConfig,
+    /// Whether scripts are run.
+    pub shell: ShellConfig,
 }
 
 /// Upper end of [`ToolsConfig::max_file_bytes`]. 64 MiB: with a handful of reads at once the daemon stays small.
@@ -47,6 +53,8 @@ impl Default for ToolsConfig {
             max_read_lines: 2000,
             max_list_entries: 500,
             outputs: OutputsConfig::default(),
+            commands: CommandsConfig::default(),
+            shell: ShellConfig::default(),
         }
     }
 }
@@ -70,6 +78,7 @@ impl ToolsConfig {
             }
         }
         problems.extend(self.outputs.validate());
+        problems.extend(self.commands.validate());
         problems
     }
 }

@@ -26,4 +26,19 @@ pub enum ToolsError {
         #[source]
         source: std::io::Error,
     },
+    /// A directory of programs lies where the model can write. Take it out of the list, or move the workspace.
+    #[error("tools.commands.path: {} lies in the workspace, where programs could be put by the model", path.display())]
+    ProgramsInWorkspace {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A list of programs has something that is no glob.
+    #[error("tools.commands.{key}: not a list of globs")]
+    Globs {
+        /// Which list.
+        key: &'static str,
+        /// Why.
+        #[source]
+        source: globset::Error,
+    },
 }

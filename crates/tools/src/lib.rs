@@ -13,6 +13,7 @@
 mod arguments;
 mod calculate;
 mod clock;
+mod commands;
 pub mod config;
 mod digest;
 mod error;
@@ -35,6 +36,8 @@ use belay_protocol::{Clock, NoteStore, RunReader, Tool};
 pub use crate::config::ToolsConfig;
 pub use crate::error::ToolsError;
 pub use crate::outputs::KeptOutputs;
+use crate::process::Processes;
+use crate::sandbox::{Missing, Sandbox};
 use crate::workspace::Workspace;
 
 /// What the built-in tools work with.
@@ -47,6 +50,10 @@ pub struct ToolsParts {
     pub outputs: KeptOutputs,
     /// Whose runs are whose.
     pub runs: Arc<dyn RunReader>,
+    /// Starts and ends programs.
+    pub processes: Arc<Processes>,
+    /// The walls around them, or what they lack; then commands are refused with that reason.
+    pub sandbox: Result<Sandbox, Missing>,
 }
 
 /// Builds the built-in tools. The workspace is created when it does not exist, readable by its owner alone, and opened
@@ -54,12 +61,13 @@ pub struct ToolsParts {
 ///
 /// # Errors
 /// [`ToolsError::NoWorkspace`] when the configuration names none, [`ToolsError::Workspace`] when it cannot be created
-/// or opened.
+/// or opened; [`ToolsError::ProgramsInWorkspace`] and [`ToolsError::Globs`] for settings of commands.
 pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn Tool>>, ToolsError> {
-    let ToolsParts { notes, clock, outputs, runs } = parts;
+    let ToolsParts { notes, clock, outputs, runs, processes, sandbox } = parts;
     let path = config.workspace.as_deref().ok_or(ToolsError::NoWorkspace)?;
     let workspace = Arc::new(Workspace::open(path)?);
-    Ok(vec![
+    let commands = commands::tools(config, workspace.clone(), processes, sandbox, outputs.clone())?;
+    let mut tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(clock::ClockTool::new(clock.clone())),
         Arc::new(calculate::Calculate::new()),
         Arc::new(files::ReadFile::new(workspace.clone(), picture::Pictures::new(), config)),
@@ -70,7 +78,9 @@ pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn To
         Arc::new(notes::Remember::new(notes.clone(), clock)),
         Arc::new(notes::Recall::new(notes)),
         Arc::new(outputs::ReadOutput::new(outputs, runs)),
-    ])
+    ];
+    tools.extend(commands);
+    Ok(tools)
 }
 
 #[cfg(test)]
@@ -81,6 +91,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::config::ShellConfig;
+    use crate::process::ProcessesConfig;
     use crate::testing::{FixedClock, MemoryNotes, RunsOf};
 
     fn parts(dir: &std::path::Path) -> ToolsParts {
@@ -89,11 +101,14 @@ mod tests {
             clock: Arc::new(FixedClock(0)),
             outputs: KeptOutputs::open(&dir.join("outputs"), &ToolsConfig::default().outputs).unwrap(),
             runs: Arc::new(RunsOf("s".into())),
+            processes: Arc::new(Processes::new(ProcessesConfig::default()).unwrap()),
+            sandbox: Err(Missing("bubblewrap is not installed".to_owned())),
         }
     }
 
     fn all(dir: &std::path::Path) -> ToolSet {
-        let config = ToolsConfig { workspace: Some(dir.join("a/workspace")), ..ToolsConfig::default() };
+        let workspace = Some(dir.join("a/workspace"));
+        let config = ToolsConfig { workspace, shell: ShellConfig { enabled: true }, ..ToolsConfig::default() };
         ToolSet::new(builtin(&config, parts(dir)).unwrap())
     }
 
@@ -111,7 +126,8 @@ mod tests {
             })
             .collect();
         let row = |name: &str, arguments: &str, required: Value, effect| {
-            (name.to_owned(), arguments.to_owned(), required, effect, name != "edit_file")
+            let idempotent = !["edit_file", "run_command", "run_shell"].contains(&name);
+            (name.to_owned(), arguments.to_owned(), required, effect, idempotent)
         };
         assert_eq!(
             seen,
@@ -124,6 +140,8 @@ mod tests {
                 row("read_output", "limit name offset", json!(["name"]), Effect::Read),
                 row("recall", "query", json!(["query"]), Effect::Read),
                 row("remember", "key text", json!(["key", "text"]), Effect::Write),
+                row("run_command", "argv directory stdin timeout_s", json!(["argv"]), Effect::External),
+                row("run_shell", "directory script timeout_s", json!(["script"]), Effect::External),
                 row("search_files", "context glob max path pattern", json!(["pattern"]), Effect::Read),
                 row("write_file", "content create_dirs path", json!(["path", "content"]), Effect::Write),
             ]
