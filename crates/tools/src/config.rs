@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::web::config::{SearchConfig, SearchProvider, WebConfig};
+
 /// Settings of the built-in tools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -16,6 +18,10 @@ pub struct ToolsConfig {
     pub max_read_lines: u32,
     /// Most entries that one call of `list_files` shows, the rest is counted; 1 to [`MAX_LIST_ENTRIES`].
     pub max_list_entries: u32,
+    /// `fetch_url`: the section `[tools.web]`.
+    pub web: WebConfig,
+    /// `web_search`: the section `[tools.search]`.
+    pub search: SearchConfig,
 }
 
 /// Upper end of [`ToolsConfig::max_file_bytes`]. 64 MiB: with a handful of reads at once the daemon stays small.
@@ -29,7 +35,14 @@ pub const MAX_LIST_ENTRIES: u32 = 10_000;
 
 impl Default for ToolsConfig {
     fn default() -> Self {
-        Self { workspace: None, max_file_bytes: 2 * 1024 * 1024, max_read_lines: 2000, max_list_entries: 500 }
+        Self {
+            workspace: None,
+            max_file_bytes: 2 * 1024 * 1024,
+            max_read_lines: 2000,
+            max_list_entries: 500,
+            web: WebConfig::default(),
+            search: SearchConfig::default(),
+        }
     }
 }
 
@@ -49,6 +62,8 @@ impl ToolsConfig {
                 problems.push(format!("tools.{key}: must be from 1 to {most}, is {value}"));
             }
         }
+        problems.extend(self.web.validate());
+        problems.extend(self.search.validate());
         problems
     }
 }
@@ -69,6 +84,8 @@ mod tests {
             max_file_bytes: 0,
             max_read_lines: 0,
             max_list_entries: u32::MAX,
+            web: WebConfig { timeout_s: 0, ..WebConfig::default() },
+            search: SearchConfig { results: 0, ..SearchConfig::default() },
         };
         assert_eq!(
             config.validate(),
@@ -77,6 +94,8 @@ mod tests {
                 "tools.max_file_bytes: must be from 1 to 67108864, is 0",
                 "tools.max_read_lines: must be from 1 to 50000, is 0",
                 "tools.max_list_entries: must be from 1 to 10000, is 4294967295",
+                "tools.web.timeout_s: must be from 1 to 300, is 0",
+                "tools.search.results: must be from 1 to 20, is 0",
             ]
         );
     }

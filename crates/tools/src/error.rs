@@ -17,4 +17,7 @@ pub enum ToolsError {
         #[source]
         source: std::io::Error,
     },
+    /// The tools that reach the web cannot be built. The text begins with the setting that is wrong.
+    #[error("{0}")]
+    Web(String),
 }

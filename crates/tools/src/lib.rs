@@ -1,14 +1,14 @@
 //! Tools that act on the world.
 //!
 //! **For**: the built-in tools of a run, each a small struct behind the [`Tool`] port: `clock`, `calculate`,
-//! `read_file`, `list_files`, `remember` and `recall`. What they say is for a model to read, so a failure always says
+//! `read_file`, `list_files`, `remember`, `recall`, `fetch_url` and `web_search`. What they say is for a model to read, so a failure always says
 //! what would work instead.
 //!
 //! **Does not know**: who calls, whether a call is allowed, or what becomes of its result: that is the effect gate's.
-//! Nothing here writes outside the notes of the session, opens a connection or starts a process.
+//! Nothing here writes outside the notes of the session or starts a process, and only `web` opens a connection.
 //!
 //! Reading order: [`config`] → `arguments` (how a tool is declared and called) → `clock` → `calculate` → `workspace`
-//! (what keeps the file tools inside) → `files` → `notes`.
+//! (what keeps the file tools inside) → `files` → `notes` → `web` (what keeps the web tools outside).
 
 mod arguments;
 mod calculate;
@@ -20,6 +20,7 @@ mod near;
 mod notes;
 #[cfg(test)]
 mod testing;
+pub mod web;
 mod workspace;
 
 use std::sync::Arc;
@@ -35,7 +36,7 @@ use crate::workspace::Workspace;
 ///
 /// # Errors
 /// [`ToolsError::NoWorkspace`] when the configuration names none, [`ToolsError::Workspace`] when it cannot be created
-/// or opened.
+/// or opened, [`ToolsError::Web`] when the settings of the web tools are wrong.
 pub fn builtin(
     config: &ToolsConfig,
     notes: Arc<dyn NoteStore>,
@@ -43,14 +44,22 @@ pub fn builtin(
 ) -> Result<Vec<Arc<dyn Tool>>, ToolsError> {
     let path = config.workspace.as_deref().ok_or(ToolsError::NoWorkspace)?;
     let workspace = Arc::new(Workspace::open(path)?);
-    Ok(vec![
+    let mut tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(clock::ClockTool::new(clock.clone())),
         Arc::new(calculate::Calculate::new()),
         Arc::new(files::ReadFile::new(workspace.clone(), config)),
         Arc::new(files::ListFiles::new(workspace, config)),
         Arc::new(notes::Remember::new(notes.clone(), clock)),
         Arc::new(notes::Recall::new(notes)),
-    ])
+    ];
+    if config.web.enabled {
+        let resolver = Arc::new(web::SystemResolver);
+        tools.push(Arc::new(web::FetchUrl::new(&config.web, resolver).map_err(ToolsError::Web)?));
+    }
+    if let Some(search) = web::WebSearch::new(&config.search).map_err(ToolsError::Web)? {
+        tools.push(Arc::new(search));
+    }
+    Ok(tools)
 }
 
 #[cfg(test)]
@@ -64,7 +73,8 @@ mod tests {
     use crate::testing::{FixedClock, MemoryNotes};
 
     fn all(dir: &std::path::Path) -> ToolSet {
-        let config = ToolsConfig { workspace: Some(dir.join("a/workspace")), ..ToolsConfig::default() };
+        let search = config::SearchConfig { provider: config::SearchProvider::Searxng, ..Default::default() };
+        let config = ToolsConfig { workspace: Some(dir.join("a/workspace")), search, ..ToolsConfig::default() };
         ToolSet::new(builtin(&config, Arc::new(MemoryNotes::default()), Arc::new(FixedClock(0))).unwrap())
     }
 
@@ -89,10 +99,12 @@ mod tests {
             [
                 row("calculate", "expression", json!(["expression"]), Effect::None),
                 row("clock", "timezone", Value::Null, Effect::None),
+                row("fetch_url", "url", json!(["url"]), Effect::External),
                 row("list_files", "path", json!(["path"]), Effect::Read),
                 row("read_file", "limit offset path", json!(["path"]), Effect::Read),
                 row("recall", "query", json!(["query"]), Effect::Read),
                 row("remember", "key text", json!(["key", "text"]), Effect::Write),
+                row("web_search", "count query", json!(["query"]), Effect::External),
             ]
         );
     }
@@ -107,6 +119,29 @@ mod tests {
             assert!(spec.schema.get("$schema").is_none() && spec.schema.get("title").is_none(), "{}", spec.name);
             assert!(spec.schema["properties"].as_object().unwrap().values().all(|p| p["description"].is_string()));
             assert!(!spec.description.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_web_is_reached_by_the_tools_that_the_settings_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let named = |enabled, provider| {
+            let config = ToolsConfig {
+                workspace: Some(dir.path().to_owned()),
+                web: config::WebConfig { enabled, ..Default::default() },
+                search: config::SearchConfig { provider, ..Default::default() },
+                ..ToolsConfig::default()
+            };
+            crate::testing::install_tls();
+            let tools = builtin(&config, Arc::new(MemoryNotes::default()), Arc::new(FixedClock(0))).unwrap();
+            let outside = tools.iter().filter(|tool| tool.spec().outside);
+            outside.map(|tool| tool.spec().name.clone()).collect::<Vec<_>>()
+        };
+        use config::SearchProvider::{Brave, None, Searxng, Tavily};
+        assert_eq!(named(true, None), ["fetch_url"]);
+        assert_eq!(named(false, None), Vec::<String>::new());
+        for provider in [Searxng, Brave, Tavily] {
+            assert_eq!(named(false, provider), ["web_search"]);
         }
     }
 
