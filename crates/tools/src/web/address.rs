@@ -57,8 +57,8 @@ const SPECIAL_V6: &[(Net, Why)] = &[
     (Net::v6(Ipv6Addr::UNSPECIFIED, 96), TUNNEL), // IPv4-compatible, RFC 4291 2.5.5.1
     (six(0x64, 0xff9b, 1, 48), TUNNEL),           // NAT64 of one's own network
     (six(0x100, 0, 0, 64), "an address that discards everything"),
-    (six(0x2001, 0, 0, 32), TUNNEL),                               // Teredo
-    (six(0x2001, 0, 0, 23), "an address reserved for protocols"),  // ORCHID, benchmarking and others
+    (six(0x2001, 0, 0, 32), TUNNEL),                              // Teredo
+    (six(0x2001, 0, 0, 23), "an address reserved for protocols"), // ORCHID, benchmarking and others
     (six(0x2001, 0xdb8, 0, 32), DOCUMENTATION),
     (six(0x2002, 0, 0, 16), TUNNEL), // 6to4
     (six(0x3fff, 0, 0, 20), DOCUMENTATION),

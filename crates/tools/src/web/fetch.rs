@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_protocol::{Effect, Rate, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolReply, ToolSpec, Weight};
+use belay_protocol::{
+    Effect, Rate, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolReply, ToolSpec, Weight,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -25,6 +27,10 @@ const RATE: Rate = Rate { calls: 30, per: Duration::from_secs(60) };
 
 /// What the gate's deadline adds to ours, so that the model reads our words and not the gate's.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// Longest time that a page is turned into text. An honest page of 2 MiB takes a fraction of a second; a tag with a
+/// hundred thousand attributes, each compared with every other, would take minutes.
+const READING_LIMIT: Duration = Duration::from_secs(5);
 
 /// How much of an error page is shown, in bytes.
 const MAX_ERROR_BYTES: usize = 2000;
@@ -82,12 +88,18 @@ impl FetchUrl {
                 .await
                 .map_err(|_| ToolFailure::failed("The page could not be turned into text."))?,
             Kind::Picture | Kind::Other => {
-                return Err(ToolFailure::failed(refusal(target.url.as_str(), "bytes that are no text", body.bytes.len() as u64)));
+                return Err(ToolFailure::failed(refusal(
+                    target.url.as_str(),
+                    "bytes that are no text",
+                    body.bytes.len() as u64,
+                )));
             }
         };
         if !status.is_success() {
             let shown = &text[..text.floor_char_boundary(MAX_ERROR_BYTES)];
-            return Err(ToolFailure::failed(format!("{} answered {status}. {shown}", target.url).trim_end().to_owned()));
+            return Err(ToolFailure::failed(
+                format!("{} answered {status}. {shown}", target.url).trim_end().to_owned(),
+            ));
         }
         let mut head = format!("Address: {}\nStatus: {status}\n", target.url);
         for from in passed {
@@ -141,7 +153,7 @@ fn show(kind: Kind, media: &MediaType, body: &Body, url: &url::Url) -> Shown {
     let mut text = decoded;
     let mut cut = body.cut;
     if kind == Kind::Html {
-        let page = readable(&text, url);
+        let page = readable(&text, url, READING_LIMIT);
         cut |= page.cut;
         if !page.title.is_empty() {
             notes.push_str(&format!("Title: {}\n", page.title));

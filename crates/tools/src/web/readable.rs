@@ -17,10 +17,6 @@ use sink::Sink;
 /// How much of a page is given to the tokenizer at a time, in bytes; the time is looked at in between.
 const PIECE_BYTES: usize = 8 * 1024;
 
-/// Longest time that a page is turned into text. An honest page of 2 MiB takes a fraction of a second; a tag with a
-/// hundred thousand attributes, each compared with every other, would take minutes.
-const LIMIT: Duration = Duration::from_secs(5);
-
 /// A page as text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Readable {
@@ -34,13 +30,14 @@ pub(super) struct Readable {
     pub(super) cut: bool,
 }
 
-/// The readable text of a page that was found at `base`. Takes processor time: not for an async thread.
-pub(super) fn readable(html: &str, base: &Url) -> Readable {
+/// The readable text of a page that was found at `base`, as far as it can be had in this time. Takes processor time: not
+/// for an async thread.
+pub(super) fn readable(html: &str, base: &Url, limit: Duration) -> Readable {
     let begun = Instant::now();
     let tokenizer = Tokenizer::new(Sink::new(base.clone()), TokenizerOpts::default());
     let input = BufferQueue::default();
     let mut rest = html;
-    while !rest.is_empty() && begun.elapsed() < LIMIT {
+    while !rest.is_empty() && begun.elapsed() < limit {
         let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE_BYTES));
         input.push_back(StrTendril::from_slice(piece));
         // The sink never asks for a script to be run, so each call takes the whole piece.

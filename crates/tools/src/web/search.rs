@@ -174,7 +174,9 @@ fn checked(query: &str) -> Result<&str, ToolFailure> {
     }
     if query.len() > MAX_QUERY_BYTES {
         let bytes = query.len();
-        return Err(ToolFailure::failed(format!("The query has {bytes} bytes; at most {MAX_QUERY_BYTES} are searched for.")));
+        return Err(ToolFailure::failed(format!(
+            "The query has {bytes} bytes; at most {MAX_QUERY_BYTES} are searched for."
+        )));
     }
     Ok(query)
 }
@@ -185,11 +187,8 @@ fn show(query: &str, hits: &[Hit], count: usize) -> String {
     }
     let mut text = String::new();
     for (at, hit) in hits.iter().take(count).enumerate() {
-        let [title, url, snippet] = [
-            line(&hit.title, MAX_TITLE_BYTES),
-            line(&hit.url, MAX_URL_BYTES),
-            line(&hit.snippet, MAX_SNIPPET_BYTES),
-        ];
+        let [title, url, snippet] =
+            [line(&hit.title, MAX_TITLE_BYTES), line(&hit.url, MAX_URL_BYTES), line(&hit.snippet, MAX_SNIPPET_BYTES)];
         let _ = writeln!(text, "{}. {title}\n   {url}\n   {snippet}", at + 1); // writing to a String cannot fail
     }
     text

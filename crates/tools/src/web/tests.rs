@@ -4,5 +4,3 @@
 mod fetch;
 mod house;
 mod ssrf;
-
-pub(crate) use house::install_tls;

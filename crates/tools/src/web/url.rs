@@ -151,12 +151,14 @@ impl Rules {
         let text = host.to_string();
         let name = text.trim_end_matches('.');
         if self.deny.is_match(name) || self.allow.as_ref().is_some_and(|allow| !allow.is_match(name)) {
-            return Err(format!("The operator's settings do not let {name} be fetched (tools.web.deny_hosts, allow_hosts)."));
+            return Err(format!(
+                "The operator's settings do not let {name} be fetched (tools.web.deny_hosts, allow_hosts)."
+            ));
         }
         let Host::Domain(_) = host else { return Ok(()) };
-        let inner = INNER_NAMES.iter().any(|inner| {
-            name.strip_suffix(inner).is_some_and(|before| before.is_empty() || before.ends_with('.'))
-        });
+        let inner = INNER_NAMES
+            .iter()
+            .any(|inner| name.strip_suffix(inner).is_some_and(|before| before.is_empty() || before.ends_with('.')));
         if !opened && (inner || !name.contains('.')) {
             return Err(format!(
                 "{name} is a name of this machine or its own network. Only public addresses are fetched; the operator \

@@ -258,8 +258,21 @@ fn attribute<'a>(tag: &'a Tag, name: &str) -> Option<&'a str> {
 fn is_unread(name: &str) -> bool {
     matches!(
         name,
-        "script" | "style" | "template" | "noscript" | "svg" | "math" | "iframe" | "object" | "audio" | "video" | "canvas"
-            | "select" | "noembed" | "noframes" | "dialog"
+        "script"
+            | "style"
+            | "template"
+            | "noscript"
+            | "svg"
+            | "math"
+            | "iframe"
+            | "object"
+            | "audio"
+            | "video"
+            | "canvas"
+            | "select"
+            | "noembed"
+            | "noframes"
+            | "dialog"
     )
 }
 
@@ -283,7 +296,19 @@ fn is_marked_hidden(tag: &Tag) -> bool {
 fn is_empty(name: &str) -> bool {
     matches!(
         name,
-        "area" | "base" | "br" | "col" | "embed" | "hr" | "img" | "input" | "link" | "meta" | "source" | "track" | "wbr"
+        "area"
+            | "base"
+            | "br"
+            | "col"
+            | "embed"
+            | "hr"
+            | "img"
+            | "input"
+            | "link"
+            | "meta"
+            | "source"
+            | "track"
+            | "wbr"
     )
 }
 
@@ -296,8 +321,9 @@ fn gap_around(name: &str) -> Gap {
     match name {
         "td" | "th" => Gap::Cell,
         "br" | "li" | "tr" | "dt" | "dd" | "div" | "option" | "figcaption" | "caption" | "summary" => Gap::Line,
-        "p" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "ul" | "ol" | "dl" | "table" | "pre" | "blockquote" | "section"
-        | "article" | "header" | "footer" | "main" | "nav" | "aside" | "figure" | "form" | "hr" | "details" => Gap::Paragraph,
+        "p" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "ul" | "ol" | "dl" | "table" | "pre" | "blockquote"
+        | "section" | "article" | "header" | "footer" | "main" | "nav" | "aside" | "figure" | "form" | "hr"
+        | "details" => Gap::Paragraph,
         _ => Gap::None,
     }
 }

@@ -3,7 +3,11 @@
 use super::*;
 
 fn read(html: &str) -> Readable {
-    readable(html, &Url::parse("https://example.com/a/").unwrap())
+    within(html, Duration::from_secs(60))
+}
+
+fn within(html: &str, limit: Duration) -> Readable {
+    readable(html, &Url::parse("https://example.com/a/").unwrap(), limit)
 }
 
 #[test]
@@ -70,10 +74,7 @@ fn links_are_numbered_and_listed_whole() {
     );
     assert_eq!(page.title, "A page");
     assert_eq!(page.text, "relative [1], other [2], again [1], here, anchor, mail");
-    assert_eq!(
-        page.links,
-        ["https://example.com/a/b", "https://example.org/c?d=1#e", "mailto:me@example.com"]
-    );
+    assert_eq!(page.links, ["https://example.com/a/b", "https://example.org/c?d=1#e", "mailto:me@example.com"]);
 }
 
 #[test]
@@ -93,17 +94,17 @@ fn hostile_markup_costs_no_more_than_its_length() {
         ("ends", "</p>".repeat(n)),
     ] {
         let page = read(&html);
-        assert!(!page.cut, "{name} took longer than {LIMIT:?}");
+        assert!(!page.cut, "{name} took longer than a minute");
         assert!(page.links.len() <= 500, "{name}");
         assert!(page.text.len() <= 4 * html.len(), "{name}: {} of {}", page.text.len(), html.len());
     }
 }
 
-/// The tokenizer compares each attribute of a tag with all before it. The test takes as long as the limit.
+/// The tokenizer compares each attribute of a tag with all before it: minutes, were it not stopped.
 #[test]
 fn a_tag_of_endless_attributes_is_left_when_the_time_is_over() {
     let html = format!("<p>before</p><a {}>", (0..400_000).map(|i| format!("a{i} ")).collect::<String>());
-    let page = read(&html);
+    let page = within(&html, Duration::from_millis(500));
     assert!(page.cut);
     assert_eq!(page.text, "before");
 }

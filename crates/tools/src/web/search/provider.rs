@@ -135,5 +135,7 @@ fn with_key(request: RequestBuilder, header: &str, prefix: &str, key: Option<&Se
 
 /// Providers mark the words that matched.
 fn without_tags(text: &str) -> String {
-    ["<strong>", "</strong>", "<b>", "</b>", "<em>", "</em>"].iter().fold(text.to_owned(), |text, tag| text.replace(tag, ""))
+    ["<strong>", "</strong>", "<b>", "</b>", "<em>", "</em>"]
+        .iter()
+        .fold(text.to_owned(), |text, tag| text.replace(tag, ""))
 }

@@ -21,7 +21,7 @@ use crate::web::config::WebConfig;
 use crate::web::resolve::Resolve;
 
 /// Longest wait for anything a test expects; it only decides how long a failing test takes.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A web server on a loopback address, until it is dropped.
 pub(super) struct Server {

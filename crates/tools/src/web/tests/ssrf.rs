@@ -64,7 +64,7 @@ const HOSTS: &[(&str, &str)] = &[
     ("127.0.0\u{200b}.1", "loopback"),
     ("127\u{ad}.0.0.1", "loopback"),
     ("١٢٧.٠.٠.١", ""),
-    ("127.0.0.1%00.good.example", "cannot be read"),
+    ("127.0.0.1%00.good.example", "invalid"),
     ("127.0.0.1%2f.good.example", ""),
     ("127.0.0.1%20", ""),
     ("127.0.0.1%09", ""),
@@ -206,7 +206,7 @@ const URLS: &[(&str, &str)] = &[
     ("http://good.example%00@127.0.0.1:P/", "user or password"),
     ("http://@127.0.0.1:P/", "loopback"),
     ("http://:@127.0.0.1:P/", "loopback"),
-    ("http://good.example%40127.0.0.1:P/", "cannot be read"),
+    ("http://good.example%40127.0.0.1:P/", "invalid"),
     ("http://127.0.0.1:P#@good.example/", "loopback"),
     ("http://127.0.0.1:P?@good.example/", "loopback"),
     ("http://127.0.0.1:P/@good.example/", "loopback"),
@@ -288,7 +288,7 @@ fn names() -> Arc<Names> {
 
 fn all(port: u16) -> Vec<(String, &'static str)> {
     let hosts = HOSTS.iter().map(|(host, why)| (format!("http://{host}:{port}/canary"), *why));
-    let urls = URLS.iter().map(|(url, why)| (url.replace('P', &port.to_string()), *why));
+    let urls = URLS.iter().map(|(url, why)| (url.replace(":P", &format!(":{port}")), *why));
     hosts.chain(urls).collect()
 }
 
@@ -350,9 +350,11 @@ async fn no_redirect_leads_to_an_inner_address() {
     let to = Arc::new(sendable.clone());
     let front = Server::start(Router::new().route("/go/{at}", get(go)).with_state(to)).await;
     let tool = tool_for(&collector, names(), &[front.address.to_string()]);
+    let own = format!("http://{}/", front.address);
     for (at, url) in sendable.iter().enumerate() {
         let told = refusal(fetch(&tool, &format!("http://{}/go/{at}", front.address)).await, url);
-        assert!(!told.contains("answered"), "{url}: {told}");
+        // Some are paths of the server itself when they stand in a redirect.
+        assert!(!told.contains("answered") || told.starts_with(&own), "{url}: {told}");
     }
     assert_eq!(collector.connections(HERE).await, 0);
 }
