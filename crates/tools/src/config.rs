@@ -7,9 +7,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::sandbox::SandboxConfig;
 pub use self::commands::{CommandsConfig, ShellConfig};
 pub use self::outputs::OutputsConfig;
+use crate::sandbox::SandboxConfig;
+pub use crate::web::config::{SearchConfig, SearchProvider, WebConfig};
 
 /// Settings of the built-in tools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +36,10 @@ pub struct ToolsConfig {
     pub commands: CommandsConfig,
     /// Whether scripts are run.
     pub shell: ShellConfig,
+    /// `fetch_url`: the section `[tools.web]`.
+    pub web: WebConfig,
+    /// `web_search`: the section `[tools.search]`.
+    pub search: SearchConfig,
 }
 
 /// Upper end of [`ToolsConfig::max_file_bytes`]. 64 MiB: with a handful of reads at once the daemon stays small.
@@ -59,6 +64,8 @@ impl Default for ToolsConfig {
             outputs: OutputsConfig::default(),
             commands: CommandsConfig::default(),
             shell: ShellConfig::default(),
+            web: WebConfig::default(),
+            search: SearchConfig::default(),
         }
     }
 }
@@ -84,6 +91,8 @@ impl ToolsConfig {
         problems.extend(self.sandbox.validate());
         problems.extend(self.outputs.validate());
         problems.extend(self.commands.validate());
+        problems.extend(self.web.validate());
+        problems.extend(self.search.validate());
         problems
     }
 }
@@ -107,6 +116,8 @@ mod tests {
             max_read_lines: 0,
             max_list_entries: u32::MAX,
             sandbox: SandboxConfig { cpu_s: 0, ..SandboxConfig::default() },
+            web: WebConfig { timeout_s: 0, ..WebConfig::default() },
+            search: SearchConfig { results: 0, ..SearchConfig::default() },
             ..ToolsConfig::default()
         };
         assert_eq!(
@@ -119,6 +130,8 @@ mod tests {
                 "tools.max_read_lines: must be from 1 to 50000, is 0",
                 "tools.max_list_entries: must be from 1 to 10000, is 4294967295",
                 "tools.sandbox.cpu_s: must be from 1 to 86400, is 0",
+                "tools.web.timeout_s: must be from 1 to 300, is 0",
+                "tools.search.results: must be from 1 to 20, is 0",
             ]
         );
     }
