@@ -1,8 +1,11 @@
 //! Settings of the built-in tools: the section `[tools]`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+
+use crate::mcp::McpServerConfig;
 
 /// Settings of the built-in tools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +19,8 @@ pub struct ToolsConfig {
     pub max_read_lines: u32,
     /// Most entries that one call of `list_files` shows, the rest is counted; 1 to [`MAX_LIST_ENTRIES`].
     pub max_list_entries: u32,
+    /// MCP servers, by name: `[tools.mcp.NAME]`.
+    pub mcp: BTreeMap<String, McpServerConfig>,
 }
 
 /// Upper end of [`ToolsConfig::max_file_bytes`]. 64 MiB: with a handful of reads at once the daemon stays small.
@@ -29,7 +34,7 @@ pub const MAX_LIST_ENTRIES: u32 = 10_000;
 
 impl Default for ToolsConfig {
     fn default() -> Self {
-        Self { workspace: None, max_file_bytes: 2 * 1024 * 1024, max_read_lines: 2000, max_list_entries: 500 }
+        Self { workspace: None, max_file_bytes: 2 * 1024 * 1024, max_read_lines: 2000, max_list_entries: 500, mcp: BTreeMap::new() }
     }
 }
 
@@ -49,6 +54,7 @@ impl ToolsConfig {
                 problems.push(format!("tools.{key}: must be from 1 to {most}, is {value}"));
             }
         }
+        problems.extend(crate::mcp::config::validate(&self.mcp));
         problems
     }
 }
@@ -69,6 +75,7 @@ mod tests {
             max_file_bytes: 0,
             max_read_lines: 0,
             max_list_entries: u32::MAX,
+            ..ToolsConfig::default()
         };
         assert_eq!(
             config.validate(),

@@ -1,14 +1,14 @@
 //! Tools that act on the world.
 //!
 //! **For**: the built-in tools of a run, each a small struct behind the [`Tool`] port: `clock`, `calculate`,
-//! `read_file`, `list_files`, `remember` and `recall`. What they say is for a model to read, so a failure always says
-//! what would work instead.
+//! `read_file`, `list_files`, `remember` and `recall`, and those of MCP servers. What they say is for a model to read, so a
+//! failure always says what would work instead.
 //!
 //! **Does not know**: who calls, whether a call is allowed, or what becomes of its result: that is the effect gate's.
-//! Nothing here writes outside the notes of the session, opens a connection or starts a process.
+//! Nothing but [`mcp`] here writes outside the notes of the session, opens a connection or starts a process.
 //!
 //! Reading order: [`config`] → `arguments` (how a tool is declared and called) → `clock` → `calculate` → `workspace`
-//! (what keeps the file tools inside) → `files` → `notes`.
+//! (what keeps the file tools inside) → `files` → `notes` → [`mcp`].
 
 mod arguments;
 mod calculate;
@@ -16,6 +16,7 @@ mod clock;
 pub mod config;
 mod error;
 mod files;
+pub mod mcp;
 mod near;
 mod notes;
 #[cfg(test)]
