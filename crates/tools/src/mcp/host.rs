@@ -15,7 +15,6 @@ use crate::mcp::connection::Connection;
 use crate::mcp::name::assign;
 use crate::mcp::offer::{LeftOut, Offer, look};
 use crate::mcp::pins::{Comparison, PinSet, PinnedBy, Pins, PinsError};
-use crate::mcp::program::StartPrograms;
 use crate::mcp::server::Server;
 use crate::mcp::sessions::McpSessions;
 use crate::mcp::tool::McpTool;
@@ -114,16 +113,11 @@ pub enum Standing {
 type Looked = Result<Vec<Result<Offer, LeftOut>>, (Trouble, String)>;
 
 impl Mcp {
-    /// All servers. Nothing is started yet.
-    pub fn new(servers: Vec<Server>, pins: Pins, starter: Arc<dyn StartPrograms>, clock: Arc<dyn Clock>) -> Self {
+    /// All servers; `sessions` are the connections of runs that call their tools. Nothing is started yet.
+    pub fn new(servers: Vec<Server>, pins: Pins, sessions: Arc<McpSessions>, clock: Arc<dyn Clock>) -> Self {
         let mut servers: Vec<_> = servers.into_iter().map(Arc::new).collect();
         servers.sort_by(|a, b| a.name().cmp(b.name()));
-        Self { servers, pins, clock, sessions: Arc::new(McpSessions::new(starter)) }
-    }
-
-    /// The connections of runs.
-    pub fn sessions(&self) -> Arc<McpSessions> {
-        self.sessions.clone()
+        Self { servers, pins, clock, sessions }
     }
 
     /// Asks each server for its tools, side by side, each over a connection of its own that is ended again. Takes at most

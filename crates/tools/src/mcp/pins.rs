@@ -59,8 +59,8 @@ pub(super) struct Pin {
     schema_digest: String,
     /// The description as it was shown, for people who compare.
     pub(super) description: String,
-    /// When.
-    at: UnixMillis,
+    /// When: RFC 3339.
+    at: String,
     /// By whom.
     by: PinnedBy,
 }
@@ -123,7 +123,7 @@ impl PinSet {
             description_digest: offer.digests.description.clone(),
             schema_digest: offer.digests.schema.clone(),
             description: offer.description.clone(),
-            at,
+            at: at.to_rfc3339(),
             by,
         };
         self.servers.entry(server.to_owned()).or_default().insert(offer.tool.clone(), pin);
