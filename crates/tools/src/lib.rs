@@ -19,6 +19,7 @@ mod files;
 pub mod mcp;
 mod near;
 mod notes;
+pub mod process;
 #[cfg(test)]
 mod testing;
 mod workspace;
