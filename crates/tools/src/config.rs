@@ -34,7 +34,13 @@ pub const MAX_LIST_ENTRIES: u32 = 10_000;
 
 impl Default for ToolsConfig {
     fn default() -> Self {
-        Self { workspace: None, max_file_bytes: 2 * 1024 * 1024, max_read_lines: 2000, max_list_entries: 500, mcp: BTreeMap::new() }
+        Self {
+            workspace: None,
+            max_file_bytes: 2 * 1024 * 1024,
+            max_read_lines: 2000,
+            max_list_entries: 500,
+            mcp: BTreeMap::new(),
+        }
     }
 }
 

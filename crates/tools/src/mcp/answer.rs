@@ -102,8 +102,14 @@ mod tests {
         for (result, expected) in [
             (json!({ "content": [text("one"), text("two")] }), "one\ntwo"),
             (json!({ "content": [] }), "[the tool answered nothing]"),
-            (json!({ "content": [{ "type": "image", "data": "AAAA", "mimeType": "image/png" }] }), "[picture left out: image/png]"),
-            (json!({ "content": [{ "type": "audio", "data": "AAAA", "mimeType": "audio/wav" }] }), "[sound left out: audio/wav]"),
+            (
+                json!({ "content": [{ "type": "image", "data": "AAAA", "mimeType": "image/png" }] }),
+                "[picture left out: image/png]",
+            ),
+            (
+                json!({ "content": [{ "type": "audio", "data": "AAAA", "mimeType": "audio/wav" }] }),
+                "[sound left out: audio/wav]",
+            ),
             (
                 json!({ "content": [{ "type": "resource", "resource": { "uri": "file:///a", "text": "inside" } }] }),
                 "[resource file:///a]\ninside",
@@ -112,7 +118,10 @@ mod tests {
                 json!({ "content": [{ "type": "resource", "resource": { "uri": "file:///a", "blob": "AAAA", "mimeType": "x/y" } }] }),
                 "[resource file:///a: x/y, about 3 bytes, left out]",
             ),
-            (json!({ "content": [{ "type": "resource_link", "uri": "file:///a", "name": "A" }] }), "[resource file:///a: A]"),
+            (
+                json!({ "content": [{ "type": "resource_link", "uri": "file:///a", "name": "A" }] }),
+                "[resource file:///a: A]",
+            ),
             (json!({ "content": [], "structuredContent": { "n": 1 } }), r#"{"n":1}"#),
             (json!({ "content": [text("see below")], "structuredContent": { "n": 1 } }), "see below\n{\"n\":1}"),
             (json!({ "content": [text("{ \"n\": 1 }")], "structuredContent": { "n": 1 } }), "{ \"n\": 1 }"),
@@ -127,13 +136,17 @@ mod tests {
     fn an_error_is_a_failure_that_the_model_reads() {
         let failed = json!({ "content": [{ "type": "text", "text": "no such city" }], "isError": true });
         assert_eq!(text_of(failed), Err("no such city".into()));
-        assert_eq!(text_of(json!({ "content": [], "isError": true })), Err("The tool failed and did not say why.".into()));
+        assert_eq!(
+            text_of(json!({ "content": [], "isError": true })),
+            Err("The tool failed and did not say why.".into())
+        );
     }
 
     #[test]
     fn a_long_resource_is_cut() {
         let long = "ß".repeat(MAX_RESOURCE);
-        let text = text_of(json!({ "content": [{ "type": "resource", "resource": { "uri": "u", "text": long } }] })).unwrap();
+        let text =
+            text_of(json!({ "content": [{ "type": "resource", "resource": { "uri": "u", "text": long } }] })).unwrap();
         assert!(text.len() < MAX_RESOURCE + 100 && text.ends_with("[… cut: 131072 bytes in all]"), "{}", text.len());
     }
 }

@@ -39,6 +39,8 @@ pub struct McpServerConfig {
     pub trust: Trust,
     /// Whether the program runs in the sandbox.
     pub sandbox: bool,
+    /// Whether it has the network there, within what the sandbox grants at all.
+    pub network: bool,
     /// Longest result in bytes that the model is shown; 1024 to [`MAX_SHOWN_BYTES`].
     pub max_output_bytes: usize,
 }
@@ -78,6 +80,7 @@ impl Default for McpServerConfig {
             approval: Ask::UnlessApproved,
             trust: Trust::FirstUse,
             sandbox: true,
+            network: false,
             max_output_bytes: belay_protocol::tool::MAX_OUTPUT_BYTES,
         }
     }
@@ -111,9 +114,12 @@ fn about_name(name: &str) -> Option<Problem> {
         return None;
     }
     let better: String = name.to_lowercase().chars().map(|c| if fits(c) { c } else { '_' }).collect();
-    let better: String = better.trim_start_matches(|c: char| !c.is_ascii_lowercase()).chars().take(MAX_SERVER_NAME).collect();
+    let better: String =
+        better.trim_start_matches(|c: char| !c.is_ascii_lowercase()).chars().take(MAX_SERVER_NAME).collect();
     let hint = if better.is_empty() { String::new() } else { did_you_mean(&[&better]) };
-    let rule = format!("a server's name is a-z, 0-9 and _, begins with a letter, and has at most {MAX_SERVER_NAME} characters.");
+    let rule = format!(
+        "a server's name is a-z, 0-9 and _, begins with a letter, and has at most {MAX_SERVER_NAME} characters."
+    );
     Some(("", format!("{rule}{hint}")))
 }
 
@@ -146,7 +152,10 @@ impl McpServerConfig {
         }
         for glob in &self.tools {
             if let Err(error) = Glob::new(glob) {
-                said.push(("tools", format!("`{glob}` is no pattern of names: {}; write for example \"read_*\"", error.kind())));
+                said.push((
+                    "tools",
+                    format!("`{glob}` is no pattern of names: {}; write for example \"read_*\"", error.kind()),
+                ));
             }
         }
         if !(1..=MAX_TIMEOUT_S).contains(&self.timeout_s) {
@@ -161,13 +170,17 @@ impl McpServerConfig {
     fn nothing_for_http(&self, said: &mut Vec<Problem>) {
         for (key, set) in [("token_env", !self.token_env.is_empty()), ("token_file", self.token_file.is_some())] {
             if set {
-                said.push((key, "a program is sent no token; name the variable that it reads its secret from in env_from".into()));
+                said.push((
+                    key,
+                    "a program is sent no token; name the variable that it reads its secret from in env_from".into(),
+                ));
             }
         }
     }
 
     fn nothing_for_programs(&self, said: &mut Vec<Problem>) {
-        for (key, set) in [("env", !self.env.is_empty()), ("env_from", !self.env_from.is_empty())] {
+        let keys = [("env", !self.env.is_empty()), ("env_from", !self.env_from.is_empty()), ("network", self.network)];
+        for (key, set) in keys {
             if set {
                 said.push((key, "has no effect on a url, whose server runs elsewhere".into()));
             }
@@ -190,7 +203,10 @@ impl McpServerConfig {
             }
         };
         if !url.username().is_empty() || url.password().is_some() {
-            said.push(("url", "holds a name or a password; a token belongs into the place that token_env or token_file names".into()));
+            said.push((
+                "url",
+                "holds a name or a password; a token belongs into the place that token_env or token_file names".into(),
+            ));
         }
         let has_token = !self.token_env.is_empty() || self.token_file.is_some();
         if has_token && url.scheme() == "http" && !is_loopback(&url) {
@@ -275,14 +291,30 @@ mod tests {
     fn every_mistake_is_told_with_its_key_and_what_would_work() {
         for (name, table, expected) in [
             ("a", r#"{}"#, "tools.mcp.a: needs a command or a url, for example command = [\"my-server\"]"),
-            ("a", r#"{"command":["x"],"url":"http://localhost/"}"#, "tools.mcp.a: has both a command and a url; one of them has to go"),
+            (
+                "a",
+                r#"{"command":["x"],"url":"http://localhost/"}"#,
+                "tools.mcp.a: has both a command and a url; one of them has to go",
+            ),
             ("My-Files", r#"{"command":["x"]}"#, "Did you mean my_files?"),
             ("7", r#"{"command":["x"]}"#, "begins with a letter"),
-            ("a", r#"{"command":["npx -y server"]}"#, "tools.mcp.a.command: no shell splits it. Did you mean [\"npx\", \"-y\", \"server\"]?"),
+            (
+                "a",
+                r#"{"command":["npx -y server"]}"#,
+                "tools.mcp.a.command: no shell splits it. Did you mean [\"npx\", \"-y\", \"server\"]?",
+            ),
             ("a", r#"{"command":[" "]}"#, "tools.mcp.a.command: begins with an empty word"),
             ("a", r#"{"command":["x","a\u0000b"]}"#, "zero byte"),
-            ("a", r#"{"url":"localhost:8000/mcp"}"#, "tools.mcp.a.url: must be an address that begins with http:// or https://. Did you mean http://localhost:8000/mcp?"),
-            ("a", r#"{"url":"ftp://h/"}"#, "tools.mcp.a.url: must be an address that begins with http:// or https://, and ftp: is none."),
+            (
+                "a",
+                r#"{"url":"localhost:8000/mcp"}"#,
+                "tools.mcp.a.url: must be an address that begins with http:// or https://. Did you mean http://localhost:8000/mcp?",
+            ),
+            (
+                "a",
+                r#"{"url":"ftp://h/"}"#,
+                "tools.mcp.a.url: must be an address that begins with http:// or https://, and ftp: is none.",
+            ),
             ("a", r#"{"url":"http://me:secret@h/"}"#, "tools.mcp.a.url: holds a name or a password"),
             ("a", r#"{"url":"http://example.org/","token_env":"T"}"#, "would send the token unencrypted"),
             ("a", r#"{"url":"https://h/","env":{"A":"b"}}"#, "tools.mcp.a.env: has no effect on a url"),
@@ -291,7 +323,11 @@ mod tests {
             ("a", r#"{"command":["x"],"env":{"A":"c"},"env_from":["A"]}"#, "`A` is in env too"),
             ("a", r#"{"command":["x"],"tools":["a[b"]}"#, "tools.mcp.a.tools: `a[b` is no pattern of names"),
             ("a", r#"{"command":["x"],"timeout_s":0}"#, "tools.mcp.a.timeout_s: must be from 1 to 3600, is 0"),
-            ("a", r#"{"command":["x"],"max_output_bytes":1}"#, "tools.mcp.a.max_output_bytes: must be from 1024 to 1048576, is 1"),
+            (
+                "a",
+                r#"{"command":["x"],"max_output_bytes":1}"#,
+                "tools.mcp.a.max_output_bytes: must be from 1024 to 1048576, is 1",
+            ),
         ] {
             let found = problems(name, table);
             assert!(found.len() == 1 && found[0].contains(expected), "{table}: {found:?}");

@@ -94,12 +94,14 @@ impl Connection {
             Place::Program(program) => {
                 let what = format!("mcp server {}", server.name());
                 let started = starter.start(program, run, generation, &what);
-                let started = timeout(START_LIMIT, started).await.map_err(|_| silent("its start", START_LIMIT, &watch))?;
+                let started =
+                    timeout(START_LIMIT, started).await.map_err(|_| silent("its start", START_LIMIT, &watch))?;
                 speak_to(started.map_err(Trouble::Start)?, listener, server.name(), &watch).await?
             }
             Place::Remote(remote) => {
                 let shaken = Box::pin(listener.serve(remote.transport()));
-                let shaken = timeout(START_LIMIT, shaken).await.map_err(|_| silent("`initialize`", START_LIMIT, &watch))?;
+                let shaken =
+                    timeout(START_LIMIT, shaken).await.map_err(|_| silent("`initialize`", START_LIMIT, &watch))?;
                 Open { service: shaken.map_err(|error| of_start(&error, &watch))?, program: None }
             }
         };
@@ -281,7 +283,9 @@ fn of_start(error: &ClientInitializeError, watch: &Watch) -> Trouble {
     match error {
         ClientInitializeError::JsonRpcError(error) => Trouble::Error(line(&error.message, MAX_ERROR)),
         ClientInitializeError::TransportError { error, .. } => of_transport(&*error.error),
-        ClientInitializeError::ConnectionClosed(_) => Trouble::Unreachable(format!("the connection is closed{}", watch.noise())),
+        ClientInitializeError::ConnectionClosed(_) => {
+            Trouble::Unreachable(format!("the connection is closed{}", watch.noise()))
+        }
         ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
             let versions: Vec<_> = server_supported.iter().map(ToString::to_string).collect();
             Trouble::Version(line(&versions.join(", "), 100))

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use crate::mcp::config::Trust;
 use crate::mcp::connection::Connection;
 use crate::mcp::name::assign;
 use crate::mcp::offer::{LeftOut, Offer, look};
@@ -20,7 +21,6 @@ use crate::mcp::sessions::McpSessions;
 use crate::mcp::tool::McpTool;
 use crate::mcp::trouble::Trouble;
 use crate::mcp::wire::Watch;
-use crate::mcp::config::Trust;
 use crate::near::{did_you_mean, nearest};
 
 /// Most bytes of all descriptions and schemas of one server. 128 KiB: 30 000 tokens in every request are too many.
@@ -179,7 +179,8 @@ impl Mcp {
                 new
             })
         });
-        let pinned = pinned.await.expect("pinning does not panic, and is not cancelled").map_err(|error| error.to_string())?;
+        let pinned =
+            pinned.await.expect("pinning does not panic, and is not cancelled").map_err(|error| error.to_string())?;
         Ok(pinned.into_iter().map(|offer| report_of(&offer, None, Standing::Offered)).collect())
     }
 
@@ -213,7 +214,9 @@ fn bounded(looked: Vec<Result<Offer, LeftOut>>) -> Vec<Result<Offer, LeftOut>> {
         }
         let bytes = offer.description.len() + offer.schema.to_string().len();
         if described + bytes > MAX_DESCRIBED {
-            return Err(left_out(format!("all tools of the server together are described in more than {MAX_DESCRIBED} bytes")));
+            return Err(left_out(format!(
+                "all tools of the server together are described in more than {MAX_DESCRIBED} bytes"
+            )));
         }
         described += bytes;
         Ok(offer)
@@ -255,7 +258,8 @@ fn pin_first(found: &[(Arc<Server>, Looked)], pins: &mut PinSet, clock: &dyn Clo
 
 /// Compares everything with the pins, and gives names to what is offered.
 fn compare(found: Vec<(Arc<Server>, Looked)>, pins: PinSet) -> Survey {
-    let wanted = |server: &Server, found: &Result<Offer, LeftOut>| matches!(found, Ok(offer) if server.wants(&offer.tool));
+    let wanted =
+        |server: &Server, found: &Result<Offer, LeftOut>| matches!(found, Ok(offer) if server.wants(&offer.tool));
     // Names are given to all that are wanted, approved or not: an approval changes no other tool's name.
     let pairs: Vec<(&str, &str)> = found
         .iter()

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rmcp::ErrorData;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientResult, ErrorCode, Implementation, ProtocolVersion, ServerNotification,
     ServerRequest,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleClient, Service};
-use rmcp::ErrorData;
 use tracing::debug;
 
 /// Answers a server. It asks for nothing that we declare, so whatever it asks for but a sign of life is refused: no model

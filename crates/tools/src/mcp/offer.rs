@@ -75,7 +75,8 @@ pub(super) fn look(tool: &Tool) -> Result<Offer, LeftOut> {
             tool: tool.name.to_string(),
             description: shown(tool.description.as_deref().unwrap_or_default(), MAX_DESCRIPTION),
             schema,
-            repeatable: hints.is_some_and(|hints| hints.read_only_hint == Some(true) && hints.idempotent_hint != Some(false)),
+            repeatable: hints
+                .is_some_and(|hints| hints.read_only_hint == Some(true) && hints.idempotent_hint != Some(false)),
             destructive: hints.is_some_and(|hints| hints.destructive_hint == Some(true)),
             digests: digests(tool),
         })
@@ -143,7 +144,8 @@ fn checked_schema(schema: &Value) -> Result<Value, String> {
         table.entry("additionalProperties").or_insert(Value::Bool(false));
     }
     // Compiled the way that the gate does it before each call.
-    jsonschema::validator_for(&schema).map_err(|error| format!("its arguments are described in no JSON Schema: {}", line(&error.to_string(), 200)))?;
+    jsonschema::validator_for(&schema)
+        .map_err(|error| format!("its arguments are described in no JSON Schema: {}", line(&error.to_string(), 200)))?;
     Ok(schema)
 }
 
@@ -260,17 +262,24 @@ mod tests {
     fn a_tool_that_cannot_be_offered_is_left_out_with_the_reason() {
         let deep = (0..40).fold(json!({ "type": "string" }), |inner, _| json!({ "type": "array", "items": inner }));
         let wide: Map<String, Value> = (0..600).map(|n| (format!("p{n}"), json!({ "type": "string" }))).collect();
-        let long: Map<String, Value> = (0..20).map(|n| (format!("p{n}"), json!({ "const": "x".repeat(1000) }))).collect();
+        let long: Map<String, Value> =
+            (0..20).map(|n| (format!("p{n}"), json!({ "const": "x".repeat(1000) }))).collect();
         for (schema, why) in [
             (json!({}), "not described as an object"),
             (json!({ "type": "array" }), "not described as an object"),
             (json!({ "type": "object", "properties": { "a": deep } }), "nested deeper than 32"),
             (json!({ "type": "object", "properties": wide }), "more than 1000 values"),
             (json!({ "type": "object", "properties": long }), "more than 16384 bytes"),
-            (json!({ "type": "object", "properties": { "a": { "pattern": "x".repeat(200) } } }), "a pattern longer than"),
+            (
+                json!({ "type": "object", "properties": { "a": { "pattern": "x".repeat(200) } } }),
+                "a pattern longer than",
+            ),
             (json!({ "type": "object", "properties": { "a": { "pattern": "(" } } }), "no JSON Schema"),
             (json!({ "type": "object", "properties": { "a": { "type": "strnig" } } }), "no JSON Schema"),
-            (json!({ "type": "object", "properties": { "a": { "$ref": "http://127.0.0.1:1/x.json" } } }), "no JSON Schema"),
+            (
+                json!({ "type": "object", "properties": { "a": { "$ref": "http://127.0.0.1:1/x.json" } } }),
+                "no JSON Schema",
+            ),
             (json!({ "type": "object", "properties": { "a": { "$ref": "file:///etc/passwd" } } }), "no JSON Schema"),
             (json!({ "type": "object", "properties": { "a": { "enum": ["\u{e0041}"] } } }), "nobody sees"),
             (json!({ "type": "object", "properties": { "a\u{200b}": {} } }), "nobody sees"),
@@ -285,7 +294,9 @@ mod tests {
 
     #[test]
     fn a_long_description_is_cut_and_still_known_by_all_of_it() {
-        let of = |text: String| look(&tool(json!({ "name": "t", "description": text, "inputSchema": { "type": "object" } }))).unwrap();
+        let of = |text: String| {
+            look(&tool(json!({ "name": "t", "description": text, "inputSchema": { "type": "object" } }))).unwrap()
+        };
         let (one, two) = (of("x".repeat(5000)), of("x".repeat(5001)));
         assert_eq!(one.description, two.description);
         assert!(one.description.ends_with("[…]") && one.description.len() < 4200);
@@ -301,13 +312,18 @@ mod tests {
             digests(&tool(value))
         };
         let same = digest(json!({}));
-        let reordered = r#"{"name":"t","inputSchema":{"properties":{"b":{},"a":{}},"type":"object"},"description":"d"}"#;
+        let reordered =
+            r#"{"name":"t","inputSchema":{"properties":{"b":{},"a":{}},"type":"object"},"description":"d"}"#;
         assert_eq!(digests(&serde_json::from_str(reordered).unwrap()), same);
         assert_eq!(digest(json!({ "icons": [] })), same);
         let words = digest(json!({ "description": "d " }));
         assert!(words.whole != same.whole && words.description != same.description && words.schema == same.schema);
         let arguments = digest(json!({ "inputSchema": { "type": "object" } }));
-        assert!(arguments.whole != same.whole && arguments.description == same.description && arguments.schema != same.schema);
+        assert!(
+            arguments.whole != same.whole
+                && arguments.description == same.description
+                && arguments.schema != same.schema
+        );
         let hints = digest(json!({ "annotations": { "readOnlyHint": true } }));
         assert!(hints.whole != same.whole && hints.description == same.description && hints.schema == same.schema);
     }
@@ -322,7 +338,8 @@ mod tests {
             (json!({ "readOnlyHint": true, "idempotentHint": false }), false, false),
             (json!({ "readOnlyHint": true, "destructiveHint": true }), true, true),
         ] {
-            let offer = look(&tool(json!({ "name": "t", "inputSchema": { "type": "object" }, "annotations": hints }))).unwrap();
+            let offer =
+                look(&tool(json!({ "name": "t", "inputSchema": { "type": "object" }, "annotations": hints }))).unwrap();
             assert_eq!((offer.repeatable, offer.destructive), (repeatable, destructive), "{hints}");
         }
     }

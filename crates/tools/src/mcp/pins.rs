@@ -107,8 +107,10 @@ impl PinSet {
         if pin.digest == digests.whole {
             return Comparison::Same;
         }
-        let parts =
-            [("description", pin.description_digest != digests.description), ("arguments", pin.schema_digest != digests.schema)];
+        let parts = [
+            ("description", pin.description_digest != digests.description),
+            ("arguments", pin.schema_digest != digests.schema),
+        ];
         let mut what: Vec<_> = parts.iter().filter(|(_, changed)| *changed).map(|(part, _)| *part).collect();
         if what.is_empty() {
             what.push("hints");
@@ -285,7 +287,9 @@ mod tests {
     fn a_broken_file_approves_nothing_and_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pins");
-        for text in ["", "{", "[]", r#"{"version":1}"#, r#"{"version":2,"servers":{}}"#, r#"{"version":1,"servers":{},"x":1}"#] {
+        for text in
+            ["", "{", "[]", r#"{"version":1}"#, r#"{"version":2,"servers":{}}"#, r#"{"version":1,"servers":{},"x":1}"#]
+        {
             std::fs::write(&path, text).unwrap();
             let pins = Pins::new(&path);
             let error = pins.read().unwrap_err().to_string();

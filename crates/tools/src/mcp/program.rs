@@ -19,6 +19,8 @@ pub struct Program {
     pub directory: PathBuf,
     /// Whether it runs in the sandbox.
     pub sandbox: bool,
+    /// Whether it has the network there.
+    pub network: bool,
 }
 
 /// A program that was started.
@@ -53,7 +55,13 @@ pub trait StartPrograms: Send + Sync {
     ///
     /// # Cancel safety
     /// Dropped, nothing stays running.
-    async fn start(&self, program: &Program, run: RunId, generation: &Generation, what: &str) -> Result<Started, String>;
+    async fn start(
+        &self,
+        program: &Program,
+        run: RunId,
+        generation: &Generation,
+        what: &str,
+    ) -> Result<Started, String>;
 }
 
 impl std::fmt::Debug for Program {

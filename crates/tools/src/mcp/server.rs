@@ -59,6 +59,7 @@ impl Server {
                 env: environment(name, config, surroundings.variable)?,
                 directory: surroundings.directory.to_owned(),
                 sandbox: config.sandbox,
+                network: config.network,
             }),
         };
         let mut wanted = GlobSetBuilder::new();
@@ -100,7 +101,9 @@ fn environment(
     variable: &dyn Fn(&str) -> Option<OsString>,
 ) -> Result<Vec<(OsString, OsString)>, String> {
     let unset = |key: &String| format!("tools.mcp.{name}.env_from: the variable {key} is not set");
-    let inherited = INHERITED.iter().filter(|key| !config.env.contains_key(**key) && !config.env_from.iter().any(|named| named == *key));
+    let inherited = INHERITED
+        .iter()
+        .filter(|key| !config.env.contains_key(**key) && !config.env_from.iter().any(|named| named == *key));
     let mut env: Vec<(OsString, OsString)> =
         inherited.filter_map(|key| Some(((*key).into(), variable(key)?))).collect();
     for key in &config.env_from {

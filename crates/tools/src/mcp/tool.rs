@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_protocol::{
-    Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Weight,
-};
+use belay_protocol::{Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Weight};
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 use tracing::warn;

@@ -114,7 +114,11 @@ impl<R> Watched<R> {
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for Watched<R> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if self.ended {
             return Poll::Ready(Ok(()));
         }

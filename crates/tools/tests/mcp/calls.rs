@@ -116,8 +116,8 @@ async fn a_program_gets_the_environment_it_is_given_and_nothing_else() {
     let script = r#"serve([tool("t")], lambda message: say(message, json.dumps(sorted(os.environ))))"#;
     let tools = bench.one(script, json!({ "env": { "GIVEN": "1" } })).await;
     let names: Vec<String> = serde_json::from_str(&Run::new().text(&tools[0], json!({})).await).unwrap();
-    let expected = ["GIVEN", "HOME", "LANG", "LC_CTYPE", "PATH", "TMPDIR", "TZ"];
+    let expected = ["BELAY_RUN", "GIVEN", "HOME", "LANG", "LC_CTYPE", "PATH", "TMPDIR", "TZ"];
     assert!(names.contains(&"GIVEN".to_owned()), "{names:?}");
-    // CPython sets LC_CTYPE for itself where no language is set.
+    // The process tree is marked by BELAY_RUN; CPython sets LC_CTYPE for itself where no language is set.
     assert!(names.iter().all(|name| expected.contains(&name.as_str())), "{names:?}");
 }

@@ -10,22 +10,38 @@ use crate::support::{Bench, Run, offered};
 async fn a_server_that_cannot_be_asked_is_reported_and_left_out() {
     let bench = Bench::new();
     let bad: &[(&str, &str, &str)] = &[
-        ("ends", "sys.stderr.write('Traceback\\nKeyError: TOKEN\\n'); sys.exit(3)", "has ended: exit status: 3"),
-        ("killed", "os.kill(os.getpid(), signal.SIGKILL)", "has ended: signal: 9"),
+        ("ends", "sys.stderr.write('Traceback\\nKeyError: TOKEN\\n'); sys.exit(3)", "has ended: exit code 3"),
+        ("killed", "os.kill(os.getpid(), signal.SIGKILL)", "has ended: killed by signal 9"),
         ("silent", "time.sleep(1000)", "did not answer the question for its tools within 10 s"),
         ("babbles", "print('Welcome!', flush=True); time.sleep(1000)", "it wrote what is no MCP message: \"Welcome!\""),
-        ("floods", "while True: print('noise')", "does not speak MCP: it wrote more than 1000 lines that are no messages"),
-        ("endless", "while True: sys.stdout.write('{' * 65536)", "does not speak MCP: it wrote a line of more than 8 MiB"),
-        ("future", "serve([tool('t')], version='2099-01-01')", "speaks MCP 2099-01-01, and this Belay speaks 2024-11-05"),
+        (
+            "floods",
+            "while True: print('noise')",
+            "does not speak MCP: it wrote more than 1000 lines that are no messages",
+        ),
+        (
+            "endless",
+            "while True: sys.stdout.write('{' * 65536)",
+            "does not speak MCP: it wrote a line of more than 8 MiB",
+        ),
+        (
+            "future",
+            "serve([tool('t')], version='2099-01-01')",
+            "speaks MCP 2099-01-01, and this Belay speaks 2024-11-05",
+        ),
         (
             "refuses",
             "serve([], on={'initialize': lambda m: send({'jsonrpc': '2.0', 'id': m['id'], 'error': {'code': 1, 'message': 'go\\u200b away'}})})",
             "answered with an error: go away",
         ),
         ("wrong", "serve([], on={'initialize': lambda m: answer(m, {'tools': []})})", "does not speak MCP"),
-        ("pages", "serve([], on={'tools/list': lambda m: answer(m, {'tools': [], 'nextCursor': 'x'})})", "lists its tools without an end: more than 32 pages"),
+        (
+            "pages",
+            "serve([], on={'tools/list': lambda m: answer(m, {'tools': [], 'nextCursor': 'x'})})",
+            "lists its tools without an end: more than 32 pages",
+        ),
         ("many", "serve([tool(f't{n}') for n in range(200)])", "lists its tools without an end: more than 128 tools"),
-        ("halfway", "serve([], on={'tools/list': lambda m: os._exit(4)})", "has ended: exit status: 4"),
+        ("halfway", "serve([], on={'tools/list': lambda m: os._exit(4)})", "has ended: exit code 4"),
         ("mute", "serve([], on={'tools/list': lambda m: os.close(1)})", "has ended: "),
     ];
     let mut servers: Vec<_> = bad.iter().map(|(name, script, _)| bench.script(name, script, json!({}))).collect();
@@ -37,7 +53,10 @@ async fn a_server_that_cannot_be_asked_is_reported_and_left_out() {
 
     assert_eq!(offered(&mcp, &survey), ["mcp_good_t"]);
     let found = |name: &str| survey.reports.iter().find(|report| report.server == name).unwrap();
-    let others = [("missing", "cannot be started: /nowhere/server: No such file"), ("boxed", "cannot be started: it is to run in the sandbox")];
+    let others = [
+        ("missing", "cannot be started: Not started: there is no program /nowhere/server"),
+        ("boxed", "cannot be started: it is to run in the sandbox"),
+    ];
     for (name, expected) in bad.iter().map(|(name, _, expected)| (*name, *expected)).chain(others) {
         let trouble = found(name).trouble.as_deref().unwrap_or_default();
         assert!(trouble.contains(expected), "{name}: {trouble}");
@@ -50,11 +69,20 @@ async fn a_server_that_cannot_be_asked_is_reported_and_left_out() {
 #[tokio::test]
 async fn a_server_that_breaks_off_in_a_call_is_a_failure_of_that_call() {
     for (break_off, expected) in [
-        ("os._exit(3)", "The MCP server s has ended: exit status: 3."),
-        ("os.kill(os.getpid(), signal.SIGSEGV)", "The MCP server s has ended: signal: 11"),
-        ("sys.stdout.write('{' * 9_000_000); sys.stdout.flush()", "The MCP server s does not speak MCP: it wrote a line of more than 8 MiB."),
-        ("print('noise\\n' * 2000, flush=True)", "The MCP server s does not speak MCP: it wrote more than 1000 lines that are no messages."),
-        ("answer(message, {'tools': []})", "The MCP server s does not speak MCP: its answer is not one to what it was asked."),
+        ("os._exit(3)", "The MCP server s has ended: exit code 3."),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "The MCP server s has ended: killed by signal 11"),
+        (
+            "sys.stdout.write('{' * 9_000_000); sys.stdout.flush()",
+            "The MCP server s does not speak MCP: it wrote a line of more than 8 MiB.",
+        ),
+        (
+            "print('noise\\n' * 2000, flush=True)",
+            "The MCP server s does not speak MCP: it wrote more than 1000 lines that are no messages.",
+        ),
+        (
+            "answer(message, {'tools': []})",
+            "The MCP server s does not speak MCP: its answer is not one to what it was asked.",
+        ),
         ("answer(message, {'resultType': 'input_required', 'inputRequests': {}})", "The MCP server s"),
     ] {
         let bench = Bench::new();
@@ -98,7 +126,10 @@ async fn a_server_that_changes_after_the_start_is_found_out_by_the_next_run() {
     assert_eq!(Run::new().text(&tools[0], json!({})).await, "done");
     let run = Run::new();
     let Err(ToolFailure::Denied(words)) = run.call(&tools[0], json!({})).await else { panic!("it was called") };
-    assert!(words.starts_with("The MCP server s describes its tool t otherwise than was approved, so it was not called."), "{words}");
+    assert!(
+        words.starts_with("The MCP server s describes its tool t otherwise than was approved, so it was not called."),
+        "{words}"
+    );
     assert!(words.contains("`belay mcp approve s t`"), "{words}");
     // Its other tool is what it was.
     assert_eq!(run.text(&tools[1], json!({})).await, "done");

@@ -57,7 +57,12 @@ async fn each_way_to_misbehave_is_told_apart() {
         .route("/500", answer(500, "text/plain", "oh"))
         .route("/html", answer(200, "text/html", "<p>hello"))
         .route("/broken", answer(200, "application/json", "{"))
-        .route("/never", any(async || Response::new(Body::from_stream(futures_util::stream::pending::<Result<String, std::io::Error>>()))));
+        .route(
+            "/never",
+            any(async || {
+                Response::new(Body::from_stream(futures_util::stream::pending::<Result<String, std::io::Error>>()))
+            }),
+        );
     let address = serve(&mut tasks, router).await;
     for (path, expected) in [
         ("/401", "does not let us in"),
@@ -88,7 +93,10 @@ async fn a_redirect_to_somebody_else_is_not_followed() {
     }));
     let elsewhere = serve(&mut tasks, elsewhere).await;
     let router = Router::new()
-        .route("/away", any(async move || (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, format!("http://{elsewhere}/"))])))
+        .route(
+            "/away",
+            any(async move || (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, format!("http://{elsewhere}/"))])),
+        )
         .route("/round", any(async || (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, "/round")])));
     let address = serve(&mut tasks, router).await;
     for path in ["/away", "/round"] {

@@ -1,10 +1,8 @@
 //! Lives of servers: one for each run, gone with it, and all that they have started.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::ToolFailure;
-use belay_tools::mcp::{McpSessions, OwnGroups};
+use belay_protocol::{RunProcesses, ToolFailure};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -91,9 +89,32 @@ async fn a_stopped_run_starts_no_server_and_its_own_is_swept_away() {
 }
 
 #[tokio::test]
+async fn a_stop_ends_the_servers_of_its_run_and_a_call_in_progress() {
+    let bench = Bench::new();
+    let script = r#"
+def call(message):
+    note(str(os.getpid()))
+serve([tool("t")], call)
+"#;
+    let tools = bench.one(script, json!({})).await;
+    let run = Run::new();
+    let stop = async {
+        until("the call is at work", || bench.notes().len() == 1).await;
+        let alive: Vec<_> = bench.processes.alive(run.id).into_iter().map(|running| running.what).collect();
+        assert_eq!(alive, ["mcp server s"]);
+        bench.processes.end(run.id).await;
+    };
+    let (failure, ()) = tokio::join!(run.failure(&tools[0], json!({})), stop);
+    assert_eq!(failure, "The MCP server s has ended: it was stopped.");
+    assert!(!is_alive(&bench.notes()[0]));
+    // Nothing of the run starts after that.
+    assert_eq!(run.call(&tools[0], json!({})).await, Err(ToolFailure::Cancelled));
+    assert!(bench.processes.alive(run.id).is_empty());
+}
+
+#[tokio::test]
 async fn connections_that_nobody_uses_are_ended() {
-    let sessions = McpSessions::new(Arc::new(OwnGroups)).with_idle_limit(Duration::from_millis(100));
-    let bench = Bench::with(sessions);
+    let bench = Bench::with(|sessions| sessions.with_idle_limit(Duration::from_millis(100)));
     let tools = bench.one(PIDS, json!({})).await;
     let text = Run::new().text(&tools[0], json!({})).await;
     let stop = CancellationToken::new();
@@ -129,12 +150,15 @@ serve([tool("t", "", {"die": {}})], call)
     let run = Run::new();
     for _ in 0..2 {
         let failure = run.failure(&tools[0], json!({ "die": true })).await;
-        assert_eq!(failure, "The MCP server s has ended: exit status: 3.");
+        assert_eq!(failure, "The MCP server s has ended: exit code 3.");
     }
     assert_eq!(run.text(&tools[0], json!({})).await, "ok");
     run.failure(&tools[0], json!({ "die": true })).await;
     let failure = run.failure(&tools[0], json!({})).await;
-    assert!(failure.starts_with("The MCP server s has ended 3 times in this run and is not started again."), "{failure}");
+    assert!(
+        failure.starts_with("The MCP server s has ended 3 times in this run and is not started again."),
+        "{failure}"
+    );
     // Another run has a better chance.
     assert_eq!(Run::new().text(&tools[0], json!({})).await, "ok");
 }

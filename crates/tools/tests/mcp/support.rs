@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use belay_protocol::{Clock, Generation, RunId, Tool, ToolContext, ToolFailure, ToolOutput, UnixMillis};
-use belay_tools::mcp::{Looking, Mcp, McpServerConfig, McpSessions, OwnGroups, Pins, Server, Surroundings, Survey};
+use belay_tools::mcp::{Looking, Mcp, McpServerConfig, McpSessions, Pins, ProcessTrees, Server, Surroundings, Survey};
+use belay_tools::process::{CgroupUse, Processes, ProcessesConfig};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -45,7 +46,7 @@ def serve(tools, call=lambda message: say(message, "ok"), on={}, version=None):
 "#;
 
 /// How long anything is waited for: the machine may be busy with other things.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 struct StoppedClock;
 
@@ -56,37 +57,42 @@ impl Clock for StoppedClock {
 }
 
 /// A directory with servers and pins, and the connections of runs.
-pub struct Bench {
+pub(crate) struct Bench {
     dir: tempfile::TempDir,
-    pub sessions: Arc<McpSessions>,
+    pub(crate) sessions: Arc<McpSessions>,
+    pub(crate) processes: Arc<Processes>,
 }
 
 impl Bench {
-    pub fn new() -> Self {
-        Self::with(McpSessions::new(Arc::new(OwnGroups)))
+    pub(crate) fn new() -> Self {
+        Self::with(|sessions| sessions)
     }
 
-    pub fn with(sessions: McpSessions) -> Self {
-        Self { dir: tempfile::tempdir().unwrap(), sessions: Arc::new(sessions) }
+    /// Without control groups, so that every other tie of a process to its run is relied on.
+    pub(crate) fn with(change: impl FnOnce(McpSessions) -> McpSessions) -> Self {
+        let config = ProcessesConfig { cgroup: CgroupUse::Off, ..ProcessesConfig::default() };
+        let processes = Arc::new(Processes::new(config).unwrap());
+        let sessions = McpSessions::new(Arc::new(ProcessTrees::new(processes.clone())));
+        Self { dir: tempfile::tempdir().unwrap(), sessions: Arc::new(change(sessions)), processes }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
     /// Writes the script of a server, and gives its settings: no sandbox, `settings` in place of the defaults.
-    pub fn script(&self, name: &str, script: &str, settings: Value) -> (String, McpServerConfig) {
+    pub(crate) fn script(&self, name: &str, script: &str, settings: Value) -> (String, McpServerConfig) {
         let directory = self.path(name);
         std::fs::create_dir_all(&directory).unwrap();
         let file = directory.join("server.py");
         std::fs::write(&file, format!("{PRELUDE}\n{script}")).unwrap();
-        let mut config = json!({ "command": ["python3", "-u", file], "sandbox": false });
+        let mut config = json!({ "command": [python(), "-u", file], "sandbox": false });
         config.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
         (name.to_owned(), serde_json::from_value(config).unwrap())
     }
 
     /// All of these servers together.
-    pub fn mcp(&self, servers: &[(String, McpServerConfig)]) -> Mcp {
+    pub(crate) fn mcp(&self, servers: &[(String, McpServerConfig)]) -> Mcp {
         let variable = |name: &str| -> Option<OsString> { std::env::var_os(name) };
         let server = |(name, config): &(String, McpServerConfig)| {
             let surroundings = Surroundings { directory: self.dir.path(), variable: &variable, token: None };
@@ -95,12 +101,12 @@ impl Bench {
         self.of(servers.iter().map(server).collect())
     }
 
-    pub fn of(&self, servers: Vec<Server>) -> Mcp {
+    pub(crate) fn of(&self, servers: Vec<Server>) -> Mcp {
         Mcp::new(servers, Pins::new(self.path("mcp-pins.json")), self.sessions.clone(), Arc::new(StoppedClock))
     }
 
     /// One server, asked for its tools.
-    pub async fn one(&self, script: &str, settings: Value) -> Vec<Arc<dyn Tool>> {
+    pub(crate) async fn one(&self, script: &str, settings: Value) -> Vec<Arc<dyn Tool>> {
         let mcp = self.mcp(&[self.script("s", script, settings)]);
         let survey = mcp.survey(Looking::ToUse).await.unwrap();
         assert_eq!(survey.reports[0].trouble, None, "{survey:?}");
@@ -108,7 +114,7 @@ impl Bench {
     }
 
     /// What the server `s` has noted, line by line.
-    pub fn notes(&self) -> Vec<String> {
+    pub(crate) fn notes(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.path("s").join("notes")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
@@ -116,18 +122,18 @@ impl Bench {
 
 /// A run and its token.
 #[derive(Clone)]
-pub struct Run {
-    pub id: RunId,
-    pub cancel: CancellationToken,
-    pub generation: Generation,
+pub(crate) struct Run {
+    pub(crate) id: RunId,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) generation: Generation,
 }
 
 impl Run {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { id: RunId::new(), cancel: CancellationToken::new(), generation: Generation::default() }
     }
 
-    pub async fn call(&self, tool: &Arc<dyn Tool>, arguments: Value) -> ToolOutput {
+    pub(crate) async fn call(&self, tool: &Arc<dyn Tool>, arguments: Value) -> ToolOutput {
         let context = ToolContext {
             session: "s".into(),
             run_id: self.id,
@@ -140,12 +146,12 @@ impl Run {
     }
 
     /// The text of an answer.
-    pub async fn text(&self, tool: &Arc<dyn Tool>, arguments: Value) -> String {
+    pub(crate) async fn text(&self, tool: &Arc<dyn Tool>, arguments: Value) -> String {
         self.call(tool, arguments).await.unwrap().text
     }
 
     /// The text of a failure.
-    pub async fn failure(&self, tool: &Arc<dyn Tool>, arguments: Value) -> String {
+    pub(crate) async fn failure(&self, tool: &Arc<dyn Tool>, arguments: Value) -> String {
         match self.call(tool, arguments).await {
             Err(ToolFailure::Failed(text)) => text,
             other => panic!("expected a failure, got {other:?}"),
@@ -154,19 +160,26 @@ impl Run {
 }
 
 /// The names under which a survey's tools are offered.
-pub fn offered(mcp: &Mcp, survey: &Survey) -> Vec<String> {
+pub(crate) fn offered(mcp: &Mcp, survey: &Survey) -> Vec<String> {
     mcp.tools(survey).iter().map(|tool| tool.spec().name.clone()).collect()
 }
 
+/// The interpreter itself: what `python3` names may be a script that sets variables of its own.
+fn python() -> String {
+    let asked =
+        std::process::Command::new("python3").args(["-c", "import sys; print(sys.executable, end='')"]).output();
+    String::from_utf8(asked.unwrap().stdout).unwrap()
+}
+
 /// Whether a process is there and no zombie.
-pub fn is_alive(pid: &str) -> bool {
+pub(crate) fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
     let state = stat.rsplit(") ").next().unwrap_or_default();
     !state.is_empty() && !state.starts_with('Z')
 }
 
 /// Waits until something is so.
-pub async fn until(what: &str, so: impl Fn() -> bool) {
+pub(crate) async fn until(what: &str, so: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !so() {
         assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
