@@ -77,7 +77,7 @@ impl StartPrograms for ProcessTrees {
 #[async_trait]
 impl ServerProcesses for Running {
     async fn end(&mut self, patience: Duration) -> String {
-        let how = timeout(patience, self.wait()).await;
+        let how = timeout(patience, Box::pin(self.wait())).await;
         self.end().await; // what it has started and left, too
         match how {
             Ok(Exit::Code(code)) => format!("exit code {code}"),
