@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::mcp::McpServerConfig;
+use crate::sandbox::SandboxConfig;
 
 /// Settings of the built-in tools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +22,8 @@ pub struct ToolsConfig {
     pub max_list_entries: u32,
     /// MCP servers, by name: `[tools.mcp.NAME]`.
     pub mcp: BTreeMap<String, McpServerConfig>,
+    /// The walls around commands.
+    pub sandbox: SandboxConfig,
 }
 
 /// Upper end of [`ToolsConfig::max_file_bytes`]. 64 MiB: with a handful of reads at once the daemon stays small.
@@ -40,6 +43,7 @@ impl Default for ToolsConfig {
             max_read_lines: 2000,
             max_list_entries: 500,
             mcp: BTreeMap::new(),
+            sandbox: SandboxConfig::default(),
         }
     }
 }
@@ -61,6 +65,7 @@ impl ToolsConfig {
             }
         }
         problems.extend(crate::mcp::config::validate(&self.mcp));
+        problems.extend(self.sandbox.validate());
         problems
     }
 }
@@ -81,6 +86,7 @@ mod tests {
             max_file_bytes: 0,
             max_read_lines: 0,
             max_list_entries: u32::MAX,
+            sandbox: SandboxConfig { cpu_s: 0, ..SandboxConfig::default() },
             ..ToolsConfig::default()
         };
         assert_eq!(
@@ -90,6 +96,7 @@ mod tests {
                 "tools.max_file_bytes: must be from 1 to 67108864, is 0",
                 "tools.max_read_lines: must be from 1 to 50000, is 0",
                 "tools.max_list_entries: must be from 1 to 10000, is 4294967295",
+                "tools.sandbox.cpu_s: must be from 1 to 86400, is 0",
             ]
         );
     }

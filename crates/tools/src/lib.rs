@@ -20,6 +20,7 @@ pub mod mcp;
 mod near;
 mod notes;
 pub mod process;
+pub mod sandbox;
 #[cfg(test)]
 mod testing;
 mod workspace;

@@ -4,8 +4,8 @@
 //! itself when it was approved, and keeping out what has changed since; giving each run connections of its own, which end
 //! with it.
 //!
-//! **Does not know**: who may call what (the effect gate), how processes are held together ([`crate::process`]), or how the
-//! sandbox walls them in ([`Walls`]). Speaks no MCP itself, which the official SDK does. Trusts nothing that a server says: its
+//! **Does not know**: who may call what (the effect gate), how processes are held together ([`crate::process`]) or walled in
+//! ([`crate::sandbox`]). Speaks no MCP itself, which the official SDK does. Trusts nothing that a server says: its
 //! words are bounded and marked as its own, its hints never spare anybody a question.
 //!
 //! A server's description of a tool is pinned, not its program: one that keeps its words may still do something else.
@@ -40,4 +40,4 @@ pub use pins::{Pins, PinsError};
 pub use program::{Program, ServerProcesses, StartPrograms, Started};
 pub use server::{Server, Surroundings};
 pub use sessions::McpSessions;
-pub use trees::{ProcessTrees, Walls};
+pub use trees::ProcessTrees;

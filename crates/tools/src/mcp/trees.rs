@@ -9,27 +9,20 @@ use tokio::time::timeout;
 
 use crate::mcp::program::{Program, ServerProcesses, StartPrograms, Started};
 use crate::process::{Exit, Launch, Processes, Running, Stdin};
-
-/// Puts a process behind the walls of the sandbox, with the network or without. The error is a sentence without its dot.
-pub type Walls = Arc<dyn Fn(Launch, bool) -> Result<Launch, String> + Send + Sync>;
+use crate::sandbox::{Grant, Missing, Sandbox};
 
 /// Starts programs as trees of [`Processes`]: ending the run ends them.
 #[derive(Clone)]
 pub struct ProcessTrees {
     processes: Arc<Processes>,
-    walls: Option<Walls>,
+    /// Or what is missing for one.
+    sandbox: Result<Arc<Sandbox>, Missing>,
 }
 
 impl ProcessTrees {
-    /// Trees without a sandbox: a program that wants it is refused.
-    pub fn new(processes: Arc<Processes>) -> Self {
-        Self { processes, walls: None }
-    }
-
-    /// The same with a sandbox.
-    #[must_use]
-    pub fn with_walls(self, walls: Walls) -> Self {
-        Self { walls: Some(walls), ..self }
+    /// Trees, and the sandbox; where something is missing for that, a program that wants it is refused with the reason.
+    pub fn new(processes: Arc<Processes>, sandbox: Result<Arc<Sandbox>, Missing>) -> Self {
+        Self { processes, sandbox }
     }
 
     fn launch(&self, program: &Program) -> Result<Launch, String> {
@@ -42,11 +35,14 @@ impl ProcessTrees {
             stdin: Stdin::Piped,
             isolated: false,
         };
-        match (&self.walls, program.sandbox) {
-            (_, false) => Ok(launch),
-            (Some(walls), true) => walls(launch, program.network),
-            (None, true) => Err("it is to run in the sandbox, and there is none".into()),
+        if !program.sandbox {
+            return Ok(launch);
         }
+        let walled =
+            self.sandbox.as_ref().map_err(Missing::clone).and_then(|sandbox| {
+                sandbox.wrap(launch, Grant { network: program.network, write: sandbox.most().write })
+            });
+        walled.map_err(|missing| format!("it is to run in the sandbox, and {missing}"))
     }
 }
 

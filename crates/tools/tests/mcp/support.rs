@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use belay_protocol::{Clock, Generation, RunId, Tool, ToolContext, ToolFailure, ToolOutput, UnixMillis};
 use belay_tools::mcp::{Looking, Mcp, McpServerConfig, McpSessions, Pins, ProcessTrees, Server, Surroundings, Survey};
 use belay_tools::process::{CgroupUse, Processes, ProcessesConfig};
+use belay_tools::sandbox::Missing;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -72,7 +73,8 @@ impl Bench {
     pub(crate) fn with(change: impl FnOnce(McpSessions) -> McpSessions) -> Self {
         let config = ProcessesConfig { cgroup: CgroupUse::Off, ..ProcessesConfig::default() };
         let processes = Arc::new(Processes::new(config).unwrap());
-        let sessions = McpSessions::new(Arc::new(ProcessTrees::new(processes.clone())));
+        let sessions =
+            McpSessions::new(Arc::new(ProcessTrees::new(processes.clone(), Err(Missing("there is none here".into())))));
         Self { dir: tempfile::tempdir().unwrap(), sessions: Arc::new(change(sessions)), processes }
     }
 
