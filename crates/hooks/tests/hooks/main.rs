@@ -1,6 +1,7 @@
 //! Hooks as they are configured and called: real programs, and a real HTTP server on this machine.
 
 mod commands;
+mod examples;
 mod http;
 
 use std::sync::Arc;
