@@ -153,6 +153,7 @@ impl AskChannel {
             history: Vec::new(),
             want_deltas: false,
             outputs,
+            relayed: false,
         };
         (Self { id, question: Mutex::new(Some(Envelope { inbound, ack })) }, answer)
     }

@@ -154,6 +154,7 @@ impl App {
             reply_to: None,
             want_deltas: false,
             outputs: Vec::new(),
+            relayed: false,
             body: Body::Control(control),
             history: Vec::new(),
         }

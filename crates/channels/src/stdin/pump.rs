@@ -234,6 +234,7 @@ fn inbound(text: String) -> Inbound {
         history: Vec::new(),
         want_deltas: false,
         outputs: Vec::new(),
+        relayed: false,
     }
 }
 

@@ -78,6 +78,7 @@ impl Run {
             accepted_at: UnixMillis(0),
             started_at: None,
             ended_at: None,
+            waiting_for: None,
         };
         self.finished.send_replace(Some(Arc::new(record)));
     }
@@ -90,11 +91,11 @@ impl Run {
 
 fn outbound(run_id: Option<RunId>, text: &str) -> Outbound {
     let route = ReplyRoute { channel: ChannelId::new("stdin"), conversation: "stdin".into(), reply_to: None };
-    Outbound { id: OutboxId::new(), run_id, route, text: text.into(), pieces_sent: 0 }
+    Outbound { id: OutboxId::new(), run_id, route, text: text.into(), pieces_sent: 0, question: None }
 }
 
 fn command(ack: AckSender, word: &str) {
-    ack.send(Ack::Command(CommandReply { command: word.into(), reply: "done".into() }));
+    ack.send(Ack::Command(CommandReply { command: word.into(), reply: "done".into(), resumes: None }));
 }
 
 fn text(envelope: &Envelope) -> &str {
@@ -137,6 +138,7 @@ async fn a_line_becomes_an_operators_message_of_the_one_session() {
             history: Vec::new(),
             want_deltas: false,
             outputs: Vec::new(),
+            relayed: false,
         }
     );
 }

@@ -117,6 +117,7 @@ impl NewMessage {
             history: Vec::new(),
             want_deltas: false,
             outputs: self.outputs,
+            relayed: false,
         };
         Ok((inbound, wait))
     }

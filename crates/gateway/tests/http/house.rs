@@ -158,7 +158,10 @@ impl FakeAgent {
     fn control(&self, control: &Control) -> Ack {
         match control {
             Control::Watch(id) => Ack::Watch(self.lives.lock().unwrap().get(id).map(|life| watch_of(life, true))),
-            Control::Shutdown => Ack::Command(CommandReply { command: "/shutdown".into(), reply: "Bye.".into() }),
+            Control::Shutdown => {
+                Ack::Command(CommandReply { command: "/shutdown".into(), reply: "Bye.".into(), resumes: None })
+            }
+            Control::Decide { gate, .. } => Ack::Refused(Refusal::Unknown(format!("no such question: {gate}"))),
             Control::Status => Ack::Status(Box::new(status())),
             Control::Stop(target) => {
                 let lives: Vec<_> =
@@ -191,7 +194,11 @@ impl FakeAgent {
             "unstored" => Refusal::Store("disk full".into()),
             "drop" => return,
             command if command.starts_with('/') => {
-                return ack.send(Ack::Command(CommandReply { command: command.into(), reply: "pong".into() }));
+                return ack.send(Ack::Command(CommandReply {
+                    command: command.into(),
+                    reply: "pong".into(),
+                    resumes: None,
+                }));
             }
             _ => return self.accept(inbound, text, ack),
         };
@@ -304,6 +311,7 @@ fn blank() -> RunRecord {
         accepted_at: UnixMillis(NOW),
         started_at: Some(UnixMillis(NOW)),
         ended_at: None,
+        waiting_for: None,
     }
 }
 
@@ -314,6 +322,7 @@ fn model() -> ModelInfo {
         context_tokens: 8000,
         price: None,
         rehearsal: true,
+        vision: false,
     }
 }
 
@@ -327,6 +336,7 @@ fn status() -> StatusReport {
         sessions_awake: 1,
         running: vec![],
         queued: 0,
+        paused: 0,
         channels: vec!["http".into()],
         spent_today_micro_usd: 0,
         limit_today_micro_usd: None,

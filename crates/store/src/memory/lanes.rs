@@ -46,9 +46,10 @@ impl State {
         PendingRun {
             run_id: id,
             text: run.input.text.clone(),
-            principal: run.input.principal.clone(),
+            asker: run.input.asker.clone(),
             channel: run.input.channel.clone(),
             reply_to: run.input.reply_to.clone(),
+            gate: self.newest_gate_of(id).cloned(),
             status: run.status,
             attempt: run.attempt,
             accepted_at: run.input.at,
@@ -143,7 +144,12 @@ impl State {
     pub(super) fn checkpoint(&mut self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError> {
         self.lane(lease)?;
         let id = checkpoint.run;
-        let run = self.run_of(&lease.session, id).filter(|run| run.status == RunStatus::Running);
+        let running = self.run_of(&lease.session, id).is_some_and(|run| run.status == RunStatus::Running);
+        if running {
+            self.check_approved(id, &checkpoint.used)?;
+            self.use_up(&checkpoint.used);
+        }
+        let run = self.run_of(&lease.session, id).filter(|_| running);
         let run = run.ok_or_else(|| not_found("running run", id))?;
         run.usage = checkpoint.usage;
         run.cost_micro_usd = checkpoint.cost_micro_usd;
@@ -192,7 +198,9 @@ impl State {
         if let Some(message) = finished.outbound {
             self.outbox.push(Delivery { message, attempts: 0, stage: Stage::Waiting(None) });
         }
+        let withdrawn = self.withdraw(&lease.session, id, at);
         self.push_events(&finished.events);
+        self.push_events(&withdrawn);
         self.push_events(&[event(lease, id, at, kind)]);
     }
 }

@@ -4,16 +4,19 @@ use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    Acceptance, BootId, Checkpoint, Durability, EditOutcome, EventLog, FinishedRun, IdempotencyKey, Lease, Message,
-    NewInput, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, ReplyRoute, RunEnd, RunId, RunReader, SessionKey,
-    SpendLedger, StopReason, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, UnixMillis,
+    Acceptance, Asker, BootId, Checkpoint, Durability, EditOutcome, EventLog, FinishedRun, GateStore, IdempotencyKey,
+    Lease, Message, NewInput, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, ReplyRoute, RunEnd, RunId, RunReader,
+    SessionKey, SpendLedger, StopReason, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, UnixMillis,
 };
 use belay_store::{MemoryStore, SqliteStore, StoreOptions};
 use tempfile::TempDir;
 
 /// All ports at once.
-pub(crate) trait Store: ThreadStore + RunReader + EventLog + Outbox + NoteStore + SpendLedger {}
-impl<S: ThreadStore + RunReader + EventLog + Outbox + NoteStore + SpendLedger> Store for S {}
+pub(crate) trait Store:
+    ThreadStore + RunReader + EventLog + Outbox + NoteStore + SpendLedger + GateStore
+{
+}
+impl<S: ThreadStore + RunReader + EventLog + Outbox + NoteStore + SpendLedger + GateStore> Store for S {}
 
 pub(crate) type Shared = Arc<dyn Store>;
 
@@ -41,7 +44,7 @@ pub(crate) fn input(text: &str) -> NewInput {
         run_id: RunId::new(),
         key: None,
         channel: "http".into(),
-        principal: "p".into(),
+        asker: Asker { principal: "p".into(), ..Asker::default() },
         text: text.into(),
         reply_to: None,
         history: Vec::new(),
@@ -78,6 +81,7 @@ pub(crate) fn checkpoint(run: RunId, messages: Vec<Message>) -> Checkpoint {
         usage: RunUsage::default(),
         cost_micro_usd: 0,
         events: Vec::new(),
+        used: Vec::new(),
         durability: Durability::Relaxed,
     }
 }
@@ -87,7 +91,14 @@ pub(crate) fn route(conversation: &str) -> ReplyRoute {
 }
 
 pub(crate) fn outbound(conversation: &str, text: &str) -> Outbound {
-    Outbound { id: OutboxId::new(), run_id: None, route: route(conversation), text: text.into(), pieces_sent: 0 }
+    Outbound {
+        id: OutboxId::new(),
+        run_id: None,
+        route: route(conversation),
+        text: text.into(),
+        pieces_sent: 0,
+        question: None,
+    }
 }
 
 pub(crate) async fn open(store: &dyn Store, session: &str) -> OpenedLane {

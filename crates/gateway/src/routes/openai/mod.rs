@@ -74,6 +74,7 @@ impl Conversation {
             history: self.history,
             want_deltas,
             outputs: Vec::new(),
+            relayed: false,
         }
     }
 }
