@@ -39,6 +39,7 @@ pub fn build(config: &LlmConfig, keys: &EnvKeys, http: Client) -> Result<Arc<dyn
         context_tokens,
         price,
         rehearsal: false,
+        vision: false,
     };
     let http = client_for(base, config, &http)?;
     let inner: Arc<dyn ModelProvider> = match target.entry.format {

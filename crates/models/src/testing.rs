@@ -86,15 +86,8 @@ struct ClockTool(ToolSpec);
 
 impl ClockTool {
     fn new() -> Self {
-        Self(ToolSpec {
-            name: "clock".into(),
-            description: "tells the time".into(),
-            schema: json!({"type": "object", "properties": {}, "additionalProperties": false}),
-            effect: Effect::None,
-            idempotent: true,
-            timeout: Duration::from_secs(1),
-            max_output_bytes: 100,
-        })
+        let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
+        Self(ToolSpec::new("clock", "tells the time", schema))
     }
 }
 

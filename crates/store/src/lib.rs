@@ -8,9 +8,8 @@
 //! order, once, and says so only when it is true. Only this crate knows SQL.
 //!
 //! Reading order: `config` → `sqlite/migrations` (the tables) → `sqlite/open` → `sqlite/writer` (the one thread that
-//! writes, and how a commit is shared) → `sqlite/lanes`, `edits`, `outbox`, `ledger` (what is written) →
-//! `sqlite/gates` (questions and answers) → `sqlite/reads` → `inspect` (a look from outside) → `vault` (secrets, sealed) →
-//! `memory`.
+//! writes, and how a commit is shared) → `sqlite/lanes`, `threads`, `gates`, `edits`, `outbox`, `ledger` (what is
+//! written) → `sqlite/reads` → `inspect` (a look from outside) → `vault` (secrets, sealed) → `memory`.
 
 mod config;
 mod error;

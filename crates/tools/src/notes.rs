@@ -229,7 +229,9 @@ mod tests {
     async fn many_long_notes_fit_one_result() {
         let note = |n: usize| Note { key: n.to_string(), text: "x".repeat(16 * 1024), at: UnixMillis(0) };
         let text = show("x", &(0..20).map(note).collect::<Vec<_>>());
-        assert!(text.len() < belay_protocol::tool::MAX_OUTPUT_BYTES && text.ends_with("[17 more; ask with fewer words]"));
+        assert!(
+            text.len() < belay_protocol::tool::MAX_OUTPUT_BYTES && text.ends_with("[17 more; ask with fewer words]")
+        );
     }
 
     #[tokio::test]

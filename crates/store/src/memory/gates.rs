@@ -11,6 +11,7 @@ use crate::gates::{asked, check_answer, check_question, decided, gates_limit, no
 impl State {
     /// Lays a run to rest on its question.
     pub(super) fn pause_run(&mut self, lease: &Lease, paused: PausedRun) -> Result<(), StoreError> {
+        self.lane(lease)?;
         check_question(lease, &paused)?;
         let PausedRun { checkpoint, gate, outbound } = paused;
         let id = checkpoint.run;

@@ -12,7 +12,7 @@ use rusqlite::{Connection, Row, named_params, params, params_from_iter};
 
 use super::ledger::append_events;
 use super::tx::{self, Done, Failure, Tx};
-use super::{lanes, outbox, rows};
+use super::{lanes, outbox, rows, threads};
 use crate::gates::{asked, check_answer, check_question, decided, gates_limit, kind_word, not_approved, withdrawn};
 
 /// Columns that [`gate_row`] reads.
@@ -36,7 +36,7 @@ pub(super) fn pause_run(tx: &mut Tx<'_>, lease: &Lease, paused: &PausedRun) -> D
     check_question(lease, paused)?;
     let thread = lanes::progress(tx, lease, &paused.checkpoint, RunStatus::Paused)?;
     insert(tx, &paused.gate)?;
-    lanes::set_thread(tx, &thread, Some(ThreadState::AwaitingApproval), paused.gate.asked_at)?;
+    threads::set_thread(tx, &thread, Some(ThreadState::AwaitingApproval), paused.gate.asked_at)?;
     if let Some(outbound) = &paused.outbound {
         outbox::insert(tx, outbound)?;
     }

@@ -1,15 +1,13 @@
 //! What a lane's owner writes: acceptance, start, progress and end of runs.
 //!
 //! Every function begins with [`lane`], which refuses whoever does not own the lane; it writes nothing before all that
-//! can be refused has been, except where a list is finished (the writer then takes it back as a whole).
-
-use std::sync::Arc;
+//! can be refused has been, except where a list is finished, or approvals are used (the writer then takes it back as a
+//! whole).
 
 use belay_protocol::store::KnownInput;
 use belay_protocol::{
     Acceptance, BootId, Checkpoint, EventKind, FinishedRun, IdempotencyKey, Lease, Message, NewEvent, NewInput,
-    OpenedLane, PendingRun, RunId, RunStatus, SessionKey, StoreError, ThreadId, ThreadSnapshot, ThreadState,
-    UnixMillis,
+    OpenedLane, PendingRun, RunId, RunStatus, SessionKey, StoreError, ThreadId, ThreadState, UnixMillis,
 };
 use rusqlite::{Connection, Row, named_params, params};
 
@@ -17,6 +15,7 @@ use super::gates;
 use super::ledger::append_events;
 use super::outbox;
 use super::rows;
+use super::threads::{Place, append_messages, begin_turn, insert_thread, set_thread, snapshot};
 use super::tx::{Done, Failure, Tx, to_sql_int};
 
 /// A lane whose lease has been checked.
@@ -70,37 +69,6 @@ pub(super) fn set_loop_detection(tx: &mut Tx<'_>, lease: &Lease, on: bool) -> Do
     let sql = "UPDATE sessions SET loop_detection = ?2 WHERE session = ?1";
     tx.exec(sql, params![lease.session.as_str(), on])?;
     Ok(())
-}
-
-pub(super) fn insert_thread(tx: &mut Tx<'_>, session: &SessionKey, id: &str, at: UnixMillis) -> Done<()> {
-    tx.exec(
-        "INSERT INTO threads (id, session, state, last_active_at) VALUES (?1, ?2, 'idle', ?3)",
-        params![id, session.as_str(), at.0],
-    )?;
-    Ok(())
-}
-
-/// A thread as the model may see it: visible messages of ended turns, behind the summary.
-pub(super) fn snapshot(tx: &mut Tx<'_>, session: &SessionKey, thread: &str) -> Done<ThreadSnapshot> {
-    let head =
-        tx.row("SELECT id, state, summary, summary_upto FROM threads WHERE id = ?1", params![thread], |row| {
-            Ok((
-                rows::id(row, "id")?,
-                rows::thread_state(row)?,
-                row.get("summary")?,
-                row.get::<_, i64>("summary_upto")?,
-            ))
-        })?;
-    let (id, state, summary, upto) = head.ok_or_else(|| Failure::damaged("a session without its thread"))?;
-    let messages = tx.rows(
-        "SELECT position, body FROM messages
-         WHERE thread = ?1 AND position > ?2 AND shown = 'visible' AND scope = 'thread'
-           AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE session = ?3 AND ended_at IS NULL))
-         ORDER BY position",
-        params![thread, upto, session.as_str()],
-        rows::message,
-    )?;
-    Ok(ThreadSnapshot { id, state, summary, messages })
 }
 
 fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
@@ -234,81 +202,24 @@ pub(super) fn find(conn: &Connection, key: &IdempotencyKey) -> Done<Option<Known
     super::tx::row(conn, FIND, find_params(key), known_input)
 }
 
-/// Appends the first messages of a turn to the active thread. What could be redone until now no longer can.
-fn begin_turn(tx: &mut Tx<'_>, lane: &Lane, run: RunId, history: &[Message], text: &str, at: UnixMillis) -> Done<()> {
-    if lane.undone > 0 {
-        tx.exec("UPDATE messages SET shown = 'cleared' WHERE thread = ?1 AND shown = 'undone'", params![lane.thread])?;
-    }
-    let turn = lane.turns + 1;
-    for message in history {
-        append_message(tx, &Place { thread: &lane.thread, turn, run: None, at }, message)?;
-    }
-    append_message(tx, &Place { thread: &lane.thread, turn, run: Some(run), at }, &Message::user(text))?;
-    tx.exec(
-        "UPDATE threads SET state = 'processing', turns = ?2, undone = 0, last_active_at = MAX(last_active_at, ?3)
-         WHERE id = ?1",
-        params![lane.thread, turn, at.0],
-    )?;
-    Ok(())
-}
-
-/// Where a message goes.
-struct Place<'a> {
-    thread: &'a str,
-    turn: u32,
-    /// None for a history that was brought along.
-    run: Option<RunId>,
-    at: UnixMillis,
-}
-
-fn append_message(tx: &mut Tx<'_>, place: &Place<'_>, message: &Message) -> Done<()> {
-    tx.exec(
-        "INSERT INTO messages (thread, position, turn, run_id, role, scope, at, body)
-         VALUES (?1, (SELECT COALESCE(MAX(position), 0) + 1 FROM messages WHERE thread = ?1), ?2, ?3, ?4, ?5, ?6, ?7)",
-        params![
-            place.thread,
-            place.turn,
-            place.run.map(|run| run.to_string()),
-            rows::role_word(message),
-            rows::scope_word(message.scope),
-            place.at.0,
-            rows::to_json(message)?
-        ],
-    )?;
-    Ok(())
-}
-
-fn append_messages(tx: &mut Tx<'_>, place: &Place<'_>, messages: &[Arc<Message>]) -> Done<()> {
-    messages.iter().try_for_each(|message| append_message(tx, place, message))
-}
-
-/// Notes that the thread was used, and its new state if there is one. A completed thread stays completed.
-pub(super) fn set_thread(tx: &mut Tx<'_>, thread: &str, state: Option<ThreadState>, at: UnixMillis) -> Done<()> {
-    tx.exec(
-        "UPDATE threads SET state = CASE state WHEN 'completed' THEN state ELSE COALESCE(?2, state) END,
-                            last_active_at = MAX(last_active_at, ?3)
-         WHERE id = ?1",
-        params![thread, state.map(rows::thread_state_word), at.0],
-    )?;
-    Ok(())
-}
-
 pub(super) fn start_run(tx: &mut Tx<'_>, lease: &Lease, run: RunId, at: UnixMillis) -> Done<()> {
     let lane = lane(tx, lease)?;
     let started = tx.row(
-        "UPDATE runs SET status = 'running', attempt = attempt + 1, started_at = COALESCE(started_at, ?3),
+        "UPDATE runs SET status = 'running', attempt = attempt + (status <> 'paused'), started_at = COALESCE(started_at, ?3),
                          thread = COALESCE(thread, ?4), turn = COALESCE(turn, ?5)
          WHERE id = ?1 AND session = ?2 AND ended_at IS NULL
-         RETURNING attempt, thread, text, history",
+         RETURNING attempt, thread, turn, text, history",
         params![run.to_string(), lease.session.as_str(), at.0, lane.thread, lane.turns + 1],
         |row| {
             let history: Vec<Message> = rows::readable(row, run, "history")?.unwrap_or_default();
             let thread: String = row.get("thread")?;
-            Ok((row.get::<_, u32>("attempt")?, thread, row.get::<_, String>("text")?, history))
+            // A turn of an earlier attempt has an earlier number.
+            let first = row.get::<_, u32>("turn")? > lane.turns;
+            Ok((row.get::<_, u32>("attempt")?, first, thread, row.get::<_, String>("text")?, history))
         },
     )?;
-    let (attempt, thread, text, history) = started.ok_or_else(|| not_found("unfinished run", run))?;
-    if attempt == 1 {
+    let (attempt, first, thread, text, history) = started.ok_or_else(|| not_found("unfinished run", run))?;
+    if first {
         begin_turn(tx, &lane, run, &history, &text, at)?;
     } else {
         set_thread(tx, &thread, Some(ThreadState::Processing), at)?;

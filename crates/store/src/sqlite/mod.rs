@@ -10,6 +10,7 @@ mod ports;
 mod readers;
 mod reads;
 mod rows;
+mod threads;
 mod tx;
 mod writer;
 

@@ -161,6 +161,20 @@ async fn waiting_writes_share_a_commit() {
     assert!(after.commits - before.commits < 50, "{before:?} {after:?}");
 }
 
+/// The figures are those of a message as it was before runs could ask: five statements to take it, three for a step, and
+/// five for its end. Whoever never asks pays nothing for those who do.
+#[tokio::test]
+async fn a_message_that_asks_nothing_costs_no_statement_more_for_it() {
+    let (store, _directory) = sqlite();
+    let lease = open(&store, "s").await.lease;
+    store.ping().await.unwrap();
+    let before = store.stats().statements;
+    let run = accept(&store, &lease, input("hi")).await;
+    store.checkpoint(&lease, checkpoint(run, vec![Message::assistant("step")])).await.unwrap();
+    store.finish_runs(&lease, vec![finished(run, "yo")]).await.unwrap();
+    assert_eq!(store.stats().statements - before, 13);
+}
+
 #[tokio::test]
 async fn numbers_of_events_go_on_after_a_restart() {
     let (store, directory) = sqlite();
