@@ -12,7 +12,7 @@ use belay_protocol::{
     Accepted, Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, Control, DeclaredOutput, DeliverError,
     Envelope, Inbound, InboundStream, Outbound, Principal, Question, ReplyRoute, RunRecord, RunWatch, SessionKey,
 };
-use belay_protocol::{BootId, Refusal};
+use belay_protocol::{BootId, NoProcesses, Refusal};
 use futures_util::StreamExt;
 use futures_util::future::OptionFuture;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -48,7 +48,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     if let Some(notice) = &chosen.notice {
         note(notice);
     }
-    let store = Store::memory();
+    let store = Store::memory()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let (channel, answer, talk) = AskChannel::new(text, args.outputs.clone(), Person::find(args.text == "-", env));
     let agent = Agent::start(AgentParts {
@@ -57,6 +57,9 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         limits: settings.limits.clone(),
         rules: Arc::new(StopRules::compile(&settings.stops, &settings.limits.run)),
         queue: settings.queue.clone(),
+        approvals: settings.approvals.clone(),
+        processes: Arc::new(NoProcesses),
+        outputs: None,
         model: chosen.provider,
         tools: tools(settings, env, &paths, store.notes(), clock.clone())?,
         channels: vec![Arc::new(channel)],

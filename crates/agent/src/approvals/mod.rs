@@ -10,4 +10,5 @@ mod question;
 
 pub use config::{ApprovalRule, ApprovalsConfig, Outside, RuleAsk};
 pub(crate) use policy::{Case, Need, Policy};
-pub(crate) use question::{Answer, Answers, Wanted, digest, parse_answer, question_text, span};
+pub use question::question_text;
+pub(crate) use question::{Answer, Answers, Wanted, digest, parse_answer};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use belay_protocol::{CallId, Decision, Gate, GateId, GateKind, GateState, Weight, canonical_json};
+use belay_protocol::{CallId, Decision, Gate, GateId, GateKind, GateState, UnixMillis, Weight, canonical_json};
 use serde_json::{Map, Value};
 
 /// Longest argument in a question, in characters. 600: what a person reads before saying yes.
@@ -97,8 +97,9 @@ pub(crate) fn digest(tool: &str, arguments: &Map<String, Value>, weight: &Weight
     hasher.finalize().to_hex().to_string()
 }
 
-/// The question as it is shown, in Markdown.
-pub(crate) fn question_text(gate: &Gate, waits: &str) -> String {
+/// The question as it is shown at that date, in Markdown.
+pub fn question_text(gate: &Gate, now: UnixMillis) -> String {
+    let waits = span((gate.expires_at.0 - now.0) / 1000);
     let mut text = match &gate.kind {
         GateKind::Credential { name } => {
             let mut text = format!("`{}` needs a secret: **{name}**.\n\n{}\n\n", gate.tool, gate.summary);
@@ -163,7 +164,7 @@ pub(crate) fn parse_answer(text: &str) -> Option<Decision> {
 }
 
 /// A span of time in words.
-pub(crate) fn span(seconds: i64) -> String {
+fn span(seconds: i64) -> String {
     match seconds {
         ..=90 => format!("{} seconds", seconds.max(0)),
         91..=5400 => format!("{} minutes", (seconds + 30) / 60),

@@ -13,7 +13,7 @@ use belay_protocol::{
 use tokio::time::Instant;
 
 use super::{Lane, LeaseLost, STORE_BACKOFF, note, refuse_for};
-use crate::approvals::{question_text, span};
+use crate::approvals::question_text;
 use crate::effect_gate::Asking;
 use crate::mail::{LaneAnswer, LaneNote, LaneReply, Waits};
 use crate::turn::{TurnEnd, open_calls};
@@ -42,7 +42,7 @@ impl Lane {
         (current.usage, current.cost_micro_usd) = (usage, cost_micro_usd);
         let now = self.house.clock.now();
         let gate = self.gate_of(&current, asking, now);
-        let text = question_text(&gate, &span((gate.expires_at.0 - now.0) / 1000));
+        let text = question_text(&gate, now);
         let question = Question {
             gate: gate.id,
             offers_always: gate.covers.is_some(),
@@ -96,7 +96,7 @@ impl Lane {
 
     /// Takes up a run that rested when the daemon ended: its question was asked.
     pub(super) async fn rest_again(&mut self, waiting: Waiting, gate: Gate) {
-        let text = question_text(&gate, &span((gate.expires_at.0 - self.house.clock.now().0) / 1000));
+        let text = question_text(&gate, self.house.clock.now());
         waiting.run.begin();
         waiting.run.rest(Arc::new(waiting.record_at_rest(&gate, text)));
         self.await_answer(waiting, gate).await;

@@ -90,6 +90,14 @@ impl VaultKey {
         RandomizedNonceKey::new(&AES_256_GCM, bytes).map(Self).map_err(|_| KeyError::NoRandomness)
     }
 
+    /// A key for a store that forgets everything at its end.
+    ///
+    /// # Errors
+    /// [`KeyError::NoRandomness`]
+    pub fn generate() -> Result<Self, KeyError> {
+        Self::from_bytes(&random()?[..])
+    }
+
     pub(super) fn cipher(&self) -> &RandomizedNonceKey {
         &self.0
     }
@@ -125,10 +133,15 @@ fn refuse_readable(_: &std::fs::Metadata, _: &Path) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// Makes the file with a new key. One that could not be written whole is taken away again.
-fn create(path: &Path) -> Result<VaultKey, KeyError> {
+fn random() -> Result<Zeroizing<[u8; KEY_BYTES]>, KeyError> {
     let mut bytes = Zeroizing::new([0; KEY_BYTES]);
     aws_lc_rs::rand::fill(&mut bytes[..]).map_err(|_| KeyError::NoRandomness)?;
+    Ok(bytes)
+}
+
+/// Makes the file with a new key. One that could not be written whole is taken away again.
+fn create(path: &Path) -> Result<VaultKey, KeyError> {
+    let bytes = random()?;
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
