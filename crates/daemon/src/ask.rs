@@ -232,7 +232,8 @@ impl Channel for AskChannel {
 
     async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let said = said.ok_or_else(|| ChannelError { channel: self.id.clone(), detail: "it was started before".into() })?;
+        let said =
+            said.ok_or_else(|| ChannelError { channel: self.id.clone(), detail: "it was started before".into() })?;
         let said = futures_util::stream::unfold(said, |mut said| async move { Some((said.recv().await?, said)) });
         Ok(Box::pin(said.take_until(intake.cancelled_owned())))
     }

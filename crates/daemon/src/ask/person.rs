@@ -61,7 +61,9 @@ async fn ask(question: &Question) -> Said {
     let deny = Said::Decision(question.gate, Decision::Deny);
     if question.decidable {
         show(if question.offers_always { "y (yes), a (always) or N (no): " } else { "y (yes) or N (no): " });
-        return line().await.map_or(deny, |line| Said::Decision(question.gate, decision(&line, question.offers_always)));
+        return line()
+            .await
+            .map_or(deny, |line| Said::Decision(question.gate, decision(&line, question.offers_always)));
     }
     show("the secret, which is not shown (nothing: no): ");
     let _hidden = Hidden::begin();

@@ -74,9 +74,11 @@ pub(super) fn waits_for(question: &Json) -> String {
 pub(super) fn how_to_answer(question: &Json, id: &str) -> String {
     match text(question, "/kind") {
         // A secret does not belong among the arguments of a command, which everybody on the machine can read.
-        "credential" => "the next message of the conversation is taken as the secret: `belay send --session KEY -` reads \
+        "credential" => {
+            "the next message of the conversation is taken as the secret: `belay send --session KEY -` reads \
                          it from standard input"
-            .to_owned(),
+                .to_owned()
+        }
         _ => format!("`belay approvals approve {id}` says yes, `belay approvals deny {id}` no"),
     }
 }

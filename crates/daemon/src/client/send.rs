@@ -72,7 +72,7 @@ pub(crate) fn verdict(run: &Json, as_json: bool, out: Output<'_>) -> Exit {
     } else if completed {
         out.line(reply);
     } else if let Some(question) = run.pointer("/waiting_for") {
-        note(&asked(question));
+        note(&asked(question, reply));
     } else {
         note(&format!("the run {} ({}): {reply}", text(run, "/status"), text(run, "/reason")));
     }
@@ -85,10 +85,11 @@ pub(crate) fn verdict(run: &Json, as_json: bool, out: Output<'_>) -> Exit {
 }
 
 /// A question that a run rests on, and how it is answered.
-fn asked(question: &Json) -> String {
+fn asked(question: &Json, words: &str) -> String {
     let left = until(text(question, "/expires_at")).map_or(String::new(), |left| format!(" within {}", spoken(left)));
-    let (about, how) = (waits_for(question), how_to_answer(question, text(question, "/gate")));
-    format!("the run rests until it is answered{left}: {about}\n  {how}")
+    let about = if words.is_empty() { waits_for(question) } else { words.to_owned() };
+    let how = how_to_answer(question, text(question, "/gate"));
+    format!("the run rests until it is answered{left}\n\n{about}\n\n  {how}")
 }
 
 #[cfg(test)]
@@ -103,7 +104,8 @@ mod tests {
             "gate": "q1", "kind": "approval", "tool": "run_command", "summary": "git push",
             "expires_at": "1999-01-01T00:00:00.000Z",
         });
-        let said = asked(&question);
+        let said = asked(&question, "");
+        assert!(asked(&question, "May I?").contains("May I?"), "the words of whoever asks come first");
         for part in ["run_command: git push", "belay approvals approve q1", "belay approvals deny q1"] {
             assert!(said.contains(part), "{part} in {said}");
         }
