@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, getpid, getsid};
 
 use super::registry::Charge;
-use super::table::{Identity, Process, Table};
 use super::signal;
+use super::table::{Identity, Process, Table};
 
 /// How long one has to be nobody's before it is killed, or reaped. 1 s: a tree that has been started a moment ago may
 /// not have been entered yet, and whoever has a zombie may be about to reap it.
@@ -73,7 +73,7 @@ impl Adopted {
     pub(super) fn end_all(&self) {
         for _ in 0..LAST_LOOKS {
             // Without a table nothing can be done, and nobody waits for a better moment.
-            let Ok(table) = Table::read() else { return };
+            let Ok(table) = Table::read(u64::MAX) else { return };
             let found = self.find(&table, &[]);
             if found.is_empty() {
                 return;

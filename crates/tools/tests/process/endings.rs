@@ -126,7 +126,10 @@ async fn a_program_that_ends_of_term_has_time_to_do_so_and_is_not_killed() {
     let processes = patient(Duration::from_secs(20));
     let dir = tempfile::tempdir().unwrap();
     let (pids, last) = (dir.path().join("pids"), dir.path().join("last"));
-    let script = format!("trap 'sleep 0.2; echo done >{}; exit 0' TERM; echo $$ >>$PIDS; while :; do sleep 0.05; done", last.display());
+    let script = format!(
+        "trap 'sleep 0.2; echo done >{}; exit 0' TERM; echo $$ >>$PIDS; while :; do sleep 0.05; done",
+        last.display()
+    );
     let mut running = start(&processes, with_pids(sh(&script), &pids)).await;
     until("the trap", || !numbers(&pids).is_empty()).await;
     running.end().await;
@@ -263,7 +266,8 @@ async fn a_namespace_ends_with_its_init_and_its_program_hears_term_first() {
 
     let processes = patient(Duration::from_millis(300));
     let deaf = dir.path().join("deaf");
-    let script = format!("(setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' &); echo >{}; sleep 1000", deaf.display());
+    let script =
+        format!("(setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' &); echo >{}; sleep 1000", deaf.display());
     let mut running = start(&processes, unshare(&script)).await;
     until("the second namespace", || deaf.exists()).await;
     running.end().await;
