@@ -266,8 +266,10 @@ async fn a_namespace_ends_with_its_init_and_its_program_hears_term_first() {
 
     let processes = patient(Duration::from_millis(300));
     let deaf = dir.path().join("deaf");
-    let script =
-        format!("(setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' &); echo >{}; sleep 1000", deaf.display());
+    let script = format!(
+        "(setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' &); echo >{}; exec sleep 1000",
+        deaf.display()
+    );
     let mut running = start(&processes, unshare(&script)).await;
     until("the second namespace", || deaf.exists()).await;
     running.end().await;
