@@ -5,10 +5,10 @@
 //! what would work instead.
 //!
 //! **Does not know**: who calls, whether a call is allowed, or what becomes of its result: that is the effect gate's.
-//! Nothing here writes outside the notes of the session, opens a connection or starts a process.
+//! No tool here writes outside the notes of the session, opens a connection or starts a process.
 //!
 //! Reading order: [`config`] → `arguments` (how a tool is declared and called) → `clock` → `calculate` → `workspace`
-//! (what keeps the file tools inside) → `files` → `notes`.
+//! (what keeps the file tools inside) → `files` → `notes` → [`process`] (what is started) → [`sandbox`] (its walls).
 
 mod arguments;
 mod calculate;

@@ -4,6 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// A process to be started.
+///
+/// The thread that starts one has to live as long as it may: the kernel ends a wrapped process (see
+/// [`sandbox`](crate::sandbox)) when the thread that started it ends. Worker threads of a runtime live that long; those of
+/// `spawn_blocking` do not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
     /// The program: a path, or a name that is looked for in `PATH`.

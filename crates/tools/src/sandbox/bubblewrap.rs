@@ -195,6 +195,7 @@ pub(super) fn explain(stderr: &str) -> String {
     let said = stderr.trim();
     let advice = [
         ("loopback", "a service needs AF_NETLINK in RestrictAddressFamilies="),
+        ("overflowuid", "a service must leave out ProcSubset="),
         (
             "mount proc",
             "a new /proc is refused where parts of the outer one are covered: a service must leave out ProtectKernelTunables=, \
