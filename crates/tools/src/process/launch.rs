@@ -1,38 +1,34 @@
-//! What is started: a program with its arguments, and nothing that it would inherit by accident.
+//! What is to be started: plain data.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// A process to be started.
-///
-/// The thread that starts one has to live as long as it may: the kernel ends a wrapped process (see
-/// [`sandbox`](crate::sandbox)) when the thread that started it ends. Worker threads of a runtime live that long; those of
-/// `spawn_blocking` do not.
+/// A program to start, complete: nothing is inherited from the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// The program: a path, or a name that is looked for in `PATH`.
+    /// The program: a path, or a name that is looked for along the `PATH` of [`env`](Self::env).
     pub program: OsString,
-    /// Its arguments, without the program itself.
+    /// Its arguments, the program's own name left out.
     pub args: Vec<OsString>,
-    /// The whole environment: nothing is inherited.
+    /// Its whole environment. One variable is added: [`MARK`](super::MARK), by which the processes of a tree are known.
     pub env: Vec<(OsString, OsString)>,
-    /// The directory in which it starts.
+    /// Its working directory.
     pub directory: PathBuf,
     /// What it reads.
     pub stdin: Stdin,
-    /// Whether it is the monitor of processes in a namespace of their own. KILL to this one process then ends them all,
-    /// and so does TERM, at once: who wants to leave the program inside some time to end sends TERM to the processes
-    /// below the monitor instead.
+    /// Whether what it runs lives in a PID namespace of its own: the child of the first process is the namespace's init,
+    /// and killing that one kills everything. So it is with bubblewrap and `unshare --pid --fork --kill-child`.
     pub isolated: bool,
 }
 
-/// What a process reads from its standard input.
+/// What a program reads on its standard input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stdin {
-    /// Nothing.
+    /// Nothing: `/dev/null`.
     Null,
-    /// These bytes, then the end.
+    /// These bytes, then the end. They are kept in a file of the kernel's that has no name, so nobody needs to feed a
+    /// pipe, and a program that does not read them blocks nothing.
     Bytes(Vec<u8>),
-    /// Whatever is written later.
+    /// A pipe; [`Running::take_stdin`](super::Running::take_stdin) is its other end.
     Piped,
 }
