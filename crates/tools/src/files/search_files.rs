@@ -226,8 +226,8 @@ impl Search {
             if self.around > 0 && !self.lines.is_empty() && (first || from > next_shown) {
                 self.lines.push_str("--\n");
             }
-            for before in from..at {
-                self.show(&name, before, '-', lines[before]);
+            for (before, line) in lines.iter().enumerate().take(at).skip(from) {
+                self.show(&name, before, '-', line);
             }
             if at >= next_shown {
                 self.show(&name, at, ':', lines[at]);
