@@ -12,8 +12,10 @@
 //! ```
 //!
 //! Reading order: `launch` → `registry` (what is wanted of which tree) → `running` → `spawner` → `keeper` → `ending`
-//! (the steps) → `members` (who belongs to a tree) → `table`, `signal`, `namespace`, `cgroup`.
+//! (the steps) → `members` (who belongs to a tree) → `adopted` (who
+//! has lost every tie to one) → `table`, `signal`, `namespace`, `cgroup`.
 
+mod adopted;
 mod cgroup;
 mod config;
 mod ending;
@@ -41,10 +43,12 @@ pub use self::error::{ProcessesError, StartError};
 pub use self::launch::{Launch, Stdin};
 pub use self::running::{Exit, Running};
 
+use self::adopted::Adopted;
 use self::cgroup::Groups;
 use self::keeper::Keeper;
 use self::registry::{Progress, Registry};
 use self::spawner::{JOBS, Job, Spawner};
+use self::table::Table;
 
 /// The environment variable that every process of a tree inherits; its value is random for each tree. Where nothing else
 /// ties a process to its tree any more, this does.
@@ -87,7 +91,7 @@ impl Processes {
             return Err(ProcessesError::Grace);
         }
         let me = rustix::process::getpid();
-        table::read(me).map_err(ProcessesError::NoProcessTable)?;
+        let table = table::read(me).and_then(|_| Table::read(u64::MAX)).map_err(ProcessesError::NoProcessTable)?;
         pidfd_open(me, PidfdFlags::empty()).map_err(|error| ProcessesError::NoPidfd(error.into()))?;
         // Any number but zero switches it on.
         set_child_subreaper(Some(me)).map_err(|error| ProcessesError::NoSubreaper(error.into()))?;
@@ -101,12 +105,13 @@ impl Processes {
         let registry = Arc::new(Registry::default());
         let (jobs, waiting) = mpsc::channel(JOBS);
         let spawner = Spawner { launcher: config.launcher, groups: groups.clone() };
+        let adopted = Adopted::new(&table);
         let keeper = Keeper { registry: registry.clone(), grace: config.term_grace };
         let mut processes = Self { registry, groups, jobs: Some(jobs), spawner: None, keeper: None };
         let begin = |name: &str| thread::Builder::new().name(name.to_owned());
         let spawner = begin("spawner").spawn(move || spawner.run(waiting));
         processes.spawner = Some(spawner.map_err(ProcessesError::NoThread)?);
-        let keeper = begin("keeper").spawn(move || keeper.run());
+        let keeper = begin("keeper").spawn(move || keeper.run(adopted));
         processes.keeper = Some(keeper.map_err(ProcessesError::NoThread)?);
         Ok(processes)
     }
@@ -193,7 +198,8 @@ pub struct Stopping {
 }
 
 impl Stopping {
-    /// Waits until everything has been told to end; nothing of the run starts after that.
+    /// Waits until every tree has been told to end: its process group; what has left that follows within milliseconds.
+    /// Nothing is started for the run after that.
     pub async fn signalled(&mut self) {
         for tree in &mut self.trees {
             // An error means that the tree is not in the registry any more: it has ended, or was never started.

@@ -44,7 +44,7 @@ pub(super) enum Progress {
     Alive,
     /// From now on, what ends does so because of us.
     Ending,
-    /// Everything of it that could be seen has been told to end.
+    /// It has been told to end: its group at once, what has left the group with the look that follows.
     Signalled,
     /// It was looked at twice, and there was nothing.
     Empty(Exit),
@@ -249,7 +249,7 @@ impl Registry {
     pub(super) fn report(&self, id: TreeId, progress: Progress) {
         let mut state = self.state();
         if let Some(tree) = state.trees.get(&id) {
-            tree.progress.send_replace(progress);
+            tree.progress.send_if_modified(|now| std::mem::replace(now, progress) != progress);
         }
         if matches!(progress, Progress::Empty(_)) && state.trees.remove(&id).is_some() {
             state.ended += 1;
