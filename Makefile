@@ -93,6 +93,10 @@ stopbench: ## Judge the labelled runs of tests/stopbench by every rule set and p
 	$(CARGO) build --locked -p belay-daemon
 	@$(TARGET)/debug/belay stops eval $(ARGS) tests/stopbench
 
+.PHONY: exposure
+exposure: ## Have systemd rate the service, with and without commands (0 is best)
+	@$(PYTHON) tests/exposure.py
+
 .PHONY: demo
 demo: ## A real local model answers over stdin, HTTP, OpenAI-compatible HTTP and Telegram
 	$(CARGO) build --locked -p belay-daemon

@@ -12,6 +12,7 @@
 //! starts is in [`subagent`].
 
 pub mod agent;
+pub mod approvals;
 pub mod chat;
 mod closing;
 pub mod compaction;
@@ -24,6 +25,7 @@ pub mod delivery;
 mod dispatcher;
 pub mod effect_gate;
 pub mod error;
+mod hooks;
 mod house;
 pub mod journal;
 mod judge;
@@ -43,6 +45,7 @@ mod turn;
 mod waiting;
 
 pub use agent::{Agent, AgentExit};
+pub use approvals::{ApprovalRule, ApprovalsConfig};
 pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, QueueConfig, SubagentsConfig};
 pub use error::AgentError;
 pub use house::{AgentParts, StorePorts};

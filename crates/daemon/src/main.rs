@@ -13,6 +13,7 @@ mod client;
 mod environment;
 mod exit;
 mod input;
+mod launch;
 mod net;
 mod output;
 mod paths;
@@ -30,10 +31,11 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use belay_protocol::Decision;
 use clap::{CommandFactory, Parser};
 use tokio::runtime::{Builder, Runtime};
 
-use cli::{Cli, Command, ConfigCommand, RunsCommand};
+use cli::{ApprovalsArgs, ApprovalsCommand, Cli, Command, ConfigCommand, RunsCommand};
 use environment::Environment;
 use exit::{Exit, Failure};
 use output::Output;
@@ -46,6 +48,9 @@ const WORKERS_MAX: usize = 8;
 const LAST_THREADS: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
+    if let Some(code) = launch::become_command(std::env::args_os()) {
+        return code;
+    }
     // Before anything can open a TLS connection; an error says that a provider has been chosen already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let cli = Cli::parse();
@@ -77,6 +82,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
             None => block_on(one_thread(), client::runs_list(&args, env, out)),
             Some(RunsCommand::Show { client, id }) => block_on(one_thread(), client::runs_show(client, id, env, out)),
         },
+        Command::Approvals(args) => block_on(one_thread(), approvals(&args, env, out)),
         Command::Stop(args) => block_on(one_thread(), client::stop(&args, env, out)),
         Command::Shutdown(args) => block_on(one_thread(), client::shutdown(&args, env, out)),
         Command::Stops(StopsCommand::Check(args)) => block_on(one_thread(), stops::check(&args, env, out)),
@@ -88,6 +94,17 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
             out.line(String::from_utf8_lossy(&script).trim_end());
             Ok(Exit::Fine)
         }
+    }
+}
+
+async fn approvals(args: &ApprovalsArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    match &args.command {
+        None => client::approvals_list(&args.list, env, out).await,
+        Some(ApprovalsCommand::List(list)) => client::approvals_list(list, env, out).await,
+        Some(ApprovalsCommand::Show(one)) => client::approvals_show(one, env, out).await,
+        Some(ApprovalsCommand::Approve(one)) => client::approvals_answer(one, Decision::Approve, env, out).await,
+        Some(ApprovalsCommand::Always(one)) => client::approvals_answer(one, Decision::Always, env, out).await,
+        Some(ApprovalsCommand::Deny(one)) => client::approvals_answer(one, Decision::Deny, env, out).await,
     }
 }
 

@@ -3,12 +3,16 @@
 pub mod commands;
 pub mod outputs;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::commands::{CommandsConfig, ShellConfig};
 pub use self::outputs::OutputsConfig;
+use crate::mcp::McpServerConfig;
+use crate::sandbox::SandboxConfig;
+pub use crate::web::config::{SearchConfig, SearchProvider, WebConfig};
 
 /// Settings of the built-in tools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,12 +30,20 @@ pub struct ToolsConfig {
     pub max_read_lines: u32,
     /// Most entries that one call of `list_files` shows, the rest is counted; 1 to [`MAX_LIST_ENTRIES`].
     pub max_list_entries: u32,
+    /// MCP servers, by name: `[tools.mcp.NAME]`.
+    pub mcp: BTreeMap<String, McpServerConfig>,
+    /// The walls around commands.
+    pub sandbox: SandboxConfig,
     /// How much of long outputs is kept.
     pub outputs: OutputsConfig,
     /// Whether and how programs are run.
     pub commands: CommandsConfig,
     /// Whether scripts are run.
     pub shell: ShellConfig,
+    /// `fetch_url`: the section `[tools.web]`.
+    pub web: WebConfig,
+    /// `web_search`: the section `[tools.search]`.
+    pub search: SearchConfig,
 }
 
 /// Upper end of [`ToolsConfig::max_file_bytes`]. 64 MiB: with a handful of reads at once the daemon stays small.
@@ -48,6 +60,7 @@ impl Default for ToolsConfig {
         Self {
             workspace: None,
             max_file_bytes: 2 * 1024 * 1024,
+            sandbox: SandboxConfig::default(),
             max_picture_bytes: 16 * 1024 * 1024,
             max_write_bytes: 2 * 1024 * 1024,
             max_read_lines: 2000,
@@ -55,6 +68,9 @@ impl Default for ToolsConfig {
             outputs: OutputsConfig::default(),
             commands: CommandsConfig::default(),
             shell: ShellConfig::default(),
+            web: WebConfig::default(),
+            search: SearchConfig::default(),
+            mcp: BTreeMap::new(),
         }
     }
 }
@@ -77,8 +93,12 @@ impl ToolsConfig {
                 problems.push(format!("tools.{key}: must be from 1 to {most}, is {value}"));
             }
         }
+        problems.extend(crate::mcp::config::validate(&self.mcp));
+        problems.extend(self.sandbox.validate());
         problems.extend(self.outputs.validate());
         problems.extend(self.commands.validate());
+        problems.extend(self.web.validate());
+        problems.extend(self.search.validate());
         problems
     }
 }
@@ -101,6 +121,9 @@ mod tests {
             max_write_bytes: MAX_FILE_BYTES + 1,
             max_read_lines: 0,
             max_list_entries: u32::MAX,
+            sandbox: SandboxConfig { cpu_s: 0, ..SandboxConfig::default() },
+            web: WebConfig { timeout_s: 0, ..WebConfig::default() },
+            search: SearchConfig { results: 0, ..SearchConfig::default() },
             ..ToolsConfig::default()
         };
         assert_eq!(
@@ -112,6 +135,9 @@ mod tests {
                 "tools.max_write_bytes: must be from 1 to 67108864, is 67108865",
                 "tools.max_read_lines: must be from 1 to 50000, is 0",
                 "tools.max_list_entries: must be from 1 to 10000, is 4294967295",
+                "tools.sandbox.cpu_s: must be from 1 to 86400, is 0",
+                "tools.web.timeout_s: must be from 1 to 300, is 0",
+                "tools.search.results: must be from 1 to 20, is 0",
             ]
         );
     }

@@ -41,4 +41,7 @@ pub enum ToolsError {
         #[source]
         source: globset::Error,
     },
+    /// The tools that reach the web cannot be built. The text begins with the setting that is wrong.
+    #[error("{0}")]
+    Web(String),
 }

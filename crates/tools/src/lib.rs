@@ -1,14 +1,16 @@
 //! Tools that act on the world.
 //!
-//! **For**: the built-in tools of a run, each a small struct behind the [`Tool`] port: `clock`, `calculate`,
-//! `read_file`, `list_files`, `remember` and `recall`. What they say is for a model to read, so a failure always says
-//! what would work instead.
+//! **For**: the built-in tools of a run, each a small struct behind the [`Tool`] port: pure ones (`clock`, `calculate`),
+//! files of the workspace, notes, programs behind walls, pages of the web, and whatever MCP servers offer. What they say is
+//! for a model to read, so a failure always says what would work instead.
 //!
-//! **Does not know**: who calls, whether a call is allowed, or what becomes of its result: that is the effect gate's.
-//! Nothing here writes outside the notes of the session, opens a connection or starts a process.
+//! **Does not know**: who calls, whether a call is allowed, or what becomes of its result: that is the effect gate's. Each
+//! tool declares what it touches; nothing starts a process but through [`process`], nothing runs a command but behind
+//! [`sandbox`], and only [`web`] and [`mcp`] open connections.
 //!
 //! Reading order: [`config`] → `arguments` (how a tool is declared and called) → `clock` → `calculate` → `workspace`
-//! (what keeps the file tools inside) → `files` → `notes`.
+//! (what keeps the file tools inside) → `files` → `notes` → `outputs` → [`process`] → [`sandbox`] → `commands` → [`web`]
+//! (what keeps the web tools outside) → [`mcp`].
 
 mod arguments;
 mod calculate;
@@ -18,6 +20,7 @@ pub mod config;
 mod digest;
 mod error;
 mod files;
+pub mod mcp;
 mod near;
 mod notes;
 mod outputs;
@@ -27,6 +30,7 @@ pub mod sandbox;
 #[cfg(test)]
 mod testing;
 mod visible;
+pub mod web;
 mod workspace;
 
 use std::sync::Arc;
@@ -61,7 +65,8 @@ pub struct ToolsParts {
 ///
 /// # Errors
 /// [`ToolsError::NoWorkspace`] when the configuration names none, [`ToolsError::Workspace`] when it cannot be created
-/// or opened; [`ToolsError::ProgramsInWorkspace`] and [`ToolsError::Globs`] for settings of commands.
+/// or opened; [`ToolsError::ProgramsInWorkspace`], [`ToolsError::Globs`] and [`ToolsError::Web`] for settings of commands
+/// and of the web.
 pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn Tool>>, ToolsError> {
     let ToolsParts { notes, clock, outputs, runs, processes, sandbox } = parts;
     let path = config.workspace.as_deref().ok_or(ToolsError::NoWorkspace)?;
@@ -80,6 +85,13 @@ pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn To
         Arc::new(outputs::ReadOutput::new(outputs, runs)),
     ];
     tools.extend(commands);
+    if config.web.enabled {
+        let resolver = Arc::new(web::SystemResolver);
+        tools.push(Arc::new(web::FetchUrl::new(&config.web, resolver).map_err(ToolsError::Web)?));
+    }
+    if let Some(search) = web::WebSearch::new(&config.search).map_err(ToolsError::Web)? {
+        tools.push(Arc::new(search));
+    }
     Ok(tools)
 }
 
@@ -107,8 +119,10 @@ mod tests {
     }
 
     fn all(dir: &std::path::Path) -> ToolSet {
+        let search = config::SearchConfig { provider: config::SearchProvider::Searxng, ..Default::default() };
         let workspace = Some(dir.join("a/workspace"));
-        let config = ToolsConfig { workspace, shell: ShellConfig { enabled: true }, ..ToolsConfig::default() };
+        let config = ToolsConfig { workspace, search, shell: ShellConfig { enabled: true }, ..ToolsConfig::default() };
+        crate::testing::install_tls();
         ToolSet::new(builtin(&config, parts(dir)).unwrap())
     }
 
@@ -135,6 +149,7 @@ mod tests {
                 row("calculate", "expression", json!(["expression"]), Effect::None),
                 row("clock", "timezone", Value::Null, Effect::None),
                 row("edit_file", "all new old path", json!(["path", "old", "new"]), Effect::Write),
+                row("fetch_url", "url", json!(["url"]), Effect::External),
                 row("list_files", "path", json!(["path"]), Effect::Read),
                 row("read_file", "limit offset path", json!(["path"]), Effect::Read),
                 row("read_output", "limit name offset", json!(["name"]), Effect::Read),
@@ -143,6 +158,7 @@ mod tests {
                 row("run_command", "argv directory stdin timeout_s", json!(["argv"]), Effect::External),
                 row("run_shell", "directory script timeout_s", json!(["script"]), Effect::External),
                 row("search_files", "context glob max path pattern", json!(["pattern"]), Effect::Read),
+                row("web_search", "count query", json!(["query"]), Effect::External),
                 row("write_file", "content create_dirs path", json!(["path", "content"]), Effect::Write),
             ]
         );
@@ -158,6 +174,29 @@ mod tests {
             assert!(spec.schema.get("$schema").is_none() && spec.schema.get("title").is_none(), "{}", spec.name);
             assert!(spec.schema["properties"].as_object().unwrap().values().all(|p| p["description"].is_string()));
             assert!(!spec.description.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_web_is_reached_by_the_tools_that_the_settings_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let named = |enabled, provider| {
+            let config = ToolsConfig {
+                workspace: Some(dir.path().to_owned()),
+                web: config::WebConfig { enabled, ..Default::default() },
+                search: config::SearchConfig { provider, ..Default::default() },
+                ..ToolsConfig::default()
+            };
+            crate::testing::install_tls();
+            let tools = builtin(&config, parts(dir.path())).unwrap();
+            let outside = tools.iter().filter(|tool| tool.spec().outside);
+            outside.map(|tool| tool.spec().name.clone()).collect::<Vec<_>>()
+        };
+        use config::SearchProvider::{Brave, None, Searxng, Tavily};
+        assert_eq!(named(true, None), ["fetch_url"]);
+        assert_eq!(named(false, None), Vec::<String>::new());
+        for provider in [Searxng, Brave, Tavily] {
+            assert_eq!(named(false, provider), ["web_search"]);
         }
     }
 

@@ -122,3 +122,8 @@ pub(crate) fn failure(output: Result<String, ToolFailure>) -> String {
         other => panic!("expected a failure, got {other:?}"),
     }
 }
+
+/// Sets TLS up as the daemon does at its start.
+pub(crate) fn install_tls() {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default(); // another test was first
+}

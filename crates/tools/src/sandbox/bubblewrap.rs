@@ -19,6 +19,9 @@ const OLDEST: (u32, u32) = (0, 7);
 /// Directories that every sandbox makes itself; nothing of this machine is bound there.
 const MADE: [&str; 2] = ["dev", "proc"];
 
+/// Directories that are emptied and may be written to, but with the policy `full`.
+const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
+
 /// Finds bubblewrap and its version.
 ///
 /// # Errors
@@ -124,13 +127,7 @@ impl Room<'_> {
         }
         args.option("--proc", ["/proc"]);
         args.option("--dev", ["/dev"]);
-        self.temporary(args, "/dev/shm");
-        if !self.all {
-            self.temporary(args, "/tmp");
-            if Path::new("/var/tmp").is_dir() {
-                self.temporary(args, "/var/tmp");
-            }
-        }
+        self.temporary(args, Path::new("/dev/shm"));
         Ok(())
     }
 
@@ -140,11 +137,16 @@ impl Room<'_> {
         let resolver = self.network.then_some(Path::new("/etc/resolv.conf"));
         // In a file system that is shown as it is, the workspace keeps its place as well.
         let workspace = self.all.then_some(self.workspace);
-        let hide = hidden(self.all).chain(self.config.hide.iter().map(PathBuf::as_path));
+        let temporary = if self.all { &[][..] } else { &TEMPORARY };
+        let private = hidden(self.all).chain(self.config.hide.iter().map(PathBuf::as_path));
+        let hide = private.chain(temporary.iter().map(Path::new));
         let show = self.config.show.iter().map(PathBuf::as_path).chain(resolver).chain(workspace);
         let mut emptied = Vec::new();
         for change in changes(hide, show) {
             match change {
+                Change::Empty(path) if temporary.iter().any(|temporary| Path::new(temporary) == path) => {
+                    self.temporary(args, &path);
+                }
                 Change::Empty(path) => {
                     args.option("--tmpfs", [&path]);
                     emptied.push(path);
@@ -162,7 +164,7 @@ impl Room<'_> {
         args.option("--ro-bind", [self.launcher, Path::new(LAUNCHER)]);
     }
 
-    fn temporary(&self, args: &mut Arguments, path: &str) {
+    fn temporary(&self, args: &mut Arguments, path: &Path) {
         args.option("--perms", ["1777"]);
         args.option("--size", [(self.config.tmp_mb * 1024 * 1024).to_string()]);
         args.option("--tmpfs", [path]);

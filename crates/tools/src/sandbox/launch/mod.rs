@@ -6,9 +6,10 @@
 //!
 //! **Does not know**: which files there are: bubblewrap has decided that. It reads no settings and no environment.
 //!
-//! Reading order: [`stage`] (its command line) → [`limits`] → [`files`] (Landlock) → [`calls`] (seccomp).
+//! Reading order: [`stage`] (its command line) → [`descriptors`] → [`limits`] → [`files`] (Landlock) → [`calls`] (seccomp).
 
 pub(crate) mod calls;
+pub(crate) mod descriptors;
 pub(crate) mod files;
 pub(crate) mod limits;
 pub(crate) mod stage;
@@ -48,6 +49,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// In this order: what needs the most freedom comes first.
 fn restrict(stage: &Stage) -> Result<(), String> {
+    descriptors::close_all()?;
     die_with_parent(&stage.walls)?;
     set_no_new_privs(true).map_err(|errno| format!("privileges cannot be given up for good: {errno}"))?;
     if let Walls::Inside { landlock, files, ports } = &stage.walls {
