@@ -138,6 +138,19 @@ impl LoopContext {
         end
     }
 
+    /// The newest batch, where its last results came after the loop had left it: a person had to be asked, or the daemon
+    /// restarted. Judged as the loop does it.
+    pub fn judge_last_batch(&mut self, config: &AgenticLoopConfig, tools: &ToolSet) -> Option<RunEnd> {
+        let batch = self.messages.iter().rfind(|message| !message.tool_calls().is_empty())?.clone();
+        let succeeded = |call: &ToolCall| {
+            self.messages.iter().rev().any(|message| {
+                matches!(&message.body, MessageBody::Tool(result) if result.call_id == call.id && !result.status.is_failure())
+            })
+        };
+        let all_failed = !batch.tool_calls().iter().any(succeeded);
+        self.judge_batch(config, &batch, Ran { all_failed, noticed: Vec::new(), tools })
+    }
+
     /// Carries a verdict out: tells the model, or gives the end. Words of ours are system messages of this run: nothing
     /// is said in the person's name.
     #[must_use]

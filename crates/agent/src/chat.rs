@@ -8,12 +8,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_agent_loop::policies::Observation;
 use belay_agent_loop::{
-    AdmittedCall, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter, Reasoning, TextAction,
+    AdmittedCall, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter, PendingApproval,
+    Reasoning, TextAction,
 };
 use belay_protocol::{Durability, EventKind, FinishReason, Message, ModelErrorKind, RunEnd, StopReason};
 
 use crate::compaction;
-use crate::core::{Asked, RunCore};
+use crate::core::{Asked, Executed, RunCore};
+use crate::effect_gate::Asking;
 use crate::judge;
 use crate::reply::{self, Reply};
 use crate::subagent::{Goal, Pursuit, binder};
@@ -45,6 +47,8 @@ pub(crate) struct ChatDelegate {
     pub(crate) compacted: bool,
     /// What the model said when it ended the run by a tool.
     pub(crate) summary: Option<String>,
+    /// The question that the run rests on.
+    pub(crate) asking: Option<Asking>,
 }
 
 impl ChatDelegate {
@@ -61,6 +65,7 @@ impl ChatDelegate {
             due: None,
             compacted: false,
             summary: None,
+            asking: None,
         }
     }
 
@@ -70,6 +75,13 @@ impl ChatDelegate {
             self.reasoning = self.core.house.reasoning_for(goal);
         }
         self.goal = goal;
+    }
+
+    /// Lays the run to rest on a question.
+    pub(crate) fn rest_on(&mut self, asking: Asking) -> LoopOutcome {
+        let pending = PendingApproval { call: asking.call.clone(), deferred: asking.deferred.clone() };
+        self.asking = Some(asking);
+        LoopOutcome::NeedApproval(Box::new(pending))
     }
 
     /// Makes the context shorter, in memory and in the store. `false`: nothing could leave.
@@ -198,9 +210,12 @@ impl LoopDelegate for ChatDelegate {
     ) -> Result<Option<LoopOutcome>, LoopError> {
         let tools = self.reasoning.tools().clone();
         let bind = binder(&self.core, context, &tools);
-        let ended = self.core.execute(calls, context, &tools, &bind).await?;
+        let Executed { ended, asking } = self.core.execute(calls, context, &tools, &bind).await?;
         if let Some(reason) = self.core.stopped() {
             return Ok(Some(LoopOutcome::Stopped(reason.into())));
+        }
+        if let Some(asking) = asking {
+            return Ok(Some(self.rest_on(asking)));
         }
         if let Some(goal) = &mut self.goal {
             if let Some(end) = goal.on_batch(context) {

@@ -12,8 +12,9 @@ use belay_protocol::{
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use crate::approvals::Answers;
 use crate::cost_guard::{Refused, Reservation};
-use crate::effect_gate::Caller;
+use crate::effect_gate::{Asking, Caller};
 use crate::house::House;
 use crate::journal::{JournalSeed, RunJournal};
 use crate::live::{LiveRun, LiveSink};
@@ -47,6 +48,25 @@ pub(crate) struct RunCore {
     pub(crate) closing: Option<Instant>,
     /// Where it stands in the tree of runs.
     pub(crate) nest: Nest,
+    /// What people have answered about calls of this run.
+    pub(crate) answers: Answers,
+    /// Whether a person can be asked; else why nobody can, as the end of a sentence.
+    pub(crate) may_ask: Result<(), &'static str>,
+}
+
+/// Why a run that another one started asks nobody.
+const NOBODY: &str = "a run that another one has started has nobody to ask; hand back what is missing";
+
+/// Why a run in its last turn asks nobody.
+const ENDING: &str = "this run is ending; hand over what there is";
+
+/// What a batch has come to.
+#[derive(Default)]
+pub(crate) struct Executed {
+    /// How the model ended the run in it.
+    pub(crate) ended: Option<Terminated>,
+    /// The question that it stopped at.
+    pub(crate) asking: Option<Asking>,
 }
 
 /// The time that a run was given by whoever started it.
@@ -140,6 +160,8 @@ impl Seed {
             own: Instant::now().checked_add(time).map(|until| OwnTime { until, time }),
             closing: None,
             nest: self.nest.clone(),
+            answers: Answers::new(),
+            may_ask: Err(NOBODY),
         }
     }
 }
@@ -419,14 +441,14 @@ impl RunCore {
     }
 
     /// Runs a batch through the effect gate, with the tools that act on this run bound to it. Returns how the model ended
-    /// the run, if it did.
+    /// the run in it, and the question that a person has to answer before the rest of it can run.
     pub(crate) async fn execute(
         &mut self,
         mut calls: Vec<AdmittedCall>,
         context: &mut LoopContext,
         tools: &ToolSet,
         bind: Bind<'_>,
-    ) -> Result<Option<Terminated>, LoopError> {
+    ) -> Result<Executed, LoopError> {
         let unavailable = calls.iter().filter(|admitted| admitted.refused.is_some()).count() as u32;
         terminate::hold_back(&mut calls);
         if unavailable > 0 {
@@ -436,30 +458,34 @@ impl RunCore {
         let before = context.messages.len();
         let deadline = self.deadline(context, self.allowance(1).purpose);
         let cancel = self.cancel.child_token();
+        let generation = self.live.generation.renewed();
         let caller = Caller {
             session: &self.live.session,
             run: self.live.id,
             tools,
             bind,
             cancel: &cancel,
+            generation: &generation,
+            answers: &self.answers,
+            may_ask: if self.closing.is_some() { Err(ENDING) } else { self.may_ask },
             tally: &self.tally,
             limits: self.rules.limits(),
             journal: &mut self.journal,
         };
-        {
+        let asking = {
             // Tools get no longer than the run has. The gate is not dropped: its token is cancelled, and it returns soon.
             let running = self.house.gate.execute(caller, context, calls);
             tokio::pin!(running);
             tokio::select! {
-                ended = &mut running => ended?,
+                asking = &mut running => asking?,
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
                     cancel.cancel();
-                    running.await?;
+                    running.await?
                 }
             }
-        }
+        };
         self.tally.add_output(context.messages[before..].iter().map(|message| message.text().len()).sum());
-        Ok(terminate::ended(&context.messages[before.saturating_sub(1)..]))
+        Ok(Executed { ended: terminate::ended(&context.messages[before.saturating_sub(1)..]), asking })
     }
 
     /// Notes what brakes and rules did in this iteration.

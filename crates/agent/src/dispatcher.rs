@@ -1,7 +1,8 @@
 //! The dispatcher: puts each inbound message in its lane, and acts on control at once. It owns the table of lanes and of
 //! living runs, and never waits: whatever takes time is a task in its set, or a lane. What programs and people ask of the
-//! dispatcher itself is in [`control`] and [`commands`].
+//! dispatcher itself is in [`control`] and [`commands`], and how people answer questions in [`answers`].
 
+mod answers;
 mod commands;
 mod control;
 
@@ -11,8 +12,8 @@ use std::time::Duration;
 
 use belay_protocol::store::input_digest;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Body, CommandReply, Envelope, IdempotencyKey, Inbound, Refusal, ReplyRoute, RunId,
-    SessionKey, StopReason, StoreError, UnixMillis,
+    Accepted, Ack, AckSender, Body, CommandReply, Envelope, GateId, IdempotencyKey, Inbound, Refusal, ReplyRoute,
+    RunId, SessionKey, StopReason, StoreError, UnixMillis,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -22,7 +23,7 @@ use crate::agent::Flow;
 use crate::house::House;
 use crate::lane::{LaneStart, run_lane};
 use crate::live::{LiveRun, StopCause};
-use crate::mail::{LaneInput, LaneMail, LaneNote, LanePort, Settled};
+use crate::mail::{LaneInput, LaneMail, LaneNote, LanePort, Settled, Waits};
 use crate::speaker::Speaker;
 use crate::subagent::Declared;
 use crate::submission::{self, Command, Submission};
@@ -86,6 +87,8 @@ pub(crate) struct Dispatcher {
     sessions: HashMap<RunId, SessionKey>,
     keys: HashMap<IdempotencyKey, Known>,
     run_keys: HashMap<RunId, IdempotencyKey>,
+    /// Questions that wait for a person.
+    questions: HashMap<GateId, Waits>,
     /// Keys of commands that were acted on, newest last.
     command_keys: VecDeque<IdempotencyKey>,
     speaker: Speaker,
@@ -108,6 +111,7 @@ impl Dispatcher {
             sessions: HashMap::new(),
             keys: HashMap::new(),
             run_keys: HashMap::new(),
+            questions: HashMap::new(),
             command_keys: VecDeque::new(),
             speaker,
             tasks,
@@ -144,6 +148,10 @@ impl Dispatcher {
             return Flow::Continue;
         }
         let submission = submission::parse(&text);
+        let (inbound, ack) = match self.take_answer(&submission, &text, inbound, ack) {
+            Ok(()) => return Flow::Continue,
+            Err(no_answer) => *no_answer,
+        };
         let draining = self.house.draining.is_cancelled();
         if draining && (submission.is_input() || matches!(submission, Submission::Command(Command::Thread(_)))) {
             self.refuse(&inbound, ack, Refusal::ShuttingDown);
@@ -151,7 +159,7 @@ impl Dispatcher {
         }
         if !submission.is_input() && self.was_acted_on(&inbound) {
             let reply = "This was delivered before, and acted on.".to_owned();
-            ack.send(Ack::Command(CommandReply { command: submission::word_of(&text), reply }));
+            ack.send(Ack::Command(CommandReply { command: submission::word_of(&text), reply, resumes: None }));
             return Flow::Continue;
         }
         match submission {
@@ -281,7 +289,7 @@ impl Dispatcher {
     fn spawn_lane(&mut self, session: SessionKey, adopted: Vec<Arc<LiveRun>>, insist: bool, crashes: u32) -> Lane {
         let (mail, mailbox) = mpsc::channel(self.house.queue.cap + MAILBOX_EXTRA);
         let wake = Arc::new(Notify::new());
-        let port = LanePort { mail: mailbox, wake: wake.clone(), notes: self.notes.clone() };
+        let port = LanePort { session: session.clone(), mail: mailbox, wake: wake.clone(), notes: self.notes.clone() };
         let house = self.house.clone();
         let start = LaneStart { session: session.clone(), adopted: adopted.clone(), insist, crashes };
         let task = self.tasks.spawn(async move {
@@ -318,6 +326,12 @@ impl Dispatcher {
                 if let Some(lane) = self.lanes.get_mut(&session) {
                     lane.opening = false;
                 }
+            }
+            LaneNote::Rests(waits) => {
+                self.questions.insert(waits.gate, *waits);
+            }
+            LaneNote::Woke { gate } => {
+                self.questions.remove(&gate);
             }
             LaneNote::Lost { run } => {
                 let refusal = Refusal::Store("it was not accepted".into());
@@ -375,6 +389,7 @@ impl Dispatcher {
         if let Some(key) = self.run_keys.remove(&run) {
             self.keys.remove(&key);
         }
+        self.questions.retain(|_, waits| waits.run != run);
         let Some(session) = self.sessions.remove(&run) else { return };
         if let Some(lane) = self.lanes.get_mut(&session) {
             lane.runs.iter().filter(|live| live.id == run).for_each(|live| live.gone.cancel());
@@ -432,7 +447,10 @@ impl Dispatcher {
         let cause = StopCause { reason: StopReason::Shutdown, told: false };
         for lane in self.lanes.values() {
             // Waiting runs stay for the next start; only what is at work is told.
-            lane.runs.iter().filter(|run| run.at_work_for().is_some()).for_each(|run| run.stop(cause));
+            lane.runs.iter().filter(|run| run.at_work_for().is_some()).for_each(|run| {
+                run.stop(cause);
+                end_processes(&mut self.tasks, &self.house, run);
+            });
             lane.wake.notify_one();
         }
     }
@@ -457,7 +475,7 @@ impl Dispatcher {
     }
 
     fn answer(&self, inbound: &Inbound, ack: AckSender, word: &str, reply: String) {
-        ack.send(Ack::Command(CommandReply { command: word.to_owned(), reply: reply.clone() }));
+        ack.send(Ack::Command(CommandReply { command: word.to_owned(), reply: reply.clone(), resumes: None }));
         self.speaker.say(inbound.reply_to.clone(), reply);
     }
 
@@ -475,6 +493,16 @@ impl Dispatcher {
     fn at_work(&self) -> impl Iterator<Item = &Arc<LiveRun>> {
         self.lanes.values().flat_map(|lane| &lane.runs).filter(|run| run.at_work_for().is_some())
     }
+}
+
+/// Ends the processes of a run that was stopped, beside everything else. Not counted with the small tasks: a stop is never
+/// dropped, and there is one of these for each run at work.
+fn end_processes(tasks: &mut JoinSet<TaskEnd>, house: &Arc<House>, run: &Arc<LiveRun>) {
+    let (processes, id) = (house.processes.clone(), run.id);
+    tasks.spawn(async move {
+        processes.end(id).await;
+        TaskEnd::Errand
+    });
 }
 
 /// The acceptance that a duplicate of a living run joins.

@@ -6,15 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use belay_agent_loop::{Reasoning, StopRules};
 use belay_protocol::inbound::ModelTrouble;
 use belay_protocol::{
-    BootId, Channel, ChannelId, Clock, EventKind, EventLog, ModelError, ModelErrorKind, ModelProvider, NewEvent,
-    Outbox, RunId, RunReader, SessionKey, SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
+    BootId, Channel, ChannelId, Clock, EventKind, EventLog, GateStore, ModelError, ModelErrorKind, ModelProvider,
+    NewEvent, Outbox, OutputKeeper, RunId, RunProcesses, RunReader, SecretVault, SessionKey, SpendLedger, ThreadStore,
+    Tool, ToolSet, UnixMillis,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::approvals::{ApprovalsConfig, Policy};
 use crate::config::{AgentConfig, LimitsConfig, QueueConfig};
 use crate::cost_guard::CostGuard;
-use crate::effect_gate::EffectGate;
+use crate::effect_gate::{EffectGate, GatePorts};
 use crate::error::AgentError;
 use crate::plan::{self, PlanKit};
 use crate::prompt;
@@ -31,6 +33,12 @@ pub struct AgentParts {
     pub rules: Arc<StopRules>,
     /// `[queue]`
     pub queue: QueueConfig,
+    /// `[approvals]`
+    pub approvals: ApprovalsConfig,
+    /// Processes of runs.
+    pub processes: Arc<dyn RunProcesses>,
+    /// Keeps outputs that are too long to be shown whole.
+    pub outputs: Option<Arc<dyn OutputKeeper>>,
     /// The model.
     pub model: Arc<dyn ModelProvider>,
     /// The tools that the model is offered.
@@ -66,12 +74,18 @@ pub struct StorePorts {
     pub outbox: Arc<dyn Outbox>,
     /// Money.
     pub spend: Arc<dyn SpendLedger>,
+    /// Questions to people, and what they granted.
+    pub gates: Arc<dyn GateStore>,
+    /// Secrets that people gave.
+    pub vault: Arc<dyn SecretVault>,
 }
 
 /// The shared part.
 pub(crate) struct House {
     pub(crate) config: AgentConfig,
     pub(crate) queue: QueueConfig,
+    pub(crate) approvals: ApprovalsConfig,
+    pub(crate) processes: Arc<dyn RunProcesses>,
     pub(crate) model: Arc<dyn ModelProvider>,
     pub(crate) reasoning: Arc<Reasoning>,
     pub(crate) max_tokens: u32,
@@ -111,7 +125,10 @@ impl House {
         }
         // Every tool that any run can have: who works by itself may always terminate, and a plan has its own.
         let own = [Arc::new(Terminate::new()) as Arc<dyn Tool>, plan::tool()];
-        let gate = EffectGate::new(&ToolSet::new(tools.iter().cloned().chain(own).collect()))?;
+        let ports =
+            GatePorts { gates: parts.store.gates.clone(), vault: parts.store.vault.clone(), outputs: parts.outputs };
+        let policy = Policy::compile(&parts.approvals);
+        let gate = EffectGate::new(&ToolSet::new(tools.iter().cloned().chain(own).collect()), policy, ports)?;
         let tools = Arc::new(ToolSet::new(tools));
         let with_tools = prompt::with_tools(&parts.config, &tools);
         let without_tools = prompt::without_tools(&parts.config);
@@ -131,6 +148,8 @@ impl House {
             permits: Arc::new(Semaphore::new(parts.config.max_concurrent_turns)),
             config: parts.config,
             queue: parts.queue,
+            approvals: parts.approvals,
+            processes: parts.processes,
             model: parts.model,
             rules: parts.rules,
             gate,

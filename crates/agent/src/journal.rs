@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    Checkpoint, Clock, Durability, EventKind, Lease, Message, NewEvent, RunId, StoreError, ThreadStore,
+    Checkpoint, Clock, Durability, EventKind, GateId, Lease, Message, NewEvent, RunId, StoreError, ThreadStore,
 };
 
 use crate::tally::Tally;
@@ -18,6 +18,8 @@ pub struct RunJournal {
     /// How many messages of the context are stored already.
     stored: usize,
     events: Vec<NewEvent>,
+    /// Approvals that the next write uses up.
+    used: Vec<GateId>,
     /// The account of the run's tree, whose totals go with each write.
     tally: Tally,
     /// Only facts are written: messages and state are those of the run that started this one.
@@ -52,7 +54,7 @@ impl RunJournal {
         tally: Tally,
         stored: usize,
     ) -> Self {
-        Self { threads, clock, lease, run, stored, events: Vec::new(), tally, facts_only: false }
+        Self { threads, clock, lease, run, stored, events: Vec::new(), used: Vec::new(), tally, facts_only: false }
     }
 
     /// What journals of the runs that this one starts are made of.
@@ -81,6 +83,11 @@ impl RunJournal {
         });
     }
 
+    /// With the next write, these approvals allow nothing more.
+    pub fn use_up(&mut self, gates: &[GateId]) {
+        self.used.extend_from_slice(gates);
+    }
+
     /// Writes what is new in the context, and the facts noted since the last write.
     ///
     /// # Errors
@@ -104,6 +111,7 @@ impl RunJournal {
             usage,
             cost_micro_usd,
             events: std::mem::take(&mut self.events),
+            used: std::mem::take(&mut self.used),
             durability,
         };
         self.threads.checkpoint(&self.lease, checkpoint).await?;

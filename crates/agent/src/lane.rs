@@ -3,7 +3,9 @@
 //!
 //! A lane never decides alone to sleep: the dispatcher retires it by dropping its sender, and it empties the mailbox
 //! first. While a turn runs the lane goes on taking mail: what arrives is committed, acknowledged and kept for the next
-//! turn. On drain it finishes the running turn and leaves the queued ones to the next start: they are in the store.
+//! turn. A run that rests on a question is in [`rest`]. On drain it finishes the running turn and leaves the queued ones to the next start: they are in the store.
+
+mod rest;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,23 +14,25 @@ use std::time::Duration;
 use belay_agent_loop::LoopContext;
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{
-    Acceptance, Accepted, Ack, CommandReply, EditOutcome, KnownInput, Lease, Message, MessageBody, NewInput,
-    OpenedLane, PendingRun, Refusal, RunEnd, RunUsage, SessionKey, StopReason, StoreError, ThreadEdit, ThreadSnapshot,
-    ToolStatus,
+    Acceptance, Accepted, Ack, Asker, CommandReply, EditOutcome, GateState, KnownInput, Lease, Message, MessageBody,
+    NewInput, OpenedLane, PendingRun, Refusal, RunEnd, RunId, RunStatus, RunUsage, SessionKey, StopReason, StoreError,
+    ThreadEdit, ThreadSnapshot, ToolStatus,
 };
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::Instrument;
 
+use crate::approvals::{Answer, Answers};
 use crate::compaction;
 use crate::house::House;
+use crate::lane::rest::Resting;
 use crate::live::LiveRun;
 use crate::mail::{LaneCommand, LaneInput, LaneMail, LaneNote, LanePort, Settled};
 use crate::metrics;
 use crate::subagent::Goal;
 use crate::submission::ThreadCommand;
-use crate::turn::{TurnEnd, TurnJob, context_of, run_turn};
+use crate::turn::{TurnEnd, TurnJob, context_of, end_processes, run_turn};
 use crate::waiting::{Ending, Waiting};
 
 /// How often a run is taken up before it is given up. 5: a crash that one message causes shows itself at once, and
@@ -48,6 +52,8 @@ struct Lane {
     messages: Vec<Arc<Message>>,
     queue: VecDeque<Waiting>,
     current: Option<Waiting>,
+    /// The run that waits for a person; nothing begins before it goes on.
+    resting: Option<Resting>,
     /// Instructions in the messages that the running turn was lent.
     instructions: Vec<String>,
     /// How much of what the running turn was lent its message brought along.
@@ -100,6 +106,7 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
         messages: Vec::new(),
         queue: VecDeque::new(),
         current: None,
+        resting: None,
         instructions: Vec::new(),
         brought: 0,
         loop_detection,
@@ -116,7 +123,7 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
 async fn refuse_all(port: &mut LanePort, refusal: Refusal) {
     port.mail.close();
     while let Some(mail) = port.mail.recv().await {
-        refuse_mail(&port.notes, mail, refusal.clone()).await;
+        refuse_mail(port, mail, refusal.clone()).await;
     }
 }
 
@@ -124,18 +131,24 @@ async fn refuse_all(port: &mut LanePort, refusal: Refusal) {
 async fn refuse_for(port: &mut LanePort, refusal: Refusal, pause: Duration) {
     let until = Instant::now() + pause;
     while let Ok(Some(mail)) = timeout_at(until, port.mail.recv()).await {
-        refuse_mail(&port.notes, mail, refusal.clone()).await;
+        refuse_mail(port, mail, refusal.clone()).await;
     }
     tokio::time::sleep_until(until).await;
 }
 
-async fn refuse_mail(notes: &mpsc::Sender<LaneNote>, mail: LaneMail, refusal: Refusal) {
+async fn refuse_mail(port: &LanePort, mail: LaneMail, refusal: Refusal) {
+    let LanePort { notes, session, .. } = port;
     match mail {
         LaneMail::Input(input) => refuse(notes, *input, refusal).await,
         LaneMail::Command(command) => {
             let say = command.reply_to.map(|route| (route, refusal.to_string()));
             command.ack.send(Ack::Refused(refusal));
             note(notes, LaneNote::Commanded { session: command.session, say }).await;
+        }
+        LaneMail::Answer(answer) => {
+            let say = answer.reply_to.map(|route| (route, refusal.to_string()));
+            answer.ack.send(Ack::Refused(refusal));
+            note(notes, LaneNote::Commanded { session: session.clone(), say }).await;
         }
     }
 }
@@ -160,6 +173,7 @@ impl Lane {
             if self.turn.is_empty() && (draining.is_cancelled() || no_mail) {
                 return Ok(());
             }
+            let expiry = self.resting.as_ref().map(|resting| resting.until);
             tokio::select! {
                 biased; // a stop before the turn it stops, an end before what waits for it
                 () = self.port.wake.notified() => self.end_stopped_in_queue().await?,
@@ -167,8 +181,10 @@ impl Lane {
                 mail = self.port.mail.recv(), if !no_mail => match mail {
                     Some(LaneMail::Input(input)) => self.accept(*input).await?,
                     Some(LaneMail::Command(command)) => self.command(command).await?,
+                    Some(LaneMail::Answer(answer)) => self.answer(*answer).await?,
                     None => {}
                 },
+                () = sleep_until(expiry.unwrap_or_else(Instant::now)), if expiry.is_some() => self.expire().await?,
                 () = draining.cancelled(), if !draining.is_cancelled() => {}
             }
         }
@@ -200,8 +216,17 @@ impl Lane {
                 }
             };
             tracing::info!(run = %run.id, session = %run.session, attempt = pending.attempt + 1, "run taken up again");
-            let exhausted = pending.attempt >= MAX_ATTEMPTS;
-            let waiting = Waiting::again(run, pending);
+            let exhausted = pending.attempt >= MAX_ATTEMPTS && pending.status != RunStatus::Paused;
+            let asked = pending.gate.clone();
+            let answers = match &asked {
+                Some(_) => self.answers_of(run.id).await?,
+                None => Answers::new(),
+            };
+            let waiting = Waiting::again(run, pending, answers);
+            if let Some(gate) = asked.filter(|gate| gate.state == GateState::Waiting && waiting.rested) {
+                self.rest_again(waiting, gate).await;
+                continue;
+            }
             if exhausted {
                 let end = RunEnd::of(StopReason::RestartLimit).with("attempts", waiting.attempt);
                 given_up.push((waiting, Ending::early(end)));
@@ -214,19 +239,43 @@ impl Lane {
         Ok(())
     }
 
+    /// What people have answered about calls of a run.
+    async fn answers_of(&mut self, run: RunId) -> Result<Answers, LeaseLost> {
+        let mut pause = STORE_BACKOFF.0;
+        loop {
+            match self.house.store.gates.gates_of(run).await {
+                Ok(gates) => return Ok(Answer::of(gates)),
+                Err(StoreError::LeaseLost(_)) => return Err(LeaseLost),
+                Err(error) => {
+                    tracing::error!(%error, %run, "the answers of a run could not be read; trying again");
+                    refuse_for(&mut self.port, Refusal::Store(error.to_string()), pause).await;
+                }
+            }
+            pause = (pause * 2).min(STORE_BACKOFF.1);
+        }
+    }
+
     /// Commits a message and acknowledges it. It begins in the same commit when nothing is before it.
     async fn accept(&mut self, input: LaneInput) -> Result<(), LeaseLost> {
-        let free = self.current.is_none() && self.queue.is_empty() && !self.house.draining.is_cancelled();
+        let free = self.current.is_none()
+            && self.resting.is_none()
+            && self.queue.is_empty()
+            && !self.house.draining.is_cancelled();
         let permit = if free { self.house.permits.clone().try_acquire_owned().ok() } else { None };
         let at = self.house.clock.now();
         let history = self.fresh_history(&input.inbound.history);
         let outputs = !input.inbound.outputs.is_empty();
         let state = Goal::beginning(input.inbound.outputs.clone());
+        let asker = Asker {
+            principal: input.inbound.principal.id.to_string(),
+            place: input.inbound.principal.role.into(),
+            relayed: input.inbound.relayed,
+        };
         let new = NewInput {
             run_id: input.run.id,
             key: input.inbound.key.clone(),
             channel: input.inbound.channel.clone(),
-            principal: input.inbound.principal.id.to_string(),
+            asker: asker.clone(),
             text: input.text.clone(),
             reply_to: input.inbound.reply_to.clone(),
             history: history.clone(),
@@ -259,6 +308,9 @@ impl Lane {
                     state,
                     usage: RunUsage::default(),
                     cost_micro_usd: 0,
+                    asker,
+                    answers: Answers::new(),
+                    rested: false,
                 };
                 if permit.is_some() {
                     waiting.begin(at);
@@ -289,7 +341,9 @@ impl Lane {
 
     /// The acceptance that a duplicate joins; with a watch when its run is alive here.
     fn join(&self, known: &KnownInput) -> Accepted {
-        let alive = self.current.iter().chain(&self.queue).find(|waiting| waiting.run.id == known.run_id);
+        let resting = self.resting.iter().map(|resting| &resting.waiting);
+        let alive =
+            self.current.iter().chain(resting).chain(&self.queue).find(|waiting| waiting.run.id == known.run_id);
         Accepted {
             run_id: known.run_id,
             session: known.session.clone(),
@@ -318,7 +372,7 @@ impl Lane {
 
     /// Begins the next turn, if none runs.
     fn start_next(&mut self) {
-        if !self.turn.is_empty() || self.house.draining.is_cancelled() {
+        if !self.turn.is_empty() || self.resting.is_some() || self.house.draining.is_cancelled() {
             return;
         }
         let Some(mut next) = self.queue.pop_front() else { return };
@@ -338,6 +392,8 @@ impl Lane {
             reply_to: next.reply_to.clone(),
             permit: next.permit.take(),
             begun_at: next.begun_at,
+            answers: std::mem::take(&mut next.answers),
+            relayed: next.asker.relayed,
         };
         next.run.detect_loops(self.loop_detection);
         let span = tracing::info_span!("turn", run = %next.run.id, session = %next.run.session);
@@ -352,6 +408,7 @@ impl Lane {
         let ended = match ended {
             Ok(ended) if ended.lease_lost => return Err(LeaseLost),
             Ok(ended) if ended.parked => return Ok(()),
+            Ok(ended) if ended.rest.is_some() => return Box::pin(self.rest(current, ended)).await,
             Ok(ended) => ended,
             Err(error) => return self.end_crashed(current, &error).await,
         };
@@ -379,16 +436,22 @@ impl Lane {
         } else {
             messages.truncate(turn_start - self.brought);
         }
+        self.keep(messages);
+        Ok(())
+    }
+
+    /// Takes the conversation back from a turn, its pinned summary first if it has one.
+    fn keep(&mut self, mut messages: Vec<Arc<Message>>) {
         if messages.first().is_some_and(|message| compaction::is_pinned(message)) {
             self.summary = Some(messages.remove(0).text().to_owned());
         }
         self.messages = messages;
-        Ok(())
     }
 
     /// A turn panicked: what it had stored stays, and what it was lent is read anew.
     async fn end_crashed(&mut self, mut current: Waiting, error: &JoinError) -> Result<(), LeaseLost> {
         tracing::error!(run = %current.run.id, %error, "a turn crashed");
+        end_processes(&self.house, current.run.id).await;
         let stored = self.house.store.runs.run(current.run.id).await.ok().flatten();
         let mut ending = Ending::early(RunEnd::of(StopReason::Internal).with("cause", "panic"));
         if let Some(record) = stored {
@@ -407,10 +470,11 @@ impl Lane {
         let (stopped, waiting): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.queue).into_iter().partition(|waiting| waiting.run.cancel.is_cancelled());
         self.queue = waiting.into();
-        let endings = stopped.into_iter().map(|waiting| {
-            let reason = waiting.run.stopped_by().map_or(StopReason::UserStop, |cause| cause.reason);
-            (waiting, Ending::early(RunEnd::of(reason)))
+        let waited = stopped.into_iter().map(|waiting| {
+            let ending = Ending::stopped(&waiting);
+            (waiting, ending)
         });
+        let endings = self.stopped_at_rest().into_iter().chain(waited.collect::<Vec<_>>());
         self.end_early(endings.collect()).await
     }
 
@@ -483,12 +547,12 @@ impl Lane {
     async fn command(&mut self, command: LaneCommand) -> Result<(), LeaseLost> {
         let reply = if let ThreadCommand::Loops(on) = command.command {
             self.set_loop_detection(on).await?
-        } else if self.current.is_some() || !self.queue.is_empty() {
+        } else if self.current.is_some() || self.resting.is_some() || !self.queue.is_empty() {
             format!("A message is still being answered. Send /stop first, then {}.", command.word)
         } else {
             self.edit(command.command).await?
         };
-        command.ack.send(Ack::Command(CommandReply { command: command.word, reply: reply.clone() }));
+        command.ack.send(Ack::Command(CommandReply { command: command.word, reply: reply.clone(), resumes: None }));
         let say = command.reply_to.map(|route| (route, reply));
         note(&self.port.notes, LaneNote::Commanded { session: command.session, say }).await;
         Ok(())
@@ -509,6 +573,11 @@ impl Lane {
         match self.house.store.threads.edit_thread(&self.lease, edit, at).await {
             Ok(EditOutcome::Done(thread)) => {
                 self.show(thread);
+                if matches!(edit, ThreadEdit::New | ThreadEdit::Clear)
+                    && let Err(error) = self.house.store.gates.forget_grants(&self.lease.session).await
+                {
+                    return Ok(format!("{done} But what was approved for good still is: {error}"));
+                }
                 Ok(done.into())
             }
             Ok(EditOutcome::Nothing) => Ok(nothing.into()),

@@ -12,6 +12,7 @@
 //! starts is in [`subagent`].
 
 pub mod agent;
+pub mod approvals;
 pub mod chat;
 mod closing;
 pub mod compaction;
@@ -43,6 +44,7 @@ mod turn;
 mod waiting;
 
 pub use agent::{Agent, AgentExit};
+pub use approvals::{ApprovalRule, ApprovalsConfig};
 pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, QueueConfig, SubagentsConfig};
 pub use error::AgentError;
 pub use house::{AgentParts, StorePorts};

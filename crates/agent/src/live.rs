@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use belay_agent_loop::policies::chanting::Chanting;
-use belay_protocol::{Delta, DeltaSink, Heard, RunId, RunRecord, RunWatch, SessionKey, StopReason};
+use belay_protocol::{Delta, DeltaSink, Generation, Heard, RunId, RunRecord, RunWatch, SessionKey, StopReason};
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +26,10 @@ pub(crate) struct LiveRun {
     started: OnceLock<Instant>,
     /// Nobody looks for loops in it.
     loops_off: AtomicBool,
+    /// It rests on a question.
+    resting: AtomicBool,
+    /// Ended by a stop: nothing that belongs to the run starts after it.
+    pub(crate) generation: Generation,
     finished: watch::Sender<Option<Arc<RunRecord>>>,
     deltas: OnceLock<broadcast::Sender<Delta>>,
 }
@@ -48,6 +52,8 @@ impl LiveRun {
             cause: OnceLock::new(),
             started: OnceLock::new(),
             loops_off: AtomicBool::new(false),
+            resting: AtomicBool::new(false),
+            generation: Generation::default(),
             finished: watch::Sender::new(None),
             deltas: OnceLock::new(),
         };
@@ -60,7 +66,9 @@ impl LiveRun {
     /// Tells the run to stop. Of several causes the first counts.
     pub(crate) fn stop(&self, cause: StopCause) {
         let _ = self.cause.set(cause); // a second stop changes nothing
+        // In this order: who takes a generation after its end finds the token cancelled.
         self.cancel.cancel();
+        self.generation.end();
     }
 
     /// The reason it was told to stop, once it was.
@@ -83,9 +91,31 @@ impl LiveRun {
         self.started.get_or_init(Instant::now);
     }
 
-    /// How long it has been at work; `None` while it waits.
+    /// How long ago work has begun; `None` while it waits for its turn, or for a person.
     pub(crate) fn at_work_for(&self) -> Option<Duration> {
-        self.started.get().map(Instant::elapsed)
+        self.started.get().filter(|_| !self.is_resting()).map(Instant::elapsed)
+    }
+
+    /// Publishes that it rests on a question, after that is committed.
+    pub(crate) fn rest(&self, record: Arc<RunRecord>) {
+        self.resting.store(true, Ordering::Relaxed);
+        self.finished.send_replace(Some(record));
+    }
+
+    /// Takes back that it rests: it goes on.
+    pub(crate) fn wake(&self) {
+        self.finished.send_replace(None);
+        self.resting.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether it is at work, or was and waits for a person.
+    pub(crate) fn is_engaged(&self) -> bool {
+        self.started.get().is_some()
+    }
+
+    /// Whether it waits for a person.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.resting.load(Ordering::Relaxed)
     }
 
     /// Publishes the end, after it is committed.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    AckSender, IdempotencyKey, Inbound, KnownInput, Refusal, ReplyRoute, RunId, SessionKey, UnixMillis,
+    AckSender, Asker, Decision, GateId, IdempotencyKey, Inbound, KnownInput, Principal, Refusal, ReplyRoute, RunId,
+    Secret, SessionKey, UnixMillis,
 };
 use tokio::sync::{Notify, mpsc};
 
@@ -16,6 +17,8 @@ pub(crate) enum LaneMail {
     Input(Box<LaneInput>),
     /// A command that changes the thread, in order with the messages.
     Command(LaneCommand),
+    /// An answer to the question that a run of the lane rests on.
+    Answer(Box<LaneAnswer>),
 }
 
 /// A message for the model, with its text apart from the rest.
@@ -35,6 +38,35 @@ pub(crate) struct LaneCommand {
     pub(crate) ack: AckSender,
 }
 
+/// An answer to a question.
+pub(crate) struct LaneAnswer {
+    pub(crate) gate: GateId,
+    pub(crate) reply: LaneReply,
+    pub(crate) who: Principal,
+    /// The session that it was given in.
+    pub(crate) from: SessionKey,
+    pub(crate) word: String,
+    pub(crate) reply_to: Option<ReplyRoute>,
+    pub(crate) ack: AckSender,
+}
+
+/// What was answered.
+pub(crate) enum LaneReply {
+    Decision(Decision),
+    Secret(Secret),
+}
+
+/// A question that waits, as the dispatcher knows it.
+pub(crate) struct Waits {
+    pub(crate) gate: GateId,
+    pub(crate) run: RunId,
+    pub(crate) session: SessionKey,
+    pub(crate) asker: Asker,
+    /// A yes or no; else a secret.
+    pub(crate) decidable: bool,
+    pub(crate) summary: String,
+}
+
 /// What a lane tells the dispatcher.
 pub(crate) enum LaneNote {
     /// A message has been committed, recognised, or refused.
@@ -47,6 +79,10 @@ pub(crate) enum LaneNote {
     Opened { session: SessionKey },
     /// A run that an earlier task of the lane left behind is unknown to the store: it was never accepted.
     Lost { run: RunId },
+    /// A run rests on a question, which is stored.
+    Rests(Box<Waits>),
+    /// It goes on.
+    Woke { gate: GateId },
     /// A command has been answered; the reply is for the conversation.
     Commanded { session: SessionKey, say: Option<(ReplyRoute, String)> },
 }
@@ -60,6 +96,7 @@ pub(crate) enum Settled {
 
 /// A lane's two ends with the dispatcher.
 pub(crate) struct LanePort {
+    pub(crate) session: SessionKey,
     pub(crate) mail: mpsc::Receiver<LaneMail>,
     pub(crate) wake: Arc<Notify>,
     pub(crate) notes: mpsc::Sender<LaneNote>,

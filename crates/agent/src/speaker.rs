@@ -28,7 +28,11 @@ impl Speaker {
         let (tx, mut rx) = mpsc::channel::<(ReplyRoute, String)>(CAPACITY);
         let work = async move {
             while let Some((route, text)) = rx.recv().await {
-                show(&house, Outbound { id: OutboxId::new(), run_id: None, route, text, pieces_sent: 0 }).await;
+                show(
+                    &house,
+                    Outbound { id: OutboxId::new(), run_id: None, route, text, pieces_sent: 0, question: None },
+                )
+                .await;
             }
         };
         (Self(tx), work)

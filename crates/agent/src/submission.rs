@@ -3,6 +3,8 @@
 //! A command is a message that begins with its word, then arguments; matched without case, with an optional `@botname`
 //! behind the word. Everything else is input for the model, kept as it was typed.
 
+use belay_protocol::Decision;
+
 /// A parsed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Submission {
@@ -44,8 +46,8 @@ pub enum Command {
     Model(Option<String>),
     /// `/undo` `/redo` `/clear` `/new` `/reset` `/compact`: change the thread; in order with its turns.
     Thread(ThreadCommand),
-    /// `/approve` `/always` `/deny`
-    Decide,
+    /// `/approve [ID]` `/always [ID]` `/deny [ID]`: answer the question that waits, or the one of that id.
+    Decide(Decision, Option<String>),
     /// A command whose argument is missing or wrong: how it is used.
     Usage(&'static str),
     /// A word of the contract whose capability is not in this version.
@@ -90,9 +92,9 @@ pub const WORDS: &[(&str, &str)] = &[
     ("/quit", "end the daemon (operators)"),
     ("/exit", "the same as /quit"),
     ("/shutdown", "the same as /quit"),
-    ("/approve", "yes to a waiting question"),
-    ("/always", "yes from now on"),
-    ("/deny", "no to a waiting question"),
+    ("/approve", "yes to a waiting question; a bare yes does as well"),
+    ("/always", "yes, and to the like in this conversation from now on"),
+    ("/deny", "no to a waiting question; a bare no does as well"),
 ];
 
 /// Words of the contract that belong to later versions.
@@ -152,7 +154,9 @@ pub fn parse(text: &str) -> Submission {
             Some("off") => Command::Thread(ThreadCommand::Loops(false)),
             _ => Command::Usage("/loops on looks for loops in this conversation (the default), /loops off does not."),
         },
-        "/approve" | "/always" | "/deny" => Command::Decide,
+        "/approve" => Command::Decide(Decision::Approve, argument),
+        "/always" => Command::Decide(Decision::Always, argument),
+        "/deny" => Command::Decide(Decision::Deny, argument),
         other => match NOT_YET.iter().find(|known| **known == other) {
             Some(known) => Command::NotYet(known),
             None => return Submission::Unknown { nearest: nearest(other), word },
@@ -224,7 +228,8 @@ mod tests {
             ("/plan  ", command(Command::Usage(PLAN_USAGE))),
             ("/Plan@MyBot tidy\nthe house ", Submission::Plan("tidy\nthe house".into())),
             ("/planet earth", Submission::Unknown { word: "/planet".into(), nearest: "/plan" }),
-            ("/approve", command(Command::Decide)),
+            ("/approve", command(Command::Decide(Decision::Approve, None))),
+            ("/Deny  abc", command(Command::Decide(Decision::Deny, Some("abc".into())))),
             ("yes", Submission::Input),
             ("/help\nme", command(Command::Help)),
             ("NO_REPLY", Submission::Input),

@@ -27,6 +27,8 @@ struct Figures {
     calls_of: BTreeMap<String, u64>,
     /// The day's guard has refused a call of the tree: spent, limit, needed.
     day_refused: Option<[u64; 3]>,
+    /// Words of the outside are in the conversation of some run of the tree.
+    outside: bool,
 }
 
 /// What may be spent on a call, held in the account until [`Tally::settle`]. Dropped unsettled, as with the future that
@@ -82,6 +84,16 @@ impl Tally {
     /// What the day's guard said when it refused a call of the tree: spent, limit, needed.
     pub fn day_refused(&self) -> Option<[u64; 3]> {
         self.with(|figures| figures.day_refused)
+    }
+
+    /// Notes that a run of the tree has read words of the outside.
+    pub fn see_outside(&self) {
+        self.with(|figures| figures.outside = true);
+    }
+
+    /// Whether a run of the tree has read words of the outside.
+    pub fn outside(&self) -> bool {
+        self.with(|figures| figures.outside)
     }
 
     /// Counts a tool call that is about to begin, unless a limit forbids it; then returns that limit.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_agent_loop::AdmittedCall;
 use belay_protocol::{
-    Arguments, CallId, Effect, Message, MessageBody, RunEnd, StopReason, Tool, ToolContext, ToolOutput, ToolResult,
-    ToolSpec, ToolStatus,
+    Arguments, CallId, Message, MessageBody, RunEnd, StopReason, Tool, ToolContext, ToolOutput, ToolResult, ToolSpec,
+    ToolStatus,
 };
 use serde_json::{Map, Value, json};
 
@@ -26,23 +26,22 @@ pub(crate) struct Terminate(ToolSpec);
 impl Terminate {
     pub(crate) fn new() -> Self {
         Self(ToolSpec {
-            name: TERMINATE.into(),
-            description: "Ends this run. Call it when the request is met (success) or when you cannot proceed \
-                          (failure). Calls behind it are not executed."
-                .into(),
-            schema: json!({
-                "type": "object",
-                "properties": {
-                    "status": { "type": "string", "enum": ["success", "failure"] },
-                    "summary": { "type": "string", "description": "what the user is to know: the answer, or what is missing" },
-                },
-                "required": ["status"],
-                "additionalProperties": false,
-            }),
-            effect: Effect::None,
-            idempotent: true,
             timeout: Duration::from_secs(1),
             max_output_bytes: 200,
+            ..ToolSpec::new(
+                TERMINATE,
+                "Ends this run. Call it when the request is met (success) or when you cannot proceed \
+                          (failure). Calls behind it are not executed.",
+                json!({
+                    "type": "object",
+                    "properties": {
+                        "status": { "type": "string", "enum": ["success", "failure"] },
+                        "summary": { "type": "string", "description": "what the user is to know: the answer, or what is missing" },
+                    },
+                    "required": ["status"],
+                    "additionalProperties": false,
+                }),
+            )
         })
     }
 }
@@ -55,7 +54,7 @@ impl Tool for Terminate {
 
     async fn call(&self, arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
         let status = arguments.get("status").and_then(Value::as_str).unwrap_or_default();
-        Ok(format!("the run ends with status {status}"))
+        Ok(format!("the run ends with status {status}").into())
     }
 }
 

@@ -5,18 +5,20 @@ use std::sync::Arc;
 
 use belay_agent_loop::policies::Observation;
 use belay_agent_loop::{
-    AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopState, run_agentic_loop,
+    AdmittedCall, AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopState, run_agentic_loop,
 };
 use belay_protocol::{
-    Lease, Message, MessageBody, ModelErrorKind, NewEvent, ReplyRoute, RunEnd, RunUsage, StopLayer, StopReason,
+    Lease, Message, MessageBody, ModelErrorKind, NewEvent, ReplyRoute, RunEnd, RunId, RunUsage, StopLayer, StopReason,
     StoreError, ToolCall, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::approvals::{Answer, Answers};
 use crate::chat::ChatDelegate;
 use crate::closing::{self, closing_turn};
 use crate::compaction;
-use crate::core::{RunClock, RunCore, unbound};
+use crate::core::{RunClock, RunCore};
+use crate::effect_gate::Asking;
 use crate::house::House;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
@@ -45,7 +47,14 @@ pub(crate) struct TurnJob {
     pub(crate) permit: Option<OwnedSemaphorePermit>,
     /// When the store was told that this attempt begins; `None`: it is told once there is a place.
     pub(crate) begun_at: Option<UnixMillis>,
+    /// What people have answered about its calls.
+    pub(crate) answers: Answers,
+    /// Whether its message was relayed from a place where nobody can be asked.
+    pub(crate) relayed: bool,
 }
+
+/// Why a run whose message was relayed asks nobody.
+const RELAYED: &str = "this message was relayed from a group, where nobody can be asked; the person may write directly";
 
 /// What comes back.
 pub(crate) struct TurnEnd {
@@ -67,6 +76,8 @@ pub(crate) struct TurnEnd {
     pub(crate) lease_lost: bool,
     /// The drain came before a place was free: the run has not begun and stays in the store for the next start.
     pub(crate) parked: bool,
+    /// The question that it rests on, and the loop's state to go on from.
+    pub(crate) rest: Option<(Asking, LoopState)>,
 }
 
 /// Waits for a place in the global lane, then runs the loop to its outcome.
@@ -112,7 +123,12 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     let (end, reply) = ending(&delegate, outcome);
     let unstored = delegate.core.journal.remainder(&context.messages);
     let (usage, cost_micro_usd) = delegate.core.tally.spent();
+    let rest = delegate.asking.take().map(|asking| (asking, context.state));
+    if rest.is_none() && !lease_lost && delegate.core.stopped().is_none() {
+        end_processes(&house, run.id).await;
+    }
     TurnEnd {
+        rest,
         turn_start: delegate.turn_start,
         silent: delegate.silent,
         usage,
@@ -137,6 +153,9 @@ enum NotBegun {
 fn core_of(job: &TurnJob, stored: usize) -> RunCore {
     let (house, live) = (job.house.clone(), job.run.clone());
     let tally = Tally::new(job.usage, job.cost_micro_usd, 0);
+    if job.history.iter().chain(&job.own).any(|message| message.outside) {
+        tally.see_outside();
+    }
     let (threads, clock) = (house.store.threads.clone(), house.clock.clone());
     let journal = RunJournal::new(threads, clock, job.lease.clone(), live.id, tally.clone(), stored);
     RunCore {
@@ -147,11 +166,22 @@ fn core_of(job: &TurnJob, stored: usize) -> RunCore {
         deadline: None,
         own: None,
         closing: None,
+        answers: job.answers.clone(),
+        may_ask: if job.relayed { Err(RELAYED) } else { Ok(()) },
         nest: Nest::root(&house.config.subagents, spawned(&job.own)),
         journal,
         tally,
         live,
         house,
+    }
+}
+
+/// Ends what a run has left behind. A run that was stopped has others do this, at once.
+pub(crate) async fn end_processes(house: &House, run: RunId) {
+    let left = house.processes.alive(run);
+    if !left.is_empty() {
+        tracing::info!(%run, processes = left.len(), "a run has ended and left processes behind, which are ended now");
+        house.processes.end(run).await;
     }
 }
 
@@ -216,9 +246,7 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
             delegate.summary = said;
             return Ok(LoopOutcome::Stopped(end));
         }
-        if let Some(end) = resume(delegate, context).await? {
-            return Ok(LoopOutcome::Stopped(end));
-        }
+        let resumed = resume(delegate, context).await?;
         let reasoning = delegate.reasoning.clone();
         // The last step of a turn without outputs has no tools; one with outputs has its closing turn instead.
         let last = u32::from(delegate.goal.is_none());
@@ -227,7 +255,10 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
             rules: house.rules.clone(),
             ..AgenticLoopConfig::default()
         };
-        let mut outcome = run_agentic_loop(delegate, &reasoning, context, &config).await?;
+        let mut outcome = match resumed {
+            Some(outcome) => outcome,
+            None => run_agentic_loop(delegate, &reasoning, context, &config).await?,
+        };
         if delegate.goal.is_some() {
             return Ok(close_with_outputs(delegate, context, outcome).await);
         }
@@ -295,28 +326,41 @@ fn plan_request(delegate: &ChatDelegate, context: &LoopContext) -> Option<String
     }
 }
 
-/// Takes up what an earlier attempt left: each call that has no result gets one before the model is asked. Returns the
-/// end that the model had chosen by then.
-async fn resume(delegate: &mut ChatDelegate, context: &mut LoopContext) -> Result<Option<RunEnd>, LoopError> {
+/// Takes up what an earlier attempt left: each call that has no result gets one before the model is asked, unless a
+/// person has to be asked first. Returns how the run leaves here, if it does.
+async fn resume(delegate: &mut ChatDelegate, context: &mut LoopContext) -> Result<Option<LoopOutcome>, LoopError> {
     let start = delegate.turn_start.min(context.messages.len());
     let open = open_calls(&context.messages[start..]);
     if !open.is_empty() {
         let house = delegate.core.house.clone();
         let tools = delegate.reasoning.tools().clone();
-        let calls = open.into_iter().map(|call| house.gate.after_restart(&tools, call)).collect();
-        delegate.core.execute(calls, context, &tools, &unbound).await?;
+        // A question about the first of them was answered, so none of them had begun: they go the way of every call.
+        let answer = open.first().and_then(|call| delegate.core.answers.get(&call.id));
+        let answered = answer.is_some_and(Answer::is_open);
+        let admit = |call| match answered {
+            true => AdmittedCall { call, refused: None },
+            false => house.gate.after_restart(&tools, call),
+        };
+        let calls = open.into_iter().map(admit).collect();
+        if let Some(outcome) = delegate.execute_tool_calls(calls, context).await? {
+            return Ok(Some(outcome));
+        }
+        let config = AgenticLoopConfig { rules: house.rules.clone(), ..AgenticLoopConfig::default() };
+        if let Some(end) = context.judge_last_batch(&config, &tools) {
+            return Ok(Some(LoopOutcome::Stopped(end)));
+        }
         delegate.after_iteration(context.state.iteration, context).await?;
     }
     let ended = terminate::ended(&context.messages[start..]);
     Ok(ended.map(|ended| {
         let end = ended.end(context.state.iteration);
         delegate.summary = ended.summary;
-        end
+        LoopOutcome::Stopped(end)
     }))
 }
 
 /// Calls of the last assistant message that have no result behind them.
-fn open_calls(own: &[Arc<Message>]) -> Vec<ToolCall> {
+pub(crate) fn open_calls(own: &[Arc<Message>]) -> Vec<ToolCall> {
     let Some(at) = own.iter().rposition(|message| !message.tool_calls().is_empty()) else { return Vec::new() };
     let answered = |call: &ToolCall| {
         own[at + 1..].iter().any(|m| matches!(&m.body, MessageBody::Tool(result) if result.call_id == call.id))
@@ -357,9 +401,8 @@ fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (
         Ok(LoopOutcome::MaxIterations { iterations }) => {
             return (iterations_used(house, iterations), None);
         }
+        // Not an end, unless the question cannot be stored: the lane says so then.
         Ok(LoopOutcome::NeedApproval(pending)) => {
-            // No tool of this version asks for approval; one that does finds nobody to ask.
-            tracing::error!(run = %run.id, tool = %pending.call.name, "approval asked for, and no approvals exist");
             return (RunEnd::of(StopReason::ApprovalUnavailable).with("tool", pending.call.name), None);
         }
         Err(error) => error,

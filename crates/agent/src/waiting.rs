@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopState;
 use belay_protocol::{
-    FinishedRun, Message, NewEvent, Outbound, OutboxId, PendingRun, ReplyRoute, RunEnd, RunId, RunRecord, RunStatus,
-    RunUsage, ThreadState, UnixMillis,
+    Asker, FinishedRun, Gate, Message, NewEvent, Outbound, OutboxId, PendingRun, ReplyRoute, RunEnd, RunId, RunRecord,
+    RunStatus, RunUsage, StopReason, ThreadState, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::approvals::Answers;
 use crate::live::{LiveRun, StopCause};
 
 /// A message that waits for its turn, or is having it.
@@ -30,6 +31,12 @@ pub(crate) struct Waiting {
     pub(crate) state: LoopState,
     pub(crate) usage: RunUsage,
     pub(crate) cost_micro_usd: u64,
+    /// For whom it works.
+    pub(crate) asker: Asker,
+    /// What people have answered about its calls.
+    pub(crate) answers: Answers,
+    /// It rested on a question and goes on: that is no new attempt.
+    pub(crate) rested: bool,
 }
 
 /// How a run ends, before it is committed.
@@ -51,6 +58,12 @@ impl Ending {
     pub(crate) fn early(end: RunEnd) -> Self {
         Self { end, reply: None, silent: false, messages: Vec::new(), events: Vec::new(), totals: None }
     }
+
+    /// The end of a run that was told to stop while it waited.
+    pub(crate) fn stopped(waiting: &Waiting) -> Self {
+        let reason = waiting.run.stopped_by().map_or(StopReason::UserStop, |cause| cause.reason);
+        Self::early(RunEnd::of(reason))
+    }
 }
 
 /// The state of the loop as it was stored; from the beginning, where it cannot be read any more.
@@ -63,7 +76,7 @@ fn state_of(run: RunId, state: serde_json::Value) -> LoopState {
 
 impl Waiting {
     /// A run that an earlier boot, or an earlier task of the lane, left unfinished.
-    pub(crate) fn again(run: Arc<LiveRun>, pending: PendingRun) -> Self {
+    pub(crate) fn again(run: Arc<LiveRun>, pending: PendingRun, answers: Answers) -> Self {
         let own: Vec<_> = pending.messages.into_iter().map(|(_, message)| message).collect();
         let in_thread = !own.is_empty();
         Self {
@@ -80,6 +93,34 @@ impl Waiting {
             state: pending.state.map(|state| state_of(pending.run_id, state)).unwrap_or_default(),
             usage: pending.usage,
             cost_micro_usd: pending.cost_micro_usd,
+            asker: pending.asker,
+            answers,
+            rested: pending.status == RunStatus::Paused,
+        }
+    }
+
+    /// It goes on after a rest.
+    pub(crate) fn go_on(&mut self) {
+        (self.begun_at, self.rested) = (None, true);
+        self.run.wake();
+    }
+
+    /// What its watchers are shown while it rests.
+    pub(crate) fn record_at_rest(&self, gate: &Gate, question: String) -> RunRecord {
+        RunRecord {
+            run_id: self.run.id,
+            session: self.run.session.clone(),
+            status: RunStatus::Paused,
+            reason: None,
+            evidence: serde_json::Map::new(),
+            reply: Some(question),
+            usage: self.usage,
+            cost_micro_usd: self.cost_micro_usd,
+            attempt: self.attempt,
+            accepted_at: self.accepted_at,
+            started_at: self.started_at,
+            ended_at: None,
+            waiting_for: Some(gate.into()),
         }
     }
 
@@ -87,7 +128,7 @@ impl Waiting {
     pub(crate) fn begin(&mut self, at: UnixMillis) {
         if self.begun_at.is_none() {
             self.begun_at = Some(at);
-            self.attempt += 1;
+            self.attempt += u32::from(!std::mem::take(&mut self.rested));
             self.started_at.get_or_insert(at);
         }
     }
@@ -117,6 +158,7 @@ impl Waiting {
             accepted_at: self.accepted_at,
             started_at: self.started_at,
             ended_at: Some(at),
+            waiting_for: None,
         };
         let outbound = self.outbound(status, says.as_deref());
         let run = self.run.id;
@@ -129,6 +171,13 @@ impl Waiting {
     fn outbound(&self, status: RunStatus, text: Option<&str>) -> Option<Outbound> {
         let told = self.run.stopped_by().is_some_and(|StopCause { told, .. }| told) && status == RunStatus::Stopped;
         let (route, text) = (self.reply_to.clone()?, text?.to_owned());
-        (!told).then(|| Outbound { id: OutboxId::new(), run_id: Some(self.run.id), route, text, pieces_sent: 0 })
+        (!told).then(|| Outbound {
+            id: OutboxId::new(),
+            run_id: Some(self.run.id),
+            route,
+            text,
+            pieces_sent: 0,
+            question: None,
+        })
     }
 }

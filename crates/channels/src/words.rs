@@ -6,6 +6,17 @@ pub(crate) fn ends_the_daemon(text: &str) -> bool {
     matches!(word.split('@').next(), Some("/quit" | "/exit" | "/shutdown"))
 }
 
+/// Whether a text is an answer to a question about a tool call, if one is asked.
+pub(crate) fn answers_a_question(text: &str) -> bool {
+    let text = text.trim().to_ascii_lowercase();
+    let command = text.split_whitespace().next().and_then(|word| word.split('@').next());
+    matches!(command, Some("/approve" | "/always" | "/deny"))
+        || matches!(
+            text.trim_end_matches(['.', '!']),
+            "yes" | "y" | "approve" | "approved" | "always" | "no" | "n" | "deny" | "denied"
+        )
+}
+
 /// Whether a text that begins like a command is work all the same, which waits its turn as other messages do.
 pub(crate) fn asks_for_a_plan(text: &str) -> bool {
     let mut words = text.split_whitespace();

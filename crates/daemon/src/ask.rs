@@ -9,7 +9,7 @@ use belay_protocol::{
     Accepted, Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, DeclaredOutput, DeliverError, Envelope,
     Inbound, InboundStream, Outbound, Principal, RunRecord, SessionKey,
 };
-use belay_protocol::{BootId, Refusal};
+use belay_protocol::{BootId, NoProcesses, Refusal};
 use futures_util::StreamExt;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
@@ -43,7 +43,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     if let Some(notice) = &chosen.notice {
         note(notice);
     }
-    let store = Store::memory();
+    let store = Store::memory()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let (channel, answer) = AskChannel::new(text, args.outputs.clone());
     let agent = Agent::start(AgentParts {
@@ -52,6 +52,9 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         limits: settings.limits.clone(),
         rules: Arc::new(StopRules::compile(&settings.stops, &settings.limits.run)),
         queue: settings.queue.clone(),
+        approvals: settings.approvals.clone(),
+        processes: Arc::new(NoProcesses),
+        outputs: None,
         model: chosen.provider,
         tools: tools(settings, env, &paths, store.notes(), clock.clone())?,
         channels: vec![Arc::new(channel)],
@@ -153,6 +156,7 @@ impl AskChannel {
             history: Vec::new(),
             want_deltas: false,
             outputs,
+            relayed: false,
         };
         (Self { id, question: Mutex::new(Some(Envelope { inbound, ack })) }, answer)
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use belay_models::ProbeReport;
 use belay_store::{Held, Inspection, OpenError, StoreUrl, inspect};
+use belay_tools::sandbox::{Offers, Policy, SandboxConfig};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use tokio::net::{TcpListener, UnixStream};
@@ -73,6 +74,7 @@ pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) 
     ];
     findings.extend(model(settings, &secrets).await);
     findings.extend(telegram(settings));
+    findings.extend(sandbox(&settings.tools.sandbox));
     Ok(report(&findings, args.json, out))
 }
 
@@ -248,6 +250,16 @@ fn telegram(settings: &Settings) -> Option<Finding> {
         (true, true) => finding(State::Note, "channels.telegram.allow is empty: nobody may talk to the bot"),
         (true, false) => finding(State::Ok, "token and secret are there"),
     }
+}
+
+/// What this machine offers to the sandbox of commands, piece by piece.
+fn sandbox(config: &SandboxConfig) -> Vec<Finding> {
+    let finding = |state, detail: String| Finding::new("sandbox", state, detail);
+    if config.policy == Policy::Off {
+        return vec![finding(State::Note, "tools.sandbox.policy is off: commands run without walls".to_owned())];
+    }
+    let state = |there| if there { State::Ok } else { State::Note };
+    Offers::look(config).lines().into_iter().map(|(there, detail)| finding(state(there), detail)).collect()
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod client;
 mod environment;
 mod exit;
 mod input;
+mod launch;
 mod net;
 mod output;
 mod paths;
@@ -46,6 +47,9 @@ const WORKERS_MAX: usize = 8;
 const LAST_THREADS: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
+    if let Some(code) = launch::become_command(std::env::args_os()) {
+        return code;
+    }
     // Before anything can open a TLS connection; an error says that a provider has been chosen already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let cli = Cli::parse();

@@ -11,7 +11,7 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
-use belay_agent::{AgentConfig, LimitsConfig, QueueConfig};
+use belay_agent::{AgentConfig, ApprovalsConfig, LimitsConfig, QueueConfig};
 use belay_agent_loop::policies::StopsConfig;
 use belay_channels::{StdinConfig, TelegramConfig};
 use belay_gateway::GatewayConfig;
@@ -52,6 +52,8 @@ pub(crate) struct Settings {
     pub(crate) stops: StopsConfig,
     /// What waits.
     pub(crate) queue: QueueConfig,
+    /// When a person is asked.
+    pub(crate) approvals: ApprovalsConfig,
     /// Message platforms.
     pub(crate) channels: ChannelsConfig,
     /// HTTP.
@@ -84,6 +86,7 @@ impl Settings {
             self.stops.validate(),
             self.stops.problems(&self.limits.run, Some(self.max_steps())),
             self.queue.validate(),
+            self.approvals.validate(),
             self.channels.stdin.validate(),
             self.channels.telegram.validate(),
             self.gateway.validate(),

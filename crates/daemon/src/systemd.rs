@@ -83,6 +83,7 @@ impl Feeding {
             history: Vec::new(),
             want_deltas: false,
             outputs: Vec::new(),
+            relayed: false,
         };
         (Envelope { inbound, ack }, self)
     }
@@ -127,8 +128,14 @@ mod tests {
     use super::*;
 
     fn status() -> Ack {
-        let model =
-            ModelInfo { provider: "p".into(), model: "m".into(), context_tokens: 1, price: None, rehearsal: true };
+        let model = ModelInfo {
+            provider: "p".into(),
+            model: "m".into(),
+            context_tokens: 1,
+            price: None,
+            rehearsal: true,
+            vision: false,
+        };
         Ack::Status(Box::new(StatusReport {
             version: "0".into(),
             boot_id: BootId::new(),
@@ -138,6 +145,7 @@ mod tests {
             sessions_awake: 0,
             running: Vec::new(),
             queued: 0,
+            paused: 0,
             channels: Vec::new(),
             spent_today_micro_usd: 0,
             limit_today_micro_usd: None,

@@ -11,11 +11,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use belay_agent::approvals::question_text;
 use belay_agent::{Agent, AgentError, AgentExit, AgentParts};
 use belay_agent_loop::StopRules;
 use belay_channels::{StdinChannel, StdinConfig, Telegram, TelegramSecrets};
 use belay_gateway::{Gateway, GatewayError, GatewayParts, Metrics};
-use belay_protocol::{BootId, Channel, Clock, Message, ModelInfo, NoteStore, Tool, UnixMillis};
+use belay_protocol::{BootId, Channel, Clock, Message, ModelInfo, NoProcesses, NoteStore, Tool, UnixMillis};
 use belay_tools::ToolsConfig;
 use belay_trajectory::import::from_messages;
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -109,6 +110,8 @@ async fn assemble(
         version: VERSION.into(),
         metrics: metrics()?,
         trajectory: Arc::new(recording),
+        gates: ports.gates.clone(),
+        question: Arc::new(question_text),
         extra: telegram.as_ref().and_then(|telegram| telegram.router()).into_iter().collect(),
         control_socket: Some(paths.control_socket.clone()),
         ready,
@@ -131,6 +134,9 @@ async fn assemble(
         limits: settings.limits.clone(),
         rules: Arc::new(StopRules::compile(&settings.stops, &settings.limits.run)),
         queue: settings.queue.clone(),
+        approvals: settings.approvals.clone(),
+        processes: Arc::new(NoProcesses),
+        outputs: None,
         model: chosen.provider,
         tools,
         channels,

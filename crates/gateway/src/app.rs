@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use belay_protocol::{
-    Ack, AckSender, Body, ChannelId, Clock, Control, Envelope, EventLog, Inbound, ModelInfo, Principal, RunId,
-    RunReader, RunRecord, RunWatch, SessionKey, StopTarget,
+    Accepted, Ack, AckSender, Body, ChannelId, Clock, CommandReply, Control, Envelope, EventLog, GateId, GateState,
+    GateStore, Inbound, ModelInfo, Principal, RunId, RunReader, RunRecord, RunStatus, RunWatch, SessionKey, StopTarget,
 };
 use secrecy::SecretString;
 use tokio::sync::oneshot::error::RecvError;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::Auth;
 use crate::config::GatewayConfig;
 use crate::error::ApiError;
-use crate::server::{Metrics, Trajectory};
+use crate::server::{Metrics, QuestionWords, Trajectory};
 
 /// Longest wait for the agent's acknowledgement. 30 s: a commit takes milliseconds, and a client that waited this long
 /// should hear that something is wrong.
@@ -37,11 +37,13 @@ pub(crate) struct App {
     pub(crate) webhook_secret: Option<SecretString>,
     pub(crate) runs: Arc<dyn RunReader>,
     pub(crate) events: Arc<dyn EventLog>,
+    pub(crate) gates: Arc<dyn GateStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) model: ModelInfo,
     pub(crate) version: String,
     pub(crate) metrics: Metrics,
     pub(crate) trajectory: Trajectory,
+    pub(crate) question: QuestionWords,
     /// The channel's name, on every message.
     pub(crate) channel: ChannelId,
     /// The session of control messages, which concern none.
@@ -69,11 +71,14 @@ pub(crate) struct Orphan {
 }
 
 impl Orphan {
-    /// Stops the run of the message, if there is one.
+    /// Stops the run of the message, or the one that goes on because of it, if there is one.
     pub(crate) async fn see_to(self, app: Shared) {
-        if let Ok(Ok(Ack::Accepted(accepted))) = timeout(ACK_LIMIT, self.answer).await {
-            app.tell(self.principal, Control::Stop(StopTarget::RunOfGoneClient(accepted.run_id)));
-        }
+        let run = match timeout(ACK_LIMIT, self.answer).await {
+            Ok(Ok(Ack::Accepted(Accepted { run_id, .. }))) => run_id,
+            Ok(Ok(Ack::Command(CommandReply { resumes: Some(run_id), .. }))) => run_id,
+            _ => return,
+        };
+        app.tell(self.principal, Control::Stop(StopTarget::RunOfGoneClient(run)));
     }
 }
 
@@ -154,6 +159,7 @@ impl App {
             reply_to: None,
             want_deltas: false,
             outputs: Vec::new(),
+            relayed: false,
             body: Body::Control(control),
             history: Vec::new(),
         }
@@ -176,7 +182,7 @@ impl App {
         }
     }
 
-    /// The run once it has ended, or as it stands when the time is up; `None`: there is no such run.
+    /// The run once it rests, or as it stands when the time is up; `None`: there is no such run.
     pub(crate) async fn wait_for_run(
         &self,
         run: RunId,
@@ -186,23 +192,56 @@ impl App {
         let deadline = Instant::now() + limit;
         if let Some(mut watch) = watch {
             watch.deltas = None; // a receiver that nobody reads would only hold fragments
-            let ended = timeout_at(deadline, watch.finished.wait_for(Option::is_some)).await;
-            if let Ok(Ok(record)) = ended
-                && let Some(record) = record.clone()
-            {
+            if let Ok(Some(record)) = timeout_at(deadline, self.rest(&mut watch.finished)).await {
                 return Ok(Some(record));
             }
         }
         self.follow_in_store(run, deadline).await
     }
 
-    /// Reads the run whenever facts are committed, until it has ended or the time is up.
+    /// The record of a living run as soon as it rests; `None`: nobody works on it any more. Cancel safe.
+    pub(crate) async fn rest(&self, finished: &mut watch::Receiver<Option<Arc<RunRecord>>>) -> Option<Arc<RunRecord>> {
+        let mut passed: Option<Arc<RunRecord>> = None;
+        loop {
+            let is_new = |record: &Option<Arc<RunRecord>>| match (record, &passed) {
+                (Some(new), Some(old)) => !Arc::ptr_eq(new, old),
+                (record, _) => record.is_some(),
+            };
+            let record = finished.wait_for(is_new).await.ok()?.clone()?;
+            if self.rests(&record).await {
+                return Some(record);
+            }
+            passed = Some(record);
+        }
+    }
+
+    /// Whether nothing more happens to a run by itself: it has ended, or waits for an answer that nobody has given yet.
+    /// After the answer the run is about to go on, although its record may say for a moment that it rests.
+    async fn rests(&self, run: &RunRecord) -> bool {
+        match (run.status, &run.waiting_for) {
+            (RunStatus::Paused, Some(question)) => self.waits(question.gate).await,
+            (status, _) => status.is_rest(),
+        }
+    }
+
+    /// Whether nobody has answered a question; one that cannot be read is taken to wait.
+    async fn waits(&self, gate: GateId) -> bool {
+        match self.gates.gate(gate).await {
+            Ok(gate) => gate.is_none_or(|gate| gate.state == GateState::Waiting),
+            Err(error) => {
+                tracing::warn!(%error, %gate, "a question cannot be read");
+                true
+            }
+        }
+    }
+
+    /// Reads the run whenever facts are committed, until it rests or the time is up.
     async fn follow_in_store(&self, run: RunId, deadline: Instant) -> Result<Option<Arc<RunRecord>>, ApiError> {
         let mut tip = self.events.tip();
         loop {
             tip.borrow_and_update(); // seen before the read: a commit after it wakes us
             let Some(record) = self.runs.run(run).await? else { return Ok(None) };
-            if record.status.is_end() || Instant::now() >= deadline || self.draining.is_cancelled() {
+            if Instant::now() >= deadline || self.draining.is_cancelled() || self.rests(&record).await {
                 return Ok(Some(Arc::new(record)));
             }
             tokio::select! {

@@ -178,6 +178,8 @@ impl From<Refusal> for ApiError {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", message).again_after(retry_after)
             }
             Refusal::Conflict { .. } => Self::new(StatusCode::CONFLICT, "conflict", message),
+            Refusal::Decided(_) => Self::new(StatusCode::CONFLICT, "decided", message),
+            Refusal::Unknown(_) => Self::not_found(message),
             Refusal::Forbidden(_) => Self::forbidden(message),
             Refusal::ShuttingDown => Self::shutting_down(),
             Refusal::Invalid(_) => Self::invalid(message),

@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
-use belay_protocol::{Principal, RunId, SessionKey};
+use belay_protocol::{GateId, Principal, RunId, SessionKey};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -89,6 +89,18 @@ impl FromRequestParts<Shared> for RunPath {
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
         let text = path_text(parts, app).await?;
         text.parse().map(Self).map_err(|_not_a_uuid| ApiError::not_found("no such run: its id is not a UUID"))
+    }
+}
+
+/// The question that the path names.
+pub(crate) struct GatePath(pub(crate) GateId);
+
+impl FromRequestParts<Shared> for GatePath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
+        let text = path_text(parts, app).await?;
+        text.parse().map(Self).map_err(|_not_a_uuid| ApiError::not_found("no such question: its id is not a UUID"))
     }
 }
 

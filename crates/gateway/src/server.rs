@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use belay_protocol::{ChannelId, Clock, EventLog, Message, ModelInfo, RunReader, SessionKey};
+use belay_protocol::{
+    ChannelId, Clock, EventLog, Gate, GateStore, Message, ModelInfo, RunReader, SessionKey, UnixMillis,
+};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -54,6 +56,8 @@ pub struct GatewayParts {
     pub runs: Arc<dyn RunReader>,
     /// Reads facts.
     pub events: Arc<dyn EventLog>,
+    /// Reads questions.
+    pub gates: Arc<dyn GateStore>,
     /// Tells the date.
     pub clock: Arc<dyn Clock>,
     /// The configured model, for `/v1/models`.
@@ -64,6 +68,8 @@ pub struct GatewayParts {
     pub metrics: Metrics,
     /// Writes the messages of a run down as a recorded trajectory.
     pub trajectory: Trajectory,
+    /// Puts a question into words.
+    pub question: QuestionWords,
     /// Routers of others, such as the Telegram webhook's. They check their callers themselves.
     pub extra: Vec<Router>,
     /// Where the control socket is; `None`: there is none.
@@ -77,6 +83,9 @@ pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// Writes messages down as a recorded trajectory: one JSON object a line. Who knows that form is no business of ours.
 pub type Trajectory = Arc<dyn Fn(&[Arc<Message>]) -> String + Send + Sync>;
+
+/// Puts a question into words, in Markdown, as it stands at that date: the same words that people are asked with elsewhere.
+pub type QuestionWords = Arc<dyn Fn(&Gate, UnixMillis) -> String + Send + Sync>;
 
 /// Bound, and not yet serving.
 pub struct Gateway {
@@ -111,11 +120,13 @@ impl Gateway {
             webhook_secret: secrets.webhook_secret,
             runs: parts.runs,
             events: parts.events,
+            gates: parts.gates,
             clock: parts.clock,
             model: parts.model,
             version: parts.version,
             metrics: parts.metrics,
             trajectory: parts.trajectory,
+            question: parts.question,
             channel: id,
             no_session: SessionKey::from("http"),
             intake,

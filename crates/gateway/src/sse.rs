@@ -163,10 +163,12 @@ async fn next_delta(deltas: &mut Option<broadcast::Receiver<Delta>>) -> Delta {
     std::future::pending().await
 }
 
-/// Returns when nobody works on the run any more, and whether its end is committed.
+/// Returns when nobody works on the run any more, and whether its end is committed. A run that rests on a question has not
+/// ended: whoever follows it hears the answer too.
 async fn end_of(life: &mut Option<watch::Receiver<Option<Arc<RunRecord>>>>) -> bool {
     let Some(receiver) = life else { return std::future::pending().await };
-    let filled = receiver.wait_for(Option::is_some).await.is_ok();
+    let is_end = |record: &Option<Arc<RunRecord>>| record.as_ref().is_some_and(|run| run.status.is_end());
+    let filled = receiver.wait_for(is_end).await.is_ok();
     *life = None;
     filled
 }

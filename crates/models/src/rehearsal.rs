@@ -53,6 +53,7 @@ impl Rehearsal {
                 context_tokens: CONTEXT_TOKENS,
                 price: None,
                 rehearsal: true,
+                vision: false,
             },
         }
     }

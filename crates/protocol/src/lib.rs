@@ -38,20 +38,19 @@ pub mod store;
 pub mod time;
 pub mod tool;
 
-pub use approval::{
-    Asker, Decided, Decision, Gate, GateFilter, GateKind, GateState, GateStore, Place, Question,
-};
+pub use approval::{Asker, Decided, Decision, Gate, GateFilter, GateKind, GateState, GateStore, Place, Question};
 pub use channel::{Channel, ChannelError, InboundStream};
 pub use declared::DeclaredOutput;
 pub use event::{Event, EventKind, NewEvent, Seq};
-pub use ids::{BootId, CallId, ChannelId, GateId, OutboxId, RunId, SessionKey, ThreadId};
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
+pub use ids::{BootId, CallId, ChannelId, GateId, OutboxId, RunId, SessionKey, ThreadId};
 pub use inbound::{
     Accepted, Ack, AckSender, Attachment, Body, CommandReply, Control, Envelope, IdempotencyKey, Inbound, Principal,
     Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, StatusReport, StillRunning, StopReport, StopTarget,
 };
 pub use message::{
-    Arguments, Message, MessageBody, MessageScope, NOT_SHOWN, Picture, ToolCall, ToolResult, ToolStatus, WireCache, canonical_json,
+    Arguments, Message, MessageBody, MessageScope, NOT_SHOWN, Picture, ToolCall, ToolResult, ToolStatus, WireCache,
+    canonical_json,
 };
 pub use model::{
     Delta, DeltaSink, FinishReason, Heard, ModelError, ModelErrorKind, ModelInfo, ModelProvider, ModelReply,
@@ -64,11 +63,11 @@ pub use secret::{Secret, SecretVault};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
     Acceptance, Checkpoint, Durability, EditOutcome, EventLog, EventQuery, FinishedRun, HistoryEntry, KnownInput,
-    Lease, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PausedRun, PendingRun, RunFilter, RunReader,
-    SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore,
+    Lease, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PausedRun, PendingRun, RunFilter,
+    RunReader, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore,
 };
 pub use time::{Clock, UnixMillis};
 pub use tool::{
-    Ask, CredentialNeed, Effect, Kept, OutputKeeper, Rate, Tool, ToolContext, ToolFailure, ToolOutput, ToolReply, ToolSet,
-    ToolSpec, Weight,
+    Ask, CredentialNeed, Effect, Kept, OutputKeeper, Rate, Tool, ToolContext, ToolFailure, ToolOutput, ToolReply,
+    ToolSet, ToolSpec, Weight,
 };

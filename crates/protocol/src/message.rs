@@ -208,7 +208,9 @@ impl ToolCall {
     pub fn redacted(&self, sensitive: &[String]) -> Value {
         let mut shown = self.arguments.to_wire_object();
         if let Value::Object(map) = &mut shown {
-            map.iter_mut().filter(|(name, _)| sensitive.contains(name)).for_each(|(_, value)| *value = NOT_SHOWN.into());
+            map.iter_mut()
+                .filter(|(name, _)| sensitive.contains(name))
+                .for_each(|(_, value)| *value = NOT_SHOWN.into());
         }
         shown
     }

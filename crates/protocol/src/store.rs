@@ -56,7 +56,8 @@ pub trait ThreadStore: Send + Sync {
     /// The run of that key, if it is known. For duplicates that meet a full lane.
     async fn find(&self, key: &IdempotencyKey) -> Result<Option<KnownInput>, StoreError>;
 
-    /// Begins a queued run, or takes an unfinished one up again: status `running`, attempt raised by one. On the first
+    /// Begins a queued run, or takes an unfinished one up again: status `running`, attempt raised by one unless it
+    /// rested on a question. On the first
     /// attempt the user message (and the brought history) is appended to the thread. Thread state `Processing`; event `run_started`. Relaxed.
     async fn start_run(&self, lease: &Lease, run: RunId, at: UnixMillis) -> Result<(), StoreError>;
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    BootId, FinishedRun, IdempotencyKey, Lease, Message, NewInput, RunEnd, RunId, SessionKey, StopReason, StoreError,
-    ThreadState, ThreadStore, UnixMillis,
+    Asker, BootId, FinishedRun, IdempotencyKey, Lease, Message, NewInput, RunEnd, RunId, SessionKey, StopReason,
+    StoreError, ThreadState, ThreadStore, UnixMillis,
 };
 use belay_store::{SqliteStore, StoreOptions, WriterStats};
 use tokio::task::JoinSet;
@@ -55,7 +55,7 @@ async fn message(store: &SqliteStore, lease: &Lease, n: u32) -> Result<(), Store
         run_id: run,
         key: Some(IdempotencyKey { channel: "http".into(), account, message_id: n.to_string().into() }),
         channel: "http".into(),
-        principal: "client".into(),
+        asker: Asker { principal: "client".into(), ..Asker::default() },
         text: TEXT.into(),
         reply_to: None,
         history: Vec::new(),

@@ -8,20 +8,23 @@
 //! order, once, and says so only when it is true. Only this crate knows SQL.
 //!
 //! Reading order: `config` → `sqlite/migrations` (the tables) → `sqlite/open` → `sqlite/writer` (the one thread that
-//! writes, and how a commit is shared) → `sqlite/lanes`, `edits`, `outbox`, `ledger` (what is written) →
-//! `sqlite/reads` → `inspect` (a look from outside) → `memory`.
+//! writes, and how a commit is shared) → `sqlite/lanes`, `threads`, `gates`, `edits`, `outbox`, `ledger` (what is
+//! written) → `sqlite/reads` → `inspect` (a look from outside) → `vault` (secrets, sealed) → `memory`.
 
 mod config;
 mod error;
+mod gates;
 mod inspect;
 mod limits;
 mod memory;
 mod notes;
 mod queue;
 mod sqlite;
+mod vault;
 
 pub use config::{StoreConfig, StoreUrl, parse_url};
 pub use error::OpenError;
 pub use inspect::{Held, Inspection, inspect};
 pub use memory::MemoryStore;
 pub use sqlite::{SqliteStore, StoreOptions, WriterStats};
+pub use vault::{KEY_BYTES, KeyError, SealedSecrets, SealedVault, VaultKey};

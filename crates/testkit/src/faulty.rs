@@ -1,17 +1,21 @@
 //! A store that fails or stalls where a test says.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod plan;
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::store::KnownInput;
 use belay_protocol::{
-    Acceptance, BootId, Checkpoint, EditOutcome, Event, EventLog, EventQuery, FinishedRun, HistoryEntry,
-    IdempotencyKey, Lease, Message, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId,
-    OutboxRow, OutboxState, ReplyRoute, RunFilter, RunId, RunReader, RunRecord, Seq, SessionKey, SessionSummary,
-    SpendLedger, StoreError, ThreadEdit, ThreadStore, UnixMillis,
+    Acceptance, BootId, Checkpoint, Decided, EditOutcome, Event, EventLog, EventQuery, FinishedRun, Gate, GateFilter,
+    GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent, NewInput, Note, NoteStore,
+    OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, ReplyRoute, RunFilter, RunId, RunReader,
+    RunRecord, Secret, SecretVault, Seq, SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadStore,
+    UnixMillis,
 };
 use tokio::sync::watch;
+
+pub use self::plan::{Fault, FaultPlan, StoreOp};
 
 /// Wraps a store, and asks its [`FaultPlan`] before each operation what shall happen. Cheap to clone.
 #[derive(Debug)]
@@ -43,184 +47,6 @@ impl<S> Faulty<S> {
     }
 }
 
-/// The operations of a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StoreOp {
-    /// [`ThreadStore::open_lane`].
-    OpenLane,
-    /// [`ThreadStore::accept`].
-    Accept,
-    /// [`ThreadStore::find`].
-    Find,
-    /// [`ThreadStore::start_run`].
-    StartRun,
-    /// [`ThreadStore::checkpoint`].
-    Checkpoint,
-    /// [`ThreadStore::finish_runs`].
-    FinishRuns,
-    /// [`ThreadStore::edit_thread`].
-    EditThread,
-    /// [`ThreadStore::set_loop_detection`].
-    SetLoopDetection,
-    /// [`ThreadStore::compact`].
-    Compact,
-    /// [`ThreadStore::unfinished_sessions`].
-    UnfinishedSessions,
-    /// [`RunReader::run`].
-    Run,
-    /// [`RunReader::runs`].
-    Runs,
-    /// [`RunReader::sessions`].
-    Sessions,
-    /// [`RunReader::session`].
-    Session,
-    /// [`RunReader::history`].
-    History,
-    /// [`RunReader::run_messages`].
-    RunMessages,
-    /// [`RunReader::ping`].
-    Ping,
-    /// [`EventLog::append`].
-    AppendEvents,
-    /// [`EventLog::read`].
-    ReadEvents,
-    /// [`Outbox::enqueue`].
-    Enqueue,
-    /// [`Outbox::due`].
-    Due,
-    /// [`Outbox::next_due`].
-    NextDue,
-    /// [`Outbox::mark`].
-    Mark,
-    /// [`Outbox::settle_interrupted`].
-    SettleInterrupted,
-    /// [`NoteStore::remember`].
-    Remember,
-    /// [`NoteStore::recall`].
-    Recall,
-    /// [`SpendLedger::spent`].
-    Spent,
-    /// [`SpendLedger::session_spent`].
-    SessionSpent,
-    /// [`SpendLedger::reserve`].
-    Reserve,
-    /// [`SpendLedger::settle`].
-    Settle,
-}
-
-/// What happens to an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// It fails with [`StoreError::Unavailable`] and has done nothing.
-    Fail,
-    /// It does its work, and the answer is lost: the caller sees [`StoreError::Unavailable`].
-    LoseAnswer,
-    /// It waits for [`FaultPlan::release`], then does its work.
-    Stall,
-}
-
-/// Which operations go wrong. Clones share it, so that a test changes it while the store is in use.
-#[derive(Clone, Debug, Default)]
-pub struct FaultPlan(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    rules: Mutex<Vec<Rule>>,
-    asked: AtomicU64,
-    released: watch::Sender<u64>,
-}
-
-#[derive(Debug)]
-struct Rule {
-    /// None: any.
-    op: Option<StoreOp>,
-    fault: Fault,
-    /// Matching operations that pass before the fault.
-    passing: u64,
-    /// Whether it strikes once, or from then on always.
-    once: bool,
-}
-
-impl FaultPlan {
-    /// The `nth` operation from now on, from 1, whatever it is.
-    pub fn nth(&self, nth: u64, fault: Fault) {
-        self.add(Rule { op: None, fault, passing: nth.saturating_sub(1), once: true });
-    }
-
-    /// The `nth` operation of that kind from now on, from 1.
-    pub fn nth_of(&self, op: StoreOp, nth: u64, fault: Fault) {
-        self.add(Rule { op: Some(op), fault, passing: nth.saturating_sub(1), once: true });
-    }
-
-    /// Every operation of that kind.
-    pub fn every(&self, op: StoreOp, fault: Fault) {
-        self.add(Rule { op: Some(op), fault, passing: 0, once: false });
-    }
-
-    /// Every operation.
-    pub fn all(&self, fault: Fault) {
-        self.add(Rule { op: None, fault, passing: 0, once: false });
-    }
-
-    /// No further faults. What stalls goes on stalling until it is released.
-    pub fn clear(&self) {
-        self.rules().clear();
-    }
-
-    /// Lets everything go on that stalls now.
-    pub fn release(&self) {
-        self.0.released.send_modify(|times| *times += 1);
-    }
-
-    /// Operations asked for so far, failed ones included; the number for [`FaultPlan::nth`] in a second run.
-    pub fn asked(&self) -> u64 {
-        self.0.asked.load(Ordering::SeqCst)
-    }
-
-    fn add(&self, rule: Rule) {
-        self.rules().push(rule);
-    }
-
-    fn rules(&self) -> MutexGuard<'_, Vec<Rule>> {
-        self.0.rules.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The fault of this operation. Of several rules that strike, the first added wins; all of them count it.
-    fn next(&self, op: StoreOp) -> Option<Fault> {
-        self.0.asked.fetch_add(1, Ordering::SeqCst);
-        let mut fault = None;
-        self.rules().retain_mut(|rule| {
-            if rule.op.is_some_and(|wanted| wanted != op) {
-                return true;
-            }
-            if rule.passing > 0 {
-                rule.passing -= 1;
-                return true;
-            }
-            fault.get_or_insert(rule.fault);
-            !rule.once
-        });
-        fault
-    }
-
-    async fn around<T>(&self, op: StoreOp, work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-        let mut released = self.0.released.subscribe();
-        match self.next(op) {
-            None => work.await,
-            Some(Fault::Fail) => Err(injected(op)),
-            Some(Fault::LoseAnswer) => work.await.and(Err(injected(op))),
-            Some(Fault::Stall) => {
-                released.changed().await.map_err(|_| injected(op))?;
-                work.await
-            }
-        }
-    }
-}
-
-fn injected(op: StoreOp) -> StoreError {
-    StoreError::Unavailable(format!("injected fault at {op:?}"))
-}
-
 #[async_trait]
 impl<S: ThreadStore> ThreadStore for Faulty<S> {
     async fn open_lane(&self, session: &SessionKey, owner: BootId, at: UnixMillis) -> Result<OpenedLane, StoreError> {
@@ -241,6 +67,10 @@ impl<S: ThreadStore> ThreadStore for Faulty<S> {
 
     async fn checkpoint(&self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError> {
         self.plan.around(StoreOp::Checkpoint, self.store.checkpoint(lease, checkpoint)).await
+    }
+
+    async fn pause_run(&self, lease: &Lease, paused: PausedRun) -> Result<(), StoreError> {
+        self.plan.around(StoreOp::PauseRun, self.store.pause_run(lease, paused)).await
     }
 
     async fn finish_runs(&self, lease: &Lease, finished: Vec<FinishedRun>) -> Result<(), StoreError> {
@@ -267,6 +97,55 @@ impl<S: ThreadStore> ThreadStore for Faulty<S> {
 
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {
         self.plan.around(StoreOp::UnfinishedSessions, self.store.unfinished_sessions()).await
+    }
+}
+
+#[async_trait]
+impl<S: GateStore> GateStore for Faulty<S> {
+    async fn decide(
+        &self,
+        id: GateId,
+        state: GateState,
+        always: bool,
+        by: &str,
+        at: UnixMillis,
+    ) -> Result<Decided, StoreError> {
+        self.plan.around(StoreOp::Decide, self.store.decide(id, state, always, by, at)).await
+    }
+
+    async fn gate(&self, id: GateId) -> Result<Option<Gate>, StoreError> {
+        self.plan.around(StoreOp::Gate, self.store.gate(id)).await
+    }
+
+    async fn gates(&self, filter: GateFilter) -> Result<Vec<Gate>, StoreError> {
+        self.plan.around(StoreOp::Gates, self.store.gates(filter)).await
+    }
+
+    async fn gates_of(&self, run: RunId) -> Result<Vec<Gate>, StoreError> {
+        self.plan.around(StoreOp::GatesOf, self.store.gates_of(run)).await
+    }
+
+    async fn granted(&self, session: &SessionKey, tool: &str, covers: &str) -> Result<bool, StoreError> {
+        self.plan.around(StoreOp::Granted, self.store.granted(session, tool, covers)).await
+    }
+
+    async fn forget_grants(&self, session: &SessionKey) -> Result<u32, StoreError> {
+        self.plan.around(StoreOp::ForgetGrants, self.store.forget_grants(session)).await
+    }
+}
+
+#[async_trait]
+impl<S: SecretVault> SecretVault for Faulty<S> {
+    async fn keep(&self, session: &SessionKey, name: &str, secret: &Secret, at: UnixMillis) -> Result<(), StoreError> {
+        self.plan.around(StoreOp::KeepSecret, self.store.keep(session, name, secret, at)).await
+    }
+
+    async fn find(&self, session: &SessionKey, name: &str) -> Result<Option<Secret>, StoreError> {
+        self.plan.around(StoreOp::FindSecret, self.store.find(session, name)).await
+    }
+
+    async fn forget(&self, session: &SessionKey, name: &str) -> Result<bool, StoreError> {
+        self.plan.around(StoreOp::ForgetSecret, self.store.forget(session, name)).await
     }
 }
 
@@ -375,6 +254,8 @@ impl<S: SpendLedger> SpendLedger for Faulty<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use futures_util::FutureExt as _;
 
     use super::*;

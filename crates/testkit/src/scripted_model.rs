@@ -192,6 +192,7 @@ impl ScriptedModel {
                 context_tokens: 100_000,
                 price: None,
                 rehearsal: false,
+                vision: false,
             },
             script: Mutex::new(Script { replies: replies.into_iter().collect(), ..Script::default() }),
             begun: watch::Sender::new(0),

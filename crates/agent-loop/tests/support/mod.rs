@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent_loop::{
@@ -10,7 +9,7 @@ use belay_agent_loop::{
     PendingApproval, Reasoning, TextAction, run_agentic_loop,
 };
 use belay_protocol::{
-    Arguments, Effect, Message, ModelProvider, NoSink, Prompt, RunId, StopReason, StoreError, Tool, ToolCall,
+    Arguments, Generation, Message, ModelProvider, NoSink, Prompt, RunId, StopReason, StoreError, Tool, ToolCall,
     ToolContext, ToolFailure, ToolOutput, ToolResult, ToolSet, ToolSpec, ToolStatus,
 };
 use belay_testkit::golden;
@@ -23,15 +22,7 @@ struct Echo(ToolSpec);
 
 impl Echo {
     fn named(name: &str) -> Arc<dyn Tool> {
-        Arc::new(Self(ToolSpec {
-            name: name.into(),
-            description: "echoes".into(),
-            schema: json!({ "type": "object" }),
-            effect: Effect::None,
-            idempotent: true,
-            timeout: Duration::from_secs(1),
-            max_output_bytes: 1000,
-        }))
+        Arc::new(Self(ToolSpec::new(name, "echoes", json!({ "type": "object" }))))
     }
 }
 
@@ -44,7 +35,7 @@ impl Tool for Echo {
     async fn call(&self, arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
         match arguments.get("fail") {
             Some(Value::Bool(true)) => Err(ToolFailure::failed("no such file")),
-            _ => Ok(format!("ok {}", Value::Object(arguments.clone()))),
+            _ => Ok(format!("ok {}", Value::Object(arguments.clone())).into()),
         }
     }
 }
@@ -151,12 +142,15 @@ impl Play {
             run_id: RunId::new(),
             call_id: call.id.clone(),
             cancel: CancellationToken::new(),
+            generation: Generation::default(),
+            credential: None,
         };
         let tool = self.tools.get(&call.name).expect("a refused call is never run");
         let Arguments::Object(arguments) = &call.arguments else { panic!("malformed arguments are never run") };
         let (status, text) = match tool.call(arguments, &context).await {
-            Ok(text) => (ToolStatus::Success, text),
-            Err(ToolFailure::Failed(text)) => (ToolStatus::Error, text),
+            Ok(reply) => (ToolStatus::Success, reply.text),
+            Err(ToolFailure::Failed(text) | ToolFailure::CredentialRefused(text)) => (ToolStatus::Error, text),
+            Err(ToolFailure::Denied(text)) => (ToolStatus::Denied, text),
             Err(ToolFailure::Cancelled) => (ToolStatus::Cancelled, "cancelled".into()),
         };
         ToolResult { call_id: call.id.clone(), name: call.name.clone(), status, text }

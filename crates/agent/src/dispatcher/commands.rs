@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, AckSender, CommandReply, Inbound, Refusal, RunId, SessionKey, StopReason, StopReport, StopTarget,
+    Ack, AckSender, CommandReply, Inbound, Refusal, RunId, SessionKey, StillRunning, StopReason, StopReport, StopTarget,
 };
 use tokio::sync::mpsc;
 
@@ -26,7 +26,7 @@ impl Dispatcher {
             Command::Stop(target) => return self.stop_command(target, word, inbound, ack),
             Command::Interrupt => {
                 let runs: Vec<_> = self.targets(&StopTarget::Session(inbound.session.clone()));
-                let running = runs.into_iter().filter(|run| run.at_work_for().is_some()).collect();
+                let running = runs.into_iter().filter(|run| run.is_engaged()).collect();
                 return self.stop_in_conversation(running, word, inbound, ack);
             }
             Command::Thread(command) => return self.thread_command(command, word, inbound, ack),
@@ -42,7 +42,10 @@ impl Dispatcher {
                     self.model_text()
                 )
             }
-            Command::Decide => "Nothing is waiting for approval.".into(),
+            Command::Decide(decision, gate) => {
+                self.decide_in_conversation(decision, gate, word, inbound, ack);
+                return Flow::Continue;
+            }
             Command::Usage(usage) => usage.into(),
             Command::NotYet(word) => format!("{word} is not available in this version."),
         };
@@ -80,17 +83,17 @@ impl Dispatcher {
         inbound: Inbound,
         ack: AckSender,
     ) -> Flow {
-        let at_work: Vec<RunId> = runs.iter().filter(|run| run.at_work_for().is_some()).map(|run| run.id).collect();
+        let at_work: Vec<RunId> = runs.iter().filter(|run| run.is_engaged()).map(|run| run.id).collect();
         let told = inbound.reply_to.is_some();
         // Where a run belongs to another conversation, that one is told by the run's own line.
         self.stop(&runs, |run| match run.session == inbound.session {
             true => StopCause { reason: StopReason::UserStop, told },
             false => StopCause { reason: StopReason::OperatorStop, told: false },
         });
-        let speaker = self.speaker.clone();
+        let (speaker, processes) = (self.speaker.clone(), self.house.processes.clone());
         self.errand(async move {
-            let reply = stop_text(&report(runs).await, &at_work);
-            ack.send(Ack::Command(CommandReply { command: word, reply: reply.clone() }));
+            let reply = stop_text(&report(runs, &*processes).await, &at_work);
+            ack.send(Ack::Command(CommandReply { command: word, reply: reply.clone(), resumes: None }));
             speaker.say(inbound.reply_to, reply);
         });
         Flow::Continue
@@ -123,11 +126,12 @@ impl Dispatcher {
         let status = self.status();
         let channels: Vec<_> = status.channels.iter().map(|channel| channel.as_str()).collect();
         let mut text = format!(
-            "Belay {} is up. {}\nRunning: {}, waiting: {}, conversations awake: {}. Channels: {}.",
+            "Belay {} is up. {}\nRunning: {}, waiting: {}, resting on a question: {}, conversations awake: {}. Channels: {}.",
             status.version,
             self.model_text(),
             status.running.len(),
             status.queued,
+            status.paused,
             status.sessions_awake,
             channels.join(", ")
         );
@@ -169,9 +173,11 @@ fn stop_text(report: &StopReport, at_work: &[RunId]) -> String {
     if report.stopped.is_empty() && report.still_running.is_empty() {
         return "Nothing is running.".into();
     }
-    let ending = report.still_running.iter().map(|still| &still.run_id);
-    let running = report.stopped.iter().chain(ending).filter(|run| at_work.contains(run)).count();
-    let waiting = report.stopped.len() + report.still_running.len() - running;
+    let mut runs: Vec<&RunId> = report.still_running.iter().map(|still| &still.run_id).chain(&report.stopped).collect();
+    runs.sort_unstable();
+    runs.dedup();
+    let running = runs.iter().filter(|run| at_work.contains(run)).count();
+    let waiting = runs.len() - running;
     let mut text = match (running, waiting) {
         (0, n) => format!("Cleared {}.", messages(n)),
         (1, 0) => "Interrupted.".to_owned(),
@@ -180,7 +186,14 @@ fn stop_text(report: &StopReport, at_work: &[RunId]) -> String {
         (r, n) => format!("Interrupted {r} runs; cleared {}.", messages(n)),
     };
     if !report.still_running.is_empty() {
-        text.push_str(&format!(" {} still ending.", report.still_running.len()));
+        let what = |still: &StillRunning| match still.pid {
+            Some(pid) => format!("{} (process {pid})", still.what),
+            None => still.what.clone(),
+        };
+        let some: Vec<String> = report.still_running.iter().take(5).map(what).collect();
+        let more = report.still_running.len().saturating_sub(some.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        text.push_str(&format!(" Still ending: {}{more}.", some.join(", ")));
     }
     text
 }

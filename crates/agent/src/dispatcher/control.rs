@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use belay_protocol::inbound::LiveRun as LiveRunInfo;
 use belay_protocol::{
-    Ack, AckSender, CommandReply, Control, Inbound, PrincipalRole, Refusal, RunId, RunStatus, StatusReport,
-    StillRunning, StopReason, StopReport, StopTarget,
+    Ack, AckSender, CommandReply, Control, Inbound, PrincipalRole, Refusal, RunId, RunProcesses, RunRecord, RunStatus,
+    StatusReport, StillRunning, StopReason, StopReport, StopTarget,
 };
 use tokio::time::{Instant, timeout_at};
 
-use super::Dispatcher;
+use super::{Dispatcher, end_processes};
 use crate::agent::Flow;
 use crate::live::{LiveRun, StopCause};
+use crate::mail::LaneReply;
 
 /// How long a stop waits before it answers with what still runs.
 const STOP_ANSWER: Duration = Duration::from_millis(100);
@@ -28,7 +29,7 @@ impl Dispatcher {
             Control::Status => ack.send(Ack::Status(Box::new(self.status()))),
             Control::Shutdown if who.is_operator() => {
                 let reply = "Shutting down.".to_owned();
-                ack.send(Ack::Command(CommandReply { command: "/shutdown".into(), reply }));
+                ack.send(Ack::Command(CommandReply { command: "/shutdown".into(), reply, resumes: None }));
                 return Flow::ShutDown;
             }
             Control::Shutdown => ack.send(Ack::Refused(operators_only("shut Belay down"))),
@@ -43,7 +44,11 @@ impl Dispatcher {
                 };
                 let runs = self.targets(&target);
                 self.stop(&runs, |_| StopCause { reason, told: false });
-                self.errand(async move { ack.send(Ack::Stopped(report(runs).await)) });
+                let processes = self.house.processes.clone();
+                self.errand(async move { ack.send(Ack::Stopped(report(runs, &*processes).await)) });
+            }
+            Control::Decide { gate, decision } => {
+                self.decide(gate, LaneReply::Decision(decision), "/approvals".into(), inbound.clone(), ack);
             }
         }
         Flow::Continue
@@ -63,9 +68,13 @@ impl Dispatcher {
     }
 
     /// Tells runs to stop, each for its cause, and wakes their lanes.
-    pub(super) fn stop(&self, runs: &[Arc<LiveRun>], cause: impl Fn(&LiveRun) -> StopCause) {
+    pub(super) fn stop(&mut self, runs: &[Arc<LiveRun>], cause: impl Fn(&LiveRun) -> StopCause) {
         for run in runs {
+            let first = !run.cancel.is_cancelled();
             run.stop(cause(run));
+            if first && run.is_engaged() {
+                end_processes(&mut self.tasks, &self.house, run);
+            }
             if let Some(lane) = self.lanes.get(&run.session) {
                 lane.wake.notify_one();
             }
@@ -91,7 +100,8 @@ impl Dispatcher {
             draining: self.house.draining.is_cancelled(),
             model: self.house.model.info().clone(),
             sessions_awake: self.lanes.len(),
-            queued: self.sessions.len().saturating_sub(running.len()),
+            queued: self.sessions.len().saturating_sub(running.len() + self.questions.len()),
+            paused: self.questions.len(),
             running,
             channels,
             spent_today_micro_usd: self.house.cost.spent_today(),
@@ -101,8 +111,8 @@ impl Dispatcher {
     }
 }
 
-/// Waits for the ends of stopped runs, and reports after a moment what has not ended.
-pub(super) async fn report(runs: Vec<Arc<LiveRun>>) -> StopReport {
+/// Waits for the ends of stopped runs and of their processes, and reports after a moment what has not ended.
+pub(super) async fn report(runs: Vec<Arc<LiveRun>>, processes: &dyn RunProcesses) -> StopReport {
     let deadline = Instant::now() + STOP_ANSWER;
     let mut report = StopReport::default();
     for run in runs {
@@ -110,12 +120,17 @@ pub(super) async fn report(runs: Vec<Arc<LiveRun>>) -> StopReport {
         let ended = async {
             tokio::select! {
                 biased; // an end that is published counts, also after the run was forgotten
-                record = finished.wait_for(Option::is_some) => record.ok().and_then(|record| record.clone()),
+                record = finished.wait_for(has_ended) => record.ok().and_then(|record| record.clone()),
                 () = run.gone.cancelled() => None,
             }
         };
         match timeout_at(deadline, ended).await {
-            Ok(Some(record)) if record.status == RunStatus::Stopped => report.stopped.push(run.id),
+            Ok(Some(record)) if record.status == RunStatus::Stopped => {
+                report.stopped.push(run.id);
+                if timeout_at(deadline, processes.end(run.id)).await.is_err() {
+                    report.still_running.extend(processes.alive(run.id));
+                }
+            }
             Ok(_) => {} // it ended otherwise, or never was
             Err(_) => {
                 let what = "recording its end".to_owned();
@@ -124,6 +139,11 @@ pub(super) async fn report(runs: Vec<Arc<LiveRun>>) -> StopReport {
         }
     }
     report
+}
+
+/// Whether a run has ended; one that rests has not.
+fn has_ended(record: &Option<Arc<RunRecord>>) -> bool {
+    record.as_ref().is_some_and(|record| record.status.is_end())
 }
 
 pub(super) fn operators_only(what: &str) -> Refusal {

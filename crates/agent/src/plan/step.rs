@@ -184,7 +184,7 @@ impl LoopDelegate for StepDelegate<'_> {
         self.nudged = false;
         let tools = self.executor.reasoning.tools();
         let bind = binder(&self.core, context, tools);
-        let ended = self.core.execute(calls, context, tools, &bind).await?;
+        let ended = self.core.execute(calls, context, tools, &bind).await?.ended;
         if let Some(reason) = self.core.stopped() {
             return Ok(Some(LoopOutcome::Stopped(reason.into())));
         }

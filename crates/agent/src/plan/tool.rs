@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_protocol::{Effect, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
+use belay_protocol::{Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use super::plans::{MAX_CHARS, MAX_STEPS, PlanError, Plans, StepStatus};
@@ -26,40 +26,40 @@ impl Planning {
         let statuses = StepStatus::ALL.map(StepStatus::word);
         let text = json!({ "type": "string" });
         let spec = ToolSpec {
-            name: PLANNING.into(),
-            description: "Makes and changes plans. create: a new plan from title and steps, which becomes the active one. \
-                          update: another title or other steps. list: all plans. get: one plan. set_active: choose a plan. \
-                          mark_step: status or note of a step. delete: remove a plan. Without plan_id a command is about \
-                          the active plan."
-                .into(),
-            schema: json!({
-                "type": "object",
-                "properties": {
-                    "command": {
-                        "type": "string",
-                        "enum": ["create", "update", "list", "get", "set_active", "mark_step", "delete"],
-                    },
-                    "plan_id": { "type": "string", "description": "the plan; needed for set_active and delete" },
-                    "title": { "type": "string", "description": "create, update: what the plan is for" },
-                    "steps": {
-                        "type": "array",
-                        "items": text,
-                        "description": format!(
-                            "create, update: the steps in order, at most {MAX_STEPS} of at most {MAX_CHARS} characters"
-                        ),
-                    },
-                    "step_index": { "type": "integer", "minimum": 0, "description": "mark_step: the step, counted from 0" },
-                    "step_status": { "type": "string", "enum": statuses, "description": "mark_step" },
-                    "step_notes": { "type": "string", "description": "mark_step: what is to know about the step" },
-                },
-                "required": ["command"],
-                "additionalProperties": false,
-            }),
-            effect: Effect::None,
             idempotent: false,
             timeout: Duration::from_secs(1),
             // A plan of the largest size with all its notes.
             max_output_bytes: 256 * 1024,
+            ..ToolSpec::new(
+                PLANNING,
+                "Makes and changes plans. create: a new plan from title and steps, which becomes the active one. \
+                          update: another title or other steps. list: all plans. get: one plan. set_active: choose a plan. \
+                          mark_step: status or note of a step. delete: remove a plan. Without plan_id a command is about \
+                          the active plan.",
+                json!({
+                    "type": "object",
+                    "properties": {
+                        "command": {
+                            "type": "string",
+                            "enum": ["create", "update", "list", "get", "set_active", "mark_step", "delete"],
+                        },
+                        "plan_id": { "type": "string", "description": "the plan; needed for set_active and delete" },
+                        "title": { "type": "string", "description": "create, update: what the plan is for" },
+                        "steps": {
+                            "type": "array",
+                            "items": text,
+                            "description": format!(
+                                "create, update: the steps in order, at most {MAX_STEPS} of at most {MAX_CHARS} characters"
+                            ),
+                        },
+                        "step_index": { "type": "integer", "minimum": 0, "description": "mark_step: the step, counted from 0" },
+                        "step_status": { "type": "string", "enum": statuses, "description": "mark_step" },
+                        "step_notes": { "type": "string", "description": "mark_step: what is to know about the step" },
+                    },
+                    "required": ["command"],
+                    "additionalProperties": false,
+                }),
+            )
         };
         Self { spec, plans }
     }
@@ -73,7 +73,7 @@ impl Tool for Planning {
 
     async fn call(&self, arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        run(&mut plans, arguments).map_err(|error| ToolFailure::failed(error.to_string()))
+        run(&mut plans, arguments).map(Into::into).map_err(|error| ToolFailure::failed(error.to_string()))
     }
 }
 

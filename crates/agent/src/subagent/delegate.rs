@@ -181,7 +181,7 @@ impl LoopDelegate for SubagentDelegate {
     ) -> Result<Option<LoopOutcome>, LoopError> {
         let tools = self.reasoning.tools().clone();
         let bind = binder(&self.core, context, &tools);
-        let ended = self.core.execute(calls, context, &tools, &bind).await?;
+        let ended = self.core.execute(calls, context, &tools, &bind).await?.ended;
         if let Some(reason) = self.core.stopped() {
             return Ok(Some(LoopOutcome::Stopped(reason.into())));
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent_loop::INVALID_ARGUMENTS;
-use belay_protocol::{DeclaredOutput, Effect, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
+use belay_protocol::{DeclaredOutput, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use super::outputs::{Declared, Refused, kind};
@@ -43,15 +43,8 @@ struct CompleteTask {
 }
 
 fn spec(name: &str, description: String, schema: Value) -> ToolSpec {
-    ToolSpec {
-        name: name.into(),
-        description,
-        schema,
-        effect: Effect::None,
-        idempotent: true,
-        timeout: Duration::from_secs(1), // it waits for nothing
-        max_output_bytes: MAX_RESULT_BYTES,
-    }
+    let timeout = Duration::from_secs(1); // it waits for nothing
+    ToolSpec { timeout, max_output_bytes: MAX_RESULT_BYTES, ..ToolSpec::new(name, description, schema) }
 }
 
 fn emit_spec(declared: &Declared) -> ToolSpec {
@@ -134,7 +127,7 @@ impl Tool for EmitValue {
         let (Some(name), Some(value)) = (arguments.get("name").and_then(Value::as_str), arguments.get("value")) else {
             return Err(invalid("expected {\"name\": …, \"value\": …}"));
         };
-        self.declared.emit(name, value).map_err(failure)
+        self.declared.emit(name, value).map(Into::into).map_err(failure)
     }
 }
 
@@ -145,7 +138,7 @@ impl Tool for CompleteTask {
     }
 
     async fn call(&self, arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
-        self.declared.complete(arguments).map_err(failure)
+        self.declared.complete(arguments).map(Into::into).map_err(failure)
     }
 }
 

@@ -46,43 +46,44 @@ impl SpawnSubagent {
         let SubagentsConfig { max_turns, max_time_s, .. } = config;
         let types = json!({ "type": "string", "description": "string, number, integer, boolean, array or object" });
         Self(ToolSpec {
-            name: SPAWN_SUBAGENT.into(),
-            description: "Has a part of the work done by a subagent, a run with a conversation of its own, and returns its \
-                          result. Use it for a part that takes several steps and stands by itself; several calls at once \
-                          work side by side. It knows nothing but the task and the context that you give it."
-                .into(),
-            schema: json!({
-                "type": "object",
-                "properties": {
-                    "task": { "type": "string", "minLength": 1, "description": "what to do, whole and by itself" },
-                    "context": { "type": "string", "description": "what it must know besides" },
-                    "outputs": {
-                        "type": "object",
-                        "description": "what it must hand over, by name: a type (string, number, integer, boolean, array, \
-                                        object) or a JSON Schema. Without any, it answers with a text",
-                        "additionalProperties": { "anyOf": [types, { "type": "object" }] },
-                    },
-                    "tools": {
-                        "type": "array",
-                        "items": { "type": "string" },
-                        "description": "names of your tools that it may use; without this, all of them",
-                    },
-                    "max_turns": {
-                        "type": "integer", "minimum": 1, "maximum": max_turns,
-                        "description": format!("most steps, {max_turns} unless told"),
-                    },
-                    "max_time_s": {
-                        "type": "integer", "minimum": 1, "maximum": max_time_s,
-                        "description": format!("most seconds, {max_time_s} unless told"),
-                    },
-                },
-                "required": ["task"],
-                "additionalProperties": false,
-            }),
-            effect: Effect::External,
+            effect: Effect::Write,
             idempotent: false,
             timeout: config.max_time() + closing + SLACK,
             max_output_bytes: MAX_RESULT_BYTES,
+            ..ToolSpec::new(
+                SPAWN_SUBAGENT,
+                "Has a part of the work done by a subagent, a run with a conversation of its own, and returns its \
+                          result. Use it for a part that takes several steps and stands by itself; several calls at once \
+                          work side by side. It knows nothing but the task and the context that you give it.",
+                json!({
+                    "type": "object",
+                    "properties": {
+                        "task": { "type": "string", "minLength": 1, "description": "what to do, whole and by itself" },
+                        "context": { "type": "string", "description": "what it must know besides" },
+                        "outputs": {
+                            "type": "object",
+                            "description": "what it must hand over, by name: a type (string, number, integer, boolean, array, \
+                                            object) or a JSON Schema. Without any, it answers with a text",
+                            "additionalProperties": { "anyOf": [types, { "type": "object" }] },
+                        },
+                        "tools": {
+                            "type": "array",
+                            "items": { "type": "string" },
+                            "description": "names of your tools that it may use; without this, all of them",
+                        },
+                        "max_turns": {
+                            "type": "integer", "minimum": 1, "maximum": max_turns,
+                            "description": format!("most steps, {max_turns} unless told"),
+                        },
+                        "max_time_s": {
+                            "type": "integer", "minimum": 1, "maximum": max_time_s,
+                            "description": format!("most seconds, {max_time_s} unless told"),
+                        },
+                    },
+                    "required": ["task"],
+                    "additionalProperties": false,
+                }),
+            )
         })
     }
 }
@@ -284,5 +285,5 @@ fn report(ending: Ending) -> ToolOutput {
         _ => format!(" {}", end.reason.user_line()),
     };
     let text = format!("{facts}\n{line}{said}");
-    if termination == Termination::Goal { Ok(text) } else { Err(ToolFailure::Failed(text)) }
+    if termination == Termination::Goal { Ok(text.into()) } else { Err(ToolFailure::Failed(text)) }
 }

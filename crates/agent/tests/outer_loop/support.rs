@@ -5,16 +5,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_agent::{Agent, AgentConfig, AgentExit, AgentParts, LimitsConfig, QueueConfig, StorePorts};
+use belay_agent::{Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, LimitsConfig, QueueConfig, StorePorts};
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Body, BootId, Channel, ChannelError, ChannelId, Clock, Control, DeclaredOutput,
-    DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream, Outbound, Principal, PrincipalRole,
-    ReplyRoute, RunRecord, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis,
+    Accepted, Ack, AckSender, Ask, Body, BootId, Channel, ChannelError, ChannelId, Clock, Control, CredentialNeed,
+    DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream, NoProcesses, Outbound,
+    Principal, PrincipalRole, ReplyRoute, RunRecord, RunStatus, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput,
+    ToolSpec, UnixMillis, Weight,
 };
-use belay_store::MemoryStore;
+use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::scripted_model::ScriptedModel;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
@@ -119,6 +120,7 @@ impl Talker {
             history: Vec::new(),
             want_deltas: false,
             outputs: Vec::new(),
+            relayed: false,
         }
     }
 
@@ -135,6 +137,19 @@ impl Talker {
     /// Sends a text as an operator.
     pub(crate) async fn text(&self, session: &str, text: &str) -> Ack {
         self.text_as(session, PrincipalRole::Operator, text).await
+    }
+
+    /// Sends a text as this person.
+    pub(crate) async fn text_of(&self, who: &str, session: &str, text: &str) -> Ack {
+        let inbound = self.inbound(session, PrincipalRole::User, Body::Text(text.into()), None);
+        let principal = Principal { id: who.into(), role: PrincipalRole::User };
+        self.send(Inbound { principal, ..inbound }).await
+    }
+
+    /// Sends a text that a platform has relayed from a group.
+    pub(crate) async fn relayed(&self, session: &str, text: &str) -> Ack {
+        let inbound = self.inbound(session, PrincipalRole::User, Body::Text(text.into()), None);
+        self.send(Inbound { relayed: true, ..inbound }).await
     }
 
     /// Sends a text with an idempotency key.
@@ -202,14 +217,25 @@ impl Talker {
 /// Waits for the end of an accepted run.
 pub(crate) async fn end_of(accepted: Accepted) -> Arc<RunRecord> {
     let mut finished = accepted.watch.expect("alive").finished;
-    let record = tokio::time::timeout(PATIENCE, finished.wait_for(Option::is_some)).await.expect("an end");
+    let ended = |record: &Option<Arc<RunRecord>>| record.as_ref().is_some_and(|record| record.status.is_end());
+    let record = tokio::time::timeout(PATIENCE, finished.wait_for(ended)).await.expect("an end");
     record.expect("published").clone().expect("some")
+}
+
+/// Waits until an accepted run rests on a question.
+pub(crate) async fn rest_of(accepted: &mut Accepted) -> Arc<RunRecord> {
+    let finished = &mut accepted.watch.as_mut().expect("alive").finished;
+    let record = tokio::time::timeout(PATIENCE, finished.wait_for(Option::is_some)).await.expect("a rest");
+    let record = record.expect("published").clone().expect("some");
+    assert_eq!(record.status, RunStatus::Paused);
+    record
 }
 
 /// What an agent is started with; change it, then [`Setup::start`].
 pub(crate) struct Setup {
     pub(crate) config: AgentConfig,
     pub(crate) limits: LimitsConfig,
+    pub(crate) approvals: ApprovalsConfig,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) queue: QueueConfig,
     pub(crate) model: Arc<ScriptedModel>,
@@ -227,14 +253,18 @@ where
         + belay_protocol::EventLog
         + belay_protocol::Outbox
         + belay_protocol::SpendLedger
+        + belay_protocol::GateStore
         + 'static,
 {
+    let key = VaultKey::from_bytes(&[7; KEY_BYTES]).expect("a key");
     StorePorts {
         threads: store.clone(),
         runs: store.clone(),
         events: store.clone(),
         outbox: store.clone(),
+        gates: store.clone(),
         spend: store,
+        vault: Arc::new(SealedVault::new(Arc::new(MemoryStore::new()), key)),
     }
 }
 
@@ -249,6 +279,7 @@ impl Setup {
         Self {
             config: AgentConfig::default(),
             limits: LimitsConfig::default(),
+            approvals: ApprovalsConfig::default(),
             rules: Arc::new(StopRules::progress()),
             queue: QueueConfig::default(),
             model: Arc::new(model),
@@ -273,6 +304,7 @@ impl Setup {
         Self {
             config: self.config.clone(),
             limits: self.limits.clone(),
+            approvals: self.approvals.clone(),
             rules: self.rules.clone(),
             queue: self.queue.clone(),
             model: Arc::new(model),
@@ -302,6 +334,9 @@ impl Setup {
         AgentParts {
             config: self.config.clone(),
             limits: self.limits.clone(),
+            approvals: self.approvals.clone(),
+            processes: Arc::new(NoProcesses),
+            outputs: None,
             rules: self.rules.clone(),
             queue: self.queue.clone(),
             model: self.model.clone(),
@@ -368,6 +403,10 @@ impl Running {
 pub(crate) struct TestTool {
     spec: ToolSpec,
     pub(crate) calls: Arc<AtomicUsize>,
+    behaves_as: String,
+    world: Arc<Mutex<String>>,
+    /// Secrets that it was called with.
+    pub(crate) secrets: Arc<Mutex<Vec<String>>>,
 }
 
 impl TestTool {
@@ -376,16 +415,46 @@ impl TestTool {
             json!({"type": "object", "properties": {"text": {"type": "string"}}, "additionalProperties": false});
         Self {
             spec: ToolSpec {
-                name: name.into(),
-                description: format!("the tool {name}"),
-                schema,
                 effect: Effect::Read,
-                idempotent: true,
                 timeout: Duration::from_secs(30),
                 max_output_bytes: 1000,
+                ..ToolSpec::new(name, format!("the tool {name}"), schema)
             },
             calls: Arc::default(),
+            behaves_as: name.into(),
+            world: Arc::default(),
+            secrets: Arc::default(),
         }
+    }
+
+    /// The same tool, which asks before it acts.
+    pub(crate) fn asking(mut self) -> Self {
+        self.spec.approval = Ask::UnlessApproved;
+        self.writing()
+    }
+
+    /// The same tool, whose answers are words of the outside.
+    pub(crate) fn of_outside(mut self) -> Self {
+        self.spec.outside = true;
+        self
+    }
+
+    /// The same tool under another name.
+    pub(crate) fn called(mut self, name: &str) -> Self {
+        self.spec.name = name.into();
+        self
+    }
+
+    /// The same tool, which needs a secret of that name.
+    pub(crate) fn secret(mut self, name: &str) -> Self {
+        self.spec.credential =
+            Some(CredentialNeed { name: name.into(), instructions: format!("Paste the {name} here.") });
+        self
+    }
+
+    /// What the tool weighs besides its arguments: shared, so that a test can change the world.
+    pub(crate) fn world(&self) -> Arc<Mutex<String>> {
+        self.world.clone()
     }
 
     /// The same tool, with an effect that must not be repeated.
@@ -402,10 +471,22 @@ impl Tool for TestTool {
         &self.spec
     }
 
+    async fn weigh(&self, _arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
+        let world = self.world.lock().expect("not poisoned").clone();
+        let bound = if world.is_empty() { Vec::new() } else { vec![("world".to_owned(), world)] };
+        Ok(Weight { bound, covers: Some(format!("all of {}", self.spec.name)), ..Weight::default() })
+    }
+
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        match self.spec.name.as_str() {
-            "echo" => Ok(arguments.get("text").and_then(Value::as_str).unwrap_or("nothing").to_owned()),
+        if let Some(secret) = &context.credential {
+            self.secrets.lock().expect("not poisoned").push(secret.expose().to_owned());
+            if secret.expose() == "wrong" {
+                return Err(ToolFailure::CredentialRefused("the secret was not accepted".into()));
+            }
+        }
+        match self.behaves_as.as_str() {
+            "echo" => Ok(arguments.get("text").and_then(Value::as_str).unwrap_or("nothing").into()),
             "fail" => Err(ToolFailure::failed("it does not work")),
             "panic" => panic!("the tool of the test panics"),
             "wait" => {

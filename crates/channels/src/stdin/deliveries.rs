@@ -1,17 +1,20 @@
-//! Which runs' replies have been shown.
+//! Which replies and questions of runs have been shown.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use belay_protocol::RunId;
+use belay_protocol::{GateId, RunId};
 use tokio::sync::watch;
 
 /// How many of the last deliveries are remembered. 64: several times what one channel has outstanding.
 const REMEMBERED: usize = 64;
 
+/// What is shown for a run: its reply, or with a gate that question.
+pub(super) type Shown = (RunId, Option<GateId>);
+
 /// Remembers the last deliveries, since a reply may be shown before anyone waits for it.
 pub(super) struct Deliveries {
-    recent: Mutex<VecDeque<RunId>>,
+    recent: Mutex<VecDeque<Shown>>,
     changed: watch::Sender<()>,
 }
 
@@ -20,25 +23,25 @@ impl Deliveries {
         Self { recent: Mutex::new(VecDeque::with_capacity(REMEMBERED)), changed: watch::Sender::new(()) }
     }
 
-    /// Notes that the reply of a run has been shown, or can never be.
-    pub(super) fn note(&self, run: RunId) {
+    /// Notes that a reply or a question has been shown, or can never be.
+    pub(super) fn note(&self, shown: Shown) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if recent.len() == REMEMBERED {
             recent.pop_front();
         }
-        recent.push_back(run);
+        recent.push_back(shown);
         drop(recent);
         self.changed.send_replace(());
     }
 
     /// Waits until that has been noted.
-    pub(super) async fn wait_for(&self, run: RunId) {
+    pub(super) async fn wait_for(&self, shown: Shown) {
         let mut changed = self.changed.subscribe(); // before looking, so that no note falls between
-        while !self.has(run) && changed.changed().await.is_ok() {}
+        while !self.has(shown) && changed.changed().await.is_ok() {}
     }
 
-    fn has(&self, run: RunId) -> bool {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner).contains(&run)
+    fn has(&self, shown: Shown) -> bool {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).contains(&shown)
     }
 }
 
@@ -50,12 +53,15 @@ mod tests {
     async fn a_delivery_is_seen_whether_it_was_noted_before_or_after_the_wait_began() {
         let deliveries = Deliveries::new();
         let (early, late) = (RunId::new(), RunId::new());
-        deliveries.note(early);
-        deliveries.wait_for(early).await;
-        tokio::join!(deliveries.wait_for(late), async {
+        let question = Some(GateId::new());
+        deliveries.note((early, question));
+        deliveries.wait_for((early, question)).await;
+        tokio::join!(deliveries.wait_for((late, None)), async {
             tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-            deliveries.note(RunId::new());
-            deliveries.note(late);
+            deliveries.note((RunId::new(), None));
+            deliveries.note((late, None));
         });
+        let reply = tokio::time::timeout(std::time::Duration::from_secs(1), deliveries.wait_for((early, None)));
+        assert!(reply.await.is_err(), "its question is not its reply");
     }
 }

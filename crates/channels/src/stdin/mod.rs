@@ -10,6 +10,7 @@ mod deliveries;
 mod lines;
 mod printer;
 mod pump;
+mod resting;
 mod terminal;
 
 use std::fs::File;
@@ -28,7 +29,7 @@ use tracing::{error, warn};
 
 use self::deliveries::Deliveries;
 use self::lines::{Line, LineReader};
-use self::printer::{Plain, Printer, Sink, harmless};
+use self::printer::{Look, Plain, Printer, Sink, harmless};
 use self::pump::{Ending, Pump};
 use self::terminal::{PromptEnd, Terminal};
 use crate::config::{Enabled, StdinConfig};
@@ -38,6 +39,9 @@ const NAME: &str = "stdin";
 
 /// Lines that have been read and not been taken. When it is full, reading waits, and with it whoever writes the pipe.
 const LINES: usize = 16;
+
+/// What a person at the prompt is told when the next line is a secret.
+const SECRET_HINT: &str = "Begin the line with a space to keep it out of the prompt's history.";
 
 /// Standard input and output as a channel.
 pub struct StdinChannel {
@@ -124,7 +128,7 @@ impl StdinChannel {
     /// # Cancel safety
     /// Dropped midway the line may still be shown.
     pub async fn say(&self, text: &str) -> io::Result<()> {
-        self.printer.show(text).await
+        self.printer.show(text, Look::Plain).await
     }
 
     /// Puts the prompt away and returns when the terminal is as it was: the process must not end before. Nothing to do
@@ -164,9 +168,15 @@ impl Channel for StdinChannel {
     }
 
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
-        let shown = if message.text.is_empty() { Ok(()) } else { self.printer.show(&message.text).await };
+        let question = message.question.as_ref();
+        let look = if question.is_some() { Look::Question } else { Look::Plain };
+        let shown = if message.text.is_empty() { Ok(()) } else { self.printer.show(&message.text, look).await };
+        if question.is_some_and(|question| !question.decidable) && self.has_prompt() {
+            let _ = self.printer.show(SECRET_HINT, look).await; // the question itself says what is needed
+        }
         if let Some(run) = message.run_id {
-            self.deliveries.note(run); // also when it failed: nobody need wait for it any longer
+            // Also when it failed: nobody need wait for it any longer.
+            self.deliveries.note((run, question.map(|question| question.gate)));
         }
         shown.map_err(|error| DeliverError::Refused { detail: format!("standard output: {error}") })
     }
@@ -239,8 +249,8 @@ fn input() -> Input {
 struct Harmless<S>(S);
 
 impl<S: Sink> Sink for Harmless<S> {
-    fn show(&mut self, text: &str) -> io::Result<()> {
-        self.0.show(&harmless(text))
+    fn show(&mut self, text: &str, look: Look) -> io::Result<()> {
+        self.0.show(&harmless(text), look)
     }
 }
 

@@ -16,20 +16,30 @@ pub(super) struct Printer {
 
 struct Job {
     text: String,
+    look: Look,
     done: oneshot::Sender<io::Result<()>>,
+}
+
+/// What a text is, for a sink that can make it look so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// An answer, or a notice.
+    Plain,
+    /// A question, which should not be overlooked.
+    Question,
 }
 
 /// Where texts are shown.
 pub(super) trait Sink: Send + 'static {
     /// Shows a text and ends its line.
-    fn show(&mut self, text: &str) -> io::Result<()>;
+    fn show(&mut self, text: &str, look: Look) -> io::Result<()>;
 }
 
 /// Any writer: each text is one write, with its newline, flushed.
 pub(super) struct Plain<W>(pub(super) W);
 
 impl<W: Write + Send + 'static> Sink for Plain<W> {
-    fn show(&mut self, text: &str) -> io::Result<()> {
+    fn show(&mut self, text: &str, _look: Look) -> io::Result<()> {
         let line = if text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") };
         self.0.write_all(line.as_bytes())?;
         self.0.flush()
@@ -47,7 +57,7 @@ impl Printer {
         let (jobs, mut queue) = mpsc::channel::<Job>(QUEUE);
         thread::Builder::new().name("stdin-replies".into()).spawn(move || {
             while let Some(job) = queue.blocking_recv() {
-                let _ = job.done.send(sink.show(&job.text)); // whoever asked has been cancelled: it is shown all the same
+                let _ = job.done.send(sink.show(&job.text, job.look)); // whoever asked has been cancelled: it is shown all the same
             }
         })?;
         Ok(Self { jobs })
@@ -60,10 +70,10 @@ impl Printer {
     ///
     /// # Cancel safety
     /// Dropped midway the text may still be shown.
-    pub(super) async fn show(&self, text: &str) -> io::Result<()> {
+    pub(super) async fn show(&self, text: &str, look: Look) -> io::Result<()> {
         let (done, shown) = oneshot::channel();
         let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
-        self.jobs.send(Job { text: text.to_owned(), done }).await.map_err(|_| gone())?;
+        self.jobs.send(Job { text: text.to_owned(), look, done }).await.map_err(|_| gone())?;
         shown.await.map_err(|_| gone())?
     }
 }
@@ -96,7 +106,7 @@ mod tests {
         let writes = Writes::default();
         let printer = Printer::start(Plain(writes.clone())).expect("a thread");
         for text in ["one", "two\nlines\n", "three"] {
-            printer.show(text).await.expect("written");
+            printer.show(text, Look::Plain).await.expect("written");
         }
         assert_eq!(*writes.0.lock().expect("not poisoned"), ["one\n", "two\nlines\n", "three\n"]);
     }

@@ -2,7 +2,9 @@
 //!
 //! Lines go out in the order they came. A text waits until the one before it has been accepted, and while
 //! [`OUTSTANDING_MAX`] runs are unfinished; a line that begins with a slash goes at once. Piped, a `/quit` and the end
-//! of input wait until everything before them has been answered.
+//! of input wait until everything before them has been answered. So does an answer to a question: a script's `yes` is for
+//! the question of the line before it, which may not have been asked yet. A run that rests on its question counts as
+//! answered: nothing more comes of it by itself.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +13,8 @@ use std::time::Duration;
 
 use belay_protocol::inbound::Role;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Body, ChannelId, Envelope, Inbound, Principal, Refusal, ReplyRoute, RunWatch, SessionKey,
+    Accepted, Ack, AckSender, Body, ChannelId, CommandReply, Envelope, Inbound, Principal, Refusal, ReplyRoute, RunId,
+    RunRecord, RunStatus, RunWatch, SessionKey,
 };
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -22,8 +25,9 @@ use tracing::{debug, warn};
 
 use super::deliveries::Deliveries;
 use super::lines::Line;
-use super::printer::Printer;
-use crate::words::{asks_for_a_plan, ends_the_daemon};
+use super::printer::{Look, Printer};
+use super::resting::{Resting, rests_with};
+use crate::words::{answers_a_question, asks_for_a_plan, ends_the_daemon};
 
 /// Unfinished runs above which texts wait. 15: a session's queue holds 20, and other channels may write to it too.
 const OUTSTANDING_MAX: usize = 15;
@@ -62,6 +66,8 @@ struct State {
     again: Option<String>,
     /// What has been sent and is not settled.
     open: FuturesUnordered<Pin<Box<dyn Future<Output = Progress> + Send>>>,
+    /// Runs that rest on a question.
+    resting: Resting,
     /// Texts that have been sent and not yet been accepted.
     unaccepted: usize,
     /// Whether the last thing typed was an interrupt that had nothing to stop.
@@ -75,11 +81,28 @@ enum Head {
 
 /// What became of something that was open.
 enum Progress {
-    Accepted { text: String, watch: Option<RunWatch> },
-    Settled { text: String, quit: bool },
-    Busy { text: String, wait: Duration },
-    Again { text: String },
+    Accepted {
+        text: String,
+        watch: Option<RunWatch>,
+    },
+    Settled {
+        text: String,
+        quit: bool,
+        resumes: Option<RunId>,
+    },
+    Busy {
+        text: String,
+        wait: Duration,
+    },
+    Again {
+        text: String,
+    },
     Answered,
+    /// A run rests on a question, which has been shown.
+    Rests {
+        watch: RunWatch,
+        record: Arc<RunRecord>,
+    },
 }
 
 impl Pump {
@@ -116,6 +139,10 @@ impl Pump {
                     }
                 }
                 Some(progress) = self.state.open.next() => self.note(progress).await,
+                rest = self.state.resting.next() => {
+                    let deliveries = Arc::clone(&self.deliveries);
+                    self.state.open.push(Box::pin(answered(rest.watch, Some(rest.record), deliveries)));
+                }
                 line = self.lines.recv(), if self.state.head.is_none() => self.take(line).await,
             }
         }
@@ -132,10 +159,18 @@ impl Pump {
     }
 
     fn may_end(&self) -> bool {
-        self.ending == Ending::AtOnce || self.state.open.is_empty()
+        self.ending == Ending::AtOnce || self.is_quiet()
+    }
+
+    /// Whether everything that was sent has its answer.
+    fn is_quiet(&self) -> bool {
+        self.state.open.is_empty() && !self.state.resting.one_goes_on()
     }
 
     fn may_go(&self, text: &str) -> bool {
+        if self.ending == Ending::AfterAnswers && answers_a_question(text) && !self.is_quiet() {
+            return false;
+        }
         match kind(text) {
             Kind::Quit => self.may_end(),
             Kind::Command => true,
@@ -159,11 +194,12 @@ impl Pump {
             Progress::Accepted { text, watch } => {
                 self.accepted_or_refused(&text);
                 if let Some(watch) = watch {
-                    self.state.open.push(Box::pin(answered(watch, Arc::clone(&self.deliveries))));
+                    self.state.open.push(Box::pin(answered(watch, None, Arc::clone(&self.deliveries))));
                 }
             }
-            Progress::Settled { text, quit } => {
+            Progress::Settled { text, quit, resumes } => {
                 self.accepted_or_refused(&text);
+                resumes.into_iter().for_each(|run| self.state.resting.answered(run));
                 if quit {
                     // What follows a /quit in a script is not for this daemon.
                     self.state.head = Some(Head::End);
@@ -178,6 +214,7 @@ impl Pump {
             }
             Progress::Again { text } => self.state.again = Some(text),
             Progress::Answered => {}
+            Progress::Rests { watch, record } => self.state.resting.add(watch, record),
         }
     }
 
@@ -187,20 +224,25 @@ impl Pump {
 
     /// What a Ctrl-C means: stop what runs; else a hint, and the second in a row quits.
     async fn interrupt(&mut self) -> Option<Envelope> {
-        if !self.state.open.is_empty() {
+        if !self.is_quiet() {
             self.state.warned = false;
             return Some(self.send("/interrupt".into()));
         }
         if std::mem::replace(&mut self.state.warned, true) {
             return Some(self.send("/quit".into()));
         }
-        tell(&self.printer, "Nothing is running. Press Ctrl-C again, or type /quit, to end.").await;
+        let hint = if self.state.resting.is_empty() {
+            "Nothing is running. Press Ctrl-C again, or type /quit, to end."
+        } else {
+            "A question waits for your answer. Press Ctrl-C again, or type /quit, to end all the same."
+        };
+        tell(&self.printer, hint).await;
         None
     }
 }
 
 async fn tell(printer: &Printer, text: &str) {
-    if let Err(error) = printer.show(text).await {
+    if let Err(error) = printer.show(text, Look::Plain).await {
         warn!(%error, "a notice could not be shown on standard output");
     }
 }
@@ -234,6 +276,7 @@ fn inbound(text: String) -> Inbound {
         history: Vec::new(),
         want_deltas: false,
         outputs: Vec::new(),
+        relayed: false,
     }
 }
 
@@ -244,28 +287,40 @@ async fn acknowledged(text: String, answer: oneshot::Receiver<Ack>) -> Progress 
         Ok(Ack::Refused(Refusal::Busy { retry_after, .. })) => {
             Progress::Busy { text, wait: retry_after.clamp(Duration::from_millis(10), BUSY_WAIT_MAX) }
         }
-        Ok(Ack::Refused(_)) => Progress::Settled { text, quit: false }, // the agent tells the person
-        Ok(_) => {
+        Ok(Ack::Refused(_)) => Progress::Settled { text, quit: false, resumes: None }, // the agent tells the person
+        Ok(ack) => {
             let quit = kind(&text) == Kind::Quit;
-            Progress::Settled { text, quit }
+            let resumes = match ack {
+                Ack::Command(CommandReply { resumes, .. }) => resumes,
+                _ => None,
+            };
+            Progress::Settled { text, quit, resumes }
         }
         Err(_) => {
             warn!("a line from standard input was dropped without an answer");
-            Progress::Settled { text, quit: false }
+            Progress::Settled { text, quit: false, resumes: None }
         }
     }
 }
 
-/// Waits for the end of a run, and for its reply to be shown.
-async fn answered(mut watch: RunWatch, deliveries: Arc<Deliveries>) -> Progress {
-    let has_reply = match watch.finished.wait_for(Option::is_some).await {
-        Ok(record) => record.as_ref().is_some_and(|run| run.reply.as_deref().is_some_and(|reply| !reply.is_empty())),
-        Err(_) => false, // the daemon lets go of the run: nothing more will be said about it here
+/// Waits until a run has ended or rests on another question than `before`, and for its reply or question to be shown.
+async fn answered(mut watch: RunWatch, before: Option<Arc<RunRecord>>, deliveries: Arc<Deliveries>) -> Progress {
+    let is_news = |now: &Option<Arc<RunRecord>>| {
+        now.is_some() && before.as_ref().is_none_or(|before| !rests_with(now.as_ref(), before))
     };
-    if has_reply && timeout(DELIVERY_GRACE, deliveries.wait_for(watch.run_id)).await.is_err() {
-        debug!(run = %watch.run_id, "the reply of an ended run was not delivered here");
+    let record = watch.finished.wait_for(is_news).await.ok().and_then(|record| record.clone());
+    let Some(record) = record else {
+        return Progress::Answered; // the daemon lets go of the run: nothing more will be said about it here
+    };
+    let question = record.waiting_for.as_ref().filter(|_| record.status == RunStatus::Paused).map(|it| it.gate);
+    let is_shown = question.is_some() || record.reply.as_deref().is_some_and(|reply| !reply.is_empty());
+    if is_shown && timeout(DELIVERY_GRACE, deliveries.wait_for((watch.run_id, question))).await.is_err() {
+        debug!(run = %watch.run_id, "the reply or question of a run was not delivered here");
     }
-    Progress::Answered
+    match record.status {
+        RunStatus::Paused => Progress::Rests { watch, record },
+        _ => Progress::Answered,
+    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::lines::{LINE_MAX_BYTES, Line};
-use super::printer::{Plain, Sink, harmless};
+use super::printer::{Look, Plain, Sink, harmless};
 use crate::config::StdinConfig;
 
 /// Lines of history that are kept.
@@ -37,7 +37,10 @@ const LOOK_UP: Duration = Duration::from_millis(50);
 
 /// Where replies go: above the prompt while there is one, straight to the terminal afterwards.
 #[derive(Clone)]
-pub(super) struct Screen(Arc<Mutex<Painter>>);
+pub(super) struct Screen {
+    painter: Arc<Mutex<Painter>>,
+    colour: bool,
+}
 
 enum Painter {
     Editor(SyncSender<String>),
@@ -45,13 +48,13 @@ enum Painter {
 }
 
 impl Sink for Screen {
-    fn show(&mut self, text: &str) -> io::Result<()> {
-        let mut text = harmless(text);
+    fn show(&mut self, text: &str, look: Look) -> io::Result<()> {
+        let mut text = painted(&harmless(text), look, self.colour);
         loop {
-            let painter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let painter = self.painter.lock().unwrap_or_else(PoisonError::into_inner);
             let sender = match &*painter {
                 Painter::Editor(sender) => sender,
-                Painter::Direct => return Plain(io::stdout()).show(&text), // under the lock: not while the prompt is put away
+                Painter::Direct => return Plain(io::stdout()).show(&text, look), // under the lock: not while the prompt is put away
             };
             match sender.try_send(text) {
                 Ok(()) => return Ok(()),
@@ -97,11 +100,14 @@ impl PromptEnd {
 impl Terminal {
     pub(super) fn new(config: &StdinConfig) -> Self {
         let printer = ExternalPrinter::new(PAINT_QUEUE);
-        let screen = Screen(Arc::new(Mutex::new(Painter::Editor(printer.sender()))));
+        let painter = Arc::new(Mutex::new(Painter::Editor(printer.sender())));
+        let screen = Screen { painter, colour: config.colour };
         let end = PromptEnd::default();
         let mut editor = Reedline::create()
             .with_ansi_colors(config.colour)
             .with_external_printer(printer)
+            // So that a secret need not be kept.
+            .with_history_exclusion_prefix(Some(" ".into()))
             .with_poll_interval(LOOK_UP)
             .with_break_signal(Arc::clone(&end.stop));
         if let Some(history) = config.history_file.as_deref().and_then(open_history) {
@@ -161,7 +167,7 @@ impl Terminal {
 
     /// Paints what still waits, then lets replies go straight to the terminal.
     fn put_away(self, farewell: &str) {
-        let mut painter = self.screen.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut painter = self.screen.painter.lock().unwrap_or_else(PoisonError::into_inner);
         let mut editor = self.editor.with_immediately_accept(true); // one pass: paint, return
         if let Err(error) = editor.read_line(&BelayPrompt("")) {
             warn!(%error, "the last replies could not be painted");
@@ -169,6 +175,14 @@ impl Terminal {
         *painter = Painter::Direct;
         let mut out = io::stdout();
         let _ = out.write_all(farewell.as_bytes()).and_then(|()| out.flush()); // a failure shows with the next reply
+    }
+}
+
+/// The text as it looks: a question in yellow, line by line, since lines are painted one by one.
+fn painted(text: &str, look: Look, colour: bool) -> String {
+    match (look, colour) {
+        (Look::Question, true) => text.lines().map(|line| format!("\x1b[33m{line}\x1b[0m\n")).collect(),
+        (Look::Question, false) | (Look::Plain, _) => text.to_owned(),
     }
 }
 
@@ -211,5 +225,21 @@ impl Prompt for BelayPrompt {
     fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
         let failing = if matches!(search.status, PromptHistorySearchStatus::Failing) { "nothing for " } else { "" };
         Cow::Owned(format!("({failing}{}) ", search.term))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_stands_out_where_there_are_colours() {
+        for (look, colour, expected) in [
+            (Look::Question, true, "\x1b[33mMay I?\x1b[0m\n\x1b[33myes or no\x1b[0m\n"),
+            (Look::Question, false, "May I?\nyes or no"),
+            (Look::Plain, true, "May I?\nyes or no"),
+        ] {
+            assert_eq!(painted("May I?\nyes or no", look, colour), expected, "{look:?} {colour}");
+        }
     }
 }

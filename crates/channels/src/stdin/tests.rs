@@ -4,8 +4,8 @@ use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Accepted, Ack, AckSender, Body, CommandReply, OutboxId, Refusal, ReplyRoute, RunId, RunRecord, RunStatus, RunWatch,
-    SessionKey, StopReason, UnixMillis, run::RunUsage,
+    Accepted, Ack, AckSender, Body, CommandReply, GateId, GateKind, OutboxId, Question, Refusal, ReplyRoute, RunId,
+    RunRecord, RunStatus, RunWatch, SessionKey, StopReason, UnixMillis, WaitingFor, run::RunUsage,
 };
 use futures_util::StreamExt;
 use tokio::sync::watch;
@@ -65,10 +65,31 @@ impl Run {
     }
 
     fn finish(&self, reply: Option<&str>) {
-        let record = RunRecord {
+        self.finished.send_replace(Some(Arc::new(self.record(RunStatus::Completed, reply))));
+    }
+
+    /// Lays it to rest on a question, which is shown.
+    async fn ask(&self, channel: &StdinChannel) -> GateId {
+        let gate = GateId::new();
+        let waiting_for = WaitingFor {
+            gate,
+            kind: GateKind::Approval,
+            tool: "run_command".into(),
+            summary: "ls".into(),
+            expires_at: UnixMillis(1),
+        };
+        let record = RunRecord { waiting_for: Some(waiting_for), ..self.record(RunStatus::Paused, None) };
+        self.finished.send_replace(Some(Arc::new(record)));
+        let question = Some(Question { gate, offers_always: false, decidable: true });
+        channel.deliver(&Outbound { question, ..outbound(Some(self.id), "May I?") }).await.unwrap();
+        gate
+    }
+
+    fn record(&self, status: RunStatus, reply: Option<&str>) -> RunRecord {
+        RunRecord {
             run_id: self.id,
             session: SessionKey::new("stdin"),
-            status: RunStatus::Completed,
+            status,
             reason: Some(StopReason::FinalText),
             evidence: serde_json::Map::new(),
             reply: reply.map(str::to_owned),
@@ -78,8 +99,8 @@ impl Run {
             accepted_at: UnixMillis(0),
             started_at: None,
             ended_at: None,
-        };
-        self.finished.send_replace(Some(Arc::new(record)));
+            waiting_for: None,
+        }
     }
 
     async fn answer(&self, channel: &StdinChannel, reply: &str) {
@@ -90,11 +111,11 @@ impl Run {
 
 fn outbound(run_id: Option<RunId>, text: &str) -> Outbound {
     let route = ReplyRoute { channel: ChannelId::new("stdin"), conversation: "stdin".into(), reply_to: None };
-    Outbound { id: OutboxId::new(), run_id, route, text: text.into(), pieces_sent: 0 }
+    Outbound { id: OutboxId::new(), run_id, route, text: text.into(), pieces_sent: 0, question: None }
 }
 
 fn command(ack: AckSender, word: &str) {
-    ack.send(Ack::Command(CommandReply { command: word.into(), reply: "done".into() }));
+    ack.send(Ack::Command(CommandReply { command: word.into(), reply: "done".into(), resumes: None }));
 }
 
 fn text(envelope: &Envelope) -> &str {
@@ -137,6 +158,7 @@ async fn a_line_becomes_an_operators_message_of_the_one_session() {
             history: Vec::new(),
             want_deltas: false,
             outputs: Vec::new(),
+            relayed: false,
         }
     );
 }
@@ -319,4 +341,35 @@ async fn an_interrupt_stops_what_runs_else_it_warns_and_the_second_one_quits() {
     assert_eq!(text(&pump.next().await.unwrap()), "/quit");
     drop(lines);
     assert!(pump.next().await.is_none(), "at a terminal the end of input acts at once");
+}
+
+#[tokio::test]
+async fn a_scripts_yes_waits_for_its_question_and_the_end_for_the_run_that_goes_on() {
+    let (channel, mut stream, paper) = open(b"run ls\nyes\n/quit\n").await;
+    let run = Run::accept(next(&mut stream).await.unwrap().ack);
+    assert!(is_silent(&mut stream).await, "nothing is asked yet");
+    run.ask(&channel).await;
+    let yes = next(&mut stream).await.unwrap();
+    assert_eq!(text(&yes), "yes");
+    let reply = CommandReply { command: "/approve".into(), reply: "Approved.".into(), resumes: Some(run.id) };
+    yes.ack.send(Ack::Command(reply));
+    assert!(is_silent(&mut stream).await, "the run is about to go on");
+    run.finished.send_replace(None);
+    assert!(is_silent(&mut stream).await, "it goes on");
+    run.answer(&channel, "a b c").await;
+    let quit = next(&mut stream).await.unwrap();
+    assert_eq!((text(&quit), paper.text().as_str()), ("/quit", "May I?\na b c\n"));
+}
+
+#[tokio::test]
+async fn an_answer_from_elsewhere_lets_the_run_go_on_here_too_and_a_second_question_is_waited_for() {
+    let (channel, mut stream, _) = open(b"run ls\n/deny\n").await;
+    let run = Run::accept(next(&mut stream).await.unwrap().ack);
+    let first = run.ask(&channel).await;
+    let deny = next(&mut stream).await.unwrap();
+    assert_eq!(text(&deny), "/deny");
+    deny.ack.send(Ack::Refused(Refusal::Decided("This was approved before.".into())));
+    run.finished.send_replace(None);
+    assert_ne!(run.ask(&channel).await, first);
+    assert!(next(&mut stream).await.is_none(), "a question that nobody answers does not hold the end of input");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use belay_protocol::{DeliverError, Outbound};
 use frankenstein::ParseMode;
 use frankenstein::methods::{SendChatActionParams, SendMessageParams};
-use frankenstein::types::{ChatAction, LinkPreviewOptions, ReplyParameters};
+use frankenstein::types::{ChatAction, InlineKeyboardMarkup, LinkPreviewOptions, ReplyMarkup, ReplyParameters};
 use serde::de::IgnoredAny;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -15,6 +15,7 @@ use tracing::{debug, info};
 use super::api::{ApiError, BotApi};
 use super::conversation::Conversation;
 use super::split::{Piece, pieces};
+use super::taps;
 
 /// Deadline of a message. Telegram answers within a second; a slow line needs longer.
 const SEND_DEADLINE: Duration = Duration::from_secs(30);
@@ -25,16 +26,19 @@ const TYPING_DEADLINE: Duration = Duration::from_secs(4);
 /// How often the typing indicator is renewed. Telegram: sendChatAction, "5 seconds or less".
 const TYPING_EVERY: Duration = Duration::from_secs(4);
 
-/// Sends a reply, piece after piece, beginning with the first one that has not been taken.
+/// Sends a reply, piece after piece, beginning with the first one that has not been taken. The last piece of a question
+/// has its buttons.
 pub(super) async fn deliver(api: &BotApi, message: &Outbound) -> Result<(), DeliverError> {
     let conversation: Conversation = message.route.conversation.parse().map_err(|_| DeliverError::Refused {
         detail: format!("{:?} is no Telegram conversation", message.route.conversation),
     })?;
     let answered = message.route.reply_to.as_deref().and_then(|id| id.parse().ok());
     let pieces = pieces(&message.text);
+    let mut keyboard = message.question.as_ref().and_then(taps::keyboard);
     for (number, piece) in (0..).zip(&pieces).skip(message.pieces_sent as usize) {
         let reply_to = answered.filter(|_| number == 0);
-        send(api, conversation, reply_to, piece).await.map_err(|error| failed(error, number))?;
+        let buttons = if number as usize + 1 == pieces.len() { keyboard.take() } else { None };
+        send(api, conversation, reply_to, piece, buttons).await.map_err(|error| failed(error, number))?;
     }
     Ok(())
 }
@@ -47,18 +51,24 @@ pub(super) async fn notice(
     text: &str,
     deadline: Duration,
 ) -> Result<(), ApiError> {
-    let parameters = parameters(conversation, message_id, text, None);
+    let parameters = parameters(conversation, message_id, text, None, None);
     api.call::<_, IgnoredAny>("sendMessage", &parameters, deadline).await.map(|_| ())
 }
 
 /// Sends one piece: as HTML, and as plain text where Telegram cannot read the HTML. A group that has moved is followed.
-async fn send(api: &BotApi, mut to: Conversation, reply_to: Option<i32>, piece: &Piece) -> Result<(), ApiError> {
+async fn send(
+    api: &BotApi,
+    mut to: Conversation,
+    reply_to: Option<i32>,
+    piece: &Piece,
+    buttons: Option<InlineKeyboardMarkup>,
+) -> Result<(), ApiError> {
     let mut is_html = true;
     let mut may_follow = true;
     loop {
         let (text, mode) = if is_html { (&piece.html, Some(ParseMode::Html)) } else { (&piece.plain, None) };
-        let sent = api.call::<_, IgnoredAny>("sendMessage", &parameters(to, reply_to, text, mode), SEND_DEADLINE).await;
-        match sent {
+        let parameters = parameters(to, reply_to, text, mode, buttons.clone());
+        match api.call::<_, IgnoredAny>("sendMessage", &parameters, SEND_DEADLINE).await {
             Ok(_) => return Ok(()),
             Err(error) if is_html && error.is_parse_error() => {
                 info!(%error, "telegram could not read our formatting; the text is sent plain");
@@ -74,7 +84,13 @@ async fn send(api: &BotApi, mut to: Conversation, reply_to: Option<i32>, piece: 
     }
 }
 
-fn parameters(to: Conversation, reply_to: Option<i32>, text: &str, mode: Option<ParseMode>) -> SendMessageParams {
+fn parameters(
+    to: Conversation,
+    reply_to: Option<i32>,
+    text: &str,
+    mode: Option<ParseMode>,
+    buttons: Option<InlineKeyboardMarkup>,
+) -> SendMessageParams {
     let reply = reply_to.map(|id| ReplyParameters::builder().message_id(id).allow_sending_without_reply(true).build());
     SendMessageParams::builder()
         .chat_id(to.chat)
@@ -84,6 +100,7 @@ fn parameters(to: Conversation, reply_to: Option<i32>, text: &str, mode: Option<
         // A preview makes Telegram fetch an address that a model was talked into writing.
         .link_preview_options(LinkPreviewOptions::DISABLED)
         .maybe_reply_parameters(reply)
+        .maybe_reply_markup(buttons.map(ReplyMarkup::InlineKeyboardMarkup))
         .build()
 }
 

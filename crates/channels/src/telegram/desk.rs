@@ -14,6 +14,7 @@ use super::api::BotApi;
 use super::conversation::Conversation;
 use super::deliver;
 use super::intake::{Rules, Verdict};
+use super::taps::{self, Tap};
 
 /// Strangers that are remembered as logged. Beyond, new ones are logged at debug level only, so that nobody fills the
 /// log by opening accounts.
@@ -36,10 +37,17 @@ pub(super) struct Desk {
     album: Mutex<Option<String>>,
 }
 
+/// What goes to the agent.
+pub(super) struct Parcel {
+    pub(super) inbound: Inbound,
+    /// The tap that it is, which wants an answer.
+    pub(super) tap: Option<Tap>,
+}
+
 /// What to do with an update.
 pub(super) enum Sorted {
     /// Hand it to the agent.
-    Message(Box<Inbound>),
+    Message(Box<Parcel>),
     /// Nothing more.
     Done,
     /// Have it delivered again later.
@@ -81,7 +89,14 @@ impl Desk {
         };
         let update_id = update.update_id;
         match self.rules.judge(update) {
-            Verdict::Message(inbound) => return Sorted::Message(inbound),
+            Verdict::Message(inbound) => return Sorted::Message(Box::new(Parcel { inbound: *inbound, tap: None })),
+            Verdict::Tapped(inbound, tap) => {
+                return Sorted::Message(Box::new(Parcel { inbound: *inbound, tap: Some(tap) }));
+            }
+            Verdict::TappedInVain { tap, words, stranger } => {
+                stranger.into_iter().for_each(|id| self.log_stranger(id));
+                taps::tell(&self.api, &tap, words, true).await;
+            }
             Verdict::NotYet => {
                 debug!(update_id, "the bot's own user name is not known yet");
                 return Sorted::Later;
@@ -111,8 +126,22 @@ impl Desk {
         self.say(conversation, Some(message_id), TEXT_ONLY).await;
     }
 
-    /// Tells the person that a message was given up. Best effort.
-    pub(super) async fn say_not_taken(&self, inbound: &Inbound) {
+    /// What the agent's acknowledgement of a parcel means; `None`: it was dropped, or did not come in time. A tap that is
+    /// done with is answered.
+    pub(super) async fn settle(&self, tap: Option<&Tap>, ack: Option<Ack>) -> Settled {
+        let settled = settled(ack.as_ref());
+        if let Some(tap) = tap.filter(|_| settled == Settled::Done) {
+            taps::answer(&self.api, tap, ack.as_ref()).await;
+        }
+        settled
+    }
+
+    /// Tells the person that a message, or a tap, was given up. Best effort.
+    pub(super) async fn say_not_taken(&self, parcel: &Parcel) {
+        if let Some(tap) = &parcel.tap {
+            return taps::answer(&self.api, tap, None).await;
+        }
+        let inbound = &parcel.inbound;
         let Some(route) = &inbound.reply_to else { return };
         let Ok(conversation) = route.conversation.parse() else { return };
         let message_id = route.reply_to.as_deref().and_then(|id| id.parse().ok());
@@ -140,10 +169,9 @@ pub(super) fn update_id(raw: &RawValue) -> Option<i64> {
     serde_json::from_str::<Value>(raw.get()).ok()?.get("update_id")?.as_i64()
 }
 
-/// What an acknowledgement means; `None`: it was dropped, or did not come in time.
-pub(super) fn settled(ack: Option<Ack>) -> Settled {
+fn settled(ack: Option<&Ack>) -> Settled {
     match ack {
-        Some(Ack::Refused(Refusal::Busy { retry_after, .. })) => Settled::Later { is_busy: true, after: retry_after },
+        Some(Ack::Refused(Refusal::Busy { retry_after, .. })) => Settled::Later { is_busy: true, after: *retry_after },
         None | Some(Ack::Refused(Refusal::Store(_) | Refusal::ShuttingDown)) => {
             Settled::Later { is_busy: false, after: LATER }
         }

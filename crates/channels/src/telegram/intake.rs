@@ -5,13 +5,20 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use belay_protocol::inbound::Role;
-use belay_protocol::{Body, ChannelId, IdempotencyKey, Inbound, Principal, ReplyRoute, SessionKey};
-use frankenstein::types::{ChatType, Message, MessageEntity, MessageEntityType};
+use belay_protocol::{Body, ChannelId, Control, IdempotencyKey, Inbound, Principal, ReplyRoute, SessionKey};
+use frankenstein::types::{CallbackQuery, ChatType, Message, MessageEntity, MessageEntityType};
 use frankenstein::updates::{Update, UpdateContent};
 
 use super::NAME;
 use super::conversation::Conversation;
+use super::taps::{self, Tap};
 use crate::words::ends_the_daemon;
+
+/// What somebody is told who may not talk to the bot and taps on one of its buttons.
+const NOT_YOURS: &str = "This question is not yours to answer.";
+
+/// What a tap on a button of another time is told.
+const OUT_OF_USE: &str = "This button is out of use. Write /approve or /deny instead.";
 
 /// Who the bot is and who may talk to it.
 pub(super) struct Rules {
@@ -30,6 +37,17 @@ pub(super) struct Rules {
 pub(super) enum Verdict {
     /// A message for us.
     Message(Box<Inbound>),
+    /// An answer to a question of ours, by a button.
+    Tapped(Box<Inbound>, Tap),
+    /// A tap that answers nothing.
+    TappedInVain {
+        /// Who wants to know.
+        tap: Tap,
+        /// What they are told.
+        words: &'static str,
+        /// Who it was, if it is somebody who may not talk to the bot.
+        stranger: Option<u64>,
+    },
     /// Something for us that has no text.
     NoText {
         /// Where it is.
@@ -50,8 +68,10 @@ pub(super) enum Verdict {
 impl Rules {
     /// Decides on an update.
     pub(super) fn judge(&self, update: Update) -> Verdict {
-        let UpdateContent::Message(message) = update.content else {
-            return Verdict::NotForUs("no new message");
+        let message = match update.content {
+            UpdateContent::Message(message) => message,
+            UpdateContent::CallbackQuery(query) => return self.judge_tap(&query),
+            _ => return Verdict::NotForUs("no new message"),
         };
         let Some(sender) = person(&message) else {
             return Verdict::NotForUs("not from a person");
@@ -66,13 +86,8 @@ impl Rules {
             },
             ChatType::Channel => return Verdict::NotForUs("a channel post"),
         };
-        let role = match sender {
-            id if self.operators.contains(&id) => Role::Operator,
-            id if self.allow.contains(&id) => Role::User,
-            id => return Verdict::Stranger(id),
-        };
-        let topic = message.message_thread_id.filter(|_| message.is_topic_message == Some(true));
-        let conversation = Conversation { chat: message.chat.id, topic };
+        let Some(role) = self.role(sender) else { return Verdict::Stranger(sender) };
+        let conversation = conversation(&message);
         let text = self.text(&words, is_private);
         if text.is_empty() {
             if !has_content(&message) {
@@ -104,7 +119,44 @@ impl Rules {
             history: Vec::new(),
             want_deltas: false,
             outputs: Vec::new(),
+            // What another bot wrote is not the person's own word.
+            relayed: message.via_bot.is_some(),
         }))
+    }
+
+    /// What somebody on the lists may do; `None`: they are on none.
+    fn role(&self, id: u64) -> Option<Role> {
+        match id {
+            id if self.operators.contains(&id) => Some(Role::Operator),
+            id if self.allow.contains(&id) => Some(Role::User),
+            _ => None,
+        }
+    }
+
+    /// Decides on a tap on a button. Whose question it is, the agent knows.
+    fn judge_tap(&self, query: &CallbackQuery) -> Verdict {
+        let tap = Tap::of(query);
+        let sender = query.from.id;
+        let Some(role) = self.role(sender) else {
+            return Verdict::TappedInVain { tap, words: NOT_YOURS, stranger: Some(sender) };
+        };
+        let answer = query.data.as_deref().and_then(taps::parse);
+        let (Some((gate, decision)), Some(message)) = (answer, taps::message_of(query)) else {
+            return Verdict::TappedInVain { tap, words: OUT_OF_USE, stranger: None };
+        };
+        let inbound = Inbound {
+            channel: ChannelId::new(NAME),
+            session: SessionKey::from(format!("{NAME}:{}", conversation(message))),
+            principal: Principal { id: sender.to_string().into(), role },
+            key: None,      // an answer counts once, whoever gives it
+            reply_to: None, // the tap itself is answered
+            body: Body::Control(Control::Decide { gate, decision }),
+            history: Vec::new(),
+            want_deltas: false,
+            outputs: Vec::new(),
+            relayed: false,
+        };
+        Verdict::Tapped(Box::new(inbound), tap)
     }
 
     /// Whether a group message is meant for the bot: a mention, a reply to it, or a command that names it.
@@ -218,6 +270,12 @@ impl<'a> Words<'a> {
         };
         Self { text, entities: entities.as_deref().unwrap_or_default() }
     }
+}
+
+/// Where a message is.
+fn conversation(message: &Message) -> Conversation {
+    let topic = message.message_thread_id.filter(|_| message.is_topic_message == Some(true));
+    Conversation { chat: message.chat.id, topic }
 }
 
 /// The id of the person who sent a message; `None` for bots, anonymous administrators and posts forwarded by Telegram.

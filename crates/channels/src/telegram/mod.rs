@@ -2,10 +2,10 @@
 //!
 //! Who may talk is a list of numeric ids; the secret of the webhook proves that an update comes from Telegram. In groups
 //! the bot hears only what addresses it. What is accepted is known to the store by its `update_id`, so that a repeated
-//! delivery changes nothing.
+//! delivery changes nothing; a second tap on a button is told what the first one did.
 //!
 //! Reading order: `intake` (which updates are messages) → `webhook`, `polling` (how they arrive) → `format`,
-//! `split` (how an answer is written) → `deliver` (how it is sent) → `api`.
+//! `split` (how an answer is written) → `deliver` (how it is sent) → `taps` (the buttons under a question) → `api`.
 
 mod api;
 mod conversation;
@@ -17,6 +17,7 @@ mod polling;
 mod setup;
 mod split;
 mod styled;
+mod taps;
 mod webhook;
 
 use std::future::Future;

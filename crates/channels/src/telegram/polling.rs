@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{AckSender, Envelope, Inbound};
+use belay_protocol::{AckSender, Envelope};
 use frankenstein::methods::GetUpdatesParams;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt, future::OptionFuture};
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::api::ApiError;
-use super::desk::{Desk, Settled, Sorted, settled, update_id};
+use super::desk::{Desk, Parcel, Settled, Sorted, update_id};
 use super::setup::{self, ALLOWED, Pauses};
 
 /// How long Telegram holds an empty answer back. 25 s: below the idle limits of common proxies.
@@ -101,7 +101,7 @@ enum Progress {
 /// A message on its way to the agent.
 struct Offer {
     update_id: i64,
-    inbound: Inbound,
+    parcel: Parcel,
     /// When it was offered first.
     since: Instant,
 }
@@ -144,9 +144,9 @@ impl Poller {
                 let update_id = update_id(update);
                 self.batch.pop_front();
                 match sorted {
-                    Sorted::Message(inbound) => {
+                    Sorted::Message(parcel) => {
                         let update_id = update_id.unwrap_or_default(); // it has one, or it were not understood
-                        return self.offer(Offer { update_id, inbound: *inbound, since: Instant::now() });
+                        return self.offer(Offer { update_id, parcel: *parcel, since: Instant::now() });
                     }
                     Sorted::Done | Sorted::Later => {} // later: unheard of, since our name is known before we ask
                 }
@@ -174,14 +174,15 @@ impl Poller {
     fn offer(&mut self, offer: Offer) -> Envelope {
         let (ack, answer) = AckSender::channel();
         let desk = Arc::clone(&self.desk);
-        let inbound = offer.inbound.clone();
+        let inbound = offer.parcel.inbound.clone();
         self.unsettled.insert(offer.update_id);
         self.open.push(Box::pin(async move {
-            match settled(timeout(ACK_DEADLINE, answer).await.ok().and_then(Result::ok)) {
+            let ack = timeout(ACK_DEADLINE, answer).await.ok().and_then(Result::ok);
+            match desk.settle(offer.parcel.tap.as_ref(), ack).await {
                 Settled::Done => Progress::Settled(offer.update_id),
                 Settled::Later { is_busy: true, .. } if offer.since.elapsed() >= BUSY_MAX => {
-                    warn!(session = %offer.inbound.session, "a message was given up: its conversation stays full");
-                    desk.say_not_taken(&offer.inbound).await;
+                    warn!(session = %offer.parcel.inbound.session, "a message was given up: its conversation stays full");
+                    desk.say_not_taken(&offer.parcel).await;
                     Progress::Settled(offer.update_id)
                 }
                 Settled::Later { after, .. } => {

@@ -13,7 +13,7 @@ use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::routing::post;
-use belay_protocol::{AckSender, Envelope, Inbound};
+use belay_protocol::{AckSender, Envelope};
 use futures_util::StreamExt;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::value::RawValue;
@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::desk::{Desk, Settled, Sorted, settled};
+use super::desk::{Desk, Parcel, Settled, Sorted};
 
 /// Bot API, setWebhook, `secret_token`.
 const SECRET_HEADER: &str = "X-Telegram-Bot-Api-Secret-Token";
@@ -65,20 +65,22 @@ async fn receive(State(webhook): State<Arc<Webhook>>, request: Request) -> Statu
         return StatusCode::BAD_REQUEST;
     };
     match webhook.desk.sort(&update).await {
-        Sorted::Message(inbound) => webhook.hand_over(*inbound).await,
+        Sorted::Message(parcel) => webhook.hand_over(*parcel).await,
         Sorted::Done => StatusCode::OK,
         Sorted::Later => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 
 impl Webhook {
-    async fn hand_over(&self, inbound: Inbound) -> StatusCode {
+    async fn hand_over(&self, parcel: Parcel) -> StatusCode {
+        let Parcel { inbound, tap } = parcel;
         let (ack, answer) = AckSender::channel();
         let handed = async {
             self.inbox.send(Envelope { inbound, ack }).await.ok()?; // closed: intake has ended
             answer.await.ok()
         };
-        match settled(timeout(ACK_DEADLINE, handed).await.ok().flatten()) {
+        let ack = timeout(ACK_DEADLINE, handed).await.ok().flatten();
+        match self.desk.settle(tap.as_ref(), ack).await {
             Settled::Done => StatusCode::OK,
             Settled::Later { .. } => StatusCode::SERVICE_UNAVAILABLE,
         }

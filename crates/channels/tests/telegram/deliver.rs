@@ -15,13 +15,14 @@ fn route(conversation: &str, reply_to: Option<&str>) -> ReplyRoute {
     }
 }
 
-fn reply(text: &str) -> Outbound {
+pub(crate) fn reply(text: &str) -> Outbound {
     Outbound {
         id: OutboxId::new(),
         run_id: Some(RunId::new()),
         route: route("42", None),
         text: text.into(),
         pieces_sent: 0,
+        question: None,
     }
 }
 

@@ -157,21 +157,38 @@ fn check(bot: &str, method: &str, parameters: &Value) -> Result<(), String> {
     }
     let known: &[&str] = match method {
         "getMe" => &[],
-        "sendMessage" => {
-            &["chat_id", "message_thread_id", "text", "parse_mode", "link_preview_options", "reply_parameters"]
-        }
+        "sendMessage" => &[
+            "chat_id",
+            "message_thread_id",
+            "text",
+            "parse_mode",
+            "link_preview_options",
+            "reply_parameters",
+            "reply_markup",
+        ],
         "sendChatAction" => &["chat_id", "message_thread_id", "action"],
         "getUpdates" => &["offset", "limit", "timeout", "allowed_updates"],
         "setWebhook" => &["url", "secret_token", "allowed_updates"],
         "deleteWebhook" => &[],
+        "answerCallbackQuery" => &["callback_query_id", "text", "show_alert"],
+        "editMessageReplyMarkup" => &["chat_id", "message_id"],
         other => return Err(format!("unexpected method {other}")),
     };
     let parameters = parameters.as_object().ok_or("no JSON object")?;
     if let Some(name) = parameters.keys().find(|name| !known.contains(&name.as_str())) {
         return Err(format!("unexpected parameter {name}"));
     }
+    if method == "answerCallbackQuery" && parameters["text"].as_str().is_none_or(|text| text.chars().count() > 200) {
+        return Err("the text has more than 200 characters, or is none".into());
+    }
     if method != "sendMessage" {
         return Ok(());
+    }
+    let rows = parameters.get("reply_markup").and_then(|markup| markup["inline_keyboard"].as_array());
+    for button in rows.into_iter().flatten().filter_map(Value::as_array).flatten() {
+        if !(1..=64).contains(&button["callback_data"].as_str().unwrap_or_default().len()) {
+            return Err(format!("BUTTON_DATA_INVALID: {button}"));
+        }
     }
     if !parameters["chat_id"].is_i64() {
         return Err("chat_id is no number".into());

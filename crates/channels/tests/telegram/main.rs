@@ -4,6 +4,7 @@
 mod deliver;
 mod double;
 mod polling;
+mod taps;
 mod webhook;
 
 use std::time::Duration;
@@ -45,6 +46,18 @@ fn update(update_id: u64, text: &str) -> Value {
         "message_id": 5, "date": 1, "text": text,
         "from": {"id": 42, "is_bot": false, "first_name": "A"},
         "chat": {"id": 42, "type": "private"},
+    }})
+}
+
+/// An update with a tap of this user on a button of the message 77 in the private chat of user 42.
+fn tap(update_id: u64, from: u64, data: &str) -> Value {
+    json!({"update_id": update_id, "callback_query": {
+        "id": format!("query-{update_id}"), "chat_instance": "c", "data": data,
+        "from": {"id": from, "is_bot": false, "first_name": "A"},
+        "message": {
+            "message_id": 77, "date": 1, "text": "May I?", "from": {"id": 777, "is_bot": true, "first_name": "B"},
+            "chat": {"id": 42, "type": "private"},
+        },
     }})
 }
 

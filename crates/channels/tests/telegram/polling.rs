@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::double::{Double, Trouble, refusal};
 use crate::{accept, config, next, telegram, update};
 
-fn polling(double: &Double) -> TelegramConfig {
+pub(crate) fn polling(double: &Double) -> TelegramConfig {
     TelegramConfig { mode: TelegramMode::Polling, ..config(&double.base) }
 }
 
@@ -51,7 +51,7 @@ async fn a_batch_is_confirmed_only_after_all_of_it_is_committed() {
     assert_eq!(text(&four), "four");
     assert_eq!(offsets(&double)[..2], [Value::Null, json!(13)]);
     assert_eq!(double.calls("deleteWebhook").len(), 1);
-    assert_eq!(double.calls("getUpdates")[0], json!({"timeout": 25, "allowed_updates": ["message"]}));
+    assert_eq!(double.calls("getUpdates")[0], json!({"timeout": 25, "allowed_updates": ["message", "callback_query"]}));
 }
 
 #[tokio::test]

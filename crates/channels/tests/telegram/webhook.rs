@@ -13,10 +13,10 @@ use crate::double::{Double, refusal};
 use crate::{SECRET, accept, config, http, next, telegram, update};
 
 /// A started webhook on a listener of its own.
-struct Served {
-    double: Double,
+pub(crate) struct Served {
+    pub(crate) double: Double,
     address: String,
-    stream: InboundStream,
+    pub(crate) stream: InboundStream,
     intake: CancellationToken,
     server: JoinHandle<()>,
     _channel: Telegram,
@@ -28,7 +28,7 @@ impl Drop for Served {
     }
 }
 
-async fn serve() -> Served {
+pub(crate) async fn serve() -> Served {
     let double = Double::start().await;
     let config = config(&double.base);
     serve_with(double, config).await
@@ -55,11 +55,11 @@ impl Served {
         tokio::spawn(async move { request.send().await.unwrap().status().as_u16() })
     }
 
-    fn post_update(&self, update: &Value) -> JoinHandle<u16> {
+    pub(crate) fn post_update(&self, update: &Value) -> JoinHandle<u16> {
         self.post(update.to_string())
     }
 
-    async fn is_silent(&mut self) -> bool {
+    pub(crate) async fn is_silent(&mut self) -> bool {
         timeout(Duration::from_millis(50), self.stream.next()).await.is_err()
     }
 
@@ -167,7 +167,7 @@ async fn each_acknowledgement_has_its_status() {
     let mut served = serve().await;
     let busy = Refusal::Busy { what: "queue".into(), retry_after: Duration::from_secs(1) };
     for (ack, expected) in [
-        (Some(Ack::Command(CommandReply { command: "/ping".into(), reply: "pong".into() })), 200),
+        (Some(Ack::Command(CommandReply { command: "/ping".into(), reply: "pong".into(), resumes: None })), 200),
         (Some(Ack::Refused(busy)), 503),
         (Some(Ack::Refused(Refusal::Store("disk full".into()))), 503),
         (Some(Ack::Refused(Refusal::ShuttingDown)), 503),
@@ -227,8 +227,7 @@ async fn the_webhook_is_registered_where_its_address_is_known_and_tried_again() 
             _ = stream.next() => panic!("nothing was sent"),
         }
     };
-    let expected =
-        json!({"url": "https://e.org/telegram/webhook", "secret_token": SECRET, "allowed_updates": ["message"]});
+    let expected = json!({"url": "https://e.org/telegram/webhook", "secret_token": SECRET, "allowed_updates": ["message", "callback_query"]});
     assert_eq!(registered, [expected.clone(), expected]);
 }
 

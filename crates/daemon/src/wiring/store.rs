@@ -4,8 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use belay_agent::StorePorts;
-use belay_protocol::{EventLog, NoteStore, Outbox, RunReader, SpendLedger, ThreadStore};
-use belay_store::{MemoryStore, OpenError, SqliteStore, StoreOptions, StoreUrl, parse_url};
+use belay_protocol::{EventLog, GateStore, NoteStore, Outbox, RunReader, SecretVault, SpendLedger, ThreadStore};
+use belay_store::{
+    KeyError, MemoryStore, OpenError, SealedVault, SqliteStore, StoreOptions, StoreUrl, VaultKey, parse_url,
+};
+use zeroize::Zeroizing;
 
 use super::words;
 use crate::environment::Environment;
@@ -13,9 +16,17 @@ use crate::exit::{Exit, Failure};
 use crate::paths::Paths;
 use crate::settings::{Settings, expand};
 
+/// The name of the systemd credential that holds the key of the vault.
+const KEY_CREDENTIAL: &str = "belay-secret-key";
+
 /// The open store.
-pub(crate) enum Store {
-    /// A file.
+pub(crate) struct Store {
+    kept: Kept,
+    vault: Arc<dyn SecretVault>,
+}
+
+enum Kept {
+    /// In a file.
     Sqlite(SqliteStore),
     /// Nothing on disk.
     Memory(Arc<MemoryStore>),
@@ -38,51 +49,98 @@ impl Store {
     /// Another daemon has it (75), a later version wrote it (78), or the disk does not give it (69).
     pub(crate) async fn open(settings: &Settings, paths: &Paths, env: &Environment) -> Result<Self, Failure> {
         match Self::place(settings, paths, env)? {
-            StoreUrl::Memory => Ok(Self::memory()),
-            StoreUrl::Sqlite(path) => open_file(path).await.map(Self::Sqlite),
+            StoreUrl::Memory => Self::memory(),
+            StoreUrl::Sqlite(path) => {
+                let store = open_file(path).await?;
+                match vault_key(paths, env).await {
+                    Ok(key) => {
+                        let vault = Arc::new(SealedVault::new(Arc::new(store.clone()), key));
+                        Ok(Self { kept: Kept::Sqlite(store), vault })
+                    }
+                    Err(failure) => {
+                        store.close().await;
+                        Err(failure)
+                    }
+                }
+            }
         }
     }
 
     /// One that forgets everything at the end.
-    pub(crate) fn memory() -> Self {
-        Self::Memory(Arc::new(MemoryStore::new()))
+    ///
+    /// # Errors
+    /// The system gives no randomness.
+    pub(crate) fn memory() -> Result<Self, Failure> {
+        let store = Arc::new(MemoryStore::new());
+        let key = VaultKey::generate().map_err(|error| refuse_key(&error))?;
+        let vault = Arc::new(SealedVault::new(store.clone(), key));
+        Ok(Self { kept: Kept::Memory(store), vault })
     }
 
     /// The ports that the agent uses.
     pub(crate) fn ports(&self) -> StorePorts {
-        match self {
-            Self::Sqlite(store) => ports_of(Arc::new(store.clone())),
-            Self::Memory(store) => ports_of(store.clone()),
+        match &self.kept {
+            Kept::Sqlite(store) => ports_of(Arc::new(store.clone()), self.vault.clone()),
+            Kept::Memory(store) => ports_of(store.clone(), self.vault.clone()),
         }
     }
 
     /// The port that the tools use.
     pub(crate) fn notes(&self) -> Arc<dyn NoteStore> {
-        match self {
-            Self::Sqlite(store) => Arc::new(store.clone()),
-            Self::Memory(store) => store.clone(),
+        match &self.kept {
+            Kept::Sqlite(store) => Arc::new(store.clone()),
+            Kept::Memory(store) => store.clone(),
         }
     }
 
     /// Writes what is left and closes.
     pub(crate) async fn close(self) {
-        if let Self::Sqlite(store) = self {
+        if let Kept::Sqlite(store) = self.kept {
             store.close().await;
         }
     }
 }
 
-fn ports_of<S>(store: Arc<S>) -> StorePorts
+fn ports_of<S>(store: Arc<S>, vault: Arc<dyn SecretVault>) -> StorePorts
 where
-    S: ThreadStore + RunReader + EventLog + Outbox + SpendLedger + 'static,
+    S: ThreadStore + RunReader + EventLog + Outbox + SpendLedger + GateStore + 'static,
 {
     StorePorts {
         threads: store.clone(),
         runs: store.clone(),
         events: store.clone(),
         outbox: store.clone(),
+        gates: store.clone(),
         spend: store,
+        vault,
     }
+}
+
+/// The key that seals secrets: a credential of the service manager, or a file beside the store.
+async fn vault_key(paths: &Paths, env: &Environment) -> Result<VaultKey, Failure> {
+    let credential = env.directory("CREDENTIALS_DIRECTORY").map(|dir| dir.join(KEY_CREDENTIAL));
+    let credential = credential.filter(|path| path.exists());
+    let file = paths.data.join("secret.key");
+    let read = tokio::task::spawn_blocking(move || match credential {
+        // Who may read it is the service manager's business.
+        Some(path) => std::fs::read(&path)
+            .map(Zeroizing::new)
+            .map_err(|source| KeyError::Io { path, source })
+            .and_then(|bytes| VaultKey::from_bytes(&bytes)),
+        None => VaultKey::from_file(&file),
+    });
+    match read.await {
+        Ok(key) => key.map_err(|error| refuse_key(&error)),
+        Err(broken) => Err(Failure::new(Exit::Internal, format!("the key of the vault could not be read: {broken}"))),
+    }
+}
+
+fn refuse_key(error: &KeyError) -> Failure {
+    let exit = match error {
+        KeyError::Io { .. } | KeyError::NoRandomness => Exit::OutOfReach,
+        _ => Exit::Refused,
+    };
+    Failure::new(exit, words(error))
 }
 
 async fn open_file(path: PathBuf) -> Result<SqliteStore, Failure> {

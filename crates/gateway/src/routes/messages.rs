@@ -60,7 +60,7 @@ impl From<&Accepted> for AcceptedBody {
     }
 }
 
-/// Takes a message, and with `wait_ms` waits for its run.
+/// Takes a message, and with `wait_ms` waits until its run rests.
 pub(crate) async fn send(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -75,7 +75,7 @@ pub(crate) async fn send(
     let body = AcceptedBody::from(&accepted);
     if let Some(limit) = wait
         && let Some(run) = app.wait_for_run(accepted.run_id, accepted.watch, limit).await?
-        && run.status.is_end()
+        && run.status.is_rest()
     {
         return Ok(Json(&*run).into_response());
     }
@@ -117,6 +117,7 @@ impl NewMessage {
             history: Vec::new(),
             want_deltas: false,
             outputs: self.outputs,
+            relayed: false,
         };
         Ok((inbound, wait))
     }

@@ -1,5 +1,6 @@
 //! The routes. A handler is thin: extract, ask a port, map the answer.
 
+mod approvals;
 mod events;
 mod health;
 mod messages;
@@ -61,6 +62,8 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/sessions/{key}", get(sessions::show))
         .route("/api/v1/sessions/{key}/messages", get(sessions::messages))
         .route("/api/v1/sessions/{key}/stop", post(stop::session))
+        .route("/api/v1/approvals", get(approvals::list))
+        .route("/api/v1/approvals/{id}", get(approvals::show).post(approvals::decide))
         .route("/api/v1/stop", post(stop::all))
         .route("/api/v1/status", get(status::show))
         .route("/api/v1/shutdown", post(status::shutdown))

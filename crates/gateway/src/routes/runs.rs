@@ -14,7 +14,7 @@ use crate::app::Shared;
 use crate::error::ApiError;
 use crate::extract::{Caller, Params, RunPath};
 
-/// Longest list that one request is given: runs, sessions, or messages.
+/// Longest list that one request is given: runs, sessions, messages, or questions.
 pub const LIST_MAX: u32 = 500;
 
 /// What `wait` waits when nothing else is said.
@@ -53,7 +53,7 @@ pub(crate) async fn show(State(app): State<Shared>, RunPath(id): RunPath) -> Res
     app.runs.run(id).await?.map(Json).ok_or_else(|| no_such_run(id))
 }
 
-/// One run when it has ended, or as it stands when the time is up.
+/// One run when it has ended or rests on a question, or as it stands when the time is up.
 pub(crate) async fn wait(
     State(app): State<Shared>,
     Caller(principal): Caller,

@@ -84,6 +84,7 @@ impl Delivery {
             history: Vec::new(),
             want_deltas: false,
             outputs: Vec::new(),
+            relayed: false,
         })
     }
 }

@@ -31,12 +31,13 @@ impl Clock for FakeClock {
 pub(crate) struct FakeStore {
     runs: Mutex<Vec<RunRecord>>,
     facts: Mutex<Vec<Event>>,
+    gates: Mutex<Vec<Gate>>,
     tip: watch::Sender<Seq>,
     pub(crate) broken: AtomicBool,
 }
 
 impl FakeStore {
-    fn put(&self, record: RunRecord) {
+    pub(crate) fn put(&self, record: RunRecord) {
         let mut runs = self.runs.lock().unwrap();
         runs.retain(|run| run.run_id != record.run_id);
         runs.push(record);
@@ -130,13 +131,56 @@ impl EventLog for FakeStore {
     }
 }
 
+#[async_trait]
+impl GateStore for FakeStore {
+    async fn decide(
+        &self,
+        id: GateId,
+        state: GateState,
+        _always: bool,
+        by: &str,
+        at: UnixMillis,
+    ) -> Result<Decided, StoreError> {
+        let mut gates = self.gates.lock().unwrap();
+        let Some(gate) = gates.iter_mut().find(|gate| gate.id == id) else { return Ok(Decided::Unknown) };
+        if gate.state != GateState::Waiting {
+            return Ok(Decided::Before(Box::new(gate.clone())));
+        }
+        (gate.state, gate.decided_by, gate.decided_at) = (state, Some(by.into()), Some(at));
+        Ok(Decided::Now(Box::new(gate.clone())))
+    }
+    async fn gate(&self, id: GateId) -> Result<Option<Gate>, StoreError> {
+        self.check()?;
+        Ok(self.gates.lock().unwrap().iter().find(|gate| gate.id == id).cloned())
+    }
+    async fn gates(&self, filter: GateFilter) -> Result<Vec<Gate>, StoreError> {
+        self.check()?;
+        let gates = self.gates.lock().unwrap();
+        let fits = |gate: &&Gate| {
+            filter.session.as_ref().is_none_or(|key| *key == gate.session)
+                && (!filter.waiting || gate.state == GateState::Waiting)
+        };
+        Ok(gates.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
+    }
+    async fn gates_of(&self, run: RunId) -> Result<Vec<Gate>, StoreError> {
+        Ok(self.gates.lock().unwrap().iter().filter(|gate| gate.run_id == run).cloned().collect())
+    }
+    async fn granted(&self, _session: &SessionKey, _tool: &str, _covers: &str) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+    async fn forget_grants(&self, _session: &SessionKey) -> Result<u32, StoreError> {
+        Ok(0)
+    }
+}
+
 struct Life {
     record: RunRecord,
     finished: watch::Sender<Option<Arc<RunRecord>>>,
     deltas: broadcast::Sender<Delta>,
 }
 
-/// Does what the text of a message says: `hold`, `fail REASON`, `pieces A|B`, `busy`, `conflict`, …; otherwise repeats it.
+/// Does what the text of a message says: `hold`, `fail REASON`, `pieces A|B`, `ask COMMAND`, `ask slowly`, `login`, `busy`,
+/// `conflict`, …; otherwise repeats it.
 pub(crate) struct FakeAgent {
     store: Arc<FakeStore>,
     lives: Mutex<HashMap<RunId, Life>>,
@@ -149,8 +193,14 @@ impl FakeAgent {
         while let Some(Envelope { inbound, ack }) = inbound.next().await {
             self.seen.lock().unwrap().push(inbound.clone());
             match inbound.body.clone() {
+                Body::Control(Control::Decide { gate, decision }) => {
+                    ack.send(self.decide(gate, decision, &inbound).await);
+                }
                 Body::Control(control) => ack.send(self.control(&control)),
-                Body::Text(text) => self.text(&inbound, &text, ack),
+                Body::Text(text) => match self.answer_in(&inbound, &text) {
+                    Some((gate, decision)) => ack.send(self.decide(gate, decision, &inbound).await),
+                    None => self.text(&inbound, &text, ack),
+                },
             }
         }
     }
@@ -158,7 +208,10 @@ impl FakeAgent {
     fn control(&self, control: &Control) -> Ack {
         match control {
             Control::Watch(id) => Ack::Watch(self.lives.lock().unwrap().get(id).map(|life| watch_of(life, true))),
-            Control::Shutdown => Ack::Command(CommandReply { command: "/shutdown".into(), reply: "Bye.".into() }),
+            Control::Shutdown => {
+                Ack::Command(CommandReply { command: "/shutdown".into(), reply: "Bye.".into(), resumes: None })
+            }
+            Control::Decide { .. } => panic!("decided elsewhere"),
             Control::Status => Ack::Status(Box::new(status())),
             Control::Stop(target) => {
                 let lives: Vec<_> =
@@ -181,6 +234,90 @@ impl FakeAgent {
         }
     }
 
+    /// The answer that a text is while a question waits in its session: a yes or a no, or the secret that was asked for.
+    fn answer_in(&self, inbound: &Inbound, text: &str) -> Option<(GateId, Decision)> {
+        let gates = self.store.gates.lock().unwrap();
+        let gate = gates.iter().find(|gate| gate.state == GateState::Waiting && gate.session == inbound.session)?;
+        match (&gate.kind, text) {
+            (GateKind::Credential { .. }, _) | (_, "yes") => Some((gate.id, Decision::Approve)),
+            (_, "no") => Some((gate.id, Decision::Deny)),
+            _ => None,
+        }
+    }
+
+    /// Answers a question; a run that was asked `slowly` goes on without an end, and its watchers learn that late.
+    async fn decide(&self, id: GateId, decision: Decision, inbound: &Inbound) -> Ack {
+        let Some(gate) = self.store.gate(id).await.unwrap() else {
+            return Ack::Refused(Refusal::Unknown(format!("There is no question {id}.")));
+        };
+        if !gate.asker.may_be_decided_by(&gate.session, &inbound.principal, &inbound.session) {
+            return Ack::Refused(Refusal::Forbidden("This question is not yours to answer.".into()));
+        }
+        let (state, reply) = match decision {
+            Decision::Deny => (GateState::Denied, "Denied."),
+            Decision::Approve | Decision::Always => (GateState::Approved, "Approved."),
+        };
+        let by = &inbound.principal.id;
+        let gate = match self.store.decide(id, state, decision == Decision::Always, by, UnixMillis(NOW)).await.unwrap()
+        {
+            Decided::Now(gate) => gate,
+            Decided::Before(gate) => return Ack::Refused(Refusal::Decided(format!("This {}.", gate.state.told()))),
+            Decided::Unknown => panic!("it was there"),
+        };
+        let run = self.store.run(gate.run_id).await.unwrap().unwrap();
+        self.store.put(RunRecord { status: RunStatus::Running, waiting_for: None, ..run.clone() });
+        self.store.fact(&run, EventKind::GateDecided { gate: id, state: state.word().into(), by: by.to_string() });
+        match gate.summary.as_str() {
+            "slowly" => {}
+            command => self.finish(gate.run_id, StopReason::FinalText, &format!("{} {command}", state.word())),
+        }
+        Ack::Command(CommandReply { command: "/approve".into(), reply: reply.into(), resumes: Some(gate.run_id) })
+    }
+
+    /// Lays a run to rest on a question about that command, or for a secret.
+    fn pause(&self, id: RunId, kind: GateKind, summary: &str, inbound: &Inbound) {
+        let mut lives = self.lives.lock().unwrap();
+        let life = lives.get_mut(&id).unwrap();
+        let gate = Gate {
+            id: GateId::new(),
+            run_id: id,
+            session: life.record.session.clone(),
+            call_id: "call-1".into(),
+            tool: "run_command".into(),
+            kind,
+            summary: summary.into(),
+            arguments: serde_json::json!({"argv": [summary]}),
+            why: "run_command asks before it acts".into(),
+            bound: vec![("argv".into(), summary.into())],
+            digest: "not for the outside".into(),
+            covers: None,
+            asker: Asker {
+                principal: inbound.principal.id.to_string(),
+                place: inbound.principal.role.into(),
+                relayed: false,
+            },
+            asked_at: UnixMillis(NOW),
+            expires_at: UnixMillis(NOW + 1_800_000),
+            state: GateState::Waiting,
+            decided_by: None,
+            decided_at: None,
+        };
+        let record =
+            RunRecord { status: RunStatus::Paused, waiting_for: Some(WaitingFor::from(&gate)), ..life.record.clone() };
+        self.store.put(record.clone());
+        let asked = EventKind::GateAsked {
+            gate: gate.id,
+            call_id: gate.call_id.clone(),
+            name: gate.tool.clone(),
+            kind: "approval".into(),
+            summary: summary.into(),
+            why: gate.why.clone(),
+        };
+        self.store.gates.lock().unwrap().push(gate);
+        self.store.fact(&record, asked);
+        life.finished.send_replace(Some(Arc::new(record)));
+    }
+
     fn text(&self, inbound: &Inbound, text: &str, ack: AckSender) {
         let refused = match text {
             "busy" => Refusal::Busy { what: "the queue is full".into(), retry_after: Duration::from_millis(1500) },
@@ -191,7 +328,11 @@ impl FakeAgent {
             "unstored" => Refusal::Store("disk full".into()),
             "drop" => return,
             command if command.starts_with('/') => {
-                return ack.send(Ack::Command(CommandReply { command: command.into(), reply: "pong".into() }));
+                return ack.send(Ack::Command(CommandReply {
+                    command: command.into(),
+                    reply: "pong".into(),
+                    resumes: None,
+                }));
             }
             _ => return self.accept(inbound, text, ack),
         };
@@ -221,12 +362,19 @@ impl FakeAgent {
         let watch = watch_of(&life, inbound.want_deltas);
         self.lives.lock().unwrap().insert(id, life);
         ack.send(Ack::Accepted(accepted(&record, Some(watch), false)));
-        self.perform(id, text);
+        self.perform(id, text, inbound);
     }
 
-    fn perform(&self, id: RunId, text: &str) {
+    fn perform(&self, id: RunId, text: &str, inbound: &Inbound) {
         if text == "hold" {
             return;
+        }
+        if let Some(command) = text.strip_prefix("ask ") {
+            self.delta(id, 1, "Let me look.");
+            return self.pause(id, GateKind::Approval, command, inbound);
+        }
+        if text == "login" {
+            return self.pause(id, GateKind::Credential { name: "github".into() }, "logs in", inbound);
         }
         if let Some(word) = text.strip_prefix("fail ") {
             let reason = StopReason::from_word(word).unwrap();
@@ -304,6 +452,7 @@ fn blank() -> RunRecord {
         accepted_at: UnixMillis(NOW),
         started_at: Some(UnixMillis(NOW)),
         ended_at: None,
+        waiting_for: None,
     }
 }
 
@@ -314,6 +463,7 @@ fn model() -> ModelInfo {
         context_tokens: 8000,
         price: None,
         rehearsal: true,
+        vision: false,
     }
 }
 
@@ -327,6 +477,7 @@ fn status() -> StatusReport {
         sessions_awake: 1,
         running: vec![],
         queued: 0,
+        paused: 0,
         channels: vec!["http".into()],
         spent_today_micro_usd: 0,
         limit_today_micro_usd: None,
@@ -376,6 +527,7 @@ impl House {
         let store = Arc::new(FakeStore {
             runs: Mutex::default(),
             facts: Mutex::default(),
+            gates: Mutex::default(),
             tip: watch::Sender::new(Seq(0)),
             broken: AtomicBool::new(false),
         });
@@ -411,6 +563,15 @@ impl House {
         read(self.client.post(self.url(path)).json(&body)).await
     }
 
+    /// Sends a message whose run rests on a question, and returns the run's record and the question's id.
+    pub(crate) async fn ask(&self, session: &str, text: &str) -> (Value, GateId) {
+        let message = serde_json::json!({"session": session, "text": text, "wait_ms": 30_000});
+        let (status, run) = self.post("/api/v1/messages", message).await;
+        assert_eq!((status, run["status"].as_str()), (200, Some("paused")), "{run}");
+        let gate = run["waiting_for"]["gate"].as_str().unwrap().parse().unwrap();
+        (run, gate)
+    }
+
     /// Begins a run that does not end by itself.
     pub(crate) async fn hold(&self, session: &str) -> RunId {
         let (status, body) =
@@ -432,6 +593,8 @@ pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch
         secrets: GatewaySecrets::default(),
         runs: store.clone(),
         events: store.clone(),
+        gates: store.clone(),
+        question: Arc::new(|gate, _now| format!("May I {}?", gate.summary)),
         clock: clock.clone(),
         model: model(),
         version: "0.0.0".into(),

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
 
+mod approvals;
 mod drain;
 mod house;
 mod messages;

@@ -46,9 +46,10 @@ impl State {
         PendingRun {
             run_id: id,
             text: run.input.text.clone(),
-            principal: run.input.principal.clone(),
+            asker: run.input.asker.clone(),
             channel: run.input.channel.clone(),
             reply_to: run.input.reply_to.clone(),
+            gate: self.newest_gate_of(id).cloned(),
             status: run.status,
             attempt: run.attempt,
             accepted_at: run.input.at,
@@ -112,12 +113,13 @@ impl State {
         let turn = self.thread_mut(active).turns + 1;
         let run = self.run_of(&lease.session, id).filter(|run| run.end.is_none());
         let run = run.ok_or_else(|| not_found("unfinished run", id))?;
+        // Going on after a rest is no new attempt.
+        run.attempt += u32::from(run.status != RunStatus::Paused);
         run.status = RunStatus::Running;
-        run.attempt += 1;
         run.started_at.get_or_insert(at);
-        let attempt = run.attempt;
+        let (attempt, first) = (run.attempt, run.place.is_none());
         let (thread, _) = *run.place.get_or_insert((active, turn));
-        if attempt == 1 {
+        if first {
             let (history, text) = (std::mem::take(&mut run.input.history), run.input.text.clone());
             self.begin_turn(thread, id, history, text, at);
         }
@@ -140,11 +142,18 @@ impl State {
         thread.push(turn, Some(run), at, Arc::new(Message::user(text)));
     }
 
+    fn running(&mut self, lease: &Lease, id: RunId) -> Result<&mut Run, StoreError> {
+        let run = self.run_of(&lease.session, id).filter(|run| run.status == RunStatus::Running);
+        run.ok_or_else(|| not_found("running run", id))
+    }
+
     pub(super) fn checkpoint(&mut self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError> {
         self.lane(lease)?;
         let id = checkpoint.run;
-        let run = self.run_of(&lease.session, id).filter(|run| run.status == RunStatus::Running);
-        let run = run.ok_or_else(|| not_found("running run", id))?;
+        self.running(lease, id)?;
+        self.check_approved(id, &checkpoint.used)?;
+        self.use_up(&checkpoint.used);
+        let run = self.running(lease, id)?;
         run.usage = checkpoint.usage;
         run.cost_micro_usd = checkpoint.cost_micro_usd;
         run.state = checkpoint.state.or(run.state.take());
@@ -192,7 +201,9 @@ impl State {
         if let Some(message) = finished.outbound {
             self.outbox.push(Delivery { message, attempts: 0, stage: Stage::Waiting(None) });
         }
+        let withdrawn = self.withdraw(&lease.session, id, at);
         self.push_events(&finished.events);
+        self.push_events(&withdrawn);
         self.push_events(&[event(lease, id, at, kind)]);
     }
 }

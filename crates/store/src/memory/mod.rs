@@ -4,6 +4,7 @@
 //! Written apart from the SQLite store, so that the conformance suite compares two accounts of the same promises.
 
 mod edits;
+mod gates;
 mod lanes;
 mod outbox;
 mod ports;

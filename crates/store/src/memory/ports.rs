@@ -6,10 +6,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::store::KnownInput;
 use belay_protocol::{
-    Acceptance, BootId, Checkpoint, EditOutcome, Event, EventLog, EventQuery, FinishedRun, HistoryEntry,
-    IdempotencyKey, Lease, Message, MessageBody, MessageScope, NewEvent, NewInput, Note, NoteStore, OpenedLane,
-    Outbound, Outbox, OutboxId, OutboxRow, OutboxState, ReplyRoute, RunFilter, RunId, RunReader, RunRecord, Seq,
-    SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadStore, UnixMillis,
+    Acceptance, BootId, Checkpoint, Decided, EditOutcome, Event, EventLog, EventQuery, FinishedRun, Gate, GateFilter,
+    GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, MessageBody, MessageScope, NewEvent,
+    NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, ReplyRoute,
+    RunFilter, RunId, RunReader, RunRecord, Seq, SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit,
+    ThreadStore, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -17,6 +18,7 @@ use super::MemoryStore;
 use super::state::{Line, Shown, State};
 use crate::limits::{AMOUNT_MAX_MICRO_USD, PAGE_MAX, events_limit, runs_limit};
 use crate::notes;
+use crate::vault::{self, SealedSecrets};
 
 #[async_trait]
 impl ThreadStore for MemoryStore {
@@ -38,6 +40,10 @@ impl ThreadStore for MemoryStore {
 
     async fn checkpoint(&self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError> {
         self.with(|state| state.checkpoint(lease, checkpoint))
+    }
+
+    async fn pause_run(&self, lease: &Lease, paused: PausedRun) -> Result<(), StoreError> {
+        self.with(|state| state.pause_run(lease, paused))
     }
 
     async fn finish_runs(&self, lease: &Lease, finished: Vec<FinishedRun>) -> Result<(), StoreError> {
@@ -77,9 +83,44 @@ impl ThreadStore for MemoryStore {
 }
 
 #[async_trait]
+impl GateStore for MemoryStore {
+    async fn decide(
+        &self,
+        id: GateId,
+        state: GateState,
+        always: bool,
+        by: &str,
+        at: UnixMillis,
+    ) -> Result<Decided, StoreError> {
+        self.with(|kept| kept.decide(id, state, always, by, at))
+    }
+
+    async fn gate(&self, id: GateId) -> Result<Option<Gate>, StoreError> {
+        Ok(self.lock().gate(id).cloned())
+    }
+
+    async fn gates(&self, filter: GateFilter) -> Result<Vec<Gate>, StoreError> {
+        Ok(self.lock().gates(&filter))
+    }
+
+    async fn gates_of(&self, run: RunId) -> Result<Vec<Gate>, StoreError> {
+        Ok(self.lock().gates.iter().filter(|gate| gate.run_id == run).cloned().collect())
+    }
+
+    async fn granted(&self, session: &SessionKey, tool: &str, covers: &str) -> Result<bool, StoreError> {
+        Ok(self.lock().grants.contains(&(session.clone(), tool.into(), covers.into())))
+    }
+
+    async fn forget_grants(&self, session: &SessionKey) -> Result<u32, StoreError> {
+        Ok(self.with(|state| state.forget_grants(session)))
+    }
+}
+
+#[async_trait]
 impl RunReader for MemoryStore {
     async fn run(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
-        Ok(self.lock().run(id).map(|run| run.record()))
+        let state = self.lock();
+        Ok(state.run(id).map(|run| state.record(run)))
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunRecord>, StoreError> {
@@ -88,7 +129,7 @@ impl RunReader for MemoryStore {
         let wanted = newest
             .filter(|run| filter.session.as_ref().is_none_or(|session| run.session == *session))
             .filter(|run| filter.status.is_none_or(|status| run.status == status));
-        Ok(wanted.take(runs_limit(&filter) as usize).map(|run| run.record()).collect())
+        Ok(wanted.take(runs_limit(&filter) as usize).map(|run| state.record(run)).collect())
     }
 
     async fn sessions(&self, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
@@ -228,7 +269,7 @@ impl SpendLedger for MemoryStore {
 
     async fn session_spent(&self, session: &SessionKey) -> Result<u64, StoreError> {
         let state = self.lock();
-        let costs = state.runs.iter().filter(|run| run.session == *session).map(|run| run.record().cost_micro_usd);
+        let costs = state.runs.iter().filter(|run| run.session == *session).map(|run| run.cost_micro_usd);
         Ok(costs.fold(0, u64::saturating_add))
     }
 
@@ -245,5 +286,32 @@ impl SpendLedger for MemoryStore {
         let (_, amount) = found.ok_or_else(|| StoreError::NotFound(format!("reservation {reservation}")))?;
         *amount = micro_usd.min(AMOUNT_MAX_MICRO_USD);
         Ok(())
+    }
+}
+
+#[async_trait]
+impl SealedSecrets for MemoryStore {
+    async fn put_sealed(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        sealed: Vec<u8>,
+        _at: UnixMillis,
+    ) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        let kept = state.secrets.entry(session.clone()).or_default();
+        if kept.len() >= vault::SECRETS_MAX && !kept.contains_key(name) {
+            return Err(vault::too_many());
+        }
+        kept.insert(name.into(), sealed);
+        Ok(())
+    }
+
+    async fn sealed(&self, session: &SessionKey, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.lock().secrets.get(session).and_then(|kept| kept.get(name)).cloned())
+    }
+
+    async fn remove_sealed(&self, session: &SessionKey, name: &str) -> Result<bool, StoreError> {
+        Ok(self.lock().secrets.get_mut(session).is_some_and(|kept| kept.remove(name).is_some()))
     }
 }

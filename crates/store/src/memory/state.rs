@@ -1,12 +1,12 @@
 //! What the store in memory holds.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    BootId, Event, IdempotencyKey, Lease, Message, MessageScope, NewEvent, NewInput, Note, Outbound, RunEnd, RunId,
-    RunRecord, RunStatus, Seq, SessionKey, StoreError, ThreadId, ThreadSnapshot, ThreadState, UnixMillis,
+    BootId, Event, Gate, IdempotencyKey, Lease, Message, MessageScope, NewEvent, NewInput, Note, Outbound, RunEnd,
+    RunId, RunRecord, RunStatus, Seq, SessionKey, StoreError, ThreadId, ThreadSnapshot, ThreadState, UnixMillis,
 };
 use serde_json::Value;
 
@@ -20,11 +20,17 @@ pub(super) struct State {
     pub(super) keys: HashMap<IdempotencyKey, RunId>,
     /// The event of number n is at n - 1.
     pub(super) events: Vec<Event>,
+    /// In the order of asking.
+    pub(super) gates: Vec<Gate>,
+    /// Session, tool, and what is covered.
+    pub(super) grants: BTreeSet<(SessionKey, String, String)>,
     /// In the order of commit.
     pub(super) outbox: Vec<Delivery>,
     /// Reservation n is at n - 1: its day and its amount.
     pub(super) reservations: Vec<(i64, u64)>,
     pub(super) notes: HashMap<SessionKey, BTreeMap<String, Note>>,
+    /// Sealed, by name.
+    pub(super) secrets: HashMap<SessionKey, HashMap<String, Vec<u8>>>,
 }
 
 #[derive(Debug)]
@@ -186,6 +192,7 @@ impl Thread {
 }
 
 impl Run {
+    /// Without its question, which is not kept with it.
     pub(super) fn record(&self) -> RunRecord {
         let end = self.end.as_ref();
         RunRecord {
@@ -201,6 +208,7 @@ impl Run {
             accepted_at: self.input.at,
             started_at: self.started_at,
             ended_at: end.map(|ended| ended.at),
+            waiting_for: None,
         }
     }
 }

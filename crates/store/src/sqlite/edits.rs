@@ -5,8 +5,9 @@
 use belay_protocol::{EditOutcome, Lease, NewEvent, SessionKey, ThreadEdit, ThreadId, UnixMillis};
 use rusqlite::params;
 
-use super::lanes::{Lane, insert_thread, lane, snapshot};
+use super::lanes::{Lane, lane};
 use super::ledger::append_events;
+use super::threads::{insert_thread, snapshot};
 use super::tx::{Done, Tx};
 use crate::limits::{UNDO_DEPTH, edited};
 

@@ -1,21 +1,21 @@
 //! What a lane's owner writes: acceptance, start, progress and end of runs.
 //!
 //! Every function begins with [`lane`], which refuses whoever does not own the lane; it writes nothing before all that
-//! can be refused has been, except where a list is finished (the writer then takes it back as a whole).
-
-use std::sync::Arc;
+//! can be refused has been, except where a list is finished, or approvals are used (the writer then takes it back as a
+//! whole).
 
 use belay_protocol::store::KnownInput;
 use belay_protocol::{
     Acceptance, BootId, Checkpoint, EventKind, FinishedRun, IdempotencyKey, Lease, Message, NewEvent, NewInput,
-    OpenedLane, PendingRun, RunId, RunStatus, SessionKey, StoreError, ThreadId, ThreadSnapshot, ThreadState,
-    UnixMillis,
+    OpenedLane, PendingRun, RunId, RunStatus, SessionKey, StoreError, ThreadId, ThreadState, UnixMillis,
 };
 use rusqlite::{Connection, Row, named_params, params};
 
+use super::gates;
 use super::ledger::append_events;
 use super::outbox;
 use super::rows;
+use super::threads::{Place, append_messages, begin_turn, insert_thread, set_thread, snapshot};
 use super::tx::{Done, Failure, Tx, to_sql_int};
 
 /// A lane whose lease has been checked.
@@ -71,40 +71,9 @@ pub(super) fn set_loop_detection(tx: &mut Tx<'_>, lease: &Lease, on: bool) -> Do
     Ok(())
 }
 
-pub(super) fn insert_thread(tx: &mut Tx<'_>, session: &SessionKey, id: &str, at: UnixMillis) -> Done<()> {
-    tx.exec(
-        "INSERT INTO threads (id, session, state, last_active_at) VALUES (?1, ?2, 'idle', ?3)",
-        params![id, session.as_str(), at.0],
-    )?;
-    Ok(())
-}
-
-/// A thread as the model may see it: visible messages of ended turns, behind the summary.
-pub(super) fn snapshot(tx: &mut Tx<'_>, session: &SessionKey, thread: &str) -> Done<ThreadSnapshot> {
-    let head =
-        tx.row("SELECT id, state, summary, summary_upto FROM threads WHERE id = ?1", params![thread], |row| {
-            Ok((
-                rows::id(row, "id")?,
-                rows::thread_state(row)?,
-                row.get("summary")?,
-                row.get::<_, i64>("summary_upto")?,
-            ))
-        })?;
-    let (id, state, summary, upto) = head.ok_or_else(|| Failure::damaged("a session without its thread"))?;
-    let messages = tx.rows(
-        "SELECT position, body FROM messages
-         WHERE thread = ?1 AND position > ?2 AND shown = 'visible' AND scope = 'thread'
-           AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE session = ?3 AND ended_at IS NULL))
-         ORDER BY position",
-        params![thread, upto, session.as_str()],
-        rows::message,
-    )?;
-    Ok(ThreadSnapshot { id, state, summary, messages })
-}
-
 fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
     let pending = tx.rows(
-        "SELECT id, text, principal, channel, reply_to, status, attempt, accepted_at, started_at, input_tokens,
+        "SELECT id, text, principal, asker_place, relayed, channel, reply_to, status, attempt, accepted_at, started_at, input_tokens,
                 output_tokens, model_calls, tool_calls, cost_micro_usd, state, history, thread
          FROM runs WHERE session = ?1 AND ended_at IS NULL ORDER BY seq",
         params![session.as_str()],
@@ -118,6 +87,7 @@ fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
                 params![thread, run.run_id.to_string()],
                 rows::message,
             )?;
+            run.gate = gates::newest_of(tx, run.run_id)?;
         }
         runs.push(run);
     }
@@ -132,9 +102,10 @@ fn pending_run(row: &Row<'_>) -> Done<PendingRun> {
     Ok(PendingRun {
         run_id,
         text: row.get("text")?,
-        principal: row.get("principal")?,
+        asker: rows::asker(row)?,
         channel: row.get::<_, String>("channel")?.into(),
         reply_to: reply_to.map(|text| rows::from_json(&text)).transpose()?,
+        gate: None,
         status: rows::status(row)?,
         attempt: row.get("attempt")?,
         accepted_at: rows::date(row, "accepted_at")?,
@@ -159,8 +130,9 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     let key = input.key.as_ref();
     let inserted = tx.exec(
         "INSERT INTO runs (id, session, status, attempt, thread, turn, accepted_at, started_at, channel, principal,
-                           reply_to, key_channel, key_account, key_message, digest, text, history, state)
-         VALUES (:id, :session, :status, :attempt, :thread, :turn, :at, :started_at, :channel, :principal, :reply_to,
+                           asker_place, relayed, reply_to, key_channel, key_account, key_message, digest, text, history, state)
+         VALUES (:id, :session, :status, :attempt, :thread, :turn, :at, 
+                 :started_at, :channel, :principal, :asker_place, :relayed, :reply_to,
                  :key_channel, :key_account, :key_message, :digest, :text, :history, :state)
          ON CONFLICT (key_channel, key_account, key_message) WHERE key_message IS NOT NULL DO NOTHING",
         named_params! {
@@ -173,7 +145,9 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
             ":at": input.at.0,
             ":started_at": start.then_some(input.at.0),
             ":channel": input.channel.as_str(),
-            ":principal": input.principal,
+            ":principal": input.asker.principal,
+            ":asker_place": rows::place_word(input.asker.place),
+            ":relayed": input.asker.relayed,
             ":reply_to": reply_to,
             ":key_channel": key.map(|key| key.channel.as_str()),
             ":key_account": key.map(|key| &*key.account),
@@ -228,81 +202,24 @@ pub(super) fn find(conn: &Connection, key: &IdempotencyKey) -> Done<Option<Known
     super::tx::row(conn, FIND, find_params(key), known_input)
 }
 
-/// Appends the first messages of a turn to the active thread. What could be redone until now no longer can.
-fn begin_turn(tx: &mut Tx<'_>, lane: &Lane, run: RunId, history: &[Message], text: &str, at: UnixMillis) -> Done<()> {
-    if lane.undone > 0 {
-        tx.exec("UPDATE messages SET shown = 'cleared' WHERE thread = ?1 AND shown = 'undone'", params![lane.thread])?;
-    }
-    let turn = lane.turns + 1;
-    for message in history {
-        append_message(tx, &Place { thread: &lane.thread, turn, run: None, at }, message)?;
-    }
-    append_message(tx, &Place { thread: &lane.thread, turn, run: Some(run), at }, &Message::user(text))?;
-    tx.exec(
-        "UPDATE threads SET state = 'processing', turns = ?2, undone = 0, last_active_at = MAX(last_active_at, ?3)
-         WHERE id = ?1",
-        params![lane.thread, turn, at.0],
-    )?;
-    Ok(())
-}
-
-/// Where a message goes.
-struct Place<'a> {
-    thread: &'a str,
-    turn: u32,
-    /// None for a history that was brought along.
-    run: Option<RunId>,
-    at: UnixMillis,
-}
-
-fn append_message(tx: &mut Tx<'_>, place: &Place<'_>, message: &Message) -> Done<()> {
-    tx.exec(
-        "INSERT INTO messages (thread, position, turn, run_id, role, scope, at, body)
-         VALUES (?1, (SELECT COALESCE(MAX(position), 0) + 1 FROM messages WHERE thread = ?1), ?2, ?3, ?4, ?5, ?6, ?7)",
-        params![
-            place.thread,
-            place.turn,
-            place.run.map(|run| run.to_string()),
-            rows::role_word(message),
-            rows::scope_word(message.scope),
-            place.at.0,
-            rows::to_json(message)?
-        ],
-    )?;
-    Ok(())
-}
-
-fn append_messages(tx: &mut Tx<'_>, place: &Place<'_>, messages: &[Arc<Message>]) -> Done<()> {
-    messages.iter().try_for_each(|message| append_message(tx, place, message))
-}
-
-/// Notes that the thread was used, and its new state if there is one. A completed thread stays completed.
-fn set_thread(tx: &mut Tx<'_>, thread: &str, state: Option<ThreadState>, at: UnixMillis) -> Done<()> {
-    tx.exec(
-        "UPDATE threads SET state = CASE state WHEN 'completed' THEN state ELSE COALESCE(?2, state) END,
-                            last_active_at = MAX(last_active_at, ?3)
-         WHERE id = ?1",
-        params![thread, state.map(rows::thread_state_word), at.0],
-    )?;
-    Ok(())
-}
-
 pub(super) fn start_run(tx: &mut Tx<'_>, lease: &Lease, run: RunId, at: UnixMillis) -> Done<()> {
     let lane = lane(tx, lease)?;
     let started = tx.row(
-        "UPDATE runs SET status = 'running', attempt = attempt + 1, started_at = COALESCE(started_at, ?3),
+        "UPDATE runs SET status = 'running', attempt = attempt + (status <> 'paused'), started_at = COALESCE(started_at, ?3),
                          thread = COALESCE(thread, ?4), turn = COALESCE(turn, ?5)
          WHERE id = ?1 AND session = ?2 AND ended_at IS NULL
-         RETURNING attempt, thread, text, history",
+         RETURNING attempt, thread, turn, text, history",
         params![run.to_string(), lease.session.as_str(), at.0, lane.thread, lane.turns + 1],
         |row| {
             let history: Vec<Message> = rows::readable(row, run, "history")?.unwrap_or_default();
             let thread: String = row.get("thread")?;
-            Ok((row.get::<_, u32>("attempt")?, thread, row.get::<_, String>("text")?, history))
+            // A turn of an earlier attempt has an earlier number.
+            let first = row.get::<_, u32>("turn")? > lane.turns;
+            Ok((row.get::<_, u32>("attempt")?, first, thread, row.get::<_, String>("text")?, history))
         },
     )?;
-    let (attempt, thread, text, history) = started.ok_or_else(|| not_found("unfinished run", run))?;
-    if attempt == 1 {
+    let (attempt, first, thread, text, history) = started.ok_or_else(|| not_found("unfinished run", run))?;
+    if first {
         begin_turn(tx, &lane, run, &history, &text, at)?;
     } else {
         set_thread(tx, &thread, Some(ThreadState::Processing), at)?;
@@ -312,11 +229,16 @@ pub(super) fn start_run(tx: &mut Tx<'_>, lease: &Lease, run: RunId, at: UnixMill
 }
 
 pub(super) fn checkpoint(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint) -> Done<()> {
+    progress(tx, lease, checkpoint, RunStatus::Running).map(|_| ())
+}
+
+/// Writes how far a running run has come, and where it stands from now on. Returns its thread.
+pub(super) fn progress(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint, status: RunStatus) -> Done<String> {
     lane(tx, lease)?;
     let usage = checkpoint.usage;
     let running = tx.row(
         "UPDATE runs SET input_tokens = ?3, output_tokens = ?4, model_calls = ?5, tool_calls = ?6, cost_micro_usd = ?7,
-                         state = COALESCE(?8, state)
+                         state = COALESCE(?8, state), status = ?9
          WHERE id = ?1 AND session = ?2 AND status = 'running'
          RETURNING thread, turn, started_at",
         params![
@@ -327,15 +249,18 @@ pub(super) fn checkpoint(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint
             usage.model_calls,
             usage.tool_calls,
             to_sql_int(checkpoint.cost_micro_usd),
-            checkpoint.state.as_ref().map(rows::to_json).transpose()?
+            checkpoint.state.as_ref().map(rows::to_json).transpose()?,
+            status.word()
         ],
         |row| Ok((row.get::<_, String>("thread")?, row.get("turn")?, rows::date(row, "started_at")?)),
     )?;
     let (thread, turn, started_at) = running.ok_or_else(|| not_found("running run", checkpoint.run))?;
+    gates::use_up(tx, checkpoint.run, &checkpoint.used)?;
     let at = checkpoint.events.iter().map(|event| event.at).max().unwrap_or(started_at);
     let place = Place { thread: &thread, turn, run: Some(checkpoint.run), at };
     append_messages(tx, &place, &checkpoint.messages)?;
-    append_events(tx, &checkpoint.events)
+    append_events(tx, &checkpoint.events)?;
+    Ok(thread)
 }
 
 pub(super) fn finish_runs(tx: &mut Tx<'_>, lease: &Lease, finished: &[FinishedRun]) -> Done<()> {
@@ -347,11 +272,11 @@ fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRu
     let status = finished.end.reason.status();
     let usage = finished.usage;
     let ended = tx.row(
-        "UPDATE runs SET status = ?3, reason = ?4, evidence = ?5, reply = ?6, input_tokens = ?7, output_tokens = ?8,
+        concat!("UPDATE runs SET status = ?3, reason = ?4, evidence = ?5, reply = ?6, input_tokens = ?7, output_tokens = ?8,
                          model_calls = ?9, tool_calls = ?10, cost_micro_usd = ?11, ended_at = ?12, state = NULL,
                          history = NULL
          WHERE id = ?1 AND session = ?2 AND ended_at IS NULL
-         RETURNING thread, turn",
+         RETURNING thread, turn, EXISTS (SELECT 1 FROM gates WHERE run_id = runs.id AND ", gates::open!(), ") AS asking"),
         params![
             finished.run.to_string(),
             lease.session.as_str(),
@@ -366,9 +291,12 @@ fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRu
             to_sql_int(finished.cost_micro_usd),
             finished.at.0
         ],
-        |row| Ok((row.get::<_, Option<String>>("thread")?, row.get::<_, Option<u32>>("turn")?)),
+        |row| {
+            let place: (Option<String>, Option<u32>) = (row.get("thread")?, row.get("turn")?);
+            Ok((place, row.get("asking")?))
+        },
     )?;
-    let Some(place) = ended else { return must_exist(tx, lease, finished.run) };
+    let Some((place, asking)) = ended else { return must_exist(tx, lease, finished.run) };
     if let (Some(thread), Some(turn)) = &place {
         let place = Place { thread, turn: *turn, run: Some(finished.run), at: finished.at };
         append_messages(tx, &place, &finished.messages)?;
@@ -380,6 +308,9 @@ fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRu
     let kind = EventKind::RunEnded { status, reason: finished.end.reason, evidence: finished.end.evidence.clone() };
     let ended = NewEvent { at: finished.at, session: Some(lease.session.clone()), run_id: Some(finished.run), kind };
     let mut events = finished.events.clone();
+    if asking {
+        events.extend(gates::withdraw(tx, &lease.session, finished.run, finished.at)?);
+    }
     events.push(ended);
     append_events(tx, &events)
 }

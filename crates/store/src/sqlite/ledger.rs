@@ -1,4 +1,4 @@
-//! What belongs to no lane: events, money, notes, and the readiness check.
+//! What belongs to no lane: events, money, notes, sealed secrets, and the readiness check.
 
 use belay_protocol::{NewEvent, RunId, SessionKey, StoreError, UnixMillis};
 use rusqlite::types::Value;
@@ -7,7 +7,7 @@ use rusqlite::{params, params_from_iter};
 use super::rows;
 use super::tx::{Done, Failure, Tx, from_sql_int, to_sql_int};
 use crate::limits::AMOUNT_MAX_MICRO_USD;
-use crate::notes;
+use crate::{notes, vault};
 
 /// Events of one statement. A message's events come in twos and threes; each number has a prepared statement.
 const EVENTS_PER_INSERT: usize = 8;
@@ -87,6 +87,28 @@ pub(super) fn remember(tx: &mut Tx<'_>, session: &SessionKey, key: &str, text: &
         params![session.as_str(), key, at.0, text],
     )?;
     Ok(())
+}
+
+pub(super) fn put_sealed(tx: &mut Tx<'_>, session: &SessionKey, name: &str, sealed: &[u8], at: UnixMillis) -> Done<()> {
+    let others = tx.row(
+        "SELECT COUNT(*) FROM secrets WHERE session = ?1 AND name <> ?2",
+        params![session.as_str(), name],
+        |row| Ok(from_sql_int(row.get(0)?)),
+    )?;
+    if others.unwrap_or(0) >= vault::SECRETS_MAX as u64 {
+        return Err(vault::too_many().into());
+    }
+    tx.exec(
+        "INSERT INTO secrets (session, name, at, sealed) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT (session, name) DO UPDATE SET at = excluded.at, sealed = excluded.sealed",
+        params![session.as_str(), name, at.0, sealed],
+    )?;
+    Ok(())
+}
+
+pub(super) fn remove_sealed(tx: &mut Tx<'_>, session: &SessionKey, name: &str) -> Done<bool> {
+    let removed = tx.exec("DELETE FROM secrets WHERE session = ?1 AND name = ?2", params![session.as_str(), name])?;
+    Ok(removed > 0)
 }
 
 /// Writes something, so that a disk that takes no writes is noticed.

@@ -1,6 +1,7 @@
 //! The store on disk: SQLite in WAL mode, one thread that writes, two that read.
 
 mod edits;
+mod gates;
 mod lanes;
 mod ledger;
 mod open;
@@ -9,6 +10,7 @@ mod ports;
 mod readers;
 mod reads;
 mod rows;
+mod threads;
 mod tx;
 mod writer;
 

@@ -10,8 +10,11 @@ use rusqlite_migration::{M, Migrations};
 
 use crate::error::OpenError;
 
-const MIGRATIONS: &[M<'static>] =
-    &[M::up(include_str!("migrations/0001.sql")), M::up(include_str!("migrations/0002.sql"))];
+const MIGRATIONS: &[M<'static>] = &[
+    M::up(include_str!("migrations/0001.sql")),
+    M::up(include_str!("migrations/0002.sql")),
+    M::up(include_str!("migrations/0003.sql")),
+];
 
 /// Prepared statements that a connection keeps: more than there are different ones.
 const STATEMENTS_KEPT: usize = 128;

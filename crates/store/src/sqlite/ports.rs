@@ -5,15 +5,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::store::{KnownInput, input_digest};
 use belay_protocol::{
-    Acceptance, BootId, Checkpoint, Durability, EditOutcome, Event, EventLog, EventQuery, FinishedRun, HistoryEntry,
-    IdempotencyKey, Lease, Message, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId,
-    OutboxRow, OutboxState, ReplyRoute, RunFilter, RunId, RunReader, RunRecord, Seq, SessionKey, SessionSummary,
-    SpendLedger, StoreError, ThreadEdit, ThreadId, ThreadStore, UnixMillis,
+    Acceptance, BootId, Checkpoint, Decided, Durability, EditOutcome, Event, EventLog, EventQuery, FinishedRun, Gate,
+    GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent, NewInput, Note,
+    NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, ReplyRoute, RunFilter, RunId,
+    RunReader, RunRecord, Seq, SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId, ThreadStore,
+    UnixMillis,
 };
 use tokio::sync::watch;
 
-use super::{SqliteStore, edits, lanes, ledger, outbox, reads};
+use super::{SqliteStore, edits, gates, lanes, ledger, outbox, reads};
 use crate::notes;
+use crate::vault::SealedSecrets;
 use Durability::{Committed, Relaxed};
 
 #[async_trait]
@@ -42,7 +44,14 @@ impl ThreadStore for SqliteStore {
 
     async fn checkpoint(&self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.write(checkpoint.durability, move |tx| lanes::checkpoint(tx, &lease, &checkpoint)).await
+        // What an approval allows begins after this: a crash must not bring the approval back.
+        let durability = if checkpoint.used.is_empty() { checkpoint.durability } else { Committed };
+        self.write(durability, move |tx| lanes::checkpoint(tx, &lease, &checkpoint)).await
+    }
+
+    async fn pause_run(&self, lease: &Lease, paused: PausedRun) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.write(Committed, move |tx| gates::pause_run(tx, &lease, &paused)).await
     }
 
     async fn finish_runs(&self, lease: &Lease, finished: Vec<FinishedRun>) -> Result<(), StoreError> {
@@ -73,6 +82,43 @@ impl ThreadStore for SqliteStore {
 
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {
         self.read(reads::unfinished_sessions).await
+    }
+}
+
+#[async_trait]
+impl GateStore for SqliteStore {
+    async fn decide(
+        &self,
+        id: GateId,
+        state: GateState,
+        always: bool,
+        by: &str,
+        at: UnixMillis,
+    ) -> Result<Decided, StoreError> {
+        let by = by.to_owned();
+        self.write(Committed, move |tx| gates::decide(tx, id, state, always, &by, at)).await
+    }
+
+    async fn gate(&self, id: GateId) -> Result<Option<Gate>, StoreError> {
+        self.read(move |conn| gates::gate(conn, id)).await
+    }
+
+    async fn gates(&self, filter: GateFilter) -> Result<Vec<Gate>, StoreError> {
+        self.read(move |conn| gates::gates(conn, &filter)).await
+    }
+
+    async fn gates_of(&self, run: RunId) -> Result<Vec<Gate>, StoreError> {
+        self.read(move |conn| gates::gates_of(conn, run)).await
+    }
+
+    async fn granted(&self, session: &SessionKey, tool: &str, covers: &str) -> Result<bool, StoreError> {
+        let (session, tool, covers) = (session.clone(), tool.to_owned(), covers.to_owned());
+        self.read(move |conn| gates::granted(conn, &session, &tool, &covers)).await
+    }
+
+    async fn forget_grants(&self, session: &SessionKey) -> Result<u32, StoreError> {
+        let session = session.clone();
+        self.write(Committed, move |tx| gates::forget_grants(tx, &session)).await
     }
 }
 
@@ -187,5 +233,29 @@ impl SpendLedger for SqliteStore {
 
     async fn settle(&self, reservation: u64, micro_usd: u64) -> Result<(), StoreError> {
         self.write(Relaxed, move |tx| ledger::settle(tx, reservation, micro_usd)).await
+    }
+}
+
+#[async_trait]
+impl SealedSecrets for SqliteStore {
+    async fn put_sealed(
+        &self,
+        session: &SessionKey,
+        name: &str,
+        sealed: Vec<u8>,
+        at: UnixMillis,
+    ) -> Result<(), StoreError> {
+        let (session, name) = (session.clone(), name.to_owned());
+        self.write(Committed, move |tx| ledger::put_sealed(tx, &session, &name, &sealed, at)).await
+    }
+
+    async fn sealed(&self, session: &SessionKey, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let (session, name) = (session.clone(), name.to_owned());
+        SqliteStore::read(self, move |conn| reads::sealed(conn, &session, &name)).await
+    }
+
+    async fn remove_sealed(&self, session: &SessionKey, name: &str) -> Result<bool, StoreError> {
+        let (session, name) = (session.clone(), name.to_owned());
+        self.write(Committed, move |tx| ledger::remove_sealed(tx, &session, &name)).await
     }
 }

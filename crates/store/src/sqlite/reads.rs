@@ -8,12 +8,15 @@ use belay_protocol::{
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params, params_from_iter};
 
+use super::gates;
 use super::rows::{self, RUN_COLUMNS};
 use super::tx::{Done, from_sql_int, row, rows as all, to_sql_int};
 use crate::limits::{PAGE_MAX, events_limit, runs_limit};
 
 pub(super) fn run(conn: &Connection, id: RunId) -> Done<Option<RunRecord>> {
-    row(conn, &format!("SELECT {RUN_COLUMNS} FROM runs WHERE id = ?1"), params![id.to_string()], rows::run_record)
+    let sql = format!("SELECT {RUN_COLUMNS} FROM runs WHERE id = ?1");
+    let found = row(conn, &sql, params![id.to_string()], rows::run_record)?;
+    found.map(|record| gates::with_question(conn, record)).transpose()
 }
 
 pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>> {
@@ -36,7 +39,8 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
     let filtered = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
     values.push(i64::from(runs_limit(filter)).into());
     let sql = format!("SELECT {RUN_COLUMNS} FROM {table} {filtered} ORDER BY seq DESC LIMIT ?");
-    all(conn, &sql, params_from_iter(values), rows::run_record)
+    let found = all(conn, &sql, params_from_iter(values), rows::run_record)?;
+    found.into_iter().map(|record| gates::with_question(conn, record)).collect()
 }
 
 /// Sessions with what [`summary`] reads.
@@ -146,4 +150,9 @@ pub(super) fn notes(conn: &Connection, session: &SessionKey) -> Done<Vec<Note>> 
     all(conn, "SELECT key, text, at FROM notes WHERE session = ?1", params![session.as_str()], |row| {
         Ok(Note { key: row.get("key")?, text: row.get("text")?, at: rows::date(row, "at")? })
     })
+}
+
+pub(super) fn sealed(conn: &Connection, session: &SessionKey, name: &str) -> Done<Option<Vec<u8>>> {
+    let sql = "SELECT sealed FROM secrets WHERE session = ?1 AND name = ?2";
+    row(conn, sql, params![session.as_str(), name], |row| Ok(row.get(0)?))
 }

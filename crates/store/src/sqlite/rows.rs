@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    Event, Message, MessageBody, MessageScope, Outbound, OutboxRow, ReplyRoute, RunId, RunRecord, RunStatus, Seq,
-    StopReason, ThreadState, UnixMillis,
+    Asker, Event, Message, MessageBody, MessageScope, Outbound, OutboxRow, Place, ReplyRoute, RunId, RunRecord,
+    RunStatus, Seq, StopReason, ThreadState, UnixMillis,
 };
 use rusqlite::Row;
 use serde::Serialize;
@@ -87,6 +87,26 @@ pub(super) fn status(row: &Row<'_>) -> Done<RunStatus> {
     RunStatus::from_word(&word).ok_or_else(|| Failure::damaged("status of a run"))
 }
 
+pub(super) fn place_word(place: Place) -> &'static str {
+    match place {
+        Place::Conversation => "conversation",
+        Place::Token => "token",
+        Place::Operator => "operator",
+    }
+}
+
+/// For whom a run works, in the columns that runs and questions share.
+pub(super) fn asker(row: &Row<'_>) -> Done<Asker> {
+    let word: String = row.get("asker_place")?;
+    let place =
+        [Place::Conversation, Place::Token, Place::Operator].into_iter().find(|place| place_word(*place) == word);
+    Ok(Asker {
+        principal: row.get("principal")?,
+        place: place.ok_or_else(|| Failure::damaged("place of an asker"))?,
+        relayed: row.get("relayed")?,
+    })
+}
+
 pub(super) fn usage(row: &Row<'_>) -> Done<RunUsage> {
     Ok(RunUsage {
         input: count(row, "input_tokens")?,
@@ -100,6 +120,7 @@ pub(super) fn usage(row: &Row<'_>) -> Done<RunUsage> {
 pub(super) const RUN_COLUMNS: &str = "id, session, status, reason, evidence, reply, input_tokens, output_tokens, \
      model_calls, tool_calls, cost_micro_usd, attempt, accepted_at, started_at, ended_at";
 
+/// A run without its question, which is in another table.
 pub(super) fn run_record(row: &Row<'_>) -> Done<RunRecord> {
     let reason: Option<String> = row.get("reason")?;
     let evidence: Option<String> = row.get("evidence")?;
@@ -118,6 +139,7 @@ pub(super) fn run_record(row: &Row<'_>) -> Done<RunRecord> {
         accepted_at: date(row, "accepted_at")?,
         started_at: optional_date(row, "started_at")?,
         ended_at: optional_date(row, "ended_at")?,
+        waiting_for: None,
     })
 }
 
@@ -154,7 +176,8 @@ pub(super) fn event(row: &Row<'_>) -> Done<Event> {
 }
 
 /// Columns that [`outbox_row`] reads.
-pub(super) const OUTBOX_COLUMNS: &str = "id, run_id, channel, conversation, reply_to, text, pieces_sent, attempts";
+pub(super) const OUTBOX_COLUMNS: &str = "id, run_id, channel, conversation, reply_to, text, pieces_sent, attempts, \
+     question";
 
 pub(super) fn outbox_row(row: &Row<'_>) -> Done<OutboxRow> {
     let route = ReplyRoute {
@@ -162,12 +185,14 @@ pub(super) fn outbox_row(row: &Row<'_>) -> Done<OutboxRow> {
         conversation: row.get::<_, Arc<str>>("conversation")?,
         reply_to: row.get::<_, Option<Arc<str>>>("reply_to")?,
     };
+    let question: Option<String> = row.get("question")?;
     let message = Outbound {
         id: id(row, "id")?,
         run_id: optional_id(row, "run_id")?,
         route,
         text: row.get("text")?,
         pieces_sent: row.get("pieces_sent")?,
+        question: question.map(|text| from_json(&text)).transpose()?,
     };
     Ok(OutboxRow { message, attempts: row.get("attempts")? })
 }

@@ -1,9 +1,12 @@
 //! The one suite that every store passes. Each function is a test of each store.
 
+mod answers;
 mod delivery;
 mod ledgers;
+mod pauses;
 mod reading;
 mod runs;
+mod secrets;
 mod threads;
 
 /// Makes a test of each store out of each function of the module.

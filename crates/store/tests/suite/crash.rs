@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::kit::*;
 
 /// What a start after the death of this store finds.
-fn after_death(directory: &TempDir) -> (SqliteStore, TempDir) {
+pub(crate) fn after_death(directory: &TempDir) -> (SqliteStore, TempDir) {
     let copy = tempfile::tempdir().unwrap();
     for name in ["belay.db", "belay.db-wal"] {
         let from = directory.path().join(name);

@@ -35,7 +35,7 @@ async fn a_newer_schema_is_refused_and_left_untouched() {
     drop(conn);
     let before = std::fs::read(&path).unwrap();
     let error = SqliteStore::open(&path, StoreOptions::default()).unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 99, known: 2 }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found: 99, known: 3 }), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
@@ -159,6 +159,20 @@ async fn waiting_writes_share_a_commit() {
     let after = store.stats();
     assert_eq!(after.jobs - before.jobs, 100);
     assert!(after.commits - before.commits < 50, "{before:?} {after:?}");
+}
+
+/// The figures are those of a message as it was before runs could ask: five statements to take it, three for a step, and
+/// five for its end. Whoever never asks pays nothing for those who do.
+#[tokio::test]
+async fn a_message_that_asks_nothing_costs_no_statement_more_for_it() {
+    let (store, _directory) = sqlite();
+    let lease = open(&store, "s").await.lease;
+    store.ping().await.unwrap();
+    let before = store.stats().statements;
+    let run = accept(&store, &lease, input("hi")).await;
+    store.checkpoint(&lease, checkpoint(run, vec![Message::assistant("step")])).await.unwrap();
+    store.finish_runs(&lease, vec![finished(run, "yo")]).await.unwrap();
+    assert_eq!(store.stats().statements - before, 13);
 }
 
 #[tokio::test]

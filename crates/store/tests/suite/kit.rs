@@ -4,16 +4,20 @@ use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    Acceptance, BootId, Checkpoint, Durability, EditOutcome, EventLog, FinishedRun, IdempotencyKey, Lease, Message,
-    NewInput, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, ReplyRoute, RunEnd, RunId, RunReader, SessionKey,
-    SpendLedger, StopReason, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, UnixMillis,
+    Acceptance, Asker, BootId, Checkpoint, Decided, Durability, EditOutcome, EventKind, EventLog, EventQuery,
+    FinishedRun, Gate, GateId, GateKind, GateState, GateStore, IdempotencyKey, Lease, Message, NewInput, NoteStore,
+    OpenedLane, Outbound, Outbox, OutboxId, PausedRun, ReplyRoute, RunEnd, RunId, RunReader, SessionKey, SpendLedger,
+    StopReason, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, UnixMillis,
 };
-use belay_store::{MemoryStore, SqliteStore, StoreOptions};
+use belay_store::{MemoryStore, SealedSecrets, SqliteStore, StoreOptions};
 use tempfile::TempDir;
 
 /// All ports at once.
-pub(crate) trait Store: ThreadStore + RunReader + EventLog + Outbox + NoteStore + SpendLedger {}
-impl<S: ThreadStore + RunReader + EventLog + Outbox + NoteStore + SpendLedger> Store for S {}
+pub(crate) trait Store:
+    ThreadStore + RunReader + EventLog + Outbox + NoteStore + SpendLedger + GateStore + SealedSecrets
+{
+}
+impl<S: ThreadStore + RunReader + EventLog + Outbox + NoteStore + SpendLedger + GateStore + SealedSecrets> Store for S {}
 
 pub(crate) type Shared = Arc<dyn Store>;
 
@@ -41,7 +45,7 @@ pub(crate) fn input(text: &str) -> NewInput {
         run_id: RunId::new(),
         key: None,
         channel: "http".into(),
-        principal: "p".into(),
+        asker: Asker { principal: "p".into(), ..Asker::default() },
         text: text.into(),
         reply_to: None,
         history: Vec::new(),
@@ -78,6 +82,7 @@ pub(crate) fn checkpoint(run: RunId, messages: Vec<Message>) -> Checkpoint {
         usage: RunUsage::default(),
         cost_micro_usd: 0,
         events: Vec::new(),
+        used: Vec::new(),
         durability: Durability::Relaxed,
     }
 }
@@ -87,7 +92,14 @@ pub(crate) fn route(conversation: &str) -> ReplyRoute {
 }
 
 pub(crate) fn outbound(conversation: &str, text: &str) -> Outbound {
-    Outbound { id: OutboxId::new(), run_id: None, route: route(conversation), text: text.into(), pieces_sent: 0 }
+    Outbound {
+        id: OutboxId::new(),
+        run_id: None,
+        route: route(conversation),
+        text: text.into(),
+        pieces_sent: 0,
+        question: None,
+    }
 }
 
 pub(crate) async fn open(store: &dyn Store, session: &str) -> OpenedLane {
@@ -129,4 +141,67 @@ pub(crate) async fn edit(store: &dyn Store, lease: &Lease, edit: ThreadEdit) -> 
 
 pub(crate) async fn does_nothing(store: &dyn Store, lease: &Lease, edit: ThreadEdit) -> bool {
     matches!(store.edit_thread(lease, edit, at(3_000)).await.unwrap(), EditOutcome::Nothing)
+}
+
+/// A question of this run about running a command, asked of "ann" in a conversation. "Always" covers `git`.
+pub(crate) fn gate(lease: &Lease, run: RunId) -> Gate {
+    Gate {
+        id: GateId::new(),
+        run_id: run,
+        session: lease.session.clone(),
+        call_id: "call-1".into(),
+        tool: "run_command".into(),
+        kind: GateKind::Approval,
+        summary: "run git push".into(),
+        arguments: serde_json::json!({"argv": ["git", "push"]}),
+        why: "it writes outside".into(),
+        bound: vec![("directory".into(), "src".into())],
+        digest: "d1".into(),
+        covers: Some("git".into()),
+        asker: Asker { principal: "ann".into(), ..Asker::default() },
+        asked_at: at(1_700),
+        expires_at: at(9_000),
+        state: GateState::Waiting,
+        decided_by: None,
+        decided_at: None,
+    }
+}
+
+/// A run at rest on this question, of which nobody is told.
+pub(crate) fn paused(gate: Gate) -> PausedRun {
+    PausedRun { checkpoint: checkpoint(gate.run_id, Vec::new()), gate, outbound: None }
+}
+
+/// Lays a running run to rest on a new question.
+pub(crate) async fn pause(store: &dyn Store, lease: &Lease, run: RunId) -> Gate {
+    let gate = gate(lease, run);
+    store.pause_run(lease, paused(gate.clone())).await.unwrap();
+    gate
+}
+
+/// Answers a question that must be waiting.
+pub(crate) async fn answer(store: &dyn Store, gate: GateId, state: GateState) -> Gate {
+    match store.decide(gate, state, false, "ann", at(1_800)).await.unwrap() {
+        Decided::Now(gate) => *gate,
+        other => panic!("it does not wait: {other:?}"),
+    }
+}
+
+/// A run that rested on a question, was told yes, and goes on.
+pub(crate) async fn approved(store: &dyn Store, lease: &Lease, run: RunId) -> GateId {
+    let gate = pause(store, lease, run).await.id;
+    answer(store, gate, GateState::Approved).await;
+    store.start_run(lease, run, at(1_900)).await.unwrap();
+    gate
+}
+
+/// A checkpoint that uses these approvals up.
+pub(crate) fn using(run: RunId, used: Vec<GateId>) -> Checkpoint {
+    Checkpoint { used, ..checkpoint(run, vec![Message::assistant("begun")]) }
+}
+
+/// What has happened in a run.
+pub(crate) async fn kinds(store: &dyn Store, run: RunId) -> Vec<EventKind> {
+    let events = store.read(EventQuery { run: Some(run), ..EventQuery::default() }).await.unwrap();
+    events.into_iter().map(|event| event.kind).collect()
 }

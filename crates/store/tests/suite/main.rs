@@ -8,4 +8,7 @@ mod crash;
 mod disk;
 mod inspect;
 mod kit;
+mod migrations;
+mod paused_crash;
 mod properties;
+mod secret_files;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Acceptance, EditOutcome, EventLog as _, EventQuery, Lease, Message, NewInput, RunId, RunReader as _, StoreError,
-    ThreadEdit, ThreadSnapshot, ThreadState,
+    Acceptance, Checkpoint, Decided, EditOutcome, EventLog as _, EventQuery, Gate, GateFilter, GateId, GateState,
+    GateStore as _, Lease, Message, NewInput, RunId, RunReader as _, RunStatus, StoreError, ThreadEdit, ThreadSnapshot,
+    ThreadState,
 };
 use belay_store::MemoryStore;
 use proptest::prelude::*;
@@ -25,6 +26,15 @@ enum Step {
     Checkpoint {
         run: usize,
         for_run: bool,
+        /// An approval that it uses up.
+        used: Option<usize>,
+    },
+    /// Lay a run to rest on a question. Questions are named by the order of asking.
+    Pause(usize),
+    Decide {
+        gate: usize,
+        state: GateState,
+        always: bool,
     },
     Finish {
         run: usize,
@@ -38,11 +48,16 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let run = 0..6_usize;
     let state = prop_oneof![Just(None), Just(Some(ThreadState::Idle)), Just(Some(ThreadState::Interrupted))];
+    let decision =
+        prop_oneof![3 => Just(GateState::Approved), 1 => Just(GateState::Denied), 1 => Just(GateState::Expired)];
     prop_oneof![
         5 => (any::<bool>(), prop::bool::weighted(0.2), prop::option::weighted(0.3, 0..4_u8), 0..3_u8)
             .prop_map(|(start, history, key, text)| Step::Accept { start, history, key, text }),
         2 => run.clone().prop_map(Step::Start),
-        2 => (run.clone(), any::<bool>()).prop_map(|(run, for_run)| Step::Checkpoint { run, for_run }),
+        3 => (run.clone(), any::<bool>(), prop::option::weighted(0.5, 0..3_usize))
+            .prop_map(|(run, for_run, used)| Step::Checkpoint { run, for_run, used }),
+        3 => run.clone().prop_map(Step::Pause),
+        3 => (0..3_usize, decision, any::<bool>()).prop_map(|(gate, state, always)| Step::Decide { gate, state, always }),
         5 => (run, state).prop_map(|(run, state)| Step::Finish { run, state }),
         6 => prop_oneof![
             4 => Just(ThreadEdit::Undo), 3 => Just(ThreadEdit::Redo), 1 => Just(ThreadEdit::Clear), 1 => Just(ThreadEdit::New)
@@ -63,15 +78,17 @@ struct Shown {
     state: ThreadState,
     summary: Option<String>,
     messages: Lines,
-    /// Runs that have not ended, with their messages.
-    unfinished: Vec<(RunId, u32, Lines)>,
+    /// Runs that have not ended, with the question each rests on and its messages.
+    unfinished: Vec<(RunId, RunStatus, u32, Option<Gate>, Lines)>,
     /// Whether a message was new.
     new: bool,
+    /// What became of an answer.
+    decided: Option<Decided>,
 }
 
 fn shown(thread: ThreadSnapshot) -> Shown {
     let ThreadSnapshot { state, summary, messages, .. } = thread;
-    Shown { state, summary, messages, unfinished: Vec::new(), new: false }
+    Shown { state, summary, messages, unfinished: Vec::new(), new: false, decided: None }
 }
 
 /// One store and the lane in it.
@@ -81,8 +98,10 @@ struct Player<'a> {
 }
 
 impl Player<'_> {
-    async fn play(&mut self, step: &Step, fresh: RunId, runs: &[RunId]) -> Answer {
+    async fn play(&mut self, step: &Step, fresh: RunId, runs: &[RunId], asked: &[GateId]) -> Answer {
         let named = |n: usize| runs.get(runs.len().wrapping_sub(1 + n)).copied().unwrap_or(fresh);
+        let new_question = question_of(fresh);
+        let question = |n: usize| asked.get(asked.len().wrapping_sub(1 + n)).copied().unwrap_or(new_question);
         let done = |()| None;
         let answer = match step {
             Step::Accept { start, history, key: number, text } => {
@@ -93,10 +112,20 @@ impl Player<'_> {
                 outcome.map(|acceptance| (acceptance == Acceptance::New).then(|| self.empty()))
             }
             Step::Start(run) => self.store.start_run(&self.lease, named(*run), at(1_500)).await.map(done),
-            Step::Checkpoint { run, for_run } => {
+            Step::Checkpoint { run, for_run, used } => {
                 let message = Message::assistant("draft");
                 let message = if *for_run { message.for_run() } else { message };
-                self.store.checkpoint(&self.lease, checkpoint(named(*run), vec![message])).await.map(done)
+                let used = used.map(question).into_iter().collect();
+                let progress = Checkpoint { used, ..checkpoint(named(*run), vec![message]) };
+                self.store.checkpoint(&self.lease, progress).await.map(done)
+            }
+            Step::Pause(run) => {
+                let gate = Gate { id: new_question, ..gate(&self.lease, named(*run)) };
+                self.store.pause_run(&self.lease, paused(gate)).await.map(|()| Some(self.empty()))
+            }
+            Step::Decide { gate, state, always } => {
+                let decided = self.store.decide(question(*gate), *state, *always, "ann", at(1_800)).await;
+                decided.map(|decided| Some(Shown { new: false, decided: Some(decided), ..self.empty() }))
             }
             Step::Finish { run, state } => {
                 let run = named(*run);
@@ -120,13 +149,20 @@ impl Player<'_> {
     /// What a new owner of the lane finds.
     async fn look(&mut self) -> Shown {
         let opened = reload(self.store, &mut self.lease).await;
-        let unfinished = opened.unfinished.into_iter().map(|run| (run.run_id, run.attempt, run.messages)).collect();
+        let unfinished = opened.unfinished.into_iter();
+        let unfinished = unfinished.map(|run| (run.run_id, run.status, run.attempt, run.gate, run.messages)).collect();
         Shown { unfinished, ..shown(opened.thread) }
     }
 
     fn empty(&self) -> Shown {
-        Shown { state: ThreadState::Idle, summary: None, messages: Vec::new(), unfinished: Vec::new(), new: true }
+        let (state, messages, unfinished) = (ThreadState::Idle, Vec::new(), Vec::new());
+        Shown { state, summary: None, messages, unfinished, new: true, decided: None }
     }
+}
+
+/// The question that a step may ask.
+fn question_of(fresh: RunId) -> GateId {
+    fresh.as_uuid().into()
 }
 
 async fn both_show_the_same(steps: Vec<Step>) -> Result<(), TestCaseError> {
@@ -134,13 +170,17 @@ async fn both_show_the_same(steps: Vec<Step>) -> Result<(), TestCaseError> {
     let (sqlite, _directory) = sqlite();
     let mut expected = Player { store: &memory, lease: open(&memory, "s").await.lease };
     let mut actual = Player { store: &sqlite, lease: open(&sqlite, "s").await.lease };
-    let mut runs = Vec::new();
+    let (mut runs, mut asked) = (Vec::new(), Vec::new());
     for step in steps {
         let fresh = RunId::new();
-        let (one, other) = (expected.play(&step, fresh, &runs).await, actual.play(&step, fresh, &runs).await);
+        let one = expected.play(&step, fresh, &runs, &asked).await;
+        let other = actual.play(&step, fresh, &runs, &asked).await;
         prop_assert_eq!(&one, &other, "answers to {:?}", step);
         if matches!(&one, Ok(Some(answer)) if answer.new) {
-            runs.push(fresh);
+            match step {
+                Step::Pause(_) => asked.push(question_of(fresh)),
+                _ => runs.push(fresh),
+            }
         }
         prop_assert_eq!(expected.look().await, actual.look().await, "after {:?}", step);
     }
@@ -148,6 +188,10 @@ async fn both_show_the_same(steps: Vec<Step>) -> Result<(), TestCaseError> {
     for run in runs {
         prop_assert_eq!(memory.run(run).await.unwrap(), sqlite.run(run).await.unwrap());
     }
+    let filter = GateFilter { limit: 1_000, ..GateFilter::default() };
+    prop_assert_eq!(memory.gates(filter.clone()).await.unwrap(), sqlite.gates(filter).await.unwrap());
+    let (one, other) = (memory.forget_grants(&"s".into()).await, sqlite.forget_grants(&"s".into()).await);
+    prop_assert_eq!(one.unwrap(), other.unwrap());
     let session = "s".into();
     let (one, other) = (memory.history(&session, 0, 500).await, sqlite.history(&session, 0, 500).await);
     prop_assert_eq!(one.unwrap(), other.unwrap());

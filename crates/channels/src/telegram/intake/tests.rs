@@ -54,6 +54,10 @@ fn line(verdict: Verdict) -> String {
             Body::Text(text) => text,
             Body::Control(_) => "control".into(),
         },
+        Verdict::Tapped(inbound, _) => {
+            format!("{:?} of {:?} in {}", inbound.body, inbound.principal, inbound.session)
+        }
+        Verdict::TappedInVain { words, stranger, .. } => format!("(tap of {stranger:?}: {words})"),
         Verdict::NoText { album, .. } => format!("(no text, album {album:?})"),
         Verdict::Stranger(id) => format!("(stranger {id})"),
         Verdict::NotYet => "(not yet)".into(),
@@ -80,6 +84,7 @@ fn a_private_text_becomes_an_inbound_message() {
             history: Vec::new(),
             want_deltas: false,
             outputs: Vec::new(),
+            relayed: false,
         }
     );
 }
@@ -222,6 +227,50 @@ fn before_our_name_is_known_a_message_that_names_somebody_is_asked_for_again() {
         assert_eq!(line(judge(&rules, group(fields.clone()))), expected, "{fields}");
     }
     assert_eq!(line(judge(&rules, message(json!({"text": "@belay_bot hi", "entities": mention})))), "@belay_bot hi");
+}
+
+#[test]
+fn a_tap_is_an_answer_of_its_person_in_the_conversation_of_its_question() {
+    let gate = belay_protocol::GateId::new();
+    let query = |from: u64, data: &str, message: Value| {
+        let query = json!({
+            "id": "q1", "chat_instance": "c", "data": data, "message": message,
+            "from": {"id": from, "is_bot": false, "first_name": "X"},
+        });
+        let mut update = json!({"update_id": 900, "callback_query": query});
+        if message.is_null() {
+            update["callback_query"].as_object_mut().unwrap().remove("message");
+        }
+        line(rules().judge(serde_json::from_value(update).unwrap()))
+    };
+    let bot = json!({"id": 777, "is_bot": true, "first_name": "B"});
+    let own = message(json!({"from": bot}));
+    let topic = group(json!({"from": bot, "message_thread_id": 9, "is_topic_message": true}));
+    let decide = |decision, who: Principal, session: &str| {
+        let body = Body::Control(Control::Decide { gate, decision });
+        format!("{body:?} of {who:?} in {session}")
+    };
+    let user = Principal { id: "42".into(), role: Role::User };
+    use belay_protocol::Decision::{Always, Approve, Deny};
+    for (from, data, message, expected) in [
+        (42, format!("belay:a:{gate}"), &own, decide(Approve, user.clone(), "telegram:42")),
+        (42, format!("belay:y:{gate}"), &topic, decide(Always, user, "telegram:-100:9")),
+        (7, format!("belay:d:{gate}"), &topic, decide(Deny, Principal::operator("7"), "telegram:-100:9")),
+        (43, format!("belay:a:{gate}"), &topic, format!("(tap of Some(43): {NOT_YOURS})")),
+        (42, "belay:a:17".into(), &own, format!("(tap of None: {OUT_OF_USE})")),
+        (42, format!("belay:a:{gate}"), &Value::Null, format!("(tap of None: {OUT_OF_USE})")),
+    ] {
+        assert_eq!(query(from, &data, message.clone()), expected, "{from} {data}");
+    }
+}
+
+#[test]
+fn what_another_bot_wrote_is_marked_as_relayed() {
+    let other = json!({"id": 778, "is_bot": true, "first_name": "B"});
+    for (fields, relayed) in [(json!({}), false), (json!({"via_bot": other}), true)] {
+        let Verdict::Message(inbound) = judge(&rules(), message(fields.clone())) else { panic!("no message") };
+        assert_eq!(inbound.relayed, relayed, "{fields}");
+    }
 }
 
 #[test]

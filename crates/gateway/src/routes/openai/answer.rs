@@ -4,10 +4,11 @@ use axum::Json;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use belay_protocol::run::RunUsage;
-use belay_protocol::{Accepted, RunId, RunRecord, RunStatus, SessionKey, StopReason, UnixMillis};
+use belay_protocol::{RunId, RunRecord, RunStatus, RunWatch, SessionKey, StopReason, UnixMillis};
 use serde_json::{Value, json};
 
 use super::error::OpenAiError;
+use super::paused::Asked;
 use crate::app::App;
 use crate::error::ApiError;
 
@@ -18,21 +19,26 @@ pub(crate) struct Head {
     pub(crate) created: i64,
     pub(crate) model: String,
     session: SessionKey,
+    is_named: bool,
     run: Option<RunId>,
 }
 
 impl Head {
     /// The head of an answer that has no run.
-    pub(crate) fn new(model: String, session: SessionKey, at: UnixMillis) -> Self {
+    pub(crate) fn new(model: String, session: SessionKey, is_named: bool, at: UnixMillis) -> Self {
         let id = format!("chatcmpl-{}", RunId::new());
-        Self { id, created: at.0.div_euclid(1000), model, session, run: None }
+        Self { id, created: at.0.div_euclid(1000), model, session, is_named, run: None }
     }
 
-    /// The head of that run's answer.
-    pub(crate) fn of_run(self, accepted: &Accepted) -> Self {
-        let id = format!("chatcmpl-{}", accepted.run_id);
-        let created = accepted.accepted_at.0.div_euclid(1000);
-        Self { id, created, run: Some(accepted.run_id), ..self }
+    /// The head of that run's answer, accepted or taken up again at that date.
+    pub(crate) fn of_run(self, run: RunId, at: UnixMillis) -> Self {
+        let id = format!("chatcmpl-{run}");
+        Self { id, created: at.0.div_euclid(1000), run: Some(run), ..self }
+    }
+
+    /// The session, if the client has not named it.
+    pub(crate) fn nameless_session(&self) -> Option<&SessionKey> {
+        (!self.is_named).then_some(&self.session)
     }
 
     /// `X-Belay-Run`, `X-Belay-Session` and, once it has ended, `X-Belay-Reason`.
@@ -55,15 +61,15 @@ impl Head {
     }
 
     /// `chat.completion`.
-    pub(crate) fn completion(&self, text: &str, usage: &RunUsage, finish: &str) -> Json<Value> {
-        Json(json!({
+    pub(crate) fn completion(&self, text: &str, usage: &RunUsage, finish: &str) -> Value {
+        json!({
             "id": self.id, "object": "chat.completion", "created": self.created, "model": self.model,
             "choices": [{
                 "index": 0, "finish_reason": finish, "logprobs": null,
                 "message": {"role": "assistant", "content": text, "refusal": null},
             }],
             "usage": usage_body(usage),
-        }))
+        })
     }
 }
 
@@ -86,18 +92,29 @@ pub(crate) fn usage_body(usage: &RunUsage) -> Value {
     })
 }
 
-/// Waits for the run's end and answers with its reply. A client that goes away meanwhile changes nothing.
-pub(crate) async fn when_ended(app: &App, head: Head, accepted: Accepted) -> Result<Response, OpenAiError> {
-    let run = app.wait_for_run(accepted.run_id, accepted.watch, app.config.max_wait()).await?;
+/// Waits until the run rests and answers with its reply, or with its question. A client that goes away meanwhile changes
+/// nothing.
+pub(crate) async fn when_rested(
+    app: &App,
+    head: Head,
+    run: RunId,
+    watch: Option<RunWatch>,
+) -> Result<Response, OpenAiError> {
+    let run = app.wait_for_run(run, watch, app.config.max_wait()).await?;
     let run = run.ok_or_else(|| ApiError::no_answer("the run is not in the store"))?;
     let headers = head.headers(run.reason);
+    if let Some(asked) = Asked::of(app, &head, &run).await {
+        let mut answer = head.completion(&asked.text, &run.usage, "stop");
+        answer["belay"] = asked.belay;
+        return Ok((headers, Json(answer)).into_response());
+    }
     Ok((headers, of_ended(&head, &run)).into_response())
 }
 
 fn of_ended(head: &Head, run: &RunRecord) -> Response {
     if let Some(finish) = finish_reason(run) {
         let text = run.reply.as_deref().unwrap_or_default();
-        return (StatusCode::OK, head.completion(text, &run.usage, finish)).into_response();
+        return (StatusCode::OK, Json(head.completion(text, &run.usage, finish))).into_response();
     }
     match run.status {
         RunStatus::Failed => OpenAiError::failed(run).into_response(),

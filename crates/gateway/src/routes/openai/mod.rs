@@ -4,6 +4,7 @@
 
 mod answer;
 mod error;
+mod paused;
 mod request;
 mod stream;
 
@@ -11,7 +12,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{Ack, Body, Inbound, Principal};
+use belay_protocol::{Accepted, Ack, Body, CommandReply, Inbound, Principal};
 use serde_json::{Value, json};
 
 pub(crate) use self::error::OpenAiError;
@@ -47,18 +48,32 @@ pub(crate) async fn chat(
         return Err(OpenAiError::model_not_found(&model));
     }
     let conversation = request.conversation(headers.get("x-belay-session"))?;
-    let session = conversation.session.clone();
+    let (session, is_named) = (conversation.session.clone(), conversation.is_named);
     let inbound = conversation.inbound(&app, principal.clone(), request.streams());
     let ack = if request.streams() { app.ask_while_there(inbound).await? } else { app.ask(inbound).await? };
-    let answer = answer::Head::new(model, session, app.clock.now());
-    match ack {
-        Ack::Accepted(accepted) if request.streams() => {
-            Ok(stream::of_run(app, principal, answer.of_run(&accepted), accepted, request.wants_usage()))
+    let now = app.clock.now();
+    let answer = answer::Head::new(model, session, is_named, now);
+    let (head, run, watch) = match ack {
+        Ack::Accepted(Accepted { run_id, accepted_at, watch, .. }) => {
+            (answer.of_run(run_id, accepted_at), run_id, watch)
         }
-        Ack::Accepted(accepted) => answer::when_ended(&app, answer.of_run(&accepted), accepted).await,
-        Ack::Command(reply) if request.streams() => Ok(stream::of_text(answer, &reply.reply, request.wants_usage())),
-        Ack::Command(reply) => Ok(answer.completion(&reply.reply, &Default::default(), "stop").into_response()),
-        other => Err(crate::error::ApiError::unexpected(&other).into()),
+        // It was the answer to a question: what the client waits for is the answer of the run that goes on.
+        Ack::Command(CommandReply { resumes: Some(run), .. }) => {
+            let watch = app.watch(principal.clone(), run, request.streams()).await?;
+            (answer.of_run(run, now), run, watch)
+        }
+        Ack::Command(reply) if request.streams() => {
+            return Ok(stream::of_text(answer, &reply.reply, request.wants_usage()));
+        }
+        Ack::Command(reply) => {
+            return Ok(Json(answer.completion(&reply.reply, &Default::default(), "stop")).into_response());
+        }
+        other => return Err(crate::error::ApiError::unexpected(&other).into()),
+    };
+    if request.streams() {
+        Ok(stream::of_run(app, principal, head, run, watch, request.wants_usage()))
+    } else {
+        answer::when_rested(&app, head, run, watch).await
     }
 }
 
@@ -74,6 +89,7 @@ impl Conversation {
             history: self.history,
             want_deltas,
             outputs: Vec::new(),
+            relayed: false,
         }
     }
 }

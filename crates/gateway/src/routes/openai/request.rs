@@ -54,6 +54,8 @@ struct Part {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Conversation {
     pub(crate) session: SessionKey,
+    /// Whether the client has named it, and so can come back to it.
+    pub(crate) is_named: bool,
     pub(crate) text: String,
     pub(crate) history: Vec<HistoryLine>,
 }
@@ -158,14 +160,14 @@ fn continued(session: SessionKey, mut lines: Vec<HistoryLine>) -> Conversation {
     let known = lines.iter().rposition(|line| line.role == HistoryRole::Assistant).map_or(0, |at| at + 1);
     let (history, said): (Vec<_>, Vec<_>) = lines.drain(known..).partition(|line| line.role == HistoryRole::System);
     let text = said.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n\n");
-    Conversation { session, text, history }
+    Conversation { session, is_named: true, text, history }
 }
 
 /// A session of its own, whose name nobody has used.
 fn fresh(mut history: Vec<HistoryLine>) -> Conversation {
     let text = history.pop().map(|line| line.text).unwrap_or_default();
     history.retain(|line| !line.text.is_empty());
-    Conversation { session: SessionKey::new(format!("openai:{}", RunId::new())), text, history }
+    Conversation { session: SessionKey::new(format!("openai:{}", RunId::new())), is_named: false, text, history }
 }
 
 #[cfg(test)]

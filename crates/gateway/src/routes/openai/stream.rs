@@ -10,27 +10,35 @@ use std::sync::Arc;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use belay_protocol::run::RunUsage;
-use belay_protocol::{Accepted, Control, Delta, Principal, RunId, RunRecord, RunStatus, RunWatch, StopTarget};
+use belay_protocol::{Control, Delta, Principal, RunId, RunRecord, RunStatus, RunWatch, StopTarget};
 use futures_util::stream;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::answer::{Head, finish_reason, usage_body};
 use super::error::OpenAiError;
-use crate::app::Shared;
+use super::paused::Asked;
+use crate::app::{App, Shared};
 use crate::sse::KEEP_ALIVE;
 
 /// The answer of a run, as it comes.
-pub(crate) fn of_run(app: Shared, principal: Principal, head: Head, accepted: Accepted, usage: bool) -> Response {
+pub(crate) fn of_run(
+    app: Shared,
+    principal: Principal,
+    head: Head,
+    run: RunId,
+    watch: Option<RunWatch>,
+    usage: bool,
+) -> Response {
     let headers = head.headers(None);
-    let gone = GoneGuard { app, principal, run: accepted.run_id, armed: true };
+    let gone = GoneGuard { app, principal, run, armed: true };
     let stream = ChatStream {
         out: VecDeque::from([head.role_chunk()]),
         head,
         usage,
         written: Written::default(),
-        phase: Phase::Running(accepted.watch),
+        phase: Phase::Running(watch),
         gone,
     };
     let events = stream::unfold(stream, |mut stream| async move {
@@ -43,7 +51,7 @@ pub(crate) fn of_run(app: Shared, principal: Principal, head: Head, accepted: Ac
 /// A text that is there already, in the form of a stream.
 pub(crate) fn of_text(head: Head, text: &str, usage: bool) -> Response {
     let mut events = vec![head.role_chunk(), head.text_chunk(text)];
-    events.extend(head.closing(usage.then(RunUsage::default).as_ref(), "stop"));
+    events.extend(head.closing(usage.then(RunUsage::default).as_ref(), "stop", None));
     let headers = head.headers(None);
     (headers, Sse::new(stream::iter(events.into_iter().map(Ok::<_, Infallible>)))).into_response()
 }
@@ -71,8 +79,8 @@ enum News {
     Lost,
     /// No more fragments will come.
     Nothing,
-    /// Nobody works on the run any more; its record, if it was handed over.
-    Ended(Option<Arc<RunRecord>>),
+    /// The run rests, or nobody works on it any more; its record, if it was handed over.
+    Rests(Option<Arc<RunRecord>>),
 }
 
 impl ChatStream {
@@ -87,8 +95,8 @@ impl ChatStream {
                 Phase::Running(watch) => watch,
             };
             let news = match watch {
-                Some(watch) => next_news(watch).await,
-                None => News::Ended(None),
+                Some(watch) => next_news(&self.gone.app, watch).await,
+                None => News::Rests(None),
             };
             match news {
                 News::Delta(Delta::Text { step, text }) => {
@@ -97,12 +105,12 @@ impl ChatStream {
                 }
                 News::Delta(Delta::Reasoning { .. }) | News::Nothing => {}
                 News::Lost => self.written.lossy = true,
-                News::Ended(record) => self.end(record).await,
+                News::Rests(record) => self.end(record).await,
             }
         }
     }
 
-    /// Queues what a run's end adds: the text that was not streamed, the closing chunks, or an error.
+    /// Queues what a run's end adds: the text that was not streamed, or its question, the closing chunks, or an error.
     async fn end(&mut self, record: Option<Arc<RunRecord>>) {
         self.phase = Phase::Over;
         let app = &self.gone.app;
@@ -111,11 +119,18 @@ impl ChatStream {
             None => app.wait_for_run(self.gone.run, None, app.config.max_wait()).await.ok().flatten(),
         };
         self.gone.armed = false;
+        let asked = match &record {
+            Some(run) => Asked::of(app, &self.head, run).await,
+            None => None,
+        };
         let error = match record {
-            Some(run) => match finish_reason(&run) {
-                Some(finish) => return self.close(&run, finish),
-                None if run.status == RunStatus::Failed => OpenAiError::failed(&run),
-                None => OpenAiError::still_running(&self.gone.run.to_string()),
+            Some(run) => match (finish_reason(&run), asked) {
+                (_, Some(asked)) => return self.close(&asked.text, &run.usage, "stop", Some(&asked.belay)),
+                (Some(finish), None) => {
+                    return self.close(run.reply.as_deref().unwrap_or_default(), &run.usage, finish, None);
+                }
+                (None, None) if run.status == RunStatus::Failed => OpenAiError::failed(&run),
+                (None, None) => OpenAiError::still_running(&self.gone.run.to_string()),
             },
             None => OpenAiError::still_running(&self.gone.run.to_string()),
         };
@@ -123,17 +138,17 @@ impl ChatStream {
     }
 
     /// Queues the text that was not streamed and the closing chunks.
-    fn close(&mut self, run: &RunRecord, finish: &'static str) {
-        let rest = self.written.rest(run.reply.as_deref().unwrap_or_default());
+    fn close(&mut self, text: &str, usage: &RunUsage, finish: &'static str, belay: Option<&Value>) {
+        let rest = self.written.rest(text);
         if !rest.is_empty() {
             self.out.push_back(self.head.text_chunk(&rest));
         }
-        self.out.extend(self.head.closing(self.usage.then_some(&run.usage), finish));
+        self.out.extend(self.head.closing(self.usage.then_some(usage), finish, belay));
     }
 }
 
-/// The next fragment, or the end when no fragment is left. Fragments come first: the end overtakes none.
-async fn next_news(watch: &mut RunWatch) -> News {
+/// The next fragment, or the rest of the run when no fragment is left. Fragments come first: the end overtakes none.
+async fn next_news(app: &App, watch: &mut RunWatch) -> News {
     let RunWatch { finished, deltas, .. } = watch;
     let fragment = async {
         match deltas {
@@ -151,7 +166,7 @@ async fn next_news(watch: &mut RunWatch) -> News {
                 News::Nothing
             }
         },
-        ended = finished.wait_for(Option::is_some) => News::Ended(ended.ok().and_then(|record| record.clone())),
+        record = app.rest(finished) => News::Rests(record),
     }
 }
 
@@ -218,6 +233,9 @@ struct Chunk<'a> {
     created: i64,
     model: &'a str,
     choices: [Choice<'a>; 1],
+    /// The question that the run rests on, with the last chunk of its answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    belay: Option<&'a Value>,
 }
 
 #[derive(Serialize)]
@@ -237,28 +255,29 @@ struct Piece<'a> {
 }
 
 impl Head {
-    fn chunk(&self, delta: Piece<'_>, finish_reason: Option<&'static str>) -> Event {
+    fn chunk(&self, delta: Piece<'_>, finish_reason: Option<&'static str>, belay: Option<&Value>) -> Event {
         let chunk = Chunk {
             id: &self.id,
             object: "chat.completion.chunk",
             created: self.created,
             model: &self.model,
             choices: [Choice { index: 0, delta, logprobs: (), finish_reason }],
+            belay,
         };
         Event::default().data(serde_json::to_string(&chunk).unwrap_or_default())
     }
 
     fn role_chunk(&self) -> Event {
-        self.chunk(Piece { role: Some("assistant"), content: Some("") }, None)
+        self.chunk(Piece { role: Some("assistant"), content: Some("") }, None, None)
     }
 
     fn text_chunk(&self, text: &str) -> Event {
-        self.chunk(Piece { role: None, content: Some(text) }, None)
+        self.chunk(Piece { role: None, content: Some(text) }, None, None)
     }
 
     /// The finish, the usage where it is asked for, and the mark of the end.
-    fn closing(&self, usage: Option<&RunUsage>, finish: &'static str) -> Vec<Event> {
-        let mut events = vec![self.chunk(Piece { role: None, content: None }, Some(finish))];
+    fn closing(&self, usage: Option<&RunUsage>, finish: &'static str, belay: Option<&Value>) -> Vec<Event> {
+        let mut events = vec![self.chunk(Piece { role: None, content: None }, Some(finish), belay)];
         if let Some(usage) = usage {
             let chunk = json!({
                 "id": self.id, "object": "chat.completion.chunk", "created": self.created, "model": self.model,

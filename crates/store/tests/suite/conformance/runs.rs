@@ -3,8 +3,8 @@
 use belay_protocol::run::RunUsage;
 use belay_protocol::store::{KnownInput, input_digest};
 use belay_protocol::{
-    Acceptance, BootId, Checkpoint, Durability, EventKind, EventQuery, Message, NewEvent, NewInput, RunEnd, RunFilter,
-    RunId, RunRecord, RunStatus, SessionKey, StopReason, StoreError, ThreadEdit, ThreadState,
+    Acceptance, Asker, BootId, Checkpoint, Durability, EventKind, EventQuery, Message, NewEvent, NewInput, Place,
+    RunEnd, RunFilter, RunId, RunRecord, RunStatus, SessionKey, StopReason, StoreError, ThreadEdit, ThreadState,
 };
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -70,14 +70,14 @@ async fn an_old_lease_is_refused_by_every_write(store: Shared) {
 async fn an_accepted_message_waits_with_all_that_belongs_to_it(store: Shared) {
     let mut lease = open(&*store, "s").await.lease;
     let state = Some(serde_json::json!({ "delegate": { "outputs": [] } }));
-    let message =
-        NewInput { reply_to: Some(route("c")), principal: "ann".into(), state: state.clone(), ..queued("hi") };
+    let asker = Asker { principal: "ann".into(), place: Place::Token, relayed: true };
+    let message = NewInput { reply_to: Some(route("c")), asker: asker.clone(), state: state.clone(), ..queued("hi") };
     let run = accept(&*store, &lease, message).await;
 
     let opened = reload(&*store, &mut lease).await;
     assert_eq!(opened.thread.state, ThreadState::Idle);
     let [pending] = &opened.unfinished[..] else { panic!("one run waits: {:?}", opened.unfinished) };
-    assert_eq!((pending.run_id, pending.text.as_str(), pending.principal.as_str()), (run, "hi", "ann"));
+    assert_eq!((pending.run_id, pending.text.as_str(), &pending.asker), (run, "hi", &asker));
     assert_eq!((pending.channel.as_str(), &pending.reply_to), ("http", &Some(route("c"))));
     assert_eq!((pending.status, pending.attempt, pending.started_at), (RunStatus::Queued, 0, None));
     assert_eq!(pending.accepted_at, at(1_000));
@@ -237,6 +237,7 @@ async fn a_run_ends_once_and_keeps_its_first_ending(store: Shared) {
         accepted_at: at(1_000),
         started_at: Some(at(1_000)),
         ended_at: Some(at(2_000)),
+        waiting_for: None,
     };
     assert_eq!(store.run(run).await.unwrap(), Some(expected));
     let opened = open(&*store, "s").await;

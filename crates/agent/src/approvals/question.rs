@@ -1,0 +1,226 @@
+//! Questions: what they say, what an answer is bound to, and how answers are read. Pure.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use belay_protocol::{CallId, Decision, Gate, GateId, GateKind, GateState, UnixMillis, Weight, canonical_json};
+use serde_json::{Map, Value};
+
+/// Longest argument in a question, in characters. 600: what a person reads before saying yes.
+const MAX_SHOWN_CHARS: usize = 600;
+
+/// A question that the gate wants asked: everything but who and when.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Wanted {
+    pub(crate) kind: GateKind,
+    pub(crate) summary: String,
+    pub(crate) arguments: Value,
+    pub(crate) why: String,
+    pub(crate) bound: Vec<(String, String)>,
+    pub(crate) digest: String,
+    pub(crate) covers: Option<String>,
+}
+
+/// What became of the questions about one call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// A yes that is not used yet: its gate, and what it is bound to.
+    pub(crate) approved: Option<(GateId, String)>,
+    /// A secret was given.
+    pub(crate) supplied: Option<GateId>,
+    /// A no, in words for the model.
+    pub(crate) denied: Option<String>,
+}
+
+/// Answers by call.
+pub(crate) type Answers = HashMap<CallId, Answer>;
+
+impl Answer {
+    /// Whether the call that it is about has not begun: nothing of it was used up.
+    pub(crate) fn is_open(&self) -> bool {
+        self.approved.is_some() || self.supplied.is_some() || self.denied.is_some()
+    }
+
+    /// The answers that a run's questions have got.
+    pub(crate) fn of(gates: Vec<Gate>) -> Answers {
+        let mut answers = Answers::new();
+        for gate in gates {
+            let answer = answers.entry(gate.call_id.clone()).or_default();
+            match (&gate.kind, gate.state) {
+                (GateKind::Approval, GateState::Approved) => answer.approved = Some((gate.id, gate.digest)),
+                (GateKind::Credential { .. }, GateState::Approved) => answer.supplied = Some(gate.id),
+                (kind, state @ (GateState::Denied | GateState::Expired)) => {
+                    answer.denied = Some(denial(kind, state));
+                }
+                (_, GateState::Waiting | GateState::Used | GateState::Withdrawn) => {}
+            }
+        }
+        answers
+    }
+}
+
+/// What the model reads.
+fn denial(kind: &GateKind, state: GateState) -> String {
+    let text = match (kind, state) {
+        (GateKind::Approval, GateState::Expired) => {
+            "denied: the person did not answer in time. It was not done. Do not ask for the same again; go on without it, \
+             or say what you would need."
+        }
+        (GateKind::Approval, _) => {
+            "denied: the person said no. It was not done. Do not ask for the same again; take another way, or answer \
+             without it."
+        }
+        (GateKind::Credential { .. }, GateState::Expired) => {
+            "denied: the secret that this tool needs was not given in time. It was not done."
+        }
+        (GateKind::Credential { .. }, _) => {
+            "denied: the person did not give the secret that this tool needs. It was not done."
+        }
+    };
+    text.to_owned()
+}
+
+/// The digest that binds an answer: blake3, in hex, over tool, canonical arguments and all that the call weighs.
+pub(crate) fn digest(tool: &str, arguments: &Map<String, Value>, weight: &Weight) -> String {
+    let mut hasher = blake3::Hasher::new();
+    let mut feed = |text: &str| {
+        // With its length before it, no text can pass for two.
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    };
+    feed(tool);
+    feed(&canonical_json(&Value::Object(arguments.clone())));
+    for (name, value) in &weight.bound {
+        feed(name);
+        feed(value);
+    }
+    hasher.finalize().to_hex().to_string()
+}
+
+/// The question as it is shown at that date, in Markdown.
+pub fn question_text(gate: &Gate, now: UnixMillis) -> String {
+    let waits = span((gate.expires_at.0 - now.0) / 1000);
+    let mut text = match &gate.kind {
+        GateKind::Credential { name } => {
+            let mut text = format!("`{}` needs a secret: **{name}**.\n\n{}\n\n", gate.tool, gate.summary);
+            let _ = write!(
+                text,
+                "Your next message is taken as the secret: it is not shown to the model, and not kept in the \
+                 conversation. /deny goes on without it. It is waited for {waits}."
+            );
+            return text;
+        }
+        GateKind::Approval => format!("May I do this? **{}**\n\n", gate.tool),
+    };
+    text.push_str(&fence(&gate.summary));
+    for (name, value) in gate.bound.iter().filter(|(name, _)| name != "argv") {
+        let _ = writeln!(text, "- {}: {}", plain(name), plain(value));
+    }
+    let _ = write!(text, "\nWhy I ask: {}.\n\nAnswer **yes** or **no**", plain(&gate.why));
+    if let Some(covers) = &gate.covers {
+        let _ = write!(text, ", or **always** for {} in this conversation", plain(covers));
+    }
+    let _ = write!(text, ". Without an answer it is a no after {waits}. (/approve {id}, /deny {id})", id = gate.id);
+    text
+}
+
+/// Text that comes from the model, in a block that it cannot leave.
+fn fence(text: &str) -> String {
+    let text = bounded(text);
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let ticks = "`".repeat(longest.max(2) + 1);
+    format!("{ticks}\n{text}\n{ticks}\n")
+}
+
+/// Text that comes from the model, in a line of prose.
+fn plain(text: &str) -> String {
+    bounded(text).replace(['`', '*', '_', '\n'], " ")
+}
+
+/// Without characters that reorder or hide what is read, and not longer than a person reads.
+fn bounded(text: &str) -> String {
+    let visible: String = text.chars().filter(|c| *c == '\n' || !hides(*c)).collect();
+    match visible.char_indices().nth(MAX_SHOWN_CHARS) {
+        None => visible,
+        Some((at, _)) => format!("{}… ({} characters)", &visible[..at], visible.chars().count()),
+    }
+}
+
+/// Whether a character is invisible or changes the order of what is shown.
+fn hides(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// The answer that a bare word is: what people type under a question.
+pub(crate) fn parse_answer(text: &str) -> Option<Decision> {
+    match text.trim().trim_end_matches(['.', '!']).to_lowercase().as_str() {
+        "yes" | "y" | "approve" | "approved" => Some(Decision::Approve),
+        "always" => Some(Decision::Always),
+        "no" | "n" | "deny" | "denied" => Some(Decision::Deny),
+        _ => None,
+    }
+}
+
+/// A span of time in words.
+fn span(seconds: i64) -> String {
+    match seconds {
+        ..=90 => format!("{} seconds", seconds.max(0)),
+        91..=5400 => format!("{} minutes", (seconds + 30) / 60),
+        5401..=172_800 => format!("{} hours", (seconds + 1800) / 3600),
+        _ => format!("{} days", (seconds + 43_200) / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_bound_to_every_byte() {
+        let weigh = |bound: &[(&str, &str)]| Weight {
+            bound: bound.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            ..Weight::default()
+        };
+        let of = |tool: &str, arguments: Value, bound: &[(&str, &str)]| {
+            digest(tool, arguments.as_object().expect("an object"), &weigh(bound))
+        };
+        let base = of("t", json!({"a": 1, "b": [2]}), &[("argv", "x y")]);
+        assert_eq!(base, of("t", json!({"b": [2], "a": 1}), &[("argv", "x y")]), "the order of keys is nothing");
+        for (name, other) in [
+            ("tool", of("u", json!({"a": 1, "b": [2]}), &[("argv", "x y")])),
+            ("argument", of("t", json!({"a": 1, "b": [3]}), &[("argv", "x y")])),
+            ("bound value", of("t", json!({"a": 1, "b": [2]}), &[("argv", "x z")])),
+            ("bound name", of("t", json!({"a": 1, "b": [2]}), &[("arg", "vx y")])),
+            ("one more", of("t", json!({"a": 1, "b": [2]}), &[("argv", "x y"), ("", "")])),
+        ] {
+            assert_ne!(base, other, "{name}");
+        }
+    }
+
+    #[test]
+    fn bare_words_are_read_as_people_type_them() {
+        for (text, expected) in [
+            ("yes", Some(Decision::Approve)),
+            (" Yes! ", Some(Decision::Approve)),
+            ("y", Some(Decision::Approve)),
+            ("ALWAYS", Some(Decision::Always)),
+            ("no.", Some(Decision::Deny)),
+            ("yes please do", None),
+            ("nope", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_answer(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_model_writes_cannot_leave_its_block_or_hide() {
+        assert_eq!(fence("a ``` b"), "````\na ``` b\n````\n");
+        assert_eq!(bounded("rm \u{202e}txt.exe\u{200b} \u{1b}[2K"), "rm txt.exe [2K");
+        assert!(bounded(&"x".repeat(10_000)).ends_with("… (10000 characters)"));
+    }
+}

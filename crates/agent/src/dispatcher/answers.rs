@@ -1,0 +1,120 @@
+//! Answers to questions: a bare yes or no under one, a command, a program's decision, a secret. They are put into the lane
+//! of the run that waits; a question that no lane knows is looked up, so that a late answer is told the truth.
+
+use belay_protocol::{Ack, AckSender, Decision, GateId, Inbound, Refusal, ReplyRoute, Secret, SessionKey};
+use tokio::sync::mpsc;
+
+use super::{BUSY_RETRY, Dispatcher};
+use crate::approvals::parse_answer;
+use crate::mail::{LaneAnswer, LaneMail, LaneReply, Waits};
+use crate::submission::Submission;
+
+impl Dispatcher {
+    /// Takes a message that answers the question of its conversation; gives back one that does not.
+    ///
+    /// The next message of whoever was asked for a secret is the secret, unless it is a command. Others who talk in the
+    /// same conversation answer nothing by chance.
+    pub(super) fn take_answer(
+        &mut self,
+        submission: &Submission,
+        text: &str,
+        inbound: Inbound,
+        ack: AckSender,
+    ) -> Result<(), Box<(Inbound, AckSender)>> {
+        if self.questions.is_empty() || !matches!(submission, Submission::Input) {
+            return Err(Box::new((inbound, ack)));
+        }
+        let Some(waits) = self.question_in(&inbound.session) else { return Err(Box::new((inbound, ack))) };
+        if !waits.asker.may_be_decided_by(&waits.session, &inbound.principal, &inbound.session) {
+            return Err(Box::new((inbound, ack)));
+        }
+        let gate = waits.gate;
+        let (reply, word) = match (waits.decidable, parse_answer(text)) {
+            (true, Some(decision)) => (LaneReply::Decision(decision), word_of(decision)),
+            (true, None) => {
+                let reminder = format!(
+                    "Your message waits its turn: I still need an answer, yes or no, to this: {}",
+                    waits.summary.lines().next().unwrap_or_default()
+                );
+                self.speaker.say(inbound.reply_to.clone(), reminder);
+                return Err(Box::new((inbound, ack)));
+            }
+            (false, Some(Decision::Deny)) => (LaneReply::Decision(Decision::Deny), "/deny"),
+            (false, _) => (LaneReply::Secret(Secret::new(text.trim().to_owned())), "/secret"),
+        };
+        self.decide(gate, reply, word.to_owned(), inbound, ack);
+        Ok(())
+    }
+
+    /// The question that a conversation waits on; of several, which cannot be, any.
+    fn question_in(&self, session: &SessionKey) -> Option<&Waits> {
+        self.questions.values().find(|waits| waits.session == *session)
+    }
+
+    /// `/approve`, `/always` and `/deny`.
+    pub(super) fn decide_in_conversation(
+        &mut self,
+        decision: Decision,
+        named: Option<String>,
+        word: String,
+        inbound: Inbound,
+        ack: AckSender,
+    ) {
+        let gate = match named {
+            None => self.question_in(&inbound.session).map(|waits| waits.gate),
+            Some(named) => match named.parse::<GateId>() {
+                Ok(gate) => Some(gate),
+                Err(_) => {
+                    let reply =
+                        format!("{named} is no question's id. {word} alone answers the one of this conversation.");
+                    return self.answer(&inbound, ack, &word, reply);
+                }
+            },
+        };
+        match gate {
+            Some(gate) => self.decide(gate, LaneReply::Decision(decision), word, inbound, ack),
+            None => self.answer(&inbound, ack, &word, "Nothing is waiting for approval.".into()),
+        }
+    }
+
+    /// Puts an answer into the lane of its run.
+    pub(super) fn decide(&mut self, gate: GateId, reply: LaneReply, word: String, inbound: Inbound, ack: AckSender) {
+        let Inbound { principal, session: from, reply_to, .. } = inbound;
+        let Some(session) = self.questions.get(&gate).map(|waits| waits.session.clone()) else {
+            return self.explain(gate, reply_to, ack);
+        };
+        let lane = self.lane(&session);
+        let answer = LaneAnswer { gate, reply, who: principal, from, word, reply_to, ack };
+        match lane.mail.try_send(LaneMail::Answer(Box::new(answer))) {
+            Ok(()) => lane.commands += 1,
+            Err(mpsc::error::TrySendError::Full(mail) | mpsc::error::TrySendError::Closed(mail)) => {
+                let LaneMail::Answer(answer) = mail else { return };
+                let what = "this conversation has too many messages waiting".to_owned();
+                answer.ack.send(Ack::Refused(Refusal::Busy { what, retry_after: BUSY_RETRY }));
+            }
+        }
+    }
+
+    /// Tells what became of a question that waits no more, or never was.
+    fn explain(&mut self, gate: GateId, reply_to: Option<ReplyRoute>, ack: AckSender) {
+        let (gates, speaker) = (self.house.store.gates.clone(), self.speaker.clone());
+        self.errand(async move {
+            let refusal = match gates.gate(gate).await {
+                Ok(Some(gate)) => Refusal::Decided(format!("This question {}.", gate.state.told())),
+                Ok(None) => Refusal::Unknown(format!("There is no question {gate}.")),
+                Err(error) => Refusal::Store(error.to_string()),
+            };
+            let text = refusal.to_string();
+            ack.send(Ack::Refused(refusal));
+            speaker.say(reply_to, text);
+        });
+    }
+}
+
+fn word_of(decision: Decision) -> &'static str {
+    match decision {
+        Decision::Approve => "/approve",
+        Decision::Always => "/always",
+        Decision::Deny => "/deny",
+    }
+}

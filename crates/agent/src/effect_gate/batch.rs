@@ -1,0 +1,177 @@
+//! Running the calls of one batch side by side: each under its deadline and its token, each with one end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_protocol::Generation;
+use belay_protocol::{
+    GateId, RunId, Secret, SessionKey, Tool, ToolCall, ToolContext, ToolFailure, ToolOutput, ToolReply, ToolStatus,
+};
+use serde_json::{Map, Value};
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// Calls of one batch that run at the same time; the others follow as these end.
+const MAX_PARALLEL: usize = 16;
+/// How long a tool that was told to stop may take to return. Less than the 100 ms after which a stop is answered.
+pub(super) const STOP_GRACE: Duration = Duration::from_millis(60);
+
+/// A call that may run: its place in the batch, its tool, its checked arguments.
+pub(super) struct Runnable {
+    pub(super) at: usize,
+    pub(super) call: ToolCall,
+    pub(super) tool: Arc<dyn Tool>,
+    pub(super) arguments: Map<String, Value>,
+    pub(super) credential: Option<Secret>,
+    /// Approvals that it uses up.
+    pub(super) uses: Vec<GateId>,
+}
+
+/// For whom a batch runs.
+#[derive(Clone, Copy)]
+pub(super) struct For<'a> {
+    pub(super) session: &'a SessionKey,
+    pub(super) run: RunId,
+    pub(super) cancel: &'a CancellationToken,
+    pub(super) generation: &'a Generation,
+}
+
+/// A call that has ended, or never began.
+pub(super) struct Ran {
+    pub(super) at: usize,
+    pub(super) call: ToolCall,
+    pub(super) tool: Arc<dyn Tool>,
+    pub(super) end: End,
+    pub(super) took: Duration,
+}
+
+/// How a call ended.
+pub(super) enum End {
+    /// With an answer.
+    Reply(ToolReply),
+    /// With a failure of its own.
+    Failure(ToolFailure),
+    /// By us, with this status and text.
+    Ours(ToolStatus, String),
+}
+
+/// A call that runs.
+struct Place {
+    at: usize,
+    call: ToolCall,
+    tool: Arc<dyn Tool>,
+    begun: Instant,
+}
+
+impl Place {
+    /// Whether what it does cannot be taken back, so that a call without an end has an unknown outcome.
+    fn lasting(&self) -> bool {
+        self.tool.spec().effect.waits_for_disk()
+    }
+
+    fn ended(self, end: End) -> Ran {
+        let took = self.begun.elapsed();
+        Ran { at: self.at, call: self.call, tool: self.tool, end, took }
+    }
+
+    fn with(self, output: Option<ToolOutput>) -> Ran {
+        let end = match output {
+            Some(Ok(reply)) => End::Reply(reply),
+            Some(Err(failure)) => End::Failure(failure),
+            None => {
+                let text =
+                    format!("no result after {:.0} s: the call was given up", self.begun.elapsed().as_secs_f64());
+                let unknown = "; what it did is unknown, check before doing it again";
+                match self.lasting() {
+                    true => End::Ours(ToolStatus::OutcomeUnknown, text + unknown),
+                    false => End::Ours(ToolStatus::Error, text),
+                }
+            }
+        };
+        self.ended(end)
+    }
+
+    fn crashed(self, error: &JoinError) -> Ran {
+        if !error.is_panic() {
+            return self.abandoned();
+        }
+        let status = if self.lasting() { ToolStatus::OutcomeUnknown } else { ToolStatus::Error };
+        self.ended(End::Ours(status, "the tool crashed; this is a fault of the tool".into()))
+    }
+
+    fn abandoned(self) -> Ran {
+        let (status, text) = match self.lasting() {
+            true => {
+                (ToolStatus::OutcomeUnknown, "outcome unknown: the run was stopped and the tool did not stop when told")
+            }
+            false => (ToolStatus::Cancelled, "cancelled: the tool did not stop when told and was abandoned"),
+        };
+        self.ended(End::Ours(status, text.into()))
+    }
+}
+
+/// Runs calls side by side. Returns how each ended, in no order, and how many were begun.
+///
+/// # Cancel safety
+/// Told by the token, it returns within [`STOP_GRACE`]. Dropped, running tools are aborted.
+pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, usize) {
+    let mut waiting = runnable.into_iter();
+    let mut running: JoinSet<Option<ToolOutput>> = JoinSet::new();
+    let mut places: HashMap<Id, Place> = HashMap::new();
+    let mut ran = Vec::with_capacity(waiting.len());
+    let mut begun = 0;
+    let mut give_up: Option<Instant> = None;
+    loop {
+        let stopped = || whose.cancel.is_cancelled() || !whose.generation.is_current();
+        while give_up.is_none() && !stopped() && running.len() < MAX_PARALLEL {
+            let Some(Runnable { at, call, tool, arguments, credential, .. }) = waiting.next() else { break };
+            let context = ToolContext {
+                session: whose.session.clone(),
+                run_id: whose.run,
+                call_id: call.id.clone(),
+                cancel: whose.cancel.child_token(),
+                generation: whose.generation.clone(),
+                credential,
+            };
+            let id = running.spawn(call_tool(tool.clone(), arguments, context)).id();
+            places.insert(id, Place { at, call, tool, begun: Instant::now() });
+            begun += 1;
+        }
+        tokio::select! {
+            biased; // a tool that has ended is taken before it would be given up
+            ended = running.join_next_with_id() => match ended {
+                Some(Ok((id, output))) => ran.extend(places.remove(&id).map(|place| place.with(output))),
+                Some(Err(error)) => ran.extend(places.remove(&error.id()).map(|place| place.crashed(&error))),
+                None => break,
+            },
+            () = whose.cancel.cancelled(), if give_up.is_none() => give_up = Some(Instant::now() + STOP_GRACE),
+            () = sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
+                // Aborted by the drop of the set, or, if it never yields, left to its thread: the run ends either way.
+                tracing::warn!(run = %whose.run, tools = running.len(), "tools did not stop when told and are abandoned");
+                break;
+            }
+        }
+    }
+    ran.extend(places.into_values().map(Place::abandoned));
+    ran.extend(waiting.map(|Runnable { at, call, tool, .. }| {
+        let end = End::Ours(ToolStatus::NotExecuted, "not executed: the run was stopped".into());
+        Ran { at, call, tool, end, took: Duration::ZERO }
+    }));
+    (ran, begun)
+}
+
+/// Calls a tool under its deadline. A tool that passes it is told to stop and gets a moment to return; `None` then.
+async fn call_tool(tool: Arc<dyn Tool>, arguments: Map<String, Value>, context: ToolContext) -> Option<ToolOutput> {
+    let call = tool.call(&arguments, &context);
+    tokio::pin!(call);
+    match timeout(tool.spec().timeout, &mut call).await {
+        Ok(output) => Some(output),
+        Err(_elapsed) => {
+            context.cancel.cancel();
+            let _ = timeout(STOP_GRACE, &mut call).await; // whatever it says now, it took too long
+            None
+        }
+    }
+}

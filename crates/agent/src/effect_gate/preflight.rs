@@ -1,0 +1,222 @@
+//! What is asked of a call before it may begin, in the order in which it is asked: does it fit its schema, does a person
+//! have to say yes, does it need a secret, is it within its rate, is it within the run's budget.
+//!
+//! Nobody is asked about a call that could not run: the schema comes before the question.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_agent_loop::INVALID_ARGUMENTS;
+use belay_protocol::{
+    Arguments, CredentialNeed, GateKind, Secret, StoreError, Tool, ToolCall, ToolFailure, ToolResult, ToolSet,
+    ToolSpec, ToolStatus, Weight,
+};
+use serde_json::{Map, Value};
+use tokio::time::timeout;
+
+use super::batch::Runnable;
+use super::{Caller, EffectGate, result_of};
+use crate::approvals::{Answer, Case, Need, Wanted, digest};
+
+/// Problems of invalid arguments that the model is told of.
+const MAX_PROBLEMS: usize = 5;
+/// How long a tool may take to say what a call would do.
+const WEIGH_LIMIT: Duration = Duration::from_secs(5);
+
+/// What becomes of a call.
+pub(super) enum Verdict {
+    /// It may begin.
+    Run(Box<Runnable>),
+    /// It does not begin, and this is its result.
+    Answered(ToolResult),
+    /// A person has to be asked.
+    Ask(Box<Wanted>),
+}
+
+/// A refusal on the way.
+struct No(ToolStatus, String);
+
+/// What stands between a call and its beginning.
+enum Barrier {
+    No(No),
+    Ask(Box<Wanted>),
+    Store(StoreError),
+}
+
+impl From<No> for Barrier {
+    fn from(no: No) -> Self {
+        Self::No(no)
+    }
+}
+
+impl From<StoreError> for Barrier {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl EffectGate {
+    /// Looks at one call.
+    ///
+    /// # Errors
+    /// The store does not say what was granted, or which secret is kept: nothing may begin.
+    pub(super) async fn preflight(
+        &self,
+        caller: &Caller<'_>,
+        at: usize,
+        call: ToolCall,
+    ) -> Result<Verdict, StoreError> {
+        match self.pass(caller, at, &call).await {
+            Ok(runnable) => Ok(Verdict::Run(Box::new(runnable))),
+            Err(Barrier::No(No(status, text))) => Ok(Verdict::Answered(result_of(&call, status, text))),
+            Err(Barrier::Ask(wanted)) => Ok(Verdict::Ask(wanted)),
+            Err(Barrier::Store(error)) => Err(error),
+        }
+    }
+
+    async fn pass(&self, caller: &Caller<'_>, at: usize, call: &ToolCall) -> Result<Runnable, Barrier> {
+        let tool = find(caller.tools, call)?;
+        let tool = (caller.bind)(&call.name).unwrap_or(tool);
+        let arguments = self.check(call)?;
+        let weight = weigh(&*tool, &arguments, caller).await?;
+        let answer = caller.answers.get(&call.id).cloned().unwrap_or_default();
+        let mut uses = self.approve(caller, call, tool.spec(), &arguments, weight, &answer).await?;
+        let credential = match &tool.spec().credential {
+            Some(need) => Some(self.secret(caller, tool.spec(), need, &answer).await?),
+            None => None,
+        };
+        uses.extend(answer.supplied);
+        self.rates.admit(&call.name, caller.session).map_err(|wait| {
+            let seconds = wait.as_secs().max(1);
+            No(ToolStatus::Error, format!("not executed: {} was called too often; try again in {seconds} s", call.name))
+        })?;
+        if let Some(limit) = caller.tally.admit_tool(caller.limits, &call.name) {
+            let text =
+                format!("not executed: the run has made all the calls that it may (limit {limit}); answer with text");
+            return Err(No(ToolStatus::NotExecuted, text).into());
+        }
+        Ok(Runnable { at, call: call.clone(), tool, arguments, credential, uses })
+    }
+
+    /// Checks the arguments against the schema.
+    fn check(&self, call: &ToolCall) -> Result<Map<String, Value>, No> {
+        let no = |text: String| No(ToolStatus::Error, text);
+        let Arguments::Object(arguments) = &call.arguments else {
+            return Err(no("the arguments are not a JSON object".into()));
+        };
+        let value = Value::Object(arguments.clone());
+        if let Some(validator) = self.validators.get(&call.name) {
+            let said = |error: jsonschema::ValidationError<'_>| {
+                let place = error.instance_path().to_string();
+                if place.is_empty() { error.to_string() } else { format!("{place}: {error}") }
+            };
+            let problems: Vec<String> = validator.iter_errors(&value).take(MAX_PROBLEMS).map(said).collect();
+            if !problems.is_empty() {
+                return Err(no(format!("{INVALID_ARGUMENTS}: {}", problems.join("; "))));
+            }
+        }
+        Ok(arguments.clone())
+    }
+
+    /// Finds the yes that a call needs: none, an earlier "always", or an answer to a question about this very call.
+    async fn approve(
+        &self,
+        caller: &Caller<'_>,
+        call: &ToolCall,
+        spec: &ToolSpec,
+        arguments: &Map<String, Value>,
+        weight: Weight,
+        answer: &Answer,
+    ) -> Result<Vec<belay_protocol::GateId>, Barrier> {
+        if let Some(denied) = &answer.denied {
+            return Err(No(ToolStatus::Denied, denied.clone()).into());
+        }
+        let digest = digest(&spec.name, arguments, &weight);
+        if let Some((gate, approved)) = &answer.approved {
+            if *approved == digest {
+                return Ok(vec![*gate]);
+            }
+            let text = "denied: what was approved has changed since, so it was not done. Look at it again, and call again \
+                        to have it approved as it is now.";
+            return Err(No(ToolStatus::Denied, text.into()).into());
+        }
+        let case = Case { spec, arguments, weight: &weight, outside: caller.tally.outside() };
+        let (unless_approved, why) = match self.policy.need(case) {
+            Need::Nobody => return Ok(Vec::new()),
+            Need::Refused(why) => {
+                return Err(No(ToolStatus::Denied, format!("denied: {why}. It was not done.")).into());
+            }
+            Need::Yes { unless_approved, why } => (unless_approved, why),
+        };
+        let covers = weight.covers.unwrap_or_else(|| format!("exactly this call ({})", &digest[..16]));
+        if unless_approved && self.gates.granted(caller.session, &spec.name, &covers).await? {
+            return Ok(Vec::new());
+        }
+        if let Err(nobody) = caller.may_ask {
+            return Err(No(
+                ToolStatus::Denied,
+                format!("denied: {} needs a person's yes ({why}), and {nobody}.", spec.name),
+            )
+            .into());
+        }
+        let shown = call.redacted(&spec.sensitive);
+        let summary = if weight.summary.is_empty() { format!("{} {shown}", spec.name) } else { weight.summary };
+        Err(Barrier::Ask(Box::new(Wanted {
+            kind: GateKind::Approval,
+            summary,
+            arguments: shown,
+            why,
+            bound: weight.bound,
+            digest,
+            covers: unless_approved.then_some(covers),
+        })))
+    }
+
+    /// Finds the secret that a tool needs.
+    async fn secret(
+        &self,
+        caller: &Caller<'_>,
+        spec: &ToolSpec,
+        need: &CredentialNeed,
+        answer: &Answer,
+    ) -> Result<Secret, Barrier> {
+        if let Some(secret) = self.vault.find(caller.session, &need.name).await? {
+            return Ok(secret);
+        }
+        let nobody = caller.may_ask.err().or_else(|| answer.supplied.map(|_| "the one that was given is gone"));
+        if let Some(nobody) = nobody {
+            let text = format!("denied: {} needs the secret {}, and {nobody}.", spec.name, need.name);
+            return Err(No(ToolStatus::Denied, text).into());
+        }
+        Err(Barrier::Ask(Box::new(Wanted {
+            kind: GateKind::Credential { name: need.name.clone() },
+            summary: need.instructions.clone(),
+            arguments: Value::Null,
+            why: format!("{} cannot work without it", spec.name),
+            bound: Vec::new(),
+            digest: String::new(),
+            covers: None,
+        })))
+    }
+}
+
+fn find(tools: &ToolSet, call: &ToolCall) -> Result<Arc<dyn Tool>, No> {
+    tools.get(&call.name).cloned().ok_or_else(|| No(ToolStatus::Error, format!("there is no tool named {}", call.name)))
+}
+
+async fn weigh(tool: &dyn Tool, arguments: &Map<String, Value>, caller: &Caller<'_>) -> Result<Weight, No> {
+    let weighed = tokio::select! {
+        biased; // who is stopped weighs nothing any more
+        () = caller.cancel.cancelled() => Ok(Err(ToolFailure::Cancelled)),
+        weighed = timeout(WEIGH_LIMIT, tool.weigh(arguments, caller.session)) => weighed,
+    };
+    match weighed {
+        Ok(Ok(weight)) => Ok(weight),
+        Ok(Err(ToolFailure::Failed(text) | ToolFailure::CredentialRefused(text))) => Err(No(ToolStatus::Error, text)),
+        Ok(Err(ToolFailure::Denied(text))) => Err(No(ToolStatus::Denied, text)),
+        Ok(Err(ToolFailure::Cancelled)) => Err(No(ToolStatus::NotExecuted, "not executed: the run was stopped".into())),
+        Err(_elapsed) => {
+            Err(No(ToolStatus::Error, "not executed: what it would do could not be found out in time".into()))
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! A run that rests on a question: laid to rest, woken by an answer or by time, ended by a stop.
+//!
+//! The question is in the store before anybody sees it, and so is the answer before the run goes on. While a run rests,
+//! its lane takes mail and starts nothing: the conversation goes on where it stands.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_protocol::{
+    Ack, Checkpoint, CommandReply, Decided, Decision, Durability, Gate, GateId, GateKind, GateState, Message, Outbound,
+    OutboxId, PausedRun, Question, Refusal, StoreError, ToolResult, ToolStatus, UnixMillis,
+};
+use tokio::time::Instant;
+
+use super::{Lane, LeaseLost, STORE_BACKOFF, note, refuse_for};
+use crate::approvals::question_text;
+use crate::effect_gate::Asking;
+use crate::mail::{LaneAnswer, LaneNote, LaneReply, Waits};
+use crate::turn::{TurnEnd, open_calls};
+use crate::waiting::{Ending, Waiting};
+
+/// What a call reads that a person was asked about when its run was stopped.
+const STOPPED: &str = "not executed: the run was stopped while it waited for a person's answer";
+
+/// A run that waits for a person.
+pub(super) struct Resting {
+    pub(super) waiting: Waiting,
+    pub(super) gate: Gate,
+    /// When to look whether its time is up.
+    pub(super) until: Instant,
+}
+
+impl Lane {
+    /// Stores the question that a turn has stopped at, and lays its run to rest. A store that does not take it is asked
+    /// again until it does: shown before it is stored is never an option.
+    pub(super) async fn rest(&mut self, mut current: Waiting, ended: TurnEnd) -> Result<(), LeaseLost> {
+        let TurnEnd { mut messages, turn_start, unstored, begun_at, usage, cost_micro_usd, rest, .. } = ended;
+        let Some((asking, state)) = rest else { return Ok(()) };
+        if let Some(at) = begun_at {
+            current.begin(at);
+        }
+        (current.usage, current.cost_micro_usd) = (usage, cost_micro_usd);
+        let now = self.house.clock.now();
+        let gate = self.gate_of(&current, asking, now);
+        let text = question_text(&gate, now);
+        let question = Question {
+            gate: gate.id,
+            offers_always: gate.covers.is_some(),
+            decidable: gate.kind == GateKind::Approval,
+        };
+        let outbound = current.reply_to.clone().map(|route| Outbound {
+            id: OutboxId::new(),
+            run_id: Some(gate.run_id),
+            route,
+            text: text.clone(),
+            pieces_sent: 0,
+            question: Some(question),
+        });
+        let (new, events) = unstored;
+        let checkpoint = Checkpoint {
+            run: gate.run_id,
+            messages: new.clone(),
+            state: serde_json::to_value(&state).ok(),
+            usage,
+            cost_micro_usd,
+            events,
+            used: Vec::new(),
+            durability: Durability::Committed,
+        };
+        let paused = PausedRun { checkpoint, gate: gate.clone(), outbound };
+        let own = messages.split_off(turn_start.min(messages.len()));
+        self.keep(messages);
+        (current.own, current.state) = (own, state);
+        let mut pause = STORE_BACKOFF.0;
+        while let Err(error) = self.house.store.threads.pause_run(&self.lease, paused.clone()).await {
+            if matches!(error, StoreError::LeaseLost(_)) {
+                return Err(LeaseLost);
+            }
+            tracing::error!(%error, session = %self.lease.session, "a question could not be stored; trying again");
+            refuse_for(&mut self.port, Refusal::Store(error.to_string()), pause).await;
+            if current.run.cancel.is_cancelled() {
+                // Nobody has seen the question, and nobody is to see it any more.
+                let mut ending = stopped(&current);
+                ending.messages = new.into_iter().chain(ending.messages).collect();
+                self.commit_ends(vec![(current, ending)]).await?;
+                return self.reload().await;
+            }
+            pause = (pause * 2).min(STORE_BACKOFF.1);
+        }
+        current.in_thread = true;
+        tracing::info!(run = %gate.run_id, session = %gate.session, gate = %gate.id, tool = gate.tool, "run rests on a question");
+        current.run.rest(Arc::new(current.record_at_rest(&gate, text)));
+        self.await_answer(current, gate).await;
+        Ok(())
+    }
+
+    /// Takes up a run that rested when the daemon ended: its question was asked.
+    pub(super) async fn rest_again(&mut self, waiting: Waiting, gate: Gate) {
+        let text = question_text(&gate, self.house.clock.now());
+        waiting.run.begin();
+        waiting.run.rest(Arc::new(waiting.record_at_rest(&gate, text)));
+        self.await_answer(waiting, gate).await;
+    }
+
+    async fn await_answer(&mut self, waiting: Waiting, gate: Gate) {
+        let waits = Waits {
+            gate: gate.id,
+            run: gate.run_id,
+            session: gate.session.clone(),
+            asker: gate.asker.clone(),
+            decidable: gate.kind == GateKind::Approval,
+            summary: gate.summary.clone(),
+        };
+        let until = self.instant_of(gate.expires_at);
+        self.resting = Some(Resting { waiting, gate, until });
+        note(&self.port.notes, LaneNote::Rests(Box::new(waits))).await;
+    }
+
+    fn gate_of(&self, current: &Waiting, asking: Asking, now: UnixMillis) -> Gate {
+        let Asking { call, wanted, .. } = asking;
+        let time = match wanted.kind {
+            GateKind::Approval => self.house.approvals.expires(),
+            GateKind::Credential { .. } => self.house.approvals.credential_expires(),
+        };
+        Gate {
+            id: GateId::new(),
+            run_id: current.run.id,
+            session: self.lease.session.clone(),
+            call_id: call.id,
+            tool: call.name,
+            kind: wanted.kind,
+            summary: wanted.summary,
+            arguments: wanted.arguments,
+            why: wanted.why,
+            bound: wanted.bound,
+            digest: wanted.digest,
+            covers: wanted.covers,
+            asker: current.asker.clone(),
+            asked_at: now,
+            expires_at: UnixMillis(now.0.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))),
+            state: GateState::Waiting,
+            decided_by: None,
+            decided_at: None,
+        }
+    }
+
+    fn instant_of(&self, at: UnixMillis) -> Instant {
+        let left = u64::try_from(at.0 - self.house.clock.now().0).unwrap_or(0);
+        Instant::now() + Duration::from_millis(left).min(LONGEST_WAIT)
+    }
+
+    /// A person's answer.
+    pub(super) async fn answer(&mut self, answer: LaneAnswer) -> Result<(), LeaseLost> {
+        let LaneAnswer { gate, reply, who, from, word, reply_to, ack } = answer;
+        let outcome = match self.resting.as_ref().filter(|resting| resting.gate.id == gate) {
+            Some(resting) if !resting.gate.asker.may_be_decided_by(&resting.gate.session, &who, &from) => Err(
+                Refusal::Forbidden("This question is for the person who started the run, or for an operator.".into()),
+            ),
+            Some(resting) => self.store_answer(&resting.gate, reply, &who.id).await,
+            None => Err(Refusal::Decided("This question is not waiting any more.".into())),
+        };
+        let say = match outcome {
+            Ok(text) => {
+                let resumes = self.resting.as_ref().map(|resting| resting.gate.run_id);
+                self.resume().await?;
+                ack.send(Ack::Command(CommandReply { command: word, reply: text.clone(), resumes }));
+                text
+            }
+            Err(refusal) => {
+                let text = refusal.to_string();
+                ack.send(Ack::Refused(refusal));
+                text
+            }
+        };
+        let say = reply_to.map(|route| (route, say));
+        note(&self.port.notes, LaneNote::Commanded { session: self.lease.session.clone(), say }).await;
+        Ok(())
+    }
+
+    /// Commits an answer. The text is for whoever gave it.
+    async fn store_answer(&self, gate: &Gate, reply: LaneReply, by: &str) -> Result<String, Refusal> {
+        let at = self.house.clock.now();
+        let unstored = |error: StoreError| Refusal::Store(error.to_string());
+        let (state, always, text) = match (reply, &gate.kind) {
+            (LaneReply::Decision(Decision::Deny), _) => (GateState::Denied, false, "Denied.".to_owned()),
+            (LaneReply::Decision(_), GateKind::Credential { name }) => {
+                return Err(Refusal::Invalid(format!("Send {name} itself as your next message, or /deny.")));
+            }
+            (LaneReply::Decision(Decision::Always), GateKind::Approval) => match &gate.covers {
+                Some(covers) => {
+                    (GateState::Approved, true, format!("Approved, from now on in this conversation: {covers}."))
+                }
+                None => return Err(Refusal::Invalid("This is asked each time: answer yes or no.".into())),
+            },
+            (LaneReply::Decision(Decision::Approve), GateKind::Approval) => {
+                (GateState::Approved, false, "Approved.".to_owned())
+            }
+            (LaneReply::Secret(secret), GateKind::Credential { name }) => {
+                self.house.store.vault.keep(&gate.session, name, &secret, at).await.map_err(unstored)?;
+                (GateState::Approved, false, format!("{name} is kept, sealed; it is not part of the conversation."))
+            }
+            (LaneReply::Secret(_), GateKind::Approval) => {
+                return Err(Refusal::Invalid("A yes or no is asked for, not a secret.".into()));
+            }
+        };
+        match self.house.store.gates.decide(gate.id, state, always, by, at).await.map_err(unstored)? {
+            Decided::Now(_) => Ok(text),
+            Decided::Before(gate) => Err(Refusal::Decided(format!("This question {}.", gate.state.told()))),
+            Decided::Unknown => Err(Refusal::Unknown("There is no such question.".into())),
+        }
+    }
+
+    /// Time has passed: a question whose time is up becomes a denial, and the run goes on with it.
+    pub(super) async fn expire(&mut self) -> Result<(), LeaseLost> {
+        let Some(resting) = &mut self.resting else { return Ok(()) };
+        let now = self.house.clock.now();
+        if now.0 < resting.gate.expires_at.0 {
+            let until = resting.gate.expires_at;
+            let until = self.instant_of(until);
+            if let Some(resting) = &mut self.resting {
+                resting.until = until;
+            }
+            return Ok(());
+        }
+        let (id, run) = (resting.gate.id, resting.gate.run_id);
+        match self.house.store.gates.decide(id, GateState::Expired, false, "nobody", now).await {
+            Ok(_) => {
+                tracing::info!(%run, gate = %id, "nobody answered in time");
+                self.resume().await
+            }
+            Err(error) => {
+                tracing::error!(%error, gate = %id, "the end of a question could not be stored; trying again");
+                resting.until = Instant::now() + STORE_BACKOFF.1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets the resting run go on, before every other message.
+    async fn resume(&mut self) -> Result<(), LeaseLost> {
+        let Some(Resting { mut waiting, gate, .. }) = self.resting.take() else { return Ok(()) };
+        waiting.answers = self.answers_of(gate.run_id).await?;
+        waiting.go_on();
+        self.queue.push_front(waiting);
+        note(&self.port.notes, LaneNote::Woke { gate: gate.id }).await;
+        Ok(())
+    }
+
+    /// The resting run, when it was told to stop, and how it ends.
+    pub(super) fn stopped_at_rest(&mut self) -> Option<(Waiting, Ending)> {
+        let Resting { waiting, .. } = self.resting.take_if(|resting| resting.waiting.run.cancel.is_cancelled())?;
+        let ending = stopped(&waiting);
+        Some((waiting, ending))
+    }
+}
+
+/// Longest time between two looks at a question's date: clocks of machines are set, and tests have clocks of their own.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// The end of a run that was stopped while it waited: the calls that nobody answered were not executed.
+fn stopped(waiting: &Waiting) -> Ending {
+    let results = open_calls(&waiting.own).into_iter().map(|call| {
+        let (status, text) = (ToolStatus::NotExecuted, STOPPED.to_owned());
+        Arc::new(Message::tool(ToolResult { call_id: call.id, name: call.name, status, text }))
+    });
+    Ending { messages: results.collect(), ..Ending::stopped(waiting) }
+}

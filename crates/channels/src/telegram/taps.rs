@@ -1,0 +1,199 @@
+//! The buttons under a question, and what becomes of a tap on one.
+//!
+//! A tap is authenticated as a message is: by the id of the person who made it. Whether the answer is theirs to give, and
+//! whether there was one before, is the agent's to say; Telegram is then told the truth in its own words.
+
+use std::time::Duration;
+
+use belay_protocol::{Ack, Decision, GateId, Question, Refusal};
+use frankenstein::methods::{AnswerCallbackQueryParams, EditMessageReplyMarkupParams};
+use frankenstein::types::{
+    CallbackQuery, InlineKeyboardButton, InlineKeyboardMarkup, MaybeInaccessibleMessage, Message,
+};
+use serde::de::IgnoredAny;
+use tracing::debug;
+
+use super::api::BotApi;
+use super::split::pieces;
+
+/// Deadline of each call. Short: the webhook's answer waits for it, and a tap is not waited for much longer by its person.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// What a button's data begins with.
+const PREFIX: &str = "belay";
+
+/// Bot API, answerCallbackQuery, `text`: "0-200 characters".
+const TEXT_MAX_CHARS: usize = 200;
+
+const NOT_TAKEN: &str = "Belay cannot take this answer now. Please tap again later.";
+
+/// A tap that Telegram wants answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tap {
+    /// Telegram's number of the tap.
+    query: String,
+    /// The chat and the message that the button belongs to.
+    message: Option<(i64, i32)>,
+}
+
+impl Tap {
+    pub(super) fn of(query: &CallbackQuery) -> Self {
+        let message = query.message.as_ref().map(|message| match message {
+            MaybeInaccessibleMessage::Message(message) => (message.chat.id, message.message_id),
+            MaybeInaccessibleMessage::InaccessibleMessage(message) => (message.chat.id, message.message_id),
+        });
+        Self { query: query.id.clone(), message }
+    }
+}
+
+/// The message that a tapped button belongs to, as long as Telegram shows it.
+pub(super) fn message_of(query: &CallbackQuery) -> Option<&Message> {
+    match query.message.as_ref()? {
+        MaybeInaccessibleMessage::Message(message) => Some(message),
+        MaybeInaccessibleMessage::InaccessibleMessage(_) => None,
+    }
+}
+
+/// The buttons of a question; `None` for one that is answered by typing.
+pub(super) fn keyboard(question: &Question) -> Option<InlineKeyboardMarkup> {
+    if !question.decidable {
+        return None;
+    }
+    let always = question.offers_always.then_some(("♾ Always", Decision::Always));
+    let buttons = [Some(("✅ Approve", Decision::Approve)), always, Some(("❌ Deny", Decision::Deny))];
+    let row = buttons.into_iter().flatten().map(|(words, decision)| {
+        InlineKeyboardButton::builder().text(words).callback_data(data(question.gate, decision)).build()
+    });
+    Some(InlineKeyboardMarkup::builder().inline_keyboard(vec![row.collect()]).build())
+}
+
+/// What a button sends back: 44 bytes. Bot API, InlineKeyboardButton, `callback_data`: "1-64 bytes".
+fn data(gate: GateId, decision: Decision) -> String {
+    let letter = match decision {
+        Decision::Approve => 'a',
+        Decision::Always => 'y',
+        Decision::Deny => 'd',
+    };
+    format!("{PREFIX}:{letter}:{gate}")
+}
+
+/// The answer that a button's data stands for.
+pub(super) fn parse(data: &str) -> Option<(GateId, Decision)> {
+    let (letter, gate) = data.strip_prefix(PREFIX)?.strip_prefix(':')?.split_once(':')?;
+    let decision = match letter {
+        "a" => Decision::Approve,
+        "y" => Decision::Always,
+        "d" => Decision::Deny,
+        _ => return None,
+    };
+    Some((gate.parse().ok()?, decision))
+}
+
+/// Tells the person what became of a tap, and takes the buttons away where no answer can count any more. Best effort: the
+/// answer has taken effect, or has not, without it.
+pub(super) async fn answer(api: &BotApi, tap: &Tap, ack: Option<&Ack>) {
+    let told = Told::of(ack);
+    tell(api, tap, &told.text, told.is_alert).await;
+    let Some((chat, message_id)) = tap.message.filter(|_| told.is_over) else { return };
+    let parameters = EditMessageReplyMarkupParams::builder().chat_id(chat).message_id(message_id).build();
+    if let Err(error) = api.call::<_, IgnoredAny>("editMessageReplyMarkup", &parameters, DEADLINE).await {
+        debug!(%error, "the buttons of a question were not taken away");
+    }
+}
+
+/// Says something about a tap: as a note that passes, or as one that must be put away.
+pub(super) async fn tell(api: &BotApi, tap: &Tap, text: &str, is_alert: bool) {
+    let parameters = AnswerCallbackQueryParams::builder()
+        .callback_query_id(&tap.query)
+        .text(text)
+        .maybe_show_alert(is_alert.then_some(true))
+        .build();
+    if let Err(error) = api.call::<_, IgnoredAny>("answerCallbackQuery", &parameters, DEADLINE).await {
+        debug!(%error, "a tap was not answered");
+    }
+}
+
+/// What an acknowledgement means for whoever tapped.
+#[derive(Debug, PartialEq, Eq)]
+struct Told {
+    text: String,
+    is_alert: bool,
+    /// Whether no answer can count any more.
+    is_over: bool,
+}
+
+impl Told {
+    fn of(ack: Option<&Ack>) -> Self {
+        let (text, is_alert, is_over) = match ack {
+            Some(Ack::Command(reply)) => (reply.reply.clone(), false, true),
+            Some(Ack::Refused(Refusal::Decided(words) | Refusal::Unknown(words))) => (words.clone(), true, true),
+            Some(Ack::Refused(Refusal::Forbidden(words) | Refusal::Invalid(words))) => (words.clone(), true, false),
+            _ => (NOT_TAKEN.to_owned(), true, false),
+        };
+        // Only plain text can be shown there.
+        let text = pieces(&text).first().map(|piece| piece.plain.chars().take(TEXT_MAX_CHARS).collect());
+        Self { text: text.unwrap_or_default(), is_alert, is_over }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use belay_protocol::CommandReply;
+
+    use super::*;
+
+    fn question(offers_always: bool, decidable: bool) -> Question {
+        Question { gate: GateId::new(), offers_always, decidable }
+    }
+
+    #[test]
+    fn what_a_button_sends_comes_back_as_its_answer() {
+        let question = question(true, true);
+        let keyboard = keyboard(&question).expect("buttons");
+        let sent: Vec<_> = keyboard.inline_keyboard.concat().into_iter().filter_map(|it| it.callback_data).collect();
+        assert!(sent.iter().all(|data| data.len() <= 64), "{sent:?}");
+        let answers: Vec<_> = sent.iter().map(|data| parse(data)).collect();
+        let of = |decision| Some((question.gate, decision));
+        assert_eq!(answers, [of(Decision::Approve), of(Decision::Always), of(Decision::Deny)]);
+    }
+
+    #[test]
+    fn always_is_a_button_only_where_it_is_offered_and_a_secret_has_none() {
+        let words = |question: Question| {
+            let rows = keyboard(&question).map(|keyboard| keyboard.inline_keyboard.concat()).unwrap_or_default();
+            rows.into_iter().map(|button| button.text).collect::<Vec<_>>()
+        };
+        assert_eq!(words(question(false, true)), ["✅ Approve", "❌ Deny"]);
+        assert_eq!(words(question(true, false)), [""; 0]);
+    }
+
+    #[test]
+    fn foreign_data_is_no_answer() {
+        let gate = GateId::new();
+        for data in
+            ["", "belay", "belay:a", "belay:x:1", "belay:a:1", &format!("other:a:{gate}"), &format!("belay:A:{gate}")]
+        {
+            assert_eq!(parse(data), None, "{data:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_taps_is_told_the_truth_and_the_buttons_go_when_no_answer_can_count() {
+        let command =
+            |reply: &str| Ack::Command(CommandReply { command: "/approve".into(), reply: reply.into(), resumes: None });
+        let refused = Ack::Refused;
+        for (ack, text, is_alert, is_over) in [
+            (Some(command("**Approved.**")), "Approved.", false, true),
+            (Some(refused(Refusal::Decided("It was denied before.".into()))), "It was denied before.", true, true),
+            (Some(refused(Refusal::Unknown("No such question.".into()))), "No such question.", true, true),
+            (Some(refused(Refusal::Forbidden("Not yours.".into()))), "Not yours.", true, false),
+            (Some(refused(Refusal::Busy { what: "x".into(), retry_after: Duration::ZERO })), NOT_TAKEN, true, false),
+            (None, NOT_TAKEN, true, false),
+        ] {
+            assert_eq!(Told::of(ack.as_ref()), Told { text: text.into(), is_alert, is_over }, "{ack:?}");
+        }
+        assert_eq!(Told::of(Some(&command(&"é".repeat(900)))).text.chars().count(), TEXT_MAX_CHARS);
+    }
+}

@@ -1,0 +1,137 @@
+//! `GET /api/v1/approvals`, `GET` and `POST /api/v1/approvals/{id}`: questions about tool calls, and their answers.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use belay_protocol::{
+    Ack, Asker, CallId, Control, Decision, Gate, GateFilter, GateId, GateKind, GateState, RunId, SessionKey, UnixMillis,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::runs::check_limit;
+use crate::app::{App, Shared};
+use crate::error::ApiError;
+use crate::extract::{Caller, GatePath, JsonBody, Params};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListParams {
+    session: Option<String>,
+    /// Those that were answered, too.
+    #[serde(default)]
+    all: bool,
+    limit: Option<u32>,
+}
+
+/// An answer as a client sends it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Answer {
+    /// A text, so that anything else is told apart from broken JSON.
+    decision: String,
+}
+
+impl Answer {
+    fn decision(&self) -> Result<Decision, ApiError> {
+        match self.decision.as_str() {
+            "approve" => Ok(Decision::Approve),
+            "always" => Ok(Decision::Always),
+            "deny" => Ok(Decision::Deny),
+            other => Err(ApiError::invalid(format!("decision: must be approve, always or deny, not {other:?}"))),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ApprovalList<'a> {
+    approvals: Vec<Approval<'a>>,
+}
+
+#[derive(Serialize)]
+struct DecidedBody<'a> {
+    approval: Approval<'a>,
+    run_id: RunId,
+    reply: String,
+}
+
+/// A question as the outside sees it: all of it but the digest, which is no business of anybody else.
+#[derive(Serialize)]
+pub(crate) struct Approval<'a> {
+    id: GateId,
+    run_id: RunId,
+    session: &'a SessionKey,
+    call_id: &'a CallId,
+    tool: &'a str,
+    #[serde(flatten)]
+    kind: &'a GateKind,
+    summary: &'a str,
+    arguments: &'a Value,
+    why: &'a str,
+    bound: &'a [(String, String)],
+    covers: Option<&'a str>,
+    asker: &'a Asker,
+    asked_at: UnixMillis,
+    expires_at: UnixMillis,
+    state: GateState,
+    decided_by: Option<&'a str>,
+    decided_at: Option<UnixMillis>,
+}
+
+impl<'a> From<&'a Gate> for Approval<'a> {
+    fn from(gate: &'a Gate) -> Self {
+        Self {
+            id: gate.id,
+            run_id: gate.run_id,
+            session: &gate.session,
+            call_id: &gate.call_id,
+            tool: &gate.tool,
+            kind: &gate.kind,
+            summary: &gate.summary,
+            arguments: &gate.arguments,
+            why: &gate.why,
+            bound: &gate.bound,
+            covers: gate.covers.as_deref(),
+            asker: &gate.asker,
+            asked_at: gate.asked_at,
+            expires_at: gate.expires_at,
+            state: gate.state,
+            decided_by: gate.decided_by.as_deref(),
+            decided_at: gate.decided_at,
+        }
+    }
+}
+
+/// Questions, newest first: those that nobody has answered, or with `all` every one.
+pub(crate) async fn list(State(app): State<Shared>, Params(params): Params<ListParams>) -> Result<Response, ApiError> {
+    let session = params.session.as_deref().map(SessionKey::parse).transpose();
+    let session = session.map_err(|e| ApiError::invalid(format!("session: {e}")))?;
+    let limit = check_limit(params.limit)?;
+    let gates = app.gates.gates(GateFilter { session, channel: None, waiting: !params.all, limit }).await?;
+    Ok(Json(ApprovalList { approvals: gates.iter().map(Approval::from).collect() }).into_response())
+}
+
+/// One question.
+pub(crate) async fn show(State(app): State<Shared>, GatePath(id): GatePath) -> Result<Response, ApiError> {
+    Ok(Json(Approval::from(&find(&app, id).await?)).into_response())
+}
+
+/// Answers a question. Whether the answer counts, the agent says.
+pub(crate) async fn decide(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    GatePath(id): GatePath,
+    JsonBody(answer): JsonBody<Answer>,
+) -> Result<Response, ApiError> {
+    let decision = answer.decision()?;
+    let reply = match app.control(principal, Control::Decide { gate: id, decision }).await? {
+        Ack::Command(reply) => reply.reply,
+        other => return Err(ApiError::unexpected(&other)),
+    };
+    let gate = find(&app, id).await?;
+    Ok(Json(DecidedBody { approval: Approval::from(&gate), run_id: gate.run_id, reply }).into_response())
+}
+
+async fn find(app: &App, id: GateId) -> Result<Gate, ApiError> {
+    app.gates.gate(id).await?.ok_or_else(|| ApiError::not_found(format!("no such question: {id}")))
+}

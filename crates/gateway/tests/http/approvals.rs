@@ -1,0 +1,233 @@
+//! Questions over the API, and runs that rest on them.
+
+use belay_protocol::{Body, Control, Decided, Decision, GateId, GateState, GateStore, StopReason, UnixMillis};
+use serde_json::{Value, json};
+
+use crate::house::{House, NOW, read};
+use crate::streams::events;
+
+const CHAT: &str = "/v1/chat/completions";
+
+/// A message of user and session, as OpenAI's clients send it.
+fn chat(session: Option<&str>, text: &str, stream: bool) -> Value {
+    json!({"messages": [{"role": "user", "content": text}], "user": session, "stream": stream})
+}
+
+fn content(answer: &Value) -> &str {
+    answer["choices"][0]["message"]["content"].as_str().unwrap()
+}
+
+/// The texts of a streamed answer in one, and the field `belay` of its last chunk.
+async fn streamed(house: &House, body: Value) -> (String, Value) {
+    let response = house.client.post(house.url(CHAT)).json(&body).send().await.unwrap();
+    let events = events(response, usize::MAX).await;
+    assert_eq!(events.last().unwrap().2, "[DONE]");
+    let chunks: Vec<Value> = events.iter().filter_map(|(_, _, data)| serde_json::from_str(data).ok()).collect();
+    assert_eq!(chunks.last().unwrap()["choices"][0]["finish_reason"], "stop");
+    let text = chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
+    (text, chunks.last().unwrap()["belay"].clone())
+}
+
+#[tokio::test]
+async fn a_question_is_shown_whole_but_for_its_digest_and_listed_while_it_waits() {
+    let house = House::open().await;
+    let (run, gate) = house.ask("s", "ask ls").await;
+    let (_, other) = house.ask("t", "login").await;
+    let shown = json!({
+        "id": gate, "run_id": run["run_id"], "session": "s", "call_id": "call-1", "tool": "run_command", "kind": "approval",
+        "summary": "ls", "arguments": {"argv": ["ls"]}, "why": "run_command asks before it acts", "bound": [["argv", "ls"]],
+        "covers": null, "asker": {"principal": "loopback", "place": "operator", "relayed": false},
+        "asked_at": "2026-11-20T19:43:00.000Z", "expires_at": "2026-11-20T20:13:00.000Z", "state": "waiting",
+        "decided_by": null, "decided_at": null,
+    });
+    assert_eq!(house.get(&format!("/api/v1/approvals/{gate}")).await, (200, shown.clone()));
+    let ids = async |path: &str| {
+        let (status, list) = house.get(path).await;
+        assert_eq!(status, 200, "{path}: {list}");
+        list["approvals"].as_array().unwrap().iter().map(|one| one["id"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids("/api/v1/approvals").await, [json!(other), json!(gate)], "newest first");
+    assert_eq!(ids("/api/v1/approvals?session=s").await, [json!(gate)]);
+    assert_eq!(ids("/api/v1/approvals?limit=1").await, [json!(other)]);
+    house.post(&format!("/api/v1/approvals/{gate}"), json!({"decision": "deny"})).await;
+    assert_eq!(ids("/api/v1/approvals?session=s").await, [Value::Null; 0]);
+    assert_eq!(ids("/api/v1/approvals?session=s&all=true").await, [json!(gate)]);
+    let (_, secret) = house.get(&format!("/api/v1/approvals/{other}")).await;
+    assert_eq!((&secret["kind"], &secret["name"]), (&json!("credential"), &json!("github")));
+}
+
+#[tokio::test]
+async fn the_first_answer_counts_and_every_other_one_is_told_how_it_was_decided() {
+    let house = House::open().await;
+    for (decision, state, told) in [
+        ("approve", "approved", "This was approved before."),
+        ("always", "approved", "This was approved before."),
+        ("deny", "denied", "This was denied before."),
+    ] {
+        let (run, gate) = house.ask("s", "ask ls").await;
+        let path = format!("/api/v1/approvals/{gate}");
+        let (status, body) = house.post(&path, json!({"decision": decision})).await;
+        assert_eq!(status, 200, "{body}");
+        assert_eq!((&body["run_id"], &body["approval"]["state"]), (&run["run_id"], &json!(state)));
+        assert_eq!(body["approval"]["decided_by"], "loopback");
+        let seen = house.agent.seen.lock().unwrap().last().unwrap().body.clone();
+        let decision: Decision = serde_json::from_value(json!(decision)).unwrap();
+        assert_eq!(seen, Body::Control(Control::Decide { gate, decision }));
+        let (status, body) = house.post(&path, json!({"decision": "approve"})).await;
+        assert_eq!((status, &body["error"]["code"]), (409, &json!("decided")));
+        assert_eq!(body["error"]["message"], told);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_count_says_why() {
+    let house = House::locked().await;
+    let bearer =
+        |token: &str, path: &str, body: Value| read(house.client.post(house.url(path)).bearer_auth(token).json(&body));
+    let message = json!({"session": "s", "text": "ask ls", "wait_ms": 30_000});
+    let (_, run) = bearer("operator", "/api/v1/messages", message).await;
+    let gate = run["waiting_for"]["gate"].as_str().unwrap().to_owned();
+    let path = format!("/api/v1/approvals/{gate}");
+    let yes = json!({"decision": "approve"});
+    for (token, path, body, status, code) in [
+        ("client", &path, yes.clone(), 403, "forbidden"), // an operator asked
+        ("nobody", &path, yes.clone(), 401, "unauthorized"),
+        ("client", &format!("/api/v1/approvals/{}", GateId::new()), yes.clone(), 404, "not_found"),
+        ("client", &"/api/v1/approvals/7".to_owned(), yes.clone(), 404, "not_found"),
+        ("operator", &path, json!({"decision": "perhaps"}), 422, "invalid"),
+        ("operator", &path, json!({"decision": "approve", "why": "x"}), 422, "invalid"),
+        ("operator", &path, json!({}), 422, "invalid"),
+    ] {
+        let (got, body) = bearer(token, path, body).await;
+        assert_eq!((got, &body["error"]["code"]), (status, &json!(code)), "{token} {path}: {body}");
+    }
+    let get = |path: &str| read(house.client.get(house.url(path)).bearer_auth("client"));
+    assert_eq!(get(&format!("/api/v1/approvals/{}", GateId::new())).await.0, 404);
+    assert_eq!(get("/api/v1/approvals?all=perhaps").await.0, 422);
+    assert_eq!(get("/api/v1/approvals?limit=0").await.0, 422);
+    assert_eq!(bearer("operator", &path, yes).await.0, 200, "none of these was an answer");
+}
+
+#[tokio::test]
+async fn a_question_whose_time_is_up_is_told_so() {
+    let house = House::open().await;
+    let (_, gate) = house.ask("s", "ask ls").await;
+    let expired = house.store.decide(gate, GateState::Expired, false, "belay", UnixMillis(NOW)).await;
+    assert!(matches!(expired, Ok(Decided::Now(_))));
+    let (status, body) = house.post(&format!("/api/v1/approvals/{gate}"), json!({"decision": "approve"})).await;
+    assert_eq!((status, &body["error"]["message"]), (409, &json!("This has expired: nobody answered in time.")));
+}
+
+#[tokio::test]
+async fn a_wait_returns_a_run_that_rests_at_once_and_after_the_answer_waits_for_its_end() {
+    let house = House::open().await;
+    let (run, gate) = house.ask("s", "ask slowly").await;
+    let wait = format!("/api/v1/runs/{}/wait?timeout_ms=30000", run["run_id"].as_str().unwrap());
+    let (_, rests) = house.get(&wait).await;
+    let waiting_for = json!({
+        "gate": gate, "kind": "approval", "tool": "run_command", "summary": "slowly",
+        "expires_at": "2026-11-20T20:13:00.000Z",
+    });
+    assert_eq!(
+        (&rests["status"], &rests["agent_state"], &rests["waiting_for"]),
+        (&json!("paused"), &json!("IDLE"), &waiting_for)
+    );
+    house.post(&format!("/api/v1/approvals/{gate}"), json!({"decision": "approve"})).await;
+    // The record that watchers hold still says that it rests.
+    let short = wait.replace("30000", "100");
+    assert_eq!(house.get(&short).await.1["status"], "running");
+    let id = run["run_id"].as_str().unwrap().parse().unwrap();
+    let (ended, ()) = tokio::join!(house.get(&wait), async {
+        tokio::task::yield_now().await;
+        house.agent.finish(id, StopReason::FinalText, "done");
+    });
+    assert_eq!((&ended.1["status"], &ended.1["reply"]), (&json!("completed"), &json!("done")));
+}
+
+#[tokio::test]
+async fn an_answer_in_words_names_the_run_that_goes_on() {
+    let house = House::open().await;
+    let (run, _) = house.ask("s", "ask ls").await;
+    let (status, answer) = house.post("/api/v1/messages", json!({"session": "s", "text": "yes"})).await;
+    let expected = json!({"command": "/approve", "reply": "Approved.", "resumes": run["run_id"]});
+    assert_eq!((status, answer), (200, expected));
+}
+
+#[tokio::test]
+async fn a_stream_of_a_run_goes_on_over_its_question_to_its_end() {
+    let house = House::open().await;
+    let (run, gate) = house.ask("s", "ask slowly").await;
+    let id = run["run_id"].as_str().unwrap();
+    let response = house.client.get(house.url(&format!("/api/v1/runs/{id}/events"))).send().await.unwrap();
+    house.post(&format!("/api/v1/approvals/{gate}"), json!({"decision": "approve"})).await;
+    house.agent.finish(id.parse().unwrap(), StopReason::FinalText, "done");
+    let facts: Vec<Value> =
+        events(response, usize::MAX).await.iter().filter_map(|(_, _, data)| serde_json::from_str(data).ok()).collect();
+    let kinds: Vec<_> = facts.iter().filter_map(|fact| fact["type"].as_str()).collect();
+    assert_eq!(kinds, ["run_accepted", "run_started", "gate_asked", "gate_decided", "run_ended"]);
+    assert_eq!((&facts[2]["gate"], &facts[2]["summary"]), (&json!(gate), &json!("slowly")));
+    assert_eq!((&facts[3]["state"], &facts[3]["by"]), (&json!("approved"), &json!("loopback")));
+}
+
+#[tokio::test]
+async fn a_chat_completion_ends_with_the_question_and_the_next_message_answers_it() {
+    let house = House::open().await;
+    for (said, expected) in [("yes", "approved ls"), ("no", "denied ls")] {
+        let (status, asked) = house.post(CHAT, chat(Some("ada"), "ask ls", false)).await;
+        assert_eq!((status, content(&asked)), (200, "May I ls?"));
+        assert_eq!(asked["choices"][0]["finish_reason"], "stop");
+        assert_eq!(
+            (&asked["belay"]["status"], &asked["belay"]["approval"]["summary"]),
+            (&json!("paused"), &json!("ls"))
+        );
+        let (status, answer) = house.post(CHAT, chat(Some("ada"), said, false)).await;
+        assert_eq!((status, content(&answer), answer.get("belay")), (200, expected, None));
+        assert_eq!(answer["id"], json!(format!("chatcmpl-{}", asked["belay"]["run_id"].as_str().unwrap())));
+    }
+}
+
+#[tokio::test]
+async fn a_streamed_completion_ends_with_the_question_and_stops_nothing_and_goes_on_with_the_answer() {
+    let house = House::open().await;
+    let (text, belay) = streamed(&house, chat(Some("ada"), "ask slowly", true)).await;
+    assert_eq!(text, "Let me look.\n\nMay I slowly?");
+    assert_eq!(belay["status"], "paused");
+    let run = belay["run_id"].as_str().unwrap().parse().unwrap();
+    let response = house.client.post(house.url(CHAT)).json(&chat(Some("ada"), "yes", true)).send().await.unwrap();
+    assert_eq!(response.headers()["x-belay-run"].to_str().unwrap(), belay["run_id"].as_str().unwrap());
+    house.agent.delta(run, 2, "All ");
+    house.agent.finish(run, StopReason::FinalText, "All done");
+    let rest: String = events(response, usize::MAX)
+        .await
+        .iter()
+        .filter_map(|(_, _, data)| serde_json::from_str::<Value>(data).ok())
+        .filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str().map(str::to_owned))
+        .collect();
+    assert_eq!(rest, "All done");
+    let seen = house.agent.seen.lock().unwrap();
+    assert!(!seen.iter().any(|message| matches!(message.body, Body::Control(Control::Stop(_)))), "the run was stopped");
+}
+
+#[tokio::test]
+async fn a_secret_that_a_completion_asks_for_is_the_next_message() {
+    let house = House::open().await;
+    let (_, asked) = house.post(CHAT, chat(Some("ada"), "login", false)).await;
+    let kind = &asked["belay"]["approval"];
+    assert_eq!((&kind["kind"], &kind["name"]), (&json!("credential"), &json!("github")));
+    let (_, answer) = house.post(CHAT, chat(Some("ada"), "hunter2", false)).await;
+    assert_eq!(content(&answer), "approved logs in");
+}
+
+#[tokio::test]
+async fn a_completion_without_a_session_says_how_its_question_can_be_answered() {
+    let house = House::open().await;
+    let response = house.client.post(house.url(CHAT)).json(&chat(None, "ask ls", false)).send().await.unwrap();
+    let session = response.headers()["x-belay-session"].to_str().unwrap().to_owned();
+    let asked: Value = response.json().await.unwrap();
+    let gate = asked["belay"]["approval"]["id"].as_str().unwrap();
+    let text = content(&asked);
+    assert!(text.contains(&format!("/approve {gate}")) && text.contains(&session), "{text}");
+    let request =
+        house.client.post(house.url(CHAT)).header("x-belay-session", &session).json(&chat(None, "yes", false));
+    assert_eq!(content(&read(request).await.1), "approved ls");
+}

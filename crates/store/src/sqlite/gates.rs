@@ -1,0 +1,221 @@
+//! Questions to people: runs that rest on them, answers, and what the answers grant.
+//!
+//! A pause, the use of an approval and a withdrawal belong to the run and are checked by its lease. An answer is not: it
+//! may come from anywhere, and the one thread that writes makes the first one count.
+
+use belay_protocol::{
+    Decided, Gate, GateFilter, GateId, GateKind, GateState, Lease, NewEvent, PausedRun, RunId, RunRecord, RunStatus,
+    SessionKey, ThreadState, UnixMillis, WaitingFor,
+};
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row, named_params, params, params_from_iter};
+
+use super::ledger::append_events;
+use super::tx::{self, Done, Failure, Tx};
+use super::{lanes, outbox, rows, threads};
+use crate::gates::{asked, check_answer, check_question, decided, gates_limit, kind_word, not_approved, withdrawn};
+
+/// Columns that [`gate_row`] reads.
+macro_rules! columns {
+    () => {
+        "id, run_id, session, call_id, tool, kind, secret_name, summary, arguments, why, bound, digest, covers, \
+         principal, asker_place, relayed, asked_at, expires_at, state, decided_by, decided_at"
+    };
+}
+
+/// The words of a state in which a question can still become something: what the end of its run withdraws.
+macro_rules! open {
+    () => {
+        "(state = 'waiting' OR state = 'approved')"
+    };
+}
+pub(super) use open;
+
+/// Lays a run to rest on its question.
+pub(super) fn pause_run(tx: &mut Tx<'_>, lease: &Lease, paused: &PausedRun) -> Done<()> {
+    check_question(lease, paused)?;
+    let thread = lanes::progress(tx, lease, &paused.checkpoint, RunStatus::Paused)?;
+    insert(tx, &paused.gate)?;
+    threads::set_thread(tx, &thread, Some(ThreadState::AwaitingApproval), paused.gate.asked_at)?;
+    if let Some(outbound) = &paused.outbound {
+        outbox::insert(tx, outbound)?;
+    }
+    append_events(tx, &[asked(&paused.gate)])
+}
+
+fn insert(tx: &mut Tx<'_>, gate: &Gate) -> Done<()> {
+    let secret_name = match &gate.kind {
+        GateKind::Approval => None,
+        GateKind::Credential { name } => Some(name),
+    };
+    tx.exec(
+        "INSERT INTO gates (id, run_id, session, call_id, tool, kind, secret_name, summary, arguments, why, bound,
+                            digest, covers, principal, asker_place, relayed, asked_at, expires_at)
+         VALUES (:id, :run_id, :session, :call_id, :tool, :kind, :secret_name, :summary, :arguments, :why, :bound,
+                 :digest, :covers, :principal, :asker_place, :relayed, :asked_at, :expires_at)",
+        named_params! {
+            ":id": gate.id.to_string(),
+            ":run_id": gate.run_id.to_string(),
+            ":session": gate.session.as_str(),
+            ":call_id": gate.call_id.as_str(),
+            ":tool": gate.tool,
+            ":kind": kind_word(&gate.kind),
+            ":secret_name": secret_name,
+            ":summary": gate.summary,
+            ":arguments": rows::to_json(&gate.arguments)?,
+            ":why": gate.why,
+            ":bound": rows::to_json(&gate.bound)?,
+            ":digest": gate.digest,
+            ":covers": gate.covers,
+            ":principal": gate.asker.principal,
+            ":asker_place": rows::place_word(gate.asker.place),
+            ":relayed": gate.asker.relayed,
+            ":asked_at": gate.asked_at.0,
+            ":expires_at": gate.expires_at.0,
+        },
+    )?;
+    Ok(())
+}
+
+/// Uses approvals of a run up. One that does not stand as approved fails the whole write.
+pub(super) fn use_up(tx: &mut Tx<'_>, run: RunId, approvals: &[GateId]) -> Done<()> {
+    approvals.iter().try_for_each(|id| {
+        let used = tx.exec(
+            "UPDATE gates SET state = 'used' WHERE id = ?1 AND run_id = ?2 AND state = 'approved'",
+            params![id.to_string(), run.to_string()],
+        )?;
+        if used == 0 { Err(not_approved(*id).into()) } else { Ok(()) }
+    })
+}
+
+/// Takes back what a run that ends has asked and not used, and returns the facts of it.
+pub(super) fn withdraw(tx: &mut Tx<'_>, session: &SessionKey, run: RunId, at: UnixMillis) -> Done<Vec<NewEvent>> {
+    let open: Vec<GateId> = tx.rows(
+        concat!("SELECT id FROM gates WHERE run_id = ?1 AND ", open!(), " ORDER BY seq"),
+        params![run.to_string()],
+        |row| rows::id(row, "id"),
+    )?;
+    tx.exec(concat!("UPDATE gates SET state = 'withdrawn' WHERE run_id = ?1 AND ", open!()), params![run.to_string()])?;
+    Ok(open.into_iter().map(|gate| withdrawn(gate, session, run, at)).collect())
+}
+
+pub(super) fn decide(
+    tx: &mut Tx<'_>,
+    id: GateId,
+    state: GateState,
+    always: bool,
+    by: &str,
+    at: UnixMillis,
+) -> Done<Decided> {
+    check_answer(state)?;
+    let answered = tx.row(
+        concat!(
+            "UPDATE gates SET state = ?2, decided_by = ?3, decided_at = ?4 WHERE id = ?1 AND state = 'waiting'
+             RETURNING ",
+            columns!()
+        ),
+        params![id.to_string(), state.word(), by, at.0],
+        gate_row,
+    )?;
+    let Some(gate) = answered else {
+        let before = tx.row(BY_ID, params![id.to_string()], gate_row)?;
+        return Ok(before.map_or(Decided::Unknown, |gate| Decided::Before(Box::new(gate))));
+    };
+    if let (true, GateState::Approved, Some(covers)) = (always, state, &gate.covers) {
+        tx.exec(
+            "INSERT INTO grants (session, tool, covers, at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+            params![gate.session.as_str(), gate.tool, covers, at.0],
+        )?;
+    }
+    append_events(tx, &[decided(&gate, by, at)])?;
+    Ok(Decided::Now(Box::new(gate)))
+}
+
+pub(super) fn forget_grants(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u32> {
+    let forgotten = tx.exec("DELETE FROM grants WHERE session = ?1", params![session.as_str()])?;
+    Ok(u32::try_from(forgotten).unwrap_or(u32::MAX))
+}
+
+const BY_ID: &str = concat!("SELECT ", columns!(), " FROM gates WHERE id = ?1");
+
+const NEWEST_OF_RUN: &str = concat!("SELECT ", columns!(), " FROM gates WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1");
+
+/// The question that a run rests on, or rested on last.
+pub(super) fn newest_of(tx: &mut Tx<'_>, run: RunId) -> Done<Option<Gate>> {
+    tx.row(NEWEST_OF_RUN, params![run.to_string()], gate_row)
+}
+
+/// The record of a run with what it waits for, while it is paused and nobody has answered.
+pub(super) fn with_question(conn: &Connection, mut record: RunRecord) -> Done<RunRecord> {
+    if record.status == RunStatus::Paused {
+        let newest = tx::row(conn, NEWEST_OF_RUN, params![record.run_id.to_string()], gate_row)?;
+        record.waiting_for = newest.filter(|gate| gate.state == GateState::Waiting).map(|gate| WaitingFor::from(&gate));
+    }
+    Ok(record)
+}
+
+pub(super) fn gate(conn: &Connection, id: GateId) -> Done<Option<Gate>> {
+    tx::row(conn, BY_ID, params![id.to_string()], gate_row)
+}
+
+pub(super) fn gates(conn: &Connection, filter: &GateFilter) -> Done<Vec<Gate>> {
+    let mut table = "gates";
+    let mut wanted: Vec<&str> = Vec::new();
+    let mut values: Vec<Value> = Vec::new();
+    if filter.waiting {
+        // There are few of them, and they have an index of their own.
+        table = "gates INDEXED BY gates_waiting";
+        wanted.push("state = 'waiting'");
+    }
+    if let Some(session) = &filter.session {
+        wanted.push("session = ?");
+        values.push(session.to_string().into());
+    }
+    if let Some(channel) = &filter.channel {
+        wanted.push("(SELECT channel FROM runs WHERE runs.id = gates.run_id) = ?");
+        values.push(channel.to_string().into());
+    }
+    let filtered = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
+    values.push(i64::from(gates_limit(filter)).into());
+    let sql = format!("SELECT {} FROM {table} {filtered} ORDER BY seq DESC LIMIT ?", columns!());
+    tx::rows(conn, &sql, params_from_iter(values), gate_row)
+}
+
+pub(super) fn gates_of(conn: &Connection, run: RunId) -> Done<Vec<Gate>> {
+    let sql = concat!("SELECT ", columns!(), " FROM gates WHERE run_id = ?1 ORDER BY seq");
+    tx::rows(conn, sql, params![run.to_string()], gate_row)
+}
+
+pub(super) fn granted(conn: &Connection, session: &SessionKey, tool: &str, covers: &str) -> Done<bool> {
+    let sql = "SELECT 1 FROM grants WHERE session = ?1 AND tool = ?2 AND covers = ?3";
+    Ok(tx::row(conn, sql, params![session.as_str(), tool, covers], |_| Ok(()))?.is_some())
+}
+
+fn gate_row(row: &Row<'_>) -> Done<Gate> {
+    let run_id = rows::id(row, "run_id")?;
+    let state: String = row.get("state")?;
+    Ok(Gate {
+        id: rows::id(row, "id")?,
+        run_id,
+        session: row.get::<_, String>("session")?.into(),
+        call_id: row.get::<_, String>("call_id")?.into(),
+        tool: row.get("tool")?,
+        kind: match row.get("secret_name")? {
+            None => GateKind::Approval,
+            Some(name) => GateKind::Credential { name },
+        },
+        summary: row.get("summary")?,
+        // Only shown: what an answer is bound to is in the digest.
+        arguments: rows::readable(row, run_id, "arguments")?.unwrap_or_default(),
+        why: row.get("why")?,
+        bound: rows::readable(row, run_id, "bound")?.unwrap_or_default(),
+        digest: row.get("digest")?,
+        covers: row.get("covers")?,
+        asker: rows::asker(row)?,
+        asked_at: rows::date(row, "asked_at")?,
+        expires_at: rows::date(row, "expires_at")?,
+        state: GateState::from_word(&state).ok_or_else(|| Failure::damaged("state of a question"))?,
+        decided_by: row.get("decided_by")?,
+        decided_at: rows::optional_date(row, "decided_at")?,
+    })
+}

@@ -1,0 +1,107 @@
+//! Threads: how one is read, and what a turn writes into it. Rows only; whoever calls has checked the lease.
+
+use std::sync::Arc;
+
+use belay_protocol::{Message, RunId, SessionKey, ThreadSnapshot, ThreadState, UnixMillis};
+use rusqlite::params;
+
+use super::lanes::Lane;
+use super::rows;
+use super::tx::{Done, Failure, Tx};
+
+pub(super) fn insert_thread(tx: &mut Tx<'_>, session: &SessionKey, id: &str, at: UnixMillis) -> Done<()> {
+    tx.exec(
+        "INSERT INTO threads (id, session, state, last_active_at) VALUES (?1, ?2, 'idle', ?3)",
+        params![id, session.as_str(), at.0],
+    )?;
+    Ok(())
+}
+
+/// A thread as the model may see it: visible messages of ended turns, behind the summary.
+pub(super) fn snapshot(tx: &mut Tx<'_>, session: &SessionKey, thread: &str) -> Done<ThreadSnapshot> {
+    let head =
+        tx.row("SELECT id, state, summary, summary_upto FROM threads WHERE id = ?1", params![thread], |row| {
+            Ok((
+                rows::id(row, "id")?,
+                rows::thread_state(row)?,
+                row.get("summary")?,
+                row.get::<_, i64>("summary_upto")?,
+            ))
+        })?;
+    let (id, state, summary, upto) = head.ok_or_else(|| Failure::damaged("a session without its thread"))?;
+    let messages = tx.rows(
+        "SELECT position, body FROM messages
+         WHERE thread = ?1 AND position > ?2 AND shown = 'visible' AND scope = 'thread'
+           AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE session = ?3 AND ended_at IS NULL))
+         ORDER BY position",
+        params![thread, upto, session.as_str()],
+        rows::message,
+    )?;
+    Ok(ThreadSnapshot { id, state, summary, messages })
+}
+
+/// Appends the first messages of a turn to the active thread. What could be redone until now no longer can.
+pub(super) fn begin_turn(
+    tx: &mut Tx<'_>,
+    lane: &Lane,
+    run: RunId,
+    history: &[Message],
+    text: &str,
+    at: UnixMillis,
+) -> Done<()> {
+    if lane.undone > 0 {
+        tx.exec("UPDATE messages SET shown = 'cleared' WHERE thread = ?1 AND shown = 'undone'", params![lane.thread])?;
+    }
+    let turn = lane.turns + 1;
+    for message in history {
+        append_message(tx, &Place { thread: &lane.thread, turn, run: None, at }, message)?;
+    }
+    append_message(tx, &Place { thread: &lane.thread, turn, run: Some(run), at }, &Message::user(text))?;
+    tx.exec(
+        "UPDATE threads SET state = 'processing', turns = ?2, undone = 0, last_active_at = MAX(last_active_at, ?3)
+         WHERE id = ?1",
+        params![lane.thread, turn, at.0],
+    )?;
+    Ok(())
+}
+
+/// Where a message goes.
+pub(super) struct Place<'a> {
+    pub(super) thread: &'a str,
+    pub(super) turn: u32,
+    /// None for a history that was brought along.
+    pub(super) run: Option<RunId>,
+    pub(super) at: UnixMillis,
+}
+
+fn append_message(tx: &mut Tx<'_>, place: &Place<'_>, message: &Message) -> Done<()> {
+    tx.exec(
+        "INSERT INTO messages (thread, position, turn, run_id, role, scope, at, body)
+         VALUES (?1, (SELECT COALESCE(MAX(position), 0) + 1 FROM messages WHERE thread = ?1), ?2, ?3, ?4, ?5, ?6, ?7)",
+        params![
+            place.thread,
+            place.turn,
+            place.run.map(|run| run.to_string()),
+            rows::role_word(message),
+            rows::scope_word(message.scope),
+            place.at.0,
+            rows::to_json(message)?
+        ],
+    )?;
+    Ok(())
+}
+
+pub(super) fn append_messages(tx: &mut Tx<'_>, place: &Place<'_>, messages: &[Arc<Message>]) -> Done<()> {
+    messages.iter().try_for_each(|message| append_message(tx, place, message))
+}
+
+/// Notes that the thread was used, and its new state if there is one. A completed thread stays completed.
+pub(super) fn set_thread(tx: &mut Tx<'_>, thread: &str, state: Option<ThreadState>, at: UnixMillis) -> Done<()> {
+    tx.exec(
+        "UPDATE threads SET state = CASE state WHEN 'completed' THEN state ELSE COALESCE(?2, state) END,
+                            last_active_at = MAX(last_active_at, ?3)
+         WHERE id = ?1",
+        params![thread, state.map(rows::thread_state_word), at.0],
+    )?;
+    Ok(())
+}

@@ -1,0 +1,233 @@
+//! Answers, what they grant, and approvals that are used.
+
+use belay_protocol::{
+    Decided, EventKind, Gate, GateFilter, GateId, GateState, Message, NewInput, RunId, RunStatus, SessionKey,
+    StoreError,
+};
+use tokio::task::JoinSet;
+
+use crate::kit::*;
+
+super::for_every_store! {
+    an_answer_is_kept_with_who_gave_it_and_told_as_a_fact
+    only_the_first_answer_counts
+    of_sixteen_answers_at_once_one_counts
+    a_state_that_is_no_answer_is_refused
+    always_covers_the_like_in_its_session_until_it_is_taken_back
+    what_is_not_an_offered_yes_grants_nothing
+    one_approval_allows_one_call
+    an_approval_that_does_not_stand_lets_nothing_be_written
+    questions_are_listed_newest_first_and_filtered
+}
+
+use GateState::{Approved, Denied, Expired, Used, Waiting, Withdrawn};
+
+async fn an_answer_is_kept_with_who_gave_it_and_told_as_a_fact(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    for (state, by) in [(Approved, "ann"), (Denied, "operator"), (Expired, "")] {
+        let run = accept(&*store, &lease, input("hi")).await;
+        let asked = pause(&*store, &lease, run).await;
+        let outcome = store.decide(asked.id, state, false, by, at(1_800)).await.unwrap();
+        let expected = Gate { state, decided_by: Some(by.into()), decided_at: Some(at(1_800)), ..asked };
+        assert_eq!(outcome, Decided::Now(Box::new(expected.clone())));
+        assert_eq!(store.gate(expected.id).await.unwrap(), Some(expected.clone()));
+        let told = EventKind::GateDecided { gate: expected.id, state: state.word().into(), by: by.into() };
+        assert_eq!(kinds(&*store, run).await.last(), Some(&told));
+        assert_eq!(store.run(run).await.unwrap().unwrap().status, RunStatus::Paused, "its lane takes it up, not we");
+    }
+}
+
+async fn only_the_first_answer_counts(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    for first in [Approved, Denied, Expired] {
+        let run = accept(&*store, &lease, input("hi")).await;
+        let asked = pause(&*store, &lease, run).await;
+        let kept = answer(&*store, asked.id, first).await;
+        let events = kinds(&*store, run).await;
+        for second in [Approved, Denied, Expired] {
+            let outcome = store.decide(asked.id, second, true, "bob", at(1_900)).await.unwrap();
+            assert_eq!(outcome, Decided::Before(Box::new(kept.clone())), "{first:?}, then {second:?}");
+        }
+        assert_eq!(kinds(&*store, run).await, events);
+    }
+    assert!(!store.granted(&"s".into(), "run_command", "git").await.unwrap(), "nor does a late \"always\"");
+    let unknown = store.decide(GateId::new(), Approved, true, "bob", at(1_900)).await.unwrap();
+    assert_eq!(unknown, Decided::Unknown);
+}
+
+async fn of_sixteen_answers_at_once_one_counts(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    let run = accept(&*store, &lease, input("hi")).await;
+    let asked = pause(&*store, &lease, run).await;
+    let mut answers = JoinSet::new();
+    for n in 0..16 {
+        let (store, id) = (store.clone(), asked.id);
+        let state = [Approved, Denied, Expired][n % 3];
+        answers.spawn(async move { store.decide(id, state, true, &n.to_string(), at(1_800)).await.unwrap() });
+    }
+    let outcomes = answers.join_all().await;
+    let won: Vec<&Gate> = outcomes
+        .iter()
+        .filter_map(|outcome| if let Decided::Now(gate) = outcome { Some(&**gate) } else { None })
+        .collect();
+    let [won] = won[..] else { panic!("one answer counts: {won:?}") };
+    for outcome in &outcomes {
+        let (Decided::Now(gate) | Decided::Before(gate)) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(**gate, *won, "everybody is told the same");
+    }
+    assert_eq!(store.gate(asked.id).await.unwrap().as_ref(), Some(won));
+    let told = kinds(&*store, run).await;
+    assert_eq!(told.iter().filter(|kind| matches!(kind, EventKind::GateDecided { .. })).count(), 1);
+    assert_eq!(store.granted(&"s".into(), "run_command", "git").await.unwrap(), won.state == Approved);
+}
+
+async fn a_state_that_is_no_answer_is_refused(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    let run = accept(&*store, &lease, input("hi")).await;
+    let asked = pause(&*store, &lease, run).await;
+    for state in [Waiting, Used, Withdrawn] {
+        let outcome = store.decide(asked.id, state, true, "ann", at(1_800)).await;
+        assert!(matches!(outcome, Err(StoreError::Unavailable(_))), "{outcome:?}");
+    }
+    assert_eq!(store.gate(asked.id).await.unwrap(), Some(asked));
+}
+
+async fn always_covers_the_like_in_its_session_until_it_is_taken_back(store: Shared) {
+    for (session, covers) in [("s", "git"), ("s", "git"), ("s", "ls"), ("t", "git")] {
+        let lease = open(&*store, session).await.lease;
+        let run = accept(&*store, &lease, input("hi")).await;
+        let gate = Gate { covers: Some(covers.into()), ..gate(&lease, run) };
+        store.pause_run(&lease, paused(gate.clone())).await.unwrap();
+        store.decide(gate.id, Approved, true, "ann", at(1_800)).await.unwrap();
+    }
+    let granted =
+        async |session: &str, tool: &str, covers: &str| store.granted(&session.into(), tool, covers).await.unwrap();
+    for (session, tool, covers, expected) in [
+        ("s", "run_command", "git", true),
+        ("s", "run_command", "ls", true),
+        ("t", "run_command", "git", true),
+        ("t", "run_command", "ls", false),
+        ("u", "run_command", "git", false),
+        ("s", "write_file", "git", false),
+        ("s", "run_command", "gi", false),
+        ("s", "run_command", "GIT", false),
+        ("s", "run_command", "", false),
+    ] {
+        assert_eq!(granted(session, tool, covers).await, expected, "{session} {tool} {covers}");
+    }
+    assert_eq!(store.forget_grants(&"s".into()).await.unwrap(), 2);
+    assert_eq!(store.forget_grants(&"s".into()).await.unwrap(), 0);
+    assert!(!granted("s", "run_command", "git").await);
+    assert!(granted("t", "run_command", "git").await);
+}
+
+async fn what_is_not_an_offered_yes_grants_nothing(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    for (state, always, covers) in [
+        (Approved, false, Some("git")),
+        (Denied, true, Some("git")),
+        (Expired, true, Some("git")),
+        (Approved, true, None),
+    ] {
+        let run = accept(&*store, &lease, input("hi")).await;
+        let gate = Gate { covers: covers.map(Into::into), ..gate(&lease, run) };
+        store.pause_run(&lease, paused(gate.clone())).await.unwrap();
+        store.decide(gate.id, state, always, "ann", at(1_800)).await.unwrap();
+    }
+    for covers in ["git", ""] {
+        assert!(!store.granted(&"s".into(), "run_command", covers).await.unwrap());
+    }
+    assert_eq!(store.forget_grants(&"s".into()).await.unwrap(), 0);
+}
+
+async fn one_approval_allows_one_call(store: Shared) {
+    let mut lease = open(&*store, "s").await.lease;
+    let run = accept(&*store, &lease, input("hi")).await;
+    let first = approved(&*store, &lease, run).await;
+    store.checkpoint(&lease, using(run, vec![first])).await.unwrap();
+    assert_eq!(store.gate(first).await.unwrap().unwrap().state, Used, "on disk before the call begins");
+    let again = store.checkpoint(&lease, using(run, vec![first])).await;
+    assert!(matches!(&again, Err(StoreError::NotFound(what)) if what.contains(&first.to_string())), "{again:?}");
+    assert_eq!(texts(&reload(&*store, &mut lease).await.unfinished[0].messages), ["hi", "begun"]);
+    let late = store.decide(first, Approved, true, "ann", at(2_000)).await.unwrap();
+    assert!(matches!(late, Decided::Before(gate) if gate.state == Used));
+}
+
+async fn an_approval_that_does_not_stand_lets_nothing_be_written(store: Shared) {
+    let mut lease = open(&*store, "s").await.lease;
+    let run = accept(&*store, &lease, input("hi")).await;
+    let denied = pause(&*store, &lease, run).await.id;
+    answer(&*store, denied, Denied).await;
+    store.start_run(&lease, run, at(1_900)).await.unwrap();
+    let waiting = pause(&*store, &lease, run).await.id;
+    store.start_run(&lease, run, at(1_900)).await.unwrap();
+    let good = approved(&*store, &lease, run).await;
+    let other = open(&*store, "t").await.lease;
+    let theirs = accept(&*store, &other, input("theirs")).await;
+    let foreign = approved(&*store, &other, theirs).await;
+    let events = kinds(&*store, run).await;
+
+    for (case, used) in [
+        ("denied", vec![denied]),
+        ("unanswered", vec![waiting]),
+        ("of another run", vec![foreign]),
+        ("unknown", vec![GateId::new()]),
+        ("good beside a bad one", vec![good, denied]),
+        ("the same twice", vec![good, good]),
+    ] {
+        let outcome = store.checkpoint(&lease, using(run, used)).await;
+        let told = matches!(&outcome, Err(StoreError::NotFound(what)) if what.starts_with("approval "));
+        assert!(told, "{case}: {outcome:?}");
+    }
+    store.ping().await.unwrap();
+    assert_eq!(texts(&reload(&*store, &mut lease).await.unfinished[0].messages), ["hi"]);
+    assert_eq!(kinds(&*store, run).await, events);
+    assert_eq!(store.gate(good).await.unwrap().unwrap().state, Approved, "it still stands");
+    assert_eq!(store.gate(foreign).await.unwrap().unwrap().state, Approved);
+
+    // A pause uses approvals up like any checkpoint.
+    let pausing = belay_protocol::PausedRun { checkpoint: using(run, vec![good]), ..paused(gate(&lease, run)) };
+    store.pause_run(&lease, pausing.clone()).await.unwrap();
+    assert_eq!(store.gate(good).await.unwrap().unwrap().state, Used);
+    store.start_run(&lease, run, at(2_000)).await.unwrap();
+    let again = belay_protocol::PausedRun { gate: gate(&lease, run), ..pausing };
+    let outcome = store.pause_run(&lease, again).await;
+    assert!(matches!(outcome, Err(StoreError::NotFound(_))), "{outcome:?}");
+    store.ping().await.unwrap(); // readers see what is committed
+    assert_eq!(store.run(run).await.unwrap().unwrap().status, RunStatus::Running);
+}
+
+async fn questions_are_listed_newest_first_and_filtered(store: Shared) {
+    let mut asked = Vec::new();
+    for (session, channel) in [("s", "http"), ("s", "telegram"), ("t", "http")] {
+        let lease = open(&*store, session).await.lease;
+        let run = accept(&*store, &lease, NewInput { channel: channel.into(), ..input("hi") }).await;
+        asked.push(pause(&*store, &lease, run).await.id);
+    }
+    let [one, two, three] = asked[..] else { panic!("three were asked") };
+    answer(&*store, one, Denied).await;
+    let listed = async |filter: GateFilter| {
+        store.gates(filter).await.unwrap().into_iter().map(|gate| gate.id).collect::<Vec<GateId>>()
+    };
+    let all = GateFilter::default();
+    let session = |key: &str| Some(SessionKey::new(key));
+    assert_eq!(listed(all.clone()).await, [three, two, one]);
+    assert_eq!(listed(GateFilter { limit: 2, ..all.clone() }).await, [three, two]);
+    assert_eq!(listed(GateFilter { session: session("s"), ..all.clone() }).await, [two, one]);
+    assert_eq!(listed(GateFilter { channel: Some("http".into()), ..all.clone() }).await, [three, one]);
+    assert_eq!(listed(GateFilter { waiting: true, ..all.clone() }).await, [three, two]);
+    assert_eq!(listed(GateFilter { waiting: true, session: session("s"), ..all.clone() }).await, [two]);
+    let narrow = GateFilter { waiting: true, session: session("s"), channel: Some("http".into()), limit: 5 };
+    assert!(listed(narrow).await.is_empty());
+    assert!(listed(GateFilter { session: session("nobody"), ..all.clone() }).await.is_empty());
+    assert!(store.gates_of(RunId::new()).await.unwrap().is_empty());
+
+    let lease = open(&*store, "u").await.lease;
+    let run = accept(&*store, &lease, input("hi")).await;
+    for _ in 0..60 {
+        pause(&*store, &lease, run).await;
+        store.start_run(&lease, run, at(2_000)).await.unwrap();
+    }
+    store.checkpoint(&lease, checkpoint(run, vec![Message::assistant("x")])).await.unwrap();
+    assert_eq!(listed(all).await.len(), 50, "0 means 50");
+}

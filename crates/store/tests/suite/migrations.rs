@@ -1,0 +1,110 @@
+//! Stores that an earlier Belay has written.
+
+use std::path::Path;
+
+use belay_protocol::{
+    Asker, GateState, GateStore, Outbox, Place, RunId, RunReader, RunStatus, ThreadState, ThreadStore,
+};
+use belay_store::{SqliteStore, StoreOptions};
+use rusqlite::{Connection, params};
+
+use crate::kit::*;
+
+/// A store of schema 2 with a session in which one run has ended, one is at work and one waits.
+fn old_store(path: &Path) -> [RunId; 3] {
+    let conn = Connection::open(path).unwrap();
+    conn.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).unwrap();
+    conn.execute_batch(include_str!("../../src/sqlite/migrations/0001.sql")).unwrap();
+    conn.execute_batch(include_str!("../../src/sqlite/migrations/0002.sql")).unwrap();
+    conn.pragma_update(None, "user_version", 2).unwrap();
+    conn.execute_batch(
+        "INSERT INTO sessions (session, owner, epoch, thread)
+             VALUES ('s', '01890000-0000-7000-8000-000000000001', 4, '01890000-0000-7000-8000-000000000002');
+         INSERT INTO threads (id, session, state, turns, last_active_at)
+             VALUES ('01890000-0000-7000-8000-000000000002', 's', 'processing', 2, 1000);
+         INSERT INTO outbox (id, channel, conversation, text)
+             VALUES ('01890000-0000-7000-8000-000000000003', 'telegram', 'c', 'an old answer');",
+    )
+    .unwrap();
+    let runs = [(); 3].map(|()| RunId::new());
+    let begun = Some("01890000-0000-7000-8000-000000000002");
+    let none = None::<i64>;
+    for (run, status, thread, turn, ended_at, reason) in [
+        (runs[0], "completed", begun, Some(1), Some(900), Some("final_text")),
+        (runs[1], "running", begun, Some(2), none, None),
+        (runs[2], "queued", None, None, none, None),
+    ] {
+        conn.execute(
+            "INSERT INTO runs (id, session, status, thread, turn, attempt, accepted_at, started_at, ended_at, reason,
+                               channel, principal, text)
+             VALUES (?1, 's', ?2, ?3, ?4, ?4 IS NOT NULL, 500, CASE WHEN ?4 THEN 500 END, ?5, ?6, 'http', 'ann', 'hi')",
+            params![run.to_string(), status, thread, turn, ended_at, reason],
+        )
+        .unwrap();
+    }
+    runs
+}
+
+#[tokio::test]
+async fn an_old_store_is_brought_up_to_date_with_its_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("belay.db");
+    let [ended, working, waiting] = old_store(&path);
+
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
+    let opened = open(&store, "s").await;
+    assert_eq!((opened.lease.epoch, opened.thread.state), (5, ThreadState::Processing));
+    let pending: Vec<_> =
+        opened.unfinished.into_iter().map(|run| (run.run_id, run.status, run.asker, run.gate)).collect();
+    let asker = Asker { principal: "ann".into(), place: Place::Conversation, relayed: false };
+    let expected = [(working, RunStatus::Running, asker.clone(), None), (waiting, RunStatus::Queued, asker, None)];
+    assert_eq!(pending, expected);
+    let record = store.run(ended).await.unwrap().unwrap();
+    assert_eq!((record.status, record.waiting_for), (RunStatus::Completed, None));
+    let due = store.due(at(0), &[], 10).await.unwrap();
+    assert_eq!(
+        due.iter().map(|row| (&*row.message.text, row.message.question.clone())).collect::<Vec<_>>(),
+        [("an old answer", None)]
+    );
+
+    // An old run can ask like any other.
+    let gate = pause(&store, &opened.lease, working).await;
+    answer(&store, gate.id, GateState::Approved).await;
+    assert_eq!(store.gate(gate.id).await.unwrap().map(|gate| gate.state), Some(GateState::Approved));
+    store.start_run(&opened.lease, working, at(3_000)).await.unwrap();
+    store.finish_runs(&opened.lease, vec![finished(working, "done"), finished(waiting, "done")]).await.unwrap();
+    store.close().await;
+
+    let conn = Connection::open(&path).unwrap();
+    let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(check, "ok");
+}
+
+/// The words are checked by the database too: another program that writes the file cannot make an approval of a typing
+/// mistake.
+#[tokio::test]
+async fn a_state_or_a_place_that_is_no_word_of_ours_cannot_be_written() {
+    let (store, directory) = sqlite();
+    let lease = open(&store, "s").await.lease;
+    let run = accept(&store, &lease, input("hi")).await;
+    pause(&store, &lease, run).await;
+    store.close().await;
+    let conn = Connection::open(directory.path().join("belay.db")).unwrap();
+    for sql in [
+        "UPDATE gates SET state = 'Approved'",
+        "UPDATE gates SET state = NULL",
+        "UPDATE gates SET kind = 'credential'",
+        "UPDATE gates SET secret_name = 'x'",
+        "UPDATE gates SET asker_place = 'root'",
+        "UPDATE gates SET decided_by = 'ann'",
+        "UPDATE runs SET asker_place = 'root'",
+        "UPDATE runs SET relayed = 2",
+    ] {
+        let outcome = conn.execute(sql, []);
+        assert!(
+            matches!(&outcome, Err(error) if error.to_string().contains("constraint failed")),
+            "{sql}: {outcome:?}"
+        );
+    }
+    assert_eq!(conn.execute("UPDATE gates SET state = 'denied', decided_by = 'a', decided_at = 1", []).unwrap(), 1);
+}
