@@ -1,4 +1,7 @@
-//! `belay ask`: one message without a daemon. The whole agent, with a channel that says one thing and a store in memory.
+//! `belay ask`: one message without a daemon. The whole agent, with a channel that says one thing and answers the questions
+//! of its run, and a store in memory.
+
+mod person;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,21 +9,23 @@ use async_trait::async_trait;
 use belay_agent::{Agent, AgentConfig, AgentParts};
 use belay_agent_loop::StopRules;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, DeclaredOutput, DeliverError, Envelope,
-    Inbound, InboundStream, Outbound, Principal, RunRecord, SessionKey,
+    Accepted, Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, Control, DeclaredOutput, DeliverError,
+    Envelope, Inbound, InboundStream, Outbound, Principal, Question, ReplyRoute, RunRecord, RunWatch, SessionKey,
 };
 use belay_protocol::{BootId, NoProcesses, Refusal};
 use futures_util::StreamExt;
-use tokio::sync::{oneshot, watch};
+use futures_util::future::OptionFuture;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
+use self::person::{Person, Said};
 use crate::cli::AskArgs;
 use crate::client::verdict;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, note};
+use crate::output::{Output, complain, note};
 use crate::paths::Paths;
 use crate::secrets::Secrets;
 use crate::settings::{load, refused};
@@ -45,7 +50,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     }
     let store = Store::memory()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let (channel, answer) = AskChannel::new(text, args.outputs.clone());
+    let (channel, answer, talk) = AskChannel::new(text, args.outputs.clone(), Person::find(args.text == "-", env));
     let agent = Agent::start(AgentParts {
         // Nothing else runs: an interrupted question is given up at once.
         config: AgentConfig { drain_s: 0, ..settings.agent.clone() },
@@ -79,7 +84,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         agent.run(agent_stop).await;
     });
     let answered = tokio::select! {
-        answered = until_answered(answer) => Some(answered),
+        answered = until_answered(answer, talk) => Some(answered),
         () = interrupted.cancelled() => None,
     };
     stop.cancel();
@@ -101,16 +106,50 @@ enum Answered {
     Command(String),
 }
 
-async fn until_answered(answer: oneshot::Receiver<Ack>) -> Result<Answered, Failure> {
+async fn until_answered(answer: oneshot::Receiver<Ack>, talk: Talk) -> Result<Answered, Failure> {
     match answer.await {
-        Ok(Ack::Accepted(Accepted { watch: Some(mut watch), .. })) => {
-            let ended = watch.finished.wait_for(Option::is_some).await.ok().and_then(|record| record.clone());
+        Ok(Ack::Accepted(Accepted { watch: Some(watch), .. })) => {
+            let ended = until_ended(watch, talk).await;
             ended.map(Answered::Run).ok_or_else(|| Failure::new(Exit::Internal, "the run ended without a record"))
         }
         Ok(Ack::Command(reply)) => Ok(Answered::Command(reply.reply)),
         Ok(Ack::Refused(refusal @ Refusal::Invalid(_))) => Err(Failure::new(Exit::UnusableInput, refusal)),
         Ok(Ack::Refused(refusal)) => Err(Failure::new(Exit::Failed, refusal)),
         Ok(_) | Err(_) => Err(Failure::new(Exit::Internal, "the message was not accepted")),
+    }
+}
+
+/// Waits for the end of the run, and meanwhile has its questions answered.
+async fn until_ended(mut watch: RunWatch, mut talk: Talk) -> Option<Arc<RunRecord>> {
+    let is_end = |record: &Option<Arc<RunRecord>>| record.as_ref().is_some_and(|run| run.status.is_end());
+    let mut asking = None;
+    loop {
+        tokio::select! {
+            biased; // the end first: a question whose run has ended needs no answer
+            ended = watch.finished.wait_for(is_end) => return ended.ok()?.clone(),
+            Some(said) = OptionFuture::from(asking.as_mut()) => {
+                asking = None;
+                say(&talk.say, said).await;
+            }
+            Some((question, text)) = talk.questions.recv(), if asking.is_none() => {
+                asking = Some(Box::pin(talk.person.answer(question, text)));
+            }
+        }
+    }
+}
+
+/// Hands an answer to the agent, and tells the person if it did not count.
+async fn say(agent: &mpsc::Sender<Envelope>, said: Said) {
+    let body = match said {
+        Said::Decision(gate, decision) => Body::Control(Control::Decide { gate, decision }),
+        Said::Secret(secret) => Body::Text(secret),
+    };
+    let (ack, answer) = AckSender::channel();
+    if agent.send(Envelope { inbound: inbound(body, Vec::new()), ack }).await.is_err() {
+        return; // intake has ended, and the run with it
+    }
+    if let Ok(Ack::Refused(refusal)) = answer.await {
+        complain(&refusal.to_string());
     }
 }
 
@@ -135,30 +174,53 @@ fn show(answered: Answered, args: &AskArgs, out: Output<'_>) -> Result<Exit, Fai
     }
 }
 
-/// Says one thing and then keeps quiet, so that the agent lives until it is told to stop.
+/// The channel's id, its one session's key, and its principal's id.
+const NAME: &str = "ask";
+
+/// Questions and answers that wait for each other: a run asks one at a time.
+const TALK: usize = 4;
+
+/// Says one thing, passes on questions and their answers, and otherwise keeps quiet, so that the agent lives until it is
+/// told to stop.
 struct AskChannel {
     id: ChannelId,
     /// Taken by `start`, which is called once.
-    question: Mutex<Option<Envelope>>,
+    said: Mutex<Option<mpsc::Receiver<Envelope>>>,
+    questions: mpsc::Sender<(Question, String)>,
+}
+
+/// The other end of the channel.
+struct Talk {
+    say: mpsc::Sender<Envelope>,
+    questions: mpsc::Receiver<(Question, String)>,
+    person: Person,
 }
 
 impl AskChannel {
-    fn new(text: String, outputs: Vec<DeclaredOutput>) -> (Self, oneshot::Receiver<Ack>) {
+    fn new(text: String, outputs: Vec<DeclaredOutput>, person: Person) -> (Self, oneshot::Receiver<Ack>, Talk) {
         let (ack, answer) = AckSender::channel();
-        let id = ChannelId::from("ask");
-        let inbound = Inbound {
-            channel: id.clone(),
-            session: SessionKey::new("ask"),
-            principal: Principal::operator("ask"),
-            key: None,
-            reply_to: None,
-            body: Body::Text(text),
-            history: Vec::new(),
-            want_deltas: false,
-            outputs,
-            relayed: false,
-        };
-        (Self { id, question: Mutex::new(Some(Envelope { inbound, ack })) }, answer)
+        let (say, said) = mpsc::channel(TALK);
+        let (questions, asked) = mpsc::channel(TALK);
+        let first = Envelope { inbound: inbound(Body::Text(text), outputs), ack };
+        let _ = say.try_send(first); // it is empty, and its other end is here
+        let channel = Self { id: ChannelId::from(NAME), said: Mutex::new(Some(said)), questions };
+        (channel, answer, Talk { say, questions: asked, person })
+    }
+}
+
+fn inbound(body: Body, outputs: Vec<DeclaredOutput>) -> Inbound {
+    let channel = ChannelId::from(NAME);
+    Inbound {
+        session: SessionKey::new(NAME),
+        principal: Principal::operator(NAME),
+        key: None,
+        reply_to: Some(ReplyRoute { channel: channel.clone(), conversation: NAME.into(), reply_to: None }),
+        channel,
+        body,
+        history: Vec::new(),
+        want_deltas: false,
+        outputs,
+        relayed: false,
     }
 }
 
@@ -169,12 +231,17 @@ impl Channel for AskChannel {
     }
 
     async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {
-        let question = self.question.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let said = futures_util::stream::iter(question).chain(futures_util::stream::pending());
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let said =
+            said.ok_or_else(|| ChannelError { channel: self.id.clone(), detail: "it was started before".into() })?;
+        let said = futures_util::stream::unfold(said, |mut said| async move { Some((said.recv().await?, said)) });
         Ok(Box::pin(said.take_until(intake.cancelled_owned())))
     }
 
-    async fn deliver(&self, _message: &Outbound) -> Result<(), DeliverError> {
-        Err(DeliverError::Refused { detail: "the answer is read from its run".into() })
+    /// Passes on a question. A reply is read from its run.
+    async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
+        let Some(question) = message.question.clone() else { return Ok(()) };
+        let gone = |_| DeliverError::Refused { detail: "nobody asks any more".into() };
+        self.questions.send((question, message.text.clone())).await.map_err(gone)
     }
 }

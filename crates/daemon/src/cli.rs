@@ -5,6 +5,7 @@ use belay_protocol::DeclaredOutput;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::mcp::McpCommand;
 use crate::settings::SettingsArgs;
 use crate::stops::StopsCommand;
 
@@ -30,6 +31,8 @@ pub(crate) enum Command {
     Status(ClientArgs),
     /// List recent runs, or show one
     Runs(RunsArgs),
+    /// List the questions that wait for an answer, or answer one
+    Approvals(ApprovalsArgs),
     /// Stop a run, a session, or everything
     Stop(StopArgs),
     /// Let the running daemon finish what it does and end
@@ -42,6 +45,9 @@ pub(crate) enum Command {
     /// What the stop rules say of recorded runs
     #[command(subcommand)]
     Stops(StopsCommand),
+    /// What MCP servers offer, and approving it
+    #[command(subcommand)]
+    Mcp(McpCommand),
     /// Print the completions for a shell
     Completions {
         /// Which shell
@@ -104,7 +110,7 @@ pub(crate) struct SendArgs {
     /// The conversation it belongs to
     #[arg(long, value_name = "KEY", default_value = "cli")]
     pub(crate) session: String,
-    /// Wait for the reply, print it, and exit with the verdict of the run
+    /// Wait for the reply, print it, and exit with the verdict of the run; a run that rests on a question is 75
     #[arg(long)]
     pub(crate) wait: bool,
     /// The message; `-` reads it from standard input
@@ -124,7 +130,7 @@ pub(crate) struct RunsArgs {
     /// Only those of this conversation
     #[arg(long, value_name = "KEY")]
     pub(crate) session: Option<String>,
-    /// Only those that are running, completed, stopped, failed, …
+    /// Only those that are running, paused, completed, stopped, failed, …
     #[arg(long)]
     pub(crate) status: Option<String>,
     /// At most so many
@@ -143,6 +149,57 @@ pub(crate) enum RunsCommand {
         /// Its id
         id: String,
     },
+}
+
+/// `belay approvals`
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct ApprovalsArgs {
+    /// Something else than the list.
+    #[command(subcommand)]
+    pub(crate) command: Option<ApprovalsCommand>,
+    /// The list.
+    #[command(flatten)]
+    pub(crate) list: ApprovalsListArgs,
+}
+
+/// `belay approvals …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApprovalsCommand {
+    /// List the questions that wait for an answer
+    List(ApprovalsListArgs),
+    /// Show one question
+    Show(ApprovalArgs),
+    /// Say yes, this once
+    Approve(ApprovalArgs),
+    /// Say yes, and to the like in the same conversation from now on
+    Always(ApprovalArgs),
+    /// Say no
+    Deny(ApprovalArgs),
+}
+
+/// `belay approvals list`
+#[derive(Debug, Args)]
+pub(crate) struct ApprovalsListArgs {
+    /// The daemon.
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// Only those of this conversation
+    #[arg(long, value_name = "KEY")]
+    pub(crate) session: Option<String>,
+    /// Those that were answered, too
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// `belay approvals show ID` and its like
+#[derive(Debug, Args)]
+pub(crate) struct ApprovalArgs {
+    /// The daemon.
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// The question's id
+    pub(crate) id: String,
 }
 
 /// `belay stop`
@@ -197,6 +254,15 @@ mod tests {
             ("belay runs --limit 501", false), // the API takes no more
             ("belay runs show 0193", true),
             ("belay runs show --json 0193", true),
+            ("belay approvals", true),
+            ("belay approvals --all --session me --json", true),
+            ("belay approvals list --all", true),
+            ("belay approvals show 0193 --json", true),
+            ("belay approvals approve 0193", true),
+            ("belay approvals always --url http://h:1 0193", true),
+            ("belay approvals deny", false),
+            ("belay approvals perhaps 0193", false),
+            ("belay approvals --all show 0193", false),
             ("belay stop", false),
             ("belay stop --all", true),
             ("belay stop me", true),
@@ -216,6 +282,11 @@ mod tests {
             ("belay stops eval --json --markdown set", false),
             ("belay stops eval", false),
             ("belay stops", false),
+            ("belay mcp list", true),
+            ("belay mcp list --json files", true),
+            ("belay mcp approve", false),
+            ("belay mcp approve files read --set tools.max_read_lines=1", true),
+            ("belay mcp", false),
             ("belay completions bash", true),
             ("belay completions klingon", false),
             ("belay dance", false),

@@ -1,5 +1,6 @@
 //! The commands that talk to a running daemon: over its control socket, or over HTTP with a token.
 
+mod approvals;
 mod connection;
 mod runs;
 mod send;
@@ -10,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value as Json;
 
+pub(crate) use approvals::{answer as approvals_answer, list as approvals_list, show as approvals_show};
 pub(crate) use connection::Client;
 pub(crate) use runs::{list as runs_list, show as runs_show};
 pub(crate) use send::{send, verdict};
@@ -58,6 +60,12 @@ fn spoken(duration: Duration) -> String {
 fn since(rfc3339: &str) -> Option<Duration> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     now.checked_sub(Duration::from_secs(seconds_of(rfc3339)?))
+}
+
+/// How long there is until a date of an answer; `None` when it has passed.
+fn until(rfc3339: &str) -> Option<Duration> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    Duration::from_secs(seconds_of(rfc3339)?).checked_sub(now)
 }
 
 /// Seconds since 1970 of `2026-11-20T19:43:00.123Z`.

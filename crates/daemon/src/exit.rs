@@ -20,7 +20,7 @@ pub(crate) enum Exit {
     OutOfReach = 69,
     /// A bug, or a machine that lets us down.
     Internal = 70,
-    /// Busy; try again.
+    /// Busy; try again. Also a run that rests on a question: it goes on when somebody has answered.
     Busy = 75,
     /// The configuration is refused.
     Refused = 78,

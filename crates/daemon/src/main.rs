@@ -4,7 +4,7 @@
 //!
 //! **Does not know**: how anything is done. It decides nothing about a message.
 //!
-//! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`ask`], [`check`] → [`client`] → [`stops`].
+//! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`ask`], [`check`] → [`client`] → [`stops`] → [`mcp`].
 
 mod ask;
 mod check;
@@ -14,6 +14,7 @@ mod environment;
 mod exit;
 mod input;
 mod launch;
+mod mcp;
 mod net;
 mod output;
 mod paths;
@@ -31,12 +32,14 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use belay_protocol::Decision;
 use clap::{CommandFactory, Parser};
 use tokio::runtime::{Builder, Runtime};
 
-use cli::{Cli, Command, ConfigCommand, RunsCommand};
+use cli::{ApprovalsArgs, ApprovalsCommand, Cli, Command, ConfigCommand, RunsCommand};
 use environment::Environment;
 use exit::{Exit, Failure};
+use mcp::McpCommand;
 use output::Output;
 use stops::StopsCommand;
 
@@ -81,17 +84,31 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
             None => block_on(one_thread(), client::runs_list(&args, env, out)),
             Some(RunsCommand::Show { client, id }) => block_on(one_thread(), client::runs_show(client, id, env, out)),
         },
+        Command::Approvals(args) => block_on(one_thread(), approvals(&args, env, out)),
         Command::Stop(args) => block_on(one_thread(), client::stop(&args, env, out)),
         Command::Shutdown(args) => block_on(one_thread(), client::shutdown(&args, env, out)),
         Command::Stops(StopsCommand::Check(args)) => block_on(one_thread(), stops::check(&args, env, out)),
         Command::Stops(StopsCommand::Import(args)) => stops::import(&args, out),
         Command::Stops(StopsCommand::Eval(args)) => stops::eval(&args, out),
+        Command::Mcp(McpCommand::List(args)) => block_on(one_thread(), mcp::list(&args, env, out)),
+        Command::Mcp(McpCommand::Approve(args)) => block_on(one_thread(), mcp::approve(&args, env, out)),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "belay", &mut script);
             out.line(String::from_utf8_lossy(&script).trim_end());
             Ok(Exit::Fine)
         }
+    }
+}
+
+async fn approvals(args: &ApprovalsArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    match &args.command {
+        None => client::approvals_list(&args.list, env, out).await,
+        Some(ApprovalsCommand::List(list)) => client::approvals_list(list, env, out).await,
+        Some(ApprovalsCommand::Show(one)) => client::approvals_show(one, env, out).await,
+        Some(ApprovalsCommand::Approve(one)) => client::approvals_answer(one, Decision::Approve, env, out).await,
+        Some(ApprovalsCommand::Always(one)) => client::approvals_answer(one, Decision::Always, env, out).await,
+        Some(ApprovalsCommand::Deny(one)) => client::approvals_answer(one, Decision::Deny, env, out).await,
     }
 }
 

@@ -145,6 +145,13 @@ fn harmless(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
+/// Shows a question on stderr, in yellow if that is wanted.
+pub(crate) fn ask(text: &str, colour: bool) {
+    let text = harmless(text);
+    let shown = if colour { format!("\x1b[33m{text}\x1b[0m") } else { text };
+    let _ = std::io::stderr().lock().write_all(format!("{shown}\n").as_bytes()); // nobody else can be told
+}
+
 /// A note for people on stderr.
 pub(crate) fn note(text: &str) {
     complain(&format!("belay: {text}"));

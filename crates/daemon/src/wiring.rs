@@ -4,6 +4,7 @@
 //! [`Running`]; only what runs can be waited for.
 
 mod background;
+mod mcp;
 mod model;
 mod store;
 
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use background::Background;
+pub(crate) use mcp::{McpNeeds, workspace_of};
 pub(crate) use model::Chosen;
 pub(crate) use store::{Store, refuse_store};
 
@@ -338,9 +340,7 @@ pub(crate) fn tools(
     notes: Arc<dyn NoteStore>,
     clock: Arc<dyn Clock>,
 ) -> Result<Vec<Arc<dyn Tool>>, Failure> {
-    let configured = settings.tools.workspace.as_deref().map(|path| expand(path, env));
-    let workspace = configured.unwrap_or_else(|| paths.data.join("workspace"));
-    let config = ToolsConfig { workspace: Some(workspace), ..settings.tools.clone() };
+    let config = ToolsConfig { workspace: Some(workspace_of(settings, env, paths)), ..settings.tools.clone() };
     belay_tools::builtin(&config, notes, clock).map_err(|error| Failure::new(Exit::Refused, words(&error)))
 }
 

@@ -3,12 +3,14 @@
 pub mod commands;
 pub mod outputs;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::commands::{CommandsConfig, ShellConfig};
 pub use self::outputs::OutputsConfig;
+use crate::mcp::McpServerConfig;
 use crate::sandbox::SandboxConfig;
 pub use crate::web::config::{SearchConfig, SearchProvider, WebConfig};
 
@@ -28,6 +30,8 @@ pub struct ToolsConfig {
     pub max_read_lines: u32,
     /// Most entries that one call of `list_files` shows, the rest is counted; 1 to [`MAX_LIST_ENTRIES`].
     pub max_list_entries: u32,
+    /// MCP servers, by name: `[tools.mcp.NAME]`.
+    pub mcp: BTreeMap<String, McpServerConfig>,
     /// The walls around commands.
     pub sandbox: SandboxConfig,
     /// How much of long outputs is kept.
@@ -66,6 +70,7 @@ impl Default for ToolsConfig {
             shell: ShellConfig::default(),
             web: WebConfig::default(),
             search: SearchConfig::default(),
+            mcp: BTreeMap::new(),
         }
     }
 }
@@ -88,6 +93,7 @@ impl ToolsConfig {
                 problems.push(format!("tools.{key}: must be from 1 to {most}, is {value}"));
             }
         }
+        problems.extend(crate::mcp::config::validate(&self.mcp));
         problems.extend(self.sandbox.validate());
         problems.extend(self.outputs.validate());
         problems.extend(self.commands.validate());

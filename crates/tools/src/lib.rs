@@ -1,14 +1,16 @@
 //! Tools that act on the world.
 //!
-//! **For**: the built-in tools of a run, each a small struct behind the [`Tool`] port: `clock`, `calculate`,
-//! `read_file`, `list_files`, `remember`, `recall`, `fetch_url` and `web_search`. What they say is for a model to read, so a failure always says
-//! what would work instead.
+//! **For**: the built-in tools of a run, each a small struct behind the [`Tool`] port: pure ones (`clock`, `calculate`),
+//! files of the workspace, notes, programs behind walls, pages of the web, and whatever MCP servers offer. What they say is
+//! for a model to read, so a failure always says what would work instead.
 //!
-//! **Does not know**: who calls, whether a call is allowed, or what becomes of its result: that is the effect gate's.
-//! Nothing here writes outside the notes of the session or starts a process, and only `web` opens a connection.
+//! **Does not know**: who calls, whether a call is allowed, or what becomes of its result: that is the effect gate's. Each
+//! tool declares what it touches; nothing starts a process but through [`process`], nothing runs a command but behind
+//! [`sandbox`], and only [`web`] and [`mcp`] open connections.
 //!
 //! Reading order: [`config`] → `arguments` (how a tool is declared and called) → `clock` → `calculate` → `workspace`
-//! (what keeps the file tools inside) → `files` → `notes` → `web` (what keeps the web tools outside).
+//! (what keeps the file tools inside) → `files` → `notes` → `outputs` → [`process`] → [`sandbox`] → `commands` → [`web`]
+//! (what keeps the web tools outside) → [`mcp`].
 
 mod arguments;
 mod calculate;
@@ -18,6 +20,7 @@ pub mod config;
 mod digest;
 mod error;
 mod files;
+pub mod mcp;
 mod near;
 mod notes;
 mod outputs;

@@ -2,6 +2,7 @@
 
 use serde_json::Value as Json;
 
+use super::approvals::waits_for;
 use super::{Client, dollars, number, since, spoken, text, tone_of};
 use crate::cli::{ClientArgs, RunsArgs};
 use crate::environment::Environment;
@@ -52,13 +53,21 @@ fn row(run: &Json) -> Vec<Cell> {
     vec![
         text(run, "/run_id").into(),
         Cell::new(status, tone_of(status)),
-        text(run, "/reason").into(),
+        why(run).into(),
         text(run, "/session").into(),
         since(text(run, "/accepted_at")).map_or(String::new(), |ago| format!("{} ago", spoken(ago))).into(),
         number(run, "/usage/model_calls").to_string().into(),
         (number(run, "/usage/input") + number(run, "/usage/output")).to_string().into(),
         dollars(number(run, "/cost_micro_usd")).into(),
     ]
+}
+
+/// Why it ended, or what it waits for.
+fn why(run: &Json) -> String {
+    match text(run, "/waiting_for/tool") {
+        "" => text(run, "/reason").to_owned(),
+        tool => format!("asks about {tool}"),
+    }
 }
 
 fn details(run: &Json) -> Vec<Vec<Cell>> {
@@ -83,6 +92,10 @@ fn details(run: &Json) -> Vec<Vec<Cell>> {
         row("usage", usage.into()),
         row("cost", dollars(number(run, "/cost_micro_usd")).into()),
     ];
+    if let Some(question) = run.pointer("/waiting_for") {
+        rows.push(row("waits for", waits_for(question).into()));
+        rows.push(row("question", text(question, "/gate").into()));
+    }
     if let Some(evidence) = run.pointer("/evidence").and_then(Json::as_object).filter(|map| !map.is_empty()) {
         rows.push(row("evidence", Json::Object(evidence.clone()).to_string().into()));
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use uuid::Uuid;
 
-use super::{Client, text};
+use super::approvals::{how_to_answer, waits_for};
+use super::{Client, spoken, text, until};
 use crate::cli::SendArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
@@ -15,24 +16,27 @@ use crate::output::{Output, note};
 /// the proxies that may stand between.
 const WAIT_ROUND: Duration = Duration::from_secs(30);
 
-/// Sends the message; with `--wait` the exit code is the verdict of its run.
+/// Sends the message; with `--wait` the exit code is the verdict of its run, or of the one that goes on because of it.
 pub(crate) async fn send(args: &SendArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let message = crate::input::message(&args.text)?;
     let client = Client::find(&args.client, env)?;
     let body = json!({ "session": args.session, "text": message, "idempotency_key": Uuid::now_v7().to_string() });
     let answer = client.post(&["api", "v1", "messages"], Some(&body), Duration::ZERO).await?;
-    if answer.get("run_id").is_none() {
-        return Ok(command_answered(&answer, args.client.json, out));
-    }
-    if !args.wait {
-        accepted(&answer, args.client.json, out);
-        return Ok(Exit::Fine);
-    }
-    let run = wait(&client, text(&answer, "/run_id")).await?;
+    let run_id = match (text(&answer, "/run_id"), text(&answer, "/resumes")) {
+        // The answer to a question: the run that asked goes on.
+        ("", run_id) if args.wait && !run_id.is_empty() => run_id,
+        ("", _) => return Ok(command_answered(&answer, args.client.json, out)),
+        (_, _) if !args.wait => {
+            accepted(&answer, args.client.json, out);
+            return Ok(Exit::Fine);
+        }
+        (run_id, _) => run_id,
+    };
+    let run = wait(&client, run_id).await?;
     Ok(verdict(&run, args.client.json, out))
 }
 
-/// Waits for the end of a run. A daemon that goes away ends the wait, not the run.
+/// Waits until a run has ended or rests on a question. A daemon that goes away ends the wait, not the run.
 async fn wait(client: &Client, run_id: &str) -> Result<Json, Failure> {
     let limit = WAIT_ROUND.as_millis().to_string();
     loop {
@@ -40,7 +44,7 @@ async fn wait(client: &Client, run_id: &str) -> Result<Json, Failure> {
         let run = client.get_slowly(&path, &[("timeout_ms", &limit)], WAIT_ROUND).await.map_err(|failure| {
             failure.next(format!("the message is accepted and its run goes on: `belay runs show {run_id}`"))
         })?;
-        if matches!(text(&run, "/status"), "completed" | "stopped" | "failed") {
+        if matches!(text(&run, "/status"), "completed" | "stopped" | "failed" | "paused") {
             return Ok(run);
         }
     }
@@ -59,7 +63,7 @@ fn accepted(answer: &Json, as_json: bool, out: Output<'_>) {
     if as_json { out.json(answer) } else { out.line(&format!("accepted as run {}", text(answer, "/run_id"))) }
 }
 
-/// Prints an ended run: its reply, and on stderr why there is none. Also what `belay ask` ends with.
+/// Prints a run that rests: its reply, and on stderr why there is none, or what it asks. Also what `belay ask` ends with.
 pub(crate) fn verdict(run: &Json, as_json: bool, out: Output<'_>) -> Exit {
     let completed = text(run, "/status") == "completed";
     let reply = text(run, "/reply");
@@ -67,12 +71,45 @@ pub(crate) fn verdict(run: &Json, as_json: bool, out: Output<'_>) -> Exit {
         out.json(run);
     } else if completed {
         out.line(reply);
+    } else if let Some(question) = run.pointer("/waiting_for") {
+        note(&asked(question, reply));
     } else {
         note(&format!("the run {} ({}): {reply}", text(run, "/status"), text(run, "/reason")));
     }
     match text(run, "/reason") {
         _ if completed => Exit::Fine,
+        _ if text(run, "/status") == "paused" => Exit::Busy,
         "network" => Exit::OutOfReach,
         _ => Exit::Failed,
+    }
+}
+
+/// A question that a run rests on, and how it is answered.
+fn asked(question: &Json, words: &str) -> String {
+    let left = until(text(question, "/expires_at")).map_or(String::new(), |left| format!(" within {}", spoken(left)));
+    let about = if words.is_empty() { waits_for(question) } else { words.to_owned() };
+    let how = how_to_answer(question, text(question, "/gate"));
+    format!("the run rests until it is answered{left}\n\n{about}\n\n  {how}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+
+    use super::*;
+
+    #[test]
+    fn a_run_that_rests_is_75_and_says_what_it_asks_and_how_to_answer() {
+        let question = json!({
+            "gate": "q1", "kind": "approval", "tool": "run_command", "summary": "git push",
+            "expires_at": "1999-01-01T00:00:00.000Z",
+        });
+        let said = asked(&question, "");
+        assert!(asked(&question, "May I?").contains("May I?"), "the words of whoever asks come first");
+        for part in ["run_command: git push", "belay approvals approve q1", "belay approvals deny q1"] {
+            assert!(said.contains(part), "{part} in {said}");
+        }
+        let run = json!({"status": "paused", "reason": null, "reply": null, "waiting_for": question});
+        assert_eq!(verdict(&run, false, Output::plain(&OnceLock::new())), Exit::Busy);
     }
 }

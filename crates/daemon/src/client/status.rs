@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
+use super::approvals::waits_for;
 use super::{Client, dollars, number, since, spoken, text};
 use crate::cli::ClientArgs;
 use crate::environment::Environment;
@@ -12,12 +13,17 @@ use crate::output::{Cell, Output, Tone};
 
 /// Prints the daemon's own account of itself.
 pub(crate) async fn status(args: &ClientArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let report = Client::find(args, env)?.get(&["api", "v1", "status"], &[]).await?;
+    let client = Client::find(args, env)?;
+    let report = client.get(&["api", "v1", "status"], &[]).await?;
     if args.json {
-        out.json(&report)
-    } else {
-        out.table(&rows(&report))
+        out.json(&report);
+        return Ok(Exit::Fine);
     }
+    let mut rows = rows(&report);
+    if number(&report, "/paused") > 0 {
+        rows.extend(questions(&client.get(&["api", "v1", "approvals"], &[]).await?));
+    }
+    out.table(&rows);
     Ok(Exit::Fine)
 }
 
@@ -33,6 +39,7 @@ fn rows(report: &Json) -> Vec<Vec<Cell>> {
         row("channels", Cell::from(words(report, "/channels"))),
         row("sessions", Cell::from(format!("{} awake", number(report, "/sessions_awake")))),
         row("queued", Cell::from(number(report, "/queued").to_string())),
+        row("paused", paused(report)),
         row("spent", Cell::from(spent(report))),
     ];
     if let Some(trouble) = report.pointer("/model_trouble").filter(|trouble| !trouble.is_null()) {
@@ -40,6 +47,24 @@ fn rows(report: &Json) -> Vec<Vec<Cell>> {
     }
     rows.push(row("running", running(report)));
     rows
+}
+
+fn paused(report: &Json) -> Cell {
+    match number(report, "/paused") {
+        0 => Cell::new("none", Tone::Dim),
+        1 => Cell::new("1 run waits for an answer", Tone::Warn),
+        n => Cell::new(format!("{n} runs wait for an answer"), Tone::Warn),
+    }
+}
+
+/// What waits for an answer, a row for each question.
+fn questions(answer: &Json) -> Vec<Vec<Cell>> {
+    let questions = answer.pointer("/approvals").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    let row = |question: &Json| {
+        let words = format!("{} in {}: {}", text(question, "/id"), text(question, "/session"), waits_for(question));
+        vec![Cell::new("question", Tone::Dim), Cell::new(words, Tone::Warn)]
+    };
+    questions.iter().map(row).collect()
 }
 
 fn model(report: &Json) -> Cell {
@@ -84,7 +109,7 @@ mod tests {
     #[test]
     fn a_status_says_that_the_stand_in_is_no_model_and_what_runs() {
         let report = json!({
-            "version": "0.1.0", "started_at": "", "draining": false, "sessions_awake": 2, "queued": 1,
+            "version": "0.1.0", "started_at": "", "draining": false, "sessions_awake": 2, "queued": 1, "paused": 1,
             "model": {"provider": "rehearsal", "model": "rehearsal", "rehearsal": true},
             "channels": ["stdin", "http"], "spent_today_micro_usd": 1200, "limit_today_micro_usd": 5_000_000,
             "running": [{"run_id": "r1", "session": "me", "for_ms": 3000}], "model_trouble": null,
@@ -95,6 +120,7 @@ mod tests {
             Cell::from("stdin, http"),
             Cell::from("$0.0012 of $5.00 today (UTC)"),
             Cell::from("r1 in me for 3 s"),
+            Cell::new("1 run waits for an answer", Tone::Warn),
         ] {
             assert!(shown.contains(&cell), "{cell:?} in {shown:?}");
         }

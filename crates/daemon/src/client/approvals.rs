@@ -1,0 +1,181 @@
+//! `belay approvals`: the questions that runs rest on, and their answers.
+
+use std::time::Duration;
+
+use belay_protocol::Decision;
+use serde_json::{Value as Json, json};
+
+use super::{Client, since, spoken, text, until};
+use crate::cli::{ApprovalArgs, ApprovalsListArgs};
+use crate::environment::Environment;
+use crate::exit::{Exit, Failure};
+use crate::output::{Cell, Output, Tone};
+
+/// Lists questions, newest first.
+pub(crate) async fn list(args: &ApprovalsListArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    let mut query = vec![("all", if args.all { "true" } else { "false" })];
+    query.extend(args.session.as_deref().map(|session| ("session", session)));
+    let answer = Client::find(&args.client, env)?.get(&["api", "v1", "approvals"], &query).await?;
+    if args.client.json {
+        out.json(&answer);
+        return Ok(Exit::Fine);
+    }
+    let questions = answer.pointer("/approvals").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    match questions {
+        [] if args.all => out.line("no questions"),
+        [] => out.line("nothing waits for an answer"),
+        questions => out.table(&std::iter::once(head()).chain(questions.iter().map(row)).collect::<Vec<_>>()),
+    }
+    Ok(Exit::Fine)
+}
+
+/// Shows one question.
+pub(crate) async fn show(args: &ApprovalArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    let question = Client::find(&args.client, env)?.get(&["api", "v1", "approvals", &args.id], &[]).await?;
+    if args.client.json {
+        out.json(&question);
+        return Ok(Exit::Fine);
+    }
+    out.table(&details(&question));
+    if text(&question, "/state") == "waiting" {
+        out.line(&format!("\n{}", how_to_answer(&question, &args.id)));
+    }
+    Ok(Exit::Fine)
+}
+
+/// Answers one question. One that was decided before, or is not this caller's, is exit 1.
+pub(crate) async fn answer(
+    args: &ApprovalArgs,
+    decision: Decision,
+    env: &Environment,
+    out: Output<'_>,
+) -> Result<Exit, Failure> {
+    let body = json!({ "decision": decision });
+    let path = ["api", "v1", "approvals", &args.id];
+    let answer = Client::find(&args.client, env)?.post(&path, Some(&body), Duration::ZERO).await?;
+    if args.client.json {
+        out.json(&answer)
+    } else {
+        out.line(text(&answer, "/reply"))
+    }
+    Ok(Exit::Fine)
+}
+
+/// What a question is about, in a line: of a question itself, or of what a run says it waits for.
+pub(super) fn waits_for(question: &Json) -> String {
+    let (tool, summary) = (text(question, "/tool"), text(question, "/summary"));
+    match text(question, "/kind") {
+        "credential" => format!("the secret {} for {tool}: {summary}", text(question, "/name")),
+        _ => format!("{tool}: {summary}"),
+    }
+}
+
+/// How a question that waits is answered from the command line.
+pub(super) fn how_to_answer(question: &Json, id: &str) -> String {
+    match text(question, "/kind") {
+        // A secret does not belong among the arguments of a command, which everybody on the machine can read.
+        "credential" => {
+            "the next message of the conversation is taken as the secret: `belay send --session KEY -` reads \
+                         it from standard input"
+                .to_owned()
+        }
+        _ => format!("`belay approvals approve {id}` says yes, `belay approvals deny {id}` no"),
+    }
+}
+
+fn head() -> Vec<Cell> {
+    ["QUESTION", "STATE", "ASKED", "SESSION", "ABOUT"].map(|name| Cell::new(name, Tone::Dim)).into()
+}
+
+fn row(question: &Json) -> Vec<Cell> {
+    vec![
+        text(question, "/id").into(),
+        state(question),
+        since(text(question, "/asked_at")).map_or(String::new(), |ago| format!("{} ago", spoken(ago))).into(),
+        text(question, "/session").into(),
+        waits_for(question).into(),
+    ]
+}
+
+/// Where it stands; while it waits, how long it still does.
+fn state(question: &Json) -> Cell {
+    let state = text(question, "/state");
+    match (state, until(text(question, "/expires_at"))) {
+        ("waiting", Some(left)) => Cell::new(format!("waiting, {} left", spoken(left)), Tone::Warn),
+        ("waiting", None) => Cell::new("waiting", Tone::Warn),
+        ("approved" | "used", _) => Cell::new(state, Tone::Good),
+        ("denied", _) => Cell::new(state, Tone::Bad),
+        _ => Cell::new(state, Tone::Dim),
+    }
+}
+
+fn details(question: &Json) -> Vec<Vec<Cell>> {
+    let row = |name: &str, value: Cell| vec![Cell::new(name, Tone::Dim), value];
+    let mut rows = vec![
+        row("question", text(question, "/id").into()),
+        row("state", state(question)),
+        row("about", waits_for(question).into()),
+        row("why", text(question, "/why").into()),
+        row("arguments", question.pointer("/arguments").map(Json::to_string).unwrap_or_default().into()),
+    ];
+    for pair in question.pointer("/bound").and_then(Json::as_array).into_iter().flatten() {
+        rows.push(row(text(pair, "/0"), text(pair, "/1").into()));
+    }
+    if let Some(covers) = question.pointer("/covers").and_then(Json::as_str) {
+        rows.push(row("always covers", covers.into()));
+    }
+    rows.extend([
+        row("session", text(question, "/session").into()),
+        row("run", text(question, "/run_id").into()),
+        row("asked by", text(question, "/asker/principal").into()),
+        row("asked", text(question, "/asked_at").into()),
+        row("expires", text(question, "/expires_at").into()),
+    ]);
+    if let Some(by) = question.pointer("/decided_by").and_then(Json::as_str) {
+        rows.push(row("decided", format!("by {by}, {}", text(question, "/decided_at")).into()));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(state: &str) -> Json {
+        json!({
+            "id": "q1", "run_id": "r1", "session": "me", "call_id": "c1", "tool": "run_command", "kind": "approval",
+            "summary": "git push", "arguments": {"argv": ["git", "push"]}, "why": "it asks before it acts",
+            "bound": [["argv", "git push"]], "covers": "git push …", "asker": {"principal": "ann"},
+            "asked_at": "2026-11-20T19:43:00.000Z", "expires_at": "2026-11-20T20:13:00.000Z", "state": state,
+            "decided_by": null, "decided_at": null,
+        })
+    }
+
+    #[test]
+    fn a_question_says_what_it_is_about_and_a_secret_which_one() {
+        let secret = json!({"kind": "credential", "name": "github", "tool": "http_request", "summary": "logs in"});
+        assert_eq!(waits_for(&question("waiting")), "run_command: git push");
+        assert_eq!(waits_for(&secret), "the secret github for http_request: logs in");
+        assert!(how_to_answer(&question("waiting"), "q1").contains("belay approvals approve q1"));
+        assert!(how_to_answer(&secret, "q1").contains("belay send"), "a secret is no yes");
+    }
+
+    #[test]
+    fn the_details_hold_what_the_answer_is_bound_to_and_who_gave_it() {
+        let shown: Vec<_> = details(&question("waiting")).into_iter().flatten().collect();
+        for cell in [
+            Cell::from("{\"argv\":[\"git\",\"push\"]}"),
+            Cell::from("git push …"),
+            Cell::from("it asks before it acts"),
+            Cell::from("ann"),
+        ] {
+            assert!(shown.contains(&cell), "{cell:?} in {shown:?}");
+        }
+        let mut decided = question("denied");
+        decided["decided_by"] = "bob".into();
+        decided["decided_at"] = "2026-11-20T19:44:00.000Z".into();
+        let shown: Vec<_> = details(&decided).into_iter().flatten().collect();
+        assert!(shown.contains(&Cell::from("by bob, 2026-11-20T19:44:00.000Z")), "{shown:?}");
+        assert!(shown.contains(&Cell::new("denied", Tone::Bad)), "{shown:?}");
+    }
+}
