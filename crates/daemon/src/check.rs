@@ -261,7 +261,10 @@ async fn mcp(settings: &Settings, paths: &Paths, env: &Environment) -> Vec<Findi
         return Vec::new();
     }
     if !workspace_of(settings, env, paths).is_dir() {
-        return vec![finding(State::Note, "the servers are asked once the workspace is there: `belay mcp list` makes it".into())];
+        return vec![finding(
+            State::Note,
+            "the servers are asked once the workspace is there: `belay mcp list` makes it".into(),
+        )];
     }
     let asked = async {
         let needs = McpNeeds::of_command(settings, env, paths).await?;
