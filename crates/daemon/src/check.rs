@@ -298,7 +298,8 @@ fn of_server(report: &ServerReport, settings: &Settings) -> Finding {
     let without: Vec<_> = parts.iter().filter(|(_, tools)| !tools.is_empty()).collect();
     let state = if without.is_empty() { State::Ok } else { State::Note };
     let without: String = without.iter().map(|(why, tools)| format!("; {why}: {}", tools.join(", "))).collect();
-    finding(state, format!("{name} offers {offered} tools{without}"))
+    let tools = if offered == 1 { "tool" } else { "tools" };
+    finding(state, format!("{name} offers {offered} {tools}{without}"))
 }
 
 /// What this machine offers to the sandbox of commands, piece by piece, and whether it works as it is configured. A
