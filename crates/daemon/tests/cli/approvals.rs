@@ -36,7 +36,11 @@ fn a_run_that_rests_is_75_and_its_question_is_listed_shown_and_answered_once() {
     let shown = home.run(&["approvals", "show", id]);
     assert!(stdout(&shown).contains("17*23") && stdout(&shown).contains("waiting"), "{}", stdout(&shown));
     let status = home.run(&["status"]);
-    assert!(stdout(&status).contains("1 run waits for an answer") && stdout(&status).contains(id), "{}", stdout(&status));
+    assert!(
+        stdout(&status).contains("1 run waits for an answer") && stdout(&status).contains(id),
+        "{}",
+        stdout(&status)
+    );
     let runs = home.run(&["runs"]);
     assert!(stdout(&runs).contains("asks about calculate"), "{}", stdout(&runs));
 
