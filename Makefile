@@ -83,10 +83,19 @@ bench: ## Measure the release build against a scripted model (QUICK=1, JSON=1)
 bench-stops: ## Measure the stop rules: time per event, and chanting detection as a ratio to a plain scan of the same text
 	$(CARGO) bench --locked -p belay-agent-loop --bench stops
 
+.PHONY: brakes
+brakes: ## Stop processes of every evil kind, and print what is left and how long it took (STOPS=10000, TIMES=off)
+	$(CARGO) build --locked -p belay-tests --bin belay-brakes
+	@$(TARGET)/debug/belay-brakes --stops $(or $(STOPS),10000) $(if $(TIMES),--times $(TIMES)) $(ARGS)
+
 .PHONY: stopbench
 stopbench: ## Judge the labelled runs of tests/stopbench by every rule set and print the table (ARGS="--failures", "--json")
 	$(CARGO) build --locked -p belay-daemon
 	@$(TARGET)/debug/belay stops eval $(ARGS) tests/stopbench
+
+.PHONY: exposure
+exposure: ## Have systemd rate the service, with and without commands (0 is best)
+	@$(PYTHON) tests/exposure.py
 
 .PHONY: demo
 demo: ## A real local model answers over stdin, HTTP, OpenAI-compatible HTTP and Telegram

@@ -3,19 +3,24 @@
 
     tests/run.py [--verbose]
 
-Builds the belay binary, runs `cargo test` over the workspace, then the official OpenAI client against a real daemon. Prints a
-table of suites and, as its last line, "N passed, N failed, N skipped". Ends with 1 when anything failed. Standard library only.
+Installs what the tests of the sandbox need where it is missing (bubblewrap; only as root, on Debian and Ubuntu), builds the belay
+binary, runs `cargo test` over the workspace, then the official OpenAI client against a real daemon, and has systemd rate the unit.
+Prints a table of suites and, as its last line, "N passed, N failed, N skipped". Ends with 1 when anything failed. Standard library
+only.
 """
 
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OPENAI = "openai==3.52.0"
+# Programs that tests start, and the packages of Debian and Ubuntu they come in. Without bubblewrap the tests of the sandbox fail.
+PROGRAMS = {"bwrap": "bubblewrap", "systemd-analyze": "systemd"}
 VERBOSE = "--verbose" in sys.argv[1:]
 
 RUNNING = re.compile(r"^\s+Running (?P<source>\S+(?: \S+)?) \((?P<binary>\S+)\)$")
@@ -53,6 +58,22 @@ def cargo(*arguments):
     for raw in process.stdout:
         yield raw.decode("utf-8", "replace").rstrip("\n")
     yield process.wait()
+
+
+def programs():
+    """Installs the programs that are missing. What cannot be installed is said here; the tests that need it say it again."""
+    missing = {program: package for program, package in PROGRAMS.items() if shutil.which(program) is None}
+    if not missing:
+        return
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        say(f"not installed: {', '.join(missing)} (packages of Debian and Ubuntu: {', '.join(missing.values())})")
+        return
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for arguments in (["update"], ["install", "--yes", "--no-install-recommends", *missing.values()]):
+        say("$ apt-get " + " ".join(arguments))
+        done = subprocess.run(["apt-get", "-qq", *arguments], env=environment, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            say(f"apt-get {arguments[0]} ended with {done.returncode}")
 
 
 def build(tally):
@@ -131,9 +152,18 @@ def clients(tally, environment):
         missing_is_failure = os.environ.get("CI") == "true"
         tally.add(name, 0, int(missing_is_failure), int(not missing_is_failure), time.monotonic() - begin, " (not installable)")
         return
-    script = ROOT / "tests" / "clients" / "openai_client.py"
+    script(tally, name, begin, [str(python), str(ROOT / "tests" / "clients" / "openai_client.py")], environment)
+
+
+def exposure(tally):
+    """What systemd says of the unit that we ship."""
+    script(tally, "exposure of the unit", time.monotonic(), [sys.executable, str(ROOT / "tests" / "exposure.py")], {})
+
+
+def script(tally, name, begin, command, environment):
+    """A suite that is a program and counts for itself in its last line."""
     process = subprocess.run(
-        [str(python), str(script)], env={**os.environ, **environment}, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
     )
     found = None
     for line in process.stdout.splitlines():
@@ -152,9 +182,11 @@ def main():
     tally, failures = Tally(), []
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     environment = {"BELAY_BIN": str((ROOT / target / "debug" / "belay").resolve())}
+    programs()
     if build(tally):
         failures = rust(tally, environment)
         clients(tally, environment)
+        exposure(tally)
     passed, failed, skipped = (tally.total(column) for column in (1, 2, 3))
     if failures:
         say("\nfailed:")

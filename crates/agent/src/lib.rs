@@ -25,6 +25,7 @@ pub mod delivery;
 mod dispatcher;
 pub mod effect_gate;
 pub mod error;
+mod hooks;
 mod house;
 pub mod journal;
 mod judge;

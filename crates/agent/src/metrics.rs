@@ -1,7 +1,7 @@
 //! What is counted for the operator's graphs. Labels are words of closed lists, and the names of rules in the settings:
 //! no session, person or run is among them.
 
-use belay_protocol::{ModelErrorKind, RunRecord, StopReason, ToolStatus, Usage};
+use belay_protocol::{HookPoint, ModelErrorKind, RunRecord, StopReason, ToolStatus, Usage};
 use metrics::{Unit, counter, describe_counter};
 
 /// Runs that have ended, by layer, reason and status.
@@ -19,6 +19,9 @@ pub const MODEL_TOKENS: &str = "belay_model_tokens_total";
 pub const MODEL_MICRO_USD: &str = "belay_model_cost_micro_usd_total";
 /// Tool calls that have ended, by status.
 pub const TOOL_CALLS: &str = "belay_tool_calls_total";
+/// Answers of hooks, by point and outcome: `continue`, `change`, `refuse`, `failed`, `crashed`, `timeout`, and `dropped`
+/// for one that looks on and could not be told, or was not waited for.
+pub const HOOK_CALLS: &str = "belay_hook_calls_total";
 /// Runs that were taken up again after a restart.
 pub const RUNS_RECOVERED: &str = "belay_runs_recovered_total";
 
@@ -32,6 +35,7 @@ pub fn describe() {
     describe_counter!(MODEL_TOKENS, "Tokens that the model reported");
     describe_counter!(MODEL_MICRO_USD, "What model calls were charged, in millionths of a US dollar");
     describe_counter!(TOOL_CALLS, "Tool calls that have ended");
+    describe_counter!(HOOK_CALLS, "Answers of hooks, and their failures");
     describe_counter!(RUNS_RECOVERED, "Runs that were taken up again after a restart");
     for reason in StopReason::ALL {
         ended(*reason, 0);
@@ -91,4 +95,9 @@ pub(crate) fn model_dropped(why: &'static str, micro_usd: u64) {
 /// A tool call has ended.
 pub(crate) fn tool_called(status: ToolStatus) {
     counter!(TOOL_CALLS, "status" => status.word()).increment(1);
+}
+
+/// A hook has answered, or has not.
+pub(crate) fn hook_called(point: HookPoint, outcome: &'static str) {
+    counter!(HOOK_CALLS, "point" => point.word(), "outcome" => outcome).increment(1);
 }

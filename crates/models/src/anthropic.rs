@@ -42,7 +42,8 @@ impl Anthropic {
         let base = if base.path().contains("/v1") { base.clone() } else { below(base, "/v1") };
         let endpoint = Endpoint::new(http, below(&base, "/messages"), config, key, ("x-api-key", ""))?
             .header("anthropic-version", "2023-06-01");
-        Ok(Self { info, endpoint, shape: RequestShape::new(config) })
+        let shape = RequestShape::new(config, info.vision);
+        Ok(Self { info, endpoint, shape })
     }
 }
 

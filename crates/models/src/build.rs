@@ -17,6 +17,7 @@ use crate::openai::OpenAi;
 use crate::prices::context_and_price;
 use crate::rehearsal::Rehearsal;
 use crate::retrying::Retrying;
+use crate::vision::sees;
 
 /// Builds the provider that the settings name, with the retry around it. `http` is the client of
 /// [`http_client`](crate::http_client). Nothing is sent.
@@ -39,7 +40,7 @@ pub fn build(config: &LlmConfig, keys: &EnvKeys, http: Client) -> Result<Arc<dyn
         context_tokens,
         price,
         rehearsal: false,
-        vision: false,
+        vision: sees(config.vision, target.entry.format, model),
     };
     let http = client_for(base, config, &http)?;
     let inner: Arc<dyn ModelProvider> = match target.entry.format {
@@ -136,7 +137,9 @@ mod tests {
     fn a_provider_says_what_it_is() {
         let info = info_of(json!({"provider": "anthropic"}), &keys()).unwrap();
         assert_eq!((info.provider.as_str(), info.model.as_str()), ("anthropic", "claude-sonnet-4-6"));
-        assert_eq!((info.context_tokens, info.rehearsal), (1_000_000, false));
+        assert_eq!((info.context_tokens, info.rehearsal, info.vision), (1_000_000, false, true));
+        let info = info_of(json!({"provider": "anthropic", "vision": false}), &keys()).unwrap();
+        assert!(!info.vision);
         let info =
             info_of(json!({"provider": "ollama", "model": "m", "context_tokens": 4096}), &EnvKeys::default()).unwrap();
         assert_eq!((info.context_tokens, info.price.map(|p| p.output)), (4096, Some(0)));

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::catalog;
+use crate::vision::Vision;
 
 /// Which model to ask and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +40,8 @@ pub struct LlmConfig {
     pub context_tokens: Option<u64>,
     /// What the model costs. Absent: from our table; a server on this machine costs nothing.
     pub price: Option<Price>,
+    /// Whether the model can see: pictures are sent to it. Only with the formats of OpenAI and Anthropic.
+    pub vision: Vision,
     /// Sampling temperature, 0 to 2. Absent: not sent, since some models refuse any.
     pub temperature: Option<f64>,
     /// Fields added to the body of each request, for servers with switches of their own. `tool_choice` and
@@ -60,6 +63,7 @@ impl Default for LlmConfig {
             idle_timeout_s: 90,
             context_tokens: None,
             price: None,
+            vision: Vision::Auto,
             temperature: None,
             extra_body: Map::new(),
         }

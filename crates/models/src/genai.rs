@@ -29,6 +29,7 @@ use crate::collect::Collector;
 use crate::config::LlmConfig;
 use crate::error::ModelsError;
 use crate::failure::{self, network};
+use crate::vision::{CANNOT_SEE, text_instead};
 use crate::wire::tool_name;
 
 /// A provider spoken to through the library.
@@ -203,9 +204,14 @@ fn chat_message(message: &Message) -> ChatMessage {
             ChatMessage::assistant(MessageContent::from_parts(text.into_iter().chain(calls).collect::<Vec<_>>()))
         }
         MessageBody::Tool(result) => ChatMessage::tool(MessageContent::from_tool_responses(vec![
-            ToolResponse::new(result.call_id.as_str(), result.text.as_str()).with_fn_name(tool_name(&result.name)),
+            ToolResponse::new(result.call_id.as_str(), tool_text(message)).with_fn_name(tool_name(&result.name)),
         ])),
     }
+}
+
+/// No pictures go through the library.
+fn tool_text(message: &Message) -> String {
+    if message.pictures.is_empty() { message.text().to_owned() } else { text_instead(message, CANNOT_SEE) }
 }
 
 fn from_library(error: genai::Error) -> ModelError {

@@ -15,7 +15,7 @@
 //! broken one: there is one for connecting and one for silence. Whatever a server sends is bounded in memory
 //! (`bounds`) and ends in an answer or a typed error, never in a panic.
 //!
-//! Reading order: `config` → `catalog` → `build` → `discover` and `probe` for what happens at the start; `http` →
+//! Reading order: `config` → `catalog` → `vision` → `build` → `discover` and `probe` for what happens at the start; `http` →
 //! `stream` → `sse` → `collect` → `wire` → `openai`, `anthropic`, `genai` for a call; `failure` for how it goes wrong
 //! and `retrying` for what is done about it.
 
@@ -41,6 +41,7 @@ mod sse;
 mod stream;
 #[cfg(test)]
 mod testing;
+mod vision;
 mod wire;
 
 pub use build::build;
@@ -50,3 +51,4 @@ pub use error::ModelsError;
 pub use http::http_client;
 pub use probe::{ProbeReport, probe};
 pub use retrying::Retrying;
+pub use vision::Vision;

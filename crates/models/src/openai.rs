@@ -41,7 +41,7 @@ impl OpenAi {
     ) -> Result<Self, ModelsError> {
         let url = below(base, "/chat/completions");
         let endpoint = Endpoint::new(http, url, config, key, ("authorization", "Bearer "))?;
-        let shape = RequestShape::new(config, endpoint.url());
+        let shape = RequestShape::new(config, endpoint.url(), info.vision);
         Ok(Self { info, endpoint, shape })
     }
 }

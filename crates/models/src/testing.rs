@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Arguments, DeltaSink, Effect, Heard, Message, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest,
+    Arguments, DeltaSink, Heard, Message, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest, Picture,
     Prompt, Tool, ToolCall, ToolContext, ToolOutput, ToolResult, ToolSet, ToolSpec, ToolStatus,
 };
 use reqwest::Client;
@@ -45,7 +45,8 @@ pub(crate) async fn ask_once(provider: &dyn ModelProvider, sink: &mut dyn DeltaS
 }
 
 pub(crate) fn info() -> ModelInfo {
-    ModelInfo { provider: "p".into(), model: "m".into(), context_tokens: 1000, price: None, rehearsal: false }
+    let (provider, model) = ("p".into(), "m".into());
+    ModelInfo { provider, model, context_tokens: 1000, price: None, rehearsal: false, vision: false }
 }
 
 /// A request and what it borrows from.
@@ -120,6 +121,21 @@ pub(crate) fn sample_history() -> Vec<Message> {
         result("c 2", "bad name", ToolStatus::Error, "no such tool"),
         Message::system("two steps are left"),
         Message::assistant("noon"),
+    ]
+}
+
+/// Two results of one batch with three pictures between them, and a word of the person's after that.
+pub(crate) fn history_with_pictures() -> Vec<Message> {
+    let picture = |media_type: &str, base64: &str| Picture { media_type: media_type.into(), base64: base64.into() };
+    let call = |id: &str, name: &str| ToolCall { id: id.into(), name: name.into(), arguments: Arguments::parse("{}") };
+    vec![
+        Message::user("look at both"),
+        Message::assistant_calls("", vec![call("c1", "take picture"), call("c2", "clock"), call("c3", "read_file")]),
+        result("c1", "take picture", ToolStatus::Success, "")
+            .with_pictures(vec![picture("image/png", "UE5H"), picture("image/jpeg", "SlBH")]),
+        result("c2", "clock", ToolStatus::Success, "12:00"),
+        result("c3", "read_file", ToolStatus::Success, "[a.png]").with_pictures(vec![picture("image/png", "QQ==")]),
+        Message::user("and?"),
     ]
 }
 

@@ -93,10 +93,13 @@ pub(crate) fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-/// Room for a body, so that it is not moved while it grows: the texts, and some for escapes and frames.
-pub(crate) fn body_capacity(request: &ModelRequest<'_>) -> usize {
+/// Room for a body, so that it is not moved while it grows: the texts, and some for escapes and frames, and pictures for
+/// a model that sees.
+pub(crate) fn body_capacity(request: &ModelRequest<'_>, vision: bool) -> usize {
     let texts: usize = request.messages.iter().map(|message| message.text().len() + 128).sum();
-    2048 + (request.prompt.text.len() + texts) * 9 / 8
+    let shown = request.messages.iter().filter(|_| vision).flat_map(|message| &message.pictures);
+    let pictures: usize = shown.map(|picture| picture.base64.len() + 256).sum();
+    2048 + (request.prompt.text.len() + texts) * 9 / 8 + pictures
 }
 
 /// Fields of the settings' own, as `,"name":value…`: those for each request, and those only beside tools, which servers

@@ -1,20 +1,32 @@
-//! `read_file` and `list_files`: what lies in the workspace, for a model to read.
+//! The file tools: what lies in the workspace, for a model to read, search and change.
+//!
+//! Reading order: `read_file` → `list_files` → `search_files` → `write_file` → `edit_file` (and `misses`: why an edit
+//! does not fit).
 
+mod edit_file;
 mod list_files;
+mod misses;
 mod read_file;
+mod search_files;
 #[cfg(test)]
 mod tests;
+mod write_file;
 
-use belay_protocol::{ToolFailure, ToolOutput};
+use belay_protocol::ToolFailure;
 
+pub(crate) use self::edit_file::EditFile;
 pub(crate) use self::list_files::ListFiles;
 pub(crate) use self::read_file::ReadFile;
+pub(crate) use self::search_files::SearchFiles;
+pub(crate) use self::write_file::WriteFile;
 
 /// Runs file work on the blocking pool and waits for it. The work looks at the token of its call between two pieces,
 /// so a cancelled call ends by itself and leaves nothing behind.
-async fn blocking(work: impl FnOnce() -> ToolOutput + Send + 'static) -> ToolOutput {
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ToolFailure> + Send + 'static,
+) -> Result<T, ToolFailure> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
         tracing::error!(%error, "file tool panicked");
-        Err(ToolFailure::failed("The file tool broke down; this call had no effect."))
+        Err(ToolFailure::failed("The file tool broke down; what it was doing may be unfinished."))
     })
 }

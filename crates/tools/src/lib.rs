@@ -1,56 +1,98 @@
 //! Tools that act on the world.
 //!
-//! **For**: the built-in tools of a run, each a small struct behind the [`Tool`] port: `clock`, `calculate`,
-//! `read_file`, `list_files`, `remember` and `recall`. What they say is for a model to read, so a failure always says
-//! what would work instead.
+//! **For**: the built-in tools of a run, each a small struct behind the [`Tool`] port: pure ones (`clock`, `calculate`),
+//! files of the workspace, notes, programs behind walls, pages of the web, and whatever MCP servers offer. What they say is
+//! for a model to read, so a failure always says what would work instead.
 //!
-//! **Does not know**: who calls, whether a call is allowed, or what becomes of its result: that is the effect gate's.
-//! Nothing here writes outside the notes of the session, opens a connection or starts a process.
+//! **Does not know**: who calls, whether a call is allowed, or what becomes of its result: that is the effect gate's. Each
+//! tool declares what it touches; nothing starts a process but through [`process`], nothing runs a command but behind
+//! [`sandbox`], and only [`web`] and [`mcp`] open connections.
 //!
 //! Reading order: [`config`] → `arguments` (how a tool is declared and called) → `clock` → `calculate` → `workspace`
-//! (what keeps the file tools inside) → `files` → `notes`.
+//! (what keeps the file tools inside) → `files` → `notes` → `outputs` → [`process`] → [`sandbox`] → `commands` → [`web`]
+//! (what keeps the web tools outside) → [`mcp`].
 
 mod arguments;
 mod calculate;
 mod clock;
+mod commands;
 pub mod config;
+mod digest;
 mod error;
 mod files;
+pub mod mcp;
 mod near;
 mod notes;
+mod outputs;
+mod picture;
+pub mod process;
+pub mod sandbox;
 #[cfg(test)]
 mod testing;
+mod visible;
+pub mod web;
 mod workspace;
 
 use std::sync::Arc;
 
-use belay_protocol::{Clock, NoteStore, Tool};
+use belay_protocol::{Clock, NoteStore, RunReader, Tool};
 
 pub use crate::config::ToolsConfig;
 pub use crate::error::ToolsError;
+pub use crate::outputs::KeptOutputs;
+use crate::process::Processes;
+use crate::sandbox::{Missing, Sandbox};
 use crate::workspace::Workspace;
+
+/// What the built-in tools work with.
+pub struct ToolsParts {
+    /// Where notes are.
+    pub notes: Arc<dyn NoteStore>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where long outputs are kept; the effect gate's keeper is a clone of it.
+    pub outputs: KeptOutputs,
+    /// Whose runs are whose.
+    pub runs: Arc<dyn RunReader>,
+    /// Starts and ends programs.
+    pub processes: Arc<Processes>,
+    /// The walls around them, or what they lack; then commands are refused with that reason.
+    pub sandbox: Result<Sandbox, Missing>,
+}
 
 /// Builds the built-in tools. The workspace is created when it does not exist, readable by its owner alone, and opened
 /// once: the file tools stay with that directory even if another one takes its name.
 ///
 /// # Errors
 /// [`ToolsError::NoWorkspace`] when the configuration names none, [`ToolsError::Workspace`] when it cannot be created
-/// or opened.
-pub fn builtin(
-    config: &ToolsConfig,
-    notes: Arc<dyn NoteStore>,
-    clock: Arc<dyn Clock>,
-) -> Result<Vec<Arc<dyn Tool>>, ToolsError> {
+/// or opened; [`ToolsError::ProgramsInWorkspace`], [`ToolsError::Globs`] and [`ToolsError::Web`] for settings of commands
+/// and of the web.
+pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn Tool>>, ToolsError> {
+    let ToolsParts { notes, clock, outputs, runs, processes, sandbox } = parts;
     let path = config.workspace.as_deref().ok_or(ToolsError::NoWorkspace)?;
     let workspace = Arc::new(Workspace::open(path)?);
-    Ok(vec![
+    let commands = commands::tools(config, workspace.clone(), processes, sandbox, outputs.clone())?;
+    let mut tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(clock::ClockTool::new(clock.clone())),
         Arc::new(calculate::Calculate::new()),
-        Arc::new(files::ReadFile::new(workspace.clone(), config)),
-        Arc::new(files::ListFiles::new(workspace, config)),
+        Arc::new(files::ReadFile::new(workspace.clone(), picture::Pictures::new(), config)),
+        Arc::new(files::ListFiles::new(workspace.clone(), config)),
+        Arc::new(files::SearchFiles::new(workspace.clone(), config)),
+        Arc::new(files::WriteFile::new(workspace.clone(), config)),
+        Arc::new(files::EditFile::new(workspace, config)),
         Arc::new(notes::Remember::new(notes.clone(), clock)),
         Arc::new(notes::Recall::new(notes)),
-    ])
+        Arc::new(outputs::ReadOutput::new(outputs, runs)),
+    ];
+    tools.extend(commands);
+    if config.web.enabled {
+        let resolver = Arc::new(web::SystemResolver);
+        tools.push(Arc::new(web::FetchUrl::new(&config.web, resolver).map_err(ToolsError::Web)?));
+    }
+    if let Some(search) = web::WebSearch::new(&config.search).map_err(ToolsError::Web)? {
+        tools.push(Arc::new(search));
+    }
+    Ok(tools)
 }
 
 #[cfg(test)]
@@ -61,11 +103,27 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::testing::{FixedClock, MemoryNotes};
+    use crate::config::ShellConfig;
+    use crate::process::ProcessesConfig;
+    use crate::testing::{FixedClock, MemoryNotes, RunsOf};
+
+    fn parts(dir: &std::path::Path) -> ToolsParts {
+        ToolsParts {
+            notes: Arc::new(MemoryNotes::default()),
+            clock: Arc::new(FixedClock(0)),
+            outputs: KeptOutputs::open(&dir.join("outputs"), &ToolsConfig::default().outputs).unwrap(),
+            runs: Arc::new(RunsOf("s".into())),
+            processes: Arc::new(Processes::new(ProcessesConfig::default()).unwrap()),
+            sandbox: Err(Missing("bubblewrap is not installed".to_owned())),
+        }
+    }
 
     fn all(dir: &std::path::Path) -> ToolSet {
-        let config = ToolsConfig { workspace: Some(dir.join("a/workspace")), ..ToolsConfig::default() };
-        ToolSet::new(builtin(&config, Arc::new(MemoryNotes::default()), Arc::new(FixedClock(0))).unwrap())
+        let search = config::SearchConfig { provider: config::SearchProvider::Searxng, ..Default::default() };
+        let workspace = Some(dir.join("a/workspace"));
+        let config = ToolsConfig { workspace, search, shell: ShellConfig { enabled: true }, ..ToolsConfig::default() };
+        crate::testing::install_tls();
+        ToolSet::new(builtin(&config, parts(dir)).unwrap())
     }
 
     #[test]
@@ -82,17 +140,26 @@ mod tests {
             })
             .collect();
         let row = |name: &str, arguments: &str, required: Value, effect| {
-            (name.to_owned(), arguments.to_owned(), required, effect, true)
+            let idempotent = !["edit_file", "run_command", "run_shell"].contains(&name);
+            (name.to_owned(), arguments.to_owned(), required, effect, idempotent)
         };
         assert_eq!(
             seen,
             [
                 row("calculate", "expression", json!(["expression"]), Effect::None),
                 row("clock", "timezone", Value::Null, Effect::None),
+                row("edit_file", "all new old path", json!(["path", "old", "new"]), Effect::Write),
+                row("fetch_url", "url", json!(["url"]), Effect::External),
                 row("list_files", "path", json!(["path"]), Effect::Read),
                 row("read_file", "limit offset path", json!(["path"]), Effect::Read),
+                row("read_output", "limit name offset", json!(["name"]), Effect::Read),
                 row("recall", "query", json!(["query"]), Effect::Read),
                 row("remember", "key text", json!(["key", "text"]), Effect::Write),
+                row("run_command", "argv directory stdin timeout_s", json!(["argv"]), Effect::External),
+                row("run_shell", "directory script timeout_s", json!(["script"]), Effect::External),
+                row("search_files", "context glob max path pattern", json!(["pattern"]), Effect::Read),
+                row("web_search", "count query", json!(["query"]), Effect::External),
+                row("write_file", "content create_dirs path", json!(["path", "content"]), Effect::Write),
             ]
         );
     }
@@ -111,8 +178,32 @@ mod tests {
     }
 
     #[test]
+    fn the_web_is_reached_by_the_tools_that_the_settings_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let named = |enabled, provider| {
+            let config = ToolsConfig {
+                workspace: Some(dir.path().to_owned()),
+                web: config::WebConfig { enabled, ..Default::default() },
+                search: config::SearchConfig { provider, ..Default::default() },
+                ..ToolsConfig::default()
+            };
+            crate::testing::install_tls();
+            let tools = builtin(&config, parts(dir.path())).unwrap();
+            let outside = tools.iter().filter(|tool| tool.spec().outside);
+            outside.map(|tool| tool.spec().name.clone()).collect::<Vec<_>>()
+        };
+        use config::SearchProvider::{Brave, None, Searxng, Tavily};
+        assert_eq!(named(true, None), ["fetch_url"]);
+        assert_eq!(named(false, None), Vec::<String>::new());
+        for provider in [Searxng, Brave, Tavily] {
+            assert_eq!(named(false, provider), ["web_search"]);
+        }
+    }
+
+    #[test]
     fn without_a_workspace_nothing_is_built() {
-        let built = builtin(&ToolsConfig::default(), Arc::new(MemoryNotes::default()), Arc::new(FixedClock(0)));
+        let dir = tempfile::tempdir().unwrap();
+        let built = builtin(&ToolsConfig::default(), parts(dir.path()));
         assert!(matches!(built, Err(ToolsError::NoWorkspace)));
     }
 
@@ -120,7 +211,8 @@ mod tests {
     fn a_workspace_that_is_a_file_is_refused_by_name() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let config = ToolsConfig { workspace: Some(file.path().to_owned()), ..ToolsConfig::default() };
-        let error = builtin(&config, Arc::new(MemoryNotes::default()), Arc::new(FixedClock(0))).err().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let error = builtin(&config, parts(dir.path())).err().unwrap();
         assert!(error.to_string().contains(file.path().to_str().unwrap()), "{error}");
     }
 }

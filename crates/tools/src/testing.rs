@@ -1,13 +1,14 @@
 //! What the tests of this crate share.
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Clock, Generation, Note, NoteStore, RunId, SessionKey, StoreError, Tool, ToolContext, ToolFailure, UnixMillis,
+    Clock, Generation, HistoryEntry, Message, Note, NoteStore, RunFilter, RunId, RunReader, RunRecord, RunStatus,
+    RunUsage, SessionKey, SessionSummary, StoreError, Tool, ToolContext, ToolFailure, UnixMillis,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 /// A clock that stands still.
@@ -53,6 +54,50 @@ impl NoteStore for MemoryNotes {
     }
 }
 
+/// A store in which every run is one of this session.
+pub(crate) struct RunsOf(pub(crate) SessionKey);
+
+#[async_trait]
+impl RunReader for RunsOf {
+    async fn run(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
+        Ok(Some(RunRecord {
+            run_id: id,
+            session: self.0.clone(),
+            status: RunStatus::Running,
+            reason: None,
+            evidence: Map::new(),
+            reply: None,
+            usage: RunUsage::default(),
+            cost_micro_usd: 0,
+            attempt: 1,
+            accepted_at: UnixMillis(0),
+            started_at: None,
+            ended_at: None,
+            waiting_for: None,
+        }))
+    }
+
+    async fn runs(&self, _filter: RunFilter) -> Result<Vec<RunRecord>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn sessions(&self, _limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn history(&self, _session: &SessionKey, _after: u64, _limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn run_messages(&self, _id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
 /// A context of this session with a token of its own.
 pub(crate) fn context(session: &str) -> ToolContext {
     ToolContext {
@@ -76,4 +121,9 @@ pub(crate) fn failure(output: Result<String, ToolFailure>) -> String {
         Err(ToolFailure::Failed(text)) => text,
         other => panic!("expected a failure, got {other:?}"),
     }
+}
+
+/// Sets TLS up as the daemon does at its start.
+pub(crate) fn install_tls() {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default(); // another test was first
 }

@@ -4,19 +4,26 @@
 //! once. So `..`, absolute paths and symbolic links cannot lead outside, also while somebody swaps directories for
 //! links: there is no moment between a check and a use.
 
-use std::ffi::CStr;
+mod write;
+
+use std::ffi::{CStr, OsStr, OsString};
 use std::fs::{DirBuilder, File};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use belay_protocol::ToolFailure;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, statat};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
+use crate::digest;
 use crate::error::ToolsError;
 use crate::near::{did_you_mean, nearest};
+use crate::visible::escaped;
+
+pub(crate) use self::write::Place;
 
 /// Longest path, in bytes: what the kernel takes (`PATH_MAX`, with its closing zero).
 const MAX_PATH_BYTES: usize = 4095;
@@ -34,6 +41,8 @@ const MAX_SCANNED: usize = 100_000;
 #[derive(Debug)]
 pub(crate) struct Workspace {
     root: OwnedFd,
+    /// Where it is, without symbolic links.
+    path: PathBuf,
 }
 
 /// One entry of a directory.
@@ -73,7 +82,39 @@ impl Workspace {
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
-        Ok(Self { root })
+        Ok(Self { root, path: std::fs::canonicalize(path).map_err(failed)? })
+    }
+
+    /// Where the root is, without symbolic links.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A directory, as a path from the root of the machine without symbolic links: for processes that work there.
+    pub(crate) fn directory(&self, path: &str) -> Result<PathBuf, ToolFailure> {
+        let fd = self.resolve(path, OFlags::PATH | OFlags::DIRECTORY)?;
+        real_path(&fd).map_err(|errno| explain(path, errno))
+    }
+
+    /// What tells a regular file from a changed one.
+    pub(crate) fn digest(&self, path: &str) -> Result<String, ToolFailure> {
+        let (mut file, _) = self.file(path)?;
+        digest::of_file(&mut file).map_err(|error| ToolFailure::failed(format!("{path:?} could not be read: {error}.")))
+    }
+
+    /// Whether a path lies in the inner directory of a git repository, by its name or by where its links lead. What is
+    /// written there can name programs that git starts by itself.
+    pub(crate) fn is_in_git(&self, path: &str) -> bool {
+        let is_git = |name: &OsStr| name.eq_ignore_ascii_case(".git");
+        if path.split('/').any(|name| is_git(OsStr::new(name))) {
+            return true;
+        }
+        let ancestors = std::iter::successors(Some(path), |path| path.rsplit_once('/').map(|(parent, _)| parent));
+        let nearest =
+            ancestors.skip(1).find_map(|above| self.open_beneath(above, OFlags::PATH | OFlags::DIRECTORY).ok());
+        let real = nearest.and_then(|fd| real_path(&fd).ok());
+        let inside = real.as_deref().and_then(|real| real.strip_prefix(&self.path).ok());
+        inside.is_some_and(|path| path.iter().any(is_git))
     }
 
     /// Opens a regular file and tells its size in bytes.
@@ -149,6 +190,12 @@ impl Workspace {
     }
 }
 
+/// Where an open file is. Source: proc(5), `/proc/pid/fd/`.
+fn real_path(fd: &OwnedFd) -> Result<PathBuf, Errno> {
+    let link = rustix::fs::readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()), Vec::new())?;
+    Ok(PathBuf::from(OsString::from_vec(link.into_bytes())))
+}
+
 /// Refuses what no path can be, before the kernel sees it.
 fn check(path: &str) -> Result<(), ToolFailure> {
     let problem = if path.is_empty() {
@@ -169,7 +216,7 @@ fn explain(path: &str, errno: Errno) -> ToolFailure {
     let text = match errno {
         Errno::XDEV => {
             format!(
-                "{path:?} leads out of the workspace, by \"..\" or by a symbolic link. Only what lies inside is read."
+                "{path:?} leads out of the workspace, by \"..\" or by a symbolic link. Only what lies inside can be reached."
             )
         }
         Errno::LOOP => format!("{path:?} goes through too many symbolic links."),
@@ -246,15 +293,7 @@ fn kind_of(directory: &OwnedFd, name: &[u8]) -> EntryKind {
 pub(crate) fn shown(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            let hidden =
-                matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-            if c.is_control() || hidden || c == '\\' {
-                text.extend(c.escape_default());
-            } else {
-                text.push(c);
-            }
-        }
+        text.push_str(&escaped(chunk.valid()));
         for byte in chunk.invalid() {
             text.push_str(&format!("\\x{byte:02x}"));
         }

@@ -10,10 +10,17 @@ use belay_protocol::{CallId, Message, MessageBody, ModelRequest, ToolCall, ToolR
 use serde_json::{Map, json};
 
 use crate::config::LlmConfig;
+use crate::vision::{CANNOT_SEE, text_instead};
 use crate::wire::{arguments_json, body_capacity, extra_fields, is_word, json, push_json, tool_name};
 
 /// The name under which parts keep their form.
 const FORMAT: &str = "anthropic";
+
+/// The same for a message whose pictures are not shown.
+const FORMAT_BLIND: &str = "anthropic-blind";
+
+/// Why the pictures of a call that failed are not shown: the format takes none in the result of such a call.
+const FAILED: &str = "the call failed";
 
 /// Marks a block as the end of a prefix worth caching; written inside the block.
 const CACHE_MARK: &[u8] = br#","cache_control":{"type":"ephemeral"}"#;
@@ -27,6 +34,8 @@ const FILLER: &str = r#"{"type":"text","text":"(conversation continues)""#;
 pub(super) struct RequestShape {
     always: Vec<u8>,
     with_tools: Vec<u8>,
+    /// Whether pictures are sent.
+    vision: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,13 +45,13 @@ enum Role {
 }
 
 impl RequestShape {
-    pub(super) fn new(config: &LlmConfig) -> Self {
+    pub(super) fn new(config: &LlmConfig, vision: bool) -> Self {
         let (always, with_tools) = extra_fields(config, Map::new());
-        Self { always, with_tools }
+        Self { always, with_tools, vision }
     }
 
     pub(super) fn body(&self, request: &ModelRequest<'_>, model: &str) -> Vec<u8> {
-        let mut out = Vec::with_capacity(body_capacity(request));
+        let mut out = Vec::with_capacity(body_capacity(request, self.vision));
         out.extend_from_slice(b"{\"model\":");
         push_json(&mut out, request.model.unwrap_or(model));
         out.extend_from_slice(format!(",\"stream\":true,\"max_tokens\":{}", request.max_tokens).as_bytes());
@@ -54,7 +63,7 @@ impl RequestShape {
         }
         push_system(&mut out, request);
         out.extend_from_slice(b",\"messages\":[");
-        push_turns(&mut out, request);
+        push_turns(&mut out, request, self.vision);
         out.extend_from_slice(b"]}");
         out
     }
@@ -85,7 +94,7 @@ fn push_system(out: &mut Vec<u8>, request: &ModelRequest<'_>) {
     out.push(b']');
 }
 
-fn push_turns(out: &mut Vec<u8>, request: &ModelRequest<'_>) {
+fn push_turns(out: &mut Vec<u8>, request: &ModelRequest<'_>, vision: bool) {
     let mut turn = None;
     for message in request.messages {
         let Some(role) = role_of(message) else { continue };
@@ -94,7 +103,7 @@ fn push_turns(out: &mut Vec<u8>, request: &ModelRequest<'_>) {
             out.extend_from_slice(FILLER.as_bytes());
         }
         open_turn(out, &mut turn, role);
-        message.wire.append(FORMAT, out, || open_blocks(message));
+        push_blocks(out, message, vision);
     }
     if turn != Some(Role::User) {
         open_turn(out, &mut turn, Role::User);
@@ -102,6 +111,40 @@ fn push_turns(out: &mut Vec<u8>, request: &ModelRequest<'_>) {
     }
     out.extend_from_slice(CACHE_MARK);
     out.extend_from_slice(b"}]}");
+}
+
+/// Writes the blocks of a message, without the last closing brace.
+fn push_blocks(out: &mut Vec<u8>, message: &Message, vision: bool) {
+    match &message.body {
+        MessageBody::Tool(result) if !message.pictures.is_empty() => match (vision, result.status.is_failure()) {
+            (true, false) => push_seen_result(out, result, message),
+            (true, true) => out.extend_from_slice(open_result(result, &text_instead(message, FAILED)).as_bytes()),
+            (false, _) => {
+                message.wire.append(FORMAT_BLIND, out, || open_result(result, &text_instead(message, CANNOT_SEE)));
+            }
+        },
+        _ => message.wire.append(FORMAT, out, || open_blocks(message)),
+    }
+}
+
+/// A result with its pictures. No form of it is kept: pictures are large, and written as they are.
+fn push_seen_result(out: &mut Vec<u8>, result: &ToolResult, message: &Message) {
+    out.extend_from_slice(open_result_head(result).as_bytes());
+    let mut opening = "[";
+    if !is_blank(&result.text) {
+        out.extend_from_slice(format!("[{}}}", open_text(&result.text)).as_bytes());
+        opening = ",";
+    }
+    for picture in &message.pictures {
+        let (media_type, data) = (json(&picture.media_type), json(&*picture.base64));
+        out.extend_from_slice(std::mem::replace(&mut opening, ",").as_bytes());
+        out.extend_from_slice(b"{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":");
+        out.extend_from_slice(media_type.as_bytes());
+        out.extend_from_slice(b",\"data\":");
+        out.extend_from_slice(data.as_bytes());
+        out.extend_from_slice(b"}}");
+    }
+    out.push(b']');
 }
 
 /// Ends the block before, and the turn before unless it is the same one's.
@@ -142,7 +185,7 @@ fn open_blocks(message: &Message) -> String {
     match &message.body {
         MessageBody::System { text } => json(text),
         MessageBody::User { text } => open_text(text),
-        MessageBody::Tool(result) => open_result(result),
+        MessageBody::Tool(result) => open_result(result, &result.text),
         MessageBody::Assistant { text, tool_calls } => {
             let text = (!is_blank(text)).then(|| open_text(text));
             text.into_iter().chain(tool_calls.iter().map(open_call)).collect::<Vec<_>>().join("},")
@@ -163,12 +206,15 @@ fn open_call(call: &ToolCall) -> String {
     )
 }
 
-fn open_result(result: &ToolResult) -> String {
+fn open_result(result: &ToolResult, text: &str) -> String {
+    open_result_head(result) + &json(text)
+}
+
+fn open_result_head(result: &ToolResult) -> String {
     format!(
-        "{{\"type\":\"tool_result\",\"tool_use_id\":{},\"is_error\":{},\"content\":{}",
+        "{{\"type\":\"tool_result\",\"tool_use_id\":{},\"is_error\":{},\"content\":",
         json(&block_id(&result.call_id)),
         result.status.is_failure(),
-        json(&result.text),
     )
 }
 
@@ -202,13 +248,14 @@ fn tools_form(tools: &ToolSet) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use belay_protocol::ToolStatus;
     use serde_json::Value;
 
     use super::*;
-    use crate::testing::{Asked, long_history, sample_history};
+    use crate::testing::{Asked, history_with_pictures, long_history, result, sample_history};
 
     fn body(asked: &Asked) -> Value {
-        serde_json::from_slice(&RequestShape::new(&LlmConfig::default()).body(&asked.request(), "m")).unwrap()
+        serde_json::from_slice(&RequestShape::new(&LlmConfig::default(), true).body(&asked.request(), "m")).unwrap()
     }
 
     #[test]
@@ -246,6 +293,57 @@ mod tests {
         );
     }
 
+    #[test]
+    fn pictures_stand_in_the_result_that_they_belong_to() {
+        let body = body(&Asked::new("", false, history_with_pictures()));
+        let shown = |media_type: &str, data: &str| json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}});
+        assert_eq!(
+            body["messages"][2]["content"],
+            json!([
+                {"type": "tool_result", "tool_use_id": "c1", "is_error": false,
+                 "content": [shown("image/png", "UE5H"), shown("image/jpeg", "SlBH")]},
+                {"type": "tool_result", "tool_use_id": "c2", "is_error": false, "content": "12:00"},
+                {"type": "tool_result", "tool_use_id": "c3", "is_error": false,
+                 "content": [{"type": "text", "text": "[a.png]"}, shown("image/png", "QQ==")]},
+                {"type": "text", "text": "and?", "cache_control": {"type": "ephemeral"}},
+            ])
+        );
+    }
+
+    #[test]
+    fn a_result_with_pictures_can_end_the_conversation_and_be_marked() {
+        let mut history = history_with_pictures();
+        history.pop();
+        let body = body(&Asked::new("", false, history));
+        let last = body["messages"][2]["content"].as_array().unwrap().last().unwrap();
+        assert_eq!((&last["tool_use_id"], &last["cache_control"]["type"]), (&json!("c3"), &json!("ephemeral")));
+    }
+
+    #[test]
+    fn pictures_that_are_not_shown_are_told_in_words() {
+        let asked = Asked::new("", false, history_with_pictures());
+        let seen = RequestShape::new(&LlmConfig::default(), true);
+        let (before, blind) = (seen.body(&asked.request(), "m"), RequestShape::new(&LlmConfig::default(), false));
+        let body: Value = serde_json::from_slice(&blind.body(&asked.request(), "m")).unwrap();
+        let texts: Vec<_> = (0..3).map(|at| body["messages"][2]["content"][at]["content"].clone()).collect();
+        let expected = [
+            "[2 pictures not shown: this model cannot see]",
+            "12:00",
+            "[a.png]\n[1 picture not shown: this model cannot see]",
+        ];
+        assert_eq!(texts, expected);
+        assert!(before == seen.body(&asked.request(), "m"), "the form for the one is not taken for the other");
+
+        let mut history = history_with_pictures();
+        history[4] = result("c3", "read_file", ToolStatus::Error, "no").with_pictures(history[4].pictures.clone());
+        let body: Value = serde_json::from_slice(&seen.body(&Asked::new("", false, history).request(), "m")).unwrap();
+        let failed = &body["messages"][2]["content"][2];
+        assert_eq!(
+            (&failed["is_error"], &failed["content"]),
+            (&json!(true), &json!("no\n[1 picture not shown: the call failed]"))
+        );
+    }
+
     /// Roles and texts of the turns, as `u:a|b` for two blocks of the user's.
     fn turns(history: Vec<Message>) -> Vec<String> {
         let body = body(&Asked::new("", false, history));
@@ -275,7 +373,7 @@ mod tests {
 
     #[test]
     fn a_request_of_kept_forms_equals_one_of_fresh_forms() {
-        let shape = RequestShape::new(&LlmConfig::default());
+        let shape = RequestShape::new(&LlmConfig::default(), true);
         let asked = Asked::new("be brief", true, long_history(200));
         let fresh = shape.body(&asked.request(), "m");
         let kept = shape.body(&asked.request(), "m");

@@ -6,7 +6,7 @@ use belay_protocol::ModelErrorKind::*;
 use belay_protocol::{Arguments, FinishReason, NoSink, ToolCall, Usage};
 use serde_json::{Value, json};
 
-use crate::testing::{Asked, Audience, Script, Server, ask_once, provider, sample_history};
+use crate::testing::{Asked, Audience, Script, Server, ask_once, history_with_pictures, provider, sample_history};
 
 fn gemini(parts: Value, finish: Option<&str>) -> String {
     let usage = json!({"promptTokenCount": 7, "candidatesTokenCount": 3, "totalTokenCount": 10});
@@ -38,6 +38,20 @@ async fn gemini_is_understood() {
     let request = &server.requests()[0];
     assert!(request.starts_with("POST /v1beta/models/gemini-2.5-flash:streamGenerateContent"), "{request}");
     assert!(request.contains("be brief") && request.contains("maxOutputTokens"), "{request}");
+}
+
+#[tokio::test]
+async fn no_picture_goes_through_the_library_and_the_model_is_told() {
+    let body = "{\"message\":{\"role\":\"assistant\",\"content\":\"no\"},\"done\":true,\"done_reason\":\"stop\"}\n";
+    let server = Server::start(vec![Script::http(200, "application/x-ndjson", body)]).await;
+    let settings = json!({"provider": "ollama-native", "base_url": server.url(), "model": "llava", "vision": true});
+    let provider = provider(settings);
+    assert!(!provider.info().vision);
+    let asked = Asked::new("", false, history_with_pictures());
+    provider.call(asked.request(), &mut NoSink).await.unwrap();
+    let request = &server.requests()[0];
+    assert!(request.contains("[2 pictures not shown: this model cannot see]"), "{request}");
+    assert!(!request.contains("UE5H"), "{request}");
 }
 
 #[tokio::test]

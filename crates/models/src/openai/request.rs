@@ -1,14 +1,22 @@
 //! The body of a request, put together from the forms that its parts keep.
+//!
+//! A tool's message carries text only, and the messages of one batch must stand together. So the pictures of a batch
+//! follow it, in a message of the user's that says which tool each is from. They are not kept with a form: they are large,
+//! and written as they are.
 
-use belay_protocol::{Message, MessageBody, ModelRequest, ToolCall, ToolSet};
+use belay_protocol::{CallId, Message, MessageBody, ModelRequest, Picture, ToolCall, ToolResult, ToolSet};
 use serde_json::{Map, json};
 use url::Url;
 
 use crate::config::LlmConfig;
+use crate::vision::{CANNOT_SEE, text_instead};
 use crate::wire::{arguments_json, body_capacity, extra_fields, json, push_json, tool_name};
 
 /// The name under which parts keep their form.
 const FORMAT: &str = "openai-chat";
+
+/// The same for a message whose pictures are not shown.
+const FORMAT_BLIND: &str = "openai-chat-blind";
 
 /// What is the same for each request.
 pub(super) struct RequestShape {
@@ -16,10 +24,12 @@ pub(super) struct RequestShape {
     max_tokens_field: &'static str,
     always: Vec<u8>,
     with_tools: Vec<u8>,
+    /// Whether pictures are sent.
+    vision: bool,
 }
 
 impl RequestShape {
-    pub(super) fn new(config: &LlmConfig, url: &Url) -> Self {
+    pub(super) fn new(config: &LlmConfig, url: &Url, vision: bool) -> Self {
         let host = url.host_str().unwrap_or_default();
         // OpenAI's own models refuse the old name, and most other servers know only that one.
         let is_openai = host == "api.openai.com" || host.ends_with(".openai.azure.com");
@@ -30,11 +40,11 @@ impl RequestShape {
             (false, true) => "max_completion_tokens",
             (false, false) => "max_tokens",
         };
-        Self { max_tokens_field, always, with_tools }
+        Self { max_tokens_field, always, with_tools, vision }
     }
 
     pub(super) fn body(&self, request: &ModelRequest<'_>, model: &str) -> Vec<u8> {
-        let mut out = Vec::with_capacity(body_capacity(request));
+        let mut out = Vec::with_capacity(body_capacity(request, self.vision));
         out.extend_from_slice(b"{\"model\":");
         push_json(&mut out, request.model.unwrap_or(model));
         out.extend_from_slice(b",\"stream\":true");
@@ -54,12 +64,50 @@ impl RequestShape {
             request.prompt.wire.append(FORMAT, &mut out, || said("system", &request.prompt.text));
             separator = b",";
         }
+        let mut unseen = Vec::new();
         for message in request.messages {
+            if !matches!(message.body, MessageBody::Tool(_)) {
+                push_pictures(&mut out, std::mem::take(&mut unseen));
+            }
             out.extend_from_slice(std::mem::replace(&mut separator, b","));
-            message.wire.append(FORMAT, &mut out, || message_form(message));
+            match with_pictures(message) {
+                Some(_) if !self.vision => message.wire.append(FORMAT_BLIND, &mut out, || blind_form(message)),
+                pictures => {
+                    message.wire.append(FORMAT, &mut out, || message_form(message));
+                    unseen.extend(pictures);
+                }
+            }
         }
+        push_pictures(&mut out, unseen);
         out.extend_from_slice(b"]}");
         out
+    }
+}
+
+/// A tool's result and its pictures, if it has any.
+fn with_pictures(message: &Message) -> Option<(&ToolResult, &[Picture])> {
+    match &message.body {
+        MessageBody::Tool(result) if !message.pictures.is_empty() => Some((result, &message.pictures)),
+        _ => None,
+    }
+}
+
+/// Shows the pictures of a batch that has just ended.
+fn push_pictures(out: &mut Vec<u8>, batch: Vec<(&ToolResult, &[Picture])>) {
+    let mut opening = ",{\"role\":\"user\",\"content\":[";
+    let any = !batch.is_empty();
+    for (result, pictures) in batch {
+        let origin = format!("[from the tool {}, call {}; not said by the user]", result.name, result.call_id);
+        out.extend_from_slice(std::mem::replace(&mut opening, ",").as_bytes());
+        out.extend_from_slice(format!("{{\"type\":\"text\",\"text\":{}}}", json(&origin)).as_bytes());
+        for picture in pictures {
+            out.extend_from_slice(b",{\"type\":\"image_url\",\"image_url\":{\"url\":");
+            push_json(out, &format_args!("data:{};base64,{}", picture.media_type, picture.base64));
+            out.extend_from_slice(b"}}");
+        }
+    }
+    if any {
+        out.extend_from_slice(b"]}");
     }
 }
 
@@ -77,12 +125,20 @@ fn message_form(message: &Message) -> String {
             let calls: Vec<_> = tool_calls.iter().map(call_form).collect();
             format!("{{\"role\":\"assistant\",\"content\":{content},\"tool_calls\":[{}]}}", calls.join(","))
         }
-        MessageBody::Tool(result) => format!(
-            "{{\"role\":\"tool\",\"tool_call_id\":{},\"content\":{}}}",
-            json(result.call_id.as_str()),
-            json(&result.text)
-        ),
+        MessageBody::Tool(result) => tool_form(&result.call_id, &result.text),
     }
+}
+
+/// A tool's message with a line in the place of its pictures.
+fn blind_form(message: &Message) -> String {
+    match &message.body {
+        MessageBody::Tool(result) => tool_form(&result.call_id, &text_instead(message, CANNOT_SEE)),
+        _ => message_form(message),
+    }
+}
+
+fn tool_form(id: &CallId, text: &str) -> String {
+    format!("{{\"role\":\"tool\",\"tool_call_id\":{},\"content\":{}}}", json(id.as_str()), json(text))
 }
 
 fn call_form(call: &ToolCall) -> String {
@@ -113,10 +169,10 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::testing::{Asked, long_history, sample_history};
+    use crate::testing::{Asked, history_with_pictures, long_history, sample_history};
 
     fn shape(config: &LlmConfig, url: &str) -> RequestShape {
-        RequestShape::new(config, &Url::parse(url).unwrap())
+        RequestShape::new(config, &Url::parse(url).unwrap(), true)
     }
 
     fn body(config: &LlmConfig, url: &str, asked: &Asked) -> Value {
@@ -165,6 +221,59 @@ mod tests {
             assert!(with.get(name).is_some() && without.get(name).is_none(), "{name}");
         }
         assert_eq!(without["chat_template_kwargs"], json!({"tool_first": true}));
+    }
+
+    #[test]
+    fn pictures_follow_their_batch_in_a_message_that_says_which_tool_each_is_from() {
+        let asked = Asked::new("", false, history_with_pictures());
+        let body = body(&LlmConfig::default(), "http://h/v1", &asked);
+        let origin = |text: &str| json!({"type": "text", "text": text});
+        let shown = |url: &str| json!({"type": "image_url", "image_url": {"url": url}});
+        assert_eq!(
+            body["messages"].as_array().unwrap()[2..],
+            [
+                json!({"role": "tool", "tool_call_id": "c1", "content": ""}),
+                json!({"role": "tool", "tool_call_id": "c2", "content": "12:00"}),
+                json!({"role": "tool", "tool_call_id": "c3", "content": "[a.png]"}),
+                json!({"role": "user", "content": [
+                    origin("[from the tool take picture, call c1; not said by the user]"),
+                    shown("data:image/png;base64,UE5H"),
+                    shown("data:image/jpeg;base64,SlBH"),
+                    origin("[from the tool read_file, call c3; not said by the user]"),
+                    shown("data:image/png;base64,QQ=="),
+                ]}),
+                json!({"role": "user", "content": "and?"}),
+            ]
+        );
+    }
+
+    #[test]
+    fn pictures_at_the_end_of_a_history_are_shown_too() {
+        let mut history = history_with_pictures();
+        history.pop();
+        let body = body(&LlmConfig::default(), "http://h/v1", &Asked::new("", false, history));
+        let last = body["messages"].as_array().unwrap().last().unwrap();
+        assert_eq!((&last["role"], last["content"].as_array().unwrap().len()), (&json!("user"), 5));
+    }
+
+    #[test]
+    fn a_model_that_cannot_see_is_told_how_many_pictures_it_misses() {
+        let blind = RequestShape::new(&LlmConfig::default(), &Url::parse("http://h/v1").unwrap(), false);
+        let asked = Asked::new("", false, history_with_pictures());
+        let seen = shape(&LlmConfig::default(), "http://h/v1").body(&asked.request(), "m");
+        let body: Value = serde_json::from_slice(&blind.body(&asked.request(), "m")).unwrap();
+        assert_eq!(
+            body["messages"].as_array().unwrap()[2..],
+            [
+                json!({"role": "tool", "tool_call_id": "c1", "content": "[2 pictures not shown: this model cannot see]"}),
+                json!({"role": "tool", "tool_call_id": "c2", "content": "12:00"}),
+                json!({"role": "tool", "tool_call_id": "c3",
+                       "content": "[a.png]\n[1 picture not shown: this model cannot see]"}),
+                json!({"role": "user", "content": "and?"}),
+            ]
+        );
+        let again = shape(&LlmConfig::default(), "http://h/v1").body(&asked.request(), "m");
+        assert!(seen == again, "the form for the one is not taken for the other");
     }
 
     #[test]

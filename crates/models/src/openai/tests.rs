@@ -13,7 +13,7 @@ use super::response::OpenAiDecoder;
 use crate::bounds;
 use crate::sse::SseReader;
 use crate::stream::{Decoder, Flow};
-use crate::testing::{Asked, Audience, Script, Server, ask_once, provider};
+use crate::testing::{Asked, Audience, Script, Server, ask_once, history_with_pictures, provider};
 
 /// As OpenAI streams it: a role, pieces, a reason, usage, the end.
 const TEXT: &str = "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}],\"usage\":null}\n\n\
@@ -329,5 +329,25 @@ proptest! {
         // Whatever comes of it, it comes as a value.
         let _ = decode(&[&bytes]);
         let _ = decode(&[&bytes[..at]]);
+    }
+}
+
+#[tokio::test]
+async fn pictures_are_sent_to_a_model_that_sees_by_its_name_or_by_the_settings() {
+    for (model, vision, sent) in [
+        ("gpt-4o", json!("auto"), true),
+        ("m", json!("auto"), false),
+        ("m", json!(true), true),
+        ("gpt-4o", json!(false), false),
+    ] {
+        let server = Server::start(vec![Script::sse(TEXT)]).await;
+        let settings = json!({"provider": "openai", "base_url": server.url(), "model": model, "vision": vision});
+        let provider = provider(settings);
+        assert_eq!(provider.info().vision, sent, "{model} {vision}");
+        let asked = Asked::new("", false, history_with_pictures());
+        provider.call(asked.request(), &mut NoSink).await.unwrap();
+        let request = &server.requests()[0];
+        assert_eq!(request.contains("data:image/png;base64,UE5H"), sent, "{model} {vision}: {request}");
+        assert_eq!(request.contains("not shown: this model cannot see"), !sent, "{model} {vision}: {request}");
     }
 }

@@ -20,6 +20,7 @@ I am a rehearsal: not a model, but a fixed set of answers that shows how Belay w
 - list files, list DIRECTORY, read FILE
 - remember KEY: TEXT, recall WORD
 - what did I say before?
+- call TOOL {\"argument\": \"value\"}, for any tool there is
 
 Join several with \"and\", or put them on lines of their own. To see a brake of the loop at work:
 - rehearse loop | chant | intent | truncation | failures | storm | unknown tool

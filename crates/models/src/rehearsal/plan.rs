@@ -102,13 +102,13 @@ fn behave(turn: &Turn<'_>, tools_offered: bool) -> Script {
 fn calls_for(asks: &[Ask], turn: &Turn<'_>) -> Vec<ToolCall> {
     asks.iter()
         .filter_map(|ask| match ask {
-            Ask::Call { tool, arguments } => Some((*tool, arguments)),
+            Ask::Call { tool, arguments } => Some((tool, arguments)),
             _ => None,
         })
         .zip(0..)
         .map(|((tool, arguments), at)| ToolCall {
             id: call_id(turn, at),
-            name: tool.to_owned(),
+            name: tool.clone(),
             arguments: Arguments::Object(arguments.clone()),
         })
         .collect()

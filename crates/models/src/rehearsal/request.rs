@@ -11,7 +11,7 @@ pub(super) enum Ask {
     /// A tool call.
     Call {
         /// The tool.
-        tool: &'static str,
+        tool: String,
         /// Its arguments.
         arguments: Map<String, Value>,
     },
@@ -64,9 +64,19 @@ fn one(part: &str) -> Option<Ask> {
     while let Some(rest) = after_any(text, &["please", "then", "can you", "could you", "now"]) {
         text = rest;
     }
+    if let Some(explicit) = explicit_call(text) {
+        return Some(explicit);
+    }
     let bare = text.trim_end_matches(['?', '.', '!', ' ']);
     let readers = [earlier, help, clock, recall, remember, list, file];
     readers.iter().find_map(|reader| reader(bare)).or_else(|| arithmetic(text.trim_end_matches(['?', '.', ' '])))
+}
+
+/// `call TOOL {…}`: that tool with these arguments, whether it exists or not.
+fn explicit_call(text: &str) -> Option<Ask> {
+    let (tool, arguments) = after_any(text, &["call"])?.split_once(char::is_whitespace)?;
+    let arguments = serde_json::from_str(arguments.trim()).ok()?;
+    Some(Ask::Call { tool: tool.to_owned(), arguments })
 }
 
 fn earlier(text: &str) -> Option<Ask> {
@@ -170,12 +180,12 @@ fn looks_like_arithmetic(text: &str) -> bool {
         && text.split(|c: char| !c.is_alphabetic()).all(known)
 }
 
-fn call(tool: &'static str, arguments: Value) -> Ask {
+fn call(tool: &str, arguments: Value) -> Ask {
     let arguments = match arguments {
         Value::Object(map) => map,
         _ => Map::new(),
     };
-    Ask::Call { tool, arguments }
+    Ask::Call { tool: tool.to_owned(), arguments }
 }
 
 /// What follows one of these phrases at the start of the text, as whole words and without case. The longest wins.
@@ -235,6 +245,31 @@ mod tests {
         ] {
             check(text, &[call(tool, arguments)]);
         }
+    }
+
+    #[test]
+    fn any_tool_can_be_called_by_its_name_with_an_object() {
+        let argv = json!({"argv": ["ls", "and", "so on"]});
+        let all = json!({"query": "cats and dogs?", "deep": {"a": [1, null]}});
+        for (text, expected) in [
+            (r#"call run_command {"argv":["ls","and","so on"]}"#, vec![call("run_command", argv.clone())]),
+            (
+                r#"Please call  search {"query": "cats and dogs?", "deep": {"a": [1, null]}} "#,
+                vec![call("search", all)],
+            ),
+            ("call mcp-x.y_z {}", vec![call("mcp-x.y_z", json!({}))]),
+            (
+                "call a {\"n\":1}\ncall b {\"n\":2}\n\ncall a {\"n\":1}",
+                vec![call("a", json!({"n": 1})), call("b", json!({"n": 2})), call("a", json!({"n": 1}))],
+            ),
+            (r#"call a {"n":1} and call b {}"#, vec![call("a", json!({"n": 1})), call("b", json!({}))]),
+        ] {
+            check(text, &expected);
+        }
+        for text in ["call mum", "call a [1]", "call a {\"n\":", "call {}", "call a null", "call a", "calla {}"] {
+            assert!(!read(text).contains(&call("a", json!({}))), "{text}");
+        }
+        check("call a {\"n\":", &[Ask::Other("call a {\"n\":".into())]);
     }
 
     #[test]

@@ -114,6 +114,18 @@ fn a_request_is_called_and_then_answered_from_its_result() {
             "[a.txt: …]\nhi",
         ),
         ("read a.txt", r#"call read_file {"path":"a.txt"}"#, ("read_file", Denied, "no"), "read_file was denied: no"),
+        (
+            r#"call run_command {"argv":["ls"]}"#,
+            r#"call run_command {"argv":["ls"]}"#,
+            ("run_command", Success, "a.txt"),
+            "a.txt",
+        ),
+        (
+            r#"call run_command {"argv":["rm"]}"#,
+            r#"call run_command {"argv":["rm"]}"#,
+            ("run_command", Denied, "the person said no"),
+            "run_command was denied: the person said no",
+        ),
         ("ls", r#"call list_files {"path":"."}"#, ("list_files", Cancelled, "stop"), "list_files was cancelled: stop"),
         ("recall x", r#"call recall {"query":"x"}"#, ("recall", NotExecuted, "end"), "recall was not run: end"),
         (

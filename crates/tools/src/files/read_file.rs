@@ -1,13 +1,13 @@
-//! `read_file`: the lines of a text file.
+//! `read_file`: the lines of a text file, or a picture.
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_protocol::{Effect, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
+use belay_protocol::{Effect, Tool, ToolContext, ToolFailure, ToolOutput, ToolReply, ToolSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::blocking;
 use crate::arguments;
 use crate::config::ToolsConfig;
+use crate::picture::{NoPicture, Pictures, SNIFFED_BYTES, format_of};
 use crate::workspace::Workspace;
 
 /// Longest line shown whole, in characters. Longer ones are data rather than text.
@@ -47,8 +48,17 @@ struct Arguments {
 pub(crate) struct ReadFile {
     spec: ToolSpec,
     workspace: Arc<Workspace>,
+    pictures: Pictures,
     max_file_bytes: u64,
+    max_picture_bytes: u64,
     max_lines: usize,
+}
+
+/// What a path turned out to be.
+enum Content {
+    Text(String),
+    /// A picture and its size in bytes, still unread.
+    Picture(File, u64),
 }
 
 /// Which lines are wanted.
@@ -60,13 +70,15 @@ struct Window {
 }
 
 impl ReadFile {
-    pub(crate) fn new(workspace: Arc<Workspace>, config: &ToolsConfig) -> Self {
-        let description = "Reads a text file of the workspace: its lines, and which of how many they are. Long files \
-            are read in parts with offset and limit.";
+    pub(crate) fn new(workspace: Arc<Workspace>, pictures: Pictures, config: &ToolsConfig) -> Self {
+        let description = "Reads a file of the workspace. Of a text file: its lines, and which of how many they are; \
+            long ones are read in parts with offset and limit. A picture (PNG, JPEG, GIF, WebP) is shown.";
         Self {
             spec: arguments::spec::<Arguments>("read_file", description, Effect::Read, Duration::from_secs(30)),
             workspace,
+            pictures,
             max_file_bytes: config.max_file_bytes,
+            max_picture_bytes: config.max_picture_bytes,
             max_lines: config.max_read_lines as usize,
         }
     }
@@ -89,17 +101,62 @@ impl Tool for ReadFile {
             take: limit.map_or(self.max_lines, as_index).min(self.max_lines),
         };
         let (workspace, max_bytes, cancel) = (self.workspace.clone(), self.max_file_bytes, context.cancel.clone());
-        blocking(move || {
-            let (file, size) = workspace.file(&path)?;
-            let text = text_of(&path, file, size, max_bytes, &cancel)?;
-            window.show(&path, &text)
-        })
-        .await
+        let name = path.clone();
+        let content = blocking(move || {
+            let (mut file, size) = workspace.file(&name)?;
+            if is_picture(&name, &mut file)? {
+                return Ok(Content::Picture(file, size));
+            }
+            text_of(&name, file, size, max_bytes, &cancel).map(Content::Text)
+        });
+        match content.await? {
+            Content::Text(text) => window.show(&path, &text),
+            Content::Picture(file, size) => self.show_picture(&path, file, size, context).await,
+        }
     }
 }
 
+impl ReadFile {
+    async fn show_picture(&self, path: &str, file: File, size: u64, context: &ToolContext) -> ToolOutput {
+        let most = self.max_picture_bytes;
+        if size > most {
+            return Err(too_large(path, size, most));
+        }
+        let load = move || {
+            let mut bytes = Vec::new();
+            file.take(most).read_to_end(&mut bytes).map_err(|error| format!("it could not be read: {error}"))?;
+            Ok(bytes)
+        };
+        match self.pictures.clean(load, &context.cancel).await {
+            Ok(cleaned) => {
+                let text = format!("[{path}: {cleaned}, {size} bytes]");
+                Ok(ToolReply { pictures: vec![cleaned.picture], ..text.into() })
+            }
+            Err(NoPicture::Cancelled) => Err(ToolFailure::Cancelled),
+            Err(NoPicture::Because(why)) => {
+                Err(ToolFailure::failed(format!("The picture {path:?} ({size} bytes) cannot be shown: {why}.")))
+            }
+        }
+    }
+}
+
+/// Whether a file begins like a picture. Leaves it at its beginning.
+fn is_picture(path: &str, file: &mut File) -> Result<bool, ToolFailure> {
+    let failed = |error| ToolFailure::failed(format!("{path:?} could not be read: {error}."));
+    let mut beginning = Vec::with_capacity(SNIFFED_BYTES);
+    file.take(SNIFFED_BYTES as u64).read_to_end(&mut beginning).map_err(failed)?;
+    file.rewind().map_err(failed)?;
+    Ok(format_of(&beginning).is_some())
+}
+
 /// The whole text of a file, if it is text and not too large.
-fn text_of(path: &str, file: File, size: u64, max: u64, cancel: &CancellationToken) -> Result<String, ToolFailure> {
+pub(super) fn text_of(
+    path: &str,
+    file: File,
+    size: u64,
+    max: u64,
+    cancel: &CancellationToken,
+) -> Result<String, ToolFailure> {
     if size > max {
         return Err(too_large(path, size, max));
     }
@@ -126,7 +183,7 @@ fn text_of(path: &str, file: File, size: u64, max: u64, cancel: &CancellationTok
         Ok(_) => "it has zero bytes",
         Err(_) => "it is not UTF-8",
     };
-    Err(ToolFailure::failed(format!("{path:?} is not text ({size} bytes; {why}). read_file shows text files only.")))
+    Err(ToolFailure::failed(format!("{path:?} is not text ({size} bytes; {why}).")))
 }
 
 fn too_large(path: &str, size: u64, max: u64) -> ToolFailure {

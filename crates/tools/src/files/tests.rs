@@ -1,18 +1,22 @@
-//! Both file tools against real directories: what they show, what they refuse, and that nothing leads outside.
+//! The file tools against real directories: what they show, what they refuse, and that nothing leads outside.
 #![allow(clippy::unwrap_used)]
 
+mod full_disk;
+mod races;
+mod searching;
+mod writing;
+
 use std::os::unix::fs::symlink;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use belay_protocol::tool::MAX_OUTPUT_BYTES;
 use belay_protocol::{Tool, ToolFailure};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{ListFiles, ReadFile};
+use super::{EditFile, ListFiles, ReadFile, SearchFiles, WriteFile};
 use crate::config::ToolsConfig;
+use crate::picture::Pictures;
 use crate::testing::{call, context, failure};
 use crate::workspace::Workspace;
 
@@ -20,8 +24,12 @@ const CANARY: &str = "canary that lies outside";
 
 struct House {
     dir: TempDir,
+    workspace: Arc<Workspace>,
     read: ReadFile,
     list: ListFiles,
+    search: SearchFiles,
+    write: WriteFile,
+    edit: EditFile,
 }
 
 /// A workspace `in` with a few files beside an `outside` that holds the canary.
@@ -35,9 +43,18 @@ fn house() -> House {
     }
     std::fs::write(inside.join("note.txt"), "one\ntwo\r\nthree\n").unwrap();
     std::fs::write(inside.join("sub/inner.txt"), "inner").unwrap();
-    let config = ToolsConfig { max_file_bytes: 100_000, max_list_entries: 5, ..ToolsConfig::default() };
+    let config =
+        ToolsConfig { max_file_bytes: 100_000, max_write_bytes: 50_000, max_list_entries: 5, ..ToolsConfig::default() };
     let workspace = Arc::new(Workspace::open(&inside).unwrap());
-    House { read: ReadFile::new(workspace.clone(), &config), list: ListFiles::new(workspace, &config), dir }
+    House {
+        read: ReadFile::new(workspace.clone(), Pictures::new(), &config),
+        list: ListFiles::new(workspace.clone(), &config),
+        search: SearchFiles::new(workspace.clone(), &config),
+        write: WriteFile::new(workspace.clone(), &config),
+        edit: EditFile::new(workspace.clone(), &config),
+        workspace,
+        dir,
+    }
 }
 
 impl House {
@@ -210,7 +227,12 @@ async fn no_path_leads_outside() {
         &long_name,
         &long_path,
     ] {
-        for text in [failure(house.read(path).await), failure(house.list(path).await)] {
+        for text in [
+            failure(house.read(path).await),
+            failure(house.list(path).await),
+            failure(call(&house.search, json!({"pattern": "canary", "path": path})).await),
+            failure(call(&house.edit, json!({"path": path, "old": "canary", "new": "x"})).await),
+        ] {
             assert!(!text.contains(CANARY) && !text.contains("Did you mean secret"), "{path:?}: {text}");
             assert!(text.len() < 9000, "{path:?}");
         }
@@ -229,9 +251,41 @@ async fn no_path_leads_outside() {
         let text = failure(house.read(path).await);
         assert!(text.contains(says), "{path:?}: {text}");
     }
+    for path in [
+        "../outside/new",
+        "dir_link/new",
+        "absolute_dir_link/new",
+        "chain1/sub/new",
+        "magic/tmp/new",
+        "/tmp/new",
+        "../new",
+    ] {
+        for create_dirs in [false, true] {
+            let arguments = json!({"path": path, "content": "x", "create_dirs": create_dirs});
+            failure(call(&house.write, arguments).await);
+        }
+    }
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 2, "something was made outside");
     for inside in ["hard", ".//note.txt", "sub//..//note.txt"] {
         assert!(house.read(inside).await.is_ok(), "{inside}");
     }
+}
+
+#[tokio::test]
+async fn a_picture_is_shown_and_a_broken_one_says_so() {
+    let house = house();
+    image::RgbImage::from_pixel(4, 3, image::Rgb([9, 9, 9])).save(house.inside("dot.png")).unwrap();
+    std::fs::rename(house.inside("dot.png"), house.inside("picture.txt")).unwrap();
+    let output = house.read.call(json!({"path": "picture.txt"}).as_object().unwrap(), &context("s")).await.unwrap();
+    assert!(output.text.starts_with("[picture.txt: PNG picture, 4 x 3 pixels, "), "{}", output.text);
+    assert_eq!(output.pictures.len(), 1);
+
+    std::fs::write(house.inside("broken.gif"), b"GIF89a\x04\0\x03\0").unwrap();
+    let told = failure(house.read("broken.gif").await);
+    assert!(told.contains("cannot be shown: it is broken or cut off"), "{told}");
+    let huge = std::fs::OpenOptions::new().write(true).open(house.inside("broken.gif")).unwrap();
+    huge.set_len(1 << 40).unwrap();
+    assert!(failure(house.read("broken.gif").await).contains("too large"));
 }
 
 #[tokio::test]
@@ -255,53 +309,4 @@ async fn a_cancelled_call_ends_as_cancelled() {
         let output = tool.call(json!({ "path": path }).as_object().unwrap(), &cancelled).await;
         assert_eq!(output, Err(ToolFailure::Cancelled));
     }
-}
-
-/// Somebody swaps a directory for a link to the outside, over and over, while the tools look into it. Runs in real
-/// time, since it is a race of the kernel's making.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_swapped_for_a_link_never_shows_what_is_outside() {
-    let house = house();
-    std::fs::create_dir(house.inside("swap")).unwrap();
-    std::fs::write(house.inside("swap/secret.txt"), "harmless").unwrap();
-    std::fs::write(house.dir.path().join("outside/only-outside"), "").unwrap();
-    symlink("../outside", house.inside("out")).unwrap();
-    let stop = Arc::new(AtomicBool::new(false));
-    let swapper = std::thread::spawn({
-        let (stop, swap, out) = (stop.clone(), house.inside("swap"), house.inside("out"));
-        move || swap_until(&stop, &swap, &out)
-    });
-
-    let (mut harmless, mut refused) = (0u32, 0u32);
-    for _ in 0..5000 {
-        for path in ["swap/secret.txt", "sub/../swap/secret.txt"] {
-            match house.read(path).await {
-                Ok(text) => {
-                    assert!(text.ends_with("harmless"), "{text}");
-                    harmless += 1;
-                }
-                Err(ToolFailure::Failed(_)) => refused += 1,
-                Err(other) => panic!("{other:?}"),
-            }
-        }
-        if let Ok(text) = house.list("swap").await {
-            assert!(!text.contains("only-outside"), "{text}");
-        }
-        if let Err(ToolFailure::Failed(text)) = house.read("swap/only-outsid").await {
-            assert!(!text.contains("Did you mean only-outside"), "{text}");
-        }
-    }
-    stop.store(true, Ordering::Relaxed);
-    let swaps = swapper.join().unwrap();
-    assert!(swaps > 100 && harmless > 0 && refused > 0, "no race: {swaps} swaps, {harmless} read, {refused} refused");
-}
-
-fn swap_until(stop: &AtomicBool, a: &Path, b: &Path) -> u32 {
-    let mut swaps = 0;
-    while !stop.load(Ordering::Relaxed) {
-        let flags = rustix::fs::RenameFlags::EXCHANGE;
-        rustix::fs::renameat_with(rustix::fs::CWD, a, rustix::fs::CWD, b, flags).unwrap();
-        swaps += 1;
-    }
-    swaps
 }

@@ -1,0 +1,14 @@
+//! Hooks: the operator's own programs, asked at named points.
+//!
+//! **For**: [`HookChain`] asks whoever is bound to a point, in order, within their time, and says what became of it. A
+//! hook can change what it is asked about where the point allows, refuse where the point allows, and nothing else: it
+//! cannot crash, stall or outlive the daemon.
+//!
+//! **Does not know**: what a hook is (a command, an address), nor what its settings say.
+
+mod chain;
+mod change;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use chain::{About, HookChain, HookDecision, HookRefusal};

@@ -1,0 +1,26 @@
+//! What can go wrong while hooks are made of their settings.
+
+/// A hook could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum HooksError {
+    /// The settings are wrong; each problem starts with its key.
+    #[error("{}", .0.join("; "))]
+    Config(Vec<String>),
+    /// The variable that should hold a token is not set, or is empty.
+    #[error("the hook {hook} sends the token in {variable}, which is not set; set it, or leave `token_env` away")]
+    NoToken {
+        /// The hook.
+        hook: String,
+        /// The variable.
+        variable: String,
+    },
+    /// The HTTP client could not be made.
+    #[error("the hook {hook} has no HTTP client")]
+    Client {
+        /// The hook.
+        hook: String,
+        /// Why.
+        #[source]
+        source: reqwest::Error,
+    },
+}

@@ -1,0 +1,86 @@
+//! The environment of commands: complete, and none of it the daemon's own.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use crate::config::CommandsConfig;
+
+/// What keeps programs from waiting for a person, from colours, and git from running what a repository names.
+///
+/// Source: git(1), "Environment Variables"; git-config(1), `GIT_CONFIG_COUNT`. The workspace is the home directory inside,
+/// so without `GIT_CONFIG_GLOBAL` a file `.gitconfig` in it would configure git for every repository. Who owns a
+/// repository git goes on to check by itself (`safe.directory` is not set).
+const USUAL: [(&str, &str); 13] = [
+    ("LANG", "C.UTF-8"),
+    ("TERM", "dumb"),
+    ("TMPDIR", "/tmp"),
+    ("NO_COLOR", "1"),
+    ("PAGER", "cat"),
+    ("EDITOR", "false"),
+    ("GIT_PAGER", "cat"),
+    ("GIT_EDITOR", "false"),
+    ("GIT_ASKPASS", "false"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_SSH_COMMAND", "ssh -oBatchMode=yes"),
+];
+
+/// Settings of git that stand above those of a repository. Hooks do not run: a commit that needs them is a person's.
+const GIT_SETTINGS: [(&str, &str); 4] = [
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("protocol.ext.allow", "never"),
+    ("safe.bareRepository", "explicit"),
+];
+
+/// All of it. `home`: the workspace as commands see it.
+pub(super) fn of(config: &CommandsConfig, home: &Path) -> Vec<(OsString, OsString)> {
+    // Validation has refused what cannot be joined.
+    let path = std::env::join_paths(&config.path).unwrap_or_default();
+    let mut env: Vec<(OsString, OsString)> = vec![("PATH".into(), path), ("HOME".into(), home.into())];
+    env.extend(USUAL.iter().map(|(name, value)| (name.into(), value.into())));
+    env.push(("GIT_CONFIG_COUNT".into(), GIT_SETTINGS.len().to_string().into()));
+    for (index, (key, value)) in GIT_SETTINGS.iter().enumerate() {
+        env.push((format!("GIT_CONFIG_KEY_{index}").into(), key.into()));
+        env.push((format!("GIT_CONFIG_VALUE_{index}").into(), value.into()));
+    }
+    env.retain(|(name, _)| name.to_str().is_none_or(|name| !config.environment.contains_key(name)));
+    env.extend(config.environment.iter().map(|(name, value)| (name.into(), value.into())));
+    env
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn what_the_operator_sets_replaces_the_usual_and_nothing_is_twice() {
+        let environment = [("LANG", "de_DE.UTF-8"), ("CARGO_HOME", "/srv/cargo")];
+        let config = CommandsConfig {
+            environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            path: vec!["/usr/bin".into(), "/bin".into()],
+            ..CommandsConfig::default()
+        };
+        let env = of(&config, Path::new("/workspace"));
+        let value = |wanted: &str| {
+            let values: Vec<_> =
+                env.iter().filter(|(name, _)| name == wanted).map(|(_, value)| value.to_str().unwrap()).collect();
+            assert_eq!(values.len(), 1, "{wanted}: {values:?}");
+            values[0].to_owned()
+        };
+        for (name, expected) in [
+            ("PATH", "/usr/bin:/bin"),
+            ("HOME", "/workspace"),
+            ("LANG", "de_DE.UTF-8"),
+            ("CARGO_HOME", "/srv/cargo"),
+            ("GIT_CONFIG_COUNT", "4"),
+            ("GIT_CONFIG_KEY_3", "safe.bareRepository"),
+            ("GIT_CONFIG_VALUE_0", "false"),
+        ] {
+            assert_eq!(value(name), expected, "{name}");
+        }
+    }
+}

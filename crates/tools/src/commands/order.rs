@@ -1,0 +1,199 @@
+//! What a call asks for, checked: an argument vector that is whole and has a program, and a directory.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use belay_protocol::ToolFailure;
+use globset::{Glob, GlobSet, GlobSetBuilder};
+
+use super::environment;
+use super::program::{Places, Program};
+use crate::config::CommandsConfig;
+use crate::digest;
+use crate::error::ToolsError;
+use crate::process::{Launch, Stdin};
+use crate::visible::is_hidden;
+use crate::workspace::Workspace;
+
+/// Most arguments, the program included.
+pub(super) const MAX_ARGUMENTS: usize = 512;
+/// Most bytes of all arguments. 16 KiB: a person has to read them.
+pub(super) const MAX_ARGV_BYTES: usize = 16 * 1024;
+/// Most files among the arguments that an answer is bound to.
+const MAX_BOUND_FILES: usize = 64;
+
+/// Turns calls into orders.
+#[derive(Debug)]
+pub(super) struct Orders {
+    pub(super) places: Places,
+    allow: GlobSet,
+    deny: GlobSet,
+    env: Vec<(OsString, OsString)>,
+}
+
+/// A command that could be run.
+#[derive(Debug)]
+pub(super) struct Order {
+    /// The arguments as they were given, the program first.
+    pub(super) argv: Vec<String>,
+    pub(super) program: Program,
+    /// Where it works, from the root of the workspace; `.` is the root.
+    pub(super) directory: String,
+    /// The same, from the root of the machine.
+    real_directory: PathBuf,
+}
+
+impl Orders {
+    /// # Errors
+    /// A directory of programs lies in the workspace, where the model could put programs of its own.
+    pub(super) fn new(
+        workspace: Arc<Workspace>,
+        config: &CommandsConfig,
+        view: Option<&Path>,
+    ) -> Result<Self, ToolsError> {
+        for path in &config.path {
+            let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+            if real.starts_with(workspace.path()) {
+                return Err(ToolsError::ProgramsInWorkspace { path: path.clone() });
+            }
+        }
+        let view = view.unwrap_or(workspace.path()).to_owned();
+        let env = environment::of(config, &view);
+        let places = Places { workspace, path: config.path.clone(), view };
+        Ok(Self { places, allow: globs("allow", &config.allow)?, deny: globs("deny", &config.deny)?, env })
+    }
+
+    /// Checks a call. Reads directories: for the blocking pool.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn read(&self, argv: Vec<String>, directory: Option<&str>) -> Result<Order, ToolFailure> {
+        check(&argv)?;
+        let real_directory = self.places.workspace.directory(directory.unwrap_or("."))?;
+        let below = real_directory.strip_prefix(self.places.workspace.path()).ok().and_then(Path::to_str);
+        let Some(below) = below else {
+            return Err(ToolFailure::failed("The workspace has moved, or the directory's name is not UTF-8."));
+        };
+        let directory = if below.is_empty() { ".".to_owned() } else { below.to_owned() };
+        let program = self.places.program(&argv[0], &directory)?;
+        self.permit(&program)?;
+        Ok(Order { argv, program, directory, real_directory })
+    }
+
+    /// What the operator's lists say.
+    fn permit(&self, program: &Program) -> Result<(), ToolFailure> {
+        let path = program.path();
+        let listed = |globs: &GlobSet| globs.is_match(path) || program.names().iter().any(|name| globs.is_match(name));
+        let name = path.display();
+        if listed(&self.deny) {
+            return Err(ToolFailure::Denied(format!("The operator does not let {name} be run (tools.commands.deny).")));
+        }
+        if !listed(&self.allow) {
+            return Err(ToolFailure::Denied(format!(
+                "{name} is not among the programs that the operator lets be run (tools.commands.allow)."
+            )));
+        }
+        Ok(())
+    }
+
+    /// What is to be started.
+    pub(super) fn launch(&self, order: &Order, stdin: Stdin) -> Launch {
+        let program = match &order.program {
+            // As it is seen from where the command works.
+            Program::Inside(path) => self.places.view.join(path),
+            other => other.path().to_owned(),
+        };
+        Launch {
+            program: program.into(),
+            args: order.argv[1..].iter().map(OsString::from).collect(),
+            env: self.env.clone(),
+            directory: order.real_directory.clone(),
+            stdin,
+            isolated: false,
+        }
+    }
+
+    /// The environment, as a digest.
+    pub(super) fn environment_digest(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for (name, value) in &self.env {
+            for part in [name, value] {
+                hasher.update(part.as_encoded_bytes());
+                hasher.update(&[0]);
+            }
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+
+    /// The files of the workspace among the program and its arguments, with what tells them from changed ones. A script
+    /// is one of them.
+    pub(super) fn files(&self, order: &Order) -> Vec<(String, String)> {
+        let program = match &order.program {
+            Program::Inside(path) => Some(path.clone()),
+            Program::Known { .. } | Program::Elsewhere(_) => None,
+        };
+        let named = order.argv[1..].iter().flat_map(|word| {
+            let value = word.split_once('=').map(|(_, value)| value);
+            std::iter::once(word.as_str()).chain(value)
+        });
+        let inside = named.filter_map(|path| self.places.inside(path, &order.directory));
+        let mut files: Vec<(String, String)> = Vec::new();
+        for path in program.into_iter().chain(inside) {
+            if files.len() == MAX_BOUND_FILES {
+                break;
+            }
+            let known = files.iter().any(|(known, _)| *known == path);
+            if let Some(digest) = (!known).then(|| self.places.workspace.digest(&path).ok()).flatten() {
+                files.push((path, digest));
+            }
+        }
+        files
+    }
+}
+
+/// Refuses what no program can be given, and what hides which program it is.
+fn check(argv: &[String]) -> Result<(), ToolFailure> {
+    let failed = |text: String| Err(ToolFailure::failed(text));
+    let Some(program) = argv.first().filter(|program| !program.is_empty()) else {
+        return failed("argv is empty. Its first element is the program, such as [\"ls\", \"-l\"].".to_owned());
+    };
+    let bytes: usize = argv.iter().map(|word| word.len() + 1).sum();
+    if argv.len() > MAX_ARGUMENTS || bytes > MAX_ARGV_BYTES {
+        return failed(format!(
+            "argv has {} elements and {bytes} bytes; at most {MAX_ARGUMENTS} and {MAX_ARGV_BYTES} are allowed. Put long \
+             texts into a file or into stdin.",
+            argv.len()
+        ));
+    }
+    if argv.iter().any(|word| word.contains('\0')) {
+        return failed("An argument cannot contain a zero byte.".to_owned());
+    }
+    if program.starts_with('-') {
+        return failed(format!("{program:?} is an option, not a program. The first element of argv is the program."));
+    }
+    if program.chars().any(|c| c.is_control() || is_hidden(c)) {
+        return failed("The program's name has characters that cannot be seen.".to_owned());
+    }
+    if program.contains(char::is_whitespace) && argv.len() == 1 {
+        return failed(format!(
+            "{program:?} looks like a whole command line. No shell reads argv: give each word as an element of its own, \
+             such as [\"ls\", \"-l\"]."
+        ));
+    }
+    Ok(())
+}
+
+fn globs(key: &'static str, globs: &[String]) -> Result<GlobSet, ToolsError> {
+    let failed = |source| ToolsError::Globs { key, source };
+    let mut set = GlobSetBuilder::new();
+    for glob in globs {
+        set.add(Glob::new(glob).map_err(failed)?);
+    }
+    set.build().map_err(failed)
+}
+
+/// A digest of what a command reads on its standard input.
+pub(super) fn input_digest(stdin: Option<&str>) -> String {
+    stdin.map_or_else(|| "nothing".to_owned(), |text| digest::of_bytes(text.as_bytes()))
+}

@@ -1,0 +1,122 @@
+//! How far one answer of a person reaches: what "always" covers, and which commands are asked for each time.
+//!
+//! Three answers, from narrow to wide: *each time* for what starts other programs by an argument, reaches beyond the
+//! workspace or cannot be taken back; *these very arguments* for whatever may run code that it is given; *this program*
+//! (with its first word, where it has commands of its own) for the rest.
+//!
+//! Lists of bad words are always too short. So this decides nothing but how often somebody is asked, and an unknown
+//! program whose arguments name another program counts as one that starts it.
+
+mod git;
+mod lists;
+#[cfg(test)]
+mod tests;
+
+use belay_protocol::Ask;
+
+use self::lists::{ALWAYS, COMMANDS, EXACT, Options, PLAIN, STARTING};
+use super::program::Program;
+
+/// What was found about a command.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Risk {
+    /// What "always" covers; `None`: these very arguments.
+    pub(super) covers: Option<String>,
+    /// Why it is asked for each time.
+    pub(super) caution: Option<String>,
+}
+
+impl Risk {
+    fn exact() -> Self {
+        Self::default()
+    }
+
+    fn always(why: impl Into<String>) -> Self {
+        Self { covers: None, caution: Some(why.into()) }
+    }
+
+    fn covered(by: impl Into<String>) -> Self {
+        Self { covers: Some(by.into()), caution: None }
+    }
+
+    /// The same, asked for each time where there is a reason.
+    pub(super) fn add(&mut self, caution: Option<String>) {
+        if let Some(why) = caution {
+            self.covers = None;
+            self.caution.get_or_insert(why);
+        }
+    }
+
+    /// The need to ask, where it is above the tool's own.
+    pub(super) fn ask(&self) -> Option<Ask> {
+        self.caution.is_some().then_some(Ask::Always)
+    }
+}
+
+/// Judges a command. `names_program` says of an argument whether it names a program.
+pub(super) fn judge(program: &Program, argv: &[String], names_program: impl Fn(&str) -> bool) -> Risk {
+    let names = program.names();
+    let is = |list: &[&str]| names.iter().any(|name| lists::has(list, name));
+    let arguments = argv.get(1..).unwrap_or_default();
+    if let Some(why) = ALWAYS.iter().find(|(list, _)| is(list)).map(|(_, why)| *why) {
+        return Risk::always(why);
+    }
+    if let Some(option) = starting_option(&is, arguments) {
+        return Risk::always(format!(
+            "its argument {option:?} can start another program, or reach further than it seems"
+        ));
+    }
+    match program {
+        // What is in it may change, and only these very bytes were approved.
+        Program::Inside(_) => return Risk::exact(),
+        Program::Elsewhere(_) => {
+            return Risk::always("the program lies outside the directories where programs are looked for");
+        }
+        Program::Known { .. } => {}
+    }
+    if is(EXACT) {
+        return Risk::exact();
+    }
+    if is(&["git"]) {
+        return git::judge(arguments);
+    }
+    let name = names.first().copied().unwrap_or_default();
+    if let Some((_, commands)) = COMMANDS.iter().find(|(program, _)| is(&[program])) {
+        let first = arguments.first().map(String::as_str).unwrap_or_default();
+        return if commands.contains(&first) { Risk::covered(format!("{name} {first}")) } else { Risk::exact() };
+    }
+    if is(PLAIN) || !arguments.iter().any(|argument| names_program(argument)) {
+        return Risk::covered(name);
+    }
+    Risk::exact()
+}
+
+/// The first argument with which one of the listed programs starts another.
+fn starting_option<'a>(is: &impl Fn(&[&str]) -> bool, arguments: &'a [String]) -> Option<&'a str> {
+    let rules = STARTING.iter().filter(|rule| is(rule.programs));
+    let mut options = rules.flat_map(|rule: &Options| rule.options);
+    // `tar xIf …`: the first word may be options without a dash.
+    let bundled = is(&["tar", "bsdtar"]).then(|| arguments.first()).flatten().filter(|word| !word.starts_with('-'));
+    options.find_map(|option| {
+        let given = arguments.iter().find(|argument| is_option(argument, option));
+        given.or_else(|| bundled.filter(|word| is_option(&format!("-{word}"), option))).map(String::as_str)
+    })
+}
+
+/// Whether an argument is the option, also when it is abbreviated (`--compress-prog`), has its value joined on, or
+/// stands in a bundle of letters. Sees some options where there are none, and never the other way round.
+fn is_option(argument: &str, option: &str) -> bool {
+    if let Some(long) = option.strip_prefix("--") {
+        let Some(given) = argument.strip_prefix("--") else { return false };
+        let given = given.split('=').next().unwrap_or(given);
+        return !given.is_empty() && long.starts_with(given);
+    }
+    match option.strip_prefix('-') {
+        Some(letter) if letter.len() == 1 => {
+            argument.strip_prefix('-').is_some_and(|bundle| !bundle.starts_with('-') && bundle.contains(letter))
+        }
+        // A word, as find and compilers take them.
+        Some(_) => argument == option || argument.strip_prefix(option).is_some_and(|rest| rest.starts_with(['=', ','])),
+        None => argument.starts_with(option),
+    }
+}

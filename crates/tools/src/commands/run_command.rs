@@ -1,0 +1,167 @@
+//! `run_command`: a program with its arguments.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_protocol::{Ask, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Weight};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::order::{Order, Orders, input_digest};
+use super::quote::quoted;
+use super::runner::Runner;
+use super::{repository, risk};
+use crate::arguments;
+use crate::config::CommandsConfig;
+use crate::files::blocking;
+use crate::process::Stdin;
+
+/// Most bytes for the standard input of a command. 1 MiB; larger texts are files.
+const MAX_INPUT_BYTES: usize = 1024 * 1024;
+
+/// Longest result: both ends of the output and the line between them, so that the gate does not cut it again.
+pub(super) const MAX_RESULT_BYTES: usize = 68 * 1024;
+
+/// What the ending of a command and the reading of its last output may take beyond its time.
+pub(super) const ENDING: Duration = Duration::from_secs(20);
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The program and its arguments, one element each, such as `["grep", "-rn", "a word", "src"]`. No shell reads them:
+    /// no pipes, no redirections, no `*`, no `$VARIABLES`.
+    #[schemars(length(min = 1, max = 512))]
+    argv: Vec<String>,
+    /// The directory to work in, relative to the workspace. Without it: the root of the workspace.
+    #[serde(default)]
+    directory: Option<String>,
+    /// Seconds until it is ended. Without it: the operator's usual, 120 unless set otherwise.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    timeout_s: Option<u32>,
+    /// What it reads on its standard input. Without it: nothing.
+    #[serde(default)]
+    stdin: Option<String>,
+}
+
+/// Runs programs.
+pub(super) struct RunCommand {
+    spec: ToolSpec,
+    orders: Arc<Orders>,
+    runner: Arc<Runner>,
+    time: Time,
+}
+
+/// How long commands may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Time {
+    usual: u32,
+    most: u32,
+}
+
+impl Time {
+    pub(super) fn of(config: &CommandsConfig) -> Self {
+        Self { usual: config.timeout_s, most: config.max_timeout_s }
+    }
+
+    /// # Errors
+    /// More was asked for than there is.
+    pub(super) fn asked(self, seconds: Option<u32>) -> Result<Duration, ToolFailure> {
+        let seconds = seconds.unwrap_or(self.usual);
+        if !(1..=self.most).contains(&seconds) {
+            return Err(ToolFailure::failed(format!("timeout_s must be from 1 to {}, is {seconds}.", self.most)));
+        }
+        Ok(Duration::from_secs(seconds.into()))
+    }
+
+    /// The time after which the gate steps in.
+    pub(super) fn gate(self) -> Duration {
+        Duration::from_secs(self.most.into()) + ENDING
+    }
+}
+
+impl RunCommand {
+    pub(super) fn new(orders: Arc<Orders>, runner: Arc<Runner>, config: &CommandsConfig) -> Self {
+        let description = "Runs a program in the workspace and shows what it prints. When it ends, everything it started \
+            is ended too. An exit code other than 0 is a failure.";
+        let time = Time::of(config);
+        let spec = arguments::spec::<Arguments>("run_command", description, Effect::External, time.gate());
+        let spec = ToolSpec {
+            idempotent: false,
+            approval: Ask::UnlessApproved,
+            outside: true,
+            max_output_bytes: MAX_RESULT_BYTES,
+            ..spec
+        };
+        Self { spec, orders, runner, time }
+    }
+
+    /// The arguments, checked, and the order they make.
+    async fn order(&self, arguments: &Map<String, Value>) -> Result<(Order, Duration, Option<String>), ToolFailure> {
+        let Arguments { argv, directory, timeout_s, stdin } = arguments::read(arguments)?;
+        let limit = self.time.asked(timeout_s)?;
+        if stdin.as_ref().is_some_and(|text| text.len() > MAX_INPUT_BYTES) {
+            return Err(ToolFailure::failed(format!(
+                "stdin has more than {MAX_INPUT_BYTES} bytes. Write it to a file first."
+            )));
+        }
+        let orders = self.orders.clone();
+        let order = blocking(move || orders.read(argv, directory.as_deref())).await?;
+        Ok((order, limit, stdin))
+    }
+}
+
+#[async_trait]
+impl Tool for RunCommand {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
+        let policy = self.runner.policy()?;
+        let (order, _, stdin) = self.order(arguments).await?;
+        let orders = self.orders.clone();
+        blocking(move || Ok(weigh(&orders, &order, policy, stdin.as_deref()))).await
+    }
+
+    async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
+        self.runner.sandbox()?;
+        let (order, limit, stdin) = self.order(arguments).await?;
+        let stdin = stdin.map_or(Stdin::Null, |text| Stdin::Bytes(text.into_bytes()));
+        let what = quoted(&order.argv);
+        self.runner.run(self.orders.launch(&order, stdin), &what, limit, context).await
+    }
+}
+
+/// What a command would do, for a person, and everything that their answer is bound to.
+fn weigh(orders: &Orders, order: &Order, policy: String, stdin: Option<&str>) -> Weight {
+    let places = &orders.places;
+    let mut risk = risk::judge(&order.program, &order.argv, |word| places.names_program(word, &order.directory));
+    let line = quoted(&order.argv);
+    let mut bound = vec![
+        ("argv".to_owned(), line.clone()),
+        ("program".to_owned(), order.program.path().display().to_string()),
+        ("directory".to_owned(), order.directory.clone()),
+        ("environment".to_owned(), orders.environment_digest()),
+        ("policy".to_owned(), policy),
+        ("stdin".to_owned(), input_digest(stdin)),
+    ];
+    bound.extend(orders.files(order).into_iter().map(|(path, digest)| (format!("file {path}"), digest)));
+    if order.program.names().contains(&"git")
+        && let Some(repository) = repository::around(&places.workspace, &order.directory)
+    {
+        let (path, digest) = repository.bound;
+        bound.push((format!("settings {path}"), digest));
+        risk.add(repository.caution);
+    }
+    let ask = risk.ask();
+    let (covers, caution) = (risk.covers, risk.caution);
+    bound.extend(caution.map(|why| ("caution".to_owned(), why)));
+    let place = match order.directory.as_str() {
+        "." => String::new(),
+        directory => format!(" (in {})", quoted(&[directory.to_owned()])),
+    };
+    Weight { summary: format!("{line}{place}"), bound, ask, covers }
+}

@@ -1,0 +1,99 @@
+//! `run_shell`: a script. Off unless the operator wants it, and asked for each time: what a script does cannot be told
+//! from its text.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_protocol::{Ask, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Weight};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::order::{Order, Orders};
+use super::quote::quoted;
+use super::run_command::{MAX_RESULT_BYTES, Time};
+use super::runner::Runner;
+use crate::arguments;
+use crate::config::CommandsConfig;
+use crate::files::blocking;
+use crate::process::Stdin;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The script, for /bin/sh; at most 16 KiB.
+    #[schemars(length(min = 1))]
+    script: String,
+    /// The directory to work in, relative to the workspace. Without it: the root of the workspace.
+    #[serde(default)]
+    directory: Option<String>,
+    /// Seconds until it is ended. Without it: the operator's usual, 120 unless set otherwise.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    timeout_s: Option<u32>,
+}
+
+/// Runs scripts.
+pub(super) struct RunShell {
+    spec: ToolSpec,
+    orders: Arc<Orders>,
+    runner: Arc<Runner>,
+    time: Time,
+}
+
+impl RunShell {
+    pub(super) fn new(orders: Arc<Orders>, runner: Arc<Runner>, config: &CommandsConfig) -> Self {
+        let description = "Runs a shell script in the workspace and shows what it prints. A person is asked each time; \
+            where one program does, run_command is better.";
+        let time = Time::of(config);
+        let spec = arguments::spec::<Arguments>("run_shell", description, Effect::External, time.gate());
+        let spec = ToolSpec {
+            idempotent: false,
+            approval: Ask::Always,
+            outside: true,
+            max_output_bytes: MAX_RESULT_BYTES,
+            ..spec
+        };
+        Self { spec, orders, runner, time }
+    }
+
+    async fn order(&self, arguments: &Map<String, Value>) -> Result<(Order, Duration), ToolFailure> {
+        let Arguments { script, directory, timeout_s } = arguments::read(arguments)?;
+        let limit = self.time.asked(timeout_s)?;
+        if script.trim().is_empty() {
+            return Err(ToolFailure::failed("The script is empty."));
+        }
+        let argv = vec!["sh".to_owned(), "-c".to_owned(), script];
+        let orders = self.orders.clone();
+        let order = blocking(move || orders.read(argv, directory.as_deref())).await?;
+        Ok((order, limit))
+    }
+}
+
+#[async_trait]
+impl Tool for RunShell {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
+        let policy = self.runner.policy()?;
+        let (order, _) = self.order(arguments).await?;
+        let bound = vec![
+            ("script".to_owned(), order.argv[2].clone()),
+            ("directory".to_owned(), order.directory.clone()),
+            ("environment".to_owned(), self.orders.environment_digest()),
+            ("policy".to_owned(), policy),
+        ];
+        let summary = format!("{} (in {})", quoted(&order.argv), quoted(std::slice::from_ref(&order.directory)));
+        Ok(Weight { summary, bound, ask: Some(Ask::Always), covers: None })
+    }
+
+    async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
+        self.runner.sandbox()?;
+        let (order, limit) = self.order(arguments).await?;
+        let what = quoted(&order.argv);
+        self.runner.run(self.orders.launch(&order, Stdin::Null), &what, limit, context).await
+    }
+}

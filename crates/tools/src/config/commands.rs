@@ -1,0 +1,162 @@
+//! Settings of commands: the sections `[tools.commands]` and `[tools.shell]`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use globset::Glob;
+use serde::{Deserialize, Serialize};
+
+/// Whether and how programs are run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CommandsConfig {
+    /// Whether there is the tool `run_command`.
+    pub enabled: bool,
+    /// Seconds that a command gets where the call does not say; 1 to [`Self::max_timeout_s`].
+    pub timeout_s: u32,
+    /// Most seconds that a call may ask for; 1 to [`MAX_TIMEOUT_S`].
+    pub max_timeout_s: u32,
+    /// Which programs may be run, as globs of names (`git`, `cargo*`) or, with a slash, of paths (`/usr/bin/*`).
+    pub allow: Vec<String>,
+    /// Which may not, although [`Self::allow`] has them. A help against mistakes; the wall is the sandbox, since a program
+    /// that is allowed can start others.
+    pub deny: Vec<String>,
+    /// Where programs are looked for, in order. Absolute; none of them in the workspace.
+    pub path: Vec<PathBuf>,
+    /// Variables of the environment besides the usual ones. Nothing of the daemon's own is inherited.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// Whether scripts are run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ShellConfig {
+    /// Whether there is the tool `run_shell`. Each of its scripts is asked for.
+    pub enabled: bool,
+}
+
+/// Upper end of [`CommandsConfig::max_timeout_s`]. A day.
+pub const MAX_TIMEOUT_S: u32 = 86_400;
+
+/// Most variables of [`CommandsConfig::environment`].
+pub const MAX_VARIABLES: usize = 64;
+
+/// Variables that steer how every program starts, or that are set here already.
+const RESERVED: [&str; 8] = ["BASH_ENV", "ENV", "GLIBC_TUNABLES", "HOME", "IFS", "PATH", "TERM", "TMPDIR"];
+const RESERVED_BEGINNINGS: [&str; 4] = ["BELAY_", "DYLD_", "GIT_", "LD_"];
+
+impl Default for CommandsConfig {
+    fn default() -> Self {
+        let directories = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+        // What changes who one is or what a machine is made of. None of it works inside the sandbox.
+        let denied = ["sudo", "su", "doas", "pkexec", "mount", "umount", "chroot", "nsenter", "unshare", "bwrap"];
+        Self {
+            enabled: true,
+            timeout_s: 120,
+            max_timeout_s: 1800,
+            allow: vec!["*".to_owned()],
+            deny: denied.map(str::to_owned).to_vec(),
+            path: directories.map(PathBuf::from).to_vec(),
+            environment: BTreeMap::new(),
+        }
+    }
+}
+
+impl CommandsConfig {
+    /// Every problem at once, each beginning with its key; empty when all is well.
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if !(1..=MAX_TIMEOUT_S).contains(&self.max_timeout_s) {
+            let is = self.max_timeout_s;
+            problems.push(format!("tools.commands.max_timeout_s: must be from 1 to {MAX_TIMEOUT_S}, is {is}"));
+        }
+        if !(1..=self.max_timeout_s).contains(&self.timeout_s) {
+            problems.push(format!(
+                "tools.commands.timeout_s: must be from 1 to {} (max_timeout_s), is {}",
+                self.max_timeout_s, self.timeout_s
+            ));
+        }
+        for (key, globs) in [("allow", &self.allow), ("deny", &self.deny)] {
+            for glob in globs {
+                if let Err(error) = Glob::new(glob) {
+                    problems.push(format!("tools.commands.{key}: {glob:?} is not a glob: {}", error.kind()));
+                }
+            }
+        }
+        if self.path.is_empty() {
+            problems.push("tools.commands.path: without a directory no program is found".to_owned());
+        }
+        for path in
+            self.path.iter().filter(|path| !path.is_absolute() || path.as_os_str().as_encoded_bytes().contains(&b':'))
+        {
+            problems.push(format!("tools.commands.path: must be absolute paths without a colon, has {path:?}"));
+        }
+        if self.environment.len() > MAX_VARIABLES {
+            problems.push(format!("tools.commands.environment: at most {MAX_VARIABLES} variables"));
+        }
+        for (name, value) in &self.environment {
+            if let Some(problem) = problem_of(name, value) {
+                problems.push(format!("tools.commands.environment: {name:?} {problem}"));
+            }
+        }
+        problems
+    }
+}
+
+fn problem_of(name: &str, value: &str) -> Option<&'static str> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.is_empty() || !name.chars().all(is_word) || name.starts_with(|c: char| c.is_ascii_digit()) {
+        Some("is not a name: letters, digits and _, no digit first")
+    } else if RESERVED.contains(&name) || RESERVED_BEGINNINGS.iter().any(|begin| name.starts_with(begin)) {
+        Some("is set by Belay or steers how programs start; it cannot be set here")
+    } else if value.contains('\0') {
+        Some("has a zero byte in its value")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_valid() {
+        assert_eq!(CommandsConfig::default().validate(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_problem_is_told_at_once_with_its_key() {
+        let variables =
+            [("1A", "x"), ("LD_PRELOAD", "x"), ("PATH", "x"), ("GIT_DIR", "x"), ("OK", "a\0b"), ("FINE", "x")];
+        let config = CommandsConfig {
+            enabled: true,
+            timeout_s: 0,
+            max_timeout_s: MAX_TIMEOUT_S + 1,
+            allow: vec!["[".to_owned()],
+            deny: vec!["{a".to_owned()],
+            path: vec!["bin".into(), "/a:/b".into(), "/bin".into()],
+            environment: variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        };
+        let problems = config.validate();
+        let keys: Vec<_> = problems.iter().map(|problem| problem.split(": ").next().unwrap_or_default()).collect();
+        let (path, environment) = ("tools.commands.path", "tools.commands.environment");
+        assert_eq!(
+            keys,
+            [
+                "tools.commands.max_timeout_s",
+                "tools.commands.timeout_s",
+                "tools.commands.allow",
+                "tools.commands.deny",
+                path,
+                path,
+                environment,
+                environment,
+                environment,
+                environment,
+                environment,
+            ]
+        );
+        assert!(CommandsConfig { path: Vec::new(), ..CommandsConfig::default() }.validate()[0].starts_with(path));
+    }
+}

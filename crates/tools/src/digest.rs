@@ -1,0 +1,59 @@
+//! Digests that approvals are bound to: a file that has changed since a person said yes is another file.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+
+/// Largest file whose content is hashed. 16 MiB: a question is weighed twice, and each time it takes some 30 ms. A larger one is
+/// known by its size and the time of its last change.
+const MAX_HASHED_BYTES: u64 = 16 * 1024 * 1024;
+
+/// blake3 of these bytes, in hex.
+pub(crate) fn of_bytes(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex().to_string()
+}
+
+/// What tells this file from a changed one.
+pub(crate) fn of_file(file: &mut File) -> io::Result<String> {
+    let metadata = file.metadata()?;
+    if metadata.len() > MAX_HASHED_BYTES {
+        return Ok(format!(
+            "{} bytes, inode {}, changed at {}.{:09}",
+            metadata.len(),
+            metadata.ino(),
+            metadata.ctime(),
+            metadata.ctime_nsec()
+        ));
+    }
+    let mut hasher = blake3::Hasher::new();
+    // Not more than was measured: a file that grows while it is read is another one next time anyway.
+    io::copy(&mut file.take(MAX_HASHED_BYTES), &mut hasher)?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_changed_file_has_another_digest_small_or_large() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let digest = || {
+            let mut opened = File::open(file.path()).unwrap();
+            of_file(&mut opened).unwrap()
+        };
+        assert_eq!(digest(), of_bytes(b""));
+        std::fs::write(file.path(), "a").unwrap();
+        assert_eq!(digest(), of_bytes(b"a"));
+        file.as_file().set_len(MAX_HASHED_BYTES + 1).unwrap();
+        let sparse = of_file(&mut File::open(file.path()).unwrap()).unwrap();
+        assert!(sparse.starts_with("16777217 bytes"), "{sparse}");
+        file.as_file_mut().set_len(MAX_HASHED_BYTES + 2).unwrap();
+        file.write_all(b"x").unwrap();
+        assert_ne!(sparse, of_file(&mut File::open(file.path()).unwrap()).unwrap());
+    }
+}

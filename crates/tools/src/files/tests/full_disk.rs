@@ -1,0 +1,43 @@
+//! Writing where there is no room, on a file system of 64 KiB that only this test sees.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+
+use super::*;
+
+/// Where the second run of the test finds its small file system.
+const SMALL_DISK: &str = "BELAY_TEST_SMALL_DISK";
+
+/// Starts itself again in a mount namespace of its own, and there does what its name says.
+#[tokio::test]
+async fn a_full_disk_leaves_the_old_file_as_it_was_and_nothing_else() {
+    if let Some(disk) = std::env::var_os(SMALL_DISK) {
+        return write_too_much(Path::new(&disk)).await;
+    }
+    let disk = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs -o size=64k,mode=700 tmpfs \"$0\" && exec \"$@\"";
+    let test = "files::tests::full_disk::a_full_disk_leaves_the_old_file_as_it_was_and_nothing_else";
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+        .arg(disk.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env(SMALL_DISK, disk.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+async fn write_too_much(disk: &Path) {
+    let workspace = Arc::new(Workspace::open(disk).unwrap());
+    let write = WriteFile::new(workspace, &ToolsConfig::default());
+    call(&write, json!({"path": "kept.txt", "content": "as it was"})).await.unwrap();
+    let told = failure(call(&write, json!({"path": "kept.txt", "content": "x".repeat(100_000)})).await);
+    assert!(told.contains("the disk is full. Nothing was changed."), "{told}");
+    assert_eq!(std::fs::read_to_string(disk.join("kept.txt")).unwrap(), "as it was");
+    assert_eq!(std::fs::read_dir(disk).unwrap().count(), 1);
+    call(&write, json!({"path": "kept.txt", "content": "x".repeat(20_000)})).await.unwrap();
+}

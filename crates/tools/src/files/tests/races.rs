@@ -1,0 +1,121 @@
+//! Somebody swaps what lies in the workspace while the tools work in it. The races are real, so which side wins is
+//! nobody's to say; what must hold is that nothing outside is ever seen or changed.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use belay_protocol::ToolFailure;
+use serde_json::json;
+
+use super::*;
+
+/// Times each reading tool is called while things are swapped.
+const READING_ROUNDS: usize = 1500;
+
+/// Times each writing tool is called; fewer, since each call waits for the disk.
+const WRITING_ROUNDS: usize = 150;
+
+/// Exchanges two names until it is told to stop.
+struct Swapper {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Swapper {
+    fn start(a: PathBuf, b: PathBuf) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = std::thread::spawn({
+            let stop = stop.clone();
+            move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let flags = rustix::fs::RenameFlags::EXCHANGE;
+                    // A name may be missing for a moment, while a tool puts its file there.
+                    let _ = rustix::fs::renameat_with(rustix::fs::CWD, &a, rustix::fs::CWD, &b, flags);
+                }
+            }
+        });
+        Self { stop, thread }
+    }
+
+    fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap();
+    }
+}
+
+/// A directory is swapped for a link to the outside while the tools look into it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_swapped_for_a_link_never_shows_what_is_outside() {
+    let house = house();
+    std::fs::create_dir(house.inside("swap")).unwrap();
+    std::fs::write(house.inside("swap/secret.txt"), "harmless").unwrap();
+    std::fs::write(house.dir.path().join("outside/only-outside"), "").unwrap();
+    symlink("../outside", house.inside("out")).unwrap();
+    let swapper = Swapper::start(house.inside("swap"), house.inside("out"));
+    for _ in 0..READING_ROUNDS {
+        for path in ["swap/secret.txt", "sub/../swap/secret.txt"] {
+            if let Ok(text) = house.read(path).await {
+                assert!(text.ends_with("harmless"), "{text}");
+            }
+        }
+        if let Ok(text) = house.list("swap").await {
+            assert!(!text.contains("only-outside"), "{text}");
+        }
+        if let Err(ToolFailure::Failed(text)) = house.read("swap/only-outsid").await {
+            assert!(!text.contains("Did you mean only-outside"), "{text}");
+        }
+        if let Ok(text) = call(&house.search, json!({"pattern": "canary", "path": "swap"})).await {
+            assert!(!text.contains(CANARY), "{text}");
+        }
+    }
+    swapper.end();
+}
+
+/// Everything outside, by name and content.
+fn outside(house: &House) -> Vec<(PathBuf, Option<String>)> {
+    let mut found = Vec::new();
+    let mut rest = vec![house.dir.path().join("outside")];
+    while let Some(path) = rest.pop() {
+        if path.is_dir() {
+            rest.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            found.push((path, None));
+        } else {
+            let text = std::fs::read_to_string(&path).unwrap();
+            found.push((path, Some(text)));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Directories and files are swapped for links to the outside while the tools write and edit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_outside_is_written_while_directories_files_and_links_are_swapped() {
+    let house = house();
+    let before = outside(&house);
+    std::fs::create_dir(house.inside("swap")).unwrap();
+    std::fs::write(house.inside("swap/secret.txt"), "harmless").unwrap();
+    symlink("../outside", house.inside("out")).unwrap();
+    std::fs::write(house.inside("file"), "harmless").unwrap();
+    symlink("../outside/secret.txt", house.inside("file-out")).unwrap();
+    let swappers = [
+        Swapper::start(house.inside("swap"), house.inside("out")),
+        Swapper::start(house.inside("file"), house.inside("file-out")),
+    ];
+    for round in 0..WRITING_ROUNDS {
+        let content = format!("written {round}");
+        for path in ["swap/secret.txt", "swap/new/deep.txt", "sub/../swap/fresh.txt", "file", "file-out"] {
+            let arguments = json!({"path": path, "content": content, "create_dirs": true});
+            if let Err(failed) = call(&house.write, arguments).await {
+                assert!(matches!(failed, ToolFailure::Failed(_)), "{failed:?}");
+            }
+        }
+        for path in ["swap/secret.txt", "file"] {
+            let arguments = json!({"path": path, "old": "canary", "new": "edited"});
+            assert!(call(&house.edit, arguments).await.is_err(), "the canary was found by {path}");
+        }
+    }
+    swappers.into_iter().for_each(Swapper::end);
+    assert_eq!(outside(&house), before);
+}

@@ -1,0 +1,120 @@
+//! `write_file`: a whole file, new or in the place of an old one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_protocol::{Ask, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Weight};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::blocking;
+use crate::arguments;
+use crate::config::ToolsConfig;
+use crate::digest;
+use crate::visible::escaped;
+use crate::workspace::Workspace;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The file, relative to the workspace, such as `notes/today.md`.
+    path: String,
+    /// All of its text. What was there before is replaced.
+    content: String,
+    /// Whether missing directories on the way are made. Without it: no.
+    #[serde(default)]
+    create_dirs: Option<bool>,
+}
+
+/// Writes a file.
+pub(crate) struct WriteFile {
+    spec: ToolSpec,
+    workspace: Arc<Workspace>,
+    max_bytes: u64,
+}
+
+impl WriteFile {
+    pub(crate) fn new(workspace: Arc<Workspace>, config: &ToolsConfig) -> Self {
+        let description = "Writes a text file of the workspace, whole: a new one, or in the place of an old one. To \
+            change a part of a file, edit_file is surer.";
+        let spec = arguments::spec::<Arguments>("write_file", description, Effect::Write, Duration::from_secs(30));
+        let spec = ToolSpec { approval: Ask::UnlessApproved, ..spec };
+        Self { spec, workspace, max_bytes: config.max_write_bytes }
+    }
+
+    fn read_arguments(&self, arguments: &Map<String, Value>) -> Result<Arguments, ToolFailure> {
+        let arguments: Arguments = arguments::read(arguments)?;
+        check_size(&arguments.path, arguments.content.len(), self.max_bytes)?;
+        Ok(arguments)
+    }
+}
+
+#[async_trait]
+impl Tool for WriteFile {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
+        let Arguments { path, content, create_dirs } = self.read_arguments(arguments)?;
+        let workspace = self.workspace.clone();
+        blocking(move || {
+            let now = if create_dirs == Some(true) && workspace.lacks_directory_of(&path) {
+                None
+            } else {
+                workspace.place(&path, false)?.exists().then(|| workspace.digest(&path)).transpose()?
+            };
+            let verb = if now.is_some() { "write" } else { "create" };
+            let summary = format!("{verb} {} ({} bytes)", escaped(&path), content.len());
+            let risky = workspace.is_in_git(&path);
+            Ok(weight("write_file", path, summary, digest::of_bytes(content.as_bytes()), now, risky))
+        })
+        .await
+    }
+
+    async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
+        let Arguments { path, content, create_dirs } = self.read_arguments(arguments)?;
+        let (workspace, cancel) = (self.workspace.clone(), context.cancel.clone());
+        blocking(move || {
+            if cancel.is_cancelled() {
+                return Err(ToolFailure::Cancelled);
+            }
+            let place = workspace.place(&path, create_dirs.unwrap_or(false))?;
+            place.put(content.as_bytes(), &cancel)?;
+            let verb = if place.exists() { "Wrote" } else { "Created" };
+            Ok(format!("{verb} {path:?}: {} bytes.", content.len()).into())
+        })
+        .await
+    }
+}
+
+pub(super) fn check_size(path: &str, bytes: usize, most: u64) -> Result<(), ToolFailure> {
+    if bytes as u64 <= most {
+        return Ok(());
+    }
+    Err(ToolFailure::failed(format!("The text for {path:?} has {bytes} bytes; at most {most} are written at once.")))
+}
+
+/// What a change of a file amounts to. `now`: the digest of the file as it stands. `risky`: each such change is asked
+/// for by itself.
+pub(super) fn weight(
+    tool: &str,
+    path: String,
+    summary: String,
+    change: String,
+    now: Option<String>,
+    risky: bool,
+) -> Weight {
+    Weight {
+        summary,
+        bound: vec![
+            ("path".to_owned(), path),
+            ("change".to_owned(), change),
+            ("file".to_owned(), now.unwrap_or_else(|| "does not exist".to_owned())),
+        ],
+        ask: risky.then_some(Ask::Always),
+        covers: (!risky).then(|| tool.to_owned()),
+    }
+}

@@ -1,0 +1,351 @@
+//! Settings of one MCP server: a table `[tools.mcp.NAME]`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use belay_protocol::Ask;
+use globset::Glob;
+use serde::{Deserialize, Serialize};
+use url::{Host, Url};
+
+use crate::mcp::name::MAX_SERVER_NAME;
+use crate::near::{did_you_mean, nearest};
+
+/// One MCP server: a program that is started, or an address that is called.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct McpServerConfig {
+    /// Whether it is used.
+    pub enabled: bool,
+    /// The program and its arguments; it speaks MCP over its standard input and output. Empty: [`Self::url`].
+    pub command: Vec<String>,
+    /// The address of a server that speaks MCP over streamable HTTP. Absent: [`Self::command`].
+    pub url: Option<String>,
+    /// Environment of the program, beyond `PATH`, `HOME`, `LANG`, `TMPDIR` and `TZ`. No place for secrets.
+    pub env: BTreeMap<String, String>,
+    /// Names of the daemon's own environment variables that the program gets too: the place for its secrets.
+    pub env_from: Vec<String>,
+    /// The environment variable that holds the bearer token of [`Self::url`]. Empty: none.
+    pub token_env: String,
+    /// The file that holds it.
+    pub token_file: Option<PathBuf>,
+    /// Which of its tools are offered, as globs over the names it gives them. Empty: all.
+    pub tools: Vec<String>,
+    /// Longest time in seconds that one call may take; 1 to [`MAX_TIMEOUT_S`].
+    pub timeout_s: u64,
+    /// Whether a person is asked before a call.
+    pub approval: Ask,
+    /// What it takes until a tool is offered for the first time.
+    pub trust: Trust,
+    /// Whether the program runs in the sandbox.
+    pub sandbox: bool,
+    /// Whether it has the network there, within what the sandbox grants at all.
+    pub network: bool,
+    /// Longest result in bytes that the model is shown; 1024 to [`MAX_SHOWN_BYTES`].
+    pub max_output_bytes: usize,
+}
+
+/// What it takes until a tool is offered for the first time. One that has changed since is never offered unseen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trust {
+    /// Nothing: what it says of itself then is remembered as approved.
+    #[default]
+    FirstUse,
+    /// `belay mcp approve`.
+    Approved,
+}
+
+/// Upper end of [`McpServerConfig::timeout_s`]. An hour: a call that takes longer is work for a job.
+pub const MAX_TIMEOUT_S: u64 = 3600;
+
+/// Upper end of [`McpServerConfig::max_output_bytes`]. 1 MiB: a quarter of a million tokens, more than a model reads.
+pub const MAX_SHOWN_BYTES: usize = 1024 * 1024;
+
+/// Most servers. 64: each is started and asked at the start of the daemon.
+const MAX_SERVERS: usize = 64;
+
+impl Default for McpServerConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            command: Vec::new(),
+            url: None,
+            env: BTreeMap::new(),
+            env_from: Vec::new(),
+            token_env: String::new(),
+            token_file: None,
+            tools: Vec::new(),
+            timeout_s: 60,
+            approval: Ask::UnlessApproved,
+            trust: Trust::FirstUse,
+            sandbox: true,
+            network: false,
+            max_output_bytes: belay_protocol::tool::MAX_OUTPUT_BYTES,
+        }
+    }
+}
+
+/// Every problem of all servers, each beginning with its key.
+pub(crate) fn validate(servers: &BTreeMap<String, McpServerConfig>) -> Vec<String> {
+    let mut problems = Vec::new();
+    if servers.len() > MAX_SERVERS {
+        problems.push(format!("tools.mcp: must be at most {MAX_SERVERS} servers, are {}", servers.len()));
+    }
+    for (name, config) in servers {
+        let mut said = Vec::new();
+        said.extend(about_name(name));
+        config.validate(&mut said);
+        problems.extend(said.into_iter().map(|(key, what)| match key {
+            "" => format!("tools.mcp.{name}: {what}"),
+            key => format!("tools.mcp.{name}.{key}: {what}"),
+        }));
+    }
+    problems
+}
+
+/// A problem: the key below the server, and what is wrong with it.
+type Problem = (&'static str, String);
+
+fn about_name(name: &str) -> Option<Problem> {
+    let starts_well = name.starts_with(|c: char| c.is_ascii_lowercase());
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    if starts_well && name.chars().all(fits) && name.len() <= MAX_SERVER_NAME {
+        return None;
+    }
+    let better: String = name.to_lowercase().chars().map(|c| if fits(c) { c } else { '_' }).collect();
+    let better: String =
+        better.trim_start_matches(|c: char| !c.is_ascii_lowercase()).chars().take(MAX_SERVER_NAME).collect();
+    let hint = if better.is_empty() { String::new() } else { did_you_mean(&[&better]) };
+    let rule = format!(
+        "a server's name is a-z, 0-9 and _, begins with a letter, and has at most {MAX_SERVER_NAME} characters."
+    );
+    Some(("", format!("{rule}{hint}")))
+}
+
+impl McpServerConfig {
+    fn validate(&self, said: &mut Vec<Problem>) {
+        match (&self.command[..], &self.url) {
+            ([], None) => said.push(("", "needs a command or a url, for example command = [\"my-server\"]".into())),
+            ([_, ..], Some(_)) => said.push(("", "has both a command and a url; one of them has to go".into())),
+            ([program, rest @ ..], None) => {
+                about_program(program, rest, said);
+                self.nothing_for_http(said);
+            }
+            ([], Some(url)) => {
+                self.about_url(url, said);
+                self.nothing_for_programs(said);
+            }
+        }
+        for name in self.env.keys() {
+            if !is_variable(name) {
+                said.push(("env", format!("`{name}` is no name of an environment variable")));
+            }
+        }
+        for name in &self.env_from {
+            if !is_variable(name) {
+                // It may be the secret itself, so it is not shown.
+                said.push(("env_from", "holds something that is no name of an environment variable; secrets stay out of the settings, only the names of their variables are listed".into()));
+            } else if self.env.contains_key(name) {
+                said.push(("env_from", format!("`{name}` is in env too; one of them has to go")));
+            }
+        }
+        for glob in &self.tools {
+            if let Err(error) = Glob::new(glob) {
+                said.push((
+                    "tools",
+                    format!("`{glob}` is no pattern of names: {}; write for example \"read_*\"", error.kind()),
+                ));
+            }
+        }
+        if !(1..=MAX_TIMEOUT_S).contains(&self.timeout_s) {
+            said.push(("timeout_s", format!("must be from 1 to {MAX_TIMEOUT_S}, is {}", self.timeout_s)));
+        }
+        if !(1024..=MAX_SHOWN_BYTES).contains(&self.max_output_bytes) {
+            let is = self.max_output_bytes;
+            said.push(("max_output_bytes", format!("must be from 1024 to {MAX_SHOWN_BYTES}, is {is}")));
+        }
+    }
+
+    fn nothing_for_http(&self, said: &mut Vec<Problem>) {
+        for (key, set) in [("token_env", !self.token_env.is_empty()), ("token_file", self.token_file.is_some())] {
+            if set {
+                said.push((
+                    key,
+                    "a program is sent no token; name the variable that it reads its secret from in env_from".into(),
+                ));
+            }
+        }
+    }
+
+    fn nothing_for_programs(&self, said: &mut Vec<Problem>) {
+        let keys = [("env", !self.env.is_empty()), ("env_from", !self.env_from.is_empty()), ("network", self.network)];
+        for (key, set) in keys {
+            if set {
+                said.push((key, "has no effect on a url, whose server runs elsewhere".into()));
+            }
+        }
+    }
+
+    fn about_url(&self, address: &str, said: &mut Vec<Problem>) {
+        let url = match Url::parse(address) {
+            Ok(url) if matches!(url.scheme(), "http" | "https") && url.host().is_some() => url,
+            other => {
+                let with_scheme = format!("http://{address}");
+                let lacks_it = !address.contains("://") && Url::parse(&with_scheme).is_ok();
+                let hint = if lacks_it { did_you_mean(&[&with_scheme]) } else { String::new() };
+                let found = match other {
+                    Ok(url) if !lacks_it => format!(", and {}: is none", url.scheme()),
+                    _ => String::new(),
+                };
+                said.push(("url", format!("must be an address that begins with http:// or https://{found}.{hint}")));
+                return;
+            }
+        };
+        if !url.username().is_empty() || url.password().is_some() {
+            said.push((
+                "url",
+                "holds a name or a password; a token belongs into the place that token_env or token_file names".into(),
+            ));
+        }
+        let has_token = !self.token_env.is_empty() || self.token_file.is_some();
+        if has_token && url.scheme() == "http" && !is_loopback(&url) {
+            said.push(("url", "would send the token unencrypted to another machine; use https://".into()));
+        }
+    }
+}
+
+fn about_program(program: &str, rest: &[String], said: &mut Vec<Problem>) {
+    if program.trim().is_empty() {
+        said.push(("command", "begins with an empty word; the first is the program".into()));
+    } else if rest.is_empty() && program.contains(' ') && !program.contains('/') {
+        let words: Vec<String> = program.split_whitespace().map(|word| format!("{word:?}")).collect();
+        said.push(("command", format!("no shell splits it. Did you mean [{}]?", words.join(", "))));
+    }
+    if [program].into_iter().chain(rest.iter().map(String::as_str)).any(|word| word.contains('\0')) {
+        said.push(("command", "holds a zero byte, which no argument can".into()));
+    }
+}
+
+/// Whether an address names this machine.
+pub(super) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    }
+}
+
+fn is_variable(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && name.len() <= 64
+}
+
+/// The server of that name, or the names that come near, for people who mistyped it.
+///
+/// # Errors
+/// A sentence that says which servers there are.
+pub fn find<'a>(servers: &'a BTreeMap<String, McpServerConfig>, name: &str) -> Result<&'a McpServerConfig, String> {
+    servers.get(name).ok_or_else(|| {
+        let known: Vec<&str> = servers.keys().map(String::as_str).collect();
+        let near = nearest(name, known.iter().copied(), 1);
+        match (near.is_empty(), known.is_empty()) {
+            (_, true) => format!("there is no MCP server {name}: [tools.mcp] names none"),
+            (false, _) => format!("there is no MCP server {name}.{}", did_you_mean(&near)),
+            (true, _) => format!("there is no MCP server {name}; there are {}", known.join(", ")),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn problems(name: &str, table: &str) -> Vec<String> {
+        let config: McpServerConfig = toml_of(table);
+        validate(&BTreeMap::from([(name.to_owned(), config)]))
+    }
+
+    /// The crate reads no TOML; JSON has the same shape.
+    fn toml_of(table: &str) -> McpServerConfig {
+        serde_json::from_str(table).unwrap()
+    }
+
+    #[test]
+    fn what_is_right_is_accepted() {
+        for table in [
+            r#"{"command":["my-server"]}"#,
+            r#"{"command":["/opt/my server"],"env":{"A":"b"},"env_from":["MY_KEY"],"tools":["read_*"],"sandbox":false}"#,
+            r#"{"url":"https://example.org/mcp","token_env":"MY_TOKEN","approval":"always","trust":"approved"}"#,
+            r#"{"url":"http://127.0.0.1:8000/mcp","token_env":"MY_TOKEN","timeout_s":3600}"#,
+        ] {
+            assert_eq!(problems("files_2", table), Vec::<String>::new(), "{table}");
+        }
+    }
+
+    #[test]
+    fn every_mistake_is_told_with_its_key_and_what_would_work() {
+        for (name, table, expected) in [
+            ("a", r#"{}"#, "tools.mcp.a: needs a command or a url, for example command = [\"my-server\"]"),
+            (
+                "a",
+                r#"{"command":["x"],"url":"http://localhost/"}"#,
+                "tools.mcp.a: has both a command and a url; one of them has to go",
+            ),
+            ("My-Files", r#"{"command":["x"]}"#, "Did you mean my_files?"),
+            ("7", r#"{"command":["x"]}"#, "begins with a letter"),
+            (
+                "a",
+                r#"{"command":["npx -y server"]}"#,
+                "tools.mcp.a.command: no shell splits it. Did you mean [\"npx\", \"-y\", \"server\"]?",
+            ),
+            ("a", r#"{"command":[" "]}"#, "tools.mcp.a.command: begins with an empty word"),
+            ("a", r#"{"command":["x","a\u0000b"]}"#, "zero byte"),
+            (
+                "a",
+                r#"{"url":"localhost:8000/mcp"}"#,
+                "tools.mcp.a.url: must be an address that begins with http:// or https://. Did you mean http://localhost:8000/mcp?",
+            ),
+            (
+                "a",
+                r#"{"url":"ftp://h/"}"#,
+                "tools.mcp.a.url: must be an address that begins with http:// or https://, and ftp: is none.",
+            ),
+            ("a", r#"{"url":"http://me:secret@h/"}"#, "tools.mcp.a.url: holds a name or a password"),
+            ("a", r#"{"url":"http://example.org/","token_env":"T"}"#, "would send the token unencrypted"),
+            ("a", r#"{"url":"https://h/","env":{"A":"b"}}"#, "tools.mcp.a.env: has no effect on a url"),
+            ("a", r#"{"command":["x"],"token_env":"T"}"#, "tools.mcp.a.token_env: a program is sent no token"),
+            ("a", r#"{"command":["x"],"env":{"A B":"c"}}"#, "tools.mcp.a.env: `A B` is no name"),
+            ("a", r#"{"command":["x"],"env":{"A":"c"},"env_from":["A"]}"#, "`A` is in env too"),
+            ("a", r#"{"command":["x"],"tools":["a[b"]}"#, "tools.mcp.a.tools: `a[b` is no pattern of names"),
+            ("a", r#"{"command":["x"],"timeout_s":0}"#, "tools.mcp.a.timeout_s: must be from 1 to 3600, is 0"),
+            (
+                "a",
+                r#"{"command":["x"],"max_output_bytes":1}"#,
+                "tools.mcp.a.max_output_bytes: must be from 1024 to 1048576, is 1",
+            ),
+        ] {
+            let found = problems(name, table);
+            assert!(found.len() == 1 && found[0].contains(expected), "{table}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_secret_in_place_of_a_name_is_not_repeated() {
+        let found = problems("a", r#"{"command":["x"],"env_from":["sk-hush"]}"#);
+        assert!(found.len() == 1 && !found[0].contains("hush"), "{found:?}");
+    }
+
+    #[test]
+    fn a_mistyped_server_is_answered_with_the_nearest() {
+        let servers = ["files", "weather"].map(|name| (name.to_owned(), McpServerConfig::default())).into();
+        assert!(find(&servers, "files").is_ok());
+        assert_eq!(find(&servers, "file").unwrap_err(), "there is no MCP server file. Did you mean files?");
+        assert_eq!(find(&servers, "qqq").unwrap_err(), "there is no MCP server qqq; there are files, weather");
+        assert!(find(&BTreeMap::new(), "a").unwrap_err().contains("names none"));
+    }
+}

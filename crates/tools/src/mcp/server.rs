@@ -1,0 +1,157 @@
+//! A server as it is configured, with its secrets.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_protocol::Secret;
+use globset::{Glob, GlobSet, GlobSetBuilder};
+
+use crate::mcp::config::McpServerConfig;
+use crate::mcp::http::Remote;
+use crate::mcp::program::Program;
+
+/// What a program gets of the daemon's environment without being named: where programs are, where its user's files are,
+/// and how people write there.
+const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "TZ"];
+
+/// A server that can be asked.
+#[derive(Clone, Debug)]
+pub struct Server {
+    name: Arc<str>,
+    config: McpServerConfig,
+    place: Place,
+    wanted: GlobSet,
+}
+
+/// Where a server is.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// A program of this machine.
+    Program(Program),
+    /// An address.
+    Remote(Remote),
+}
+
+/// What a server gets from its surroundings.
+pub struct Surroundings<'a> {
+    /// Where programs run: the workspace.
+    pub directory: &'a Path,
+    /// A variable of the daemon's environment.
+    pub variable: &'a dyn Fn(&str) -> Option<OsString>,
+    /// The bearer token of an address.
+    pub token: Option<Secret>,
+}
+
+impl Server {
+    /// A server from settings that have been validated.
+    ///
+    /// # Errors
+    /// A sentence that names the key: a variable of `env_from` is not set, or the address cannot be used.
+    pub fn new(name: &str, config: &McpServerConfig, surroundings: Surroundings<'_>) -> Result<Self, String> {
+        let place = match &config.url {
+            Some(url) => Remote::new(url, surroundings.token)
+                .map(Place::Remote)
+                .map_err(|error| format!("tools.mcp.{name}.url: {error}"))?,
+            None => Place::Program(Program {
+                argv: config.command.clone(),
+                env: environment(name, config, surroundings.variable)?,
+                directory: surroundings.directory.to_owned(),
+                sandbox: config.sandbox,
+                network: config.network,
+            }),
+        };
+        let mut wanted = GlobSetBuilder::new();
+        for glob in &config.tools {
+            wanted.add(Glob::new(glob).map_err(|error| format!("tools.mcp.{name}.tools: {error}"))?);
+        }
+        let wanted = wanted.build().map_err(|error| format!("tools.mcp.{name}.tools: {error}"))?;
+        Ok(Self { name: name.into(), config: config.clone(), place, wanted })
+    }
+
+    /// Its name in the settings.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn config(&self) -> &McpServerConfig {
+        &self.config
+    }
+
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Whether the operator wants that tool of it.
+    pub(super) fn wants(&self, tool: &str) -> bool {
+        self.config.tools.is_empty() || self.wanted.is_match(tool)
+    }
+
+    /// Longest time of one call.
+    pub(super) fn timeout(&self) -> Duration {
+        Duration::from_secs(self.config.timeout_s)
+    }
+}
+
+/// The whole environment of a program; what the settings say wins.
+fn environment(
+    name: &str,
+    config: &McpServerConfig,
+    variable: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Vec<(OsString, OsString)>, String> {
+    let unset = |key: &String| format!("tools.mcp.{name}.env_from: the variable {key} is not set");
+    let inherited = INHERITED
+        .iter()
+        .filter(|key| !config.env.contains_key(**key) && !config.env_from.iter().any(|named| named == *key));
+    let mut env: Vec<(OsString, OsString)> =
+        inherited.filter_map(|key| Some(((*key).into(), variable(key)?))).collect();
+    for key in &config.env_from {
+        env.push((key.into(), variable(key).ok_or_else(|| unset(key))?));
+    }
+    env.extend(config.env.iter().map(|(key, value)| (key.into(), value.into())));
+    Ok(env)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn server(config: &str) -> Result<Server, String> {
+        let variable = |key: &str| match key {
+            "PATH" => Some("/bin".into()),
+            "MY_KEY" => Some("hush".into()),
+            "OTHER" => Some("not for servers".into()),
+            _ => None,
+        };
+        let surroundings = Surroundings { directory: Path::new("/w"), variable: &variable, token: None };
+        Server::new("s", &serde_json::from_str(config).unwrap(), surroundings)
+    }
+
+    #[test]
+    fn a_program_gets_what_it_is_given_and_nothing_else() {
+        let server = server(r#"{"command":["x"],"env":{"A":"b"},"env_from":["MY_KEY"]}"#).unwrap();
+        let Place::Program(program) = server.place() else { panic!("a program") };
+        let env = [("PATH", "/bin"), ("MY_KEY", "hush"), ("A", "b")].map(|(key, value)| (key.into(), value.into()));
+        assert_eq!(program.env, env);
+        assert!(!format!("{program:?}").contains("hush"));
+    }
+
+    #[test]
+    fn a_secret_that_is_missing_is_told_by_the_name_of_its_variable() {
+        let error = server(r#"{"command":["x"],"env_from":["NOT_THERE"]}"#).unwrap_err();
+        assert_eq!(error, "tools.mcp.s.env_from: the variable NOT_THERE is not set");
+    }
+
+    #[test]
+    fn without_globs_every_tool_is_wanted() {
+        let all = server(r#"{"command":["x"]}"#).unwrap();
+        let some = server(r#"{"command":["x"],"tools":["read_*","list"]}"#).unwrap();
+        for (tool, wanted) in [("read_file", true), ("list", true), ("listing", false), ("write", false)] {
+            assert!(all.wants(tool));
+            assert_eq!(some.wants(tool), wanted, "{tool}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Connections of runs: each run that calls a server's tool has its own, kept until the run ends.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use belay_protocol::{Generation, RunId};
+use futures_util::future::join_all;
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use crate::mcp::connection::Connection;
+use crate::mcp::program::StartPrograms;
+use crate::mcp::server::Server;
+use crate::mcp::trouble::Trouble;
+
+/// How long a connection is kept that nobody uses: for a run whose end nobody told. 5 minutes: a model thinks for less.
+const IDLE_LIMIT: Duration = Duration::from_secs(300);
+
+/// How often idle connections are looked for.
+const SWEEP_PAUSE: Duration = Duration::from_secs(15);
+
+/// How often a server is started in one run. 3: one that ends by itself may have had bad luck twice.
+const MAX_STARTS: u32 = 3;
+
+/// Connections of runs. Share it; end it with [`McpSessions::close`], or by the end of [`McpSessions::keep`].
+pub struct McpSessions {
+    starter: Arc<dyn StartPrograms>,
+    slots: Mutex<HashMap<Key, Slot>>,
+    idle_limit: Duration,
+}
+
+/// A run, and a server by its name.
+type Key = (RunId, String);
+
+/// The place of one connection, over all that it is opened anew.
+#[derive(Clone)]
+struct Slot {
+    cell: Arc<OnceCell<Connection>>,
+    shared: Arc<Shared>,
+    /// Of the run, when its first call came.
+    generation: Generation,
+}
+
+/// What is remembered of a server in one run, whatever becomes of its connection.
+struct Shared {
+    starts: AtomicU32,
+    /// Calls at work.
+    busy: AtomicUsize,
+    last_used: Mutex<Instant>,
+    /// Tools that were not what was approved when they were looked at.
+    changed: Mutex<HashSet<String>>,
+}
+
+/// A connection, for one call. Counts as use as long as it is held.
+pub(super) struct Lease {
+    cell: Arc<OnceCell<Connection>>,
+    shared: Arc<Shared>,
+}
+
+impl McpSessions {
+    /// No connection yet; programs are started by `starter`.
+    pub fn new(starter: Arc<dyn StartPrograms>) -> Self {
+        Self { starter, slots: Mutex::default(), idle_limit: IDLE_LIMIT }
+    }
+
+    /// The same with another limit of idleness, in place of 5 minutes.
+    #[must_use]
+    pub fn with_idle_limit(self, idle_limit: Duration) -> Self {
+        Self { idle_limit, ..self }
+    }
+
+    /// Ends the connections of a run and their servers; returns when they are gone. The run makes no more calls.
+    pub async fn end_run(&self, run: RunId) {
+        self.end_those(|key, _| key.0 == run).await;
+    }
+
+    /// Ends connections that nobody needs, time and again: of runs that were stopped, that have broken, that are idle.
+    /// When told to stop, ends all of them and returns.
+    pub async fn keep(&self, stop: CancellationToken) {
+        let mut ticks = interval(SWEEP_PAUSE.min(self.idle_limit));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                _ = ticks.tick() => self.sweep().await,
+            }
+        }
+        self.close().await;
+    }
+
+    /// Ends all connections; returns when their servers are gone.
+    pub async fn close(&self) {
+        self.end_those(|_, _| true).await;
+    }
+
+    /// How many connections there are.
+    pub fn open(&self) -> usize {
+        self.slots().len()
+    }
+
+    /// The servers behind addresses to which a run is connected; those that are programs are among its processes.
+    pub(super) fn elsewhere(&self, run: RunId) -> Vec<String> {
+        let open =
+            |slot: &Slot| slot.cell.get().is_some_and(|connection| connection.is_elsewhere() && connection.is_open());
+        self.slots()
+            .iter()
+            .filter(|((of, _), slot)| *of == run && open(slot))
+            .map(|((_, name), _)| name.clone())
+            .collect()
+    }
+
+    pub(super) fn starter(&self) -> &dyn StartPrograms {
+        &*self.starter
+    }
+
+    async fn sweep(&self) {
+        let now = Instant::now();
+        self.end_those(|_, slot| {
+            let shared = &slot.shared;
+            let idle = shared.busy.load(Ordering::SeqCst) == 0 && now - *shared.last_used() > self.idle_limit;
+            idle || !slot.generation.is_current() || slot.cell.get().is_some_and(|connection| !connection.is_open())
+        })
+        .await;
+    }
+
+    async fn end_those(&self, which: impl Fn(&Key, &Slot) -> bool) {
+        let taken: Vec<_> = self.slots().extract_if(|key, slot| which(key, slot)).collect();
+        join_all(taken.iter().map(async |((run, server), slot)| {
+            if let Some(connection) = slot.cell.get() {
+                let how = connection.end().await;
+                debug!(%run, server, how, "mcp server of a run ended");
+            }
+        }))
+        .await;
+    }
+
+    /// The connection of a run to a server, opened when there is none.
+    ///
+    /// # Cancel safety
+    /// Dropped while it opens one, the server is ended, or another call of the run that waits opens it anew.
+    pub(super) async fn lease(&self, server: &Server, run: RunId, generation: &Generation) -> Result<Lease, Trouble> {
+        let key = (run, server.name().to_owned());
+        let slot = self.slot(&key, generation);
+        let lease = Lease::new(&slot);
+        let open = async || {
+            if slot.shared.starts.fetch_add(1, Ordering::SeqCst) >= MAX_STARTS {
+                return Err(Trouble::EndsAgainAndAgain(MAX_STARTS));
+            }
+            Connection::open(server, self.starter(), run, generation, Arc::default()).await
+        };
+        Box::pin(slot.cell.get_or_try_init(open)).await?;
+        if !generation.is_current() {
+            // The run was stopped meanwhile; whoever stopped it may have looked before the connection stood.
+            self.end_those(|found, _| *found == key).await;
+            return Err(Trouble::Stopped);
+        }
+        Ok(lease)
+    }
+
+    /// The slot of a connection that can be used, or is still to be opened.
+    fn slot(&self, key: &Key, generation: &Generation) -> Slot {
+        let mut slots = self.slots();
+        let fresh = |shared| Slot { cell: Arc::default(), shared, generation: generation.clone() };
+        let slot = slots.entry(key.clone()).or_insert_with(|| fresh(Arc::default()));
+        if slot.cell.get().is_some_and(|connection| !connection.is_open()) {
+            *slot = fresh(slot.shared.clone());
+        }
+        slot.clone()
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<Key, Slot>> {
+        // Each change is one insertion or removal: whatever panicked has left it whole.
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            starts: AtomicU32::new(0),
+            busy: AtomicUsize::new(0),
+            last_used: Mutex::new(Instant::now()),
+            changed: Mutex::default(),
+        }
+    }
+}
+
+impl Shared {
+    fn last_used(&self) -> MutexGuard<'_, Instant> {
+        self.last_used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lease {
+    fn new(slot: &Slot) -> Self {
+        slot.shared.busy.fetch_add(1, Ordering::SeqCst);
+        Self { cell: slot.cell.clone(), shared: slot.shared.clone() }
+    }
+
+    /// The connection.
+    pub(super) fn connection(&self) -> &Connection {
+        self.cell.get().expect("a lease is given out once the connection stands")
+    }
+
+    /// Whether the server still describes the tool as it was approved. Once it has not, never again in this run,
+    /// whatever it says later.
+    pub(super) async fn is_as_approved(&self, tool: &str, digest: &str) -> Result<bool, Trouble> {
+        let changed = || self.shared.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        if changed().contains(tool) {
+            return Ok(false);
+        }
+        let now = self.connection().digest_of(tool).await?;
+        let same = now.as_deref() == Some(digest);
+        if !same {
+            changed().insert(tool.to_owned());
+        }
+        Ok(same)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        *self.shared.last_used() = Instant::now();
+        self.shared.busy.fetch_sub(1, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,123 @@
+//! A tool of a server, as a tool of ours.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_protocol::{Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Weight};
+use serde_json::{Map, Value};
+use tokio::time::timeout;
+use tracing::warn;
+
+use crate::mcp::answer::reply;
+use crate::mcp::connection::{LIST_LIMIT, START_LIMIT};
+use crate::mcp::offer::Offer;
+use crate::mcp::outside::line;
+use crate::mcp::server::Server;
+use crate::mcp::sessions::McpSessions;
+use crate::mcp::trouble::Trouble;
+
+/// What a call may take beyond the server's own limit: the server is started and lists its tools first.
+const BEFORE_THE_CALL: Duration = START_LIMIT.saturating_add(LIST_LIMIT);
+
+/// Digits of a digest that are shown.
+const SHOWN_DIGITS: usize = 12;
+
+/// Longest arguments in the line that a person is shown, in bytes.
+const MAX_SHOWN_ARGUMENTS: usize = 300;
+
+/// A tool of a server that is offered to models.
+pub(super) struct McpTool {
+    spec: ToolSpec,
+    server: Arc<Server>,
+    offer: Offer,
+    sessions: Arc<McpSessions>,
+}
+
+impl McpTool {
+    /// The tool under this name. What the server says of it changes neither what it may touch nor who is asked.
+    pub(super) fn new(name: &str, server: Arc<Server>, offer: Offer, sessions: Arc<McpSessions>) -> Self {
+        let config = server.config();
+        let described = match offer.description.as_str() {
+            "" => format!("No description; the server calls it {}.", offer.tool),
+            said => said.to_owned(),
+        };
+        let description = format!("[from MCP server {}] {described}", server.name());
+        let spec = ToolSpec {
+            effect: Effect::External,
+            idempotent: offer.repeatable,
+            timeout: server.timeout() + BEFORE_THE_CALL,
+            max_output_bytes: config.max_output_bytes,
+            approval: config.approval,
+            outside: true,
+            ..ToolSpec::new(name, description, offer.schema.clone())
+        };
+        Self { spec, server, offer, sessions }
+    }
+
+    async fn ask(&self, arguments: &Map<String, Value>, context: &ToolContext) -> Result<ToolOutput, Trouble> {
+        let lease = self.sessions.lease(&self.server, context.run_id, &context.generation).await?;
+        if !lease.is_as_approved(&self.offer.tool, &self.offer.digests.whole).await? {
+            let (server, tool) = (self.server.name(), &self.offer.tool);
+            warn!(server, tool, run = %context.run_id, "tool of an mcp server is not what was approved, not called");
+            return Ok(Err(ToolFailure::Denied(format!(
+                "The MCP server {server} describes its tool {tool} otherwise than was approved, so it was not called. It \
+                 stays out of use until the operator looks at it with `belay mcp list` and approves it with `belay mcp \
+                 approve {server} {tool}`. Do without it."
+            ))));
+        }
+        let called = lease.connection().call(&self.offer.tool, arguments.clone());
+        match timeout(self.server.timeout(), called).await {
+            Ok(result) => Ok(reply(result?)),
+            Err(_) => Ok(Err(ToolFailure::failed(format!(
+                "{} of the MCP server {} gave no answer within {} s and was told to stop. What it has done by then is \
+                 not known: find that out before you try again, or ask for less at once.",
+                self.offer.tool,
+                self.server.name(),
+                self.server.timeout().as_secs()
+            )))),
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for McpTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
+        let (server, tool) = (self.server.name(), &self.offer.tool);
+        let shown = line(&Value::Object(arguments.clone()).to_string(), MAX_SHOWN_ARGUMENTS);
+        let hint = if self.offer.destructive { " (it says that it may destroy something)" } else { "" };
+        let digest = &self.offer.digests.whole[..SHOWN_DIGITS];
+        Ok(Weight {
+            summary: format!("{tool} of the MCP server {server}{hint}: {shown}"),
+            bound: vec![
+                ("mcp server".into(), server.into()),
+                ("mcp tool".into(), tool.clone()),
+                ("described as".into(), digest.into()),
+            ],
+            ask: None,
+            // Of this server, and as it is described now: under another description it is another tool.
+            covers: Some(format!("{tool} of the MCP server {server}, as described now ({digest})")),
+        })
+    }
+
+    async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
+        let answer = tokio::select! {
+            biased;
+            () = context.cancel.cancelled() => return Err(ToolFailure::Cancelled),
+            answer = Box::pin(self.ask(arguments, context)) => answer,
+        };
+        match answer {
+            Ok(output) => output,
+            Err(Trouble::Stopped) => Err(ToolFailure::Cancelled),
+            Err(_) if context.cancel.is_cancelled() => Err(ToolFailure::Cancelled),
+            Err(trouble) => {
+                warn!(server = self.server.name(), tool = self.offer.tool, run = %context.run_id, %trouble, "mcp call failed");
+                Err(ToolFailure::failed(format!("The MCP server {} {trouble}.", self.server.name())))
+            }
+        }
+    }
+}

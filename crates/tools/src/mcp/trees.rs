@@ -1,0 +1,84 @@
+//! Programs of servers as process trees of their runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_protocol::{Generation, RunId};
+use tokio::time::timeout;
+
+use crate::mcp::program::{Program, ServerProcesses, StartPrograms, Started};
+use crate::process::{Exit, Launch, Processes, Running, Stdin};
+use crate::sandbox::{Grant, Missing, Sandbox};
+
+/// Starts programs as trees of [`Processes`]: ending the run ends them.
+#[derive(Clone)]
+pub struct ProcessTrees {
+    processes: Arc<Processes>,
+    /// Or what is missing for one.
+    sandbox: Result<Arc<Sandbox>, Missing>,
+}
+
+impl ProcessTrees {
+    /// Trees, and the sandbox; where something is missing for that, a program that wants it is refused with the reason.
+    pub fn new(processes: Arc<Processes>, sandbox: Result<Arc<Sandbox>, Missing>) -> Self {
+        Self { processes, sandbox }
+    }
+
+    fn launch(&self, program: &Program) -> Result<Launch, String> {
+        let [name, arguments @ ..] = &program.argv[..] else { return Err("no program is named".into()) };
+        let launch = Launch {
+            program: name.into(),
+            args: arguments.iter().map(Into::into).collect(),
+            env: program.env.clone(),
+            directory: program.directory.clone(),
+            stdin: Stdin::Piped,
+            isolated: false,
+        };
+        if !program.sandbox {
+            return Ok(launch);
+        }
+        let walled =
+            self.sandbox.as_ref().map_err(Missing::clone).and_then(|sandbox| {
+                sandbox.wrap(launch, Grant { network: program.network, write: sandbox.most().write })
+            });
+        walled.map_err(|missing| format!("it is to run in the sandbox, and {missing}"))
+    }
+}
+
+#[async_trait]
+impl StartPrograms for ProcessTrees {
+    async fn start(
+        &self,
+        program: &Program,
+        run: RunId,
+        generation: &Generation,
+        what: &str,
+    ) -> Result<Started, String> {
+        let started = self.processes.start(self.launch(program)?, run, generation, what).await;
+        // What is dropped below is ended.
+        let mut running = started.map_err(|error| error.to_string().trim_end_matches('.').to_owned())?;
+        let (Some(stdin), Some((stdout, stderr))) = (running.take_stdin(), running.take_output()) else {
+            return Err("it has no pipes".into());
+        };
+        Ok(Started {
+            stdin: Box::new(stdin),
+            stdout: Box::new(stdout),
+            stderr: Box::new(stderr),
+            processes: Box::new(running),
+        })
+    }
+}
+
+#[async_trait]
+impl ServerProcesses for Running {
+    async fn end(&mut self, patience: Duration) -> String {
+        let how = timeout(patience, Box::pin(self.wait())).await;
+        self.end().await; // what it has started and left, too
+        match how {
+            Ok(Exit::Code(code)) => format!("exit code {code}"),
+            Ok(Exit::Signal(signal)) => format!("killed by signal {signal}"),
+            Ok(Exit::Ended) | Err(_) => "it was stopped".into(),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Outputs that are longer than a model is shown: kept whole in files of the data directory, and read in parts.
+//!
+//! **Does not know** whose an output is beyond its run; the tool that reads asks the store whose that run was.
+
+mod name;
+mod read_output;
+#[cfg(test)]
+mod tests;
+mod writing;
+
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use belay_protocol::{CallId, Kept, OutputKeeper, RunId};
+
+pub(crate) use self::name::OutputName;
+pub(crate) use self::read_output::ReadOutput;
+pub(crate) use self::writing::Writing;
+use crate::config::OutputsConfig;
+use crate::error::ToolsError;
+
+/// Keeps outputs in `<root>/<run>/<n>-<call>.txt`, readable by the daemon's user alone. A clone keeps in the same place.
+#[derive(Clone, Debug)]
+pub struct KeptOutputs {
+    shelf: Arc<Shelf>,
+}
+
+#[derive(Debug)]
+struct Shelf {
+    root: PathBuf,
+    max_bytes: u64,
+    max_total_bytes: u64,
+    ledger: Mutex<Ledger>,
+}
+
+/// What is kept. Locked briefly, never while a file is touched.
+#[derive(Debug, Default)]
+struct Ledger {
+    /// By age: names of later runs are greater, and so are later outputs of one run.
+    sizes: BTreeMap<OutputName, u64>,
+    total: u64,
+}
+
+impl KeptOutputs {
+    /// Opens the directory, making it if need be, and counts what is in it. Reads the directory: once, at start.
+    ///
+    /// # Errors
+    /// [`ToolsError::Outputs`]: it cannot be made or read.
+    pub fn open(root: &Path, config: &OutputsConfig) -> Result<Self, ToolsError> {
+        let failed = |source| ToolsError::Outputs { path: root.to_owned(), source };
+        DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(failed)?;
+        let ledger = Mutex::new(Ledger::of(root).map_err(failed)?);
+        let (max_bytes, max_total_bytes) = (config.max_bytes, config.max_total_bytes);
+        let shelf = Arc::new(Shelf { root: root.to_owned(), max_bytes, max_total_bytes, ledger });
+        Ok(Self { shelf })
+    }
+
+    /// Begins to keep an output that is still being made.
+    ///
+    /// # Errors
+    /// Plain words.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, nothing is kept.
+    pub(crate) async fn begin(&self, run: RunId, call: &CallId) -> Result<Writing, String> {
+        let name = self.shelf.lock().reserve(run, call);
+        let writing = Writing::new(self.shelf.clone(), name);
+        let path = self.shelf.path_of(writing.name());
+        let file = tokio::task::spawn_blocking(move || create(&path)).await.map_err(io::Error::other);
+        match file.and_then(|file| file) {
+            Ok(file) => Ok(writing.into_file(file)),
+            Err(error) => Err(unkept(&error)),
+        }
+    }
+}
+
+impl Shelf {
+    fn path_of(&self, name: &OutputName) -> PathBuf {
+        self.root.join(name.run().to_string()).join(name.file())
+    }
+
+    /// Notes how large an output became, and removes the oldest ones until all fit.
+    async fn settle(self: &Arc<Self>, name: &OutputName, bytes: u64) {
+        let oldest = self.lock().settle(name, bytes, self.max_total_bytes);
+        if oldest.is_empty() {
+            return;
+        }
+        let this = self.clone();
+        let removal = tokio::task::spawn_blocking(move || oldest.iter().for_each(|name| this.remove(name)));
+        if let Err(error) = removal.await {
+            tracing::error!(%error, "removing old outputs panicked");
+        }
+    }
+
+    /// Removes a file that the ledger has no more.
+    fn remove(&self, name: &OutputName) {
+        let path = self.path_of(name);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, %name, "an old output could not be removed");
+            }
+            _ => {}
+        }
+        if let Some(directory) = path.parent() {
+            // It stays while it has other outputs.
+            let _ = std::fs::remove_dir(directory);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl OutputKeeper for KeptOutputs {
+    async fn keep(&self, run: RunId, call: &CallId, output: &str) -> Result<Kept, String> {
+        let mut writing = self.begin(run, call).await?;
+        writing.write(output.as_bytes()).await?;
+        writing.finish().await
+    }
+}
+
+impl Ledger {
+    /// Counts what an earlier start has left. Files of other names are nobody's, and left alone.
+    fn of(root: &Path) -> io::Result<Self> {
+        let mut ledger = Self::default();
+        for directory in std::fs::read_dir(root)? {
+            let directory = directory?;
+            let Some(run) = directory.file_name().to_str().and_then(|name| name.parse::<RunId>().ok()) else {
+                continue;
+            };
+            for file in std::fs::read_dir(directory.path())? {
+                let file = file?;
+                if let Some(name) = file.file_name().to_str().and_then(|file| OutputName::of_file(run, file)) {
+                    let bytes = file.metadata()?.len();
+                    ledger.sizes.insert(name, bytes);
+                    ledger.total += bytes;
+                }
+            }
+        }
+        Ok(ledger)
+    }
+
+    /// A name that no other output has.
+    fn reserve(&mut self, run: RunId, call: &CallId) -> OutputName {
+        let newest = self.sizes.range(OutputName::all_of(run)).next_back().map_or(0, |(name, _)| name.number());
+        let name = OutputName::new(run, newest.saturating_add(1), call);
+        self.sizes.insert(name.clone(), 0);
+        name
+    }
+
+    /// Notes the size of an output; gives the oldest other ones that have to go.
+    fn settle(&mut self, name: &OutputName, bytes: u64, most: u64) -> Vec<OutputName> {
+        if let Some(size) = self.sizes.get_mut(name) {
+            self.total = self.total - *size + bytes;
+            *size = bytes;
+        }
+        let mut leaving = Vec::new();
+        let mut total = self.total;
+        for (other, size) in &self.sizes {
+            if total <= most {
+                break;
+            }
+            // One without a size is still being written.
+            if other != name && *size > 0 {
+                total -= size;
+                leaving.push(other.clone());
+            }
+        }
+        leaving.iter().for_each(|name| self.forget(name));
+        leaving
+    }
+
+    fn forget(&mut self, name: &OutputName) {
+        self.total -= self.sizes.remove(name).unwrap_or(0);
+    }
+}
+
+/// Makes the file of an output. The directory of its run may be removed by somebody at the same moment, because it was
+/// empty; then it is made again.
+fn create(path: &Path) -> io::Result<std::fs::File> {
+    let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    loop {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            done => return done,
+        }
+    }
+}
+
+/// What the model is told; the cause is for the log.
+fn unkept(error: &io::Error) -> String {
+    tracing::warn!(%error, "an output could not be kept");
+    "the rest could not be kept, because the disk refused it".to_owned()
+}

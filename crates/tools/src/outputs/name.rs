@@ -1,0 +1,127 @@
+//! The names of kept outputs. They reach a model and come back from it, so they are read strictly: a path is never made
+//! from what was read, only from what was understood.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use belay_protocol::{CallId, RunId};
+
+/// Length of [`OutputName::call`]: 12 hex digits, 48 bits of a digest, enough to tell the calls of a run apart.
+const CALL_DIGITS: usize = 12;
+
+/// The name of a kept output: `<run>/<n>-<call>`. Ordered by age.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct OutputName {
+    run: RunId,
+    number: u32,
+    /// A digest of the call's id, which is the provider's text and may be anything.
+    call: String,
+}
+
+impl OutputName {
+    pub(super) fn new(run: RunId, number: u32, call: &CallId) -> Self {
+        let digest = blake3::hash(call.as_str().as_bytes()).to_hex();
+        Self { run, number, call: digest[..CALL_DIGITS].to_owned() }
+    }
+
+    /// Every name of a run.
+    pub(super) fn all_of(run: RunId) -> RangeInclusive<Self> {
+        // `g` is behind every hex digit.
+        Self { run, number: 0, call: String::new() }..=Self { run, number: u32::MAX, call: "g".to_owned() }
+    }
+
+    /// The name that a file in a run's directory stands for.
+    pub(super) fn of_file(run: RunId, file: &str) -> Option<Self> {
+        let (number, call) = file.strip_suffix(".txt")?.split_once('-')?;
+        let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let parsed = number.parse::<u32>().ok()?;
+        let plain = parsed > 0 && parsed.to_string() == number;
+        (plain && call.len() == CALL_DIGITS && call.bytes().all(is_hex)).then(|| Self {
+            run,
+            number: parsed,
+            call: call.to_owned(),
+        })
+    }
+
+    /// The run whose output it is.
+    pub(crate) fn run(&self) -> RunId {
+        self.run
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The name of its file in the directory of its run.
+    pub(super) fn file(&self) -> String {
+        format!("{}-{}.txt", self.number, self.call)
+    }
+}
+
+impl fmt::Display for OutputName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}-{}", self.run, self.number, self.call)
+    }
+}
+
+/// A text is not the name of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not the name of a kept output")]
+pub(crate) struct NoOutputName;
+
+impl FromStr for OutputName {
+    type Err = NoOutputName;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (run, file) = text.split_once('/').ok_or(NoOutputName)?;
+        let name = Self::of_file(run.parse().map_err(|_| NoOutputName)?, &format!("{file}.txt")).ok_or(NoOutputName)?;
+        // A run's id has several spellings; only its own counts.
+        if name.to_string() == text { Ok(name) } else { Err(NoOutputName) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_back_and_nothing_else_is_a_name() {
+        let run = RunId::new();
+        let name = OutputName::new(run, 7, &"../../call".into());
+        assert_eq!(name.to_string().parse(), Ok(name.clone()));
+        assert_eq!(OutputName::of_file(run, &name.file()), Some(name.clone()));
+        let upper = name.to_string().to_uppercase();
+        for wrong in [
+            "",
+            "/",
+            "../../etc/passwd",
+            "run/1-0123456789ab",
+            &upper,
+            &format!("{run}/0-0123456789ab"),
+            &format!("{run}/01-0123456789ab"),
+            &format!("{run}/+1-0123456789ab"),
+            &format!("{run}/1-0123456789"),
+            &format!("{run}/1-0123456789ag"),
+            &format!("{run}/1-../../../../x"),
+            &format!("{run}/1-0123456789ab.txt"),
+            &format!("{run}/1-0123456789ab\n"),
+            &format!("{run}//1-0123456789ab"),
+            &format!("{{{run}}}/1-0123456789ab"),
+            &format!("{}/1-0123456789ab", run.to_string().replace('-', "")),
+        ] {
+            assert_eq!(wrong.parse::<OutputName>(), Err(NoOutputName), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_ordered_by_age() {
+        let (early, late) = (RunId::new(), RunId::new());
+        let call = |n: u32| OutputName::new(early, n, &n.to_string().as_str().into());
+        assert!(call(9) < call(10) && call(10) < OutputName::new(late, 1, &"a".into()));
+        assert!(OutputName::all_of(early).contains(&call(10)));
+        assert!(!OutputName::all_of(late).contains(&call(10)));
+    }
+}

@@ -1,0 +1,184 @@
+//! `read_output`: a part of an output that was too long to be shown.
+
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_protocol::{Effect, RunReader, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
+use rustix::fs::{Mode, OFlags};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{KeptOutputs, OutputName};
+use crate::arguments;
+use crate::files::blocking;
+
+/// Most bytes that one call shows; below [`belay_protocol::tool::MAX_OUTPUT_BYTES`].
+const MAX_SHOWN_BYTES: u64 = 60 * 1024;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The name of the output, as the cut result gave it.
+    name: String,
+    /// The byte to begin with, counted from 0. Without it: 0.
+    #[serde(default)]
+    offset: Option<u64>,
+    /// Most bytes to show. Without it: as many as fit, 61440.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    limit: Option<u64>,
+}
+
+/// Reads kept outputs of the session that calls.
+pub(crate) struct ReadOutput {
+    spec: ToolSpec,
+    outputs: KeptOutputs,
+    runs: Arc<dyn RunReader>,
+}
+
+impl ReadOutput {
+    pub(crate) fn new(outputs: KeptOutputs, runs: Arc<dyn RunReader>) -> Self {
+        let description = "Shows a part of a tool's output that was too long to be shown whole. The cut result gives the \
+            name; offset and limit are in bytes.";
+        let spec = arguments::spec::<Arguments>("read_output", description, Effect::Read, Duration::from_secs(10));
+        // What was kept is nearly always another program's words or a page's, and the keeper is not told: so all of it
+        // counts as such.
+        Self { spec: ToolSpec { outside: true, ..spec }, outputs, runs }
+    }
+
+    /// Whether the run is the caller's, or an earlier one of the same session.
+    async fn is_own(&self, name: &OutputName, context: &ToolContext) -> Result<bool, ToolFailure> {
+        if name.run() == context.run_id {
+            return Ok(true);
+        }
+        match self.runs.run(name.run()).await {
+            Ok(run) => Ok(run.is_some_and(|run| run.session == context.session)),
+            Err(error) => {
+                tracing::warn!(%error, "whose an output is could not be found out");
+                Err(ToolFailure::failed("The output cannot be read at the moment. Try again later."))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for ReadOutput {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
+        let Arguments { name, offset, limit } = arguments::read(arguments)?;
+        if limit == Some(0) {
+            return Err(ToolFailure::failed("limit counts from 1."));
+        }
+        let (from, most) = (offset.unwrap_or(0), limit.unwrap_or(MAX_SHOWN_BYTES).min(MAX_SHOWN_BYTES));
+        let known = name.parse::<OutputName>().map_err(|_| none_such(&name))?;
+        let own = tokio::select! {
+            () = context.cancel.cancelled() => return Err(ToolFailure::Cancelled),
+            own = self.is_own(&known, context) => own?,
+        };
+        // Whether somebody else's output exists is nobody else's business.
+        if !own {
+            return Err(none_such(&name));
+        }
+        let path = self.outputs.shelf.path_of(&known);
+        blocking(move || match part_of(&path, from, most) {
+            Ok(Part { size, .. }) if from >= size && size > 0 => Err(ToolFailure::failed(format!(
+                "The output has {size} bytes; there is none at {from}, the last one is at {}.",
+                size - 1
+            ))),
+            Ok(part) => Ok(part.show(&name).into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(none_such(&name)),
+            Err(error) => {
+                tracing::warn!(%error, "a kept output could not be read");
+                Err(ToolFailure::failed("The output could not be read."))
+            }
+        })
+        .await
+    }
+}
+
+fn none_such(name: &str) -> ToolFailure {
+    ToolFailure::failed(format!(
+        "There is no output {name:?}, or no longer: the oldest ones are removed. Use a name from a result of this \
+         conversation, or run the tool again."
+    ))
+}
+
+/// A part of a file.
+struct Part {
+    /// Where it begins.
+    from: u64,
+    bytes: Vec<u8>,
+    /// Size of the whole.
+    size: u64,
+}
+
+fn part_of(path: &Path, from: u64, most: u64) -> io::Result<Part> {
+    let mut file: std::fs::File =
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?.into();
+    let size = file.metadata()?.len();
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(Part { from, bytes, size })
+}
+
+impl Part {
+    /// The part as text, between whole characters.
+    fn show(&self, name: &str) -> String {
+        let at_start = if self.from == 0 { 0 } else { continuation_bytes(&self.bytes) };
+        let until = self.from + self.bytes.len() as u64;
+        let at_end = if until >= self.size { 0 } else { unfinished_bytes(&self.bytes[at_start..]) };
+        let text = &self.bytes[at_start..self.bytes.len() - at_end];
+        let (first, next) = (self.from + at_start as u64, until - at_end as u64);
+        let mut shown = format!("[{name}: bytes {first} to {next} of {}]\n", self.size);
+        shown.push_str(&String::from_utf8_lossy(text));
+        if next < self.size {
+            shown.push_str(&format!("\n[{} more; go on with offset {next}]", self.size - next));
+        }
+        shown
+    }
+}
+
+/// Bytes at the beginning that belong to a character that began before; at most 3.
+fn continuation_bytes(bytes: &[u8]) -> usize {
+    bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count()
+}
+
+/// Bytes at the end of a character that goes on behind; never all of them, so that reading gets on.
+fn unfinished_bytes(bytes: &[u8]) -> usize {
+    match bytes.utf8_chunks().last() {
+        Some(chunk) if chunk.invalid().len() < bytes.len() => {
+            let cut_off = std::str::from_utf8(chunk.invalid()).is_err_and(|error| error.error_len().is_none());
+            if cut_off { chunk.invalid().len() } else { 0 }
+        }
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_ends_and_begins_between_characters() {
+        let whole = "aéz€".as_bytes();
+        for (from, most, expected) in [
+            (0, 7, "[n: bytes 0 to 7 of 7]\naéz€"),
+            (0, 2, "[n: bytes 0 to 1 of 7]\na\n[6 more; go on with offset 1]"),
+            (2, 2, "[n: bytes 3 to 4 of 7]\nz\n[3 more; go on with offset 4]"),
+            (4, 2, "[n: bytes 4 to 6 of 7]\n\u{fffd}\n[1 more; go on with offset 6]"),
+            (5, 9, "[n: bytes 7 to 7 of 7]\n"),
+        ] {
+            let bytes = whole[from..whole.len().min(from + most)].to_vec();
+            let part = Part { from: from as u64, bytes, size: whole.len() as u64 };
+            assert_eq!(part.show("n"), expected, "{from} {most}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Kept outputs on a real disk: what is kept, who may read it, and what goes when there is too much.
+#![allow(clippy::unwrap_used)]
+
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::sync::Arc;
+
+use belay_protocol::{OutputKeeper as _, RunId, Tool as _, ToolContext, ToolFailure};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{KeptOutputs, ReadOutput};
+use crate::config::OutputsConfig;
+use crate::testing::{RunsOf, context, failure};
+
+struct House {
+    dir: TempDir,
+    outputs: KeptOutputs,
+}
+
+fn house(max_bytes: u64, max_total_bytes: u64) -> House {
+    let dir = tempfile::tempdir().unwrap();
+    let outputs =
+        KeptOutputs::open(&dir.path().join("outputs"), &OutputsConfig { max_bytes, max_total_bytes }).unwrap();
+    House { dir, outputs }
+}
+
+impl House {
+    async fn keep(&self, run: RunId, call: &str, output: &str) -> String {
+        self.outputs.keep(run, &call.into(), output).await.unwrap().name
+    }
+
+    async fn read(&self, context: &ToolContext, arguments: Value) -> Result<String, ToolFailure> {
+        let runs = Arc::new(RunsOf("mine".into()));
+        let tool = ReadOutput::new(self.outputs.clone(), runs);
+        tool.call(arguments.as_object().unwrap(), context).await.map(|reply| reply.text)
+    }
+
+    fn files(&self) -> usize {
+        let runs = std::fs::read_dir(self.dir.path().join("outputs")).unwrap();
+        runs.map(|run| std::fs::read_dir(run.unwrap().path()).unwrap().count()).sum()
+    }
+}
+
+#[tokio::test]
+async fn an_output_is_read_back_in_parts_by_its_own_session() {
+    let house = house(1000, 10_000);
+    let mut mine = context("mine");
+    let name = house.keep(mine.run_id, "../call", "zero\none\ntwo\n").await;
+    for (arguments, expected) in [
+        (json!({"name": name}), format!("[{name}: bytes 0 to 13 of 13]\nzero\none\ntwo\n")),
+        (
+            json!({"name": name, "limit": 4}),
+            format!("[{name}: bytes 0 to 4 of 13]\nzero\n[9 more; go on with offset 4]"),
+        ),
+        (json!({"name": name, "offset": 9}), format!("[{name}: bytes 9 to 13 of 13]\ntwo\n")),
+    ] {
+        assert_eq!(house.read(&mine, arguments.clone()).await, Ok(expected), "{arguments}");
+    }
+    for (arguments, says) in [
+        (json!({"name": name, "offset": 13}), "has 13 bytes; there is none at 13"),
+        (json!({"name": name, "limit": 0}), "counts from 1"),
+        (json!({"name": "nonsense"}), "There is no output \"nonsense\""),
+        (json!({"name": format!("{name}/../../../secret")}), "There is no output"),
+        (json!({"name": format!("{}/1-0123456789ab", mine.run_id)}), "There is no output"),
+    ] {
+        let text = failure(house.read(&mine, arguments.clone()).await);
+        assert!(text.contains(says), "{arguments}: {text}");
+    }
+
+    mine.run_id = RunId::new();
+    assert!(house.read(&mine, json!({"name": name})).await.is_ok(), "a later run of the same session");
+    let other = failure(house.read(&context("other"), json!({"name": name})).await);
+    assert!(other.contains("There is no output"), "{other}");
+}
+
+#[tokio::test]
+async fn files_are_for_the_owner_alone_and_links_in_their_place_are_not_followed() {
+    let house = house(1000, 10_000);
+    let mine = context("mine");
+    let name = house.keep(mine.run_id, "c", "text").await;
+    let path = house.dir.path().join("outputs").join(format!("{name}.txt"));
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::metadata(path.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+
+    std::fs::write(house.dir.path().join("secret"), "secret").unwrap();
+    std::fs::remove_file(&path).unwrap();
+    symlink(house.dir.path().join("secret"), &path).unwrap();
+    assert_eq!(failure(house.read(&mine, json!({"name": name})).await), "The output could not be read.");
+}
+
+#[tokio::test]
+async fn a_long_output_is_cut_and_says_so() {
+    let house = house(10, 10_000);
+    let mine = context("mine");
+    let kept = house.outputs.keep(mine.run_id, &"c".into(), &"x".repeat(25)).await.unwrap();
+    let text = house.read(&mine, json!({"name": kept.name})).await.unwrap();
+    assert!(text.ends_with("xxxxxxxxxx\n[cut here: 15 more bytes were not kept]\n"), "{text}");
+    assert!(text.contains(&format!("of {}]", kept.bytes)));
+}
+
+#[tokio::test]
+async fn the_oldest_go_first_also_those_of_an_earlier_start() {
+    let house = house(100, 250);
+    let mine = context("mine");
+    let output = "x".repeat(100);
+    let first = house.keep(mine.run_id, "a", &output).await;
+    let second = house.keep(mine.run_id, "a", &output).await;
+    assert_ne!(first, second);
+
+    let config = OutputsConfig { max_bytes: 100, max_total_bytes: 250 };
+    let outputs = KeptOutputs::open(&house.dir.path().join("outputs"), &config).unwrap();
+    let house = House { outputs, ..house };
+    let third = house.keep(RunId::new(), "a", &output).await;
+    assert_eq!(house.files(), 2);
+    assert!(failure(house.read(&mine, json!({"name": first})).await).contains("no longer"));
+    assert!(house.read(&mine, json!({"name": second})).await.is_ok());
+    assert!(house.read(&mine, json!({"name": third})).await.is_ok());
+}
+
+#[tokio::test]
+async fn what_is_broken_off_leaves_nothing() {
+    let house = house(100, 250);
+    let mut writing = house.outputs.begin(RunId::new(), &"c".into()).await.unwrap();
+    writing.write(b"half").await.unwrap();
+    assert_eq!(house.files(), 1);
+    drop(writing);
+    assert_eq!(std::fs::read_dir(house.dir.path().join("outputs")).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn many_at_once_get_names_of_their_own() {
+    let house = house(100, 100_000);
+    let run = RunId::new();
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 0..50 {
+        let outputs = house.outputs.clone();
+        tasks.spawn(async move { outputs.keep(run, &"same".into(), &n.to_string()).await.unwrap().name });
+    }
+    let mut names: Vec<_> = tasks.join_all().await;
+    names.sort();
+    names.dedup();
+    assert_eq!((names.len(), house.files()), (50, 50));
+}

@@ -1,0 +1,139 @@
+//! A control group for each tree, where the daemon may make groups below its own.
+//!
+//! A group is the one tie that a process cannot leave without rights of its own, and the kernel ends all of a group at
+//! once. The daemon itself stays where it is; only leaves are made, without controllers, so that nothing needs to be set
+//! up but `Delegate=` in the unit.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Pid;
+use uuid::Uuid;
+
+/// The group of the daemon, in which leaves are made.
+#[derive(Debug)]
+pub(super) struct Groups {
+    directory: PathBuf,
+}
+
+/// The group of one tree. Dropped, it is removed.
+#[derive(Debug)]
+pub(super) struct Leaf {
+    directory: PathBuf,
+}
+
+impl Groups {
+    /// The daemon's own group, if groups can be made and entered there.
+    ///
+    /// # Errors
+    /// What is missing, in plain words.
+    pub(super) fn find() -> Result<Self, String> {
+        let directory = own_group()?;
+        let groups = Self { directory };
+        groups.tidy();
+        let leaf =
+            groups.make().map_err(|why| format!("no group can be made in {}: {why}", groups.directory.display()))?;
+        if !leaf.directory.join("cgroup.kill").exists() {
+            return Err("the kernel cannot end a group at once (cgroup.kill, Linux 5.14)".to_owned());
+        }
+        Ok(groups)
+    }
+
+    /// Puts a process that was just started, and whatever it starts from now on, into a group of its own. `None`: it
+    /// could not be done, and the tree is found by its other ties.
+    pub(super) fn enter(&self, pid: Pid) -> Option<Leaf> {
+        let entered = self.make().and_then(|leaf| {
+            fs::write(leaf.directory.join("cgroup.procs"), pid.to_string())?;
+            Ok(leaf)
+        });
+        entered.inspect_err(|error| tracing::debug!(%pid, %error, "no control group for a process tree")).ok()
+    }
+
+    fn make(&self) -> std::io::Result<Leaf> {
+        let directory = self.directory.join(format!("belay-{}-{}", std::process::id(), Uuid::now_v7().simple()));
+        fs::create_dir(&directory)?;
+        Ok(Leaf { directory })
+    }
+
+    /// Removes empty groups that a daemon which is no more has left behind. One with processes in it cannot be removed.
+    fn tidy(&self) {
+        let Ok(entries) = fs::read_dir(&self.directory) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let owner = name.to_str().and_then(|name| name.strip_prefix("belay-")?.split('-').next());
+            if owner.is_some_and(|pid| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists()) {
+                // Not ours to remove, or not empty: then it stays, and does no harm.
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
+    }
+}
+
+impl Leaf {
+    /// The numbers of the processes in it; zombies are not listed.
+    pub(super) fn members(&self) -> Vec<Pid> {
+        let text = fs::read_to_string(self.directory.join("cgroup.procs")).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).filter_map(Pid::from_raw).collect()
+    }
+
+    /// Kills all that is in it.
+    pub(super) fn kill(&self) {
+        if let Err(error) = fs::write(self.directory.join("cgroup.kill"), "1") {
+            tracing::debug!(%error, "a control group could not be killed at once");
+        }
+    }
+}
+
+impl Drop for Leaf {
+    fn drop(&mut self) {
+        // Something that does not die keeps it; the next start removes it.
+        let _ = fs::remove_dir(&self.directory);
+    }
+}
+
+/// The directory of this process's group in the second version of control groups.
+///
+/// Source: cgroups(7): the line of /proc/self/cgroup that begins with `0::`; proc_pid_mountinfo(5): root, mount point and
+/// type of file system of each mount.
+fn own_group() -> Result<PathBuf, String> {
+    let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
+    let groups = read("/proc/self/cgroup")?;
+    let own =
+        groups.lines().find_map(|line| line.strip_prefix("0::")).ok_or("there are no control groups of version 2")?;
+    let mounts = read("/proc/self/mountinfo")?;
+    mounts.lines().find_map(|line| below_mount(line, own)).ok_or_else(|| "no cgroup2 file system is mounted".to_owned())
+}
+
+/// The directory of a group, if this line of the mounts shows it.
+fn below_mount(line: &str, group: &str) -> Option<PathBuf> {
+    let (mount, kind) = line.split_once(" - ")?;
+    if kind.split(' ').next()? != "cgroup2" {
+        return None;
+    }
+    let mut fields = mount.split(' ').skip(3);
+    let (root, point) = (fields.next()?, fields.next()?);
+    let below = Path::new(group).strip_prefix(root).ok()?;
+    Some(Path::new(point).join(below))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_group_is_found_below_the_mount_that_shows_it() {
+        let unified = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate";
+        let inner = "30 23 0:26 /system.slice /sys/fs/cgroup rw - cgroup2 cgroup2 rw";
+        let tmpfs = "29 23 0:25 / /sys/fs/cgroup ro - tmpfs tmpfs ro";
+        for (line, group, expected) in [
+            (unified, "/", Some("/sys/fs/cgroup/")),
+            (unified, "/system.slice/belay.service", Some("/sys/fs/cgroup/system.slice/belay.service")),
+            (inner, "/system.slice/belay.service", Some("/sys/fs/cgroup/belay.service")),
+            (inner, "/user.slice", None),
+            (tmpfs, "/", None),
+            ("", "/", None),
+        ] {
+            assert_eq!(below_mount(line, group).as_deref(), expected.map(Path::new), "{line} {group}");
+        }
+    }
+}

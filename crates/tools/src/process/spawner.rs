@@ -1,0 +1,129 @@
+//! The thread that starts programs.
+//!
+//! It lives as long as the daemon: a parent-death signal goes out when the *thread* that started a process ends, so
+//! threads that come and go, as those of an async runtime's pool, would kill what they started. A start may also take
+//! long, on a directory that is far away; here it holds up other starts, but no end.
+
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::sync::{mpsc, oneshot};
+use uuid::Uuid;
+
+use super::cgroup::Groups;
+use super::error::StartError;
+use super::launch::{Launch, Stdin};
+use super::registry::{Handle, Root};
+use super::{MARK, signal, table};
+
+/// Most starts that wait for the thread; whoever asks for a further one waits with it.
+pub(super) const JOBS: usize = 16;
+
+/// A start that is asked for.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) launch: Launch,
+    pub(super) handle: Handle,
+    /// Where the answer goes. When nobody waits any more, the answer is dropped, and the tree ended with it.
+    pub(super) answer: oneshot::Sender<Result<Spawned, StartError>>,
+}
+
+/// What was started.
+#[derive(Debug)]
+pub(super) struct Spawned {
+    pub(super) handle: Handle,
+    pub(super) pid: Pid,
+    /// Its pipes.
+    pub(super) child: Child,
+}
+
+/// Starts programs.
+#[derive(Debug)]
+pub(super) struct Spawner {
+    pub(super) launcher: Option<PathBuf>,
+    pub(super) groups: Option<Arc<Groups>>,
+}
+
+impl Spawner {
+    /// Starts what is asked for until nobody can ask any more.
+    pub(super) fn run(&self, mut jobs: mpsc::Receiver<Job>) {
+        while let Some(job) = jobs.blocking_recv() {
+            let _ = job.answer.send(self.start(&job.launch, job.handle));
+        }
+    }
+
+    fn start(&self, launch: &Launch, handle: Handle) -> Result<Spawned, StartError> {
+        if !handle.registry.may_start(handle.id) {
+            return Err(StartError::Stopped);
+        }
+        let mark = Uuid::now_v7().simple().to_string();
+        let child = self.command(launch, &mark).and_then(|mut command| command.spawn());
+        let child = child.map_err(|error| explain(launch, error))?;
+        let pid = Pid::from_child(&child);
+        let process = table::read(pid).map_err(|source| {
+            // What cannot be seen could not be ended later. It is our child and not reaped, so the number is its own.
+            let _ = kill_process(pid, Signal::KILL);
+            signal::reap_at_once(pid);
+            StartError::System { program: launch.program.clone().into(), source }
+        })?;
+        let cgroup = self.groups.as_ref().and_then(|groups| groups.enter(pid));
+        let root = Root { pid, start: process.start, mark, isolated: launch.isolated, cgroup };
+        if !handle.registry.started(handle.id, root) {
+            return Err(StartError::Stopped);
+        }
+        Ok(Spawned { handle, pid, child })
+    }
+
+    fn command(&self, launch: &Launch, mark: &str) -> io::Result<Command> {
+        let mut command = match &self.launcher {
+            Some(launcher) if !launch.isolated => {
+                let mut command = Command::new(launcher);
+                command.args(["launch", "--bare", "--"]).arg(&launch.program);
+                command
+            }
+            _ => Command::new(&launch.program),
+        };
+        let stdin = match &launch.stdin {
+            Stdin::Null => Stdio::null(),
+            Stdin::Bytes(bytes) => file_of(bytes)?.into(),
+            Stdin::Piped => Stdio::piped(),
+        };
+        command
+            .args(&launch.args)
+            .env_clear()
+            .envs(launch.env.iter().map(|(name, value)| (name, value)))
+            .env(MARK, mark)
+            .current_dir(&launch.directory)
+            .process_group(0)
+            .stdin(stdin)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Ok(command)
+    }
+}
+
+/// A file without a name that holds these bytes and cannot be changed.
+fn file_of(bytes: &[u8]) -> io::Result<File> {
+    let mut file = File::from(memfd_create("stdin", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    Ok(file)
+}
+
+/// Which of the things that a start needs is missing. The system says "not found" of program and directory alike.
+fn explain(launch: &Launch, source: io::Error) -> StartError {
+    let program = PathBuf::from(&launch.program);
+    match source.kind() {
+        _ if !launch.directory.is_dir() => StartError::NoDirectory { directory: launch.directory.clone() },
+        io::ErrorKind::NotFound => StartError::NotFound { program },
+        io::ErrorKind::PermissionDenied => StartError::NotExecutable { program },
+        _ => StartError::System { program, source },
+    }
+}

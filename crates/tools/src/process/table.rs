@@ -1,0 +1,220 @@
+//! The process table: one walk over `/proc`.
+//!
+//! A walk is no moment: processes start and end while it goes on. Who relies on it walks twice.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::io::{self, Read};
+
+use rustix::process::Pid;
+
+use super::MARK;
+
+/// Longest environment that is looked at, in bytes. 1 MiB: half of what the kernel takes for arguments and environment
+/// together under its usual limit of the stack; the mark stands wherever the program's own order puts it.
+const MAX_ENVIRONMENT: u64 = 1024 * 1024;
+
+/// A process as it was found. Number and start together are its identity: a number comes back, that pair does not.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) pid: Pid,
+    pub(super) parent: Option<Pid>,
+    pub(super) group: Option<Pid>,
+    pub(super) session: Option<Pid>,
+    pub(super) state: State,
+    /// When it started, in the kernel's ticks since the machine started (a hundredth of a second on all common ones).
+    pub(super) start: u64,
+    /// The value of its mark, once it was looked for.
+    mark: OnceCell<Option<Vec<u8>>>,
+}
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It runs, or waits.
+    Alive,
+    /// It stands still until somebody sends CONT.
+    Stopped,
+    /// It has ended, and its parent has not looked yet.
+    Zombie,
+}
+
+impl Process {
+    /// Whether it has not ended.
+    pub(super) fn lives(&self) -> bool {
+        self.state != State::Zombie
+    }
+
+    /// Which one it is.
+    pub(super) fn identity(&self) -> Identity {
+        Identity { pid: self.pid, start: self.start }
+    }
+
+    /// The value of [`MARK`] in the environment it was started with. `None`: it has none, has ended, or is somebody
+    /// else's, whose environment may not be read.
+    pub(super) fn mark(&self) -> Option<&[u8]> {
+        self.mark.get_or_init(|| read_mark(self.pid)).as_deref()
+    }
+}
+
+/// Which process: its number, and when it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Identity {
+    pub(super) pid: Pid,
+    pub(super) start: u64,
+}
+
+/// All processes that could be seen.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    processes: HashMap<Pid, Process>,
+    /// By a number: those that have it as their parent, group or session.
+    relatives: HashMap<Pid, Vec<Pid>>,
+    /// By a mark: those that carry it.
+    marked: HashMap<Vec<u8>, Vec<Pid>>,
+}
+
+impl Table {
+    /// Walks over `/proc`, and reads the marks of processes that started at `since` or later.
+    ///
+    /// # Errors
+    /// `/proc` cannot be listed. A process that ends meanwhile is left out.
+    pub(super) fn read(since: u64) -> io::Result<Self> {
+        let mut table = Self::default();
+        for entry in std::fs::read_dir("/proc")? {
+            let name = entry?.file_name();
+            let Some(pid) = name.to_str().and_then(|name| number(name).ok().flatten()) else { continue };
+            if let Ok(process) = read(pid) {
+                table.insert(process, since);
+            }
+        }
+        Ok(table)
+    }
+
+    fn insert(&mut self, process: Process, since: u64) {
+        let pid = process.pid;
+        for relative in [process.parent, process.group, process.session].into_iter().flatten() {
+            self.relatives.entry(relative).or_default().push(pid);
+        }
+        if process.start >= since
+            && let Some(mark) = process.mark()
+        {
+            self.marked.entry(mark.to_vec()).or_default().push(pid);
+        }
+        self.processes.insert(pid, process);
+    }
+
+    /// The process of that number.
+    pub(super) fn get(&self, pid: Pid) -> Option<&Process> {
+        self.processes.get(&pid)
+    }
+
+    /// All of them, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Process> {
+        self.processes.values()
+    }
+
+    /// Those that have this number as their parent, group or session.
+    pub(super) fn relatives(&self, of: Pid) -> impl Iterator<Item = Pid> {
+        self.relatives.get(&of).into_iter().flatten().copied()
+    }
+
+    /// Those that carry this mark.
+    pub(super) fn marked(&self, mark: &str) -> impl Iterator<Item = Pid> {
+        self.marked.get(mark.as_bytes()).into_iter().flatten().copied()
+    }
+}
+
+/// The process of that number as it is now.
+///
+/// # Errors
+/// There is none.
+pub(super) fn read(pid: Pid) -> io::Result<Process> {
+    let text = std::fs::read(format!("/proc/{pid}/stat"))?;
+    parse(pid, &text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "an unreadable line of /proc"))
+}
+
+/// The kernel's clock in the ticks of [`Process::start`], rounded down; 0 when it cannot be read.
+///
+/// Source: proc_uptime(5): seconds with two decimals, by the clock that starts are measured by.
+pub(super) fn now() -> u64 {
+    let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let seconds = text.split_ascii_whitespace().next().unwrap_or_default();
+    seconds.replace('.', "").parse().unwrap_or_default()
+}
+
+/// Reads a line of `/proc/PID/stat`.
+///
+/// Source: proc_pid_stat(5). The name of the program, in parentheses, may hold anything, parentheses too, so fields are
+/// counted from the last one.
+fn parse(pid: Pid, line: &[u8]) -> Option<Process> {
+    let after_name = line.iter().rposition(|byte| *byte == b')')? + 1;
+    let mut fields = std::str::from_utf8(&line[after_name..]).ok()?.split_ascii_whitespace();
+    let state = match fields.next()? {
+        "Z" | "X" | "x" => State::Zombie,
+        "T" | "t" => State::Stopped,
+        _ => State::Alive,
+    };
+    let mut next = || number(fields.next()?).ok();
+    let (parent, group, session) = (next()?, next()?, next()?);
+    // The 22nd field of the line; the first three and these three have been taken.
+    let start = fields.nth(15)?.parse().ok()?;
+    Some(Process { pid, parent, group, session, state, start, mark: OnceCell::new() })
+}
+
+/// The number of a process; `None` for 0 (the kernel, or outside of this namespace) and −1 (nothing any more: the process
+/// is being released).
+fn number(text: &str) -> Result<Option<Pid>, std::num::ParseIntError> {
+    Ok(Some(text.parse()?).filter(|number| *number > 0).and_then(Pid::from_raw))
+}
+
+/// The value of the mark in a process's environment.
+fn read_mark(pid: Pid) -> Option<Vec<u8>> {
+    let mut environment = Vec::new();
+    let file = std::fs::File::open(format!("/proc/{pid}/environ")).ok()?;
+    file.take(MAX_ENVIRONMENT).read_to_end(&mut environment).ok()?;
+    environment
+        .split(|byte| *byte == 0)
+        .find_map(|entry| entry.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="))
+        .map(<[u8]>::to_vec)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_table_is_read_whatever_the_program_is_called() {
+        let pid = Pid::from_raw(42).unwrap();
+        let tail = "7 8 9 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 123456 9 9 9";
+        for (name, letter, state) in [
+            ("sh", "S", State::Alive),
+            ("a b", "R", State::Alive),
+            ("x) Z 1 1 1 (", "D", State::Alive),
+            ("sleep", "T", State::Stopped),
+            ("sleep", "Z", State::Zombie),
+        ] {
+            let process = parse(pid, format!("42 ({name}) {letter} {tail}\n").as_bytes()).unwrap();
+            let numbers = [process.parent, process.group, process.session].map(Pid::as_raw);
+            assert_eq!((numbers, process.state, process.start), ([7, 8, 9], state, 123_456), "{name}");
+        }
+        let released = parse(pid, b"42 (sh) X 0 -1 -1 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9 9").unwrap();
+        assert_eq!((released.parent, released.group, released.session, released.lives()), (None, None, None, false));
+        for broken in ["", "42 (sh", "42 (sh) S", "42 (sh) S 1 2 3", "42 (sh) S a b c"] {
+            assert!(parse(pid, broken.as_bytes()).is_none(), "{broken}");
+        }
+    }
+
+    #[test]
+    fn a_walk_finds_this_process_and_its_parent() {
+        let table = Table::read(u64::MAX).unwrap();
+        let me = table.get(rustix::process::getpid()).unwrap();
+        assert!(table.relatives(rustix::process::getppid().unwrap()).any(|pid| pid == me.pid));
+        assert_eq!(me.parent, rustix::process::getppid());
+        assert!(me.lives());
+        assert_eq!(me.identity(), read(me.pid).unwrap().identity());
+        assert!(me.start <= now(), "starts are measured by the same clock");
+    }
+}

@@ -1,0 +1,263 @@
+//! Bubblewrap: where it is, which version, and the words that make it build the rooms a command runs in.
+//!
+//! Source: bwrap(1), version 0.8; NEWS of bubblewrap for what came when.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::config::SandboxConfig;
+use super::view::{Change, changes, hidden};
+use super::{LAUNCHER, Missing, WORKSPACE};
+
+/// Where it is looked for. Not in `PATH`, which whoever starts the daemon could bend.
+const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap"];
+
+/// The oldest that will do: the first that bounds the size of a temporary directory.
+const OLDEST: (u32, u32) = (0, 7);
+
+/// Directories that every sandbox makes itself; nothing of this machine is bound there.
+const MADE: [&str; 2] = ["dev", "proc"];
+
+/// Directories that are emptied and may be written to, but with the policy `full`.
+const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
+
+/// Finds bubblewrap and its version.
+///
+/// # Errors
+/// It is not there, does not run, or is too old.
+pub(super) fn find(configured: Option<&Path>) -> Result<(PathBuf, String), Missing> {
+    let path = match configured {
+        Some(path) if path.is_file() => path.to_owned(),
+        Some(path) => return Err(Missing(format!("tools.sandbox.bwrap: there is no program {}", path.display()))),
+        None => PLACES.iter().map(PathBuf::from).find(|path| path.is_file()).ok_or_else(|| {
+            Missing(
+                "bubblewrap is not installed; the package is called bubblewrap everywhere (apt install bubblewrap)"
+                    .to_owned(),
+            )
+        })?,
+    };
+    let shown = path.display();
+    let output = Command::new(&path)
+        .arg("--version")
+        .env_clear()
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| Missing(format!("{shown} cannot be started: {error}")))?;
+    let version = String::from_utf8_lossy(&output.stdout).trim().trim_start_matches("bubblewrap ").to_owned();
+    match parse(&version) {
+        Some(found) if found >= OLDEST => Ok((path, version)),
+        Some(_) => {
+            let (major, minor) = OLDEST;
+            Err(Missing(format!("{shown} is bubblewrap {version}; {major}.{minor} or later is needed")))
+        }
+        None => Err(Missing(format!("{shown} --version does not say which bubblewrap it is"))),
+    }
+}
+
+fn parse(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// What a sandbox is built from.
+pub(super) struct Room<'a> {
+    pub(super) config: &'a SandboxConfig,
+    /// The workspace on this machine, without links.
+    pub(super) workspace: &'a Path,
+    /// The binary that is the last stage, without links.
+    pub(super) launcher: &'a Path,
+    /// Whether everything is shown as it is, rather than read-only and without what is private to others.
+    pub(super) all: bool,
+    /// Whether it may be written to.
+    pub(super) write: bool,
+    pub(super) network: bool,
+    /// Where the command starts, as it sees it.
+    pub(super) directory: &'a Path,
+}
+
+impl Room<'_> {
+    /// The arguments up to and with the `--` behind which the last stage stands.
+    ///
+    /// # Errors
+    /// The root directory cannot be listed.
+    pub(super) fn arguments(&self) -> Result<Vec<OsString>, Missing> {
+        let mut args = Arguments::default();
+        self.namespaces(&mut args);
+        self.machine(&mut args)?;
+        let emptied = self.hide(&mut args);
+        self.own(&mut args);
+        // Last, for until then they take the mounts that lie in them.
+        for directory in emptied.iter().map(PathBuf::as_path).chain([Path::new("/dev"), Path::new("/")]) {
+            args.option("--remount-ro", [directory]);
+        }
+        args.option("--chdir", [self.directory]);
+        args.word("--");
+        Ok(args.0)
+    }
+
+    fn namespaces(&self, args: &mut Arguments) {
+        for word in ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"] {
+            args.word(word);
+        }
+        if !self.network {
+            args.word("--unshare-net");
+        }
+        // KILL to the monitor, or its end, ends everything inside; no terminal is shared; and no rights are left.
+        for word in ["--die-with-parent", "--new-session", "--cap-drop", "ALL"] {
+            args.word(word);
+        }
+    }
+
+    /// This machine's directories, one by one, in a root of the sandbox's own: there they have room beside them.
+    fn machine(&self, args: &mut Arguments) -> Result<(), Missing> {
+        let failed = |error| Missing(format!("the root directory cannot be listed: {error}"));
+        let mut entries: Vec<_> = std::fs::read_dir("/").map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
+        entries.sort_by_key(std::fs::DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
+            let ours = Path::new(WORKSPACE) == path || Path::new(LAUNCHER).starts_with(&path);
+            if ours || MADE.iter().any(|made| entry.file_name() == *made) {
+                continue;
+            }
+            match std::fs::read_link(&path) {
+                Ok(target) => args.option("--symlink", [target.as_path(), &path]),
+                Err(_) => args.option(self.bind("--bind-try", "--ro-bind-try"), [path.as_path(), &path]),
+            }
+        }
+        args.option("--proc", ["/proc"]);
+        args.option("--dev", ["/dev"]);
+        self.temporary(args, Path::new("/dev/shm"));
+        Ok(())
+    }
+
+    /// Hides and shows; returns the directories that have become empty ones and can still be written to.
+    fn hide(&self, args: &mut Arguments) -> Vec<PathBuf> {
+        // Names are looked up by what this file says; systemd-resolved keeps it where the sockets of services lie.
+        let resolver = self.network.then_some(Path::new("/etc/resolv.conf"));
+        // In a file system that is shown as it is, the workspace keeps its place as well.
+        let workspace = self.all.then_some(self.workspace);
+        let temporary = if self.all { &[][..] } else { &TEMPORARY };
+        let private = hidden(self.all).chain(self.config.hide.iter().map(PathBuf::as_path));
+        let hide = private.chain(temporary.iter().map(Path::new));
+        let show = self.config.show.iter().map(PathBuf::as_path).chain(resolver).chain(workspace);
+        let mut emptied = Vec::new();
+        for change in changes(hide, show) {
+            match change {
+                Change::Empty(path) if temporary.iter().any(|temporary| Path::new(temporary) == path) => {
+                    self.temporary(args, &path);
+                }
+                Change::Empty(path) => {
+                    args.option("--tmpfs", [&path]);
+                    emptied.push(path);
+                }
+                Change::Mask(path) => args.option("--ro-bind", [Path::new("/dev/null"), &path]),
+                Change::Show(path) => args.option(self.bind("--bind", "--ro-bind"), [&path, &path]),
+            }
+        }
+        emptied
+    }
+
+    /// The workspace and the last stage.
+    fn own(&self, args: &mut Arguments) {
+        args.option(if self.write { "--bind" } else { "--ro-bind" }, [self.workspace, Path::new(WORKSPACE)]);
+        args.option("--ro-bind", [self.launcher, Path::new(LAUNCHER)]);
+    }
+
+    fn temporary(&self, args: &mut Arguments, path: &Path) {
+        args.option("--perms", ["1777"]);
+        args.option("--size", [(self.config.tmp_mb * 1024 * 1024).to_string()]);
+        args.option("--tmpfs", [path]);
+    }
+
+    /// How this machine's directories are bound.
+    fn bind(&self, writable: &'static str, readonly: &'static str) -> &'static str {
+        if self.all && self.write { writable } else { readonly }
+    }
+}
+
+#[derive(Default)]
+struct Arguments(Vec<OsString>);
+
+impl Arguments {
+    fn word(&mut self, word: &str) {
+        self.0.push(word.into());
+    }
+
+    fn option<T: Into<OsString>>(&mut self, name: &str, values: impl IntoIterator<Item = T>) {
+        self.word(name);
+        self.0.extend(values.into_iter().map(Into::into));
+    }
+}
+
+/// What bubblewrap means, for whoever runs the daemon.
+pub(super) fn explain(stderr: &str) -> String {
+    let said = stderr.trim();
+    let advice = [
+        ("loopback", "a service needs AF_NETLINK in RestrictAddressFamilies="),
+        (
+            "mount proc",
+            "a new /proc is refused where parts of the outer one are covered: a service must leave out ProtectKernelTunables=, \
+             ProtectKernelLogs= and ProcSubset=; a container needs an unmasked /proc",
+        ),
+        (
+            "namespace",
+            "namespaces are refused to this user: look at sysctl kernel.unprivileged_userns_clone (1), \
+             user.max_user_namespaces (above 0), kernel.apparmor_restrict_unprivileged_userns (0, or an AppArmor profile \
+             for bwrap), and RestrictNamespaces= of the service",
+        ),
+        ("uid map", "the profile of AppArmor or the container does not let bubblewrap map its user"),
+        (
+            "Operation not permitted",
+            "the filter of the service or container refuses what bubblewrap does: see deploy/belay.service",
+        ),
+    ];
+    let lower = said.to_lowercase();
+    match advice.iter().find(|(sign, _)| lower.contains(&sign.to_lowercase())) {
+        Some((_, advice)) => format!("{said}; {advice}"),
+        None => said.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        for (text, expected) in [
+            ("0.8.0", Some((0, 8))),
+            ("0.11.0", Some((0, 11))),
+            ("1.0", Some((1, 0))),
+            ("", None),
+            ("bubblewrap", None),
+        ] {
+            assert_eq!(parse(text), expected, "{text:?}");
+        }
+        assert!(parse("0.11.0").unwrap() > OLDEST && parse("0.6.2").unwrap() < OLDEST);
+    }
+
+    #[test]
+    fn a_configured_program_that_is_not_there_is_named() {
+        let missing = find(Some(Path::new("/nowhere/bwrap"))).unwrap_err();
+        assert_eq!(missing.0, "tools.sandbox.bwrap: there is no program /nowhere/bwrap");
+    }
+
+    #[test]
+    fn what_bubblewrap_says_is_kept_and_explained() {
+        for (said, advice) in [
+            ("bwrap: No permissions to create new namespace, likely because the kernel does not allow it", "sysctl"),
+            ("bwrap: Creating new namespace failed: Operation not permitted", "sysctl"),
+            ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", "ProtectKernelTunables"),
+            ("bwrap: loopback: Failed to create NETLINK_ROUTE socket: Address family not supported", "AF_NETLINK"),
+            ("bwrap: setting up uid map: Permission denied", "AppArmor"),
+            ("bwrap: pivot_root: Operation not permitted", "deploy/belay.service"),
+        ] {
+            let explained = explain(said);
+            assert!(explained.starts_with(said) && explained.contains(advice), "{explained}");
+        }
+        assert_eq!(explain("something else\n"), "something else");
+    }
+}

@@ -1,0 +1,178 @@
+//! Settings of the sandbox: the section `[tools.sandbox]`.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Settings of the sandbox in which commands run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SandboxConfig {
+    /// What a command may touch at most.
+    pub policy: Policy,
+    /// Whether a command may be granted the network at all. Without it a command has a loopback of its own, and nothing
+    /// else. A policy of `full` has the network only with this, too.
+    pub network: bool,
+    /// TCP ports to which a command with the network may connect; empty: every port. The list keeps commands away from
+    /// what listens on this machine, the daemon included. Names are looked up over UDP, which is not held back.
+    pub ports: Vec<u16>,
+    /// The bubblewrap program. Absent: `bwrap` in `/usr/bin`, `/usr/local/bin` or `/bin`.
+    pub bwrap: Option<PathBuf>,
+    /// Whether a kernel without Landlock is a reason to refuse.
+    pub landlock: Landlock,
+    /// Most memory of one process in MiB: its heap and what it maps to write for itself alone; 32 to 1048576 (1 TiB).
+    pub memory_mb: u64,
+    /// Most processes and threads of one command; 8 to 65536. Does not bind a daemon that runs as root.
+    pub processes: u64,
+    /// Most open files of one process; 16 to 1048576, the most that Linux lets a process have as it comes.
+    pub open_files: u64,
+    /// Largest file that a command may write, in MiB; 1 to 1048576 (1 TiB).
+    pub file_mb: u64,
+    /// Most processor time of one process in seconds; 1 to 86400 (a day).
+    pub cpu_s: u64,
+    /// Size of each private temporary directory (`/tmp`, `/var/tmp`, `/dev/shm`) in MiB; it is memory of this machine;
+    /// 1 to 65536.
+    pub tmp_mb: u64,
+    /// Directories and files that no command sees, whatever the policy, besides the daemon's own. Absolute.
+    pub hide: Vec<PathBuf>,
+    /// Directories and files that commands see although they lie in a hidden directory, read-only: a toolchain in a home
+    /// directory, for example. Absolute.
+    pub show: Vec<PathBuf>,
+}
+
+/// What commands may touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    /// Nothing is written but private temporary files.
+    Readonly,
+    /// The workspace is written too.
+    WorkspaceWrite,
+    /// Whatever the daemon's user may touch, except the daemon's own secrets.
+    Full,
+    /// No sandbox: limits, and no new privileges, are all there is.
+    Off,
+}
+
+impl Policy {
+    /// The word in the settings.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Readonly => "readonly",
+            Self::WorkspaceWrite => "workspace_write",
+            Self::Full => "full",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// Whether Landlock has to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Landlock {
+    /// A command is refused where the kernel has none.
+    Required,
+    /// Where the kernel has none, the namespaces are the only wall.
+    Optional,
+}
+
+impl Default for SandboxConfig {
+    /// Room for a compiler or a test suite, and none for what would hurt the machine.
+    fn default() -> Self {
+        Self {
+            policy: Policy::WorkspaceWrite,
+            network: false,
+            ports: vec![53, 80, 443],
+            bwrap: None,
+            landlock: Landlock::Required,
+            memory_mb: 2048,
+            processes: 256,
+            open_files: 1024,
+            file_mb: 1024,
+            cpu_s: 600,
+            tmp_mb: 256,
+            hide: Vec::new(),
+            show: Vec::new(),
+        }
+    }
+}
+
+impl SandboxConfig {
+    /// Every problem at once, each beginning with its key; empty when all is well.
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (key, value, least, most) in [
+            // Less, and the dynamic loader of an ordinary program has no room.
+            ("memory_mb", self.memory_mb, 32, 1024 * 1024),
+            // Fewer, and a shell with a pipeline has no room beside the two processes of the sandbox itself.
+            ("processes", self.processes, 8, 65_536),
+            ("open_files", self.open_files, 16, 1_048_576),
+            ("file_mb", self.file_mb, 1, 1024 * 1024),
+            ("cpu_s", self.cpu_s, 1, 86_400),
+            ("tmp_mb", self.tmp_mb, 1, 65_536),
+        ] {
+            if !(least..=most).contains(&value) {
+                problems.push(format!("tools.sandbox.{key}: must be from {least} to {most}, is {value}"));
+            }
+        }
+        if self.ports.contains(&0) {
+            problems.push("tools.sandbox.ports: there is no port 0; an empty list allows every port".to_owned());
+        }
+        for (key, path) in self.paths() {
+            if !path.is_absolute() {
+                problems.push(format!("tools.sandbox.{key}: must be an absolute path, is {path:?}"));
+            } else if path == Path::new("/") && key == "hide" {
+                problems.push("tools.sandbox.hide: with / hidden no program could be started".to_owned());
+            }
+        }
+        problems
+    }
+
+    fn paths(&self) -> impl Iterator<Item = (&'static str, &PathBuf)> {
+        let hide = self.hide.iter().map(|path| ("hide", path));
+        let show = self.show.iter().map(|path| ("show", path));
+        self.bwrap.iter().map(|path| ("bwrap", path)).chain(hide).chain(show)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_valid() {
+        assert_eq!(SandboxConfig::default().validate(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_problem_is_told_at_once_with_its_key() {
+        let config = SandboxConfig {
+            ports: vec![443, 0],
+            bwrap: Some("bwrap".into()),
+            memory_mb: 31,
+            processes: 7,
+            open_files: 15,
+            file_mb: 0,
+            cpu_s: 86_401,
+            tmp_mb: 65_537,
+            hide: vec!["/".into()],
+            show: vec!["here".into()],
+            ..SandboxConfig::default()
+        };
+        assert_eq!(
+            config.validate(),
+            [
+                "tools.sandbox.memory_mb: must be from 32 to 1048576, is 31",
+                "tools.sandbox.processes: must be from 8 to 65536, is 7",
+                "tools.sandbox.open_files: must be from 16 to 1048576, is 15",
+                "tools.sandbox.file_mb: must be from 1 to 1048576, is 0",
+                "tools.sandbox.cpu_s: must be from 1 to 86400, is 86401",
+                "tools.sandbox.tmp_mb: must be from 1 to 65536, is 65537",
+                "tools.sandbox.ports: there is no port 0; an empty list allows every port",
+                "tools.sandbox.bwrap: must be an absolute path, is \"bwrap\"",
+                "tools.sandbox.hide: with / hidden no program could be started",
+                "tools.sandbox.show: must be an absolute path, is \"here\"",
+            ]
+        );
+    }
+}

@@ -1,0 +1,238 @@
+//! The command line between the daemon and the stage that runs inside: written by one, read by the other.
+
+use std::ffi::{OsStr, OsString};
+
+use crate::sandbox::config::{Landlock, SandboxConfig};
+
+/// What the stage is to do before it becomes the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stage {
+    pub(crate) walls: Walls,
+    pub(crate) limits: Limits,
+    /// The program and its arguments; never empty.
+    pub(crate) argv: Vec<OsString>,
+}
+
+/// What it puts up around itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Walls {
+    /// None: it only makes sure that it does not outlive the process that started it.
+    Bare {
+        /// The process that started it.
+        parent: u32,
+    },
+    /// Landlock and the filter of system calls, inside what bubblewrap has built.
+    Inside {
+        landlock: Landlock,
+        files: Files,
+        /// TCP ports to which it may connect; `None`: the network namespace decides.
+        ports: Option<Vec<u16>>,
+    },
+}
+
+/// Which files may be written, besides temporary ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Files {
+    Readonly,
+    Workspace,
+    All,
+}
+
+/// Limits of each process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) memory_mb: u64,
+    pub(crate) processes: u64,
+    pub(crate) open_files: u64,
+    pub(crate) file_mb: u64,
+    pub(crate) cpu_s: u64,
+}
+
+impl From<&SandboxConfig> for Limits {
+    fn from(config: &SandboxConfig) -> Self {
+        let SandboxConfig { memory_mb, processes, open_files, file_mb, cpu_s, .. } = *config;
+        Self { memory_mb, processes, open_files, file_mb, cpu_s }
+    }
+}
+
+impl Stage {
+    /// The arguments after the program of the launcher, the word `launch` first.
+    pub(crate) fn to_args(&self) -> Vec<OsString> {
+        let mut args: Vec<OsString> = vec!["launch".into()];
+        let mut option = |name: &str, value: String| args.extend([OsString::from(name), value.into()]);
+        match &self.walls {
+            Walls::Bare { parent } => option("--bare", parent.to_string()),
+            Walls::Inside { landlock, files, ports } => {
+                option("--files", files.word().to_owned());
+                option("--landlock", landlock_word(*landlock).to_owned());
+                if let Some(ports) = ports {
+                    option("--ports", ports.iter().map(u16::to_string).collect::<Vec<_>>().join(","));
+                }
+            }
+        }
+        option("--memory-mb", self.limits.memory_mb.to_string());
+        option("--processes", self.limits.processes.to_string());
+        option("--open-files", self.limits.open_files.to_string());
+        option("--file-mb", self.limits.file_mb.to_string());
+        option("--cpu-s", self.limits.cpu_s.to_string());
+        args.push("--".into());
+        args.extend(self.argv.iter().cloned());
+        args
+    }
+
+    /// Reads the arguments after the word `launch`.
+    ///
+    /// # Errors
+    /// What is wrong with them: nothing is left out silently, since a missing wall would not be noticed.
+    pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
+        let mut args = args.into_iter();
+        let mut options = Options::default();
+        loop {
+            let name = args.next().ok_or("no program is given: it stands behind --")?;
+            if name == "--" {
+                break;
+            }
+            let value = args.next().ok_or_else(|| format!("{} needs a value", name.display()))?;
+            options.take(&name, &value)?;
+        }
+        let argv: Vec<_> = args.collect();
+        if argv.is_empty() {
+            return Err("no program is given: it stands behind --".to_owned());
+        }
+        let limits = options.limits()?;
+        Ok(Self { walls: options.walls()?, limits, argv })
+    }
+}
+
+/// Options as they are read, before it is clear that all are there.
+#[derive(Default)]
+struct Options {
+    parent: Option<u32>,
+    files: Option<Files>,
+    landlock: Option<Landlock>,
+    ports: Option<Vec<u16>>,
+    memory_mb: Option<u64>,
+    processes: Option<u64>,
+    open_files: Option<u64>,
+    file_mb: Option<u64>,
+    cpu_s: Option<u64>,
+}
+
+impl Options {
+    fn take(&mut self, name: &OsStr, value: &OsStr) -> Result<(), String> {
+        let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
+        let bad = || format!("{name} does not take {value:?}");
+        let number = || value.parse().map(Some).map_err(|_| bad());
+        match &*name {
+            "--bare" => self.parent = Some(value.parse().map_err(|_| bad())?),
+            "--files" => self.files = Some(Files::from_word(&value).ok_or_else(bad)?),
+            "--landlock" => self.landlock = Some(landlock_from_word(&value).ok_or_else(bad)?),
+            "--ports" => {
+                let ports: Result<_, _> = value.split(',').map(str::parse).collect();
+                self.ports = Some(ports.map_err(|_| bad())?);
+            }
+            "--memory-mb" => self.memory_mb = number()?,
+            "--processes" => self.processes = number()?,
+            "--open-files" => self.open_files = number()?,
+            "--file-mb" => self.file_mb = number()?,
+            "--cpu-s" => self.cpu_s = number()?,
+            _ => return Err(format!("{name} is no option of it")),
+        }
+        Ok(())
+    }
+
+    fn walls(self) -> Result<Walls, String> {
+        match (self.parent, self.files, self.landlock) {
+            (Some(parent), None, None) => Ok(Walls::Bare { parent }),
+            (None, Some(files), Some(landlock)) => Ok(Walls::Inside { landlock, files, ports: self.ports }),
+            _ => Err("either --bare is given, or --files and --landlock".to_owned()),
+        }
+    }
+
+    fn limits(&self) -> Result<Limits, String> {
+        let needed = |name: &str, value: Option<u64>| value.ok_or_else(|| format!("--{name} is missing"));
+        Ok(Limits {
+            memory_mb: needed("memory-mb", self.memory_mb)?,
+            processes: needed("processes", self.processes)?,
+            open_files: needed("open-files", self.open_files)?,
+            file_mb: needed("file-mb", self.file_mb)?,
+            cpu_s: needed("cpu-s", self.cpu_s)?,
+        })
+    }
+}
+
+impl Files {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Readonly => "readonly",
+            Self::Workspace => "workspace",
+            Self::All => "all",
+        }
+    }
+
+    fn from_word(word: &str) -> Option<Self> {
+        [Self::Readonly, Self::Workspace, Self::All].into_iter().find(|files| files.word() == word)
+    }
+}
+
+fn landlock_word(landlock: Landlock) -> &'static str {
+    match landlock {
+        Landlock::Required => "required",
+        Landlock::Optional => "optional",
+    }
+}
+
+fn landlock_from_word(word: &str) -> Option<Landlock> {
+    [Landlock::Required, Landlock::Optional].into_iter().find(|landlock| landlock_word(*landlock) == word)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn limits() -> Limits {
+        Limits::from(&SandboxConfig::default())
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let inside = |landlock, files, ports| Walls::Inside { landlock, files, ports };
+        for walls in [
+            Walls::Bare { parent: 77 },
+            inside(Landlock::Required, Files::Readonly, None),
+            inside(Landlock::Optional, Files::Workspace, Some(vec![443])),
+            inside(Landlock::Required, Files::All, Some(vec![53, 80, 443])),
+        ] {
+            let argv = vec!["--strange".into(), "--".into(), OsString::from("a b")];
+            let stage = Stage { walls, limits: limits(), argv };
+            let args = stage.to_args();
+            assert_eq!(args[0], "launch");
+            assert_eq!(Stage::parse(args.into_iter().skip(1)), Ok(stage));
+        }
+    }
+
+    #[test]
+    fn whatever_is_not_understood_is_refused() {
+        let limits = "--memory-mb 1 --processes 2 --open-files 3 --file-mb 4 --cpu-s 5";
+        for (line, problem) in [
+            (String::new(), "no program"),
+            (format!("--bare 1 {limits} --"), "no program"),
+            (format!("--bare 1 {limits}"), "no program"),
+            (format!("--bare {limits} -- true"), "--bare does not take"),
+            (format!("{limits} -- true"), "either --bare"),
+            (format!("--files all {limits} -- true"), "either --bare"),
+            (format!("--bare 1 --files all --landlock required {limits} -- true"), "either --bare"),
+            (format!("--files some --landlock required {limits} -- true"), "--files does not take"),
+            (format!("--files all --landlock maybe {limits} -- true"), "--landlock does not take"),
+            (format!("--files all --landlock required --ports 70000 {limits} -- true"), "--ports does not take"),
+            ("--bare 1 --memory-mb 1 -- true".to_owned(), "--processes is missing"),
+            ("--bare 1 --memory-mb".to_owned(), "--memory-mb needs a value"),
+            (format!("--bare 1 --colour red {limits} -- true"), "--colour is no option"),
+        ] {
+            let refused = Stage::parse(line.split_whitespace().map(OsString::from)).unwrap_err();
+            assert!(refused.contains(problem), "{line}: {refused}");
+        }
+    }
+}

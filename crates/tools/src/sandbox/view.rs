@@ -1,0 +1,131 @@
+//! Which parts of this machine's file system a command sees.
+//!
+//! Pure but for one question to the file system, whether a path is a directory: what is hidden and what is shown is a
+//! list of paths, of which the deepest that covers a place decides.
+
+use std::path::{Path, PathBuf};
+
+/// Hidden whatever the policy: the daemon's settings and the secrets that systemd hands over.
+const SECRETS: &[&str] = &["/etc/belay", "/run/credentials"];
+
+/// Hidden but with the policy `full`: other people's things, sockets of services, and what only root may read, which
+/// counts when Belay runs as root.
+const PLACES: &[&str] = &[
+    "/boot",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/ssh",
+    "/etc/ssl/private",
+    "/home",
+    "/media",
+    "/mnt",
+    "/root",
+    "/run",
+    "/sys/firmware",
+    "/sys/fs",
+    "/sys/kernel",
+    "/var/backups",
+    "/var/log",
+    "/var/mail",
+    "/var/spool",
+];
+
+/// One change to the file system as it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Change {
+    /// An empty directory in place of one.
+    Empty(PathBuf),
+    /// Nothing that can be opened in place of a file.
+    Mask(PathBuf),
+    /// What is really there, in a place that an earlier change has emptied.
+    Show(PathBuf),
+}
+
+/// The paths that are hidden in every sandbox (`all`: with the policy `full`), besides those of the settings.
+pub(super) fn hidden<'a>(all: bool) -> impl Iterator<Item = &'a Path> {
+    let places = if all { &[] } else { PLACES };
+    SECRETS.iter().chain(places).map(Path::new)
+}
+
+/// The changes that hide and show these paths, in the order in which they have to be made. Paths that do not exist, or
+/// that this user cannot get at, are left out: no command of this user can either.
+pub(super) fn changes<'a>(
+    hide: impl IntoIterator<Item = &'a Path>,
+    show: impl IntoIterator<Item = &'a Path>,
+) -> Vec<Change> {
+    let hide = hide.into_iter().filter_map(real).map(|path| (path, false));
+    let show = show.into_iter().filter_map(real).map(|path| (path, true));
+    // Of a path that is to be hidden and shown, the hiding stays: it comes first, and `dedup` keeps the first.
+    let mut wishes: Vec<_> = hide.chain(show).collect();
+    wishes.sort();
+    wishes.dedup_by(|later, first| later.0 == first.0);
+    let mut changes = Vec::new();
+    for (path, shown) in &wishes {
+        // What lies above comes earlier in the order of paths, so the last that covers this one is the nearest.
+        let above = wishes.iter().rfind(|(other, _)| other != path && path.starts_with(other));
+        let shown_so_far = above.is_none_or(|(_, shown)| *shown);
+        match (shown_so_far, shown) {
+            (true, true) | (false, false) => {}
+            (false, true) => changes.push(Change::Show(path.clone())),
+            (true, false) if path.is_dir() => changes.push(Change::Empty(path.clone())),
+            (true, false) => changes.push(Change::Mask(path.clone())),
+        }
+    }
+    changes
+}
+
+/// The path without links: what is mounted over a link would be mounted over its target.
+fn real(path: &Path) -> Option<PathBuf> {
+    std::fs::canonicalize(path).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_deepest_wish_decides() {
+        let root = tempfile::tempdir().unwrap();
+        let base = std::fs::canonicalize(root.path()).unwrap();
+        for directory in ["home/me/tools/bin", "home/me/data/workspace", "home-of-others", "var"] {
+            std::fs::create_dir_all(base.join(directory)).unwrap();
+        }
+        std::fs::write(base.join("key"), "secret").unwrap();
+        std::os::unix::fs::symlink("var", base.join("link")).unwrap();
+        let of = |paths: &[&str]| paths.iter().map(|path| base.join(path)).collect::<Vec<_>>();
+        let empty = |path: &str| Change::Empty(base.join(path));
+        let shown = |path: &str| Change::Show(base.join(path));
+        for (hide, show, expected) in [
+            (&["home"][..], &[][..], vec![empty("home")]),
+            (&["home", "home/me/data"], &[], vec![empty("home")]),
+            (&["home", "home-of-others"], &[], vec![empty("home"), empty("home-of-others")]),
+            (&[], &["home"], vec![]),
+            (&["home"], &["home/me/tools"], vec![empty("home"), shown("home/me/tools")]),
+            (
+                &["home", "home/me/data"],
+                &["home/me", "home/me/data/workspace"],
+                vec![empty("home"), shown("home/me"), empty("home/me/data"), shown("home/me/data/workspace")],
+            ),
+            (&["home"], &["home"], vec![empty("home")]),
+            (&["key"], &[], vec![Change::Mask(base.join("key"))]),
+            (&["link"], &[], vec![empty("var")]),
+            (&["nowhere"], &["neither"], vec![]),
+        ] {
+            let (hide, show) = (of(hide), of(show));
+            let found = changes(hide.iter().map(PathBuf::as_path), show.iter().map(PathBuf::as_path));
+            assert_eq!(found, expected, "{hide:?} {show:?}");
+        }
+    }
+
+    #[test]
+    fn with_full_only_the_daemons_own_secrets_are_hidden() {
+        let all: Vec<_> = hidden(true).collect();
+        assert_eq!(all, [Path::new("/etc/belay"), Path::new("/run/credentials")]);
+        let most: Vec<_> = hidden(false).collect();
+        assert!(all.iter().chain(&[Path::new("/root"), Path::new("/run")]).all(|path| most.contains(path)));
+    }
+}

@@ -1,0 +1,191 @@
+//! Settings of the tools that reach outside: the sections `[tools.web]` and `[tools.search]`.
+
+use globset::Glob;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::opening::Opening;
+
+/// Settings of `fetch_url`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WebConfig {
+    /// Whether there is a tool `fetch_url`.
+    pub enabled: bool,
+    /// Most bytes of a page that are read, after decompression; 1 to [`MAX_PAGE_BYTES`].
+    pub max_bytes: u64,
+    /// Longest time that one call may take, redirects included, in seconds; 1 to [`MAX_SECONDS`].
+    pub timeout_s: u64,
+    /// Ports that are reached; at least one.
+    pub ports: Vec<u16>,
+    /// Addresses that are reached although they are not public: networks such as `10.0.0.0/8` and places such as
+    /// `wiki.intern:8080` or `127.0.0.1:3000`. A place opens its port too.
+    pub allow_private: Vec<String>,
+    /// Globs of the only hosts that are reached, such as `*.example.com`. Empty: all.
+    pub allow_hosts: Vec<String>,
+    /// Globs of hosts that are never reached, stronger than `allow_hosts`.
+    pub deny_hosts: Vec<String>,
+}
+
+/// Upper end of [`WebConfig::max_bytes`]. 16 MiB: a page is held in memory, several times while it becomes text.
+pub const MAX_PAGE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Upper end of [`WebConfig::timeout_s`] and [`SearchConfig::timeout_s`]. Five minutes: a run waits for it.
+pub const MAX_SECONDS: u64 = 300;
+
+/// Most results that a search asks for. More are of little use to a model and of none to its context.
+pub const MAX_RESULTS: u32 = 20;
+
+impl Default for WebConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            max_bytes: 2 * 1024 * 1024,
+            timeout_s: 30,
+            ports: vec![80, 443, 8080, 8443],
+            allow_private: Vec::new(),
+            allow_hosts: Vec::new(),
+            deny_hosts: Vec::new(),
+        }
+    }
+}
+
+impl WebConfig {
+    /// Every problem at once, each beginning with its key; empty when all is well.
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        range(&mut problems, "web.max_bytes", self.max_bytes, MAX_PAGE_BYTES);
+        range(&mut problems, "web.timeout_s", self.timeout_s, MAX_SECONDS);
+        if self.ports.is_empty() || self.ports.contains(&0) {
+            problems.push("tools.web.ports: must name at least one port, and none may be 0".to_owned());
+        }
+        for problem in self.allow_private.iter().filter_map(|entry| entry.parse::<Opening>().err()) {
+            problems.push(format!("tools.web.allow_private: {problem}"));
+        }
+        for (key, globs) in [("allow_hosts", &self.allow_hosts), ("deny_hosts", &self.deny_hosts)] {
+            for problem in globs.iter().filter_map(|glob| Glob::new(glob).err()) {
+                problems.push(format!("tools.web.{key}: {problem}"));
+            }
+        }
+        problems
+    }
+}
+
+/// Settings of `web_search`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SearchConfig {
+    /// Who searches.
+    pub provider: SearchProvider,
+    /// Where, when it is not the provider's own address. For SearXNG that is `http://127.0.0.1:8888`, its default.
+    pub base_url: Option<String>,
+    /// How many results are asked for when the model does not say; 1 to [`MAX_RESULTS`].
+    pub results: u32,
+    /// Longest time that one search may take, in seconds; 1 to [`MAX_SECONDS`].
+    pub timeout_s: u64,
+}
+
+/// Who searches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SearchProvider {
+    /// Nobody: there is no tool `web_search`.
+    #[default]
+    None,
+    /// A SearXNG of one's own, with `json` among its `search.formats`.
+    Searxng,
+    /// Brave Search; needs a key.
+    Brave,
+    /// Tavily; needs a key.
+    Tavily,
+}
+
+impl Default for SearchConfig {
+    fn default() -> Self {
+        Self { provider: SearchProvider::None, base_url: None, results: 5, timeout_s: 20 }
+    }
+}
+
+impl SearchConfig {
+    /// Every problem at once, each beginning with its key; empty when all is well.
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        range(&mut problems, "search.results", self.results.into(), MAX_RESULTS.into());
+        range(&mut problems, "search.timeout_s", self.timeout_s, MAX_SECONDS);
+        problems.extend(self.base_url.as_deref().and_then(base_problem));
+        problems
+    }
+}
+
+/// What is wrong with a base address. It is not quoted: it may hold a password.
+fn base_problem(base: &str) -> Option<String> {
+    let wrong = |what| Some(format!("tools.search.base_url: {what}"));
+    match Url::parse(base) {
+        Err(error) => wrong(format!("cannot be read: {error}")),
+        Ok(url) if !matches!(url.scheme(), "http" | "https") => wrong("must begin with http:// or https://".to_owned()),
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+            wrong("must not hold a name or password".to_owned())
+        }
+        Ok(url) if url.query().is_some() || url.fragment().is_some() => {
+            wrong("must not have a query or a fragment".to_owned())
+        }
+        Ok(_) => None,
+    }
+}
+
+fn range(problems: &mut Vec<String>, key: &str, value: u64, most: u64) {
+    if !(1..=most).contains(&value) {
+        problems.push(format!("tools.{key}: must be from 1 to {most}, is {value}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_valid_and_nobody_searches() {
+        assert_eq!(WebConfig::default().validate(), Vec::<String>::new());
+        assert_eq!(SearchConfig::default().validate(), Vec::<String>::new());
+        assert_eq!(SearchConfig::default().provider, SearchProvider::None);
+    }
+
+    #[test]
+    fn every_problem_is_told_at_once_with_its_key() {
+        let web = WebConfig {
+            enabled: true,
+            max_bytes: 0,
+            timeout_s: 301,
+            ports: vec![],
+            allow_private: vec!["10.0.0.0/8".into(), "everything".into()],
+            allow_hosts: vec!["*.example.com".into()],
+            deny_hosts: vec!["[".into()],
+        };
+        let keys: Vec<_> = web.validate().iter().map(|p| p.split(':').next().unwrap_or_default().to_owned()).collect();
+        assert_eq!(
+            keys,
+            [
+                "tools.web.max_bytes",
+                "tools.web.timeout_s",
+                "tools.web.ports",
+                "tools.web.allow_private",
+                "tools.web.deny_hosts"
+            ]
+        );
+        for (base_url, problem) in [
+            ("searx.example", "cannot be read"),
+            ("ftp://searx.example", "http:// or https://"),
+            ("http://me:sesame@searx.example", "must not hold a name or password"),
+            ("http://searx.example/?q=1", "must not have a query"),
+        ] {
+            let config = SearchConfig {
+                provider: SearchProvider::Searxng,
+                base_url: Some(base_url.to_owned()),
+                ..SearchConfig::default()
+            };
+            let problems = config.validate();
+            assert_eq!(problems.len(), 1, "{problems:?}");
+            assert!(problems[0].contains(problem) && !problems[0].contains("sesame"), "{problems:?}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! One page is asked for: hop by hop, each to an address that has been checked, and to no other.
+//!
+//! A hop is: read the address by the [`Rules`] → ask for its name's addresses, once → refuse unless every one of them may
+//! be reached → connect to exactly those. The client of a hop is made for it and thrown away: it knows no proxy, keeps no
+//! connection and no cookie, follows nothing by itself, and its resolver has one answer. What a name server says later
+//! is never heard.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::dns::{Addrs, Name, Resolving};
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, LOCATION};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response};
+use tokio::task::spawn_blocking;
+use url::Host;
+
+use super::resolve::Resolve;
+use super::url::{Rules, Target};
+
+/// Most redirects that are followed. Honest pages need two or three: to https, to `www`, to the new address.
+const MAX_REDIRECTS: usize = 5;
+
+/// Longest wait for a connection. 10 s: the system's own first retransmissions happen within it.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// Longest silence while a head or body is read. A server that sends a byte now and then is ended by the whole limit.
+const SILENCE_LIMIT: Duration = Duration::from_secs(10);
+
+/// What is asked for: text first.
+const ACCEPTED: &str = "text/html, application/xhtml+xml, text/*;q=0.9, application/json;q=0.9, */*;q=0.5";
+
+/// What this daemon calls itself; the same for everybody, so that nothing about its operator is told.
+pub(super) const USER_AGENT: &str = concat!("belay/", env!("CARGO_PKG_VERSION"));
+
+/// Asks for pages.
+pub(super) struct Reach {
+    pub(super) rules: Rules,
+    pub(super) resolver: Arc<dyn Resolve>,
+}
+
+/// The head of the last answer; its body has not been read.
+pub(super) struct Reached {
+    /// Where it came from in the end.
+    pub(super) target: Target,
+    /// The addresses that redirected, in order.
+    pub(super) passed: Vec<Target>,
+    /// The answer.
+    pub(super) response: Response,
+}
+
+impl Reach {
+    /// Asks for a page and follows what it redirects to. The caller bounds the time.
+    ///
+    /// # Errors
+    /// Why there is no answer, for the model.
+    ///
+    /// # Cancel safety
+    /// Dropped, the connection is closed.
+    pub(super) async fn get(&self, target: Target) -> Result<Reached, String> {
+        let mut target = target;
+        let mut passed = Vec::new();
+        loop {
+            let response = self.hop(&target).await?;
+            if !is_redirect(response.status().as_u16()) {
+                return Ok(Reached { target, passed, response });
+            }
+            let Some(next) = location(&response)? else {
+                return Ok(Reached { target, passed, response });
+            };
+            if passed.len() == MAX_REDIRECTS {
+                return Err(format!("{} redirects more than {MAX_REDIRECTS} times.", passed[0].origin()));
+            }
+            let next = self.rules.redirected(&target, &next)?;
+            passed.push(std::mem::replace(&mut target, next));
+        }
+    }
+
+    async fn hop(&self, target: &Target) -> Result<Response, String> {
+        let addresses = self.addresses(target).await?;
+        let https = target.url.scheme() == "https";
+        // Reading the system's certificates takes some milliseconds of file reading and parsing.
+        let client = spawn_blocking(move || client(addresses, https)).await;
+        let client = client.map_err(|_| "The client could not be made.".to_owned())?;
+        let client = client.map_err(|error| format!("The client could not be made: {}.", innermost(&error)))?;
+        client.get(target.url.clone()).send().await.map_err(|error| unreachable_because(target, &error))
+    }
+
+    /// Every address of the target, all of them checked.
+    async fn addresses(&self, target: &Target) -> Result<Vec<SocketAddr>, String> {
+        let found = match target.host() {
+            Host::Ipv4(ip) => vec![IpAddr::V4(ip)],
+            Host::Ipv6(ip) => vec![IpAddr::V6(ip)],
+            Host::Domain(name) => self.resolver.resolve(name).await.map_err(|error| unknown(name, &error))?,
+        };
+        if found.is_empty() {
+            return Err(format!("{} has no address.", target.host()));
+        }
+        // One inner address among public ones is a trap, or a mistake: either way the next answer may be it alone.
+        found.iter().try_for_each(|ip| self.rules.check_address(target, *ip))?;
+        Ok(found.into_iter().map(|ip| SocketAddr::new(ip, target.port)).collect())
+    }
+}
+
+fn is_redirect(status: u16) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
+}
+
+fn location(response: &Response) -> Result<Option<String>, String> {
+    let Some(value) = response.headers().get(LOCATION) else { return Ok(None) };
+    let value = std::str::from_utf8(value.as_bytes());
+    value.map(|to| Some(to.to_owned())).map_err(|_| "The page redirects to an address that cannot be read.".to_owned())
+}
+
+fn client(addresses: Vec<SocketAddr>, https: bool) -> reqwest::Result<Client> {
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT, HeaderValue::from_static(ACCEPTED));
+    let builder = Client::builder()
+        .user_agent(USER_AGENT)
+        .default_headers(headers)
+        .no_proxy()
+        .redirect(Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .connect_timeout(CONNECT_LIMIT)
+        .read_timeout(SILENCE_LIMIT)
+        .pool_max_idle_per_host(0)
+        .dns_resolver(Arc::new(Pinned(addresses)));
+    let builder = if https { builder } else { builder.tls_certs_only([]) };
+    builder.build()
+}
+
+/// A resolver that has one answer.
+struct Pinned(Vec<SocketAddr>);
+
+impl reqwest::dns::Resolve for Pinned {
+    fn resolve(&self, _name: Name) -> Resolving {
+        let addresses: Addrs = Box::new(self.0.clone().into_iter());
+        Box::pin(std::future::ready(Ok(addresses)))
+    }
+}
+
+fn unknown(name: &str, error: &io::Error) -> String {
+    format!("The name {name} cannot be resolved: {error}. Check its spelling.")
+}
+
+fn unreachable_because(target: &Target, error: &reqwest::Error) -> String {
+    let origin = target.origin();
+    if error.is_timeout() {
+        return format!("{origin} did not answer in time. It may be down; try again later or another address.");
+    }
+    let doing = if error.is_connect() { "cannot be connected to" } else { "did not answer as a web server does" };
+    format!("{origin} {doing}: {}.", innermost(error))
+}
+
+/// The cause at the bottom: the layers above it only say that something went wrong.
+pub(super) fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}

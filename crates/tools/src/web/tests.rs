@@ -1,0 +1,6 @@
+//! The tools against real servers on this machine.
+#![allow(clippy::unwrap_used)]
+
+mod fetch;
+mod house;
+mod ssrf;

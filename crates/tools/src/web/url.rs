@@ -1,0 +1,289 @@
+//! Which addresses of the web are fetched: what an address must look like, and where it may lead. Pure.
+
+use std::net::IpAddr;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use url::{Host, Url};
+
+use super::address;
+use super::config::WebConfig;
+use super::opening::Opening;
+
+/// Longest address, in bytes. Servers commonly take 8 KiB in all; what is longer carries data out rather than a name.
+const MAX_URL_BYTES: usize = 4096;
+
+/// Names that mean this machine or the network around it, whatever a name server says. RFC 6761, 6762, 7686, 8375,
+/// 9476; `internal` is reserved by ICANN.
+const INNER_NAMES: &[&str] =
+    &["localhost", "localdomain", "local", "internal", "intranet", "lan", "home.arpa", "onion", "alt", "invalid"];
+
+/// The rules of the configuration.
+#[derive(Debug)]
+pub(super) struct Rules {
+    ports: Vec<u16>,
+    openings: Vec<Opening>,
+    /// `None`: all.
+    allow: Option<GlobSet>,
+    deny: GlobSet,
+}
+
+/// An address that may be fetched, as far as can be told without asking for its name's addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    /// Without a fragment, user and password.
+    pub(super) url: Url,
+    /// The port that is connected to.
+    pub(super) port: u16,
+    /// Whether the operator has opened this very place.
+    opened: bool,
+}
+
+impl Target {
+    /// The host, as it stands in the address.
+    pub(super) fn host(&self) -> Host<&str> {
+        self.url.host().expect("an address without a host is no target")
+    }
+
+    /// Scheme, host and port: `https://example.com`.
+    pub(super) fn origin(&self) -> String {
+        self.url.origin().ascii_serialization()
+    }
+}
+
+impl Rules {
+    /// The rules of a valid configuration.
+    ///
+    /// # Errors
+    /// What [`WebConfig::validate`] says first.
+    pub(super) fn new(config: &WebConfig) -> Result<Self, String> {
+        if let Some(problem) = config.validate().into_iter().next() {
+            return Err(problem);
+        }
+        Ok(Self {
+            ports: config.ports.clone(),
+            openings: config.allow_private.iter().map(|entry| entry.parse()).collect::<Result<_, _>>()?,
+            allow: if config.allow_hosts.is_empty() { None } else { Some(globs(&config.allow_hosts)?) },
+            deny: globs(&config.deny_hosts)?,
+        })
+    }
+
+    /// Reads an address as browsers do, after refusing what only those who hide something write.
+    ///
+    /// # Errors
+    /// What is wrong with it, for the model.
+    pub(super) fn target(&self, text: &str) -> Result<Target, String> {
+        let text = text.trim_matches(' ');
+        plain(text)?;
+        let url = Url::parse(text).map_err(|error| {
+            format!("This is no address that can be fetched: {error}. Write it like https://example.com/page.")
+        })?;
+        self.admit(url)
+    }
+
+    /// The address that a page redirects to.
+    ///
+    /// # Errors
+    /// Why it is not followed, for the model.
+    pub(super) fn redirected(&self, from: &Target, location: &str) -> Result<Target, String> {
+        let refused = |why: String| format!("{} redirects to an address that is not fetched. {why}", from.origin());
+        plain(location).map_err(refused)?;
+        let url = from.url.join(location).map_err(|error| refused(format!("It cannot be read: {error}.")))?;
+        if from.url.scheme() == "https" && url.scheme() == "http" {
+            return Err(refused("It leads from https to http, where everybody on the way could change it.".into()));
+        }
+        self.admit(url).map_err(refused)
+    }
+
+    /// Whether a connection to this address of the target is allowed.
+    ///
+    /// # Errors
+    /// Why not, for the model.
+    pub(super) fn check_address(&self, target: &Target, address: IpAddr) -> Result<(), String> {
+        let judged = address::judged(address);
+        if target.opened || self.openings.iter().any(|opening| opening.is_net_of(judged)) {
+            return Ok(());
+        }
+        let host = target.host().to_string();
+        address::check(address).map_err(|why| {
+            // A name's inner address is not repeated: it would map the network for whoever reads along.
+            let leads = if matches!(target.host(), Host::Domain(_)) { "leads to" } else { "is" };
+            format!(
+                "{host} {leads} {why}. Only public addresses are fetched; the operator can open others in \
+                 tools.web.allow_private."
+            )
+        })
+    }
+
+    fn admit(&self, mut url: Url) -> Result<Target, String> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(format!("Addresses of the kind {}: are not fetched; only http and https are.", url.scheme()));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("An address with a user or password (the part before @) is not fetched. Leave it away.".into());
+        }
+        url.set_fragment(None);
+        let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
+            return Err("This address names no host. Write it like https://example.com/page.".into());
+        };
+        let opened = self.openings.iter().any(|opening| opening.is_place(&host, port));
+        self.check_host(&host, opened)?;
+        if !opened && !self.ports.contains(&port) {
+            let ports: Vec<_> = self.ports.iter().map(u16::to_string).collect();
+            return Err(format!(
+                "Port {port} is not fetched from; the ports {} are. The operator can open others in tools.web.ports.",
+                ports.join(", ")
+            ));
+        }
+        let literal = match host {
+            Host::Ipv4(ip) => Some(IpAddr::V4(ip)),
+            Host::Ipv6(ip) => Some(IpAddr::V6(ip)),
+            Host::Domain(_) => None,
+        };
+        let target = Target { url, port, opened };
+        match literal {
+            Some(address) => self.check_address(&target, address).map(|()| target),
+            None => Ok(target),
+        }
+    }
+
+    /// The operator's lists, and the names that are never public.
+    fn check_host(&self, host: &Host<&str>, opened: bool) -> Result<(), String> {
+        let text = host.to_string();
+        let name = text.trim_end_matches('.');
+        if self.deny.is_match(name) || self.allow.as_ref().is_some_and(|allow| !allow.is_match(name)) {
+            return Err(format!(
+                "The operator's settings do not let {name} be fetched (tools.web.deny_hosts, allow_hosts)."
+            ));
+        }
+        let Host::Domain(_) = host else { return Ok(()) };
+        let inner = INNER_NAMES
+            .iter()
+            .any(|inner| name.strip_suffix(inner).is_some_and(|before| before.is_empty() || before.ends_with('.')));
+        if !opened && (inner || !name.contains('.')) {
+            return Err(format!(
+                "{name} is a name of this machine or its own network. Only public addresses are fetched; the operator \
+                 can open others in tools.web.allow_private."
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Refuses spellings that programs read differently from one another: what one of them checks, another connects to.
+fn plain(text: &str) -> Result<(), String> {
+    if text.len() > MAX_URL_BYTES {
+        return Err(format!("The address has {} bytes; at most {MAX_URL_BYTES} are fetched.", text.len()));
+    }
+    if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return Err("The address has spaces or control characters in it. Write them as %20 and the like.".into());
+    }
+    if text.contains('\\') {
+        return Err("The address has a backslash in it. Write / between its parts, or %5C for the character.".into());
+    }
+    Ok(())
+}
+
+fn globs(patterns: &[String]) -> Result<GlobSet, String> {
+    let mut set = GlobSetBuilder::new();
+    for pattern in patterns {
+        set.add(GlobBuilder::new(pattern).case_insensitive(true).build().map_err(|error| error.to_string())?);
+    }
+    set.build().map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn rules(change: impl FnOnce(&mut WebConfig)) -> Rules {
+        let mut config = WebConfig::default();
+        change(&mut config);
+        Rules::new(&config).unwrap()
+    }
+
+    #[test]
+    fn ordinary_addresses_are_read_as_browsers_read_them() {
+        for (given, read) in [
+            ("https://example.com", "https://example.com/"),
+            (" https://Example.COM:443/a?b=c#d ", "https://example.com/a?b=c"),
+            ("http://example.com:8080/a%20b", "http://example.com:8080/a%20b"),
+            ("https://bücher.example/", "https://xn--bcher-kva.example/"),
+            ("https://example.com./", "https://example.com./"),
+            ("https://8.8.8.8/", "https://8.8.8.8/"),
+            ("https://[2606:4700:4700::1111]/", "https://[2606:4700:4700::1111]/"),
+            ("https://notlocalhost.com/", "https://notlocalhost.com/"),
+            ("https://localhost.com/", "https://localhost.com/"),
+        ] {
+            assert_eq!(rules(|_| ()).target(given).unwrap().url.as_str(), read, "{given}");
+        }
+    }
+
+    #[test]
+    fn the_operators_lists_decide_about_hosts() {
+        let rules = rules(|config| {
+            config.allow_hosts = vec!["*.example.com".into(), "8.8.8.8".into()];
+            config.deny_hosts = vec!["bad.*".into()];
+        });
+        for (url, allowed) in [
+            ("https://www.example.com/", true),
+            ("https://WWW.EXAMPLE.COM./", true),
+            ("https://8.8.8.8/", true),
+            ("https://example.org/", false),
+            ("https://example.com/", false),
+            ("https://bad.example.com/", false),
+            ("https://1.1.1.1/", false),
+        ] {
+            assert_eq!(rules.target(url).is_ok(), allowed, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_opened_is_reached_and_nothing_beside_it() {
+        let rules = rules(|config| {
+            config.allow_private =
+                vec!["127.0.0.1:3000".into(), "wiki:8000".into(), "10.0.0.0/8".into(), "[::1]:3000".into()];
+        });
+        for (url, allowed) in [
+            ("http://127.0.0.1:3000/", true),
+            ("http://127.1:3000/", true),
+            ("http://127.0.0.1/", false),
+            ("http://127.0.0.2:3000/", false),
+            ("http://[::1]:3000/", true),
+            ("http://wiki:8000/", true),
+            ("http://wiki/", false),
+            ("http://10.1.2.3/", true),
+            ("http://10.1.2.3:9/", false),
+            ("http://[::ffff:10.1.2.3]/", true),
+            ("http://11.1.2.3/", true),
+            ("http://192.168.0.1/", false),
+        ] {
+            assert_eq!(rules.target(url).is_ok(), allowed, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_is_held_to_the_same_rules_and_never_leaves_https() {
+        let rules = rules(|_| ());
+        let from = rules.target("https://example.com/a/b").unwrap();
+        for (location, read) in [
+            ("c", Some("https://example.com/a/c")),
+            ("/c", Some("https://example.com/c")),
+            ("//example.org/c", Some("https://example.org/c")),
+            ("https://example.org/#x", Some("https://example.org/")),
+            ("http://example.org/", None),
+            ("file:///etc/passwd", None),
+            ("//127.0.0.1/", None),
+            ("//localhost/", None),
+            ("//me@example.org/", None),
+            ("/a\tb", None),
+            ("\\\\127.0.0.1\\", None),
+            ("https://example.org:22/", None),
+        ] {
+            let seen = rules.redirected(&from, location);
+            assert_eq!(seen.as_ref().ok().map(|target| target.url.as_str()), read, "{location}: {seen:?}");
+        }
+        let plain = rules.target("http://example.com/").unwrap();
+        assert!(rules.redirected(&plain, "https://example.com/").is_ok());
+    }
+}

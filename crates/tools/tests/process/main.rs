@@ -1,0 +1,6 @@
+//! Trees of real processes, started and ended.
+#![allow(clippy::unwrap_used)]
+
+mod endings;
+mod starting;
+mod support;

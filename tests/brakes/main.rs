@@ -1,0 +1,82 @@
+//! `belay-brakes`: stops runs whose processes do everything not to be stopped, and counts what is left.
+//!
+//! Real processes, started and stopped by the very code of the daemon. After each stop the process table is searched for a
+//! word that stands in the command line of every process of the run, so that what is counted does not depend on how the
+//! code under test finds processes. A process of another run must live on through it all.
+//!
+//! In reading order: `kinds` (what the processes do), `stops` (one stop, and what is looked at), `figures` (the table).
+
+mod figures;
+mod kinds;
+mod stops;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use belay_tools::process::CgroupUse;
+
+use crate::figures::Report;
+
+const USAGE: &str = "\
+usage: belay-brakes [--stops N] [--together N] [--cgroup auto|off] [--times on|off]
+
+  --stops N       stops in all, shared among the kinds (10000)
+  --together N    stops at a time (8)
+  --cgroup off    do without control groups, also where there are some
+  --times off     print times, but let only counts decide: for machines that are busy";
+
+/// What the command line asked for.
+#[derive(Debug)]
+struct Options {
+    stops: usize,
+    together: usize,
+    cgroup: CgroupUse,
+    times: bool,
+}
+
+fn options() -> Result<Option<Options>> {
+    let mut options = Options { stops: 10_000, together: 8, cgroup: CgroupUse::Auto, times: true };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().with_context(|| format!("{argument} needs a value\n{USAGE}"));
+        match argument.as_str() {
+            "--stops" => options.stops = value()?.parse().context("--stops: a number")?,
+            "--together" => options.together = value()?.parse().context("--together: a number")?,
+            "--cgroup" => options.cgroup = choice(&value()?, ["auto", "off"], [CgroupUse::Auto, CgroupUse::Off])?,
+            "--times" => options.times = choice(&value()?, ["on", "off"], [true, false])?,
+            "-h" | "--help" => return Ok(None),
+            _ => bail!("unknown argument {argument}\n{USAGE}"),
+        }
+    }
+    Ok(Some(options))
+}
+
+fn choice<T: Copy>(word: &str, words: [&str; 2], meanings: [T; 2]) -> Result<T> {
+    let known = words.iter().position(|known| *known == word);
+    known.map(|at| meanings[at]).with_context(|| format!("{word}: {} or {}\n{USAGE}", words[0], words[1]))
+}
+
+fn measure() -> Result<ExitCode> {
+    let Some(options) = options()? else {
+        figures::print(USAGE);
+        return Ok(ExitCode::SUCCESS);
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let report: Report = runtime.block_on(stops::all(&options))?;
+    figures::print(&report.table());
+    let problems = report.problems(options.times);
+    for problem in &problems {
+        figures::print(&format!("MISSED: {problem}"));
+    }
+    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn main() -> ExitCode {
+    match measure() {
+        Ok(code) => code,
+        Err(error) => {
+            figures::print(&format!("belay-brakes: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
