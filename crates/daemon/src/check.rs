@@ -4,6 +4,7 @@ use std::path::Path;
 
 use belay_models::ProbeReport;
 use belay_store::{Held, Inspection, OpenError, StoreUrl, inspect};
+use belay_tools::mcp::{Looking, ServerReport, Standing, Trust};
 use belay_tools::sandbox::{Offers, Policy, SandboxConfig};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -16,7 +17,7 @@ use crate::output::{Cell, Output, Tone};
 use crate::paths::Paths;
 use crate::secrets::Secrets;
 use crate::settings::{Problem, Settings, load, refused};
-use crate::wiring::{Chosen, Store, refuse_store, words};
+use crate::wiring::{Chosen, McpNeeds, Store, refuse_store, words, workspace_of};
 
 /// How one thing stands, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -75,6 +76,7 @@ pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) 
     findings.extend(model(settings, &secrets).await);
     findings.extend(telegram(settings));
     findings.extend(sandbox(&settings.tools.sandbox));
+    findings.extend(mcp(settings, &paths, env).await);
     Ok(report(&findings, args.json, out))
 }
 
@@ -250,6 +252,53 @@ fn telegram(settings: &Settings) -> Option<Finding> {
         (true, true) => finding(State::Note, "channels.telegram.allow is empty: nobody may talk to the bot"),
         (true, false) => finding(State::Ok, "token and secret are there"),
     }
+}
+
+/// What MCP servers offer now. One that is out of reach keeps nothing from starting.
+async fn mcp(settings: &Settings, paths: &Paths, env: &Environment) -> Vec<Finding> {
+    let finding = |state, detail: String| Finding::new("mcp", state, detail);
+    if !settings.tools.mcp.values().any(|server| server.enabled) {
+        return Vec::new();
+    }
+    if !workspace_of(settings, env, paths).is_dir() {
+        return vec![finding(
+            State::Note,
+            "the servers are asked once the workspace is there: `belay mcp list` makes it".into(),
+        )];
+    }
+    let asked = async {
+        let needs = McpNeeds::of_command(settings, env, paths).await?;
+        let mcp = needs.servers(settings, env, paths)?;
+        let survey = mcp.survey(Looking::Only).await.map_err(|error| Failure::new(Exit::OutOfReach, error));
+        needs.processes.shutdown().await;
+        survey
+    };
+    match asked.await {
+        Err(failure) => vec![Finding::failed("mcp", &failure)],
+        Ok(survey) => survey.reports.iter().map(|report| of_server(report, settings)).collect(),
+    }
+}
+
+fn of_server(report: &ServerReport, settings: &Settings) -> Finding {
+    let name = &report.server;
+    let finding = |state, detail: String| Finding::new("mcp", state, detail);
+    if let Some(trouble) = &report.trouble {
+        return finding(State::Note, format!("{name} {trouble}: its tools are left out"));
+    }
+    let first_use = settings.tools.mcp.get(name).is_some_and(|server| server.trust == Trust::FirstUse);
+    let named = |which: &dyn Fn(&Standing) -> bool| -> Vec<&str> {
+        report.tools.iter().filter(|tool| which(&tool.standing)).map(|tool| tool.tool.as_str()).collect()
+    };
+    let offered = named(&|standing| *standing == Standing::Offered || (first_use && *standing == Standing::New)).len();
+    let parts = [
+        ("not approved", named(&|standing| !first_use && *standing == Standing::New)),
+        ("changed since they were approved", named(&|standing| matches!(standing, Standing::Changed { .. }))),
+        ("cannot be offered", named(&|standing| matches!(standing, Standing::LeftOut { .. }))),
+    ];
+    let without: Vec<_> = parts.iter().filter(|(_, tools)| !tools.is_empty()).collect();
+    let state = if without.is_empty() { State::Ok } else { State::Note };
+    let without: String = without.iter().map(|(why, tools)| format!("; {why}: {}", tools.join(", "))).collect();
+    finding(state, format!("{name} offers {offered} tools{without}"))
 }
 
 /// What this machine offers to the sandbox of commands, piece by piece.

@@ -73,7 +73,7 @@ impl Adopted {
     pub(super) fn end_all(&self) {
         for _ in 0..LAST_LOOKS {
             // Without a table nothing can be done, and nobody waits for a better moment.
-            let Ok(table) = Table::read() else { return };
+            let Ok(table) = Table::read(u64::MAX) else { return };
             let found = self.find(&table, &[]);
             if found.is_empty() {
                 return;

@@ -9,7 +9,7 @@ use super::namespace;
 use super::registry::Root;
 use super::running::Exit;
 use super::table::{Identity, Process, State, Table};
-use super::{members, signal};
+use super::{members, signal, table};
 
 /// Times a tree is frozen and looked at again before it is killed. 8: each pass stops whatever the one before has found,
 /// so only what was born between the two is left; a storm that outruns eight is killed in passes instead.
@@ -35,10 +35,17 @@ struct Ending {
     /// How the first process had ended before anybody wanted it.
     by_itself: Option<Exit>,
     grace_ends: Instant,
-    /// Those that have had their TERM. One is enough: the second means "at once" to many programs.
-    told: HashSet<Identity>,
+    told: Told,
     killed_at: Option<Instant>,
     clean_looks: u8,
+}
+
+/// Who has had TERM. Once is enough: the second means "at once" to many programs.
+#[derive(Debug)]
+struct Told {
+    /// When the group was told, by the kernel's clock: whoever was born before and is in the group has heard it.
+    group: u64,
+    each: HashSet<Identity>,
 }
 
 /// What came of a look.
@@ -86,15 +93,16 @@ impl Care {
         self.ending.as_ref().is_some_and(|ending| ending.killed_at.is_some())
     }
 
-    /// Begins the ending. What ends from now on ends because of us.
+    /// Begins the ending: the group of the first process is told at once. What ends from now on ends because of us.
     pub(super) fn begin(&mut self, root: &Root, grace: Duration) {
-        self.ending = Some(Ending {
-            by_itself: signal::look(root.pid),
-            grace_ends: Instant::now() + grace,
-            told: HashSet::new(),
-            killed_at: None,
-            clean_looks: 0,
-        });
+        let by_itself = signal::look(root.pid);
+        let told = Told { group: table::now(), each: HashSet::new() };
+        if !root.isolated {
+            // Its number is that of the first process, which is ours and not reaped. It fails when the group is empty.
+            let _ = kill_process_group(root.pid, Signal::TERM);
+        }
+        self.ending =
+            Some(Ending { by_itself, grace_ends: Instant::now() + grace, told, killed_at: None, clean_looks: 0 });
     }
 
     /// Takes the next step of the ending, by what this look has found.
@@ -115,23 +123,18 @@ impl Care {
             ending.killed_at.get_or_insert_with(Instant::now);
             kill(root, &mut self.known);
         } else {
-            ask(root, &living, &mut ending.told);
+            tell(root, &living, &mut ending.told);
         }
         if stuck { Look::Stuck } else { Look::Lives }
     }
 }
 
-/// Asks everybody who has not been asked yet to end.
-fn ask(root: &Root, living: &[&Process], told: &mut HashSet<Identity>) {
+/// Tells everybody who has not been told yet.
+fn tell(root: &Root, living: &[&Process], told: &mut Told) {
     let wrappers = namespace::wrappers(root, living);
-    if told.is_empty() && !root.isolated {
-        // The group at once, so that nobody in it is born unasked. Its number is the first process's, which is ours and
-        // not reaped; it fails only when the group is empty.
-        let _ = kill_process_group(root.pid, Signal::TERM);
-        told.extend(living.iter().filter(|process| process.group == Some(root.pid)).map(|process| process.identity()));
-    }
     for process in living {
-        if !wrappers.contains(&process.pid) && told.insert(process.identity()) {
+        let with_group = !root.isolated && process.group == Some(root.pid) && process.start < told.group;
+        if !with_group && !wrappers.contains(&process.pid) && told.each.insert(process.identity()) {
             signal::send(process.identity(), Signal::TERM);
         }
         // A stopped process takes no signal but these two. TERM waits already, so it does nothing else first.
@@ -146,7 +149,7 @@ fn kill(root: &Root, known: &mut HashSet<Identity>) {
     let mut frozen = HashSet::new();
     for _ in 0..FREEZES {
         // Without a table those that are known are killed, and the next look sees the others.
-        let Ok(table) = Table::read() else { break };
+        let Ok(table) = Table::read(root.start) else { break };
         let living: Vec<Identity> =
             members::of(root, known, &table).iter().filter(|process| process.lives()).map(|p| p.identity()).collect();
         known.extend(&living);

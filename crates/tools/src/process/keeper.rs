@@ -4,6 +4,7 @@
 //! needs no async runtime, so that it works on while the daemon panics.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,13 @@ impl Keeper {
             let charges = self.registry.charges();
             cares.retain(|id, _| charges.iter().any(|charge| charge.id == *id));
             let begin = Instant::now();
-            let urgent = self.look_at(&charges, &mut cares, &mut adopted);
+            let look = AssertUnwindSafe(|| self.look_at(&charges, &mut cares, &mut adopted));
+            let urgent = catch_unwind(look).unwrap_or_else(|_| {
+                // The last brake does not fail with a mistake in it: what is known is kept, and looked at again
+                // at the slower pace.
+                tracing::error!("looking at processes has panicked");
+                false
+            });
             if self.registry.is_done() {
                 return adopted.end_all();
             }
@@ -52,9 +59,13 @@ impl Keeper {
                 // Said before anything is sent: what ends from now on ends because of us.
                 self.registry.report(charge.id, Progress::Ending);
                 care.begin(&charge.root, self.grace);
+                if !charge.root.isolated {
+                    self.registry.report(charge.id, Progress::Signalled);
+                }
             }
         }
-        let table = match Table::read() {
+        let oldest = charges.iter().map(|charge| charge.root.start).min().unwrap_or(u64::MAX);
+        let table = match Table::read(oldest) {
             Ok(table) => table,
             Err(error) => {
                 tracing::error!(%error, "the process table cannot be read; ending processes waits for it");

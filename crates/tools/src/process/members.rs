@@ -5,8 +5,7 @@
 
 use std::collections::HashSet;
 
-use rustix::process::Pid;
-
+use super::cgroup::Leaf;
 use super::registry::Root;
 use super::table::{Identity, Process, Table};
 
@@ -16,27 +15,17 @@ use super::table::{Identity, Process, Table};
 /// A group or session counts only while its leader, whose number it has, is of the tree itself: anybody may join a group
 /// of their own session, the daemon's included.
 pub(super) fn of<'t>(root: &Root, known: &HashSet<Identity>, table: &'t Table) -> Vec<&'t Process> {
-    let mut numbers: HashSet<Pid> = root.cgroup.iter().flat_map(|leaf| leaf.members()).collect();
     let me = rustix::process::getpid();
-    let surely = |process: &Process| {
-        process.pid == root.pid
-            || known.contains(&process.identity())
-            || (process.start >= root.start && process.mark() == Some(root.mark.as_bytes()))
-    };
-    numbers.extend(table.iter().filter(|process| surely(process)).map(|process| process.pid));
-    numbers.remove(&me);
-    loop {
-        let of_us = |relative: Option<Pid>| relative.is_some_and(|pid| numbers.contains(&pid));
-        let joined = |process: &&Process| {
-            process.pid != me
-                && !numbers.contains(&process.pid)
-                && (of_us(process.parent) || of_us(process.group) || of_us(process.session))
-        };
-        let found: Vec<Pid> = table.iter().filter(joined).map(|process| process.pid).collect();
-        if found.is_empty() {
-            break;
+    let same = |identity: &&Identity| table.get(identity.pid).is_some_and(|now| now.start == identity.start);
+    let mut waiting = vec![root.pid];
+    waiting.extend(root.cgroup.iter().flat_map(Leaf::members));
+    waiting.extend(table.marked(&root.mark));
+    waiting.extend(known.iter().filter(same).map(|identity| identity.pid));
+    let mut found = HashSet::new();
+    while let Some(pid) = waiting.pop() {
+        if pid != me && found.insert(pid) {
+            waiting.extend(table.relatives(pid));
         }
-        numbers.extend(found);
     }
-    numbers.iter().filter_map(|pid| table.get(*pid)).collect()
+    found.iter().filter_map(|pid| table.get(*pid)).collect()
 }

@@ -91,7 +91,7 @@ impl Processes {
             return Err(ProcessesError::Grace);
         }
         let me = rustix::process::getpid();
-        let table = table::read(me).and_then(|_| Table::read()).map_err(ProcessesError::NoProcessTable)?;
+        let table = table::read(me).and_then(|_| Table::read(u64::MAX)).map_err(ProcessesError::NoProcessTable)?;
         pidfd_open(me, PidfdFlags::empty()).map_err(|error| ProcessesError::NoPidfd(error.into()))?;
         // Any number but zero switches it on.
         set_child_subreaper(Some(me)).map_err(|error| ProcessesError::NoSubreaper(error.into()))?;
@@ -198,7 +198,8 @@ pub struct Stopping {
 }
 
 impl Stopping {
-    /// Waits until everything has been told to end; nothing of the run starts after that.
+    /// Waits until every tree has been told to end: its process group; what has left that follows within milliseconds.
+    /// Nothing is started for the run after that.
     pub async fn signalled(&mut self) {
         for tree in &mut self.trees {
             // An error means that the tree is not in the registry any more: it has ended, or was never started.

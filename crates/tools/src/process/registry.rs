@@ -44,7 +44,7 @@ pub(super) enum Progress {
     Alive,
     /// From now on, what ends does so because of us.
     Ending,
-    /// Everything of it that could be seen has been told to end.
+    /// It has been told to end: its group at once, what has left the group with the look that follows.
     Signalled,
     /// It was looked at twice, and there was nothing.
     Empty(Exit),

@@ -68,23 +68,40 @@ pub(super) struct Identity {
 #[derive(Debug, Default)]
 pub(super) struct Table {
     processes: HashMap<Pid, Process>,
+    /// By a number: those that have it as their parent, group or session.
+    relatives: HashMap<Pid, Vec<Pid>>,
+    /// By a mark: those that carry it.
+    marked: HashMap<Vec<u8>, Vec<Pid>>,
 }
 
 impl Table {
-    /// Walks over `/proc`.
+    /// Walks over `/proc`, and reads the marks of processes that started at `since` or later.
     ///
     /// # Errors
     /// `/proc` cannot be listed. A process that ends meanwhile is left out.
-    pub(super) fn read() -> io::Result<Self> {
-        let mut processes = HashMap::new();
+    pub(super) fn read(since: u64) -> io::Result<Self> {
+        let mut table = Self::default();
         for entry in std::fs::read_dir("/proc")? {
             let name = entry?.file_name();
-            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw) else { continue };
+            let Some(pid) = name.to_str().and_then(|name| number(name).ok().flatten()) else { continue };
             if let Ok(process) = read(pid) {
-                processes.insert(pid, process);
+                table.insert(process, since);
             }
         }
-        Ok(Self { processes })
+        Ok(table)
+    }
+
+    fn insert(&mut self, process: Process, since: u64) {
+        let pid = process.pid;
+        for relative in [process.parent, process.group, process.session].into_iter().flatten() {
+            self.relatives.entry(relative).or_default().push(pid);
+        }
+        if process.start >= since
+            && let Some(mark) = process.mark()
+        {
+            self.marked.entry(mark.to_vec()).or_default().push(pid);
+        }
+        self.processes.insert(pid, process);
     }
 
     /// The process of that number.
@@ -96,6 +113,16 @@ impl Table {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Process> {
         self.processes.values()
     }
+
+    /// Those that have this number as their parent, group or session.
+    pub(super) fn relatives(&self, of: Pid) -> impl Iterator<Item = Pid> {
+        self.relatives.get(&of).into_iter().flatten().copied()
+    }
+
+    /// Those that carry this mark.
+    pub(super) fn marked(&self, mark: &str) -> impl Iterator<Item = Pid> {
+        self.marked.get(mark.as_bytes()).into_iter().flatten().copied()
+    }
 }
 
 /// The process of that number as it is now.
@@ -105,6 +132,15 @@ impl Table {
 pub(super) fn read(pid: Pid) -> io::Result<Process> {
     let text = std::fs::read(format!("/proc/{pid}/stat"))?;
     parse(pid, &text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "an unreadable line of /proc"))
+}
+
+/// The kernel's clock in the ticks of [`Process::start`], rounded down; 0 when it cannot be read.
+///
+/// Source: proc_uptime(5): seconds with two decimals, by the clock that starts are measured by.
+pub(super) fn now() -> u64 {
+    let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let seconds = text.split_ascii_whitespace().next().unwrap_or_default();
+    seconds.replace('.', "").parse().unwrap_or_default()
 }
 
 /// Reads a line of `/proc/PID/stat`.
@@ -119,11 +155,17 @@ fn parse(pid: Pid, line: &[u8]) -> Option<Process> {
         "T" | "t" => State::Stopped,
         _ => State::Alive,
     };
-    let mut number = || fields.next()?.parse().ok().map(Pid::from_raw);
-    let (parent, group, session) = (number()?, number()?, number()?);
+    let mut next = || number(fields.next()?).ok();
+    let (parent, group, session) = (next()?, next()?, next()?);
     // The 22nd field of the line; the first three and these three have been taken.
     let start = fields.nth(15)?.parse().ok()?;
     Some(Process { pid, parent, group, session, state, start, mark: OnceCell::new() })
+}
+
+/// The number of a process; `None` for 0 (the kernel, or outside of this namespace) and −1 (nothing any more: the process
+/// is being released).
+fn number(text: &str) -> Result<Option<Pid>, std::num::ParseIntError> {
+    Ok(Some(text.parse()?).filter(|number| *number > 0).and_then(Pid::from_raw))
 }
 
 /// The value of the mark in a process's environment.
@@ -158,6 +200,8 @@ mod tests {
             let numbers = [process.parent, process.group, process.session].map(Pid::as_raw);
             assert_eq!((numbers, process.state, process.start), ([7, 8, 9], state, 123_456), "{name}");
         }
+        let released = parse(pid, b"42 (sh) X 0 -1 -1 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9 9").unwrap();
+        assert_eq!((released.parent, released.group, released.session, released.lives()), (None, None, None, false));
         for broken in ["", "42 (sh", "42 (sh) S", "42 (sh) S 1 2 3", "42 (sh) S a b c"] {
             assert!(parse(pid, broken.as_bytes()).is_none(), "{broken}");
         }
@@ -165,10 +209,12 @@ mod tests {
 
     #[test]
     fn a_walk_finds_this_process_and_its_parent() {
-        let table = Table::read().unwrap();
+        let table = Table::read(u64::MAX).unwrap();
         let me = table.get(rustix::process::getpid()).unwrap();
+        assert!(table.relatives(rustix::process::getppid().unwrap()).any(|pid| pid == me.pid));
         assert_eq!(me.parent, rustix::process::getppid());
         assert!(me.lives());
         assert_eq!(me.identity(), read(me.pid).unwrap().identity());
+        assert!(me.start <= now(), "starts are measured by the same clock");
     }
 }
