@@ -5,6 +5,7 @@ use belay_protocol::DeclaredOutput;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::mcp::McpCommand;
 use crate::settings::SettingsArgs;
 use crate::stops::StopsCommand;
 
@@ -44,6 +45,9 @@ pub(crate) enum Command {
     /// What the stop rules say of recorded runs
     #[command(subcommand)]
     Stops(StopsCommand),
+    /// What MCP servers offer, and approving it
+    #[command(subcommand)]
+    Mcp(McpCommand),
     /// Print the completions for a shell
     Completions {
         /// Which shell
@@ -278,6 +282,11 @@ mod tests {
             ("belay stops eval --json --markdown set", false),
             ("belay stops eval", false),
             ("belay stops", false),
+            ("belay mcp list", true),
+            ("belay mcp list --json files", true),
+            ("belay mcp approve", false),
+            ("belay mcp approve files read --set tools.max_read_lines=1", true),
+            ("belay mcp", false),
             ("belay completions bash", true),
             ("belay completions klingon", false),
             ("belay dance", false),

@@ -4,7 +4,7 @@
 //!
 //! **Does not know**: how anything is done. It decides nothing about a message.
 //!
-//! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`ask`], [`check`] → [`client`] → [`stops`].
+//! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`ask`], [`check`] → [`client`] → [`stops`] → [`mcp`].
 
 mod ask;
 mod check;
@@ -14,6 +14,7 @@ mod environment;
 mod exit;
 mod input;
 mod launch;
+mod mcp;
 mod net;
 mod output;
 mod paths;
@@ -38,6 +39,7 @@ use tokio::runtime::{Builder, Runtime};
 use cli::{ApprovalsArgs, ApprovalsCommand, Cli, Command, ConfigCommand, RunsCommand};
 use environment::Environment;
 use exit::{Exit, Failure};
+use mcp::McpCommand;
 use output::Output;
 use stops::StopsCommand;
 
@@ -88,6 +90,8 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Stops(StopsCommand::Check(args)) => block_on(one_thread(), stops::check(&args, env, out)),
         Command::Stops(StopsCommand::Import(args)) => stops::import(&args, out),
         Command::Stops(StopsCommand::Eval(args)) => stops::eval(&args, out),
+        Command::Mcp(McpCommand::List(args)) => block_on(one_thread(), mcp::list(&args, env, out)),
+        Command::Mcp(McpCommand::Approve(args)) => block_on(one_thread(), mcp::approve(&args, env, out)),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "belay", &mut script);

@@ -3,13 +3,15 @@
 //! Three places, in this order: the file that a `…_file` setting names, the environment variable that a `…_env`
 //! setting names, and a systemd credential of a fixed name (`LoadCredential=`, found in `$CREDENTIALS_DIRECTORY`).
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use belay_channels::{TelegramConfig, TelegramMode, TelegramSecrets};
 use belay_gateway::GatewaySecrets;
 use belay_models::{EnvKeys, LlmConfig};
-use secrecy::SecretString;
+use belay_protocol::Secret;
+use secrecy::{ExposeSecret, SecretString};
 
 use crate::environment::Environment;
 use crate::settings::{Problem, Settings};
@@ -57,6 +59,28 @@ impl Secrets {
         };
         if search.problems.is_empty() { Ok(secrets) } else { Err(search.problems) }
     }
+}
+
+/// The bearer tokens of MCP servers behind addresses, by name, as far as they are named.
+///
+/// # Errors
+/// Every one that is named and cannot be found.
+pub(crate) fn mcp_tokens(settings: &Settings, env: &Environment) -> Result<BTreeMap<String, Secret>, Vec<Problem>> {
+    let mut search = Search { env, problems: Vec::new() };
+    let mut tokens = BTreeMap::new();
+    for (name, server) in settings.tools.mcp.iter().filter(|(_, server)| server.enabled && server.url.is_some()) {
+        let key = format!("tools.mcp.{name}.token");
+        let file = server.token_file.as_deref().map(|path| crate::settings::expand(path, env));
+        let (named, before) = (file.is_some() || !server.token_env.is_empty(), search.problems.len());
+        match search.one(&key, &server.token_env, file, &format!("mcp_{name}_token")) {
+            Some(token) => drop(tokens.insert(name.clone(), Secret::new(token.expose_secret().to_owned()))),
+            None if named && search.problems.len() == before => {
+                search.missing(&key, &server.token_env, "the server's token");
+            }
+            None => {}
+        }
+    }
+    if search.problems.is_empty() { Ok(tokens) } else { Err(search.problems) }
 }
 
 /// Looks for one secret after another and keeps every problem.
@@ -191,8 +215,6 @@ fn check(text: &str) -> Result<Option<SecretString>, String> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use secrecy::ExposeSecret;
-
     use super::*;
 
     const NAMES: Names<'static> = Names { key: "llm.api_key", env: "MY_KEY", file: None, credential: "openai_api_key" };
@@ -263,6 +285,18 @@ mod tests {
         assert_eq!(keys, ["channels.telegram.token_env", "channels.telegram.secret_env"]);
         let env = Environment::from([("TELEGRAM_BOT_TOKEN", "1:t"), ("TELEGRAM_WEBHOOK_SECRET", "s")]);
         assert!(Secrets::find(&settings, &env).unwrap().telegram.is_some());
+    }
+
+    #[test]
+    fn a_token_of_an_mcp_server_is_found_or_told_to_be_missing() {
+        let mut settings = Settings::default();
+        let server = r#"{"url":"https://example.org/mcp","token_env":"THEIR_TOKEN"}"#;
+        settings.tools.mcp.insert("there".into(), serde_json::from_str(server).unwrap());
+        let found = mcp_tokens(&settings, &Environment::from([("THEIR_TOKEN", "hush")])).unwrap();
+        assert_eq!(found["there"].expose(), "hush");
+        let problems = mcp_tokens(&settings, &Environment::default()).unwrap_err();
+        let keys: Vec<_> = problems.iter().map(|problem| problem.key.as_str()).collect();
+        assert_eq!(keys, ["tools.mcp.there.token_env"]);
     }
 
     #[test]

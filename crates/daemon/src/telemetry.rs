@@ -17,8 +17,9 @@ use crate::environment::Environment;
 use crate::paths::private_directory;
 
 /// Libraries that log what is normal, and how much of them is heard unless the filter names them. `genai` warns at each
-/// first chunk of a stream; `rusqlite_migration` informs at each first start.
-const NOISY: &[(&str, &str)] = &[("genai", "off"), ("rusqlite_migration", "warn")];
+/// first chunk of a stream; `rusqlite_migration` informs at each first start; `rmcp` tells what MCP servers say, which may be
+/// secret, and its failures are told by whoever asked.
+const NOISY: &[(&str, &str)] = &[("genai", "off"), ("rusqlite_migration", "warn"), ("rmcp", "off")];
 
 /// Length from which a start begins a new log file. 4 MiB: tens of thousands of turns.
 const LOG_MAX_BYTES: u64 = 4 * 1024 * 1024;

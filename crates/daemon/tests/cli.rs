@@ -97,10 +97,13 @@ fn the_last_stage_of_the_sandbox_runs_nothing_when_it_does_not_understand() {
 fn the_last_stage_becomes_the_command_it_is_given() {
     let home = Home::new();
     let parent = std::process::id().to_string();
-    let stage = ["launch", "--bare", &parent, "--memory-mb", "256", "--processes", "4096", "--open-files", "64"];
+    let stage =
+        ["launch", "--bare", "--parent", &parent, "--memory-mb", "256", "--processes", "4096", "--open-files", "64"];
     let rest = ["--file-mb", "1", "--cpu-s", "60", "--", "sh", "-c", "ulimit -n; exit 3"];
     let output = home.run(&[&stage[..], &rest].concat());
     assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stdout).trim()), (Some(3), "64"));
+    let output = home.run(&["launch", "--bare", "--", "sh", "-c", "exit 4"]);
+    assert_eq!(output.status.code(), Some(4));
 }
 
 #[test]
@@ -194,7 +197,7 @@ fn check_sees_a_store_that_is_in_use_and_one_that_a_later_version_wrote() {
     daemon.ended();
 
     let (code, said) = checked(&other, &url);
-    assert!(code == Some(0) && said.contains("is there, with schema 2"), "{said}");
+    assert!(code == Some(0) && said.contains("is there, with schema 3"), "{said}");
     let later = other.0.path().join("later.db");
     let mut header = vec![0; 100];
     header[..16].copy_from_slice(b"SQLite format 3\0");

@@ -11,7 +11,7 @@
 //! A server's description of a tool is pinned, not its program: one that keeps its words may still do something else.
 //!
 //! Reading order: [`config`] → `server` → `outside`, `offer`, `name` (what is taken of a server's words) → `pins` → `host`
-//! (all servers together) → `tool` (one call) → `sessions` (connections of runs) → `connection` → `program`,
+//! (all servers together) → `tool` (one call) → `sessions`, `run_ends` (connections of runs) → `connection` → `program`,
 //! `trees`, `wire`, `http`, `listener` (both ends of one) → `answer`, `trouble` (what comes of it).
 //!
 //! Source: <https://modelcontextprotocol.io/specification/2025-11-25>
@@ -27,6 +27,7 @@ mod offer;
 mod outside;
 mod pins;
 mod program;
+mod run_ends;
 mod server;
 mod sessions;
 mod tool;
@@ -38,6 +39,7 @@ pub use config::{McpServerConfig, Trust, find};
 pub use host::{Looking, Mcp, ServerReport, Standing, Survey, ToolReport};
 pub use pins::{Pins, PinsError};
 pub use program::{Program, ServerProcesses, StartPrograms, Started};
+pub use run_ends::RunEnds;
 pub use server::{Server, Surroundings};
 pub use sessions::McpSessions;
 pub use trees::ProcessTrees;

@@ -134,6 +134,11 @@ impl Connection {
         !self.peer.is_transport_closed() && self.lock_open().is_some()
     }
 
+    /// Whether the server is no program of ours.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.lock_open().as_ref().is_some_and(|open| open.program.is_none())
+    }
+
     /// All tools of the server, in its order.
     pub(super) async fn tools(&self) -> Result<Vec<Tool>, Trouble> {
         let listed = timeout(LIST_LIMIT, self.pages()).await;

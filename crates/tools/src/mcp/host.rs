@@ -120,6 +120,11 @@ impl Mcp {
         Self { servers, pins, clock, sessions }
     }
 
+    /// The connections of runs.
+    pub fn sessions(&self) -> &Arc<McpSessions> {
+        &self.sessions
+    }
+
     /// Asks each server for its tools, side by side, each over a connection of its own that is ended again. Takes at most
     /// 10 s, and what ending a server takes; a server that fails is reported, and the others are not.
     ///

@@ -11,8 +11,8 @@ use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use belay_protocol::Secret;
-use belay_tools::mcp::{Looking, Server, Surroundings};
+use belay_protocol::{RunProcesses, Secret};
+use belay_tools::mcp::{Looking, RunEnds, Server, Surroundings};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -143,8 +143,11 @@ async fn a_server_behind_an_address_is_called_with_its_token_and_once_for_each_r
     for run in [&one, &one, &two] {
         assert_eq!(run.text(&tools[0], json!({})).await, "over http");
     }
-    bench.sessions.end_run(one.id).await;
-    assert_eq!(bench.sessions.open(), 1);
+    let ends = RunEnds::new(bench.processes.clone(), bench.sessions.clone());
+    let alive = |run: &Run| ends.alive(run.id).into_iter().map(|still| still.what).collect::<Vec<_>>();
+    assert_eq!(alive(&one), ["mcp server s, elsewhere"]);
+    ends.end(one.id).await;
+    assert_eq!((alive(&one), alive(&two).len(), bench.sessions.open()), (vec![], 1, 1));
     bench.sessions.close().await;
 
     let asked = asked.lock().unwrap();

@@ -8,3 +8,4 @@ mod http;
 mod lives;
 mod offers;
 mod support;
+mod walls;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use belay_protocol::{Clock, Generation, RunId, Tool, ToolContext, ToolFailure, ToolOutput, UnixMillis};
 use belay_tools::mcp::{Looking, Mcp, McpServerConfig, McpSessions, Pins, ProcessTrees, Server, Surroundings, Survey};
 use belay_tools::process::{CgroupUse, Processes, ProcessesConfig};
-use belay_tools::sandbox::Missing;
+use belay_tools::sandbox::{Missing, Sandbox};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -69,13 +69,25 @@ impl Bench {
         Self::with(|sessions| sessions)
     }
 
-    /// Without control groups, so that every other tie of a process to its run is relied on.
     pub(crate) fn with(change: impl FnOnce(McpSessions) -> McpSessions) -> Self {
+        Self::made(tempfile::tempdir().unwrap(), Err(Missing("there is none here".into())), change)
+    }
+
+    /// One whose programs may run in this sandbox.
+    pub(crate) fn walled(dir: tempfile::TempDir, sandbox: Sandbox) -> Self {
+        Self::made(dir, Ok(Arc::new(sandbox)), |sessions| sessions)
+    }
+
+    /// Without control groups, so that every other tie of a process to its run is relied on.
+    fn made(
+        dir: tempfile::TempDir,
+        sandbox: Result<Arc<Sandbox>, Missing>,
+        change: impl FnOnce(McpSessions) -> McpSessions,
+    ) -> Self {
         let config = ProcessesConfig { cgroup: CgroupUse::Off, ..ProcessesConfig::default() };
         let processes = Arc::new(Processes::new(config).unwrap());
-        let sessions =
-            McpSessions::new(Arc::new(ProcessTrees::new(processes.clone(), Err(Missing("there is none here".into())))));
-        Self { dir: tempfile::tempdir().unwrap(), sessions: Arc::new(change(sessions)), processes }
+        let sessions = McpSessions::new(Arc::new(ProcessTrees::new(processes.clone(), sandbox)));
+        Self { dir, sessions: Arc::new(change(sessions)), processes }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -167,9 +179,14 @@ pub(crate) fn offered(mcp: &Mcp, survey: &Survey) -> Vec<String> {
 }
 
 /// The interpreter itself: what `python3` names may be a script that sets variables of its own.
-fn python() -> String {
-    let asked =
-        std::process::Command::new("python3").args(["-c", "import sys; print(sys.executable, end='')"]).output();
+pub(crate) fn python() -> String {
+    ask_python("sys.executable")
+}
+
+/// What an expression comes to.
+pub(crate) fn ask_python(expression: &str) -> String {
+    let script = format!("import sys; print({expression}, end='')");
+    let asked = std::process::Command::new("python3").args(["-c", &script]).output();
     String::from_utf8(asked.unwrap().stdout).unwrap()
 }
 

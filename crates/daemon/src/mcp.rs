@@ -1,0 +1,181 @@
+//! `belay mcp …`: what MCP servers offer, and the operator's yes to it.
+
+use belay_tools::mcp::{Looking, Mcp, ServerReport, Standing, ToolReport, find};
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::environment::Environment;
+use crate::exit::{Exit, Failure};
+use crate::output::{Cell, Output, Tone};
+use crate::paths::{Paths, private_directory};
+use crate::settings::{Settings, SettingsArgs, load, refused};
+use crate::wiring::{McpNeeds, workspace_of};
+
+/// `belay mcp …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpCommand {
+    /// Ask the configured MCP servers for their tools, and show where each tool stands
+    List(ListArgs),
+    /// Approve a tool of an MCP server as it describes itself now, or all of them
+    Approve(ApproveArgs),
+}
+
+/// `belay mcp list`
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Settings.
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+    /// Print JSON, with whole descriptions and arguments
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Only this server
+    pub(crate) server: Option<String>,
+}
+
+/// `belay mcp approve`
+#[derive(Debug, Args)]
+pub(crate) struct ApproveArgs {
+    /// Settings.
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The server's name in the settings
+    pub(crate) server: String,
+    /// The name that the server gives the tool; without it all of its tools
+    pub(crate) tool: Option<String>,
+}
+
+/// Asks the servers and shows what they offer. Nothing is approved by that.
+pub(crate) async fn list(args: &ListArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    let (mut settings, paths) = settings_of(&args.settings, args.server.as_deref(), env)?;
+    if let Some(wanted) = &args.server {
+        settings.tools.mcp.retain(|name, _| name == wanted);
+    }
+    let (needs, mcp) = servers(&settings, env, &paths).await?;
+    let survey = mcp.survey(Looking::Only).await;
+    needs.processes.shutdown().await;
+    let reports = survey.map_err(|error| Failure::new(Exit::OutOfReach, error))?.reports;
+    if args.json {
+        out.json(&json!({ "servers": reports }));
+    } else if reports.is_empty() {
+        out.line("no MCP server is enabled; [tools.mcp.NAME] in the settings names one");
+    } else {
+        out.table(&reports.iter().flat_map(rows).collect::<Vec<_>>());
+        out.lines(reports.iter().flat_map(|report| report.tools.iter().filter_map(move |tool| compared(report, tool))));
+    }
+    let all_answered = reports.iter().all(|report| report.trouble.is_none());
+    Ok(if all_answered { Exit::Fine } else { Exit::OutOfReach })
+}
+
+/// Approves what a server describes now.
+pub(crate) async fn approve(args: &ApproveArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    let (settings, paths) = settings_of(&args.settings, Some(&args.server), env)?;
+    let (needs, mcp) = servers(&settings, env, &paths).await?;
+    let approved = mcp.approve(&args.server, args.tool.as_deref()).await;
+    needs.processes.shutdown().await;
+    let approved = approved.map_err(|what| Failure::new(Exit::Failed, what))?;
+    if args.json {
+        out.json(&json!({ "approved": approved }));
+        return Ok(Exit::Fine);
+    }
+    for tool in &approved {
+        out.line(&format!("approved {}: {}", tool.tool, tool.description));
+    }
+    out.line(match approved.is_empty() {
+        true => "nothing to approve: it is what was approved before",
+        false => "a daemon that is running offers it from its next start on",
+    });
+    Ok(Exit::Fine)
+}
+
+/// The settings, where they know the server that is named.
+fn settings_of(args: &SettingsArgs, server: Option<&str>, env: &Environment) -> Result<(Settings, Paths), Failure> {
+    let paths = Paths::find(env)?;
+    let settings = load(args, env, &paths).map_err(|problems| refused(&problems))?.settings;
+    match server.map(|name| find(&settings.tools.mcp, name)) {
+        Some(Err(what)) => Err(Failure::new(Exit::Failed, what)),
+        Some(Ok(_)) | None => Ok((settings, paths)),
+    }
+}
+
+/// The servers, and the directories they need.
+async fn servers(settings: &Settings, env: &Environment, paths: &Paths) -> Result<(McpNeeds, Mcp), Failure> {
+    for directory in [&paths.data, &workspace_of(settings, env, paths)] {
+        private_directory(directory).map_err(|error| Failure::new(Exit::OutOfReach, error))?;
+    }
+    let needs = McpNeeds::of_command(settings, env, paths).await?;
+    let mcp = needs.servers(settings, env, paths)?;
+    Ok((needs, mcp))
+}
+
+/// A server as rows of a table.
+fn rows(report: &ServerReport) -> Vec<Vec<Cell>> {
+    let row = |(word, tone), tool: &str, detail: &str| {
+        vec![Cell::new(word, tone), report.server.as_str().into(), tool.into(), first_line(detail).into()]
+    };
+    match &report.trouble {
+        Some(trouble) => {
+            let said =
+                if report.last_words.is_empty() { String::new() } else { format!("; it wrote: {}", report.last_words) };
+            vec![row(("left out", Tone::Bad), "–", &format!("{trouble}{said}"))]
+        }
+        None if report.tools.is_empty() => vec![row(("ok", Tone::Dim), "–", "offers no tools")],
+        None => report.tools.iter().map(|tool| row(word(&tool.standing), &tool.tool, detail(tool))).collect(),
+    }
+}
+
+fn word(standing: &Standing) -> (&'static str, Tone) {
+    match standing {
+        Standing::Offered => ("offered", Tone::Good),
+        Standing::New => ("new", Tone::Warn),
+        Standing::Changed { .. } => ("changed", Tone::Bad),
+        Standing::NotWanted => ("not wanted", Tone::Dim),
+        Standing::LeftOut { .. } => ("left out", Tone::Bad),
+    }
+}
+
+fn detail(tool: &ToolReport) -> &str {
+    match &tool.standing {
+        Standing::LeftOut { why } => why,
+        _ => &tool.description,
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+/// What has changed of a tool, for whoever decides; nothing when nothing has.
+fn compared(report: &ServerReport, tool: &ToolReport) -> Option<String> {
+    let Standing::Changed { what, before } = &tool.standing else { return None };
+    let (server, name) = (&report.server, &tool.tool);
+    Some(format!(
+        "\n{name} of {server} has changed since it was approved: {}\n  was: {before}\n  is:  {}\n  `belay mcp list --json {server}` \
+         shows its arguments, `belay mcp approve {server} {name}` approves it",
+        what.join(", "),
+        tool.description
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn a_tool_that_has_changed_is_shown_as_it_was_and_as_it_is() {
+        let standing = Standing::Changed { what: vec!["description", "hints"], before: "Kind.".into() };
+        let (tool, description) = ("t".to_owned(), "Evil.".to_owned());
+        let tool = ToolReport { tool, name: None, description, schema: Value::Null, standing };
+        let report = ServerReport { server: "s".into(), trouble: None, last_words: String::new(), tools: vec![tool] };
+        let text = compared(&report, &report.tools[0]).expect("it has changed");
+        assert!(
+            text.contains("t of s has changed since it was approved: description, hints\n  was: Kind.\n  is:  Evil.\n")
+        );
+        assert!(text.ends_with("`belay mcp approve s t` approves it"), "{text}");
+    }
+}

@@ -1,0 +1,80 @@
+//! MCP servers: settings, secrets, processes and the sandbox, put together.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use belay_protocol::Secret;
+use belay_tools::mcp::{Mcp, McpSessions, Pins, ProcessTrees, Server, Surroundings};
+use belay_tools::process::{Processes, ProcessesConfig};
+use belay_tools::sandbox::{Missing, Sandbox};
+
+use super::{SystemClock, words};
+use crate::environment::Environment;
+use crate::exit::{Exit, Failure};
+use crate::paths::Paths;
+use crate::secrets::mcp_tokens;
+use crate::settings::{Problem, Settings, expand, refused};
+
+/// The file of pins in the data directory.
+const PINS: &str = "mcp-pins.json";
+
+/// What MCP servers need of the daemon.
+pub(crate) struct McpNeeds {
+    /// The processes of all runs.
+    pub(crate) processes: Arc<Processes>,
+    /// The sandbox, or what is missing for it.
+    pub(crate) sandbox: Result<Arc<Sandbox>, Missing>,
+}
+
+/// The directory of the file tools, in which programs of servers start.
+pub(crate) fn workspace_of(settings: &Settings, env: &Environment, paths: &Paths) -> PathBuf {
+    let configured = settings.tools.workspace.as_deref().map(|path| expand(path, env));
+    configured.unwrap_or_else(|| paths.data.join("workspace"))
+}
+
+impl McpNeeds {
+    /// For a command that looks at servers and runs nothing else. The workspace has to be there.
+    ///
+    /// # Errors
+    /// Processes cannot be kept on this machine.
+    pub(crate) async fn of_command(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Self, Failure> {
+        let internal = |error: &dyn std::error::Error| Failure::new(Exit::Internal, words(error));
+        let launcher = std::env::current_exe().map_err(|error| internal(&error))?;
+        let config = ProcessesConfig { launcher: Some(launcher.clone()), ..ProcessesConfig::default() };
+        let processes = Processes::new(config).map_err(|error| internal(&error))?;
+        let (sandbox, workspace) = (settings.tools.sandbox.clone(), workspace_of(settings, env, paths));
+        let probe = tokio::task::spawn_blocking(move || Sandbox::probe(&sandbox, &workspace, &launcher));
+        let sandbox = probe.await.map_err(|error| internal(&error))?;
+        Ok(Self { processes: Arc::new(processes), sandbox: sandbox.map(Arc::new) })
+    }
+
+    /// All servers that are enabled. Nothing is started yet.
+    ///
+    /// # Errors
+    /// Every secret of theirs that is named and not there, and every address that cannot be used.
+    pub(crate) fn servers(&self, settings: &Settings, env: &Environment, paths: &Paths) -> Result<Mcp, Failure> {
+        let mut tokens = mcp_tokens(settings, env).map_err(|problems| refused(&problems))?;
+        let variable = |name: &str| env.raw(name).map(ToOwned::to_owned);
+        let workspace = workspace_of(settings, env, paths);
+        let mut server = |name: &String, config| {
+            let token: Option<Secret> = tokens.remove(name);
+            Server::new(name, config, Surroundings { directory: &workspace, variable: &variable, token })
+        };
+        let (mut servers, mut problems) = (Vec::new(), Vec::new());
+        for (name, config) in settings.tools.mcp.iter().filter(|(_, config)| config.enabled) {
+            match server(name, config) {
+                Ok(server) => servers.push(server),
+                Err(what) => {
+                    let (key, what) = what.split_once(": ").unwrap_or(("tools.mcp", &what));
+                    problems.push(Problem::new(key, what));
+                }
+            }
+        }
+        if !problems.is_empty() {
+            return Err(refused(&problems));
+        }
+        let starter = Arc::new(ProcessTrees::new(self.processes.clone(), self.sandbox.clone()));
+        let sessions = Arc::new(McpSessions::new(starter));
+        Ok(Mcp::new(servers, Pins::new(paths.data.join(PINS)), sessions, Arc::new(SystemClock)))
+    }
+}
