@@ -15,7 +15,7 @@ use crate::arguments;
 use crate::config::ToolsConfig;
 use crate::workspace::{EntryKind, Listing, Workspace, shown};
 
-/// Room for entries in one result, in bytes; below [`arguments::MAX_OUTPUT_BYTES`].
+/// Room for entries in one result, in bytes; below [`belay_protocol::tool::MAX_OUTPUT_BYTES`].
 const MAX_ENTRIES_BYTES: usize = 60 * 1024;
 
 #[derive(Deserialize, JsonSchema)]

@@ -22,8 +22,8 @@ use crate::workspace::Workspace;
 /// Longest line shown whole, in characters. Longer ones are data rather than text.
 const MAX_LINE_CHARS: usize = 2000;
 
-/// Room for lines in one result, in bytes: below [`arguments::MAX_OUTPUT_BYTES`], so that the gate never cuts what this
-/// tool has counted.
+/// Room for lines in one result, in bytes: below [`belay_protocol::tool::MAX_OUTPUT_BYTES`], so that the gate never cuts
+/// what this tool has counted.
 const MAX_LINES_BYTES: usize = 60 * 1024;
 
 /// Bytes read between two looks at the cancellation.
