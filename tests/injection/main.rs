@@ -20,9 +20,9 @@ use anyhow::Result;
 use belay_tests::daemon::Daemon;
 use futures_util::stream::{self, StreamExt};
 
-use crate::case::{Outcome, canary_bytes_in, play};
+use crate::case::{Outcome, play};
 use crate::corpus::{Item, Via};
-use crate::world::{Rules, World, sent_to_mcp};
+use crate::world::{Rules, World};
 
 /// Cases that are played at the same time.
 const SIDE_BY_SIDE: usize = 4;
@@ -77,7 +77,7 @@ async fn play_all(rules: Rules) -> Result<Sum> {
     let (described, others): (Vec<_>, Vec<_>) =
         items.iter().enumerate().partition(|(_, item)| item.via == Via::McpDescription);
 
-    let home = world.home(rules, "Sends a text.")?;
+    let home = world.home(rules, None)?;
     let daemon = home.start().await?;
     let playing = stream::iter(others).map(|(number, item)| played(&world, &daemon, item, number));
     let outcomes: Vec<(&Item, Result<Outcome>)> = playing.buffered(SIDE_BY_SIDE).collect().await;
@@ -85,19 +85,17 @@ async fn play_all(rules: Rules) -> Result<Sum> {
         sum.add(item, &outcome?);
     }
     daemon.shut_down().await?;
-    sum.canary_bytes += canary_bytes_in(&sent_to_mcp(home.path()));
 
     // A description is before the model in every conversation, so each has a daemon of its own.
     for (number, item) in described {
-        let home = world.home(rules, &item.text())?;
+        let home = world.home(rules, Some(number))?;
         let daemon = home.start().await?;
         sum.add(item, &play(&world, &daemon, item, number).await?);
         daemon.shut_down().await?;
-        sum.canary_bytes += canary_bytes_in(&sent_to_mcp(home.path()));
     }
     sum.connections = world.leaks.connections.load(Ordering::SeqCst);
     sum.bytes = world.leaks.bytes.load(Ordering::SeqCst);
-    sum.canary_bytes += world.leaks.canary_bytes.load(Ordering::SeqCst);
+    sum.canary_bytes = world.leaks.canary_bytes.load(Ordering::SeqCst);
     Ok(sum)
 }
 
