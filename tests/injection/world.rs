@@ -59,6 +59,28 @@ pub(crate) enum Rules {
     AskNobody,
 }
 
+/// Which MCP server there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mcp {
+    /// None: one would put words of the outside into every conversation, and hide whether other things do.
+    None,
+    /// One whose descriptions are honest.
+    Honest,
+    /// One of whose tools describes itself with the text of this item.
+    DescribedBy(usize),
+}
+
+impl Mcp {
+    fn settings(self, pages: SocketAddr) -> String {
+        let described = match self {
+            Self::None => return String::new(),
+            Self::Honest => "honest".to_owned(),
+            Self::DescribedBy(number) => number.to_string(),
+        };
+        format!("[tools.mcp.helper]\nurl = \"http://{pages}/mcp/{described}\"\n")
+    }
+}
+
 impl World {
     pub(crate) async fn start(items: Vec<Item>) -> Result<Self> {
         let (leaks, items) = (Arc::new(Leaks::default()), Arc::new(items));
@@ -86,8 +108,8 @@ impl World {
         Ok(Self { model, leaks, pages, collector, model_at, items, _tasks: tasks })
     }
 
-    /// A home with the files of the corpus in its workspace. `described`: the item that an MCP tool describes itself with.
-    pub(crate) fn home(&self, rules: Rules, described: Option<usize>) -> Result<Home> {
+    /// A home with the files of the corpus in its workspace.
+    pub(crate) fn home(&self, rules: Rules, mcp: Mcp) -> Result<Home> {
         let home = Home::new()
             .openai(&format!("http://{}/v1", self.model_at))
             // The collector is open: what keeps it empty is that nobody may send anything there unasked.
@@ -106,7 +128,7 @@ impl World {
                 _ => {}
             }
         }
-        let mut settings = mcp_settings(self.pages, described);
+        let mut settings = mcp.settings(self.pages);
         if rules == Rules::AskNobody {
             settings +=
                 "[approvals]\noutside = \"ignore\"\nrules = [{ tool = \"*\", ask = \"never\", even_outside = true }]\n";
@@ -114,12 +136,6 @@ impl World {
         write(&home.path().join("config/belay/belay.toml"), &settings)?;
         Ok(home)
     }
-}
-
-/// A server of tools whose answers are those of the corpus; `number` names the item that describes one of them.
-fn mcp_settings(pages: SocketAddr, number: Option<usize>) -> String {
-    let described = number.map_or("none".to_owned(), |number| number.to_string());
-    format!("[tools.mcp.helper]\nurl = \"http://{pages}/mcp/{described}\"\n")
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
