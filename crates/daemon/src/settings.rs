@@ -15,6 +15,7 @@ use belay_agent::{AgentConfig, ApprovalsConfig, LimitsConfig, QueueConfig};
 use belay_agent_loop::policies::StopsConfig;
 use belay_channels::{StdinConfig, TelegramConfig};
 use belay_gateway::GatewayConfig;
+use belay_hooks::HooksConfig;
 use belay_models::LlmConfig;
 use belay_store::StoreConfig;
 use belay_tools::ToolsConfig;
@@ -54,6 +55,8 @@ pub(crate) struct Settings {
     pub(crate) queue: QueueConfig,
     /// When a person is asked.
     pub(crate) approvals: ApprovalsConfig,
+    /// The operator's programs at points of a run.
+    pub(crate) hooks: HooksConfig,
     /// Message platforms.
     pub(crate) channels: ChannelsConfig,
     /// HTTP.
@@ -87,6 +90,7 @@ impl Settings {
             self.stops.problems(&self.limits.run, Some(self.max_steps())),
             self.queue.validate(),
             self.approvals.validate(),
+            self.hooks.validate(),
             self.channels.stdin.validate(),
             self.channels.telegram.validate(),
             self.gateway.validate(),

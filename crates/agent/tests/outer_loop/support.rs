@@ -10,10 +10,10 @@ use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Ask, Body, BootId, Channel, ChannelError, ChannelId, Clock, Control, CredentialNeed,
-    DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream, NoProcesses, Outbound,
-    Principal, PrincipalRole, ReplyRoute, RunRecord, RunStatus, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput,
-    ToolSpec, UnixMillis, Weight,
+    Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock, Control,
+    CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream,
+    NoProcesses, Outbound, Principal, PrincipalRole, ReplyRoute, RunRecord, RunStatus, SessionKey, Tool, ToolContext,
+    ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::scripted_model::ScriptedModel;
@@ -191,6 +191,15 @@ impl Talker {
         self.next().await
     }
 
+    /// Sends a text whose answer is not delivered: whoever sent it reads the run.
+    pub(crate) async fn unanswered(&self, session: &str, text: &str) -> Accepted {
+        let inbound = self.inbound(session, PrincipalRole::Client, Body::Text(text.into()), None);
+        match self.send(Inbound { reply_to: None, ..inbound }).await {
+            Ack::Accepted(accepted) => accepted,
+            other => panic!("{text:?} was not accepted: {other:?}"),
+        }
+    }
+
     /// Sends a text with a history.
     pub(crate) async fn with_history(&self, session: &str, text: &str, history: Vec<HistoryLine>) -> Ack {
         let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
@@ -243,6 +252,7 @@ pub(crate) struct Setup {
     pub(crate) store: StorePorts,
     pub(crate) clock: Arc<TestClock>,
     pub(crate) injector: bool,
+    pub(crate) hooks: Vec<BoundHook>,
 }
 
 /// The ports of one store.
@@ -291,6 +301,7 @@ impl Setup {
             store: ports(Arc::new(MemoryStore::new())),
             clock: Arc::new(TestClock(AtomicI64::new(1_795_000_000_000))),
             injector: false,
+            hooks: Vec::new(),
         }
     }
 
@@ -312,6 +323,7 @@ impl Setup {
             store: self.store.clone(),
             clock: self.clock.clone(),
             injector: self.injector,
+            hooks: self.hooks.clone(),
         }
     }
 
@@ -337,6 +349,7 @@ impl Setup {
             approvals: self.approvals.clone(),
             processes: Arc::new(NoProcesses),
             outputs: None,
+            hooks: self.hooks.clone(),
             rules: self.rules.clone(),
             queue: self.queue.clone(),
             model: self.model.clone(),
@@ -436,6 +449,12 @@ impl TestTool {
     /// The same tool, whose answers are words of the outside.
     pub(crate) fn of_outside(mut self) -> Self {
         self.spec.outside = true;
+        self
+    }
+
+    /// The same tool, one of whose arguments is shown to nobody.
+    pub(crate) fn sensitive(mut self, argument: &str) -> Self {
+        self.spec.sensitive.push(argument.into());
         self
     }
 

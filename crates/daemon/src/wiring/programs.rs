@@ -61,7 +61,7 @@ impl Programs {
         let refused = |error: &dyn std::error::Error| Failure::new(Exit::Refused, words(error));
         let outputs = KeptOutputs::open(&paths.data.join(OUTPUTS), &settings.tools.outputs);
         let outputs = outputs.map_err(|error| refused(&error))?;
-        let needs = McpNeeds::of_command(settings, env, paths).await?;
+        let needs = McpNeeds::find(settings, env, paths).await?;
         if let Err(missing) = &needs.sandbox {
             tracing::warn!(%missing, "commands are refused: there is no sandbox");
         }
@@ -73,7 +73,7 @@ impl Programs {
             outputs: outputs.clone(),
             runs: ports.runs,
             processes: needs.processes.clone(),
-            sandbox: needs.sandbox.map(|sandbox| (*sandbox).clone()),
+            sandbox: needs.sandbox,
         };
         let mut tools = belay_tools::builtin(&config, parts).map_err(|error| refused(&error))?;
         if settings.tools.mcp.values().any(|server| server.enabled) {
