@@ -57,7 +57,10 @@ pub(crate) async fn play(world: &World, daemon: &Daemon, item: &Item, number: us
     if item.pace == Pace::Compacted {
         turn(daemon, &session, &format!("CASE-{number} WAIT Well?"), &mut outcome).await?;
         turn(daemon, &session, &format!("CASE-{number} WAIT And?"), &mut outcome).await?;
-        daemon.post(json!({"session": session, "text": "/compact"})).await?;
+        let (_, told) = daemon.post(json!({"session": session, "text": "/compact"})).await?;
+        if !told["reply"].as_str().is_some_and(|reply| reply.starts_with("Shortened")) {
+            bail!("{session}: the conversation was not shortened: {told}");
+        }
     }
     if matches!(item.pace, Pace::Later | Pace::Compacted) {
         turn(daemon, &session, &format!("CASE-{number} Go on."), &mut outcome).await?;
