@@ -74,7 +74,11 @@ impl ReadFile {
         let description = "Reads a file of the workspace. Of a text file: its lines, and which of how many they are; \
             long ones are read in parts with offset and limit. A picture (PNG, JPEG, GIF, WebP) is shown.";
         Self {
-            spec: arguments::spec::<Arguments>("read_file", description, Effect::Read, Duration::from_secs(30)),
+            // Whoever wrote a file, or named it, need not be this machine's owner.
+            spec: ToolSpec {
+                outside: true,
+                ..arguments::spec::<Arguments>("read_file", description, Effect::Read, Duration::from_secs(30))
+            },
             workspace,
             pictures,
             max_file_bytes: config.max_file_bytes,
