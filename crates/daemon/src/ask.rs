@@ -61,6 +61,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         queue: settings.queue.clone(),
         approvals: settings.approvals.clone(),
         processes: programs.processes(),
+        hooks: programs.hooks(),
         outputs: Some(programs.outputs()),
         model: chosen.provider,
         tools: std::mem::take(&mut programs.tools),

@@ -148,6 +148,7 @@ async fn assemble(
         queue: settings.queue.clone(),
         approvals: settings.approvals.clone(),
         processes: programs.processes(),
+        hooks: programs.hooks(),
         outputs: Some(programs.outputs()),
         model: chosen.provider,
         tools: std::mem::take(&mut programs.tools),
@@ -388,7 +389,7 @@ fn gateway_failure(error: &GatewayError) -> Failure {
 pub(crate) fn agent_failure(error: &AgentError) -> Failure {
     let exit = match error {
         AgentError::Channel(_) => Exit::OutOfReach,
-        AgentError::NoChannel | AgentError::ExecutorTool { .. } => Exit::Refused,
+        AgentError::NoChannel | AgentError::ExecutorTool { .. } | AgentError::HookTools(_) => Exit::Refused,
         AgentError::Store(_) => Exit::OutOfReach,
         AgentError::Tool { .. } => Exit::Internal,
     };

@@ -1,11 +1,16 @@
-//! Everything that tools act with: processes and the walls around them, kept outputs, MCP servers.
+//! Everything that tools act with: processes and the walls around them, kept outputs, MCP servers; and hooks, which are
+//! programs too.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::StopsConfig;
-use belay_protocol::{Clock, NoteStore, OutputKeeper, RunId, RunProcesses, RunReader, StillRunning, Tool};
+use belay_hooks::{HookSet, HooksConfig};
+use belay_protocol::{
+    BoundHook, Clock, NoteStore, OutputKeeper, RunId, RunProcesses, RunReader, Secret, StillRunning, Tool,
+};
 use belay_tools::mcp::{Looking, McpSessions};
 use belay_tools::process::Processes;
 use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts};
@@ -16,10 +21,12 @@ use super::words;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::paths::{Paths, private_directory};
-use crate::settings::Settings;
+use crate::settings::{Settings, expand};
 
 /// The directory of kept outputs in the data directory.
 const OUTPUTS: &str = "outputs";
+/// How long programs of hooks may take to end at shutdown. They get TERM, half a second, and KILL.
+const HOOKS_GRACE: Duration = Duration::from_secs(3);
 
 /// What tools act with, and the tools.
 pub(crate) struct Programs {
@@ -40,6 +47,7 @@ pub(crate) struct ToolPorts {
 struct Hands {
     processes: Arc<Processes>,
     sessions: Arc<McpSessions>,
+    hooks: HookSet,
 }
 
 impl Programs {
@@ -59,6 +67,7 @@ impl Programs {
             Failure::new(Exit::Refused, error).next("set tools.workspace to a directory that may be written")
         })?;
         let refused = |error: &dyn std::error::Error| Failure::new(Exit::Refused, words(error));
+        let hooks = hooks(settings, env)?;
         let outputs = KeptOutputs::open(&paths.data.join(OUTPUTS), &settings.tools.outputs);
         let outputs = outputs.map_err(|error| refused(&error))?;
         let needs = McpNeeds::of_command(settings, env, paths).await?;
@@ -81,13 +90,18 @@ impl Programs {
             let survey = survey.map_err(|error| Failure::new(Exit::OutOfReach, words(&error)))?;
             tools.extend(mcp.tools(&survey));
         }
-        let hands = Hands { processes: needs.processes, sessions: mcp.sessions().clone() };
+        let hands = Hands { processes: needs.processes, sessions: mcp.sessions().clone(), hooks };
         Ok(Self { tools, outputs, hands: Arc::new(hands) })
     }
 
     /// Ends the processes of runs.
     pub(crate) fn processes(&self) -> Arc<dyn RunProcesses> {
         self.hands.clone()
+    }
+
+    /// The operator's hooks.
+    pub(crate) fn hooks(&self) -> Vec<BoundHook> {
+        self.hands.hooks.bound()
     }
 
     /// Keeps long outputs.
@@ -121,8 +135,24 @@ impl Closing {
 
     /// Ends every program that still runs; nothing is started from here on.
     pub(crate) async fn close(&self) {
-        self.0.processes.shutdown().await;
+        let (_, ended) = tokio::join!(self.0.processes.shutdown(), self.0.hooks.close(HOOKS_GRACE));
+        if !ended {
+            tracing::warn!("programs of hooks did not end in time and are left to the end of the daemon");
+        }
     }
+}
+
+/// The hooks of the settings, with the tokens that the environment holds for them.
+fn hooks(settings: &Settings, env: &Environment) -> Result<HookSet, Failure> {
+    let HooksConfig(mut hooks) = settings.hooks.clone();
+    for audit in hooks.iter_mut().filter_map(|hook| hook.audit.as_mut()) {
+        audit.file = expand(&audit.file, env);
+    }
+    let token = |name: &str| {
+        let value = env.raw(name)?.to_str()?.to_owned();
+        (!value.is_empty()).then(|| Secret::new(value))
+    };
+    HookSet::build(&HooksConfig(hooks), token).map_err(|error| Failure::new(Exit::Refused, words(&error)))
 }
 
 #[async_trait]
