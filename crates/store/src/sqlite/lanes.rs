@@ -216,8 +216,8 @@ pub(super) fn start_run(tx: &mut Tx<'_>, lease: &Lease, run: RunId, at: UnixMill
         |row| {
             let history: Vec<Message> = rows::readable(row, run, "history")?.unwrap_or_default();
             let thread: String = row.get("thread")?;
-            // A turn of an earlier attempt has an earlier number.
-            let first = row.get::<_, u32>("turn")? > lane.turns;
+            // A turn of an earlier attempt has an earlier number, or stands in an earlier thread.
+            let first = thread == lane.thread && row.get::<_, u32>("turn")? > lane.turns;
             Ok((row.get::<_, u32>("attempt")?, first, thread, row.get::<_, String>("text")?, history))
         },
     )?;
