@@ -330,7 +330,7 @@ async fn a_hook_that_looks_at_a_message_for_long_holds_up_neither_a_stop_nor_the
         if event.data["text"] == "slow" { None } else { Some(HookAnswer::Continue) }
     });
     setup.hooks[0].timeout = Duration::from_secs(600);
-    let mut agent = setup.start().await;
+    let agent = setup.start().await;
     let running = agent.one.accepted("alice", "work").await;
     agent.asked(1).await;
     let (answer, stopped) = tokio::join!(agent.one.text("alice", "slow"), async {
