@@ -88,6 +88,11 @@ pub(crate) const KINDS: &[Kind] = &[
 ];
 
 impl Kind {
+    /// Whether a stop takes the whole grace.
+    pub(crate) fn waits_for_grace(&self) -> bool {
+        self.empty_within >= AFTER_THE_GRACE
+    }
+
     /// How a tree of this kind is started.
     pub(crate) fn launch(&self, word: &str) -> Launch {
         let script = self.script.replace("WORD", word);

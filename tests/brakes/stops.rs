@@ -64,6 +64,8 @@ impl Bench {
         let mut row = Row::new(kind);
         let left = Arc::new(AtomicUsize::new(stops));
         let mut workers = JoinSet::new();
+        // Where the stop is mostly waiting, more of them wait together.
+        let together = if kind.waits_for_grace() { together * 4 } else { together };
         for _ in 0..together {
             let (bench, left) = (self.clone(), left.clone());
             workers.spawn(async move {

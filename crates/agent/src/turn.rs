@@ -186,7 +186,7 @@ fn core_of(job: &TurnJob, stored: usize) -> RunCore {
 pub(crate) async fn end_processes(house: &House, run: RunId) {
     let left = house.processes.alive(run);
     if !left.is_empty() {
-        tracing::info!(%run, processes = left.len(), "a run has ended and left processes behind, which are ended now");
+        tracing::debug!(%run, processes = left.len(), "a run has ended; its processes are ended now");
         house.processes.end(run).await;
     }
 }

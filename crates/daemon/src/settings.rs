@@ -55,7 +55,7 @@ pub(crate) struct Settings {
     pub(crate) queue: QueueConfig,
     /// When a person is asked.
     pub(crate) approvals: ApprovalsConfig,
-    /// The operator's own programs at named points.
+    /// The operator's programs at points of a run.
     pub(crate) hooks: HooksConfig,
     /// Message platforms.
     pub(crate) channels: ChannelsConfig,

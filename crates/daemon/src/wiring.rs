@@ -4,6 +4,7 @@
 //! [`Running`]; only what runs can be waited for.
 
 mod background;
+mod hooks;
 mod mcp;
 mod model;
 mod programs;
@@ -17,6 +18,7 @@ use belay_agent::approvals::question_text;
 use belay_agent::{Agent, AgentError, AgentExit, AgentParts};
 use belay_channels::{StdinChannel, StdinConfig, Telegram, TelegramSecrets};
 use belay_gateway::{Gateway, GatewayError, GatewayParts, Metrics};
+use belay_hooks::HookSet;
 use belay_protocol::{BootId, Channel, Clock, Message, ModelInfo, UnixMillis};
 use belay_trajectory::import::from_messages;
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -27,7 +29,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use background::Background;
-pub(crate) use mcp::{McpNeeds, workspace_of};
+pub(crate) use hooks::{HOOKS_GRACE, hooks};
+pub(crate) use mcp::{McpNeeds, walls, workspace_of};
 pub(crate) use model::Chosen;
 use programs::Closing;
 pub(crate) use programs::{Programs, ToolPorts};
@@ -56,6 +59,7 @@ pub(crate) struct Parts {
     store: Store,
     stdin: Option<Arc<StdinChannel>>,
     programs: Closing,
+    hooks: HookSet,
     model: ModelInfo,
     /// What the person should know about the choice of the model.
     notice: Option<String>,
@@ -77,9 +81,9 @@ pub(crate) async fn build(settings: &Settings, env: &Environment, paths: &Paths)
     let store = store?;
     let assembled = async { assemble(settings, env, paths, secrets, &store, chosen?).await }.await;
     match assembled {
-        Ok(Assembled { agent, gateway, stdin, notice, programs }) => {
+        Ok(Assembled { agent, gateway, stdin, notice, programs, hooks }) => {
             let (model, ready) = (agent.model.info().clone(), agent.ready.subscribe());
-            Ok(Parts { agent, gateway, store, stdin, programs, model, notice, ready })
+            Ok(Parts { agent, gateway, store, stdin, programs, hooks, model, notice, ready })
         }
         Err(failure) => {
             store.close().await;
@@ -95,6 +99,7 @@ struct Assembled {
     stdin: Option<Arc<StdinChannel>>,
     notice: Option<String>,
     programs: Closing,
+    hooks: HookSet,
 }
 
 async fn assemble(
@@ -108,6 +113,7 @@ async fn assemble(
     let ports = store.ports();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let (ready_tx, ready) = watch::channel(false);
+    let hooks = hooks::hooks(settings, env)?;
     let tool_ports = ToolPorts { notes: store.notes(), runs: ports.runs.clone(), clock: clock.clone() };
     let mut programs = Programs::open(settings, env, paths, tool_ports).await?;
     let telegram = telegram(settings, secrets.telegram)?;
@@ -148,7 +154,7 @@ async fn assemble(
         queue: settings.queue.clone(),
         approvals: settings.approvals.clone(),
         processes: programs.processes(),
-        hooks: programs.hooks(),
+        hooks: hooks.bound(),
         outputs: Some(programs.outputs()),
         model: chosen.provider,
         tools: std::mem::take(&mut programs.tools),
@@ -161,7 +167,7 @@ async fn assemble(
         max_attempts: settings.llm.max_attempts,
         ready: ready_tx,
     };
-    Ok(Assembled { agent, gateway, stdin, notice: chosen.notice, programs: programs.closing() })
+    Ok(Assembled { agent, gateway, stdin, notice: chosen.notice, programs: programs.closing(), hooks })
 }
 
 impl Parts {
@@ -203,6 +209,7 @@ impl Parts {
             store: self.store,
             stdin: self.stdin,
             programs: self.programs,
+            hooks: self.hooks,
             address,
             model: self.model,
             ready: self.ready,
@@ -238,6 +245,7 @@ pub(crate) struct Running {
     stdin: Option<Arc<StdinChannel>>,
     /// Closed before the store: nothing of a run outlives the daemon, however that ends.
     programs: Closing,
+    hooks: HookSet,
     address: Option<SocketAddr>,
     model: ModelInfo,
     ready: watch::Receiver<bool>,
@@ -323,6 +331,9 @@ impl Running {
                 Ok(_) => {}
                 Err(broken) => report(&broken),
             }
+        }
+        if !self.hooks.close(HOOKS_GRACE).await {
+            tracing::warn!("some hooks did not end in time");
         }
         self.programs.close().await;
         self.store.close().await;

@@ -1,17 +1,11 @@
-//! Everything that tools act with: processes and the walls around them, kept outputs, MCP servers; and hooks, which are
-//! programs too.
+//! Everything that tools act with: processes and the walls around them, kept outputs, MCP servers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use async_trait::async_trait;
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::StopsConfig;
-use belay_hooks::{HookSet, HooksConfig};
-use belay_protocol::{
-    BoundHook, Clock, NoteStore, OutputKeeper, RunId, RunProcesses, RunReader, Secret, StillRunning, Tool,
-};
-use belay_tools::mcp::{Looking, McpSessions};
+use belay_protocol::{Clock, NoteStore, OutputKeeper, RunProcesses, RunReader, Tool};
+use belay_tools::mcp::{Looking, McpSessions, RunEnds};
 use belay_tools::process::Processes;
 use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts};
 use tokio_util::sync::CancellationToken;
@@ -21,19 +15,18 @@ use super::words;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::paths::{Paths, private_directory};
-use crate::settings::{Settings, expand};
+use crate::settings::Settings;
 
 /// The directory of kept outputs in the data directory.
 const OUTPUTS: &str = "outputs";
-/// How long programs of hooks may take to end at shutdown. They get TERM, half a second, and KILL.
-const HOOKS_GRACE: Duration = Duration::from_secs(3);
 
 /// What tools act with, and the tools.
 pub(crate) struct Programs {
     /// What the model is offered.
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     outputs: KeptOutputs,
-    hands: Arc<Hands>,
+    processes: Arc<Processes>,
+    sessions: Arc<McpSessions>,
 }
 
 /// What tools need of the daemon besides.
@@ -41,13 +34,6 @@ pub(crate) struct ToolPorts {
     pub(crate) notes: Arc<dyn NoteStore>,
     pub(crate) runs: Arc<dyn RunReader>,
     pub(crate) clock: Arc<dyn Clock>,
-}
-
-/// Programs of runs: their processes, and the MCP servers among them.
-struct Hands {
-    processes: Arc<Processes>,
-    sessions: Arc<McpSessions>,
-    hooks: HookSet,
 }
 
 impl Programs {
@@ -67,10 +53,9 @@ impl Programs {
             Failure::new(Exit::Refused, error).next("set tools.workspace to a directory that may be written")
         })?;
         let refused = |error: &dyn std::error::Error| Failure::new(Exit::Refused, words(error));
-        let hooks = hooks(settings, env)?;
         let outputs = KeptOutputs::open(&paths.data.join(OUTPUTS), &settings.tools.outputs);
         let outputs = outputs.map_err(|error| refused(&error))?;
-        let needs = McpNeeds::of_command(settings, env, paths).await?;
+        let needs = McpNeeds::find(settings, env, paths).await?;
         if let Err(missing) = &needs.sandbox {
             tracing::warn!(%missing, "commands are refused: there is no sandbox");
         }
@@ -82,7 +67,7 @@ impl Programs {
             outputs: outputs.clone(),
             runs: ports.runs,
             processes: needs.processes.clone(),
-            sandbox: needs.sandbox.map(|sandbox| (*sandbox).clone()),
+            sandbox: needs.sandbox,
         };
         let mut tools = belay_tools::builtin(&config, parts).map_err(|error| refused(&error))?;
         if settings.tools.mcp.values().any(|server| server.enabled) {
@@ -90,18 +75,12 @@ impl Programs {
             let survey = survey.map_err(|error| Failure::new(Exit::OutOfReach, words(&error)))?;
             tools.extend(mcp.tools(&survey));
         }
-        let hands = Hands { processes: needs.processes, sessions: mcp.sessions().clone(), hooks };
-        Ok(Self { tools, outputs, hands: Arc::new(hands) })
+        Ok(Self { tools, outputs, processes: needs.processes, sessions: mcp.sessions().clone() })
     }
 
-    /// Ends the processes of runs.
+    /// Ends what runs have started: their processes, and the MCP servers among them.
     pub(crate) fn processes(&self) -> Arc<dyn RunProcesses> {
-        self.hands.clone()
-    }
-
-    /// The operator's hooks.
-    pub(crate) fn hooks(&self) -> Vec<BoundHook> {
-        self.hands.hooks.bound()
+        Arc::new(RunEnds::new(self.processes.clone(), self.sessions.clone()))
     }
 
     /// Keeps long outputs.
@@ -119,50 +98,25 @@ impl Programs {
 
     /// What is to be closed when the daemon ends.
     pub(crate) fn closing(&self) -> Closing {
-        Closing(self.hands.clone())
+        Closing { processes: self.processes.clone(), sessions: self.sessions.clone() }
     }
 }
 
 /// The end of all programs.
-pub(crate) struct Closing(Arc<Hands>);
+pub(crate) struct Closing {
+    processes: Arc<Processes>,
+    sessions: Arc<McpSessions>,
+}
 
 impl Closing {
     /// Ends connections to MCP servers that nobody needs, until told to stop.
     pub(crate) fn keep(&self, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
-        let sessions = self.0.sessions.clone();
+        let sessions = self.sessions.clone();
         async move { sessions.keep(stop).await }
     }
 
     /// Ends every program that still runs; nothing is started from here on.
     pub(crate) async fn close(&self) {
-        let (_, ended) = tokio::join!(self.0.processes.shutdown(), self.0.hooks.close(HOOKS_GRACE));
-        if !ended {
-            tracing::warn!("programs of hooks did not end in time and are left to the end of the daemon");
-        }
-    }
-}
-
-/// The hooks of the settings, with the tokens that the environment holds for them.
-fn hooks(settings: &Settings, env: &Environment) -> Result<HookSet, Failure> {
-    let HooksConfig(mut hooks) = settings.hooks.clone();
-    for audit in hooks.iter_mut().filter_map(|hook| hook.audit.as_mut()) {
-        audit.file = expand(&audit.file, env);
-    }
-    let token = |name: &str| {
-        let value = env.raw(name)?.to_str()?.to_owned();
-        (!value.is_empty()).then(|| Secret::new(value))
-    };
-    HookSet::build(&HooksConfig(hooks), token).map_err(|error| Failure::new(Exit::Refused, words(&error)))
-}
-
-#[async_trait]
-impl RunProcesses for Hands {
-    async fn end(&self, run: RunId) {
-        // Side by side: a server whose connection is closed ends by itself, and is ended if it does not.
-        tokio::join!(self.processes.end(run), self.sessions.end_run(run));
-    }
-
-    fn alive(&self, run: RunId) -> Vec<StillRunning> {
-        self.processes.alive(run)
+        self.processes.shutdown().await;
     }
 }
