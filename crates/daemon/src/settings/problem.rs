@@ -132,7 +132,7 @@ mod tests {
             ("gatway", "did you mean gateway?"),
             ("telegram.allow", "did you mean channels.telegram.allow?"),
             ("jobs.cap", "this section is not available in this version"),
-            ("hooks", "this section is not available in this version"),
+            ("routines", "this section is not available in this version"),
             ("zzz.qqq", "the sections are channels.telegram, gateway, llm"),
             ("gateway.qqqqqqqq", "[gateway] has listen"),
         ] {

@@ -211,6 +211,29 @@ fn each_rule_that_cannot_be_read_is_named_and_none_hides_another() {
 }
 
 #[test]
+fn each_hook_that_cannot_be_used_is_named_with_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("named.toml");
+    let fine = "name = \"fine\"\non = \"agent_end\"\ncommand = [\"true\"]";
+    let shown = |hooks: &[&str]| {
+        let hooks: String = hooks.iter().map(|hook| format!("[[hooks]]\n{hook}\n")).collect();
+        std::fs::write(&file, hooks).unwrap();
+        lines(load(&args(std::slice::from_ref(&file), &[]), &Environment::default(), &paths(dir.path())))
+    };
+    assert_eq!(shown(&[fine]), Vec::<String>::new());
+    let wrong = shown(&[fine, "nmae = \"a\"", "name = \"b\"\non_failure = \"shut\""]);
+    assert_eq!(wrong.len(), 2, "{wrong:#?}");
+    assert!(
+        wrong[0].starts_with("hooks.1: unknown key nmae (") && wrong[0].ends_with("did you mean name?"),
+        "{wrong:#?}"
+    );
+    assert!(wrong[1].starts_with("hooks.2: `b`: on_failure: expected open or closed ("), "{wrong:#?}");
+    let wrong = shown(&[fine, "name = \"b\"\non = \"agent_ends\"\ncommand = [\"true\"]"]);
+    let begins = "hooks[1].on: there is no point \"agent_ends\"; did you mean agent_end? (";
+    assert!(wrong.len() == 1 && wrong[0].starts_with(begins), "{wrong:#?}");
+}
+
+#[test]
 fn a_rule_above_the_steps_of_every_kind_of_agent_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("named.toml");
