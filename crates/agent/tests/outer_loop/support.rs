@@ -348,6 +348,7 @@ impl Setup {
             version: "test".into(),
             max_tokens: 1000,
             max_attempts: 3,
+            workers: None,
             ready: watch::Sender::new(false),
         }
     }
