@@ -31,7 +31,8 @@ impl RunProcesses for RunEnds {
 
     fn alive(&self, run: RunId) -> Vec<StillRunning> {
         let elsewhere = self.sessions.elsewhere(run).into_iter();
-        let connection = |server| StillRunning { run_id: run, pid: None, what: format!("mcp server {server}, elsewhere") };
+        let connection =
+            |server| StillRunning { run_id: run, pid: None, what: format!("mcp server {server}, elsewhere") };
         self.processes.alive(run).into_iter().chain(elsewhere.map(connection)).collect()
     }
 }

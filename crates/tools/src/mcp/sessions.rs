@@ -104,8 +104,13 @@ impl McpSessions {
 
     /// The servers behind addresses to which a run is connected; those that are programs are among its processes.
     pub(super) fn elsewhere(&self, run: RunId) -> Vec<String> {
-        let open = |slot: &Slot| slot.cell.get().is_some_and(|connection| connection.is_elsewhere() && connection.is_open());
-        self.slots().iter().filter(|((of, _), slot)| *of == run && open(slot)).map(|((_, name), _)| name.clone()).collect()
+        let open =
+            |slot: &Slot| slot.cell.get().is_some_and(|connection| connection.is_elsewhere() && connection.is_open());
+        self.slots()
+            .iter()
+            .filter(|((of, _), slot)| *of == run && open(slot))
+            .map(|((_, name), _)| name.clone())
+            .collect()
     }
 
     pub(super) fn starter(&self) -> &dyn StartPrograms {
