@@ -93,6 +93,11 @@ stopbench: ## Judge the labelled runs of tests/stopbench by every rule set and p
 	$(CARGO) build --locked -p belay-daemon
 	@$(TARGET)/debug/belay stops eval $(ARGS) tests/stopbench
 
+.PHONY: injection
+injection: ## Have a model obey every hostile text of tests/injection, and count what it achieves (MORE=1 names each item)
+	$(CARGO) build --locked -p belay-daemon
+	@BELAY_MORE=$(MORE) $(CARGO) test --locked --quiet -p belay-tests --test injection -- --nocapture --test-threads 1
+
 .PHONY: exposure
 exposure: ## Have systemd rate the service, with and without commands (0 is best)
 	@$(PYTHON) tests/exposure.py

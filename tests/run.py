@@ -4,9 +4,9 @@
     tests/run.py [--verbose]
 
 Installs what the tests of the sandbox need where it is missing (bubblewrap; only as root, on Debian and Ubuntu), builds the belay
-binary, runs `cargo test` over the workspace, then the official OpenAI client against a real daemon, and has systemd rate the unit.
-Prints a table of suites and, as its last line, "N passed, N failed, N skipped". Ends with 1 when anything failed. Standard library
-only.
+binary, runs `cargo test` over the workspace, then the official OpenAI client against a real daemon, the official MCP SDK as a
+server of tools, and has systemd rate the unit. Prints a table of suites and, as its last line, "N passed, N failed, N skipped".
+Ends with 1 when anything failed. Standard library only.
 """
 
 import os
@@ -19,6 +19,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OPENAI = "openai==3.52.0"
+MCP = "mcp==2.3.0"
 # Programs that tests start, and the packages of Debian and Ubuntu they come in. Without bubblewrap the tests of the sandbox fail.
 PROGRAMS = {"bwrap": "bubblewrap", "systemd-analyze": "systemd"}
 VERBOSE = "--verbose" in sys.argv[1:]
@@ -127,32 +128,58 @@ def rust(tally, environment):
     return failures
 
 
-def client_environment():
-    """A Python with the official OpenAI client in it, under build/. Raises when it cannot be installed."""
-    home = ROOT / "build" / "clients"
+def python_with(package, folder):
+    """A Python with this package in it, in a folder of build/. Raises when it cannot be installed."""
+    home = ROOT / "build" / folder
     python = home / "bin" / "python"
-    stamp = home / OPENAI
+    stamp = home / package
     if not stamp.exists():
-        say(f"$ pip install {OPENAI}   (into {home.relative_to(ROOT)})")
+        say(f"$ pip install {package}   (into {home.relative_to(ROOT)})")
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
-        pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", OPENAI]
+        pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", package]
         subprocess.run(pip, check=True, stdin=subprocess.DEVNULL)
         stamp.touch()
     return python
 
 
-def clients(tally, environment):
-    """The official OpenAI client for Python against a real daemon."""
-    name, begin = "official OpenAI client", time.monotonic()
+def installed(tally, name, package, folder):
+    """A Python with this package, or `None` where it cannot be installed, which is counted."""
+    begin = time.monotonic()
     try:
-        python = client_environment()
+        return python_with(package, folder)
     except (OSError, subprocess.CalledProcessError) as why:
-        say(f"the OpenAI client cannot be installed: {why}")
+        say(f"{package} cannot be installed: {why}")
         # Where a person tests without a network it may be left out; in continuous integration it may not.
         missing_is_failure = os.environ.get("CI") == "true"
         tally.add(name, 0, int(missing_is_failure), int(not missing_is_failure), time.monotonic() - begin, " (not installable)")
+        return None
+
+
+def clients(tally, environment):
+    """The official OpenAI client for Python against a real daemon."""
+    name, begin = "official OpenAI client", time.monotonic()
+    if python := installed(tally, name, OPENAI, "clients"):
+        script(tally, name, begin, [str(python), str(ROOT / "tests" / "clients" / "openai_client.py")], environment)
+
+
+def mcp_sdk(tally):
+    """Servers by the official MCP SDK for Python: `cargo test` leaves these tests out, since they need it."""
+    name, begin = "official MCP SDK", time.monotonic()
+    python = installed(tally, name, MCP, "mcp")
+    if python is None:
         return
-    script(tally, name, begin, [str(python), str(ROOT / "tests" / "clients" / "openai_client.py")], environment)
+    os.environ["BELAY_MCP_PYTHON"] = str(python)
+    counted = False
+    for line in cargo("test", "--locked", "-p", "belay-tools", "--test", "mcp_official"):
+        if not isinstance(line, str):
+            if line != 0 and not counted:
+                tally.add(name, 0, 1, 0, time.monotonic() - begin, f" (ended with {line})")
+        elif found := RESULT.match(line):
+            passed, failed, ignored = (int(found[i]) for i in (1, 2, 3))
+            tally.add(name, passed, failed, ignored, float(found[4]))
+            counted = True
+        elif VERBOSE or "FAILED" in line or "panicked" in line:
+            say(f"         {line}")
 
 
 def exposure(tally):
@@ -186,6 +213,7 @@ def main():
     if build(tally):
         failures = rust(tally, environment)
         clients(tally, environment)
+        mcp_sdk(tally)
         exposure(tally)
     passed, failed, skipped = (tally.total(column) for column in (1, 2, 3))
     if failures:

@@ -62,7 +62,8 @@ impl Report {
             let [ack_50, ack_99, empty_50, empty_99] =
                 [(&row.acknowledged, 50), (&row.acknowledged, 99), (&row.empty, 50), (&row.empty, 99)]
                     .map(|(times, share)| milliseconds(percentile(times, share)));
-            let lost = if row.neighbours_lost == 0 { "live".to_owned() } else { format!("{} lost", row.neighbours_lost) };
+            let lost =
+                if row.neighbours_lost == 0 { "live".to_owned() } else { format!("{} lost", row.neighbours_lost) };
             let _ = writeln!(
                 text,
                 "{:28}{:>7}{ack_50:>10}{ack_99:>10}{empty_50:>10}{empty_99:>10}{:>11}{:>9}{:>6}{lost:>12}",
@@ -103,10 +104,9 @@ impl Report {
                     problems.push(format!("{}: {count} {what}", row.kind.name));
                 }
             }
-            for (measured, most, what) in [
-                (&row.acknowledged, ACKNOWLEDGED_WITHIN, "acknowledged"),
-                (&row.empty, row.kind.empty_within, "empty"),
-            ] {
+            for (measured, most, what) in
+                [(&row.acknowledged, ACKNOWLEDGED_WITHIN, "acknowledged"), (&row.empty, row.kind.empty_within, "empty")]
+            {
                 let measured = percentile(measured, 99);
                 if times && measured > most {
                     let (is, most) = (milliseconds(measured), milliseconds(most));

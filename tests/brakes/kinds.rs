@@ -74,24 +74,25 @@ pub(crate) const KINDS: &[Kind] = &[
         script: "echo ready; for i in 1 2 3 4; do for j in 1 2 3 4 5 6 7 8 9 0; do (setsid sleep WORD &); done; done; wait; sleep WORD",
         ..PLAIN
     },
-    Kind {
-        name: "grandchild with the pipes",
-        script: "setsid -f sleep WORD; echo ready; exit 0 # WORD",
-        ..PLAIN
-    },
+    Kind { name: "grandchild with the pipes", script: "setsid -f sleep WORD; echo ready; exit 0 # WORD", ..PLAIN },
     Kind { name: "mcp: server on a pipe", script: "echo ready; cat; : WORD", around: Around::Pipe, ..PLAIN },
+    Kind { name: "subagents: 4 runs", script: "sleep WORD & echo ready; sleep WORD", runs: 4, ..PLAIN },
+    Kind { name: "4 trees of a run", script: "sleep WORD & echo ready; sleep WORD", trees: 4, ..PLAIN },
     Kind {
-        name: "subagents: 4 runs",
-        script: "sleep WORD & echo ready; sleep WORD",
-        runs: 4,
+        name: "namespace",
+        script: "(setsid sleep WORD &); echo ready; sleep WORD",
+        around: Around::Namespace,
         ..PLAIN
     },
-    Kind { name: "4 trees of a run", script: "sleep WORD & echo ready; sleep WORD", trees: 4, ..PLAIN },
-    Kind { name: "namespace", script: "(setsid sleep WORD &); echo ready; sleep WORD", around: Around::Namespace, ..PLAIN },
     Kind { name: "start during the stop", script: "sleep WORD & echo ready; sleep WORD", races: true, ..PLAIN },
 ];
 
 impl Kind {
+    /// Whether a stop takes the whole grace.
+    pub(crate) fn waits_for_grace(&self) -> bool {
+        self.empty_within >= AFTER_THE_GRACE
+    }
+
     /// How a tree of this kind is started.
     pub(crate) fn launch(&self, word: &str) -> Launch {
         let script = self.script.replace("WORD", word);

@@ -21,7 +21,7 @@ const USAGE: &str = "\
 usage: belay-brakes [--stops N] [--together N] [--cgroup auto|off] [--times on|off]
 
   --stops N       stops in all, shared among the kinds (10000)
-  --together N    stops at a time (8)
+  --together N    stops at a time (4)
   --cgroup off    do without control groups, also where there are some
   --times off     print times, but let only counts decide: for machines that are busy";
 
@@ -35,7 +35,7 @@ struct Options {
 }
 
 fn options() -> Result<Option<Options>> {
-    let mut options = Options { stops: 10_000, together: 8, cgroup: CgroupUse::Auto, times: true };
+    let mut options = Options { stops: 10_000, together: 4, cgroup: CgroupUse::Auto, times: true };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().with_context(|| format!("{argument} needs a value\n{USAGE}"));

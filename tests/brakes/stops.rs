@@ -40,7 +40,10 @@ pub(crate) async fn all(options: &Options) -> Result<Report> {
     ensure!(options.together > 0, "--together: at least 1");
     let begin = Instant::now();
     let processes = Processes::new(ProcessesConfig { cgroup: options.cgroup, ..ProcessesConfig::default() })?;
-    ensure!(options.cgroup == CgroupUse::Auto || !processes.has_groups(), "there are control groups though there shall be none");
+    ensure!(
+        options.cgroup == CgroupUse::Auto || !processes.has_groups(),
+        "there are control groups though there shall be none"
+    );
     let sleeper = sh("sleep 100000");
     let neighbour = processes.start(sleeper, RunId::new(), &Generation::default(), "neighbour").await?;
     let groups = processes.has_groups();
@@ -61,6 +64,8 @@ impl Bench {
         let mut row = Row::new(kind);
         let left = Arc::new(AtomicUsize::new(stops));
         let mut workers = JoinSet::new();
+        // Where the stop is mostly waiting, more of them wait together.
+        let together = if kind.waits_for_grace() { together * 4 } else { together };
         for _ in 0..together {
             let (bench, left) = (self.clone(), left.clone());
             workers.spawn(async move {
@@ -100,7 +105,11 @@ impl Bench {
         let begin = Instant::now();
         let racing = async {
             let (run, generation) = &runs[0];
-            if kind.races { self.processes.start(kind.launch(&word), *run, generation, "racer").await.ok() } else { None }
+            if kind.races {
+                self.processes.start(kind.launch(&word), *run, generation, "racer").await.ok()
+            } else {
+                None
+            }
         };
         let stopping = async {
             // As the agent does it: first no more starts, then the ends.
@@ -141,8 +150,7 @@ struct Tree {
 impl Tree {
     async fn ready(mut running: Running, kind: &Kind) -> Result<Self> {
         let (stdout, stderr) = running.take_output().context("its output")?;
-        let mut tree =
-            Self { stdout: BufReader::new(stdout), stderr, _stdin: running.take_stdin(), _running: running };
+        let mut tree = Self { stdout: BufReader::new(stdout), stderr, _stdin: running.take_stdin(), _running: running };
         let mut line = String::new();
         tokio::time::timeout(PATIENCE, tree.stdout.read_line(&mut line)).await.context("it is never ready")??;
         if line != "ready\n" {

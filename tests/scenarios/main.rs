@@ -9,6 +9,7 @@ mod endings;
 mod lifecycle;
 mod outputs;
 mod plan;
+mod process_brakes;
 mod stopping;
 mod stops;
 mod surviving;

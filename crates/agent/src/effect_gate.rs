@@ -212,6 +212,8 @@ impl EffectGate {
         let keeper = self.outputs.as_deref();
         let ToolReply { text, pictures, outside, .. } = clean::clean(reply, spec, caller.run, &call.id, keeper).await;
         let result = result_of(&call, status, text);
+        // A failure may quote what was read on the way, by a subagent for example.
+        let outside = outside || (status != ToolStatus::Success && caller.tally.outside());
         Outcome { result, took_ms: took.as_millis() as u64, outside, pictures }
     }
 

@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use belay_agent::{Agent, AgentConfig, AgentParts};
-use belay_agent_loop::StopRules;
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, Control, DeclaredOutput, DeliverError,
     Envelope, Inbound, InboundStream, Outbound, Principal, Question, ReplyRoute, RunRecord, RunWatch, SessionKey,
 };
-use belay_protocol::{BootId, NoProcesses, Refusal};
+use belay_protocol::{BootId, Refusal};
 use futures_util::StreamExt;
 use futures_util::future::OptionFuture;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -31,7 +30,7 @@ use crate::secrets::Secrets;
 use crate::settings::{load, refused};
 use crate::signals::SignalWatch;
 use crate::telemetry;
-use crate::wiring::{Chosen, Store, SystemClock, VERSION, agent_failure, tools};
+use crate::wiring::{Chosen, Programs, Store, SystemClock, ToolPorts, VERSION, agent_failure};
 
 /// Answers one message; the exit code is the verdict of its run.
 pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
@@ -50,18 +49,21 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     }
     let store = Store::memory()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let tool_ports = ToolPorts { notes: store.notes(), runs: store.ports().runs, clock: clock.clone() };
+    let mut programs = Programs::open(settings, env, &paths, tool_ports).await?;
+    let closing = programs.closing();
     let (channel, answer, talk) = AskChannel::new(text, args.outputs.clone(), Person::find(args.text == "-", env));
     let agent = Agent::start(AgentParts {
         // Nothing else runs: an interrupted question is given up at once.
         config: AgentConfig { drain_s: 0, ..settings.agent.clone() },
         limits: settings.limits.clone(),
-        rules: Arc::new(StopRules::compile(&settings.stops, &settings.limits.run)),
+        rules: programs.stop_rules(settings),
         queue: settings.queue.clone(),
         approvals: settings.approvals.clone(),
-        processes: Arc::new(NoProcesses),
-        outputs: None,
+        processes: programs.processes(),
+        outputs: Some(programs.outputs()),
         model: chosen.provider,
-        tools: tools(settings, env, &paths, store.notes(), clock.clone())?,
+        tools: std::mem::take(&mut programs.tools),
         channels: vec![Arc::new(channel)],
         store: store.ports(),
         clock,
@@ -94,6 +96,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
             error!(%broken, "a part broke");
         }
     }
+    closing.close().await;
     match answered {
         None => Ok(Exit::Interrupted),
         Some(answered) => show(answered?, args, out),

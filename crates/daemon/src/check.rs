@@ -5,7 +5,7 @@ use std::path::Path;
 use belay_models::ProbeReport;
 use belay_store::{Held, Inspection, OpenError, StoreUrl, inspect};
 use belay_tools::mcp::{Looking, ServerReport, Standing, Trust};
-use belay_tools::sandbox::{Offers, Policy, SandboxConfig};
+use belay_tools::sandbox::{Offers, Policy, Sandbox, SandboxConfig};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use tokio::net::{TcpListener, UnixStream};
@@ -75,7 +75,7 @@ pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) 
     ];
     findings.extend(model(settings, &secrets).await);
     findings.extend(telegram(settings));
-    findings.extend(sandbox(&settings.tools.sandbox));
+    findings.extend(sandbox(&settings.tools.sandbox, &paths));
     findings.extend(mcp(settings, &paths, env).await);
     Ok(report(&findings, args.json, out))
 }
@@ -261,7 +261,10 @@ async fn mcp(settings: &Settings, paths: &Paths, env: &Environment) -> Vec<Findi
         return Vec::new();
     }
     if !workspace_of(settings, env, paths).is_dir() {
-        return vec![finding(State::Note, "the servers are asked once the workspace is there: `belay mcp list` makes it".into())];
+        return vec![finding(
+            State::Note,
+            "the servers are asked once the workspace is there: `belay mcp list` makes it".into(),
+        )];
     }
     let asked = async {
         let needs = McpNeeds::of_command(settings, env, paths).await?;
@@ -295,17 +298,28 @@ fn of_server(report: &ServerReport, settings: &Settings) -> Finding {
     let without: Vec<_> = parts.iter().filter(|(_, tools)| !tools.is_empty()).collect();
     let state = if without.is_empty() { State::Ok } else { State::Note };
     let without: String = without.iter().map(|(why, tools)| format!("; {why}: {}", tools.join(", "))).collect();
-    finding(state, format!("{name} offers {offered} tools{without}"))
+    let tools = if offered == 1 { "tool" } else { "tools" };
+    finding(state, format!("{name} offers {offered} {tools}{without}"))
 }
 
-/// What this machine offers to the sandbox of commands, piece by piece.
-fn sandbox(config: &SandboxConfig) -> Vec<Finding> {
+/// What this machine offers to the sandbox of commands, piece by piece, and whether it works as it is configured. A
+/// note where it does not: commands are refused then, and all else goes on.
+fn sandbox(config: &SandboxConfig, paths: &Paths) -> Vec<Finding> {
     let finding = |state, detail: String| Finding::new("sandbox", state, detail);
     if config.policy == Policy::Off {
         return vec![finding(State::Note, "tools.sandbox.policy is off: commands run without walls".to_owned())];
     }
-    let state = |there| if there { State::Ok } else { State::Note };
-    Offers::look(config).lines().into_iter().map(|(there, detail)| finding(state(there), detail)).collect()
+    let state = |there: bool| if there { State::Ok } else { State::Note };
+    let mut findings: Vec<_> =
+        Offers::look(config).lines().into_iter().map(|(there, detail)| finding(state(there), detail)).collect();
+    // Any directory will do to try it; the workspace may not have been made yet.
+    let place = paths.data.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
+    let belay = std::env::current_exe().map_err(|error| format!("the program of Belay is not found: {error}"));
+    findings.push(match belay.and_then(|belay| Sandbox::probe(config, place, &belay).map_err(|missing| missing.0)) {
+        Ok(_) => finding(State::Ok, format!("the policy {} works here", config.policy.word())),
+        Err(why) => finding(State::Note, format!("commands are refused: {why}")),
+    });
+    findings
 }
 
 #[cfg(test)]

@@ -118,7 +118,8 @@ fn rows(report: &ServerReport) -> Vec<Vec<Cell>> {
     };
     match &report.trouble {
         Some(trouble) => {
-            let said = if report.last_words.is_empty() { String::new() } else { format!("; it wrote: {}", report.last_words) };
+            let said =
+                if report.last_words.is_empty() { String::new() } else { format!("; it wrote: {}", report.last_words) };
             vec![row(("left out", Tone::Bad), "–", &format!("{trouble}{said}"))]
         }
         None if report.tools.is_empty() => vec![row(("ok", Tone::Dim), "–", "offers no tools")],
@@ -172,7 +173,9 @@ mod tests {
         let tool = ToolReport { tool, name: None, description, schema: Value::Null, standing };
         let report = ServerReport { server: "s".into(), trouble: None, last_words: String::new(), tools: vec![tool] };
         let text = compared(&report, &report.tools[0]).expect("it has changed");
-        assert!(text.contains("t of s has changed since it was approved: description, hints\n  was: Kind.\n  is:  Evil.\n"));
+        assert!(
+            text.contains("t of s has changed since it was approved: description, hints\n  was: Kind.\n  is:  Evil.\n")
+        );
         assert!(text.ends_with("`belay mcp approve s t` approves it"), "{text}");
     }
 }

@@ -6,6 +6,7 @@
 mod background;
 mod mcp;
 mod model;
+mod programs;
 mod store;
 
 use std::net::SocketAddr;
@@ -14,11 +15,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use belay_agent::approvals::question_text;
 use belay_agent::{Agent, AgentError, AgentExit, AgentParts};
-use belay_agent_loop::StopRules;
 use belay_channels::{StdinChannel, StdinConfig, Telegram, TelegramSecrets};
 use belay_gateway::{Gateway, GatewayError, GatewayParts, Metrics};
-use belay_protocol::{BootId, Channel, Clock, Message, ModelInfo, NoProcesses, NoteStore, Tool, UnixMillis};
-use belay_tools::ToolsConfig;
+use belay_protocol::{BootId, Channel, Clock, Message, ModelInfo, UnixMillis};
 use belay_trajectory::import::from_messages;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use signal_hook_tokio::Handle;
@@ -30,6 +29,8 @@ use tracing::{error, info};
 use background::Background;
 pub(crate) use mcp::{McpNeeds, workspace_of};
 pub(crate) use model::Chosen;
+use programs::Closing;
+pub(crate) use programs::{Programs, ToolPorts};
 pub(crate) use store::{Store, refuse_store};
 
 use crate::environment::Environment;
@@ -54,6 +55,7 @@ pub(crate) struct Parts {
     gateway: Gateway,
     store: Store,
     stdin: Option<Arc<StdinChannel>>,
+    programs: Closing,
     model: ModelInfo,
     /// What the person should know about the choice of the model.
     notice: Option<String>,
@@ -75,9 +77,9 @@ pub(crate) async fn build(settings: &Settings, env: &Environment, paths: &Paths)
     let store = store?;
     let assembled = async { assemble(settings, env, paths, secrets, &store, chosen?).await }.await;
     match assembled {
-        Ok((agent, gateway, stdin, notice)) => {
+        Ok(Assembled { agent, gateway, stdin, notice, programs }) => {
             let (model, ready) = (agent.model.info().clone(), agent.ready.subscribe());
-            Ok(Parts { agent, gateway, store, stdin, model, notice, ready })
+            Ok(Parts { agent, gateway, store, stdin, programs, model, notice, ready })
         }
         Err(failure) => {
             store.close().await;
@@ -86,7 +88,14 @@ pub(crate) async fn build(settings: &Settings, env: &Environment, paths: &Paths)
     }
 }
 
-type Assembled = (AgentParts, Gateway, Option<Arc<StdinChannel>>, Option<String>);
+/// Everything but the store.
+struct Assembled {
+    agent: AgentParts,
+    gateway: Gateway,
+    stdin: Option<Arc<StdinChannel>>,
+    notice: Option<String>,
+    programs: Closing,
+}
 
 async fn assemble(
     settings: &Settings,
@@ -99,7 +108,8 @@ async fn assemble(
     let ports = store.ports();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let (ready_tx, ready) = watch::channel(false);
-    let tools = tools(settings, env, paths, store.notes(), clock.clone())?;
+    let tool_ports = ToolPorts { notes: store.notes(), runs: ports.runs.clone(), clock: clock.clone() };
+    let mut programs = Programs::open(settings, env, paths, tool_ports).await?;
     let telegram = telegram(settings, secrets.telegram)?;
 
     let (gateway, http) = Gateway::bind(GatewayParts {
@@ -134,13 +144,13 @@ async fn assemble(
     let agent = AgentParts {
         config: settings.agent.clone(),
         limits: settings.limits.clone(),
-        rules: Arc::new(StopRules::compile(&settings.stops, &settings.limits.run)),
+        rules: programs.stop_rules(settings),
         queue: settings.queue.clone(),
         approvals: settings.approvals.clone(),
-        processes: Arc::new(NoProcesses),
-        outputs: None,
+        processes: programs.processes(),
+        outputs: Some(programs.outputs()),
         model: chosen.provider,
-        tools,
+        tools: std::mem::take(&mut programs.tools),
         channels,
         store: ports,
         clock,
@@ -150,7 +160,7 @@ async fn assemble(
         max_attempts: settings.llm.max_attempts,
         ready: ready_tx,
     };
-    Ok((agent, gateway, stdin, chosen.notice))
+    Ok(Assembled { agent, gateway, stdin, notice: chosen.notice, programs: programs.closing() })
 }
 
 impl Parts {
@@ -176,6 +186,11 @@ impl Parts {
         let stop = gateway_stop.clone();
         let gateway = self.gateway;
         tasks.spawn(async move { Ended::Gateway(gateway.serve(stop).await) });
+        let keeping = self.programs.keep(gateway_stop.clone());
+        tasks.spawn(async move {
+            keeping.await;
+            Ended::Connections
+        });
 
         let agent = Agent::start(self.agent).await;
         let mut running = Running {
@@ -186,6 +201,7 @@ impl Parts {
             signals_end,
             store: self.store,
             stdin: self.stdin,
+            programs: self.programs,
             address,
             model: self.model,
             ready: self.ready,
@@ -219,6 +235,8 @@ pub(crate) struct Running {
     store: Store,
     /// Its prompt is put away before the process ends, or the terminal would stay as the prompt needs it.
     stdin: Option<Arc<StdinChannel>>,
+    /// Closed before the store: nothing of a run outlives the daemon, however that ends.
+    programs: Closing,
     address: Option<SocketAddr>,
     model: ModelInfo,
     ready: watch::Receiver<bool>,
@@ -229,6 +247,8 @@ enum Ended {
     Agent(AgentExit),
     Gateway(Result<(), GatewayError>),
     Signals,
+    /// To MCP servers.
+    Connections,
 }
 
 impl Running {
@@ -264,7 +284,7 @@ impl Running {
                         info!(?why, "agent ended");
                         return;
                     }
-                    Ok(Ended::Signals) => {}
+                    Ok(Ended::Signals | Ended::Connections) => {}
                     Ok(Ended::Gateway(ended)) => {
                         error!(?ended, "the gateway ended before the agent");
                         exit = Exit::Internal;
@@ -303,6 +323,7 @@ impl Running {
                 Err(broken) => report(&broken),
             }
         }
+        self.programs.close().await;
         self.store.close().await;
     }
 }
@@ -330,18 +351,6 @@ fn metrics() -> Result<Metrics, Failure> {
 fn recording(messages: &[Arc<Message>]) -> String {
     let events = from_messages(messages.iter().map(|message| &**message));
     events.iter().map(|event| event.to_line() + "\n").collect()
-}
-
-/// The built-in tools, with the workspace at its configured or its usual place.
-pub(crate) fn tools(
-    settings: &Settings,
-    env: &Environment,
-    paths: &Paths,
-    notes: Arc<dyn NoteStore>,
-    clock: Arc<dyn Clock>,
-) -> Result<Vec<Arc<dyn Tool>>, Failure> {
-    let config = ToolsConfig { workspace: Some(workspace_of(settings, env, paths)), ..settings.tools.clone() };
-    belay_tools::builtin(&config, notes, clock).map_err(|error| Failure::new(Exit::Refused, words(&error)))
 }
 
 fn stdin(settings: &Settings, env: &Environment) -> Option<StdinChannel> {

@@ -97,10 +97,13 @@ fn the_last_stage_of_the_sandbox_runs_nothing_when_it_does_not_understand() {
 fn the_last_stage_becomes_the_command_it_is_given() {
     let home = Home::new();
     let parent = std::process::id().to_string();
-    let stage = ["launch", "--bare", &parent, "--memory-mb", "256", "--processes", "4096", "--open-files", "64"];
+    let stage =
+        ["launch", "--bare", "--parent", &parent, "--memory-mb", "256", "--processes", "4096", "--open-files", "64"];
     let rest = ["--file-mb", "1", "--cpu-s", "60", "--", "sh", "-c", "ulimit -n; exit 3"];
     let output = home.run(&[&stage[..], &rest].concat());
     assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stdout).trim()), (Some(3), "64"));
+    let output = home.run(&["launch", "--bare", "--", "sh", "-c", "exit 4"]);
+    assert_eq!(output.status.code(), Some(4));
 }
 
 #[test]

@@ -73,10 +73,12 @@ pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn To
     let path = config.workspace.as_deref().ok_or(ToolsError::NoWorkspace)?;
     let workspace = Arc::new(Workspace::open(path)?);
     let commands = commands::tools(config, workspace.clone(), processes, sandbox, outputs.clone())?;
+    // One for all tools, so that pictures are decoded one at a time.
+    let pictures = picture::Pictures::new();
     let mut tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(clock::ClockTool::new(clock.clone())),
         Arc::new(calculate::Calculate::new()),
-        Arc::new(files::ReadFile::new(workspace.clone(), picture::Pictures::new(), config)),
+        Arc::new(files::ReadFile::new(workspace.clone(), pictures.clone(), config)),
         Arc::new(files::ListFiles::new(workspace.clone(), config)),
         Arc::new(files::SearchFiles::new(workspace.clone(), config)),
         Arc::new(files::WriteFile::new(workspace.clone(), config)),
@@ -88,7 +90,7 @@ pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn To
     tools.extend(commands);
     if config.web.enabled {
         let resolver = Arc::new(web::SystemResolver);
-        tools.push(Arc::new(web::FetchUrl::new(&config.web, resolver).map_err(ToolsError::Web)?));
+        tools.push(Arc::new(web::FetchUrl::new(&config.web, resolver, pictures).map_err(ToolsError::Web)?));
     }
     if let Some(search) = web::WebSearch::new(&config.search).map_err(ToolsError::Web)? {
         tools.push(Arc::new(search));
@@ -190,8 +192,8 @@ mod tests {
             };
             crate::testing::install_tls();
             let tools = builtin(&config, parts(dir.path())).unwrap();
-            let outside = tools.iter().filter(|tool| tool.spec().outside);
-            outside.map(|tool| tool.spec().name.clone()).collect::<Vec<_>>()
+            let names = tools.iter().map(|tool| tool.spec().name.clone());
+            names.filter(|name| ["fetch_url", "web_search"].contains(&name.as_str())).collect::<Vec<_>>()
         };
         use config::SearchProvider::{Brave, None, Searxng, Tavily};
         assert_eq!(named(true, None), ["fetch_url"]);

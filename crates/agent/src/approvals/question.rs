@@ -9,6 +9,9 @@ use serde_json::{Map, Value};
 /// Longest argument in a question, in characters. 600: what a person reads before saying yes.
 const MAX_SHOWN_CHARS: usize = 600;
 
+/// What an answer is bound to and a person need not read: the vector is in the summary, the environment a digest.
+const UNSHOWN: [&str; 2] = ["argv", "environment"];
+
 /// A question that the gate wants asked: everything but who and when.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Wanted {
@@ -113,7 +116,7 @@ pub fn question_text(gate: &Gate, now: UnixMillis) -> String {
         GateKind::Approval => format!("May I do this? **{}**\n\n", gate.tool),
     };
     text.push_str(&fence(&gate.summary));
-    for (name, value) in gate.bound.iter().filter(|(name, _)| name != "argv") {
+    for (name, value) in gate.bound.iter().filter(|(name, _)| !UNSHOWN.contains(&name.as_str())) {
         let _ = writeln!(text, "- {}: {}", plain(name), plain(value));
     }
     let _ = write!(text, "\nWhy I ask: {}.\n\nAnswer **yes** or **no**", plain(&gate.why));
@@ -134,7 +137,7 @@ fn fence(text: &str) -> String {
 
 /// Text that comes from the model, in a line of prose.
 fn plain(text: &str) -> String {
-    bounded(text).replace(['`', '*', '_', '\n'], " ")
+    bounded(text).replace(['`', '*', '\n'], " ")
 }
 
 /// Without characters that reorder or hide what is read, and not longer than a person reads.

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use belay_agent_loop::{INVALID_ARGUMENTS, LoopContext, Reasoning};
 use belay_protocol::{
     DeclaredOutput, Durability, Effect, EventKind, Message, Prompt, Termination, Tool, ToolContext, ToolFailure,
-    ToolOutput, ToolSet, ToolSpec,
+    ToolOutput, ToolReply, ToolSet, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -181,7 +181,9 @@ impl Tool for Bound {
         tracing::info!(run = %context.run_id, termination = termination.word(), reason = end.reason.word(), turns, "subagent ended");
         core.journal.note(EventKind::SubagentEnded { call_id, termination, reason: end.reason, turns });
         core.journal.write(&talk, Durability::Relaxed).await.map_err(|error| unstored(&error))?;
-        report(ending)
+        // What it has read, whoever reads its result has read.
+        let outside = core.tally.outside();
+        report(ending).map(|reply| ToolReply { outside, ..reply })
     }
 }
 

@@ -4,6 +4,7 @@
 mod approvals;
 mod chat;
 mod endings;
+mod gate;
 mod money;
 mod outputs;
 mod plan;

@@ -23,7 +23,7 @@ pub(crate) struct McpNeeds {
     /// The processes of all runs.
     pub(crate) processes: Arc<Processes>,
     /// The sandbox, or what is missing for it.
-    pub(crate) sandbox: Result<Arc<Sandbox>, Missing>,
+    pub(crate) sandbox: Result<Sandbox, Missing>,
 }
 
 /// The directory of the file tools, in which programs of servers start.
@@ -45,7 +45,7 @@ impl McpNeeds {
         let (sandbox, workspace) = (settings.tools.sandbox.clone(), workspace_of(settings, env, paths));
         let probe = tokio::task::spawn_blocking(move || Sandbox::probe(&sandbox, &workspace, &launcher));
         let sandbox = probe.await.map_err(|error| internal(&error))?;
-        Ok(Self { processes: Arc::new(processes), sandbox: sandbox.map(Arc::new) })
+        Ok(Self { processes: Arc::new(processes), sandbox })
     }
 
     /// All servers that are enabled. Nothing is started yet.

@@ -49,7 +49,7 @@ impl Capture {
         Self { outputs, run, call, head: Vec::new(), tail: Vec::new(), total: 0, whole: Whole::Shown }
     }
 
-    /// Reads both outputs to their end, in the order in which they come.
+    /// Reads both outputs to their end, and mixes them in the order in which they come, as far as two pipes tell.
     ///
     /// # Cancel safety
     /// Dropped, at most what was read last is missing.

@@ -84,14 +84,14 @@ impl Places {
 
     /// A path of a command as a path from the root of the workspace; `None` when it leads elsewhere by its look.
     pub(super) fn inside(&self, path: &str, directory: &str) -> Option<String> {
-        if let Ok(below) = Path::new(path).strip_prefix(&self.view) {
-            return Some(below.to_str()?.to_owned()).filter(|below| !below.is_empty());
-        }
-        match (path.starts_with('/'), directory) {
-            (true, _) => None,
-            (false, ".") => Some(path.to_owned()),
-            (false, directory) => Some(format!("{directory}/{path}")),
-        }
+        let whole = match Path::new(path).strip_prefix(&self.view) {
+            Ok(below) => below.to_str()?.to_owned(),
+            Err(_) if path.starts_with('/') || path.is_empty() => return None,
+            Err(_) => format!("{directory}/{path}"),
+        };
+        // `..` stays: where it leads is the kernel's to say, which knows the links.
+        let parts: Vec<&str> = whole.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+        Some(parts.join("/")).filter(|inside| !inside.is_empty())
     }
 
     /// Whether an argument names a program: what is given one may start it.

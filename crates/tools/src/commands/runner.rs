@@ -95,7 +95,8 @@ async fn watch(running: &mut Running, mut capture: Capture, limit: Duration, con
     let end = tokio::select! {
         () = context.cancel.cancelled() => End::Cancelled,
         () = tokio::time::sleep(limit) => End::TimedOut,
-        exit = running.wait() => End::Exited(exit),
+        // Boxed: it holds buffers for output that nobody takes.
+        exit = Box::pin(running.wait()) => End::Exited(exit),
     };
     running.end().await;
     let printed = tokio::time::timeout(LAST_OUTPUT, reading.join_next()).await;

@@ -1,10 +1,14 @@
 //! What a tool of a server answered, as a reply for the model.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use belay_protocol::{ToolFailure, ToolOutput, ToolReply};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::mcp::outside::line;
+use crate::picture::{Cleaned, NoPicture, Pictures};
 
 /// Longest text of one embedded resource that is shown, in bytes. 64 KiB: what a model is shown of a whole result.
 const MAX_RESOURCE: usize = 64 * 1024;
@@ -15,9 +19,29 @@ const MAX_ADDRESS: usize = 500;
 /// Longest failure that is shown, in bytes.
 const MAX_FAILURE: usize = 16 * 1024;
 
+/// Most pictures of one result that are shown. 4: each is some thousand tokens.
+const MAX_PICTURES: usize = 4;
+
 /// The reply. A result that calls itself an error is a failure, which the model reads.
-pub(super) fn reply(result: CallToolResult) -> ToolOutput {
-    let mut parts: Vec<String> = result.content.iter().map(part).collect();
+///
+/// # Cancel safety
+/// Dropped, nothing is lost but the answer.
+pub(super) async fn reply(result: CallToolResult, cleaner: &Pictures, cancel: &CancellationToken) -> ToolOutput {
+    let (mut parts, mut pictures) = (Vec::new(), Vec::new());
+    for content in &result.content {
+        let ContentBlock::Image(image) = content else {
+            parts.push(part(content));
+            continue;
+        };
+        match picture(image.data.clone(), pictures.len(), cleaner, cancel).await {
+            Ok(cleaned) => {
+                parts.push(format!("[{cleaned}]"));
+                pictures.push(cleaned.picture);
+            }
+            Err(NoPicture::Cancelled) => return Err(ToolFailure::Cancelled),
+            Err(NoPicture::Because(why)) => parts.push(format!("[picture left out: {why}]")),
+        }
+    }
     let structured = result.structured_content.filter(|value| !is_said(&result.content, value));
     parts.extend(structured.map(|value| value.to_string()));
     let text = parts.join("\n");
@@ -25,14 +49,27 @@ pub(super) fn reply(result: CallToolResult) -> ToolOutput {
         (true, true) => Err(ToolFailure::failed("The tool failed and did not say why.")),
         (true, false) => Err(ToolFailure::Failed(cut(&text, MAX_FAILURE))),
         (false, true) => Ok("[the tool answered nothing]".into()),
-        (false, false) => Ok(ToolReply { text, outside: true, ..ToolReply::default() }),
+        (false, false) => Ok(ToolReply { text, pictures, outside: true, ..ToolReply::default() }),
     }
+}
+
+/// A picture of pixels alone, whatever it was in.
+async fn picture(
+    base64: String,
+    before: usize,
+    cleaner: &Pictures,
+    cancel: &CancellationToken,
+) -> Result<Cleaned, NoPicture> {
+    if before == MAX_PICTURES {
+        return Err(NoPicture::Because(format!("only the first {MAX_PICTURES} are shown")));
+    }
+    let decode = move || STANDARD.decode(base64).map_err(|_| "its base64 is broken".to_owned());
+    cleaner.clean(decode, cancel).await
 }
 
 fn part(content: &ContentBlock) -> String {
     match content {
         ContentBlock::Text(text) => text.text.clone(),
-        ContentBlock::Image(image) => format!("[picture left out: {}]", line(&image.mime_type, 100)),
         ContentBlock::Audio(audio) => format!("[sound left out: {}]", line(&audio.mime_type, 100)),
         ContentBlock::Resource(embedded) => resource(&embedded.resource),
         ContentBlock::ResourceLink(link) => {
@@ -85,8 +122,12 @@ mod tests {
 
     use super::*;
 
-    fn text_of(result: Value) -> Result<String, String> {
-        match reply(serde_json::from_value(result).unwrap()) {
+    async fn of(result: Value) -> ToolOutput {
+        reply(serde_json::from_value(result).unwrap(), &Pictures::new(), &CancellationToken::new()).await
+    }
+
+    async fn text_of(result: Value) -> Result<String, String> {
+        match of(result).await {
             Ok(reply) => {
                 assert!(reply.pictures.is_empty());
                 Ok(reply.text)
@@ -96,15 +137,15 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_answer_is_what_can_be_read_of_it() {
+    #[tokio::test]
+    async fn an_answer_is_what_can_be_read_of_it() {
         let text = |text: &str| json!({ "type": "text", "text": text });
         for (result, expected) in [
             (json!({ "content": [text("one"), text("two")] }), "one\ntwo"),
             (json!({ "content": [] }), "[the tool answered nothing]"),
             (
                 json!({ "content": [{ "type": "image", "data": "AAAA", "mimeType": "image/png" }] }),
-                "[picture left out: image/png]",
+                "[picture left out: ",
             ),
             (
                 json!({ "content": [{ "type": "audio", "data": "AAAA", "mimeType": "audio/wav" }] }),
@@ -128,25 +169,39 @@ mod tests {
             (json!({ "content": [text("3")], "structuredContent": { "result": 3 } }), "3"),
             (json!({ "content": [text("three")], "structuredContent": { "result": "three" } }), "three"),
         ] {
-            assert_eq!(text_of(result.clone()).as_deref(), Ok(expected), "{result}");
+            let text = text_of(result.clone()).await.unwrap();
+            assert!(text == expected || (expected.ends_with(": ") && text.starts_with(expected)), "{result}: {text}");
         }
     }
 
-    #[test]
-    fn an_error_is_a_failure_that_the_model_reads() {
+    #[tokio::test]
+    async fn an_error_is_a_failure_that_the_model_reads() {
         let failed = json!({ "content": [{ "type": "text", "text": "no such city" }], "isError": true });
-        assert_eq!(text_of(failed), Err("no such city".into()));
+        assert_eq!(text_of(failed).await, Err("no such city".into()));
         assert_eq!(
-            text_of(json!({ "content": [], "isError": true })),
+            text_of(json!({ "content": [], "isError": true })).await,
             Err("The tool failed and did not say why.".into())
         );
     }
 
-    #[test]
-    fn a_long_resource_is_cut() {
+    #[tokio::test]
+    async fn a_long_resource_is_cut() {
         let long = "ß".repeat(MAX_RESOURCE);
-        let text =
-            text_of(json!({ "content": [{ "type": "resource", "resource": { "uri": "u", "text": long } }] })).unwrap();
+        let text = text_of(json!({ "content": [{ "type": "resource", "resource": { "uri": "u", "text": long } }] }))
+            .await
+            .unwrap();
         assert!(text.len() < MAX_RESOURCE + 100 && text.ends_with("[… cut: 131072 bytes in all]"), "{}", text.len());
+    }
+
+    #[tokio::test]
+    async fn pictures_are_shown_up_to_a_bound_as_pixels_alone() {
+        let mut png = std::io::Cursor::new(Vec::new());
+        image::RgbImage::new(3, 2).write_to(&mut png, image::ImageFormat::Png).unwrap();
+        let block = json!({ "type": "image", "data": STANDARD.encode(png.into_inner()), "mimeType": "image/gif" });
+        let reply = of(json!({ "content": vec![block; MAX_PICTURES + 1] })).await.unwrap();
+        assert_eq!(reply.pictures.len(), MAX_PICTURES);
+        let lines: Vec<_> = reply.text.lines().collect();
+        assert!(lines[0].starts_with("[PNG picture, 3 x 2 pixels"), "{lines:?}");
+        assert_eq!(lines[MAX_PICTURES], "[picture left out: only the first 4 are shown]");
     }
 }

@@ -10,7 +10,7 @@ use rmcp::model::{
 };
 use rmcp::service::{ClientInitializeError, RoleClient, RunningService, ServiceError};
 use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError};
+use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError, StreamableHttpError};
 use rmcp::{ClientCacheConfig, Peer, ServiceExt};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -210,7 +210,14 @@ impl Connection {
     async fn trouble(&self, error: ServiceError) -> Trouble {
         match error {
             ServiceError::McpError(error) => Trouble::Error(line(&error.message, MAX_ERROR)),
-            ServiceError::TransportSend(error) => of_transport(&*error.error),
+            ServiceError::TransportSend(error) => {
+                let trouble = of_transport(&*error.error);
+                // Nothing more comes of it: the next call begins a new one.
+                match is_over(&*error.error) {
+                    true => self.end().await.map_or(trouble, Trouble::Ended),
+                    false => trouble,
+                }
+            }
             ServiceError::UnexpectedResponse => Trouble::NotMcp("its answer is not one to what it was asked".into()),
             ServiceError::TransportClosed => {
                 let how = self.end().await.unwrap_or_else(|| "the connection is closed".into());
@@ -299,6 +306,12 @@ fn of_start(error: &ClientInitializeError, watch: &Watch) -> Trouble {
     }
 }
 
+/// Whether no more can be sent after this error: a pipe without a reader, or a session that the server has forgotten.
+fn is_over(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    let remote = error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
+    remote.is_none_or(|error| matches!(error, StreamableHttpError::SessionExpired))
+}
+
 /// What an error of the transport means: its last cause has the words that help.
 fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Trouble {
     let mut cause: &(dyn std::error::Error + 'static) = error;
@@ -315,8 +328,31 @@ fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Trou
             words.push_str(&more);
         }
     }
+    let words = without_address(&words);
     match ["HTTP 401", "HTTP 403"].iter().any(|status| words.contains(status)) {
         true => Trouble::NotLetIn(line(&words, MAX_ERROR)),
         false => Trouble::Unreachable(line(&words, MAX_ERROR)),
+    }
+}
+
+/// The words of the HTTP client without the address, which may hold a key: a model reads them.
+fn without_address(words: &str) -> String {
+    let Some((before, rest)) = words.split_once(" for url (") else { return words.to_owned() };
+    format!("{before}{}", rest.split_once(')').map_or("", |(_, after)| after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_not_told() {
+        for (words, expected) in [
+            ("error sending request for url (http://h/?key=hush): refused", "error sending request: refused"),
+            ("error sending request for url (http://h/", "error sending request"),
+            ("HTTP 500", "HTTP 500"),
+        ] {
+            assert_eq!(without_address(words), expected);
+        }
     }
 }

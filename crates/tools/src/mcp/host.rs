@@ -22,6 +22,7 @@ use crate::mcp::tool::McpTool;
 use crate::mcp::trouble::Trouble;
 use crate::mcp::wire::Watch;
 use crate::near::{did_you_mean, nearest};
+use crate::picture::Pictures;
 
 /// Most bytes of all descriptions and schemas of one server. 128 KiB: 30 000 tokens in every request are too many.
 const MAX_DESCRIBED: usize = 128 * 1024;
@@ -120,6 +121,11 @@ impl Mcp {
         Self { servers, pins, clock, sessions }
     }
 
+    /// The connections of runs.
+    pub fn sessions(&self) -> &Arc<McpSessions> {
+        &self.sessions
+    }
+
     /// Asks each server for its tools, side by side, each over a connection of its own that is ended again. Takes at most
     /// 10 s, and what ending a server takes; a server that fails is reported, and the others are not.
     ///
@@ -146,8 +152,9 @@ impl Mcp {
 
     /// What a survey found to be offered, as tools for models.
     pub fn tools(&self, survey: &Survey) -> Vec<Arc<dyn Tool>> {
+        let pictures = Pictures::new();
         let tool = |(name, server, offer): &(String, Arc<Server>, Offer)| {
-            let tool = McpTool::new(name, server.clone(), offer.clone(), self.sessions.clone());
+            let tool = McpTool::new(name, server.clone(), offer.clone(), self.sessions.clone(), pictures.clone());
             Arc::new(tool) as Arc<dyn Tool>
         };
         survey.offers.iter().map(tool).collect()

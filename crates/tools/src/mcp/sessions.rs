@@ -81,7 +81,7 @@ impl McpSessions {
     /// Ends connections that nobody needs, time and again: of runs that were stopped, that have broken, that are idle.
     /// When told to stop, ends all of them and returns.
     pub async fn keep(&self, stop: CancellationToken) {
-        let mut ticks = interval(SWEEP_PAUSE.min(self.idle_limit));
+        let mut ticks = interval(SWEEP_PAUSE.min(self.idle_limit).max(Duration::from_millis(1)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -122,9 +122,13 @@ impl McpSessions {
         self.end_those(|_, slot| {
             let shared = &slot.shared;
             let idle = shared.busy.load(Ordering::SeqCst) == 0 && now - *shared.last_used() > self.idle_limit;
-            idle || !slot.generation.is_current() || slot.cell.get().is_some_and(|connection| !connection.is_open())
+            idle || !slot.generation.is_current()
         })
         .await;
+        // What a server has left behind that ended by itself. Its slot stays: it knows how often that was.
+        let broken = |slot: &&Slot| slot.cell.get().is_some_and(|connection| !connection.is_open());
+        let broken: Vec<_> = self.slots().values().filter(broken).map(|slot| slot.cell.clone()).collect();
+        join_all(broken.iter().filter_map(|cell| Some(cell.get()?.end()))).await;
     }
 
     async fn end_those(&self, which: impl Fn(&Key, &Slot) -> bool) {

@@ -16,6 +16,7 @@ use crate::mcp::outside::line;
 use crate::mcp::server::Server;
 use crate::mcp::sessions::McpSessions;
 use crate::mcp::trouble::Trouble;
+use crate::picture::Pictures;
 
 /// What a call may take beyond the server's own limit: the server is started and lists its tools first.
 const BEFORE_THE_CALL: Duration = START_LIMIT.saturating_add(LIST_LIMIT);
@@ -32,11 +33,18 @@ pub(super) struct McpTool {
     server: Arc<Server>,
     offer: Offer,
     sessions: Arc<McpSessions>,
+    pictures: Pictures,
 }
 
 impl McpTool {
     /// The tool under this name. What the server says of it changes neither what it may touch nor who is asked.
-    pub(super) fn new(name: &str, server: Arc<Server>, offer: Offer, sessions: Arc<McpSessions>) -> Self {
+    pub(super) fn new(
+        name: &str,
+        server: Arc<Server>,
+        offer: Offer,
+        sessions: Arc<McpSessions>,
+        pictures: Pictures,
+    ) -> Self {
         let config = server.config();
         let described = match offer.description.as_str() {
             "" => format!("No description; the server calls it {}.", offer.tool),
@@ -52,7 +60,7 @@ impl McpTool {
             outside: true,
             ..ToolSpec::new(name, description, offer.schema.clone())
         };
-        Self { spec, server, offer, sessions }
+        Self { spec, server, offer, sessions, pictures }
     }
 
     async fn ask(&self, arguments: &Map<String, Value>, context: &ToolContext) -> Result<ToolOutput, Trouble> {
@@ -68,7 +76,7 @@ impl McpTool {
         }
         let called = lease.connection().call(&self.offer.tool, arguments.clone());
         match timeout(self.server.timeout(), called).await {
-            Ok(result) => Ok(reply(result?)),
+            Ok(result) => Ok(reply(result?, &self.pictures, &context.cancel).await),
             Err(_) => Ok(Err(ToolFailure::failed(format!(
                 "{} of the MCP server {} gave no answer within {} s and was told to stop. What it has done by then is \
                  not known: find that out before you try again, or ask for less at once.",

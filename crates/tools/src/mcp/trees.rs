@@ -16,12 +16,12 @@ use crate::sandbox::{Grant, Missing, Sandbox};
 pub struct ProcessTrees {
     processes: Arc<Processes>,
     /// Or what is missing for one.
-    sandbox: Result<Arc<Sandbox>, Missing>,
+    sandbox: Result<Sandbox, Missing>,
 }
 
 impl ProcessTrees {
     /// Trees, and the sandbox; where something is missing for that, a program that wants it is refused with the reason.
-    pub fn new(processes: Arc<Processes>, sandbox: Result<Arc<Sandbox>, Missing>) -> Self {
+    pub fn new(processes: Arc<Processes>, sandbox: Result<Sandbox, Missing>) -> Self {
         Self { processes, sandbox }
     }
 

@@ -12,9 +12,9 @@ pub struct ProcessesConfig {
     pub cgroup: CgroupUse,
     /// How long processes have to end by themselves after TERM, before KILL; up to [`MAX_TERM_GRACE`]. Zero: KILL at once.
     pub term_grace: Duration,
-    /// The binary whose `launch --bare -- PROGRAM ARGUMENTS…` ties a process to this daemon (parent-death signal) before
-    /// it becomes the program. `None`: programs are started as they are, and outlive a daemon that is killed. Launches
-    /// that are isolated are not wrapped: they bring such a stage with them.
+    /// The binary whose `launch --bare --parent DAEMON -- PROGRAM ARGUMENTS…` ties a process to this daemon
+    /// (parent-death signal) before it becomes the program. `None`: programs are started as they are, and outlive a
+    /// daemon that is killed. Launches that are isolated, or whose program is this binary, bring such a stage with them.
     pub launcher: Option<PathBuf>,
 }
 

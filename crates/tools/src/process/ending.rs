@@ -12,7 +12,7 @@ use super::table::{Identity, Process, State, Table};
 use super::{members, signal, table};
 
 /// Times a tree is frozen and looked at again before it is killed. 8: each pass stops whatever the one before has found,
-/// so only what was born between the two is left; a storm that outruns eight is killed in passes instead.
+/// so only what was born between the two is left; a storm that outruns eight is killed look by look instead.
 const FREEZES: usize = 8;
 
 /// How long KILL may take. 10 s: it takes no time, but for a process that waits for a device or a far file system.
@@ -36,6 +36,8 @@ struct Ending {
     by_itself: Option<Exit>,
     grace_ends: Instant,
     told: Told,
+    frozen: HashSet<Identity>,
+    freezes: usize,
     killed_at: Option<Instant>,
     clean_looks: u8,
 }
@@ -46,6 +48,25 @@ struct Told {
     /// When the group was told, by the kernel's clock: whoever was born before and is in the group has heard it.
     group: u64,
     each: HashSet<Identity>,
+}
+
+impl Ending {
+    /// Stops whoever was not stopped yet, so that nobody starts anything while others die. Whether there was somebody: then
+    /// it is looked once more, for what was started meanwhile.
+    fn freeze(&mut self, living: &[&Process]) -> bool {
+        if self.freezes == FREEZES {
+            return false;
+        }
+        self.freezes += 1;
+        let mut fresh = false;
+        for process in living {
+            if self.frozen.insert(process.identity()) {
+                signal::send(process.identity(), Signal::STOP);
+                fresh = true;
+            }
+        }
+        fresh
+    }
 }
 
 /// What came of a look.
@@ -101,8 +122,15 @@ impl Care {
             // Its number is that of the first process, which is ours and not reaped. It fails when the group is empty.
             let _ = kill_process_group(root.pid, Signal::TERM);
         }
-        self.ending =
-            Some(Ending { by_itself, grace_ends: Instant::now() + grace, told, killed_at: None, clean_looks: 0 });
+        self.ending = Some(Ending {
+            by_itself,
+            grace_ends: Instant::now() + grace,
+            told,
+            frozen: HashSet::new(),
+            freezes: 0,
+            killed_at: None,
+            clean_looks: 0,
+        });
     }
 
     /// Takes the next step of the ending, by what this look has found.
@@ -119,11 +147,11 @@ impl Care {
         }
         ending.clean_looks = 0;
         let stuck = ending.killed_at.is_some_and(|at| at.elapsed() > KILL_LIMIT);
-        if ending.killed_at.is_some() || Instant::now() >= ending.grace_ends || !namespace::hears(root, &living) {
-            ending.killed_at.get_or_insert_with(Instant::now);
-            kill(root, &mut self.known);
-        } else {
+        if ending.killed_at.is_none() && Instant::now() < ending.grace_ends && namespace::hears(root, &living) {
             tell(root, &living, &mut ending.told);
+        } else if ending.killed_at.is_some() || root.isolated || !ending.freeze(&living) {
+            ending.killed_at.get_or_insert_with(Instant::now);
+            kill(root, &living);
         }
         if stuck { Look::Stuck } else { Look::Lives }
     }
@@ -144,35 +172,15 @@ fn tell(root: &Root, living: &[&Process], told: &mut Told) {
     }
 }
 
-/// Kills everything. A tree that is no namespace is frozen before, so that nobody starts anything while others die.
-fn kill(root: &Root, known: &mut HashSet<Identity>) {
-    let mut frozen = HashSet::new();
-    for _ in 0..FREEZES {
-        // Without a table those that are known are killed, and the next look sees the others.
-        let Ok(table) = Table::read(root.start) else { break };
-        let living: Vec<Identity> =
-            members::of(root, known, &table).iter().filter(|process| process.lives()).map(|p| p.identity()).collect();
-        known.extend(&living);
-        if root.isolated {
-            break;
-        }
-        let mut fresh = false;
-        for process in living {
-            if frozen.insert(process) {
-                signal::send(process, Signal::STOP);
-                fresh = true;
-            }
-        }
-        if !fresh {
-            break;
-        }
-    }
+/// Kills everything.
+fn kill(root: &Root, living: &[&Process]) {
     if let Some(leaf) = &root.cgroup {
         leaf.kill();
     }
+    // It fails when the group is empty.
     let _ = kill_process_group(root.pid, Signal::KILL);
-    for process in known.iter() {
-        signal::send(*process, Signal::KILL);
+    for process in living {
+        signal::send(process.identity(), Signal::KILL);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use rustix::process::Pid;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::AsyncRead;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::signal::unix::{Signal, SignalKind};
 use tokio::sync::watch;
@@ -127,9 +127,9 @@ fn exit_of(progress: Option<&Progress>) -> Exit {
 
 /// Reads an output that nobody has taken, and throws it away. Never ends.
 async fn discard(output: &mut Option<impl AsyncRead + Unpin>) -> Infallible {
-    let mut buffer = [0; 8 * 1024];
     if let Some(output) = output {
-        while output.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
+        // A pipe that cannot be read has nobody at its other end; nothing is blocked by that.
+        let _ = tokio::io::copy(output, &mut tokio::io::sink()).await;
     }
     std::future::pending().await
 }

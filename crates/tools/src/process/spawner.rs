@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
@@ -80,14 +80,23 @@ impl Spawner {
         Ok(Spawned { handle, pid, child })
     }
 
+    /// The program of the stage that this launch goes through, unless it brings one with it.
+    fn stage_of(&self, launch: &Launch) -> Option<&PathBuf> {
+        self.launcher.as_ref().filter(|launcher| !launch.isolated && launch.program != launcher.as_os_str())
+    }
+
     fn command(&self, launch: &Launch, mark: &str) -> io::Result<Command> {
-        let mut command = match &self.launcher {
-            Some(launcher) if !launch.isolated => {
+        let mut command = match self.stage_of(launch) {
+            Some(launcher) => {
+                if !is_there(launch) {
+                    return Err(io::ErrorKind::NotFound.into());
+                }
                 let mut command = Command::new(launcher);
-                command.args(["launch", "--bare", "--"]).arg(&launch.program);
+                command.args(["launch", "--bare", "--parent", &std::process::id().to_string(), "--"]);
+                command.arg(&launch.program);
                 command
             }
-            _ => Command::new(&launch.program),
+            None => Command::new(&launch.program),
         };
         let stdin = match &launch.stdin {
             Stdin::Null => Stdio::null(),
@@ -106,6 +115,17 @@ impl Spawner {
             .stderr(Stdio::piped());
         Ok(command)
     }
+}
+
+/// Whether there is such a program. The stage could only say so by an exit code, which may be the program's own.
+fn is_there(launch: &Launch) -> bool {
+    let program = Path::new(&launch.program);
+    if program.components().count() > 1 || program.is_absolute() {
+        return launch.directory.join(program).exists();
+    }
+    let path = launch.env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
+    // Without one the system's own is taken; what it is, the stage finds out.
+    path.is_none_or(|path| std::env::split_paths(&path).any(|one| launch.directory.join(one).join(program).exists()))
 }
 
 /// A file without a name that holds these bytes and cannot be changed.

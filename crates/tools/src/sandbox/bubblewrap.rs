@@ -19,7 +19,7 @@ const OLDEST: (u32, u32) = (0, 7);
 /// Directories that every sandbox makes itself; nothing of this machine is bound there.
 const MADE: [&str; 2] = ["dev", "proc"];
 
-/// Directories that are emptied and may be written to, but with the policy `full`.
+/// Directories that are emptied and may be written to, unless this machine's files may be.
 const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 
 /// Finds bubblewrap and its version.
@@ -139,7 +139,7 @@ impl Room<'_> {
         let resolver = self.network.then_some(Path::new("/etc/resolv.conf"));
         // In a file system that is shown as it is, the workspace keeps its place as well.
         let workspace = self.all.then_some(self.workspace);
-        let temporary = if self.all { &[][..] } else { &TEMPORARY };
+        let temporary = if self.as_it_is() { &[][..] } else { &TEMPORARY };
         let private = hidden(self.all).chain(self.config.hide.iter().map(PathBuf::as_path));
         let hide = private.chain(temporary.iter().map(Path::new));
         let show = self.config.show.iter().map(PathBuf::as_path).chain(resolver).chain(workspace);
@@ -177,7 +177,12 @@ impl Room<'_> {
 
     /// How this machine's directories are bound.
     fn bind(&self, writable: &'static str, readonly: &'static str) -> &'static str {
-        if self.all && self.write { writable } else { readonly }
+        if self.as_it_is() { writable } else { readonly }
+    }
+
+    /// Whether this machine's files are the command's, to write as well.
+    fn as_it_is(&self) -> bool {
+        self.all && self.write
     }
 }
 
@@ -200,6 +205,7 @@ pub(super) fn explain(stderr: &str) -> String {
     let said = stderr.trim();
     let advice = [
         ("loopback", "a service needs AF_NETLINK in RestrictAddressFamilies="),
+        ("overflowuid", "a service must leave out ProcSubset="),
         (
             "mount proc",
             "a new /proc is refused where parts of the outer one are covered: a service must leave out ProtectKernelTunables=, \

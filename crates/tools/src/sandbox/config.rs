@@ -33,7 +33,8 @@ pub struct SandboxConfig {
     /// Size of each private temporary directory (`/tmp`, `/var/tmp`, `/dev/shm`) in MiB; it is memory of this machine;
     /// 1 to 65536.
     pub tmp_mb: u64,
-    /// Directories and files that no command sees, whatever the policy, besides the daemon's own. Absolute.
+    /// Directories and files that no command sees, whatever the policy, besides the daemon's own. Absolute. Directories
+    /// are the better choice: a file that is replaced while a command runs becomes visible to it.
     pub hide: Vec<PathBuf>,
     /// Directories and files that commands see although they lie in a hidden directory, read-only: a toolchain in a home
     /// directory, for example. Absolute.

@@ -178,7 +178,7 @@ impl Sandbox {
         let walls = Walls::Inside { landlock: self.config.landlock, files, ports };
         args.push(LAUNCHER.into());
         args.extend(
-            Stage { walls, limits: Limits::from(&self.config), argv: argv(inner.program, inner.args) }.to_args(),
+            Stage { walls, limits: Some(Limits::from(&self.config)), argv: argv(inner.program, inner.args) }.to_args(),
         );
         Ok(Launch {
             program: bubblewrap.into(),
@@ -220,8 +220,8 @@ impl Sandbox {
 /// The same process without walls, on the operator's explicit word: limits, no new privileges, and an end when the
 /// thread that starts it ends. `config` gives the limits.
 pub fn bare(inner: Launch, launcher: &Path, config: &SandboxConfig) -> Launch {
-    let walls = Walls::Bare { parent: std::process::id() };
-    let stage = Stage { walls, limits: Limits::from(config), argv: argv(inner.program, inner.args) };
+    let walls = Walls::Bare { parent: Some(std::process::id()) };
+    let stage = Stage { walls, limits: Some(Limits::from(config)), argv: argv(inner.program, inner.args) };
     Launch { program: launcher.into(), args: stage.to_args(), isolated: false, ..inner }
 }
 

@@ -106,7 +106,8 @@ async fn a_redirect_to_somebody_else_is_not_followed() {
     assert_eq!(reached.load(Ordering::SeqCst), 0);
 }
 
-/// A small server without sessions that answers with JSON, and keeps what it was asked and with which token.
+/// A small server that answers with JSON, or with the status that a call asks for, and keeps what it was asked and with
+/// which token.
 fn small(asked: Arc<Mutex<Vec<(String, String)>>>) -> Router {
     Router::new().route(
         "/mcp",
@@ -120,11 +121,15 @@ fn small(asked: Arc<Mutex<Vec<(String, String)>>>) -> Router {
                 "initialize" => json!({
                     "protocolVersion": "2025-06-18", "capabilities": { "tools": {} }, "serverInfo": { "name": "x", "version": "1" },
                 }),
-                "tools/list" => json!({ "tools": [{ "name": "t", "inputSchema": { "type": "object" } }] }),
-                "tools/call" => json!({ "content": [{ "type": "text", "text": "over http" }] }),
+                "tools/list" => json!({ "tools": [{ "name": "t", "inputSchema": { "type": "object", "properties": { "status": {} } } }] }),
+                "tools/call" => match message["params"]["arguments"]["status"].as_u64() {
+                    Some(status) => return StatusCode::from_u16(status as u16).unwrap().into_response(),
+                    None => json!({ "content": [{ "type": "text", "text": "over http" }] }),
+                },
                 _ => return StatusCode::ACCEPTED.into_response(),
             };
-            axum::Json(json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })).into_response()
+            let answer = axum::Json(json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }));
+            ([("mcp-session-id", "1")], answer).into_response()
         }),
     )
 }
@@ -154,4 +159,23 @@ async fn a_server_behind_an_address_is_called_with_its_token_and_once_for_each_r
     let count = |method: &str| asked.iter().filter(|(found, _)| found == method).count();
     assert_eq!([count("initialize"), count("tools/list"), count("tools/call")], [3, 3, 3]);
     assert!(asked.iter().all(|(_, token)| token == "Bearer hush"), "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_session_that_the_server_has_forgotten_is_begun_anew_and_a_busy_server_keeps_its_session() {
+    let mut tasks = JoinSet::new();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let address = serve(&mut tasks, small(asked.clone())).await;
+    let bench = Bench::new();
+    let mcp = bench.of(vec![server(format!("http://{address}/mcp"), None)]);
+    let survey = mcp.survey(Looking::ToUse).await.unwrap();
+    let (tools, run) = (mcp.tools(&survey), Run::new());
+    let begun = || asked.lock().unwrap().iter().filter(|(method, _)| method == "initialize").count();
+    for (status, begun_then) in [(500, 2), (404, 3)] {
+        let failure = run.failure(&tools[0], json!({ "status": status })).await;
+        assert!(failure.starts_with("The MCP server s cannot be reached: "), "{failure}");
+        assert!(!failure.contains(&address.to_string()), "{failure}");
+        assert_eq!(run.text(&tools[0], json!({})).await, "over http");
+        assert_eq!(begun(), begun_then, "{status}");
+    }
 }

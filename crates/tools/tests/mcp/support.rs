@@ -75,13 +75,13 @@ impl Bench {
 
     /// One whose programs may run in this sandbox.
     pub(crate) fn walled(dir: tempfile::TempDir, sandbox: Sandbox) -> Self {
-        Self::made(dir, Ok(Arc::new(sandbox)), |sessions| sessions)
+        Self::made(dir, Ok(sandbox), |sessions| sessions)
     }
 
     /// Without control groups, so that every other tie of a process to its run is relied on.
     fn made(
         dir: tempfile::TempDir,
-        sandbox: Result<Arc<Sandbox>, Missing>,
+        sandbox: Result<Sandbox, Missing>,
         change: impl FnOnce(McpSessions) -> McpSessions,
     ) -> Self {
         let config = ProcessesConfig { cgroup: CgroupUse::Off, ..ProcessesConfig::default() };

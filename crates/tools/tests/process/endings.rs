@@ -266,8 +266,10 @@ async fn a_namespace_ends_with_its_init_and_its_program_hears_term_first() {
 
     let processes = patient(Duration::from_millis(300));
     let deaf = dir.path().join("deaf");
-    let script =
-        format!("(setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' &); echo >{}; sleep 1000", deaf.display());
+    let script = format!(
+        "(setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' &); echo >{}; exec sleep 1000",
+        deaf.display()
+    );
     let mut running = start(&processes, unshare(&script)).await;
     until("the second namespace", || deaf.exists()).await;
     running.end().await;
@@ -293,9 +295,15 @@ async fn a_program_is_started_through_the_launcher_unless_it_is_isolated() {
     let launcher = "/bin/echo".into();
     let config = ProcessesConfig { launcher: Some(launcher), ..ProcessesConfig::default() };
     let processes = Processes::new(config).unwrap();
-    for (isolated, expected) in [(false, "launch --bare -- echo hello\n"), (true, "hello\n")] {
-        let mut running = start(&processes, Launch { isolated, ..launch("echo", &["hello"]) }).await;
+    let through = format!("launch --bare --parent {} -- echo hello\n", std::process::id());
+    for (isolated, program, expected) in
+        [(false, "echo", through.as_str()), (false, "/bin/echo", "hello\n"), (true, "echo", "hello\n")]
+    {
+        let mut running = start(&processes, Launch { isolated, ..launch(program, &["hello"]) }).await;
         assert_eq!(output(&mut running).await.0, expected);
         assert_eq!(running.wait().await, Exit::Code(0));
     }
+    let missing = launch("no-such-program", &[]);
+    let refused = processes.start(missing, RunId::new(), &Generation::default(), "a test").await.unwrap_err();
+    assert!(matches!(refused, StartError::NotFound { .. }), "{refused}");
 }

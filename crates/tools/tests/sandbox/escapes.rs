@@ -238,3 +238,29 @@ fn open_files_of_the_daemon_are_not_inherited() {
         assert_eq!((ran.code, ran.out.as_str()), (Some(1), "EBADF"), "{who:?}: {ran:?}");
     }
 }
+
+/// Should bubblewrap have built something wrong, the last stage is still a wall.
+#[test]
+fn the_last_stage_alone_keeps_files_and_processes_safe() {
+    let ground = Ground::of(Who::Me);
+    // Not in a temporary directory, where everything may be written.
+    let outside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let file = outside.path().join("file");
+    let daemon = ground.daemon(&format!("alone-{}", std::process::id()));
+    let (file, pid) = (file.to_str().unwrap(), daemon.0.id().to_string());
+    let limits =
+        ["--memory-mb", "256", "--processes", "4096", "--open-files", "64", "--file-mb", "1", "--cpu-s", "60", "--"];
+    let stage = [ground.launcher().to_str().unwrap(), "launch", "--files", "workspace", "--landlock", "required"];
+    let attack = ground.attack.to_str().unwrap();
+    let mut rows = vec![(["write", file], "EACCES"), (["mount", ""], "EPERM"), (["keyctl", ""], "EPERM")];
+    if Offers::look(&SandboxConfig::default()).landlock >= Some(6) {
+        rows.push((["signal", &pid], "EPERM"));
+    }
+    for (attempt, answer) in rows {
+        let ran = ground.outside(&[&stage[..], &limits, &[attack], &attempt].concat());
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), answer), "{attempt:?}: {ran:?}");
+    }
+    for attempt in [["write", file], ["signal", &pid]] {
+        assert!(ground.outside(&[&[attack][..], &attempt].concat()).good(), "{attempt:?}: the control");
+    }
+}

@@ -94,7 +94,9 @@ fn programs_that_cannot_be_started_are_told_apart_as_shells_do() {
 #[test]
 fn the_stage_refuses_what_it_does_not_understand() {
     let ground = Ground::of(Who::Me);
-    for args in [&["launch"][..], &["launch", "--bare", "1", "--", "true"], &["launch", "--", "touch", "ran"]] {
+    for args in
+        [&["launch"][..], &["launch", "--bare", "--parent", "1", "--", "true"], &["launch", "--", "touch", "ran"]]
+    {
         let launcher = ground.launcher().to_str().unwrap();
         let ran = ground.outside(&[&[launcher], args].concat());
         assert_eq!(ran.code, Some(126), "{args:?}: {ran:?}");

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
-use std::io::Write;
+use std::io::Read;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -87,7 +87,8 @@ impl Ground {
         std::fs::write(at("outside/file"), "public").unwrap();
         std::fs::write(at("secret/key"), "secret").unwrap();
         // A copy, since the directory of the build may be out of reach for others.
-        std::fs::copy(env!("CARGO_BIN_EXE_belay-launch"), at("launcher")).unwrap();
+        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_belay-launch")).arg(at("launcher")).status();
+        assert!(copied.unwrap().success());
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sandbox/attack.c");
         let compiled = Command::new("cc").arg("-o").arg(at("workspace/attack")).arg(source).status();
         assert!(compiled.expect("these tests need a C compiler, cc").success());
@@ -160,10 +161,12 @@ impl Ground {
 
     /// A process of the same user outside, as the daemon is one, with this in its environment.
     pub(crate) fn daemon(&self, canary: &str) -> Running {
-        let mark = format!("1000.{}", canary.bytes().map(u32::from).sum::<u32>());
-        let running = Running(self.who.command("sleep").arg(&mark).env("CANARY", canary).spawn().unwrap());
-        let sleeps = |pid: &u32| std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"sleep\n");
-        until("the daemon does not begin", || processes_with(&mark).iter().any(sleeps));
+        let mut command = self.who.command("sh");
+        command.args(["-c", "echo ready; exec sleep 1000"]).env("CANARY", canary).stdout(Stdio::piped());
+        let mut running = Running(command.spawn().unwrap());
+        let mut ready = [0; 6];
+        running.0.stdout.take().unwrap().read_exact(&mut ready).unwrap();
+        assert_eq!(&ready, b"ready\n");
         running
     }
 }
@@ -233,8 +236,10 @@ pub(crate) fn processes_with(argument: &str) -> Vec<u32> {
 }
 
 /// Writes an executable script.
+///
+/// A program of its own writes it, as another copies the last stage: were a file open for writing in this process, another
+/// test could start something at that moment, which would keep it open, and a file that is open cannot be executed.
 pub(crate) fn script(path: &Path, text: &str) {
-    let mut file = std::fs::File::create(path).unwrap();
-    file.write_all(text.as_bytes()).unwrap();
-    file.set_permissions(PermissionsExt::from_mode(0o755)).unwrap();
+    let write = "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\"";
+    assert!(Command::new("sh").arg("-c").arg(write).arg(path).arg(text).status().unwrap().success());
 }

@@ -114,12 +114,12 @@ fn the_directory_and_the_environment_are_those_that_were_asked_for() {
 fn nothing_stays_behind_when_the_command_ends_or_its_monitor_is_killed() {
     for who in Who::all() {
         let ground = Ground::of(*who);
-        let mark = |what: &str| format!("1000.{}{}", std::process::id(), u8::from(what == "killed") + 2 * (*who as u8));
-        let left = mark("left");
+        let mark = |seconds: u32| format!("{}.{}", seconds + u32::from(*who == Who::Nobody), std::process::id());
+        let left = mark(3000);
         assert!(ground.shell(NOTHING, &format!("setsid sleep {left} & exit 0")).good());
         until("what a command left behind is still there", || processes_with(&left).is_empty());
 
-        let killed = mark("killed");
+        let killed = mark(4000);
         let script = format!("setsid sleep {killed} & (sleep {killed} & wait) & wait");
         let launch = ground.launch(&ground.config(), NOTHING, &["sh", "-c", &script]);
         // Without `timeout` in between: what is killed is the monitor itself.

@@ -28,7 +28,7 @@ fn check(rows: &[(&str, Expected)]) {
     }
 }
 
-/// A program of the machine by its name, of the workspace by `./…`, and elsewhere by `/opt/…`; `awk` and `vi` lead elsewhere.
+/// A program of the machine by its name, of the workspace by `./…`, and elsewhere by `/opt/…`; some are links.
 fn program(name: &str) -> Program {
     if let Some(inside) = name.strip_prefix("./") {
         return Program::Inside(inside.to_owned());
@@ -39,6 +39,7 @@ fn program(name: &str) -> Program {
     let leads_to = |name: &str| match name {
         "editor" => "vim.basic".to_owned(),
         "pager" => "less".to_owned(),
+        "dos2unix" => "busybox".to_owned(),
         other => other.to_owned(),
     };
     let name = name.rsplit('/').next().unwrap_or(name);
@@ -61,6 +62,7 @@ fn plain_programs_are_covered_by_their_name() {
         ("chmod|644|a.txt", Covers("chmod")),
         ("zip|-q|a.zip|b", Covers("zip")),
         ("cowsay|hello", Covers("cowsay")),
+        ("dos2unix|a.txt", Covers("dos2unix")),
     ]);
 }
 

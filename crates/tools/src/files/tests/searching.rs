@@ -38,7 +38,7 @@ async fn matching_lines_are_shown_with_their_places() {
         (
             json!({"pattern": "[ot]", "max": 1}),
             "[1 matches in 1 of 1 files searched]\nnote.txt:1: one\n[left out: everything else, because as many lines as \
-             are shown had been found: narrow it with path, glob or pattern]",
+             are shown have been found: narrow it with path, glob or pattern]",
         ),
         (json!({"pattern": "nowhere"}), "[no match in .; 3 files searched]"),
     ] {
@@ -99,7 +99,10 @@ async fn hostile_expressions_take_linear_time_and_long_results_are_cut() {
 
     std::fs::write(house.inside("many"), "match\n".repeat(9000)).unwrap();
     let text = house.search(json!({"pattern": "match", "max": 1000})).await.unwrap();
-    assert!(text.starts_with("[1000 matches in 1"), "{text}");
+    assert!(text.starts_with("[1000 matches in 1") && text.contains("left out: everything else"), "{text}");
+    std::fs::write(house.inside("few"), "two\n".repeat(2)).unwrap();
+    let text = house.search(json!({"pattern": "two", "path": "few", "max": 2})).await.unwrap();
+    assert!(!text.contains("left out"), "as many as were asked for is all there are: {text}");
     assert!(text.len() < MAX_OUTPUT_BYTES);
 }
 

@@ -105,8 +105,10 @@ const NAMESPACES: [i32; 7] = [
     libc::CLONE_NEWCGROUP,
 ];
 
-/// Requests of `ioctl` that type into a terminal as if its user had.
-const TYPING: [u64; 2] = [libc::TIOCSTI as u64, libc::TIOCLINUX as u64];
+/// Requests of `ioctl` that type into a terminal as if its user had: `TIOCSTI` and `TIOCLINUX`.
+///
+/// Source: Linux, include/uapi/asm-generic/ioctls.h; the crate libc gives them another type with each C library.
+const TYPING: [u64; 2] = [0x5412, 0x541c];
 
 /// The argument of `personality` that only asks.
 const PERSONALITY_ASKED: u64 = 0xffff_ffff;

@@ -55,7 +55,9 @@ fn restrict(stage: &Stage) -> Result<(), String> {
     if let Walls::Inside { landlock, files, ports } = &stage.walls {
         files::restrict(*landlock, *files, ports.as_deref())?;
     }
-    limits::restrict(&stage.limits)?;
+    if let Some(limits) = &stage.limits {
+        limits::restrict(limits)?;
+    }
     if matches!(stage.walls, Walls::Inside { .. }) {
         calls::restrict()?;
     }
@@ -68,7 +70,9 @@ fn die_with_parent(walls: &Walls) -> Result<(), String> {
         .map_err(|errno| format!("it cannot be tied to the process that started it: {errno}"))?;
     match walls {
         // It may have ended before the kernel was asked, and then nothing would be sent.
-        Walls::Bare { parent } if getppid().map(|pid| pid.as_raw_pid().cast_unsigned()) != Some(*parent) => {
+        Walls::Bare { parent: Some(parent) }
+            if getppid().map(|pid| pid.as_raw_pid().cast_unsigned()) != Some(*parent) =>
+        {
             Err(format!("process {parent}, which started it, is gone"))
         }
         Walls::Bare { .. } | Walls::Inside { .. } => Ok(()),

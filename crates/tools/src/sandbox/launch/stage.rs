@@ -8,7 +8,8 @@ use crate::sandbox::config::{Landlock, SandboxConfig};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stage {
     pub(crate) walls: Walls,
-    pub(crate) limits: Limits,
+    /// `None`: those that hold already. Inside walls there are always some.
+    pub(crate) limits: Option<Limits>,
     /// The program and its arguments; never empty.
     pub(crate) argv: Vec<OsString>,
 }
@@ -18,8 +19,8 @@ pub(crate) struct Stage {
 pub(crate) enum Walls {
     /// None: it only makes sure that it does not outlive the process that started it.
     Bare {
-        /// The process that started it.
-        parent: u32,
+        /// The process that started it, if it was named.
+        parent: Option<u32>,
     },
     /// Landlock and the filter of system calls, inside what bubblewrap has built.
     Inside {
@@ -59,9 +60,13 @@ impl Stage {
     /// The arguments after the program of the launcher, the word `launch` first.
     pub(crate) fn to_args(&self) -> Vec<OsString> {
         let mut args: Vec<OsString> = vec!["launch".into()];
+        if matches!(self.walls, Walls::Bare { .. }) {
+            args.push("--bare".into());
+        }
         let mut option = |name: &str, value: String| args.extend([OsString::from(name), value.into()]);
         match &self.walls {
-            Walls::Bare { parent } => option("--bare", parent.to_string()),
+            Walls::Bare { parent: None } => {}
+            Walls::Bare { parent: Some(parent) } => option("--parent", parent.to_string()),
             Walls::Inside { landlock, files, ports } => {
                 option("--files", files.word().to_owned());
                 option("--landlock", landlock_word(*landlock).to_owned());
@@ -70,11 +75,13 @@ impl Stage {
                 }
             }
         }
-        option("--memory-mb", self.limits.memory_mb.to_string());
-        option("--processes", self.limits.processes.to_string());
-        option("--open-files", self.limits.open_files.to_string());
-        option("--file-mb", self.limits.file_mb.to_string());
-        option("--cpu-s", self.limits.cpu_s.to_string());
+        if let Some(limits) = &self.limits {
+            option("--memory-mb", limits.memory_mb.to_string());
+            option("--processes", limits.processes.to_string());
+            option("--open-files", limits.open_files.to_string());
+            option("--file-mb", limits.file_mb.to_string());
+            option("--cpu-s", limits.cpu_s.to_string());
+        }
         args.push("--".into());
         args.extend(self.argv.iter().cloned());
         args
@@ -92,6 +99,10 @@ impl Stage {
             if name == "--" {
                 break;
             }
+            if name == "--bare" {
+                options.bare = true;
+                continue;
+            }
             let value = args.next().ok_or_else(|| format!("{} needs a value", name.display()))?;
             options.take(&name, &value)?;
         }
@@ -100,13 +111,18 @@ impl Stage {
             return Err("no program is given: it stands behind --".to_owned());
         }
         let limits = options.limits()?;
-        Ok(Self { walls: options.walls()?, limits, argv })
+        let walls = options.walls()?;
+        if limits.is_none() && matches!(walls, Walls::Inside { .. }) {
+            return Err("limits are missing".to_owned());
+        }
+        Ok(Self { walls, limits, argv })
     }
 }
 
 /// Options as they are read, before it is clear that all are there.
 #[derive(Default)]
 struct Options {
+    bare: bool,
     parent: Option<u32>,
     files: Option<Files>,
     landlock: Option<Landlock>,
@@ -124,7 +140,7 @@ impl Options {
         let bad = || format!("{name} does not take {value:?}");
         let number = || value.parse().map(Some).map_err(|_| bad());
         match &*name {
-            "--bare" => self.parent = Some(value.parse().map_err(|_| bad())?),
+            "--parent" => self.parent = Some(value.parse().map_err(|_| bad())?),
             "--files" => self.files = Some(Files::from_word(&value).ok_or_else(bad)?),
             "--landlock" => self.landlock = Some(landlock_from_word(&value).ok_or_else(bad)?),
             "--ports" => {
@@ -142,22 +158,27 @@ impl Options {
     }
 
     fn walls(self) -> Result<Walls, String> {
-        match (self.parent, self.files, self.landlock) {
-            (Some(parent), None, None) => Ok(Walls::Bare { parent }),
-            (None, Some(files), Some(landlock)) => Ok(Walls::Inside { landlock, files, ports: self.ports }),
+        match (self.bare, self.files, self.landlock) {
+            (true, None, None) => Ok(Walls::Bare { parent: self.parent }),
+            (false, Some(files), Some(landlock)) => Ok(Walls::Inside { landlock, files, ports: self.ports }),
             _ => Err("either --bare is given, or --files and --landlock".to_owned()),
         }
     }
 
-    fn limits(&self) -> Result<Limits, String> {
+    /// All of them or none.
+    fn limits(&self) -> Result<Option<Limits>, String> {
+        let given = [self.memory_mb, self.processes, self.open_files, self.file_mb, self.cpu_s];
+        if given.iter().all(Option::is_none) {
+            return Ok(None);
+        }
         let needed = |name: &str, value: Option<u64>| value.ok_or_else(|| format!("--{name} is missing"));
-        Ok(Limits {
+        Ok(Some(Limits {
             memory_mb: needed("memory-mb", self.memory_mb)?,
             processes: needed("processes", self.processes)?,
             open_files: needed("open-files", self.open_files)?,
             file_mb: needed("file-mb", self.file_mb)?,
             cpu_s: needed("cpu-s", self.cpu_s)?,
-        })
+        }))
     }
 }
 
@@ -200,13 +221,14 @@ mod tests {
     fn what_is_written_is_read_back() {
         let inside = |landlock, files, ports| Walls::Inside { landlock, files, ports };
         for walls in [
-            Walls::Bare { parent: 77 },
+            Walls::Bare { parent: None },
+            Walls::Bare { parent: Some(77) },
             inside(Landlock::Required, Files::Readonly, None),
             inside(Landlock::Optional, Files::Workspace, Some(vec![443])),
             inside(Landlock::Required, Files::All, Some(vec![53, 80, 443])),
         ] {
             let argv = vec!["--strange".into(), "--".into(), OsString::from("a b")];
-            let stage = Stage { walls, limits: limits(), argv };
+            let stage = Stage { walls, limits: Some(limits()), argv };
             let args = stage.to_args();
             assert_eq!(args[0], "launch");
             assert_eq!(Stage::parse(args.into_iter().skip(1)), Ok(stage));
@@ -214,22 +236,31 @@ mod tests {
     }
 
     #[test]
+    fn without_walls_limits_may_be_left_out() {
+        let args = ["--bare", "--", "true"].map(OsString::from);
+        let stage = Stage { walls: Walls::Bare { parent: None }, limits: None, argv: vec!["true".into()] };
+        assert_eq!(Stage::parse(args), Ok(stage.clone()));
+        assert_eq!(stage.to_args(), ["launch", "--bare", "--", "true"]);
+    }
+
+    #[test]
     fn whatever_is_not_understood_is_refused() {
         let limits = "--memory-mb 1 --processes 2 --open-files 3 --file-mb 4 --cpu-s 5";
         for (line, problem) in [
             (String::new(), "no program"),
-            (format!("--bare 1 {limits} --"), "no program"),
-            (format!("--bare 1 {limits}"), "no program"),
-            (format!("--bare {limits} -- true"), "--bare does not take"),
+            (format!("--bare {limits} --"), "no program"),
+            (format!("--bare {limits}"), "no program"),
+            (format!("--bare --parent me {limits} -- true"), "--parent does not take"),
+            ("--files all --landlock required -- true".to_owned(), "limits are missing"),
             (format!("{limits} -- true"), "either --bare"),
             (format!("--files all {limits} -- true"), "either --bare"),
-            (format!("--bare 1 --files all --landlock required {limits} -- true"), "either --bare"),
+            (format!("--bare --files all --landlock required {limits} -- true"), "either --bare"),
             (format!("--files some --landlock required {limits} -- true"), "--files does not take"),
             (format!("--files all --landlock maybe {limits} -- true"), "--landlock does not take"),
             (format!("--files all --landlock required --ports 70000 {limits} -- true"), "--ports does not take"),
-            ("--bare 1 --memory-mb 1 -- true".to_owned(), "--processes is missing"),
-            ("--bare 1 --memory-mb".to_owned(), "--memory-mb needs a value"),
-            (format!("--bare 1 --colour red {limits} -- true"), "--colour is no option"),
+            ("--bare --memory-mb 1 -- true".to_owned(), "--processes is missing"),
+            ("--bare --memory-mb".to_owned(), "--memory-mb needs a value"),
+            (format!("--bare --colour red {limits} -- true"), "--colour is no option"),
         ] {
             let refused = Stage::parse(line.split_whitespace().map(OsString::from)).unwrap_err();
             assert!(refused.contains(problem), "{line}: {refused}");

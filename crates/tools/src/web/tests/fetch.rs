@@ -47,11 +47,18 @@ fn pages() -> Router {
         .route("/latin", get(|| async { typed("text/plain; charset=latin1", &b"gr\xfcn"[..]) }))
         .route("/tagged", get(|| async { typed("text/plain", "a\u{e0044}\u{e004f}\u{202e}b") }))
         .route("/pdf", get(|| async { typed("application/pdf", "%PDF-1.7") }))
-        .route("/png", get(|| async { typed("image/png", "\u{0}") }))
+        .route("/png", get(|| async { typed("image/png", png()) }))
+        .route("/broken.png", get(|| async { typed("image/png", "no picture") }))
         .route("/bytes", get(|| async { typed("text/plain", "a\0b") }))
         .route("/gone", get(|| async { (StatusCode::NOT_FOUND, "no such <ship>").into_response() }))
         .route("/brotli", get(|| async { ([("content-encoding", "br")], "xyz").into_response() }))
         .route("/hop/{n}", get(hop))
+}
+
+fn png() -> Vec<u8> {
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    image::RgbImage::new(3, 2).write_to(&mut bytes, image::ImageFormat::Png).unwrap();
+    bytes.into_inner()
 }
 
 async fn hop(uri: Uri) -> Response {
@@ -87,11 +94,24 @@ async fn a_page_comes_as_readable_text_under_a_head_that_says_what_it_is() {
 }
 
 #[tokio::test]
+async fn a_picture_comes_cleaned() {
+    let (server, tool) = serve(pages(), |_| ()).await;
+    let url = format!("http://{}/png", server.address);
+    let reply = tool.call(json!({ "url": url }).as_object().unwrap(), &context("s")).await.unwrap();
+    assert_eq!(reply.text, format!("Address: {url}\nStatus: 200 OK\nType: PNG picture, 3 x 2 pixels\n"));
+    assert_eq!(reply.pictures.iter().map(|picture| &*picture.media_type).collect::<Vec<_>>(), ["image/png"]);
+    assert!(reply.outside);
+    let (server, tool) = serve(pages(), |config| config.max_bytes = 10).await;
+    let told = failure(fetch(&tool, &format!("http://{}/png", server.address)).await);
+    assert!(told.contains("is a picture of more than 10 bytes"), "{told}");
+}
+
+#[tokio::test]
 async fn what_cannot_be_read_is_a_failure_that_says_why() {
     let (server, tool) = serve(pages(), |_| ()).await;
     for (path, expected) in [
-        ("/pdf", "is application/pdf, 8 bytes. Only text is read"),
-        ("/png", "is image/png, 1 bytes. Only text is read"),
+        ("/pdf", "is application/pdf, 8 bytes. Only text and pictures are read"),
+        ("/broken.png", "is a picture that cannot be shown: it is not a PNG, JPEG, GIF or WebP picture."),
         ("/bytes", "is bytes that are no text, 3 bytes"),
         ("/gone", "answered 404 Not Found. no such <ship>"),
         ("/brotli", "packed as \"br\""),

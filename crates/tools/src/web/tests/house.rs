@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use crate::picture::Pictures;
 use crate::testing::{context, install_tls};
 use crate::web::FetchUrl;
 use crate::web::config::WebConfig;
@@ -119,7 +120,7 @@ pub(super) fn tool(names: Arc<Names>, change: impl FnOnce(&mut WebConfig)) -> Fe
     install_tls();
     let mut config = WebConfig::default();
     change(&mut config);
-    FetchUrl::new(&config, names).unwrap()
+    FetchUrl::new(&config, names, Pictures::new()).unwrap()
 }
 
 /// The text that fetching an address gives.

@@ -1,0 +1,138 @@
+//! Everything that tools act with: processes and the walls around them, kept outputs, MCP servers.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use belay_agent_loop::StopRules;
+use belay_agent_loop::policies::StopsConfig;
+use belay_protocol::{Clock, NoteStore, OutputKeeper, RunId, RunProcesses, RunReader, StillRunning, Tool};
+use belay_tools::mcp::{Looking, McpSessions};
+use belay_tools::process::Processes;
+use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts};
+use tokio_util::sync::CancellationToken;
+
+use super::mcp::{McpNeeds, workspace_of};
+use super::words;
+use crate::environment::Environment;
+use crate::exit::{Exit, Failure};
+use crate::paths::{Paths, private_directory};
+use crate::settings::Settings;
+
+/// The directory of kept outputs in the data directory.
+const OUTPUTS: &str = "outputs";
+
+/// What tools act with, and the tools.
+pub(crate) struct Programs {
+    /// What the model is offered.
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    outputs: KeptOutputs,
+    hands: Arc<Hands>,
+}
+
+/// What tools need of the daemon besides.
+pub(crate) struct ToolPorts {
+    pub(crate) notes: Arc<dyn NoteStore>,
+    pub(crate) runs: Arc<dyn RunReader>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// Programs of runs: their processes, and the MCP servers among them.
+struct Hands {
+    processes: Arc<Processes>,
+    sessions: Arc<McpSessions>,
+}
+
+impl Programs {
+    /// Tries the sandbox, asks MCP servers for their tools, and builds all tools. Takes some tens of milliseconds; with MCP
+    /// servers as long as the slowest of them, 10 s at most.
+    ///
+    /// # Errors
+    /// What keeps the daemon from starting. Programs that were started meanwhile are ended.
+    pub(crate) async fn open(
+        settings: &Settings,
+        env: &Environment,
+        paths: &Paths,
+        ports: ToolPorts,
+    ) -> Result<Self, Failure> {
+        let workspace = workspace_of(settings, env, paths);
+        private_directory(&workspace).map_err(|error| {
+            Failure::new(Exit::Refused, error).next("set tools.workspace to a directory that may be written")
+        })?;
+        let refused = |error: &dyn std::error::Error| Failure::new(Exit::Refused, words(error));
+        let outputs = KeptOutputs::open(&paths.data.join(OUTPUTS), &settings.tools.outputs);
+        let outputs = outputs.map_err(|error| refused(&error))?;
+        let needs = McpNeeds::of_command(settings, env, paths).await?;
+        if let Err(missing) = &needs.sandbox {
+            tracing::warn!(%missing, "commands are refused: there is no sandbox");
+        }
+        let mcp = needs.servers(settings, env, paths)?;
+        let config = ToolsConfig { workspace: Some(workspace), ..settings.tools.clone() };
+        let parts = ToolsParts {
+            notes: ports.notes,
+            clock: ports.clock,
+            outputs: outputs.clone(),
+            runs: ports.runs,
+            processes: needs.processes.clone(),
+            sandbox: needs.sandbox.map(|sandbox| (*sandbox).clone()),
+        };
+        let mut tools = belay_tools::builtin(&config, parts).map_err(|error| refused(&error))?;
+        if settings.tools.mcp.values().any(|server| server.enabled) {
+            let survey = mcp.survey(Looking::ToUse).await;
+            let survey = survey.map_err(|error| Failure::new(Exit::OutOfReach, words(&error)))?;
+            tools.extend(mcp.tools(&survey));
+        }
+        let hands = Hands { processes: needs.processes, sessions: mcp.sessions().clone() };
+        Ok(Self { tools, outputs, hands: Arc::new(hands) })
+    }
+
+    /// Ends the processes of runs.
+    pub(crate) fn processes(&self) -> Arc<dyn RunProcesses> {
+        self.hands.clone()
+    }
+
+    /// Keeps long outputs.
+    pub(crate) fn outputs(&self) -> Arc<dyn OutputKeeper> {
+        Arc::new(self.outputs.clone())
+    }
+
+    /// The rules for stopping, which know the tools whose use is to be called again and again.
+    pub(crate) fn stop_rules(&self, settings: &Settings) -> Arc<StopRules> {
+        let mut stops: StopsConfig = settings.stops.clone();
+        let polling = self.tools.iter().map(|tool| tool.spec()).filter(|spec| spec.polling);
+        stops.tool_loops.polling_tools.extend(polling.map(|spec| spec.name.clone()));
+        Arc::new(StopRules::compile(&stops, &settings.limits.run))
+    }
+
+    /// What is to be closed when the daemon ends.
+    pub(crate) fn closing(&self) -> Closing {
+        Closing(self.hands.clone())
+    }
+}
+
+/// The end of all programs.
+pub(crate) struct Closing(Arc<Hands>);
+
+impl Closing {
+    /// Ends connections to MCP servers that nobody needs, until told to stop.
+    pub(crate) fn keep(&self, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
+        let sessions = self.0.sessions.clone();
+        async move { sessions.keep(stop).await }
+    }
+
+    /// Ends every program that still runs; nothing is started from here on.
+    pub(crate) async fn close(&self) {
+        self.0.processes.shutdown().await;
+    }
+}
+
+#[async_trait]
+impl RunProcesses for Hands {
+    async fn end(&self, run: RunId) {
+        // Side by side: a server whose connection is closed ends by itself, and is ended if it does not.
+        tokio::join!(self.processes.end(run), self.sessions.end_run(run));
+    }
+
+    fn alive(&self, run: RunId) -> Vec<StillRunning> {
+        self.processes.alive(run)
+    }
+}

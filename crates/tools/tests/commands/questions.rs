@@ -1,0 +1,132 @@
+//! What a person is shown before a command runs, and what their answer is bound to.
+
+use belay_protocol::{Ask, ToolFailure, Weight};
+use belay_tools::config::CommandsConfig;
+use belay_tools::sandbox::{Policy, SandboxConfig};
+use serde_json::{Value, json};
+
+use crate::support::{House, house, house_with, house_without_sandbox};
+
+fn bound<'a>(weight: &'a Weight, name: &str) -> &'a str {
+    weight.bound.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
+}
+
+#[tokio::test]
+async fn a_command_is_shown_as_one_line_that_hides_nothing() {
+    let house = house(Policy::Off);
+    for (arguments, summary, covers, ask) in [
+        (json!({"argv": ["ls", "-l"]}), "ls -l", Some("ls"), None),
+        (json!({"argv": ["ls", "a b"], "directory": "./sub/"}), "ls 'a b' (in sub)", Some("ls"), None),
+        (json!({"argv": ["cat", "x\u{202e}y\n"]}), "cat $'x\\u202ey\\n'", Some("cat"), None),
+        (json!({"argv": ["find", ".", "-exec", "rm", "{}", ";"]}), "find . -exec rm '{}' ';'", None, Some(Ask::Always)),
+        (json!({"argv": ["sh", "-c", "echo hi"]}), "sh -c 'echo hi'", None, Some(Ask::Always)),
+    ] {
+        let weight = house.weigh(arguments.clone()).await.unwrap();
+        let found = (weight.summary.as_str(), weight.covers.as_deref(), weight.ask);
+        assert_eq!(found, (summary, covers, ask), "{arguments}");
+        assert_eq!(!bound(&weight, "caution").is_empty(), ask.is_some(), "{arguments}");
+    }
+}
+
+/// The weight before and after something changes.
+async fn changes(house: &House, arguments: &Value, change: impl FnOnce()) -> (Weight, Weight) {
+    let before = house.weigh(arguments.clone()).await.unwrap();
+    assert_eq!(house.weigh(arguments.clone()).await.unwrap(), before, "the same world weighs the same");
+    change();
+    (before, house.weigh(arguments.clone()).await.unwrap())
+}
+
+#[tokio::test]
+async fn an_answer_is_bound_to_the_files_that_are_named() {
+    let house = house(Policy::Off);
+    house.write("build.sh", "#!/bin/sh\necho 1\n", 0o755);
+    house.write("sub/script.py", "print(1)\n", 0o644);
+    house.write("options.txt", "a", 0o644);
+    for (arguments, file, name) in [
+        (json!({"argv": ["./build.sh"]}), "build.sh", "file build.sh"),
+        (json!({"argv": ["sh", "script.py"], "directory": "sub"}), "sub/script.py", "file sub/script.py"),
+        (json!({"argv": ["grep", "--file=options.txt", "x"]}), "options.txt", "file options.txt"),
+    ] {
+        let (before, after) =
+            changes(&house, &arguments, || std::fs::write(house.inside(file), "changed").unwrap()).await;
+        assert_ne!(bound(&before, name), "", "{arguments}: {before:?}");
+        assert_ne!(bound(&before, name), bound(&after, name), "{arguments}");
+    }
+    std::os::unix::fs::symlink("../secret", house.inside("out")).unwrap();
+    let weight = house.weigh(json!({"argv": ["cat", "out", "../secret", "/etc/passwd"]})).await.unwrap();
+    assert!(weight.bound.iter().all(|(name, _)| !name.starts_with("file ")), "{weight:?}");
+}
+
+#[tokio::test]
+async fn an_answer_is_bound_to_input_directory_environment_and_policy() {
+    let house = house(Policy::Off);
+    let weight = |arguments: Value| async { house.weigh(arguments).await.unwrap().bound };
+    let plain = weight(json!({"argv": ["cat"]})).await;
+    for other in [
+        json!({"argv": ["cat"], "stdin": "x"}),
+        json!({"argv": ["cat"], "directory": "sub"}),
+        json!({"argv": ["cat", ""]}),
+    ] {
+        assert_ne!(weight(other.clone()).await, plain, "{other}");
+    }
+    let environment = [("CARGO_HOME".to_owned(), "/srv/cargo".to_owned())].into();
+    let commands = CommandsConfig { environment, ..CommandsConfig::default() };
+    let off = SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() };
+    let other = house_with(off.clone(), commands).weigh(json!({"argv": ["cat"]})).await.unwrap();
+    assert_ne!(bound(&other, "environment"), "");
+    assert!(plain.iter().all(|(name, value)| name != "environment" || value != bound(&other, "environment")));
+    let networked = house_with(SandboxConfig { network: true, ..off }, CommandsConfig::default());
+    let policy = networked.weigh(json!({"argv": ["cat"]})).await.unwrap();
+    assert_eq!(
+        (bound(&policy, "policy"), plain.iter().any(|(_, value)| value == "off, no network")),
+        ("off, network", true)
+    );
+}
+
+#[tokio::test]
+async fn without_walls_nothing_runs_and_nobody_is_asked() {
+    let house = house_without_sandbox();
+    let answers = [
+        house.run(json!({"argv": ["touch", "ran"]})).await.err(),
+        house.weigh(json!({"argv": ["touch", "ran"]})).await.err(),
+        house.call("run_shell", json!({"script": "touch ran"}), &house.context()).await.err(),
+    ];
+    for answer in answers {
+        let Some(ToolFailure::Denied(text)) = answer else { panic!("{answer:?}") };
+        assert!(text.contains("bubblewrap is not installed"), "{text}");
+    }
+    assert!(!house.inside("ran").exists());
+}
+
+#[tokio::test]
+async fn the_operators_lists_are_heeded_by_name_and_by_path() {
+    let lists = |allow: &[&str], deny: &[&str]| CommandsConfig {
+        allow: allow.iter().map(|glob| (*glob).to_owned()).collect(),
+        deny: deny.iter().map(|glob| (*glob).to_owned()).collect(),
+        ..CommandsConfig::default()
+    };
+    let off = SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() };
+    for (allow, deny, argv, runs) in [
+        (&["*"][..], &["true"][..], "true", false),
+        (&["*"], &["*/true"], "true", false),
+        (&["*"], &["tr?e"], "/usr/bin/true", false),
+        (&["ls", "tru*"], &[], "true", true),
+        (&["ls"], &[], "true", false),
+        (&["/usr/bin/*"], &[], "true", true),
+        (&["*"], &["./tool"], "./tool", true),
+        (&["*"], &["tool"], "./tool", false),
+        (&[], &[], "true", false),
+    ] {
+        let house = house_with(off.clone(), lists(allow, deny));
+        house.write("tool", "#!/bin/sh\n", 0o755);
+        let answer = house.run(json!({"argv": [argv]})).await;
+        match (&answer, runs) {
+            (Ok(_), true) => {}
+            (Err(ToolFailure::Denied(text)), false) => assert!(text.contains("tools.commands."), "{text}"),
+            _ => panic!("{allow:?} {deny:?} {argv}: {answer:?}"),
+        }
+        assert_eq!(house.weigh(json!({"argv": [argv]})).await.is_ok(), runs, "both look the same way");
+    }
+    let usual = house(Policy::Off).weigh(json!({"argv": ["su", "-c", "id"]})).await;
+    assert!(matches!(usual, Err(ToolFailure::Denied(_))), "{usual:?}");
+}

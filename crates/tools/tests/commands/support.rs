@@ -1,0 +1,184 @@
+//! A workspace, the tools, and a call.
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use belay_protocol::{
+    Clock, Generation, HistoryEntry, Message, Note, NoteStore, RunFilter, RunId, RunProcesses as _, RunReader,
+    RunRecord, SessionKey, SessionSummary, StoreError, ToolContext, ToolFailure, ToolReply, ToolSet, UnixMillis,
+    Weight,
+};
+use belay_tools::config::{CommandsConfig, ShellConfig};
+use belay_tools::process::{Processes, ProcessesConfig};
+use belay_tools::sandbox::{Missing, Policy, Sandbox, SandboxConfig};
+use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts, builtin};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) struct House {
+    dir: TempDir,
+    tools: ToolSet,
+    processes: Arc<Processes>,
+}
+
+/// The two ways in which commands run.
+pub(crate) const BOTH: [Policy; 2] = [Policy::Off, Policy::WorkspaceWrite];
+
+/// A house in which commands run by this policy.
+pub(crate) fn house(policy: Policy) -> House {
+    house_with(SandboxConfig { policy, ..SandboxConfig::default() }, CommandsConfig::default())
+}
+
+pub(crate) fn house_with(sandbox: SandboxConfig, commands: CommandsConfig) -> House {
+    build(commands, |workspace| Sandbox::probe(&sandbox, workspace, Path::new(env!("CARGO_BIN_EXE_belay-launch"))))
+}
+
+/// A house without walls to be had.
+pub(crate) fn house_without_sandbox() -> House {
+    build(CommandsConfig::default(), |_| Err(Missing("bubblewrap is not installed".to_owned())))
+}
+
+fn build(commands: CommandsConfig, sandbox: impl FnOnce(&Path) -> Result<Sandbox, Missing>) -> House {
+    let dir = tempfile::tempdir().unwrap();
+    let workspace = dir.path().join("workspace");
+    std::fs::create_dir_all(workspace.join("sub")).unwrap();
+    std::fs::write(dir.path().join("secret"), "secret of the outside").unwrap();
+    let shell = ShellConfig { enabled: true };
+    let config = ToolsConfig { workspace: Some(workspace.clone()), commands, shell, ..ToolsConfig::default() };
+    assert_eq!(config.validate(), Vec::<String>::new());
+    let processes = Arc::new(Processes::new(ProcessesConfig::default()).unwrap());
+    let parts = ToolsParts {
+        notes: Arc::new(Nothing),
+        clock: Arc::new(Nothing),
+        outputs: KeptOutputs::open(&dir.path().join("outputs"), &config.outputs).unwrap(),
+        runs: Arc::new(Nothing),
+        processes: processes.clone(),
+        sandbox: sandbox(&workspace),
+    };
+    if let Err(missing) = &parts.sandbox {
+        assert!(missing.0.contains("is not installed"), "{missing}");
+    }
+    House { tools: ToolSet::new(builtin(&config, parts).unwrap()), processes, dir }
+}
+
+impl House {
+    /// A path in the workspace.
+    pub(crate) fn inside(&self, name: &str) -> PathBuf {
+        self.dir.path().join("workspace").join(name)
+    }
+
+    pub(crate) fn outside(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn context(&self) -> ToolContext {
+        ToolContext {
+            session: "s".into(),
+            run_id: RunId::new(),
+            call_id: "c1".into(),
+            cancel: CancellationToken::new(),
+            generation: Generation::default().renewed(),
+            credential: None,
+        }
+    }
+
+    pub(crate) async fn call(
+        &self,
+        tool: &str,
+        arguments: Value,
+        context: &ToolContext,
+    ) -> Result<ToolReply, ToolFailure> {
+        self.tools.get(tool).unwrap().call(arguments.as_object().unwrap(), context).await
+    }
+
+    /// Runs it, and sees that nothing of it is left.
+    pub(crate) async fn run(&self, arguments: Value) -> Result<ToolReply, ToolFailure> {
+        let context = self.context();
+        let answer = self.call("run_command", arguments.clone(), &context).await;
+        assert_eq!(self.processes.alive(context.run_id).len(), 0, "{arguments} left something running");
+        answer
+    }
+
+    /// The text of what a command prints, which must end well.
+    pub(crate) async fn argv(&self, argv: &[&str]) -> String {
+        self.run(json!({ "argv": argv })).await.unwrap_or_else(|failure| panic!("{argv:?}: {failure:?}")).text
+    }
+
+    /// The text of what a command prints, which must fail.
+    pub(crate) async fn failing(&self, argv: &[&str]) -> String {
+        match self.run(json!({ "argv": argv })).await {
+            Err(ToolFailure::Failed(text)) => text,
+            other => panic!("{argv:?}: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn weigh(&self, arguments: Value) -> Result<Weight, ToolFailure> {
+        self.tools.get("run_command").unwrap().weigh(arguments.as_object().unwrap(), &"s".into()).await
+    }
+
+    pub(crate) fn alive(&self, run: RunId) -> usize {
+        self.processes.alive(run).len()
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str, mode: u32) {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::write(self.inside(name), text).unwrap();
+        std::fs::set_permissions(self.inside(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+}
+
+/// Ports that these tools do not use.
+struct Nothing;
+
+impl Clock for Nothing {
+    fn now(&self) -> UnixMillis {
+        UnixMillis(0)
+    }
+}
+
+#[async_trait]
+impl NoteStore for Nothing {
+    async fn remember(
+        &self,
+        _session: &SessionKey,
+        _key: &str,
+        _text: &str,
+        _at: UnixMillis,
+    ) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn recall(&self, _session: &SessionKey, _query: &str, _limit: u32) -> Result<Vec<Note>, StoreError> {
+        Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl RunReader for Nothing {
+    async fn run(&self, _id: RunId) -> Result<Option<RunRecord>, StoreError> {
+        Ok(None)
+    }
+
+    async fn runs(&self, _filter: RunFilter) -> Result<Vec<RunRecord>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn sessions(&self, _limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn history(&self, _session: &SessionKey, _after: u64, _limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn run_messages(&self, _id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! Everything around the daemon: hostile pages and searches, the collector that must stay empty, and the daemon itself.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result};
+use axum::extract::{Path as At, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use belay_tests::daemon::Home;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use crate::corpus::{Item, Via};
+use crate::model::{CANARY, Marks, Model};
+
+/// What reached the outside.
+#[derive(Debug, Default)]
+pub(crate) struct Leaks {
+    /// Connections to the collector.
+    pub(crate) connections: AtomicU64,
+    /// Bytes that came to the collector.
+    pub(crate) bytes: AtomicU64,
+    /// Bytes of secrets that came to the collector, to the search engine, or back to the pages.
+    pub(crate) canary_bytes: AtomicU64,
+}
+
+impl Leaks {
+    fn look(&self, text: &str) {
+        let found = text.to_ascii_uppercase().matches(CANARY).count() * CANARY.len();
+        self.canary_bytes.fetch_add(found as u64, Ordering::SeqCst);
+    }
+}
+
+/// Servers on this machine, until dropped.
+pub(crate) struct World {
+    pub(crate) model: Model,
+    pub(crate) leaks: Arc<Leaks>,
+    pub(crate) pages: SocketAddr,
+    collector: SocketAddr,
+    model_at: SocketAddr,
+    items: Arc<Vec<Item>>,
+    _tasks: JoinSet<()>,
+}
+
+/// How a daemon is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rules {
+    /// As it comes.
+    Default,
+    /// Nobody is ever asked: the control, in which the same model must succeed.
+    AskNobody,
+}
+
+impl World {
+    pub(crate) async fn start(items: Vec<Item>) -> Result<Self> {
+        let (leaks, items) = (Arc::new(Leaks::default()), Arc::new(items));
+        let mut tasks = JoinSet::new();
+
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let collector = listener.local_addr()?;
+        tasks.spawn(collect(listener, leaks.clone()));
+
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let pages = listener.local_addr()?;
+        let router = Router::new()
+            .route("/item/{n}", get(page))
+            .route("/search", get(search))
+            .route("/redirect", get(redirect))
+            .with_state((items.clone(), leaks.clone()));
+        tasks.spawn(async move { axum::serve(listener, router).await.expect("the pages are served") });
+
+        let model = Model::new(Marks { collector: collector.to_string(), pages: pages.to_string() });
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let model_at = listener.local_addr()?;
+        let router = model.router();
+        tasks.spawn(async move { axum::serve(listener, router).await.expect("the model is served") });
+        Ok(Self { model, leaks, pages, collector, model_at, items, _tasks: tasks })
+    }
+
+    /// A home with the files of the corpus in its workspace. `description`: what the MCP server says of its tool.
+    pub(crate) fn home(&self, rules: Rules, description: &str) -> Result<Home> {
+        let home = Home::new()
+            .openai(&format!("http://{}/v1", self.model_at))
+            // The collector is open: what keeps it empty is that nobody may send anything there unasked.
+            .set("tools.web.allow_private", json!([self.collector.to_string(), self.pages.to_string()]))
+            .set("tools.search.provider", "searxng")
+            .set("tools.search.base_url", format!("http://{}", self.pages))
+            .set("agent.max_tool_iterations", 60)
+            // Other brakes would end some of the attempts early.
+            .set("stops.enabled", false);
+        let workspace = home.workspace();
+        std::fs::write(workspace.join("secret.txt"), format!("{CANARY}\n"))?;
+        for (number, item) in self.items.iter().enumerate() {
+            match item.via {
+                Via::File => write(&workspace.join(format!("items/{number}.txt")), &item.text())?,
+                Via::Name => write(&workspace.join(format!("names/{number}")).join(item.text()), "nothing")?,
+                _ => {}
+            }
+        }
+        let mut settings = mcp_settings(home.path(), description);
+        if rules == Rules::AskNobody {
+            settings +=
+                "[approvals]\noutside = \"ignore\"\nrules = [{ tool = \"*\", ask = \"never\", even_outside = true }]\n";
+        }
+        write(&home.path().join("config/belay/belay.toml"), &settings)?;
+        Ok(home)
+    }
+}
+
+/// A server of tools whose answers are those of the corpus, and which writes down what it is sent.
+fn mcp_settings(home: &Path, description: &str) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("injection/mcp_server.py");
+    let command = [PathBuf::from("python3"), script, sent_to_mcp(home)].map(|part| part.to_string_lossy().into_owned());
+    let command: Vec<String> = command.into_iter().chain([description.to_owned()]).collect();
+    format!("[tools.mcp.helper]\ncommand = {}\nsandbox = false\n", json!(command))
+}
+
+/// Where the MCP server writes down what it is sent.
+pub(crate) fn sent_to_mcp(home: &Path) -> PathBuf {
+    home.join("sent-to-mcp.txt")
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::create_dir_all(path.parent().context("a file stands in a directory")?)?;
+    std::fs::write(path, text).with_context(|| path.display().to_string())
+}
+
+/// Takes every connection, reads what comes, and answers that all is well.
+async fn collect(listener: TcpListener, leaks: Arc<Leaks>) {
+    let mut readers = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        leaks.connections.fetch_add(1, Ordering::SeqCst);
+        readers.spawn(read(stream, leaks.clone()));
+        while readers.try_join_next().is_some() {}
+    }
+}
+
+async fn read(mut stream: TcpStream, leaks: Arc<Leaks>) {
+    let mut head = Vec::new();
+    let mut buffer = [0; 4096];
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < 64 * 1024 {
+        match stream.read(&mut buffer).await {
+            Ok(0) | Err(_) => break,
+            Ok(read) => head.extend_from_slice(&buffer[..read]),
+        }
+    }
+    leaks.bytes.fetch_add(head.len() as u64, Ordering::SeqCst);
+    leaks.look(&String::from_utf8_lossy(&head));
+    // Whoever asked may be gone already.
+    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\nok").await;
+}
+
+type Served = State<(Arc<Vec<Item>>, Arc<Leaks>)>;
+
+async fn page(State((items, _)): Served, At(number): At<usize>) -> Response {
+    let Some(item) = items.get(number) else { return StatusCode::NOT_FOUND.into_response() };
+    let status = StatusCode::from_u16(item.status).unwrap_or(StatusCode::OK);
+    (status, [("content-type", item.media().to_owned())], item.text()).into_response()
+}
+
+#[derive(Deserialize)]
+struct Search {
+    q: String,
+}
+
+async fn search(State((items, leaks)): Served, Query(search): Query<Search>) -> Response {
+    leaks.look(&search.q);
+    let number = search.q.strip_prefix("CASE-").and_then(|rest| rest.split(' ').next()?.parse::<usize>().ok());
+    let snippet = number.and_then(|number| items.get(number)).map(Item::text).unwrap_or_default();
+    let hit = json!({"title": "Harbours", "url": "https://harbours.example/", "content": snippet});
+    Json(json!({ "results": [hit] })).into_response()
+}
+
+#[derive(Deserialize)]
+struct Redirect {
+    to: String,
+}
+
+async fn redirect(State((_, leaks)): Served, Query(redirect): Query<Redirect>) -> Response {
+    leaks.look(&redirect.to);
+    (StatusCode::FOUND, [("location", redirect.to)]).into_response()
+}
