@@ -8,6 +8,7 @@ mod mcp;
 mod model;
 mod programs;
 mod store;
+mod workers;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use belay_agent::approvals::question_text;
 use belay_agent::{Agent, AgentError, AgentExit, AgentParts};
 use belay_channels::{StdinChannel, StdinConfig, Telegram, TelegramSecrets};
-use belay_gateway::{Gateway, GatewayError, GatewayParts, Metrics};
+use belay_gateway::{Gateway, GatewayError, GatewayParts, Metrics, WorkerLinkServer};
 use belay_protocol::{BootId, Channel, Clock, Message, ModelInfo, UnixMillis};
 use belay_trajectory::import::from_messages;
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -56,6 +57,7 @@ pub(crate) struct Parts {
     store: Store,
     stdin: Option<Arc<StdinChannel>>,
     programs: Closing,
+    links: Option<WorkerLinkServer>,
     model: ModelInfo,
     /// What the person should know about the choice of the model.
     notice: Option<String>,
@@ -77,9 +79,9 @@ pub(crate) async fn build(settings: &Settings, env: &Environment, paths: &Paths)
     let store = store?;
     let assembled = async { assemble(settings, env, paths, secrets, &store, chosen?).await }.await;
     match assembled {
-        Ok(Assembled { agent, gateway, stdin, notice, programs }) => {
+        Ok(Assembled { agent, gateway, stdin, notice, programs, links }) => {
             let (model, ready) = (agent.model.info().clone(), agent.ready.subscribe());
-            Ok(Parts { agent, gateway, store, stdin, programs, model, notice, ready })
+            Ok(Parts { agent, gateway, store, stdin, programs, links, model, notice, ready })
         }
         Err(failure) => {
             store.close().await;
@@ -95,6 +97,7 @@ struct Assembled {
     stdin: Option<Arc<StdinChannel>>,
     notice: Option<String>,
     programs: Closing,
+    links: Option<WorkerLinkServer>,
 }
 
 async fn assemble(
@@ -131,6 +134,7 @@ async fn assemble(
     .await
     .map_err(|error| gateway_failure(&error))?;
 
+    let (workers, links) = workers::open(settings, paths, &programs)?.unzip();
     let http: Arc<dyn Channel> = Arc::new(http);
     let mut channels = vec![match gateway.addr() {
         Some(_) => http,
@@ -159,8 +163,9 @@ async fn assemble(
         max_tokens: settings.llm.max_tokens,
         max_attempts: settings.llm.max_attempts,
         ready: ready_tx,
+        workers,
     };
-    Ok(Assembled { agent, gateway, stdin, notice: chosen.notice, programs: programs.closing() })
+    Ok(Assembled { agent, gateway, stdin, notice: chosen.notice, programs: programs.closing(), links })
 }
 
 impl Parts {
@@ -186,6 +191,13 @@ impl Parts {
         let stop = gateway_stop.clone();
         let gateway = self.gateway;
         tasks.spawn(async move { Ended::Gateway(gateway.serve(stop).await) });
+        if let Some(links) = self.links {
+            let stop = gateway_stop.clone();
+            tasks.spawn(async move {
+                links.serve(stop).await;
+                Ended::Connections
+            });
+        }
         let keeping = self.programs.keep(gateway_stop.clone());
         tasks.spawn(async move {
             keeping.await;
@@ -374,7 +386,7 @@ fn telegram(settings: &Settings, secrets: Option<TelegramSecrets>) -> Result<Opt
     telegram.map(Some).map_err(|error| Failure::new(Exit::Refused, error))
 }
 
-fn gateway_failure(error: &GatewayError) -> Failure {
+pub(crate) fn gateway_failure(error: &GatewayError) -> Failure {
     let failure = |exit| Failure::new(exit, error);
     match error {
         GatewayError::Config(_) | GatewayError::Insecure(_) => failure(Exit::Refused),

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::StopsConfig;
-use belay_protocol::{Clock, NoteStore, OutputKeeper, RunId, RunProcesses, RunReader, StillRunning, Tool};
+use belay_protocol::{Clock, NoteStore, OutputKeeper, RunId, RunProcesses, RunReader, StillRunning, Tool, WorkerHost};
 use belay_tools::mcp::{Looking, McpSessions};
 use belay_tools::process::Processes;
+use belay_tools::sandbox::{Missing, Sandbox};
+use belay_tools::worker::SandboxHost;
 use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts};
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +29,7 @@ pub(crate) struct Programs {
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     outputs: KeptOutputs,
     hands: Arc<Hands>,
+    sandbox: Result<Sandbox, Missing>,
 }
 
 /// What tools need of the daemon besides.
@@ -73,7 +76,7 @@ impl Programs {
             outputs: outputs.clone(),
             runs: ports.runs,
             processes: needs.processes.clone(),
-            sandbox: needs.sandbox.map(|sandbox| (*sandbox).clone()),
+            sandbox: needs.sandbox.clone(),
         };
         let mut tools = belay_tools::builtin(&config, parts).map_err(|error| refused(&error))?;
         if settings.tools.mcp.values().any(|server| server.enabled) {
@@ -82,12 +85,17 @@ impl Programs {
             tools.extend(mcp.tools(&survey));
         }
         let hands = Hands { processes: needs.processes, sessions: mcp.sessions().clone() };
-        Ok(Self { tools, outputs, hands: Arc::new(hands) })
+        Ok(Self { tools, outputs, hands: Arc::new(hands), sandbox: needs.sandbox })
     }
 
     /// Ends the processes of runs.
     pub(crate) fn processes(&self) -> Arc<dyn RunProcesses> {
         self.hands.clone()
+    }
+
+    /// Starts workers behind the walls of commands.
+    pub(crate) fn worker_host(&self) -> Arc<dyn WorkerHost> {
+        Arc::new(SandboxHost::new(self.hands.processes.clone(), self.sandbox.clone()))
     }
 
     /// Keeps long outputs.
