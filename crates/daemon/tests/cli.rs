@@ -1,6 +1,9 @@
 //! The binary as a person or a script meets it: words, exit codes, one whole life of a daemon.
 #![allow(clippy::unwrap_used)]
 
+#[path = "cli/approvals.rs"]
+mod approvals;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Output, Stdio};

@@ -2,6 +2,7 @@
 //! is no.
 
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use belay_protocol::{Decision, GateId, Question};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
@@ -66,7 +67,7 @@ async fn ask(question: &Question) -> Said {
             .map_or(deny, |line| Said::Decision(question.gate, decision(&line, question.offers_always)));
     }
     show("the secret, which is not shown (nothing: no): ");
-    let _hidden = Hidden::begin();
+    let _hidden = Hidden::begin(io::stdin());
     match line().await {
         Some(secret) if !secret.trim().is_empty() => Said::Secret(secret.trim().to_owned()),
         _ => deny,
@@ -99,24 +100,28 @@ async fn line() -> Option<String> {
 }
 
 /// A terminal that does not show what is typed, until this is dropped.
-struct Hidden(Option<Termios>);
+struct Hidden<T: AsFd> {
+    terminal: T,
+    /// `None`: it is no terminal, and shows nothing anyway.
+    before: Option<Termios>,
+}
 
-impl Hidden {
-    fn begin() -> Self {
-        let before = tcgetattr(io::stdin()).ok();
+impl<T: AsFd> Hidden<T> {
+    fn begin(terminal: T) -> Self {
+        let before = tcgetattr(&terminal).ok();
         if let Some(before) = &before {
             let mut silent = before.clone();
             silent.local_modes.remove(LocalModes::ECHO);
-            let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &silent); // shown, then: the person sees it
+            let _ = tcsetattr(&terminal, OptionalActions::Flush, &silent); // shown, then: the person sees it
         }
-        Self(before)
+        Self { terminal, before }
     }
 }
 
-impl Drop for Hidden {
+impl<T: AsFd> Drop for Hidden<T> {
     fn drop(&mut self) {
-        if let Some(before) = &self.0 {
-            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before); // nothing more can be done about it here
+        if let Some(before) = &self.before {
+            let _ = tcsetattr(&self.terminal, OptionalActions::Now, before); // nothing more can be done about it here
             output::complain(""); // the line break that was not shown
         }
     }
@@ -138,5 +143,17 @@ mod tests {
         ] {
             assert_eq!(decision(line, offers_always), expected, "{line:?} {offers_always}");
         }
+    }
+
+    #[test]
+    fn a_secret_is_not_shown_while_it_is_typed_and_everything_is_shown_again_afterwards() {
+        use rustix::pty::{OpenptFlags, openpt};
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        let shows = || tcgetattr(&terminal).expect("its modes").local_modes.contains(LocalModes::ECHO);
+        assert!(shows());
+        let hidden = Hidden::begin(&terminal);
+        assert!(!shows());
+        drop(hidden);
+        assert!(shows());
     }
 }

@@ -66,6 +66,7 @@ pub(super) fn waits_for(question: &Json) -> String {
     let (tool, summary) = (text(question, "/tool"), text(question, "/summary"));
     match text(question, "/kind") {
         "credential" => format!("the secret {} for {tool}: {summary}", text(question, "/name")),
+        _ if summary.starts_with(tool) => summary.to_owned(),
         _ => format!("{tool}: {summary}"),
     }
 }
@@ -153,6 +154,8 @@ mod tests {
 
     #[test]
     fn a_question_says_what_it_is_about_and_a_secret_which_one() {
+        let same = json!({"kind": "approval", "tool": "calculate", "summary": "calculate 1+1"});
+        assert_eq!(waits_for(&same), "calculate 1+1", "nothing is said twice");
         let secret = json!({"kind": "credential", "name": "github", "tool": "http_request", "summary": "logs in"});
         assert_eq!(waits_for(&question("waiting")), "run_command: git push");
         assert_eq!(waits_for(&secret), "the secret github for http_request: logs in");
