@@ -15,3 +15,4 @@ mod subagents;
 mod support;
 mod threads;
 mod trouble;
+mod workers;
