@@ -20,12 +20,12 @@ fn home(model: &ModelServer) -> Home {
     Home::new().openai(&model.base_url).set("workers.enabled", true)
 }
 
-/// Lets workers run commands without asking anybody.
-fn commands_are_allowed(home: &Home) -> Result<()> {
+/// Lets workers run commands and write files without anybody being asked.
+fn effects_are_allowed(home: &Home) -> Result<()> {
     let directory = home.path().join("config/belay");
     std::fs::create_dir_all(&directory)?;
-    let rule = "[[approvals.rules]]\ntool = \"run_command\"\nask = \"never\"\n";
-    Ok(std::fs::write(directory.join("belay.toml"), rule)?)
+    let rule = |tool: &str| format!("[[approvals.rules]]\ntool = \"{tool}\"\nask = \"never\"\n");
+    Ok(std::fs::write(directory.join("belay.toml"), rule("run_command") + &rule("write_file"))?)
 }
 
 fn hand_over(more: Value) -> Answer {
@@ -140,7 +140,10 @@ async fn a_worker_writes_in_the_workspace_runs_a_command_asks_a_tool_of_the_host
         ("write_file".to_owned(), json!({"path": "note.txt", "content": "from the worker\n"}).to_string()),
         ("calculate".to_owned(), json!({"expression": "6*7"}).to_string()),
     ];
-    let look = json!({"argv": ["sh", "-c", "cat note.txt; id -u >/dev/null; ls /sys/class/net; ls /.belay; echo $0"]});
+    // What a command can see of the world: the note, no network but a loopback, and not the token that the worker was given.
+    let spy = "cat note.txt; cat /proc/net/dev; for p in /proc/[0-9]*; do \
+               if tr '\\0' ' ' <$p/cmdline | grep -q '^/.belay/launch worker'; then echo spying; cat $p/fd/0; fi; done 2>&1; true";
+    let look = json!({"argv": ["sh", "-c", spy]});
     let script = vec![
         hand_over(json!({"context": "it is called note.txt"})),
         Answer::Calls(batch),
@@ -150,7 +153,7 @@ async fn a_worker_writes_in_the_workspace_runs_a_command_asks_a_tool_of_the_host
     ];
     let model = ModelServer::start(script, Answer::text("too much")).await;
     let home = home(&model);
-    commands_are_allowed(&home)?;
+    effects_are_allowed(&home)?;
     let daemon = home.start().await?;
     let run = daemon.send("alice", "make a note").await?;
     let end = end_of(&daemon, &run).await?;
@@ -184,8 +187,9 @@ async fn a_worker_writes_in_the_workspace_runs_a_command_asks_a_tool_of_the_host
     assert_eq!(offered, expected, "its own tools and those of the host that the settings lend");
     assert_eq!(told(&model, 2), "42");
     let seen = told(&model, 3);
-    assert!(seen.starts_with("[exit code 0]\nfrom the worker\n"), "{seen}");
-    assert!(seen.contains("lo\n") && !seen.contains("eth"), "it has no network but its own loopback: {seen}");
+    assert!(seen.contains("[exit code 0]\nfrom the worker\n"), "{seen}");
+    assert!(seen.contains("lo:") && !seen.contains("eth0"), "it has no network but its own loopback: {seen}");
+    assert!(seen.contains("spying") && seen.contains("Permission denied"), "commands cannot read the token: {seen}");
     let result = told(&model, 4);
     assert!(result.contains(r#""termination":"GOAL""#) && result.contains("6*7 is 42"), "{result}");
     assert_eq!(ending(&daemon, &run).await?, ("GOAL".into(), "final_text".into(), 3));
@@ -207,7 +211,8 @@ async fn a_model_that_refuses_the_workers_request_fails_the_job_and_the_run_goes
     let refusal = Answer::Status(400, json!({"error": {"message": "no"}}), Vec::new());
     let script = vec![hand_over(json!({})), refusal, Answer::text("I could not have it done.")];
     let model = ModelServer::start(script, Answer::text("too much")).await;
-    let daemon = home(&model).start().await?;
+    let home = home(&model);
+    let daemon = home.start().await?;
     let run = daemon.send("alice", "make a note").await?;
     let end = end_of(&daemon, &run).await?;
     assert_eq!(end["status"], "completed", "{end}");
@@ -263,7 +268,8 @@ async fn a_call_that_a_person_would_have_to_allow_is_denied_and_never_reaches_th
 async fn a_worker_that_is_killed_has_failed_and_the_run_goes_on() -> Result<()> {
     let script = vec![hand_over(json!({})), Answer::Silence, Answer::text("It died.")];
     let model = ModelServer::start(script, Answer::text("too much")).await;
-    let daemon = home(&model).start().await?;
+    let home = home(&model);
+    let daemon = home.start().await?;
     let run = daemon.send("alice", "make a note").await?;
     model.seen(2).await;
     send(Signal::KILL, process(&daemon, is_worker).await?)?;
@@ -286,7 +292,7 @@ async fn a_worker_that_stands_still_is_ended_when_its_time_is_up_with_everything
     ];
     let model = ModelServer::start(script, Answer::text("too much")).await;
     let home = home(&model);
-    commands_are_allowed(&home)?;
+    effects_are_allowed(&home)?;
     let daemon = home.start().await?;
     let run = daemon.send("alice", "make a note").await?;
     process(&daemon, is_sleep).await?;
@@ -305,7 +311,7 @@ async fn a_stop_ends_the_worker_in_the_middle_of_a_command() -> Result<()> {
     let sleep = Answer::call("run_command", json!({"argv": ["sleep", "600"], "timeout_s": 600}));
     let model = ModelServer::start(vec![hand_over(json!({})), sleep], Answer::text("too much")).await;
     let home = home(&model);
-    commands_are_allowed(&home)?;
+    effects_are_allowed(&home)?;
     let daemon = home.start().await?;
     let run = daemon.send("alice", "make a note").await?;
     process(&daemon, is_sleep).await?;
@@ -328,7 +334,7 @@ async fn a_worker_dies_with_its_daemon_and_the_next_start_says_that_the_outcome_
     ];
     let model = ModelServer::start(script, Answer::text("too much")).await;
     let home = home(&model);
-    commands_are_allowed(&home)?;
+    effects_are_allowed(&home)?;
     let daemon = home.start().await?;
     let run = daemon.send("alice", "make a note").await?;
     let command = process(&daemon, is_sleep).await?;
