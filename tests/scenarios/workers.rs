@@ -233,7 +233,7 @@ async fn the_days_money_ends_a_worker_in_the_middle_of_its_work() -> Result<()> 
     let home = home(&model).set("llm.max_tokens", 100).set("limits.usd_per_day", 0.03);
     let home = home.set("llm.price.input", 1_000_000).set("llm.price.output", 1_000_000);
     for name in ["a", "b", "c"] {
-        std::fs::write(home.workspace().join(name), "many words and more \n".repeat(1900))?;
+        std::fs::write(home.workspace().join(name), "many words and more \n".repeat(2900))?;
     }
     let daemon = home.start().await?;
     let run = daemon.send("alice", "read all").await?;
@@ -286,7 +286,7 @@ async fn a_worker_that_is_killed_has_failed_and_the_run_goes_on() -> Result<()> 
 #[tokio::test]
 async fn a_worker_that_stands_still_is_ended_when_its_time_is_up_with_everything_it_started() -> Result<()> {
     let script = vec![
-        hand_over(json!({"max_time_s": 25})),
+        hand_over(json!({"max_time_s": 30})),
         Answer::call("run_command", json!({"argv": ["sleep", "600"], "timeout_s": 600})),
         Answer::text("It took too long."),
     ];

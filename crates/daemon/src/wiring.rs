@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use belay_agent::approvals::question_text;
 use belay_agent::{Agent, AgentError, AgentExit, AgentParts};
 use belay_channels::{StdinChannel, StdinConfig, Telegram, TelegramSecrets};
-use belay_gateway::{Gateway, GatewayError, GatewayParts, Metrics, WorkerLinkServer};
+use belay_gateway::{Gateway, GatewayError, GatewayParts, Metrics};
 use belay_protocol::{BootId, Channel, Clock, Message, ModelInfo, UnixMillis};
 use belay_trajectory::import::from_messages;
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -33,6 +33,7 @@ pub(crate) use model::Chosen;
 use programs::Closing;
 pub(crate) use programs::{Programs, ToolPorts};
 pub(crate) use store::{Store, refuse_store};
+use workers::Workers;
 
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
@@ -57,7 +58,7 @@ pub(crate) struct Parts {
     store: Store,
     stdin: Option<Arc<StdinChannel>>,
     programs: Closing,
-    links: Option<WorkerLinkServer>,
+    workers: Option<Workers>,
     model: ModelInfo,
     /// What the person should know about the choice of the model.
     notice: Option<String>,
@@ -79,9 +80,9 @@ pub(crate) async fn build(settings: &Settings, env: &Environment, paths: &Paths)
     let store = store?;
     let assembled = async { assemble(settings, env, paths, secrets, &store, chosen?).await }.await;
     match assembled {
-        Ok(Assembled { agent, gateway, stdin, notice, programs, links }) => {
+        Ok(Assembled { agent, gateway, stdin, notice, programs, workers }) => {
             let (model, ready) = (agent.model.info().clone(), agent.ready.subscribe());
-            Ok(Parts { agent, gateway, store, stdin, programs, links, model, notice, ready })
+            Ok(Parts { agent, gateway, store, stdin, programs, workers, model, notice, ready })
         }
         Err(failure) => {
             store.close().await;
@@ -97,7 +98,7 @@ struct Assembled {
     stdin: Option<Arc<StdinChannel>>,
     notice: Option<String>,
     programs: Closing,
-    links: Option<WorkerLinkServer>,
+    workers: Option<Workers>,
 }
 
 async fn assemble(
@@ -134,7 +135,7 @@ async fn assemble(
     .await
     .map_err(|error| gateway_failure(&error))?;
 
-    let (workers, links) = workers::open(settings, paths, &programs)?.unzip();
+    let (workers, served) = workers::open(settings, env, paths, &programs).await?.unzip();
     let http: Arc<dyn Channel> = Arc::new(http);
     let mut channels = vec![match gateway.addr() {
         Some(_) => http,
@@ -165,7 +166,7 @@ async fn assemble(
         ready: ready_tx,
         workers,
     };
-    Ok(Assembled { agent, gateway, stdin, notice: chosen.notice, programs: programs.closing(), links })
+    Ok(Assembled { agent, gateway, stdin, notice: chosen.notice, programs: programs.closing(), workers: served })
 }
 
 impl Parts {
@@ -191,10 +192,11 @@ impl Parts {
         let stop = gateway_stop.clone();
         let gateway = self.gateway;
         tasks.spawn(async move { Ended::Gateway(gateway.serve(stop).await) });
-        if let Some(links) = self.links {
+        if let Some(Workers { server, host }) = self.workers {
             let stop = gateway_stop.clone();
             tasks.spawn(async move {
-                links.serve(stop).await;
+                server.serve(stop).await;
+                host.close().await;
                 Ended::Connections
             });
         }

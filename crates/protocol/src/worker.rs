@@ -375,6 +375,9 @@ pub trait WorkerHost: Send + Sync {
     /// # Cancel safety
     /// Dropped, nothing is started, or what was started is ended.
     async fn start(&self, start: WorkerStart) -> Result<Box<dyn WorkerProcess>, String>;
+
+    /// Waits until every worker that was dropped has ended. Called at the end of the daemon, when no run is left.
+    async fn close(&self) {}
 }
 
 /// A worker that was started. Dropped, it is ended in the background.

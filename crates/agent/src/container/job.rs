@@ -100,6 +100,11 @@ async fn carry_out(
         }
     };
     served.cancel();
-    process.end().await;
+    match end {
+        // A stop is answered at once. Dropped, the worker ends in the background, where whoever stops a run waits for
+        // all of its processes.
+        WorkerEnd::Stopped => drop(process),
+        _ => process.end().await,
+    }
     end
 }

@@ -1,11 +1,12 @@
 //! Workers in containers of Docker or Podman.
 
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use belay_protocol::{WorkerHost, WorkerProcess, WorkerStart};
 use serde_json::{Value, json};
+use tokio_util::task::TaskTracker;
 
 use super::docker::{Docker, hand_over};
 use super::host::arguments;
@@ -20,6 +21,8 @@ const TMP_MB: u64 = 512;
 const PROCESSES: u64 = 256;
 /// Seconds from TERM to KILL. 2: as for every process of a run; a worker has nothing to put away.
 const GRACE_S: u64 = 2;
+/// How long the end of the daemon waits for containers. 5 s: the grace, and time for the server to answer.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 /// The labels: whose container it is, for which job, and since when (milliseconds since 1970).
 const OWNER: &str = "belay.owner";
 const JOB: &str = "belay.job";
@@ -53,6 +56,8 @@ pub struct ContainerSettings {
 pub struct ContainerHost {
     docker: Docker,
     settings: ContainerSettings,
+    /// Containers that were dropped and are being ended.
+    endings: TaskTracker,
 }
 
 impl ContainerHost {
@@ -61,7 +66,7 @@ impl ContainerHost {
     /// # Errors
     /// No client can be made.
     pub fn new(settings: ContainerSettings) -> Result<Self, String> {
-        Ok(Self { docker: Docker::new(&settings.socket)?, settings })
+        Ok(Self { docker: Docker::new(&settings.socket)?, settings, endings: TaskTracker::new() })
     }
 
     /// Removes what an earlier daemon of this owner has left behind; how many there were. Meant for the start, when no
@@ -154,11 +159,21 @@ impl WorkerHost for ContainerHost {
             false => Err("the run was stopped".to_owned()),
         };
         match started {
-            Ok(()) => Ok(Box::new(ContainerWorker { docker: self.docker.clone(), id })),
+            Ok(()) => {
+                let (docker, endings) = (self.docker.clone(), self.endings.clone());
+                Ok(Box::new(ContainerWorker { docker, id, endings, ended: false }))
+            }
             Err(why) => {
                 gone(self.docker.remove(&id).await);
                 Err(why)
             }
+        }
+    }
+
+    async fn close(&self) {
+        self.endings.close();
+        if tokio::time::timeout(CLOSE_LIMIT, self.endings.wait()).await.is_err() {
+            tracing::warn!("containers of workers were not ended in time; the next start removes them");
         }
     }
 }
@@ -166,6 +181,23 @@ impl WorkerHost for ContainerHost {
 struct ContainerWorker {
     docker: Docker,
     id: String,
+    endings: TaskTracker,
+    ended: bool,
+}
+
+/// Stops and removes a container.
+async fn end(docker: Docker, id: String) {
+    gone(docker.stop(&id, GRACE_S).await);
+    gone(docker.remove(&id).await);
+}
+
+impl Drop for ContainerWorker {
+    /// The host of containers owns the ending, and [`WorkerHost::close`] waits for it.
+    fn drop(&mut self) {
+        if !self.ended {
+            self.endings.spawn(end(self.docker.clone(), std::mem::take(&mut self.id)));
+        }
+    }
 }
 
 #[async_trait]
@@ -178,8 +210,8 @@ impl WorkerProcess for ContainerWorker {
     }
 
     async fn end(&mut self) {
-        gone(self.docker.stop(&self.id, GRACE_S).await);
-        gone(self.docker.remove(&self.id).await);
+        end(self.docker.clone(), self.id.clone()).await;
+        self.ended = true; // dropped before this, it is ended once more, which does no harm
     }
 }
 
