@@ -269,7 +269,13 @@ async fn each_end_has_its_word() {
         ),
         (Deed::Die, one(), vec![], (Termination::Error, StopReason::Internal, 0), "process ended before"),
         (Deed::Refuse, one(), vec![], (Termination::Error, StopReason::Internal, 0), "the walls are missing"),
-        (Deed::Hang, one(), vec![], (Termination::Timeout, StopReason::ActiveTime, 0), "time was up"),
+        (
+            Deed::Hang,
+            json!({"task": "look", "max_time_s": 20}),
+            vec![],
+            (Termination::Timeout, StopReason::ActiveTime, 0),
+            "time was up",
+        ),
         (Deed::Say(garbage), one(), vec![], (Termination::Error, StopReason::Internal, 0), "cannot be read"),
         (
             Deed::Say(br#"{"end":"max_turns"}"#),
