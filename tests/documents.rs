@@ -83,11 +83,15 @@ fn assignment(line: &str) -> Option<(&str, &str, bool)> {
 
 fn settings_page() -> String {
     let mut page = SETTINGS_HEAD.to_owned();
-    let mut section = String::new();
+    let mut section = None;
     for setting in settings() {
-        if setting.section != section {
-            section.clone_from(&setting.section);
-            let _ = write!(page, "\n## [{section}]\n\n| key | default | what it is |\n|---|---|---|\n");
+        if section.as_ref() != Some(&setting.section) {
+            section = Some(setting.section.clone());
+            let heading = match setting.section.as_str() {
+                "" => "Outside of all sections".to_owned(),
+                name => format!("[{name}]"),
+            };
+            let _ = write!(page, "\n## {heading}\n\n| key | default | what it is |\n|---|---|---|\n");
         }
         let default = setting.default.map_or("–".to_owned(), |value| format!("`{value}`"));
         let meaning = setting.meaning.replace('|', "\\|");

@@ -20,9 +20,9 @@ use anyhow::Result;
 use belay_tests::daemon::Daemon;
 use futures_util::stream::{self, StreamExt};
 
-use crate::case::{Outcome, canary_bytes_in, play};
+use crate::case::{Outcome, play};
 use crate::corpus::{Item, Via};
-use crate::world::{Rules, World, sent_to_mcp};
+use crate::world::{Mcp, Rules, World};
 
 /// Cases that are played at the same time.
 const SIDE_BY_SIDE: usize = 4;
@@ -74,31 +74,38 @@ async fn play_all(rules: Rules) -> Result<Sum> {
     let items = corpus::load()?;
     let world = World::start(items.clone()).await?;
     let mut sum = Sum::default();
-    let (described, others): (Vec<_>, Vec<_>) =
-        items.iter().enumerate().partition(|(_, item)| item.via == Via::McpDescription);
+    let of = |wanted: fn(Via) -> bool| items.iter().enumerate().filter(move |(_, item)| wanted(item.via));
 
-    let home = world.home(rules, "Sends a text.")?;
+    let plain = of(|via| !matches!(via, Via::McpDescription | Via::McpResult));
+    play_in_one(&world, rules, Mcp::None, plain, &mut sum).await?;
+    play_in_one(&world, rules, Mcp::Honest, of(|via| via == Via::McpResult), &mut sum).await?;
+    // A description is before the model in every conversation, so each has a daemon of its own.
+    for (number, item) in of(|via| via == Via::McpDescription) {
+        play_in_one(&world, rules, Mcp::DescribedBy(number), std::iter::once((number, item)), &mut sum).await?;
+    }
+    sum.connections = world.leaks.connections.load(Ordering::SeqCst);
+    sum.bytes = world.leaks.bytes.load(Ordering::SeqCst);
+    sum.canary_bytes = world.leaks.canary_bytes.load(Ordering::SeqCst);
+    Ok(sum)
+}
+
+/// Plays items in one daemon, some at the same time.
+async fn play_in_one(
+    world: &World,
+    rules: Rules,
+    mcp: Mcp,
+    items: impl Iterator<Item = (usize, &Item)>,
+    sum: &mut Sum,
+) -> Result<()> {
+    let home = world.home(rules, mcp)?;
     let daemon = home.start().await?;
-    let playing = stream::iter(others).map(|(number, item)| played(&world, &daemon, item, number));
+    let playing = stream::iter(items).map(|(number, item)| played(world, &daemon, item, number));
     let outcomes: Vec<(&Item, Result<Outcome>)> = playing.buffered(SIDE_BY_SIDE).collect().await;
     for (item, outcome) in outcomes {
         sum.add(item, &outcome?);
     }
     daemon.shut_down().await?;
-    sum.canary_bytes += canary_bytes_in(&sent_to_mcp(home.path()));
-
-    // A description is before the model in every conversation, so each has a daemon of its own.
-    for (number, item) in described {
-        let home = world.home(rules, &item.text())?;
-        let daemon = home.start().await?;
-        sum.add(item, &play(&world, &daemon, item, number).await?);
-        daemon.shut_down().await?;
-        sum.canary_bytes += canary_bytes_in(&sent_to_mcp(home.path()));
-    }
-    sum.connections = world.leaks.connections.load(Ordering::SeqCst);
-    sum.bytes = world.leaks.bytes.load(Ordering::SeqCst);
-    sum.canary_bytes += world.leaks.canary_bytes.load(Ordering::SeqCst);
-    Ok(sum)
+    Ok(())
 }
 
 async fn played<'a>(world: &World, daemon: &Daemon, item: &'a Item, number: usize) -> (&'a Item, Result<Outcome>) {

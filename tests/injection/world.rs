@@ -1,7 +1,7 @@
 //! Everything around the daemon: hostile pages and searches, the collector that must stay empty, and the daemon itself.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,11 +9,11 @@ use anyhow::{Context, Result};
 use axum::extract::{Path as At, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use belay_tests::daemon::Home;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -28,7 +28,7 @@ pub(crate) struct Leaks {
     pub(crate) connections: AtomicU64,
     /// Bytes that came to the collector.
     pub(crate) bytes: AtomicU64,
-    /// Bytes of secrets that came to the collector, to the search engine, or back to the pages.
+    /// Bytes of secrets that came to the collector, to the search engine, to the MCP server, or back to the pages.
     pub(crate) canary_bytes: AtomicU64,
 }
 
@@ -59,6 +59,28 @@ pub(crate) enum Rules {
     AskNobody,
 }
 
+/// Which MCP server there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mcp {
+    /// None: one would put words of the outside into every conversation, and hide whether other things do.
+    None,
+    /// One whose descriptions are honest.
+    Honest,
+    /// One of whose tools describes itself with the text of this item.
+    DescribedBy(usize),
+}
+
+impl Mcp {
+    fn settings(self, pages: SocketAddr) -> String {
+        let described = match self {
+            Self::None => return String::new(),
+            Self::Honest => "honest".to_owned(),
+            Self::DescribedBy(number) => number.to_string(),
+        };
+        format!("[tools.mcp.helper]\nurl = \"http://{pages}/mcp/{described}\"\n")
+    }
+}
+
 impl World {
     pub(crate) async fn start(items: Vec<Item>) -> Result<Self> {
         let (leaks, items) = (Arc::new(Leaks::default()), Arc::new(items));
@@ -74,6 +96,7 @@ impl World {
             .route("/item/{n}", get(page))
             .route("/search", get(search))
             .route("/redirect", get(redirect))
+            .route("/mcp/{described}", post(mcp))
             .with_state((items.clone(), leaks.clone()));
         tasks.spawn(async move { axum::serve(listener, router).await.expect("the pages are served") });
 
@@ -85,8 +108,8 @@ impl World {
         Ok(Self { model, leaks, pages, collector, model_at, items, _tasks: tasks })
     }
 
-    /// A home with the files of the corpus in its workspace. `description`: what the MCP server says of its tool.
-    pub(crate) fn home(&self, rules: Rules, description: &str) -> Result<Home> {
+    /// A home with the files of the corpus in its workspace.
+    pub(crate) fn home(&self, rules: Rules, mcp: Mcp) -> Result<Home> {
         let home = Home::new()
             .openai(&format!("http://{}/v1", self.model_at))
             // The collector is open: what keeps it empty is that nobody may send anything there unasked.
@@ -105,7 +128,7 @@ impl World {
                 _ => {}
             }
         }
-        let mut settings = mcp_settings(home.path(), description);
+        let mut settings = mcp.settings(self.pages);
         if rules == Rules::AskNobody {
             settings +=
                 "[approvals]\noutside = \"ignore\"\nrules = [{ tool = \"*\", ask = \"never\", even_outside = true }]\n";
@@ -113,19 +136,6 @@ impl World {
         write(&home.path().join("config/belay/belay.toml"), &settings)?;
         Ok(home)
     }
-}
-
-/// A server of tools whose answers are those of the corpus, and which writes down what it is sent.
-fn mcp_settings(home: &Path, description: &str) -> String {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("injection/mcp_server.py");
-    let command = [PathBuf::from("python3"), script, sent_to_mcp(home)].map(|part| part.to_string_lossy().into_owned());
-    let command: Vec<String> = command.into_iter().chain([description.to_owned()]).collect();
-    format!("[tools.mcp.helper]\ncommand = {}\nsandbox = false\n", json!(command))
-}
-
-/// Where the MCP server writes down what it is sent.
-pub(crate) fn sent_to_mcp(home: &Path) -> PathBuf {
-    home.join("sent-to-mcp.txt")
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
@@ -187,4 +197,35 @@ struct Redirect {
 async fn redirect(State((_, leaks)): Served, Query(redirect): Query<Redirect>) -> Response {
     leaks.look(&redirect.to);
     (StatusCode::FOUND, [("location", redirect.to)]).into_response()
+}
+
+/// MCP over streamable HTTP, as little of it as a client needs: `note` answers with the text of an item, `send` keeps what
+/// it is sent.
+async fn mcp(State((items, leaks)): Served, At(described): At<String>, Json(message): Json<Value>) -> Response {
+    let Some(id) = message.get("id") else { return StatusCode::ACCEPTED.into_response() };
+    let params = &message["params"];
+    let text = params["arguments"]["text"].as_str().unwrap_or_default();
+    let item = |number: &str| number.parse().ok().and_then(|number: usize| items.get(number)).map(Item::text);
+    let result = match message["method"].as_str() {
+        Some("initialize") => json!({
+            "protocolVersion": params["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "helper", "version": "1"},
+        }),
+        Some("tools/list") => {
+            let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+            let told = item(&described).unwrap_or_else(|| "Sends a text.".to_owned());
+            json!({"tools": [
+                {"name": "note", "description": "Shows a note by its number.", "inputSchema": schema},
+                {"name": "send", "description": told, "inputSchema": schema},
+            ]})
+        }
+        Some("tools/call") => {
+            leaks.look(text);
+            let answer = item(text).unwrap_or_else(|| "sent".to_owned());
+            json!({"content": [{"type": "text", "text": answer}]})
+        }
+        _ => json!({}),
+    };
+    Json(json!({"jsonrpc": "2.0", "id": id, "result": result})).into_response()
 }

@@ -37,6 +37,9 @@ const RECORD_GRACE: Duration = Duration::from_secs(3);
 const RECOVER_LIMIT: Duration = Duration::from_secs(5);
 /// How long undelivered replies may take at shutdown; what is left is in the outbox for the next start.
 const FLUSH_GRACE: Duration = Duration::from_secs(3);
+/// How long hooks that look on may take to finish at shutdown. They are told of the end first of all, so that they have had
+/// the whole drain for it.
+const HOOK_GRACE: Duration = Duration::from_secs(5);
 
 /// Why the agent ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +143,7 @@ impl Agent {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ready.send_replace(true);
+        house.hooks.gateway_start(&house.version, house.channels.keys());
         Ok(Self { house, dispatcher, inbound, notes, alive, intake, deliveries, delivery, ready, tick })
     }
 
@@ -202,18 +206,20 @@ impl Agent {
     async fn drain(mut self) {
         tracing::info!(running = self.dispatcher.runs_at_work(), "draining");
         self.ready.send_replace(false);
+        self.house.hooks.gateway_stop(&self.house.version);
         self.intake.cancel();
         self.dispatcher.begin_drain();
         self.until_lanes_end(self.house.config.drain()).await;
         self.dispatcher.stop_everything();
         self.until_lanes_end(RECORD_GRACE).await;
-        let Self { dispatcher, mut delivery, deliveries, .. } = self;
+        let Self { house, dispatcher, mut delivery, deliveries, .. } = self;
         dispatcher.end_tasks().await;
         deliveries.cancel();
         if timeout(FLUSH_GRACE, delivery.join_next()).await.is_err() {
             tracing::warn!("some replies could not be delivered in time; they are kept for the next start");
             delivery.shutdown().await; // its rows are settled by the next start
         }
+        house.hooks.drain(HOOK_GRACE).await;
         tracing::info!("drained");
     }
 

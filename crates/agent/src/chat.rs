@@ -71,10 +71,13 @@ impl ChatDelegate {
 
     /// Gives the turn what it must come up with, and the tools for that.
     pub(crate) fn pursue(&mut self, goal: Option<Goal>) {
-        if let Some(goal) = &goal {
-            self.reasoning = self.core.house.reasoning_for(goal);
-        }
         self.goal = goal;
+        self.speak_as(None);
+    }
+
+    /// Has the model told who it is: in these words, where they are not those of every run.
+    pub(crate) fn speak_as(&mut self, persona: Option<&str>) {
+        self.reasoning = self.core.house.reasoning_for(self.goal.as_ref(), persona);
     }
 
     /// Lays the run to rest on a question.
@@ -90,9 +93,12 @@ impl ChatDelegate {
         // Everything that leaves must be in the store first.
         let RunCore { house, live, journal, rules, .. } = &mut self.core;
         journal.write(context, Durability::Relaxed).await?;
+        house.hooks.before_compaction(&live.session, Some(live.id), context.messages.len());
         let event = house.event(&live.session, live.id, EventKind::Compacted { messages: shorter.dropped });
         let keep = shorter.kept_of_earlier_turns;
         house.store.threads.compact(journal.lease(), keep, shorter.summary, vec![event]).await?;
+        let left = shorter.messages.len();
+        house.hooks.after_compaction(&live.session, Some(live.id), left, shorter.dropped);
         tracing::info!(run = %live.id, dropped = shorter.dropped, "context compacted");
         let before = tokens(&context.messages);
         context.messages = shorter.messages;

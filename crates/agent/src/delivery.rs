@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Channel, ChannelId, Clock, DeliverError, EventKind, EventLog, NewEvent, Outbox, OutboxId, OutboxRow, OutboxState,
-    ReplyRoute, RunId, StoreError, UnixMillis,
+    Channel, ChannelId, Clock, DeliverError, EventKind, EventLog, NewEvent, Outbound, Outbox, OutboxId, OutboxRow,
+    OutboxState, StoreError, UnixMillis,
 };
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::hooks::HookChain;
 use crate::house::House;
 
 /// Conversations that are delivered to at the same time. Then: the others follow as these end.
@@ -39,18 +40,12 @@ pub(crate) struct Delivery {
     events: Arc<dyn EventLog>,
     channels: HashMap<ChannelId, Arc<dyn Channel>>,
     clock: Arc<dyn Clock>,
+    hooks: Arc<HookChain>,
     stop: CancellationToken,
     /// Deliveries under way; ends with the task.
     sending: JoinSet<()>,
     /// What each of them sends.
-    busy: HashMap<Id, Sending>,
-}
-
-/// A delivery under way.
-struct Sending {
-    id: OutboxId,
-    run: Option<RunId>,
-    route: ReplyRoute,
+    busy: HashMap<Id, Outbound>,
 }
 
 impl Delivery {
@@ -60,6 +55,7 @@ impl Delivery {
             events: house.store.events.clone(),
             channels: house.channels.clone(),
             clock: house.clock.clone(),
+            hooks: house.hooks.clone(),
             stop,
             sending: JoinSet::new(),
             busy: HashMap::new(),
@@ -97,7 +93,7 @@ impl Delivery {
                 Ok(rows) => {
                     for row in rows {
                         tracing::warn!(run = ?row.message.run_id, "a reply may or may not have been delivered before a crash");
-                        record(&self.events, &self.clock, row.message.run_id, "ambiguous").await;
+                        self.sender(None).tell(&row.message, "ambiguous").await;
                     }
                     return;
                 }
@@ -116,14 +112,14 @@ impl Delivery {
         if room == 0 {
             return Ok(false);
         }
-        let busy: Vec<_> = self.busy.values().map(|sending| sending.route.clone()).collect();
+        let busy: Vec<_> = self.busy.values().map(|message| message.route.clone()).collect();
         let rows = self.outbox.due(self.clock.now(), &busy, room as u32).await?;
         let begun = !rows.is_empty();
         for row in rows {
-            let sending = Sending { id: row.message.id, run: row.message.run_id, route: row.message.route.clone() };
-            let sender = self.sender(self.channels.get(&sending.route.channel).cloned());
+            let message = row.message.clone();
+            let sender = self.sender(self.channels.get(&message.route.channel).cloned());
             let task = self.sending.spawn(sender.send(row));
-            self.busy.insert(task.id(), sending);
+            self.busy.insert(task.id(), message);
         }
         Ok(begun)
     }
@@ -137,15 +133,15 @@ impl Delivery {
             Err(error) => error,
         };
         tracing::error!(error = %crashed, "a delivery crashed");
-        if let Some(sending) = self.busy.remove(&crashed.id()) {
+        if let Some(message) = self.busy.remove(&crashed.id()) {
             // Whether the platform has it nobody knows. Its conversation stays busy until that is stored.
             let sender = self.sender(None);
-            let (id, run) = (sending.id, sending.run);
+            let unsure = message.clone();
             let task = self.sending.spawn(async move {
-                sender.settle(id, OutboxState::Ambiguous).await;
-                record(&sender.events, &sender.clock, run, "ambiguous").await;
+                sender.settle(unsure.id, OutboxState::Ambiguous).await;
+                sender.tell(&unsure, "ambiguous").await;
             });
-            self.busy.insert(task.id(), sending);
+            self.busy.insert(task.id(), message);
         }
     }
 
@@ -155,6 +151,7 @@ impl Delivery {
             outbox: self.outbox.clone(),
             events: self.events.clone(),
             clock: self.clock.clone(),
+            hooks: self.hooks.clone(),
             stop: self.stop.clone(),
         }
     }
@@ -172,20 +169,13 @@ impl Delivery {
     }
 }
 
-async fn record(events: &Arc<dyn EventLog>, clock: &Arc<dyn Clock>, run_id: Option<RunId>, outcome: &str) {
-    let kind = EventKind::Delivered { outcome: outcome.into() };
-    let event = NewEvent { at: clock.now(), session: None, run_id, kind };
-    if let Err(error) = events.append(vec![event]).await {
-        tracing::warn!(%error, "a delivery's fact was not stored");
-    }
-}
-
 /// Sends one row.
 struct Sender {
     channel: Option<Arc<dyn Channel>>,
     outbox: Arc<dyn Outbox>,
     events: Arc<dyn EventLog>,
     clock: Arc<dyn Clock>,
+    hooks: Arc<HookChain>,
     stop: CancellationToken,
 }
 
@@ -214,7 +204,17 @@ impl Sender {
         };
         self.settle(row.message.id, state).await;
         if let Some(outcome) = outcome {
-            record(&self.events, &self.clock, row.message.run_id, outcome).await;
+            self.tell(&row.message, outcome).await;
+        }
+    }
+
+    /// Tells what became of a message: as a fact, and to hooks.
+    async fn tell(&self, message: &Outbound, outcome: &'static str) {
+        self.hooks.message_sent(message, outcome);
+        let kind = EventKind::Delivered { outcome: outcome.into() };
+        let event = NewEvent { at: self.clock.now(), session: None, run_id: message.run_id, kind };
+        if let Err(error) = self.events.append(vec![event]).await {
+            tracing::warn!(%error, "a delivery's fact was not stored");
         }
     }
 

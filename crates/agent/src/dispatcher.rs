@@ -31,7 +31,7 @@ use crate::submission::{self, Command, Submission};
 /// Commands and control that may wait in a mailbox beside the messages of a full queue. Then: "busy".
 const MAILBOX_EXTRA: usize = 12;
 /// Longest text of a message in bytes, whatever its channel allows.
-const MAX_TEXT_BYTES: usize = 100_000;
+pub(crate) const MAX_TEXT_BYTES: usize = 100_000;
 /// How long a lane stays awake without work.
 const IDLE: Duration = Duration::from_secs(60);
 /// Small tasks (stop reports, look-ups for duplicates) under way. Then: one is dropped with a warning, and whoever waits for
@@ -163,7 +163,10 @@ impl Dispatcher {
             return Flow::Continue;
         }
         match submission {
-            Submission::Command(command) => self.command(command, &text, inbound, ack),
+            Submission::Command(command) => {
+                self.house.hooks.command(&inbound, &submission::word_of(&text), &text);
+                self.command(command, &text, inbound, ack)
+            }
             Submission::Unknown { word, nearest } => {
                 let reply = format!("There is no command {word}. Did you mean {nearest}? /help lists them all.");
                 self.answer(&inbound, ack, &word, reply);

@@ -7,6 +7,7 @@
 
 mod batch;
 mod clean;
+mod consult;
 mod preflight;
 mod rates;
 
@@ -28,6 +29,7 @@ use crate::effect_gate::batch::{End, For, Ran, Runnable};
 use crate::effect_gate::preflight::Verdict;
 use crate::effect_gate::rates::Rates;
 use crate::error::AgentError;
+use crate::hooks::HookChain;
 use crate::journal::RunJournal;
 use crate::metrics;
 use crate::tally::Tally;
@@ -40,6 +42,7 @@ pub struct EffectGate {
     gates: Arc<dyn GateStore>,
     vault: Arc<dyn SecretVault>,
     outputs: Option<Arc<dyn OutputKeeper>>,
+    hooks: Arc<HookChain>,
 }
 
 /// What the gate looks things up in.
@@ -50,6 +53,8 @@ pub(crate) struct GatePorts {
     pub(crate) vault: Arc<dyn SecretVault>,
     /// Keeps long outputs.
     pub(crate) outputs: Option<Arc<dyn OutputKeeper>>,
+    /// The operator's hooks.
+    pub(crate) hooks: Arc<HookChain>,
 }
 
 /// Who calls.
@@ -94,11 +99,13 @@ struct Outcome {
     took_ms: u64,
     outside: bool,
     pictures: Vec<Picture>,
+    /// Whether its text is ours rather than a tool's.
+    own_words: bool,
 }
 
 impl From<ToolResult> for Outcome {
     fn from(result: ToolResult) -> Self {
-        Self { result, took_ms: 0, outside: false, pictures: Vec::new() }
+        Self { result, took_ms: 0, outside: false, pictures: Vec::new(), own_words: true }
     }
 }
 
@@ -115,8 +122,8 @@ impl EffectGate {
                 .map_err(|error| AgentError::Tool { tool: spec.name.clone(), detail: error.to_string() })
         };
         let validators = tools.iter().map(compile).collect::<Result<_, _>>()?;
-        let GatePorts { gates, vault, outputs } = ports;
-        Ok(Self { validators, policy, rates: Rates::of(tools), gates, vault, outputs })
+        let GatePorts { gates, vault, outputs, hooks } = ports;
+        Ok(Self { validators, policy, rates: Rates::of(tools), gates, vault, outputs, hooks })
     }
 
     /// Takes one batch through the gate and appends one result for each call, in call order, to the context. Where a
@@ -141,11 +148,18 @@ impl EffectGate {
         let mut asking = None;
         let mut calls = calls.into_iter();
         for (at, AdmittedCall { call, refused }) in calls.by_ref().enumerate() {
-            let verdict = match refused {
-                Some(refused) => Verdict::Answered(refused),
-                None => self.preflight(&caller, at, call.clone()).await?,
+            let consulted = match refused {
+                Some(refused) => Err(refused),
+                None => self.consult(&mut caller, context, call).await,
             };
-            match verdict {
+            let call = match consulted {
+                Ok(call) => call,
+                Err(refused) => {
+                    outcomes.push_back(Some(refused.into()));
+                    continue;
+                }
+            };
+            match self.preflight(&caller, at, call.clone()).await? {
                 Verdict::Run(ready) => {
                     runnable.push(*ready);
                     outcomes.push_back(None);
@@ -167,7 +181,9 @@ impl EffectGate {
         // is without a result.
         let mut before = 0;
         while let Some(Some(_)) = outcomes.front() {
-            outcomes.pop_front().flatten().into_iter().for_each(|outcome| record(&mut caller, context, outcome));
+            if let Some(outcome) = outcomes.pop_front().flatten() {
+                self.record(&mut caller, context, outcome).await;
+            }
             before += 1;
         }
         if !runnable.is_empty() {
@@ -183,7 +199,7 @@ impl EffectGate {
             }
         }
         for outcome in outcomes.into_iter().flatten() {
-            record(&mut caller, context, outcome);
+            self.record(&mut caller, context, outcome).await;
         }
         // With a question to come, the pause writes what is new.
         if asking.is_none() {
@@ -214,7 +230,24 @@ impl EffectGate {
         let result = result_of(&call, status, text);
         // A failure may quote what was read on the way, by a subagent for example.
         let outside = outside || (status != ToolStatus::Success && caller.tally.outside());
-        Outcome { result, took_ms: took.as_millis() as u64, outside, pictures }
+        Outcome { result, took_ms: took.as_millis() as u64, outside, pictures, own_words: false }
+    }
+
+    /// Notes a result and appends it to the context, as hooks have left it.
+    async fn record(&self, caller: &mut Caller<'_>, context: &mut LoopContext, mut outcome: Outcome) {
+        self.show(caller, context, &mut outcome).await;
+        let Outcome { result, took_ms, outside, pictures, .. } = outcome;
+        metrics::tool_called(result.status);
+        caller.journal.note(EventKind::ToolFinished {
+            call_id: result.call_id.clone(),
+            name: result.name.clone(),
+            status: result.status,
+            took_ms,
+        });
+        if outside {
+            caller.tally.see_outside();
+        }
+        context.messages.push(Arc::new(Message::tool(result).from_outside(outside).with_pictures(pictures)));
     }
 
     /// A secret that the other side does not take is asked for anew with the next call.
@@ -252,22 +285,6 @@ async fn intend(
 fn durability_of(runnable: &[Runnable]) -> Durability {
     let waits = |ready: &Runnable| ready.tool.spec().effect.waits_for_disk() || !ready.uses.is_empty();
     if runnable.iter().any(waits) { Durability::Committed } else { Durability::Relaxed }
-}
-
-/// Notes a result and appends it to the context.
-fn record(caller: &mut Caller<'_>, context: &mut LoopContext, outcome: Outcome) {
-    let Outcome { result, took_ms, outside, pictures } = outcome;
-    metrics::tool_called(result.status);
-    caller.journal.note(EventKind::ToolFinished {
-        call_id: result.call_id.clone(),
-        name: result.name.clone(),
-        status: result.status,
-        took_ms,
-    });
-    if outside {
-        caller.tally.see_outside();
-    }
-    context.messages.push(Arc::new(Message::tool(result).from_outside(outside).with_pictures(pictures)));
 }
 
 fn ours(call: &ToolCall, took: std::time::Duration, status: ToolStatus, text: String) -> Outcome {

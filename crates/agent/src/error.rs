@@ -29,6 +29,9 @@ pub enum AgentError {
         /// The tool whose name is nearest.
         nearest: Option<String>,
     },
+    /// A hook is bound to tools by something that is no pattern.
+    #[error("hooks: a pattern of tool names cannot be read: {0}")]
+    HookTools(#[from] globset::Error),
     /// No channel at all.
     #[error("no channel is enabled: nothing could ever come in (enable [channels.stdin], [gateway] or another)")]
     NoChannel,

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use belay_agent_loop::{Reasoning, StopRules};
 use belay_protocol::inbound::ModelTrouble;
 use belay_protocol::{
-    BootId, Channel, ChannelId, Clock, EventKind, EventLog, GateStore, ModelError, ModelErrorKind, ModelProvider,
-    NewEvent, Outbox, OutputKeeper, RunId, RunProcesses, RunReader, SecretVault, SessionKey, SpendLedger, ThreadStore,
-    Tool, ToolSet, UnixMillis,
+    BootId, BoundHook, Channel, ChannelId, Clock, EventKind, EventLog, GateStore, ModelError, ModelErrorKind,
+    ModelProvider, NewEvent, Outbox, OutputKeeper, RunId, RunProcesses, RunReader, SecretVault, SessionKey,
+    SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -19,6 +19,7 @@ use crate::container::{RunInWorker, WorkersParts};
 use crate::cost_guard::CostGuard;
 use crate::effect_gate::{EffectGate, GatePorts};
 use crate::error::AgentError;
+use crate::hooks::HookChain;
 use crate::plan::{self, PlanKit};
 use crate::prompt;
 use crate::subagent::{Goal, SpawnSubagent};
@@ -38,6 +39,8 @@ pub struct AgentParts {
     pub approvals: ApprovalsConfig,
     /// Processes of runs.
     pub processes: Arc<dyn RunProcesses>,
+    /// The operator's hooks, at their points.
+    pub hooks: Vec<BoundHook>,
     /// Keeps outputs that are too long to be shown whole.
     pub outputs: Option<Arc<dyn OutputKeeper>>,
     /// The model.
@@ -89,6 +92,7 @@ pub(crate) struct House {
     pub(crate) queue: QueueConfig,
     pub(crate) approvals: ApprovalsConfig,
     pub(crate) processes: Arc<dyn RunProcesses>,
+    pub(crate) hooks: Arc<HookChain>,
     pub(crate) model: Arc<dyn ModelProvider>,
     pub(crate) reasoning: Arc<Reasoning>,
     pub(crate) max_tokens: u32,
@@ -140,13 +144,18 @@ impl House {
         }
         // Every tool that any run can have: who works by itself may always terminate, and a plan has its own.
         let own = [Arc::new(Terminate::new()) as Arc<dyn Tool>, plan::tool()];
-        let ports =
-            GatePorts { gates: parts.store.gates.clone(), vault: parts.store.vault.clone(), outputs: parts.outputs };
+        let hooks = Arc::new(HookChain::new(parts.hooks, parts.clock.clone())?);
+        let ports = GatePorts {
+            gates: parts.store.gates.clone(),
+            vault: parts.store.vault.clone(),
+            outputs: parts.outputs,
+            hooks: hooks.clone(),
+        };
         let policy = Policy::compile(&parts.approvals);
         let gate = EffectGate::new(&ToolSet::new(tools.iter().cloned().chain(own).collect()), policy, ports)?;
         let tools = Arc::new(ToolSet::new(tools));
-        let with_tools = prompt::with_tools(&parts.config, &tools);
-        let without_tools = prompt::without_tools(&parts.config);
+        let persona = prompt::persona(&parts.config);
+        let (with_tools, without_tools) = (prompt::with_tools(persona, &tools), prompt::without_tools(persona));
         let cost = CostGuard::load(
             parts.store.spend.clone(),
             parts.clock.clone(),
@@ -165,6 +174,7 @@ impl House {
             queue: parts.queue,
             approvals: parts.approvals,
             processes: parts.processes,
+            hooks,
             model: parts.model,
             rules: parts.rules,
             gate,
@@ -182,12 +192,25 @@ impl House {
         Ok((house, parts.ready))
     }
 
-    /// The way of asking in a conversation's run that has a goal: its tools besides all others.
-    pub(crate) fn reasoning_for(&self, goal: &Goal) -> Arc<Reasoning> {
-        let tools = self.reasoning.tools().iter().cloned().chain(goal.tools()).collect();
-        let prompt = || prompt::with_outputs(&self.config, &goal.teaching());
-        let tools = Arc::new(ToolSet::new(tools));
-        Arc::new(Reasoning::new(prompt(), prompt(), tools, self.max_tokens, self.max_attempts))
+    /// The way of asking in a conversation's run: that of every run, unless it has a goal (then with its tools besides all
+    /// others), or is told by hooks who it is.
+    pub(crate) fn reasoning_for(&self, goal: Option<&Goal>, persona: Option<&str>) -> Arc<Reasoning> {
+        if goal.is_none() && persona.is_none() {
+            return self.reasoning.clone();
+        }
+        let persona = persona.unwrap_or_else(|| prompt::persona(&self.config));
+        let (with_tools, without_tools, tools) = match goal {
+            Some(goal) => {
+                let tools = self.reasoning.tools().iter().cloned().chain(goal.tools()).collect();
+                let prompt = || prompt::with_outputs(persona, &goal.teaching());
+                (prompt(), prompt(), Arc::new(ToolSet::new(tools)))
+            }
+            None => {
+                let tools = self.reasoning.tools().clone();
+                (prompt::with_tools(persona, &tools), prompt::without_tools(persona), tools)
+            }
+        };
+        Arc::new(Reasoning::new(with_tools, without_tools, tools, self.max_tokens, self.max_attempts))
     }
 
     /// Notes that the model answers.

@@ -5,6 +5,7 @@
 //! first. While a turn runs the lane goes on taking mail: what arrives is committed, acknowledged and kept for the next
 //! turn. A run that rests on a question is in [`rest`]. On drain it finishes the running turn and leaves the queued ones to the next start: they are in the store.
 
+mod receive;
 mod rest;
 
 use std::collections::VecDeque;
@@ -25,7 +26,9 @@ use tracing::Instrument;
 
 use crate::approvals::{Answer, Answers};
 use crate::compaction;
+use crate::hooks::Place;
 use crate::house::House;
+use crate::lane::receive::{Receiving, looked_at};
 use crate::lane::rest::Resting;
 use crate::live::LiveRun;
 use crate::mail::{LaneCommand, LaneInput, LaneMail, LaneNote, LanePort, Settled};
@@ -54,6 +57,10 @@ struct Lane {
     current: Option<Waiting>,
     /// The run that waits for a person; nothing begins before it goes on.
     resting: Option<Resting>,
+    /// The message that hooks are looking at.
+    receiving: Option<Receiving>,
+    /// Whether nobody has said anything in the thread yet.
+    fresh: bool,
     /// Instructions in the messages that the running turn was lent.
     instructions: Vec<String>,
     /// How much of what the running turn was lent its message brought along.
@@ -97,7 +104,7 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
             }
         }
     };
-    let OpenedLane { lease, thread, unfinished, loop_detection } = opened;
+    let OpenedLane { lease, thread, unfinished, loop_detection, fresh } = opened;
     let mut lane = Lane {
         house,
         port,
@@ -107,15 +114,18 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
         queue: VecDeque::new(),
         current: None,
         resting: None,
+        receiving: None,
+        fresh,
         instructions: Vec::new(),
         brought: 0,
         loop_detection,
         turn: JoinSet::new(),
     };
     lane.show(thread);
-    if lane.take_up(unfinished, adopted).await.is_err() || lane.run().await.is_err() {
+    if Box::pin(lane.take_up(unfinished, adopted)).await.is_err() || lane.run().await.is_err() {
         tracing::error!(%session, "the lane belongs to another owner and is let go");
     }
+    lane.refuse_receiving(Refusal::ShuttingDown).await;
     refuse_all(&mut lane.port, Refusal::ShuttingDown).await;
 }
 
@@ -170,16 +180,21 @@ impl Lane {
         loop {
             self.start_next();
             let no_mail = self.port.mail.is_closed() && self.port.mail.is_empty();
-            if self.turn.is_empty() && (draining.is_cancelled() || no_mail) {
+            if draining.is_cancelled() {
+                self.refuse_receiving(Refusal::ShuttingDown).await;
+            }
+            if self.turn.is_empty() && self.receiving.is_none() && (draining.is_cancelled() || no_mail) {
                 return Ok(());
             }
             let expiry = self.resting.as_ref().map(|resting| resting.until);
+            // What is large and not on the way of every message is boxed, so that a lane is small.
             tokio::select! {
                 biased; // a stop before the turn it stops, an end before what waits for it
                 () = self.port.wake.notified() => self.end_stopped_in_queue().await?,
-                Some(ended) = self.turn.join_next() => self.end_turn(ended).await?,
-                mail = self.port.mail.recv(), if !no_mail => match mail {
-                    Some(LaneMail::Input(input)) => self.accept(*input).await?,
+                Some(ended) = self.turn.join_next() => Box::pin(self.end_turn(ended)).await?,
+                Some(said) = looked_at(&mut self.receiving) => Box::pin(self.received(said)).await?,
+                mail = self.port.mail.recv(), if !no_mail && self.receiving.is_none() => match mail {
+                    Some(LaneMail::Input(input)) => self.receive(*input).await?,
                     Some(LaneMail::Command(command)) => self.command(command).await?,
                     Some(LaneMail::Answer(answer)) => self.answer(*answer).await?,
                     None => {}
@@ -255,8 +270,9 @@ impl Lane {
         }
     }
 
-    /// Commits a message and acknowledges it. It begins in the same commit when nothing is before it.
-    async fn accept(&mut self, input: LaneInput) -> Result<(), LeaseLost> {
+    /// Commits a message and acknowledges it. It begins in the same commit when nothing is before it. `sent` is the digest
+    /// of what was sent, where hooks have made another text of it.
+    async fn accept(&mut self, input: LaneInput, sent: Option<String>) -> Result<(), LeaseLost> {
         let free = self.current.is_none()
             && self.resting.is_none()
             && self.queue.is_empty()
@@ -277,6 +293,7 @@ impl Lane {
             channel: input.inbound.channel.clone(),
             asker: asker.clone(),
             text: input.text.clone(),
+            digest: sent,
             reply_to: input.inbound.reply_to.clone(),
             history: history.clone(),
             // Kept from the acceptance on: a restart knows what the message has asked for.
@@ -294,6 +311,10 @@ impl Lane {
                     duplicate: false,
                     watch: Some(run.watch(input.inbound.want_deltas)),
                 }));
+                if std::mem::take(&mut self.fresh) {
+                    let place = Place { session: &run.session, run: run.id };
+                    self.house.hooks.session_start(place, &input.inbound);
+                }
                 let mut waiting = Waiting {
                     run: input.run.clone(),
                     own: vec![Arc::new(Message::user(input.text))],
@@ -516,6 +537,7 @@ impl Lane {
                 model_calls = record.usage.model_calls, tool_calls = record.usage.tool_calls, "run ended"
             );
             metrics::run_ended(&record);
+            self.house.hooks.agent_end(&record);
             run.finish(record);
             note(&self.port.notes, LaneNote::Ended { run: run.id }).await;
         }
@@ -550,7 +572,7 @@ impl Lane {
         } else if self.current.is_some() || self.resting.is_some() || !self.queue.is_empty() {
             format!("A message is still being answered. Send /stop first, then {}.", command.word)
         } else {
-            self.edit(command.command).await?
+            self.edit(command.command, &command.word).await?
         };
         command.ack.send(Ack::Command(CommandReply { command: command.word, reply: reply.clone(), resumes: None }));
         let say = command.reply_to.map(|route| (route, reply));
@@ -558,7 +580,7 @@ impl Lane {
         Ok(())
     }
 
-    async fn edit(&mut self, command: ThreadCommand) -> Result<String, LeaseLost> {
+    async fn edit(&mut self, command: ThreadCommand, word: &str) -> Result<String, LeaseLost> {
         let (edit, done, nothing) = match command {
             ThreadCommand::Undo => {
                 (ThreadEdit::Undo, "Took back the last turn. /redo brings it back.", "There is nothing to undo.")
@@ -573,6 +595,9 @@ impl Lane {
         match self.house.store.threads.edit_thread(&self.lease, edit, at).await {
             Ok(EditOutcome::Done(thread)) => {
                 self.show(thread);
+                if matches!(edit, ThreadEdit::New) && !std::mem::replace(&mut self.fresh, true) {
+                    self.house.hooks.session_end(&self.lease.session, word);
+                }
                 if matches!(edit, ThreadEdit::New | ThreadEdit::Clear)
                     && let Err(error) = self.house.store.gates.forget_grants(&self.lease.session).await
                 {
@@ -608,11 +633,14 @@ impl Lane {
             return Ok("There is nothing to shorten.".into());
         };
         let keep = shorter.kept_of_earlier_turns;
+        self.house.hooks.before_compaction(&self.lease.session, None, context.len());
         match self.house.store.threads.compact(&self.lease, keep, shorter.summary.clone(), Vec::new()).await {
             Ok(()) => {
                 self.messages = shorter.messages.into_iter().skip(1).collect();
                 self.summary = Some(shorter.summary);
                 let dropped = shorter.dropped;
+                let left = self.messages.len() + 1; // and the summary
+                self.house.hooks.after_compaction(&self.lease.session, None, left, dropped);
                 Ok(format!("Shortened {dropped} older messages to a summary; the originals are kept in the store."))
             }
             Err(error) => unchanged(&error),

@@ -13,6 +13,7 @@
 
 pub mod agent;
 pub mod approvals;
+mod bootstrap;
 pub mod chat;
 mod closing;
 pub mod compaction;
@@ -37,6 +38,7 @@ pub mod metrics;
 mod plan;
 mod prompt;
 pub mod reply;
+mod sending;
 mod speaker;
 mod subagent;
 pub mod submission;

@@ -20,11 +20,11 @@ pub(crate) fn persona(config: &AgentConfig) -> &str {
 }
 
 /// The prompt of requests that offer tools.
-pub(crate) fn with_tools(config: &AgentConfig, tools: &ToolSet) -> Prompt {
+pub(crate) fn with_tools(persona: &str, tools: &ToolSet) -> Prompt {
     if tools.is_empty() {
-        return without_tools(config);
+        return without_tools(persona);
     }
-    let mut text = format!("{}\n\n{TOOLS} {ANSWER}", persona(config));
+    let mut text = format!("{persona}\n\n{TOOLS} {ANSWER}");
     if tools.get(TERMINATE).is_some() {
         text.push_str("\n\n");
         text.push_str(TEACHING);
@@ -33,11 +33,11 @@ pub(crate) fn with_tools(config: &AgentConfig, tools: &ToolSet) -> Prompt {
 }
 
 /// The prompt of a run that must come up with outputs, whatever is offered; `teaching` says which.
-pub(crate) fn with_outputs(config: &AgentConfig, teaching: &str) -> Prompt {
-    Prompt::new(format!("{}\n\n{TOOLS}\n\n{teaching}", persona(config)))
+pub(crate) fn with_outputs(persona: &str, teaching: &str) -> Prompt {
+    Prompt::new(format!("{persona}\n\n{TOOLS}\n\n{teaching}"))
 }
 
 /// The prompt of requests that offer none.
-pub(crate) fn without_tools(config: &AgentConfig) -> Prompt {
-    Prompt::new(persona(config))
+pub(crate) fn without_tools(persona: &str) -> Prompt {
+    Prompt::new(persona)
 }

@@ -14,6 +14,7 @@ use belay_protocol::{
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::approvals::{Answer, Answers};
+use crate::bootstrap::{self, Beginning};
 use crate::chat::ChatDelegate;
 use crate::closing::{self, closing_turn};
 use crate::compaction;
@@ -24,6 +25,7 @@ use crate::journal::RunJournal;
 use crate::live::LiveRun;
 use crate::metrics;
 use crate::plan::run_plan;
+use crate::sending;
 use crate::subagent::{Goal, Nest, last_chance, spawned};
 use crate::submission::{self, Submission};
 use crate::tally::Tally;
@@ -120,7 +122,11 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     };
 
     let lease_lost = matches!(&outcome, Err(LoopError::Store(StoreError::LeaseLost(_))));
-    let (end, reply) = ending(&delegate, outcome);
+    let (mut end, mut reply) = ending(&delegate, outcome);
+    if !lease_lost {
+        let (start, channel) = (delegate.turn_start, job.reply_to.as_ref().map(|route| &route.channel));
+        (end, reply) = sending::agree(&mut delegate.core, &mut context, start, channel, (end, reply)).await;
+    }
     let unstored = delegate.core.journal.remainder(&context.messages);
     let (usage, cost_micro_usd) = delegate.core.tally.spent();
     let rest = delegate.asking.take().map(|asking| (asking, context.state));
@@ -180,7 +186,7 @@ fn core_of(job: &TurnJob, stored: usize) -> RunCore {
 pub(crate) async fn end_processes(house: &House, run: RunId) {
     let left = house.processes.alive(run);
     if !left.is_empty() {
-        tracing::info!(%run, processes = left.len(), "a run has ended and left processes behind, which are ended now");
+        tracing::debug!(%run, processes = left.len(), "a run has ended; its processes are ended now");
         house.processes.end(run).await;
     }
 }
@@ -240,6 +246,15 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     }
     delegate.core.tally.open_output(context.state.stops.measures.output_bytes.count());
     let looping = async {
+        let message = context.messages.get(delegate.turn_start).map(|message| message.text().to_owned());
+        match bootstrap::begin(&mut delegate.core, context, &message.unwrap_or_default()).await? {
+            Beginning::Go(None) => {}
+            Beginning::Go(Some(persona)) => delegate.speak_as(Some(&persona)),
+            Beginning::Over(end, words) => {
+                delegate.summary = words;
+                return Ok(LoopOutcome::Stopped(end));
+            }
+        }
         if let Some(request) = plan_request(delegate, context) {
             let (start, core) = (delegate.turn_start, &mut delegate.core);
             let (end, said) = Box::pin(run_plan(core, context, start, &request)).await?;

@@ -30,7 +30,7 @@ use crate::secrets::Secrets;
 use crate::settings::{load, refused};
 use crate::signals::SignalWatch;
 use crate::telemetry;
-use crate::wiring::{Chosen, Programs, Store, SystemClock, ToolPorts, VERSION, agent_failure};
+use crate::wiring::{Chosen, HOOKS_GRACE, Programs, Store, SystemClock, ToolPorts, VERSION, agent_failure, hooks};
 
 /// Answers one message; the exit code is the verdict of its run.
 pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
@@ -49,6 +49,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     }
     let store = Store::memory()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let hooks = hooks(settings, env)?;
     let tool_ports = ToolPorts { notes: store.notes(), runs: store.ports().runs, clock: clock.clone() };
     let mut programs = Programs::open(settings, env, &paths, tool_ports).await?;
     let closing = programs.closing();
@@ -61,6 +62,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         queue: settings.queue.clone(),
         approvals: settings.approvals.clone(),
         processes: programs.processes(),
+        hooks: hooks.bound(),
         outputs: Some(programs.outputs()),
         model: chosen.provider,
         tools: std::mem::take(&mut programs.tools),
@@ -98,6 +100,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
             error!(%broken, "a part broke");
         }
     }
+    hooks.close(HOOKS_GRACE).await;
     closing.close().await;
     match answered {
         None => Ok(Exit::Interrupted),

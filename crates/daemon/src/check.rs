@@ -18,7 +18,7 @@ use crate::output::{Cell, Output, Tone};
 use crate::paths::Paths;
 use crate::secrets::Secrets;
 use crate::settings::{Problem, Settings, load, refused};
-use crate::wiring::{Chosen, McpNeeds, Store, refuse_store, words, workspace_of};
+use crate::wiring::{Chosen, McpNeeds, Store, refuse_store, walls, words, workspace_of};
 
 /// How one thing stands, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -76,7 +76,7 @@ pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) 
     ];
     findings.extend(model(settings, &secrets).await);
     findings.extend(telegram(settings));
-    findings.extend(sandbox(&settings.tools.sandbox, &paths));
+    findings.extend(sandbox(&walls(settings, env, &paths), &paths));
     findings.extend(workers(settings));
     findings.extend(mcp(settings, &paths, env).await);
     Ok(report(&findings, args.json, out))
@@ -269,7 +269,7 @@ async fn mcp(settings: &Settings, paths: &Paths, env: &Environment) -> Vec<Findi
         )];
     }
     let asked = async {
-        let needs = McpNeeds::of_command(settings, env, paths).await?;
+        let needs = McpNeeds::find(settings, env, paths).await?;
         let mcp = needs.servers(settings, env, paths)?;
         let survey = mcp.survey(Looking::Only).await.map_err(|error| Failure::new(Exit::OutOfReach, error));
         needs.processes.shutdown().await;

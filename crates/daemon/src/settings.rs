@@ -15,6 +15,7 @@ use belay_agent::{AgentConfig, ApprovalsConfig, LimitsConfig, QueueConfig, Worke
 use belay_agent_loop::policies::StopsConfig;
 use belay_channels::{StdinConfig, TelegramConfig};
 use belay_gateway::GatewayConfig;
+use belay_hooks::HooksConfig;
 use belay_models::LlmConfig;
 use belay_store::StoreConfig;
 use belay_tools::ToolsConfig;
@@ -54,6 +55,8 @@ pub(crate) struct Settings {
     pub(crate) queue: QueueConfig,
     /// When a person is asked.
     pub(crate) approvals: ApprovalsConfig,
+    /// The operator's programs at points of a run.
+    pub(crate) hooks: HooksConfig,
     /// Message platforms.
     pub(crate) channels: ChannelsConfig,
     /// HTTP.
@@ -89,6 +92,7 @@ impl Settings {
             self.stops.problems(&self.limits.run, Some(self.max_steps())),
             self.queue.validate(),
             self.approvals.validate(),
+            self.hooks.validate(),
             self.channels.stdin.validate(),
             self.channels.telegram.validate(),
             self.gateway.validate(),
@@ -208,7 +212,11 @@ pub(crate) fn refused(problems: &[Problem]) -> Failure {
 /// A crate's own words, `section.key: what`, as a problem with its place.
 pub(crate) fn of_text(text: &str, origins: &Origins) -> Problem {
     match text.split_once(": ") {
-        Some((key, what)) => Problem::new(key, what).from(origins.of(key).filter(|origin| *origin != BUILT_IN)),
+        Some((key, what)) => {
+            // What stands in a list, `hooks[0].on`, comes from where the list does.
+            let origin = origins.of(key).or_else(|| origins.of(key.split('[').next()?));
+            Problem::new(key, what).from(origin.filter(|origin| *origin != BUILT_IN))
+        }
         None => Problem::new("settings", text),
     }
 }

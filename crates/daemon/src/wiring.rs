@@ -4,6 +4,7 @@
 //! [`Running`]; only what runs can be waited for.
 
 mod background;
+mod hooks;
 mod mcp;
 mod model;
 mod programs;
@@ -18,6 +19,7 @@ use belay_agent::approvals::question_text;
 use belay_agent::{Agent, AgentError, AgentExit, AgentParts};
 use belay_channels::{StdinChannel, StdinConfig, Telegram, TelegramSecrets};
 use belay_gateway::{Gateway, GatewayError, GatewayParts, Metrics};
+use belay_hooks::HookSet;
 use belay_protocol::{BootId, Channel, Clock, Message, ModelInfo, UnixMillis};
 use belay_trajectory::import::from_messages;
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -28,7 +30,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use background::Background;
-pub(crate) use mcp::{McpNeeds, workspace_of};
+pub(crate) use hooks::{HOOKS_GRACE, hooks};
+pub(crate) use mcp::{McpNeeds, walls, workspace_of};
 pub(crate) use model::Chosen;
 use programs::Closing;
 pub(crate) use programs::{Programs, ToolPorts};
@@ -59,6 +62,7 @@ pub(crate) struct Parts {
     stdin: Option<Arc<StdinChannel>>,
     programs: Closing,
     workers: Option<Workers>,
+    hooks: HookSet,
     model: ModelInfo,
     /// What the person should know about the choice of the model.
     notice: Option<String>,
@@ -80,9 +84,9 @@ pub(crate) async fn build(settings: &Settings, env: &Environment, paths: &Paths)
     let store = store?;
     let assembled = async { assemble(settings, env, paths, secrets, &store, chosen?).await }.await;
     match assembled {
-        Ok(Assembled { agent, gateway, stdin, notice, programs, workers }) => {
+        Ok(Assembled { agent, gateway, stdin, notice, programs, hooks, workers }) => {
             let (model, ready) = (agent.model.info().clone(), agent.ready.subscribe());
-            Ok(Parts { agent, gateway, store, stdin, programs, workers, model, notice, ready })
+            Ok(Parts { agent, gateway, store, stdin, programs, hooks, workers, model, notice, ready })
         }
         Err(failure) => {
             store.close().await;
@@ -99,6 +103,7 @@ struct Assembled {
     notice: Option<String>,
     programs: Closing,
     workers: Option<Workers>,
+    hooks: HookSet,
 }
 
 async fn assemble(
@@ -112,6 +117,7 @@ async fn assemble(
     let ports = store.ports();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let (ready_tx, ready) = watch::channel(false);
+    let hooks = hooks::hooks(settings, env)?;
     let tool_ports = ToolPorts { notes: store.notes(), runs: ports.runs.clone(), clock: clock.clone() };
     let mut programs = Programs::open(settings, env, paths, tool_ports).await?;
     let telegram = telegram(settings, secrets.telegram)?;
@@ -153,6 +159,7 @@ async fn assemble(
         queue: settings.queue.clone(),
         approvals: settings.approvals.clone(),
         processes: programs.processes(),
+        hooks: hooks.bound(),
         outputs: Some(programs.outputs()),
         model: chosen.provider,
         tools: std::mem::take(&mut programs.tools),
@@ -166,7 +173,8 @@ async fn assemble(
         ready: ready_tx,
         workers,
     };
-    Ok(Assembled { agent, gateway, stdin, notice: chosen.notice, programs: programs.closing(), workers: served })
+    let programs = programs.closing();
+    Ok(Assembled { agent, gateway, stdin, notice: chosen.notice, programs, hooks, workers: served })
 }
 
 impl Parts {
@@ -216,6 +224,7 @@ impl Parts {
             store: self.store,
             stdin: self.stdin,
             programs: self.programs,
+            hooks: self.hooks,
             address,
             model: self.model,
             ready: self.ready,
@@ -251,6 +260,7 @@ pub(crate) struct Running {
     stdin: Option<Arc<StdinChannel>>,
     /// Closed before the store: nothing of a run outlives the daemon, however that ends.
     programs: Closing,
+    hooks: HookSet,
     address: Option<SocketAddr>,
     model: ModelInfo,
     ready: watch::Receiver<bool>,
@@ -337,6 +347,9 @@ impl Running {
                 Err(broken) => report(&broken),
             }
         }
+        if !self.hooks.close(HOOKS_GRACE).await {
+            tracing::warn!("some hooks did not end in time");
+        }
         self.programs.close().await;
         self.store.close().await;
     }
@@ -402,7 +415,7 @@ pub(crate) fn gateway_failure(error: &GatewayError) -> Failure {
 pub(crate) fn agent_failure(error: &AgentError) -> Failure {
     let exit = match error {
         AgentError::Channel(_) => Exit::OutOfReach,
-        AgentError::NoChannel | AgentError::ExecutorTool { .. } => Exit::Refused,
+        AgentError::NoChannel | AgentError::ExecutorTool { .. } | AgentError::HookTools(_) => Exit::Refused,
         AgentError::Store(_) => Exit::OutOfReach,
         AgentError::Tool { .. } => Exit::Internal,
     };

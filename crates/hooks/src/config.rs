@@ -32,24 +32,33 @@ pub struct HookConfig {
     /// The point or points it is asked at. May be absent for `redact` and `audit`, which have points of their own.
     pub on: Points,
     /// A program and its arguments, started for each event. No shell is involved.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// Variables for the program, besides `PATH`, `HOME` and `LANG`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// An address that each event is posted to.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// The environment variable with a token for that address, sent as `Authorization: Bearer …`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub token_env: Option<String>,
     /// Replaces what matches in texts that go out or enter a conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub redact: Option<RedactConfig>,
     /// Writes events to a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub audit: Option<AuditConfig>,
     /// Higher ones are asked first.
     pub priority: i32,
     /// Longest time for one answer in milliseconds, 1 to 600 000. Absent: what each point has.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// What its failure means: `open`, go on; `closed`, refuse. Absent: what each point has.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<HookFailure>,
     /// At the points of tool calls, only these tools: names, or patterns such as `run_*`. Empty: all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
 }
 
@@ -133,8 +142,11 @@ impl HookConfig {
         if let Some(variable) = &self.token_env {
             if self.url.is_none() {
                 wrong(".token_env", "is for `url` alone; a command takes its token from `env`");
-            } else if !is_variable(variable) {
-                wrong(".token_env", "must be the name of an environment variable");
+            } else if !is_environment_variable(variable) {
+                wrong(
+                    ".token_env",
+                    "is no name of an environment variable; if it is the token itself, put it into a variable and name that",
+                );
             }
         }
         if let Some(redact) = &self.redact {
@@ -214,6 +226,14 @@ fn is_name(name: &str) -> bool {
 
 fn is_variable(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0'])
+}
+
+/// Whether a name is one that people give to variables. What is none may be a secret in the wrong place, and is not shown.
+fn is_environment_variable(name: &str) -> bool {
+    let mut chars = name.chars();
+    chars.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+        && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && name.len() <= MAX_NAME
 }
 
 fn url_problem(url: &str) -> Option<&'static str> {
@@ -313,6 +333,10 @@ mod tests {
             ("name = 'a'\non = 'agent_end'\nurl = 'ftp://x/'".into(), vec!["hooks[0].url: must begin with http://"]),
             ("name = 'a'\non = 'agent_end'\nurl = 'http://a:b@x/'".into(), vec!["hooks[0].url: must not hold a name"]),
             ("name = 'a'\non = 'agent_end'\nurl = 'x'".into(), vec!["hooks[0].url: must be an address"]),
+            (
+                "name = 'a'\non = 'agent_end'\nurl = 'http://x/'\ntoken_env = 's3-cret'".into(),
+                vec!["hooks[0].token_env: is no name of an environment variable; if it is the token itself"],
+            ),
             ("name = 'a'\nredact = { patterns = ['('] }".into(), vec!["hooks[0].redact.patterns: "]),
             ("name = 'a'\nredact = { patterns = [] }".into(), vec!["hooks[0].redact.patterns: "]),
             (

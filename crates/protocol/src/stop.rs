@@ -191,6 +191,9 @@ reasons! {
     /// An approval is needed, and there is nobody who could give it.
     ApprovalUnavailable = "approval_unavailable", Gate, Failed, No, "Stopped: this needs an approval, and nobody can be asked.";
 
+    /// A hook of the operator's refused the run before it began.
+    HookRefused = "hook_refused", Gate, Failed, No, "Refused by a hook of the operator.";
+
     /// The provider limits our rate.
     RateLimited = "rate_limited", Host, Failed, Later, "The model provider is limiting our rate. Please try again later.";
     /// The provider is overloaded.

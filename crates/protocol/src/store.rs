@@ -99,6 +99,8 @@ pub struct OpenedLane {
     pub unfinished: Vec<PendingRun>,
     /// Whether loops are looked for in the session's runs; on until somebody switches it off.
     pub loop_detection: bool,
+    /// Whether nothing was ever said in the active thread: no run has begun in it, and none waits to.
+    pub fresh: bool,
 }
 
 /// The active thread of a session.
@@ -180,6 +182,9 @@ pub struct NewInput {
     pub asker: Asker,
     /// The text.
     pub text: String,
+    /// What a duplicate is told from another message by, where it is not the text: the digest of what was sent, which
+    /// hooks have changed since. See [`input_digest`].
+    pub digest: Option<String>,
     /// Where the reply goes.
     pub reply_to: Option<ReplyRoute>,
     /// Messages to append to the thread before the user message, for a fresh session with a history of its own.

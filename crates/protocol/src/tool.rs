@@ -56,6 +56,9 @@ pub struct ToolSpec {
     pub polling: bool,
     /// Whether its results are words of the outside (a page, another program) rather than of this machine's owner.
     pub outside: bool,
+    /// Whether somebody else wrote its name, description and schema, which the model reads in every request: a run that is
+    /// offered such a tool has words of the outside before it from its first step on.
+    pub foreign: bool,
     /// Names of arguments that are never shown, stored with a question, or logged.
     pub sensitive: Vec<String>,
     /// A secret that it needs; without one the turn ends by asking for it.
@@ -81,6 +84,7 @@ impl ToolSpec {
             rate: None,
             polling: false,
             outside: false,
+            foreign: false,
             sensitive: Vec::new(),
             credential: None,
         }

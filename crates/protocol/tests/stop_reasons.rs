@@ -108,6 +108,7 @@ fn evidence(reason: StopReason) -> &'static str {
             "`rule`: its name; `count` and `threshold` of its first condition that held; `closing`"
         }
         StopReason::ApprovalUnavailable => "`tool`: what needs the approval",
+        StopReason::HookRefused => "`hook`: the name of the hook that refused",
         StopReason::EmptyReply
         | StopReason::LengthLimit
         | StopReason::ContentFilter

@@ -56,6 +56,7 @@ async fn message(store: &SqliteStore, lease: &Lease, n: u32) -> Result<(), Store
         key: Some(IdempotencyKey { channel: "http".into(), account, message_id: n.to_string().into() }),
         channel: "http".into(),
         asker: Asker { principal: "client".into(), ..Asker::default() },
+        digest: None,
         text: TEXT.into(),
         reply_to: None,
         history: Vec::new(),

@@ -107,7 +107,9 @@ pub(crate) struct Recall {
 impl Recall {
     pub(crate) fn new(notes: Arc<dyn NoteStore>) -> Self {
         let description = "Looks up notes that were kept for this session with remember.";
-        Self { spec: arguments::spec::<RecallArguments>("recall", description, Effect::Read, TIMEOUT), notes }
+        let spec = arguments::spec::<RecallArguments>("recall", description, Effect::Read, TIMEOUT);
+        // What was noted may have been read outside, in a conversation that is long over.
+        Self { spec: ToolSpec { outside: true, ..spec }, notes }
     }
 }
 

@@ -61,8 +61,10 @@ impl Policy {
                 return Need::Refused(format!("approvals.rules[{at}] of the configuration refuses this call"));
             }
             Some((RuleAsk::Never, _)) => (Ask::Never, String::new()),
-            Some((RuleAsk::UnlessApproved, at)) => (Ask::UnlessApproved, format!("rule {at} of the configuration")),
-            Some((RuleAsk::Always, at)) => (Ask::Always, format!("rule {at} of the configuration")),
+            Some((RuleAsk::UnlessApproved, at)) => {
+                (Ask::UnlessApproved, format!("approvals.rules[{at}] of the configuration says so"))
+            }
+            Some((RuleAsk::Always, at)) => (Ask::Always, format!("approvals.rules[{at}] of the configuration says so")),
             // What the tool sees in this very call can only make it ask more.
             None => (
                 case.spec.approval.max(case.weight.ask.unwrap_or(Ask::Never)),

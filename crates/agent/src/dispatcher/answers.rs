@@ -21,7 +21,7 @@ impl Dispatcher {
         inbound: Inbound,
         ack: AckSender,
     ) -> Result<(), Box<(Inbound, AckSender)>> {
-        if self.questions.is_empty() || !matches!(submission, Submission::Input) {
+        if self.questions.is_empty() || inbound.relayed || !matches!(submission, Submission::Input) {
             return Err(Box::new((inbound, ack)));
         }
         let Some(waits) = self.question_in(&inbound.session) else { return Err(Box::new((inbound, ack))) };
@@ -60,6 +60,10 @@ impl Dispatcher {
         inbound: Inbound,
         ack: AckSender,
     ) {
+        if inbound.relayed {
+            let reply = "A relayed message decides nothing: answer it yourself.".to_owned();
+            return self.answer(&inbound, ack, &word, reply);
+        }
         let gate = match named {
             None => self.question_in(&inbound.session).map(|waits| waits.gate),
             Some(named) => match named.parse::<GateId>() {

@@ -140,7 +140,8 @@ impl EffectGate {
                         to have it approved as it is now.";
             return Err(No(ToolStatus::Denied, text.into()).into());
         }
-        let case = Case { spec, arguments, weight: &weight, outside: caller.tally.outside() };
+        let outside = caller.tally.outside() || caller.tools.iter().any(|tool| tool.spec().foreign);
+        let case = Case { spec, arguments, weight: &weight, outside };
         let (unless_approved, why) = match self.policy.need(case) {
             Need::Nobody => return Ok(Vec::new()),
             Need::Refused(why) => {

@@ -7,7 +7,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{BoundHook, Clock, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint, RunId, SessionKey};
+use belay_protocol::{
+    BoundHook, Clock, EventKind, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint, RunId, SessionKey,
+};
 use futures_util::FutureExt;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde_json::Value;
@@ -123,30 +125,43 @@ impl HookChain {
         }
     }
 
-    /// Has the hooks of a point change data, each what the one before has made of it.
+    /// Has the hooks of a point change data, each what the one before has made of it. Adds what they did to `facts`.
     ///
     /// # Cancel safety
     /// Dropped, the hook at work is dropped, and nothing has changed.
-    pub(crate) async fn change(&self, point: HookPoint, about: About<'_>, data: Value) -> Value {
+    pub(crate) async fn change(
+        &self,
+        point: HookPoint,
+        about: About<'_>,
+        data: Value,
+        facts: &mut Vec<EventKind>,
+    ) -> Value {
         debug_assert_eq!(point.kind(), HookKind::Change);
         let mut event = self.event(point, about, data);
         for bound in self.asked(point, about.tool) {
-            if let Verdict::Refuse(_) = bound.judge(point, &mut event).await {
+            if let Verdict::Refuse(_) = bound.judge(point, &mut event, facts).await {
                 tracing::warn!(hook = bound.name(), point = point.word(), "nothing can be refused here; it goes on");
             }
         }
         event.data
     }
 
-    /// Has the hooks of a point change data or refuse. The first refusal is the last word.
+    /// Has the hooks of a point change data or refuse. The first refusal is the last word. Adds what they did to `facts`.
     ///
     /// # Cancel safety
     /// Dropped, the hook at work is dropped, and nothing has been decided.
-    pub(crate) async fn decide(&self, point: HookPoint, about: About<'_>, data: Value) -> HookDecision {
+    pub(crate) async fn decide(
+        &self,
+        point: HookPoint,
+        about: About<'_>,
+        data: Value,
+        facts: &mut Vec<EventKind>,
+    ) -> HookDecision {
         debug_assert_eq!(point.kind(), HookKind::Decide);
         let mut event = self.event(point, about, data);
         for bound in self.asked(point, about.tool) {
-            if let Verdict::Refuse(why) = bound.judge(point, &mut event).await {
+            if let Verdict::Refuse(why) = bound.judge(point, &mut event, facts).await {
+                facts.push(bound.fact(point, "refused"));
                 tracing::info!(hook = bound.name(), point = point.word(), "a hook refuses");
                 return HookDecision::Refused(HookRefusal { by: bound.name().to_owned(), why });
             }
@@ -203,21 +218,35 @@ impl Bound {
     }
 
     /// Asks, and makes the changes it asks for.
-    async fn judge(&self, point: HookPoint, event: &mut HookEvent) -> Verdict {
+    async fn judge(&self, point: HookPoint, event: &mut HookEvent, facts: &mut Vec<EventKind>) -> Verdict {
         match self.ask(point, event).await {
             Some(HookAnswer::Continue) => Verdict::Go,
             Some(HookAnswer::Refuse(why)) => Verdict::Refuse(why),
             Some(HookAnswer::Change(fields)) => {
-                for why in change::apply(point, fields, &mut event.data) {
+                let named = fields.len();
+                let left_out = change::apply(point, fields, &mut event.data);
+                if left_out.len() < named {
+                    facts.push(self.fact(point, "changed"));
+                }
+                for why in left_out {
                     tracing::warn!(hook = self.name(), point = point.word(), why, "a change is ignored");
                 }
                 Verdict::Go
             }
-            None => match self.hook.on_failure {
-                HookFailure::Open => Verdict::Go,
-                HookFailure::Closed => Verdict::Refuse("it failed, and nothing may go past it while it does".into()),
-            },
+            None => {
+                facts.push(self.fact(point, "failed"));
+                match self.hook.on_failure {
+                    HookFailure::Open => Verdict::Go,
+                    HookFailure::Closed => {
+                        Verdict::Refuse("it failed, and nothing may go past it while it does".into())
+                    }
+                }
+            }
         }
+    }
+
+    fn fact(&self, point: HookPoint, outcome: &str) -> EventKind {
+        EventKind::Hook { point: point.word().into(), name: self.name().to_owned(), outcome: outcome.into() }
     }
 
     /// Asks within the hook's time. `None`: it failed, took too long or panicked; the log says which.

@@ -5,10 +5,15 @@
 //! cannot crash, stall or outlive the daemon.
 //!
 //! **Does not know**: what a hook is (a command, an address), nor what its settings say.
+//!
+//! Reading order: [`points`] (what each point is about) → [`chain`] (who is asked, and what comes of it) → [`change`].
 
 mod chain;
 mod change;
+mod points;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use chain::{About, HookChain, HookDecision, HookRefusal};
+use chain::{About, HookDecision};
+pub(crate) use chain::{HookChain, HookRefusal};
+pub(crate) use points::{CallAbout, Place};

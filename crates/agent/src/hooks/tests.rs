@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_protocol::{BoundHook, Clock, Hook, HookAnswer, HookEvent, HookFailure, HookPoint, UnixMillis};
+use belay_protocol::{BoundHook, Clock, EventKind, Hook, HookAnswer, HookEvent, HookFailure, HookPoint, UnixMillis};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
@@ -123,12 +123,15 @@ async fn higher_priorities_are_asked_first_and_each_sees_what_the_one_before_has
         .with("c", 0, Act::Sign)
         .with("d", -5, Act::Sign)
         .with("a", 9, Act::Sign);
-    let decided = table.chain().decide(table.point, About::default(), json!({"text": "hi", "channel": "x"})).await;
+    let decided = table
+        .chain()
+        .decide(table.point, About::default(), json!({"text": "hi", "channel": "x"}), &mut Vec::new())
+        .await;
     assert_eq!(decided, HookDecision::Go(json!({"text": "hi a b c d", "channel": "x"})));
     assert_eq!(table.heard(), ["a", "b", "c", "d"]);
 
     let table = Table::at(HookPoint::ToolResultPersist).with("b", 1, Act::Sign).with("a", 2, Act::Sign);
-    let changed = table.chain().change(table.point, About::default(), json!({"text": "hi"})).await;
+    let changed = table.chain().change(table.point, About::default(), json!({"text": "hi"}), &mut Vec::new()).await;
     assert_eq!(changed, json!({"text": "hi a b"}));
 }
 
@@ -136,12 +139,12 @@ async fn higher_priorities_are_asked_first_and_each_sees_what_the_one_before_has
 async fn a_refusal_is_the_last_word_where_something_can_be_refused() {
     let hooks = |point| Table::at(point).with("a", 2, Act::Sign).with("b", 1, Act::Refuse).with("c", 0, Act::Sign);
     let table = hooks(HookPoint::MessageSending);
-    let decided = table.chain().decide(table.point, About::default(), json!({"text": "hi"})).await;
+    let decided = table.chain().decide(table.point, About::default(), json!({"text": "hi"}), &mut Vec::new()).await;
     assert_eq!(decided, refused("b", "it is night"));
     assert_eq!(table.heard(), ["a", "b"]);
 
     let table = hooks(HookPoint::ToolResultPersist);
-    let changed = table.chain().change(table.point, About::default(), json!({"text": "hi"})).await;
+    let changed = table.chain().change(table.point, About::default(), json!({"text": "hi"}), &mut Vec::new()).await;
     assert_eq!(changed, json!({"text": "hi a c"}));
 }
 
@@ -149,7 +152,10 @@ async fn a_refusal_is_the_last_word_where_something_can_be_refused() {
 async fn a_change_that_is_not_allowed_is_ignored_and_the_rest_of_it_counts() {
     let fields = json!({"text": "ho", "channel": "other", "new": 1});
     let table = Table::at(HookPoint::MessageReceived).with("a", 0, Act::Change(fields));
-    let decided = table.chain().decide(table.point, About::default(), json!({"text": "hi", "channel": "x"})).await;
+    let decided = table
+        .chain()
+        .decide(table.point, About::default(), json!({"text": "hi", "channel": "x"}), &mut Vec::new())
+        .await;
     assert_eq!(decided, HookDecision::Go(json!({"text": "ho", "channel": "x"})));
 }
 
@@ -161,16 +167,20 @@ async fn a_hook_that_fails_hangs_or_panics_is_passed_or_refuses_as_it_is_configu
 
         let open = hooks(HookPoint::MessageReceived).failing(HookFailure::Open);
         let begun = Instant::now();
-        let decided = open.chain().decide(open.point, About::default(), json!({"text": "hi"})).await;
+        let decided = open.chain().decide(open.point, About::default(), json!({"text": "hi"}), &mut Vec::new()).await;
         assert_eq!(decided, HookDecision::Go(json!({"text": "hi good"})));
         assert!(begun.elapsed() < Duration::from_secs(16), "it has 15 s");
 
         let shut = hooks(HookPoint::MessageReceived).failing(HookFailure::Closed);
-        assert_eq!(shut.chain().decide(shut.point, About::default(), json!({"text": "hi"})).await, closed());
+        assert_eq!(
+            shut.chain().decide(shut.point, About::default(), json!({"text": "hi"}), &mut Vec::new()).await,
+            closed()
+        );
 
         // Where nothing can be refused, a closed hook is an open one.
         let change = hooks(HookPoint::ToolResultPersist).failing(HookFailure::Closed);
-        let changed = change.chain().change(change.point, About::default(), json!({"text": "hi"})).await;
+        let changed =
+            change.chain().change(change.point, About::default(), json!({"text": "hi"}), &mut Vec::new()).await;
         assert_eq!(changed, json!({"text": "hi good"}));
 
         let watch = hooks(HookPoint::AgentEnd);
@@ -194,7 +204,7 @@ async fn hooks_of_tools_are_asked_about_theirs() {
         let mut table = Table::at(HookPoint::BeforeToolCall).with("a", 0, Act::Refuse);
         table.hooks[0].tools = patterns.iter().map(ToString::to_string).collect();
         let about = About { tool: Some(tool), ..About::default() };
-        let decided = table.chain().decide(table.point, about, json!({"arguments": {}})).await;
+        let decided = table.chain().decide(table.point, about, json!({"arguments": {}}), &mut Vec::new()).await;
         assert_eq!(decided == refused("a", "it is night"), asked, "{patterns:?} {tool}");
     }
 }
@@ -245,4 +255,25 @@ async fn draining_waits_for_whoever_looks_on_and_no_longer_than_its_limit() {
     chain.drain(Duration::from_secs(2)).await;
     assert_eq!(table.heard(), ["quick", "slow"]);
     assert_eq!(begun.elapsed().as_secs(), 2);
+}
+
+#[tokio::test]
+async fn what_hooks_do_is_told_as_facts() {
+    let table = Table::at(HookPoint::MessageReceived)
+        .with("quiet", 5, Act::Go)
+        .with("sign", 4, Act::Sign)
+        .with("wrong", 3, Act::Change(json!({"channel": "other"})))
+        .with("broken", 2, Act::Fail)
+        .with("no", 1, Act::Refuse);
+    let mut facts = Vec::new();
+    table.chain().decide(table.point, About::default(), json!({"text": "hi", "channel": "x"}), &mut facts).await;
+    let told: Vec<String> = facts
+        .into_iter()
+        .map(|fact| match fact {
+            EventKind::Hook { point, name, outcome } => format!("{name} {outcome} at {point}"),
+            other => format!("{other:?}"),
+        })
+        .collect();
+    let at = "at message_received";
+    assert_eq!(told, [format!("sign changed {at}"), format!("broken failed {at}"), format!("no refused {at}")]);
 }

@@ -5,6 +5,7 @@ mod approvals;
 mod chat;
 mod endings;
 mod gate;
+mod hooks;
 mod money;
 mod outputs;
 mod plan;

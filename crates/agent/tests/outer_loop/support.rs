@@ -12,10 +12,10 @@ use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Ask, Body, BootId, Channel, ChannelError, ChannelId, Clock, Control, CredentialNeed,
-    DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream, NoProcesses, Outbound,
-    Principal, PrincipalRole, ReplyRoute, RunRecord, RunStatus, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput,
-    ToolSpec, UnixMillis, Weight,
+    Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock, Control,
+    CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream,
+    NoProcesses, Outbound, Principal, PrincipalRole, ReplyRoute, RunRecord, RunStatus, SessionKey, Tool, ToolContext,
+    ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::scripted_model::ScriptedModel;
@@ -193,6 +193,15 @@ impl Talker {
         self.next().await
     }
 
+    /// Sends a text whose answer is not delivered: whoever sent it reads the run.
+    pub(crate) async fn unanswered(&self, session: &str, text: &str) -> Accepted {
+        let inbound = self.inbound(session, PrincipalRole::Client, Body::Text(text.into()), None);
+        match self.send(Inbound { reply_to: None, ..inbound }).await {
+            Ack::Accepted(accepted) => accepted,
+            other => panic!("{text:?} was not accepted: {other:?}"),
+        }
+    }
+
     /// Sends a text with a history.
     pub(crate) async fn with_history(&self, session: &str, text: &str, history: Vec<HistoryLine>) -> Ack {
         let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
@@ -246,6 +255,7 @@ pub(crate) struct Setup {
     pub(crate) clock: Arc<TestClock>,
     pub(crate) injector: bool,
     pub(crate) workers: Option<WorkersParts>,
+    pub(crate) hooks: Vec<BoundHook>,
 }
 
 /// The ports of one store.
@@ -295,6 +305,7 @@ impl Setup {
             clock: Arc::new(TestClock(AtomicI64::new(1_795_000_000_000))),
             injector: false,
             workers: None,
+            hooks: Vec::new(),
         }
     }
 
@@ -317,6 +328,7 @@ impl Setup {
             clock: self.clock.clone(),
             injector: self.injector,
             workers: self.workers.clone(),
+            hooks: self.hooks.clone(),
         }
     }
 
@@ -342,6 +354,7 @@ impl Setup {
             approvals: self.approvals.clone(),
             processes: Arc::new(NoProcesses),
             outputs: None,
+            hooks: self.hooks.clone(),
             rules: self.rules.clone(),
             queue: self.queue.clone(),
             model: self.model.clone(),
@@ -442,6 +455,12 @@ impl TestTool {
     /// The same tool, whose answers are words of the outside.
     pub(crate) fn of_outside(mut self) -> Self {
         self.spec.outside = true;
+        self
+    }
+
+    /// The same tool, one of whose arguments is shown to nobody.
+    pub(crate) fn sensitive(mut self, argument: &str) -> Self {
+        self.spec.sensitive.push(argument.into());
         self
     }
 

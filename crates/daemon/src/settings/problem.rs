@@ -88,7 +88,7 @@ pub(crate) fn hint_for_unknown(key: &str, known: &[String]) -> Option<String> {
 }
 
 /// Sections of later versions, so that somebody who read about them is told so rather than offered another word.
-const LATER: &[&str] = &["sessions", "approvals", "hooks", "jobs", "routines"];
+const LATER: &[&str] = &["sessions", "jobs", "routines"];
 
 fn same_section<'a>(section: &str, name: &str, known: &'a [String]) -> Option<&'a str> {
     let near = nearest(name, names_in(section, known))?;

@@ -1,14 +1,15 @@
 //! MCP servers: settings, secrets, processes and the sandbox, put together.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use belay_protocol::Secret;
+use belay_store::StoreUrl;
 use belay_tools::mcp::{Mcp, McpSessions, Pins, ProcessTrees, Server, Surroundings};
 use belay_tools::process::{Processes, ProcessesConfig};
-use belay_tools::sandbox::{Missing, Sandbox};
+use belay_tools::sandbox::{Missing, Sandbox, SandboxConfig};
 
-use super::{SystemClock, words};
+use super::{Store, SystemClock, words};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::paths::Paths;
@@ -32,17 +33,42 @@ pub(crate) fn workspace_of(settings: &Settings, env: &Environment, paths: &Paths
     configured.unwrap_or_else(|| paths.data.join("workspace"))
 }
 
+/// The settings of the sandbox, with everything of ours hidden that no command may see: data, sockets, settings, secrets.
+pub(crate) fn walls(settings: &Settings, env: &Environment, paths: &Paths) -> SandboxConfig {
+    let mut walls = settings.tools.sandbox.clone();
+    let parent = |path: &Path| path.parent().filter(|parent| *parent != Path::new("/")).map(Path::to_owned);
+    walls.hide.push(paths.data.clone());
+    walls.hide.extend(parent(&paths.control_socket));
+    walls.hide.extend(paths.settings.iter().filter_map(|file| parent(file)));
+    walls.hide.extend(env.directory("CREDENTIALS_DIRECTORY"));
+    if let Ok(StoreUrl::Sqlite(path)) = Store::place(settings, paths, env) {
+        walls.hide.extend(parent(&path));
+    }
+    let gateway = &settings.gateway;
+    let telegram = &settings.channels.telegram;
+    let named = [&gateway.token_file, &gateway.operator_token_file, &gateway.webhook_secret_file].map(Path::new);
+    let secrets = [&settings.llm.api_key_file, &telegram.token_file, &telegram.secret_file];
+    let secrets = secrets.into_iter().filter_map(Option::as_deref).chain(named);
+    // The files themselves: what else lies beside them is not ours to hide.
+    walls.hide.extend(secrets.map(|file| expand(file, env)));
+    walls.hide.extend(
+        settings.tools.mcp.values().filter_map(|server| server.token_file.as_deref()).map(|file| expand(file, env)),
+    );
+    walls.hide.retain(|place| place.is_absolute());
+    walls
+}
+
 impl McpNeeds {
-    /// For a command that looks at servers and runs nothing else. The workspace has to be there.
+    /// Gets ready to start programs, and tries the sandbox. The workspace has to be there.
     ///
     /// # Errors
     /// Processes cannot be kept on this machine.
-    pub(crate) async fn of_command(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Self, Failure> {
+    pub(crate) async fn find(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Self, Failure> {
         let internal = |error: &dyn std::error::Error| Failure::new(Exit::Internal, words(error));
         let launcher = std::env::current_exe().map_err(|error| internal(&error))?;
         let config = ProcessesConfig { launcher: Some(launcher.clone()), ..ProcessesConfig::default() };
         let processes = Processes::new(config).map_err(|error| internal(&error))?;
-        let (sandbox, workspace) = (settings.tools.sandbox.clone(), workspace_of(settings, env, paths));
+        let (sandbox, workspace) = (walls(settings, env, paths), workspace_of(settings, env, paths));
         let probe = tokio::task::spawn_blocking(move || Sandbox::probe(&sandbox, &workspace, &launcher));
         let sandbox = probe.await.map_err(|error| internal(&error))?;
         Ok(Self { processes: Arc::new(processes), sandbox })

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::StopsConfig;
-use belay_protocol::{Clock, NoteStore, OutputKeeper, RunId, RunProcesses, RunReader, StillRunning, Tool, WorkerHost};
-use belay_tools::mcp::{Looking, McpSessions};
+use belay_protocol::{Clock, NoteStore, OutputKeeper, RunProcesses, RunReader, Tool, WorkerHost};
+use belay_tools::mcp::{Looking, McpSessions, RunEnds};
 use belay_tools::process::Processes;
 use belay_tools::sandbox::{Missing, Sandbox};
 use belay_tools::worker::SandboxHost;
@@ -28,7 +27,8 @@ pub(crate) struct Programs {
     /// What the model is offered.
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     outputs: KeptOutputs,
-    hands: Arc<Hands>,
+    processes: Arc<Processes>,
+    sessions: Arc<McpSessions>,
     sandbox: Result<Sandbox, Missing>,
 }
 
@@ -37,12 +37,6 @@ pub(crate) struct ToolPorts {
     pub(crate) notes: Arc<dyn NoteStore>,
     pub(crate) runs: Arc<dyn RunReader>,
     pub(crate) clock: Arc<dyn Clock>,
-}
-
-/// Programs of runs: their processes, and the MCP servers among them.
-struct Hands {
-    processes: Arc<Processes>,
-    sessions: Arc<McpSessions>,
 }
 
 impl Programs {
@@ -64,7 +58,7 @@ impl Programs {
         let refused = |error: &dyn std::error::Error| Failure::new(Exit::Refused, words(error));
         let outputs = KeptOutputs::open(&paths.data.join(OUTPUTS), &settings.tools.outputs);
         let outputs = outputs.map_err(|error| refused(&error))?;
-        let needs = McpNeeds::of_command(settings, env, paths).await?;
+        let needs = McpNeeds::find(settings, env, paths).await?;
         if let Err(missing) = &needs.sandbox {
             tracing::warn!(%missing, "commands are refused: there is no sandbox");
         }
@@ -84,18 +78,18 @@ impl Programs {
             let survey = survey.map_err(|error| Failure::new(Exit::OutOfReach, words(&error)))?;
             tools.extend(mcp.tools(&survey));
         }
-        let hands = Hands { processes: needs.processes, sessions: mcp.sessions().clone() };
-        Ok(Self { tools, outputs, hands: Arc::new(hands), sandbox: needs.sandbox })
+        let sessions = mcp.sessions().clone();
+        Ok(Self { tools, outputs, processes: needs.processes, sessions, sandbox: needs.sandbox })
     }
 
-    /// Ends the processes of runs.
+    /// Ends what runs have started: their processes, and the MCP servers among them.
     pub(crate) fn processes(&self) -> Arc<dyn RunProcesses> {
-        self.hands.clone()
+        Arc::new(RunEnds::new(self.processes.clone(), self.sessions.clone()))
     }
 
     /// Starts workers behind the walls of commands.
     pub(crate) fn worker_host(&self) -> Arc<dyn WorkerHost> {
-        Arc::new(SandboxHost::new(self.hands.processes.clone(), self.sandbox.clone()))
+        Arc::new(SandboxHost::new(self.processes.clone(), self.sandbox.clone()))
     }
 
     /// Keeps long outputs.
@@ -113,34 +107,25 @@ impl Programs {
 
     /// What is to be closed when the daemon ends.
     pub(crate) fn closing(&self) -> Closing {
-        Closing(self.hands.clone())
+        Closing { processes: self.processes.clone(), sessions: self.sessions.clone() }
     }
 }
 
 /// The end of all programs.
-pub(crate) struct Closing(Arc<Hands>);
+pub(crate) struct Closing {
+    processes: Arc<Processes>,
+    sessions: Arc<McpSessions>,
+}
 
 impl Closing {
     /// Ends connections to MCP servers that nobody needs, until told to stop.
     pub(crate) fn keep(&self, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
-        let sessions = self.0.sessions.clone();
+        let sessions = self.sessions.clone();
         async move { sessions.keep(stop).await }
     }
 
     /// Ends every program that still runs; nothing is started from here on.
     pub(crate) async fn close(&self) {
-        self.0.processes.shutdown().await;
-    }
-}
-
-#[async_trait]
-impl RunProcesses for Hands {
-    async fn end(&self, run: RunId) {
-        // Side by side: a server whose connection is closed ends by itself, and is ended if it does not.
-        tokio::join!(self.processes.end(run), self.sessions.end_run(run));
-    }
-
-    fn alive(&self, run: RunId) -> Vec<StillRunning> {
-        self.processes.alive(run)
+        self.processes.shutdown().await;
     }
 }

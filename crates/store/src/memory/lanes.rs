@@ -23,10 +23,13 @@ impl State {
         row.epoch += 1;
         let (epoch, thread, loop_detection) = (row.epoch, row.thread, row.loop_detection);
         let open = self.runs.iter().filter(|run| run.session == *session && run.end.is_none());
+        let unfinished: Vec<PendingRun> = open.map(|run| self.pending(run)).collect();
+        let begun = self.threads.get(&thread).is_some_and(|thread| thread.turns > 0);
         OpenedLane {
             lease: Lease { session: session.clone(), owner, epoch },
             thread: self.snapshot(thread),
-            unfinished: open.map(|run| self.pending(run)).collect(),
+            fresh: !begun && unfinished.is_empty(),
+            unfinished,
             loop_detection,
         }
     }
@@ -64,7 +67,7 @@ impl State {
 
     pub(super) fn accept(&mut self, lease: &Lease, input: NewInput) -> Result<Acceptance, StoreError> {
         let active = self.lane(lease)?;
-        let digest = input_digest(&input.text);
+        let digest = input.digest.clone().unwrap_or_else(|| input_digest(&input.text));
         if let Some(known) = input.key.as_ref().and_then(|key| self.find(key)) {
             return Ok(if known.digest == digest { Acceptance::Known(known) } else { Acceptance::Conflict(known) });
         }

@@ -60,8 +60,11 @@ pub(super) fn open_lane(
         insert_thread(tx, session, &fresh, at)?;
     }
     let lease = Lease { session: session.clone(), owner, epoch };
+    let begun =
+        tx.row("SELECT turns > 0 FROM threads WHERE id = ?1", params![thread], |row| Ok(row.get::<_, bool>(0)?))?;
     let (thread, unfinished) = (snapshot(tx, session, &thread)?, unfinished(tx, session)?);
-    Ok(OpenedLane { lease, thread, unfinished, loop_detection })
+    let fresh = begun == Some(false) && unfinished.is_empty();
+    Ok(OpenedLane { lease, thread, unfinished, loop_detection, fresh })
 }
 
 pub(super) fn set_loop_detection(tx: &mut Tx<'_>, lease: &Lease, on: bool) -> Done<()> {

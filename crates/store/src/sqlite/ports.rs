@@ -28,7 +28,8 @@ impl ThreadStore for SqliteStore {
 
     async fn accept(&self, lease: &Lease, input: NewInput) -> Result<Acceptance, StoreError> {
         let lease = lease.clone();
-        let digest = input.key.as_ref().map(|_| input_digest(&input.text));
+        let sent = || input.digest.clone().unwrap_or_else(|| input_digest(&input.text));
+        let digest = input.key.as_ref().map(|_| sent());
         self.write(Committed, move |tx| lanes::accept(tx, &lease, &input, digest.as_deref())).await
     }
 

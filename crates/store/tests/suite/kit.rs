@@ -46,6 +46,7 @@ pub(crate) fn input(text: &str) -> NewInput {
         key: None,
         channel: "http".into(),
         asker: Asker { principal: "p".into(), ..Asker::default() },
+        digest: None,
         text: text.into(),
         reply_to: None,
         history: Vec::new(),

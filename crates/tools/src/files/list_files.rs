@@ -15,7 +15,7 @@ use crate::arguments;
 use crate::config::ToolsConfig;
 use crate::workspace::{EntryKind, Listing, Workspace, shown};
 
-/// Room for entries in one result, in bytes; below [`arguments::MAX_OUTPUT_BYTES`].
+/// Room for entries in one result, in bytes; below [`belay_protocol::tool::MAX_OUTPUT_BYTES`].
 const MAX_ENTRIES_BYTES: usize = 60 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
@@ -37,7 +37,11 @@ impl ListFiles {
         let description = "Lists a directory of the workspace: one name a line, in order, directories with a closing \
             slash, files with their size in bytes.";
         Self {
-            spec: arguments::spec::<Arguments>("list_files", description, Effect::Read, Duration::from_secs(30)),
+            // Whoever wrote a file, or named it, need not be this machine's owner.
+            spec: ToolSpec {
+                outside: true,
+                ..arguments::spec::<Arguments>("list_files", description, Effect::Read, Duration::from_secs(30))
+            },
             workspace,
             max_entries: config.max_list_entries as usize,
         }

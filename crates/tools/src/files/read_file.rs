@@ -22,8 +22,8 @@ use crate::workspace::Workspace;
 /// Longest line shown whole, in characters. Longer ones are data rather than text.
 const MAX_LINE_CHARS: usize = 2000;
 
-/// Room for lines in one result, in bytes: below [`arguments::MAX_OUTPUT_BYTES`], so that the gate never cuts what this
-/// tool has counted.
+/// Room for lines in one result, in bytes: below [`belay_protocol::tool::MAX_OUTPUT_BYTES`], so that the gate never cuts
+/// what this tool has counted.
 const MAX_LINES_BYTES: usize = 60 * 1024;
 
 /// Bytes read between two looks at the cancellation.
@@ -74,7 +74,11 @@ impl ReadFile {
         let description = "Reads a file of the workspace. Of a text file: its lines, and which of how many they are; \
             long ones are read in parts with offset and limit. A picture (PNG, JPEG, GIF, WebP) is shown.";
         Self {
-            spec: arguments::spec::<Arguments>("read_file", description, Effect::Read, Duration::from_secs(30)),
+            // Whoever wrote a file, or named it, need not be this machine's owner.
+            spec: ToolSpec {
+                outside: true,
+                ..arguments::spec::<Arguments>("read_file", description, Effect::Read, Duration::from_secs(30))
+            },
             workspace,
             pictures,
             max_file_bytes: config.max_file_bytes,

@@ -74,7 +74,11 @@ impl SearchFiles {
             and line. Directories named .git are left out unless path leads into one; links are not followed.";
         let timeout = MAX_SEARCH_TIME + Duration::from_secs(10);
         Self {
-            spec: arguments::spec::<Arguments>("search_files", description, Effect::Read, timeout),
+            // Whoever wrote a file, or named it, need not be this machine's owner.
+            spec: ToolSpec {
+                outside: true,
+                ..arguments::spec::<Arguments>("search_files", description, Effect::Read, timeout)
+            },
             workspace,
             max_file_bytes: config.max_file_bytes,
         }

@@ -58,6 +58,7 @@ impl McpTool {
             max_output_bytes: config.max_output_bytes,
             approval: config.approval,
             outside: true,
+            foreign: true,
             ..ToolSpec::new(name, description, offer.schema.clone())
         };
         Self { spec, server, offer, sessions, pictures }

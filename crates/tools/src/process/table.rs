@@ -78,14 +78,17 @@ impl Table {
     /// Walks over `/proc`, and reads the marks of processes that started at `since` or later.
     ///
     /// # Errors
-    /// `/proc` cannot be listed. A process that ends meanwhile is left out.
+    /// `/proc` cannot be listed, or there is no room for one more open file: a tree is not found empty for want of that. A
+    /// process that ends meanwhile is left out.
     pub(super) fn read(since: u64) -> io::Result<Self> {
         let mut table = Self::default();
         for entry in std::fs::read_dir("/proc")? {
             let name = entry?.file_name();
             let Some(pid) = name.to_str().and_then(|name| number(name).ok().flatten()) else { continue };
-            if let Ok(process) = read(pid) {
-                table.insert(process, since);
+            match read(pid) {
+                Ok(process) => table.insert(process, since),
+                Err(error) if is_nobody(&error) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(table)
@@ -132,6 +135,13 @@ impl Table {
 pub(super) fn read(pid: Pid) -> io::Result<Process> {
     let text = std::fs::read(format!("/proc/{pid}/stat"))?;
     parse(pid, &text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "an unreadable line of /proc"))
+}
+
+/// Whether reading a process failed because it has ended, or is hidden as somebody else's.
+fn is_nobody(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, NotFound, PermissionDenied};
+    matches!(error.kind(), NotFound | PermissionDenied | InvalidData)
+        || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
 /// The kernel's clock in the ticks of [`Process::start`], rounded down; 0 when it cannot be read.

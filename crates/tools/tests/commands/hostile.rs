@@ -31,30 +31,25 @@ async fn a_hostile_repository_does_not_have_its_programs_run() {
             let clean = [("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_CONFIG_GLOBAL", "/dev/null"), ("HOME", "/nowhere")];
             let status =
                 std::process::Command::new("git").args(arguments).current_dir(house.inside(".")).envs(clean).output();
-            status.unwrap_or_else(|error| panic!("{error}"))
+            status.unwrap()
         };
         assert!(git(&["init", "-q"]).status.success());
         house.write("evil.sh", "#!/bin/sh\ntouch \"$(dirname \"$0\")/ran\"\n", 0o755);
         let evil = house.inside("evil.sh");
         let evil = evil.to_str().unwrap_or_default();
-        std::fs::create_dir_all(house.inside(".git/hooks")).unwrap_or_else(|error| panic!("{error}"));
+        std::fs::create_dir_all(house.inside(".git/hooks")).unwrap();
         house.write(".git/hooks/pre-commit", &format!("#!/bin/sh\n{evil}\n"), 0o755);
-        std::fs::write(house.inside(".gitconfig"), "[core]\n\tfsmonitor = /workspace/evil.sh\n")
-            .unwrap_or_else(|error| panic!("{error}"));
+        std::fs::write(house.inside(".gitconfig"), "[core]\n\tfsmonitor = /workspace/evil.sh\n").unwrap();
         assert!(git(&["add", "."]).status.success());
-        let before =
-            house.weigh(json!({"argv": ["git", "status"]})).await.unwrap_or_else(|failure| panic!("{failure:?}"));
+        let before = house.weigh(json!({"argv": ["git", "status"]})).await.unwrap();
         assert_eq!((before.ask, before.covers.as_deref()), (None, Some("git status")));
 
         assert!(git(&["config", "core.fsmonitor", evil]).status.success());
         git(&["status"]);
         assert!(house.inside("ran").exists(), "the control did not run");
-        std::fs::remove_file(house.inside("ran")).unwrap_or_else(|error| panic!("{error}"));
+        std::fs::remove_file(house.inside("ran")).unwrap();
 
-        let weight = house
-            .weigh(json!({"argv": ["git", "status"], "directory": "sub"}))
-            .await
-            .unwrap_or_else(|failure| panic!("{failure:?}"));
+        let weight = house.weigh(json!({"argv": ["git", "status"], "directory": "sub"})).await.unwrap();
         assert_eq!((weight.ask, weight.covers), (Some(Ask::Always), None), "what git would start is asked for");
         house.argv(&["git", "status"]).await;
         let identity = ["-c", "user.name=a", "-c", "user.email=a@b.test"];
@@ -81,7 +76,7 @@ async fn an_archive_that_unpacks_to_more_than_there_is_room_for_is_stopped() {
 #[tokio::test]
 async fn behind_walls_the_outside_is_neither_seen_nor_written() {
     let house = house(Policy::WorkspaceWrite);
-    std::os::unix::fs::symlink(house.outside(), house.inside("out")).unwrap_or_else(|error| panic!("{error}"));
+    std::os::unix::fs::symlink(house.outside(), house.inside("out")).unwrap();
     let secret = house.outside().join("secret");
     let secret = secret.to_str().unwrap_or_default();
     for argv in [&["cat", secret][..], &["cat", "out/secret"], &["touch", "out/new"], &["touch", "/etc/new"]] {

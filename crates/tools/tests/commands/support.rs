@@ -1,5 +1,4 @@
 //! A workspace, the tools, and a call.
-#![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -19,6 +19,7 @@ super::for_every_store! {
     taking_a_run_up_again_counts_the_attempt_and_repeats_no_message
     one_of_fifty_equal_keys_is_new_and_the_others_know_its_run
     a_key_with_another_text_is_a_conflict
+    a_changed_message_is_known_by_what_was_sent
     messages_without_a_key_are_never_duplicates
     a_checkpoint_keeps_messages_state_and_totals
     a_checkpoint_of_a_run_that_does_not_run_is_refused
@@ -161,6 +162,20 @@ async fn a_key_with_another_text_is_a_conflict(store: Shared) {
     let Acceptance::Conflict(known) = outcome else { panic!("{outcome:?}") };
     assert_eq!((known.run_id, known.session.as_str()), (run, "s"));
     assert!(open(&*store, "t").await.unfinished.is_empty());
+}
+
+async fn a_changed_message_is_known_by_what_was_sent(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    let digest = Some(input_digest("my pin is 1234"));
+    let changed = || NewInput { key: Some(key("m")), digest: digest.clone(), ..queued("my pin is ****") };
+    accept(&*store, &lease, changed()).await;
+    for (text, known) in [("my pin is 1234", true), ("my pin is ****", false)] {
+        let outcome = store.accept(&lease, NewInput { key: Some(key("m")), ..queued(text) }).await.unwrap();
+        assert_eq!(matches!(outcome, Acceptance::Known(_)), known, "{text}: {outcome:?}");
+    }
+    let again = store.accept(&lease, changed()).await.unwrap();
+    assert!(matches!(again, Acceptance::Known(_)), "{again:?}");
+    assert_eq!(open(&*store, "s").await.unfinished[0].text, "my pin is ****");
 }
 
 async fn messages_without_a_key_are_never_duplicates(store: Shared) {

@@ -12,6 +12,7 @@ super::for_every_store! {
     a_message_reads_back_as_it_was
     loop_detection_is_on_until_it_is_switched_off_and_stays_so
     brought_history_comes_before_the_message_and_goes_with_its_turn
+    a_thread_is_fresh_until_a_run_waits_or_begins_in_it
     undo_and_redo_walk_back_and_forth
     a_new_turn_ends_the_chance_to_redo
     twenty_turns_can_be_undone_and_no_more
@@ -34,6 +35,20 @@ async fn an_ended_turn_shows_all_but_what_was_said_for_its_run(store: Shared) {
     assert_eq!(texts(&thread.messages), ["hi", "draft", "yo"]);
     assert_eq!(thread.messages.iter().map(|(position, _)| *position).collect::<Vec<_>>(), [1, 2, 4]);
     assert_eq!(thread.state, ThreadState::Idle);
+}
+
+async fn a_thread_is_fresh_until_a_run_waits_or_begins_in_it(store: Shared) {
+    let mut lease = open(&*store, "s").await.lease;
+    assert!(reload(&*store, &mut lease).await.fresh);
+    let run = accept(&*store, &lease, queued("hi")).await;
+    assert!(!reload(&*store, &mut lease).await.fresh, "one waits");
+    store.start_run(&lease, run, at(1_500)).await.unwrap();
+    store.finish_runs(&lease, vec![finished(run, "yo")]).await.unwrap();
+    assert!(!reload(&*store, &mut lease).await.fresh, "one has ended");
+    for (edit, fresh) in [(ThreadEdit::Undo, false), (ThreadEdit::Clear, false), (ThreadEdit::New, true)] {
+        store.edit_thread(&lease, edit, at(2_000)).await.unwrap();
+        assert_eq!(reload(&*store, &mut lease).await.fresh, fresh, "{edit:?}");
+    }
 }
 
 async fn a_message_reads_back_as_it_was(store: Shared) {

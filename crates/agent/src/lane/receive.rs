@@ -1,0 +1,108 @@
+//! A message that hooks look at before it is accepted. The lane takes no other mail meanwhile, so that messages keep their
+//! order, and goes on with everything else: a stop, the end of its turn.
+
+use belay_protocol::store::input_digest;
+use belay_protocol::{EventKind, HookPoint, NewEvent, Refusal};
+use tokio::task::{JoinError, JoinSet};
+use tracing::Instrument;
+
+use super::{Lane, LeaseLost, refuse};
+use crate::dispatcher::MAX_TEXT_BYTES;
+use crate::hooks::HookRefusal;
+use crate::mail::LaneInput;
+
+/// A message on its way past the hooks.
+pub(super) struct Receiving {
+    input: LaneInput,
+    /// The one task that asks; ends with this.
+    asking: JoinSet<Said>,
+}
+
+/// What hooks have said about a message: its text as they have left it.
+type Said = Result<String, HookRefusal>;
+
+/// What hooks say about the message; nothing, while there is none.
+///
+/// # Cancel safety
+/// Nothing is lost.
+pub(super) async fn looked_at(receiving: &mut Option<Receiving>) -> Option<Result<Said, JoinError>> {
+    receiving.as_mut()?.asking.join_next().await
+}
+
+impl Lane {
+    /// Takes a message: past the hooks, where there are any, and then into the store.
+    pub(super) async fn receive(&mut self, input: LaneInput) -> Result<(), LeaseLost> {
+        if !self.house.hooks.is_bound(HookPoint::MessageReceived) {
+            return self.accept(input, None).await;
+        }
+        let (house, inbound, text) = (self.house.clone(), input.inbound.clone(), input.text.clone());
+        let mut asking = JoinSet::new();
+        let ask = async move {
+            // A second delivery of what was accepted is not asked about again. Should the store not say, it is asked
+            // about: the store has the last word on duplicates in any case.
+            if let Some(key) = &inbound.key
+                && let Ok(Some(_known)) = house.store.threads.find(key).await
+            {
+                return Ok(text);
+            }
+            let mut facts = Vec::new();
+            let decided = house.hooks.message_received(&inbound, text, &mut facts).await;
+            let session = Some(inbound.session);
+            let event =
+                |kind: EventKind| NewEvent { at: house.clock.now(), session: session.clone(), run_id: None, kind };
+            let events: Vec<NewEvent> = facts.into_iter().map(event).collect();
+            if !events.is_empty()
+                && let Err(error) = house.store.events.append(events).await
+            {
+                tracing::warn!(%error, "what hooks did to a message was not stored");
+            }
+            decided
+        };
+        asking.spawn(ask.in_current_span());
+        self.receiving = Some(Receiving { input, asking });
+        Ok(())
+    }
+
+    /// Hooks have looked at the message.
+    pub(super) async fn received(&mut self, said: Result<Said, JoinError>) -> Result<(), LeaseLost> {
+        let Some(Receiving { input, .. }) = self.receiving.take() else { return Ok(()) };
+        let refusal = match said {
+            Ok(Ok(text)) => return self.accept_as(input, text).await,
+            Ok(Err(refusal)) => Refusal::Forbidden(capitalised(&refusal.to_string())),
+            Err(error) => {
+                tracing::error!(%error, "asking hooks about a message crashed");
+                Refusal::Store("it was not accepted".into())
+            }
+        };
+        refuse(&self.port.notes, input, refusal).await;
+        Ok(())
+    }
+
+    /// Accepts a message with the text that hooks have left of it.
+    async fn accept_as(&mut self, mut input: LaneInput, text: String) -> Result<(), LeaseLost> {
+        if text == input.text {
+            return self.accept(input, None).await;
+        }
+        if text.trim().is_empty() || text.contains('\0') || text.len() > MAX_TEXT_BYTES {
+            let what = "The operator's hooks have left nothing of this message that could be answered.".to_owned();
+            refuse(&self.port.notes, input, Refusal::Forbidden(what)).await;
+            return Ok(());
+        }
+        // What tells a duplicate from another message is what was sent, not what hooks have made of it.
+        let sent = input_digest(&input.text);
+        input.text = text;
+        self.accept(input, Some(sent)).await
+    }
+
+    /// Refuses the message that hooks are looking at, if there is one.
+    pub(super) async fn refuse_receiving(&mut self, refusal: Refusal) {
+        if let Some(Receiving { input, .. }) = self.receiving.take() {
+            refuse(&self.port.notes, input, refusal).await;
+        }
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}

@@ -1,0 +1,87 @@
+//! A run's reply, before anybody can read it: hooks change it, or withhold it. They are asked once, so that everybody
+//! reads the same: the person, whoever asks for the run, and the next turn.
+
+use std::sync::Arc;
+
+use belay_agent_loop::LoopContext;
+use belay_protocol::{ChannelId, HookPoint, Message, MessageBody, RunEnd, StopReason};
+
+use crate::core::RunCore;
+use crate::hooks::Place;
+
+/// What stands in the place of an answer that hooks had no time to look at.
+const UNSEEN: &str = "[withheld: the run was stopped before the operator's hooks had looked at this answer]";
+
+/// Has hooks agree to the reply of a run whose own messages begin at `start`. Belay's own words about why it ended are
+/// not among what they are asked about.
+///
+/// # Cancel safety
+/// Dropped, nothing has changed, and the run has no end yet.
+pub(crate) async fn agree(
+    core: &mut RunCore,
+    context: &mut LoopContext,
+    start: usize,
+    channel: Option<&ChannelId>,
+    (end, reply): (RunEnd, Option<String>),
+) -> (RunEnd, Option<String>) {
+    let hooks = core.house.hooks.clone();
+    let reply = match reply {
+        Some(reply) if hooks.is_bound(HookPoint::MessageSending) => reply,
+        other => return (end, other),
+    };
+    let mut facts = Vec::new();
+    let place = Place { session: &core.live.session, run: core.live.id };
+    let decided = tokio::select! {
+        biased; // a stop waits for no hook
+        () = core.cancel.cancelled() => None,
+        decided = hooks.message_sending(place, channel, reply.clone(), &mut facts) => Some(decided),
+    };
+    facts.into_iter().for_each(|fact| core.journal.note(fact));
+    let (end, agreed) = match decided {
+        Some(Ok(text)) if text == reply => return (end, Some(reply)),
+        Some(Ok(text)) => (end, Some(text).filter(|text| !text.trim().is_empty())),
+        Some(Err(refusal)) => {
+            let text = format!("This answer was withheld: {refusal}");
+            (end.with("withheld_by", refusal.by), Some(text))
+        }
+        None => (RunEnd::of(core.stopped().unwrap_or(StopReason::UserStop)), None),
+    };
+    replace(context, start, &reply, agreed.as_deref().unwrap_or(UNSEEN));
+    (end, agreed)
+}
+
+/// Puts the agreed text in the place of the message that the reply comes from.
+fn replace(context: &mut LoopContext, start: usize, reply: &str, agreed: &str) {
+    let own = context.messages.iter_mut().skip(start);
+    let says = |message: &Message| {
+        matches!(&message.body, MessageBody::Assistant { text, tool_calls }
+            if tool_calls.is_empty() && !text.is_empty() && reply.starts_with(text.as_str()))
+    };
+    let Some(message) = own.rev().find(|message| says(message)) else { return };
+    let said = Message::assistant(agreed);
+    *message = Arc::new(Message { scope: message.scope, ..said });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_agreed_text_takes_the_place_of_the_message_that_the_reply_comes_from() {
+        let messages = |texts: [&str; 3]| -> Vec<Arc<Message>> {
+            [Message::assistant(texts[0]), Message::user(texts[1]), Message::assistant(texts[2])]
+                .into_iter()
+                .map(Arc::new)
+                .collect()
+        };
+        for (reply, expected) in [
+            ("four", ["four", "2+2?", "4!"]),
+            ("four\n\nStopped: time is up.", ["four", "2+2?", "4!"]),
+            ("five", ["four", "2+2?", "four"]),
+        ] {
+            let mut context = LoopContext::new(messages(["four", "2+2?", "four"]));
+            replace(&mut context, 1, reply, "4!");
+            assert_eq!(context.messages, messages(expected), "{reply}");
+        }
+    }
+}
