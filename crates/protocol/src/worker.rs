@@ -117,8 +117,6 @@ pub struct LentTool {
     pub description: String,
     /// JSON Schema of its arguments.
     pub schema: Value,
-    /// Whether calling it again and again is how it is meant to be used.
-    pub polling: bool,
 }
 
 /// A worker asks for the model. Prompt, tools and limits are the host's.

@@ -210,8 +210,8 @@ async fn write(core: &mut RunCore) -> Result<(), ToolFailure> {
 }
 
 fn known(spec: &ToolSpec) -> LentTool {
-    let ToolSpec { name, description, schema, polling, .. } = spec;
-    LentTool { name: name.clone(), description: description.clone(), schema: schema.clone(), polling: *polling }
+    let ToolSpec { name, description, schema, .. } = spec;
+    LentTool { name: name.clone(), description: description.clone(), schema: schema.clone() }
 }
 
 impl Bound {

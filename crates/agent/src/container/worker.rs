@@ -76,8 +76,8 @@ struct Lent(ToolSpec);
 
 impl Lent {
     fn new(tool: LentTool) -> Self {
-        let LentTool { name, description, schema, polling } = tool;
-        Self(ToolSpec { polling, ..ToolSpec::new(name, description, schema) })
+        let LentTool { name, description, schema } = tool;
+        Self(ToolSpec::new(name, description, schema))
     }
 }
 

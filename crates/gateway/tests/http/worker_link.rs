@@ -24,8 +24,7 @@ struct Desk {
 }
 
 fn task() -> WorkerTask {
-    let tool =
-        LentTool { name: "clock".into(), description: "d".into(), schema: json!({"type": "object"}), polling: true };
+    let tool = LentTool { name: "clock".into(), description: "d".into(), schema: json!({"type": "object"}) };
     WorkerTask { message: "look".into(), tools: vec![tool], max_turns: 3, time_ms: 1000 }
 }
 
