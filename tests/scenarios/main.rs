@@ -14,3 +14,4 @@ mod stopping;
 mod stops;
 mod surviving;
 mod telegram;
+mod workers;

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::approvals::{ApprovalsConfig, Policy};
 use crate::config::{AgentConfig, LimitsConfig, QueueConfig};
+use crate::container::{RunInWorker, WorkersParts};
 use crate::cost_guard::CostGuard;
 use crate::effect_gate::{EffectGate, GatePorts};
 use crate::error::AgentError;
@@ -62,6 +63,8 @@ pub struct AgentParts {
     pub max_attempts: u32,
     /// Set while messages are taken.
     pub ready: watch::Sender<bool>,
+    /// What workers are started with; `None`: there are none.
+    pub workers: Option<WorkersParts>,
 }
 
 /// The ports of persistence that the agent uses.
@@ -109,6 +112,8 @@ pub(crate) struct House {
     pub(crate) permits: Arc<Semaphore>,
     /// What the last model call failed with, until one succeeds. Held for an assignment, never across an await.
     model_trouble: Mutex<Option<ModelTrouble>>,
+    /// What workers are started with, where they can be.
+    pub(crate) workers: Option<WorkersParts>,
     /// Cancelled when the drain begins: lanes finish their turn and start no other.
     pub(crate) draining: CancellationToken,
 }
@@ -121,6 +126,16 @@ impl House {
                 &parts.config.subagents,
                 parts.rules.closing_turn().unwrap_or_default(),
             )));
+        }
+        let workers = parts.workers.filter(|workers| workers.config.enabled).filter(|workers| {
+            let ready = workers.host.ready();
+            if let Err(why) = &ready {
+                tracing::warn!(why, "no workers can be started, so run_in_worker is not offered");
+            }
+            ready.is_ok()
+        });
+        if let Some(workers) = &workers {
+            tools.push(Arc::new(RunInWorker::new(&workers.config)));
         }
         // Executors may have subagents work for them, and always have a terminate of their own.
         let plans = PlanKit::build(&parts.config, &tools, parts.max_tokens, parts.max_attempts)?;
@@ -171,6 +186,7 @@ impl House {
             boot: parts.boot,
             version: parts.version,
             model_trouble: Mutex::new(None),
+            workers,
             draining: CancellationToken::new(),
         };
         Ok((house, parts.ready))

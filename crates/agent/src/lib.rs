@@ -9,7 +9,7 @@
 //! Reading order: [`agent`] (the loop) → [`submission`] (what a message asks for) → [`dispatcher`] (routing) → [`live`]
 //! and [`mail`] (what dispatcher and lane share and say) → [`lane`] and [`waiting`] → [`turn`] → [`chat`] (the delegate) →
 //! [`plan`] (a turn that works through steps) → [`effect_gate`] → [`cost_guard`] → [`compaction`] → [`delivery`]. What a run
-//! starts is in [`subagent`].
+//! starts is in [`subagent`] and, in a process of its own, [`container`].
 
 pub mod agent;
 pub mod approvals;
@@ -20,6 +20,7 @@ pub mod compaction;
 mod completion;
 mod completion_check;
 pub mod config;
+pub mod container;
 mod core;
 pub mod cost_guard;
 pub mod delivery;
@@ -49,5 +50,6 @@ mod waiting;
 pub use agent::{Agent, AgentExit};
 pub use approvals::{ApprovalRule, ApprovalsConfig};
 pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, QueueConfig, SubagentsConfig};
+pub use container::{WorkerRoom, WorkersConfig, WorkersParts};
 pub use error::AgentError;
 pub use house::{AgentParts, StorePorts};

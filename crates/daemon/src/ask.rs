@@ -74,6 +74,8 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         max_tokens: settings.llm.max_tokens,
         max_attempts: settings.llm.max_attempts,
         ready: watch::channel(false).0,
+        // A question is answered in this process: nobody waits beside it for a worker's link.
+        workers: None,
     })
     .await
     .map_err(|error| agent_failure(&error))?;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use belay_agent::{WorkerRoom, WorkersConfig};
 use belay_models::ProbeReport;
 use belay_store::{Held, Inspection, OpenError, StoreUrl, inspect};
 use belay_tools::mcp::{Looking, ServerReport, Standing, Trust};
@@ -76,6 +77,7 @@ pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) 
     findings.extend(model(settings, &secrets).await);
     findings.extend(telegram(settings));
     findings.extend(sandbox(&walls(settings, env, &paths), &paths));
+    findings.extend(workers(settings));
     findings.extend(mcp(settings, &paths, env).await);
     Ok(report(&findings, args.json, out))
 }
@@ -300,6 +302,24 @@ fn of_server(report: &ServerReport, settings: &Settings) -> Finding {
     let without: String = without.iter().map(|(why, tools)| format!("; {why}: {}", tools.join(", "))).collect();
     let tools = if offered == 1 { "tool" } else { "tools" };
     finding(state, format!("{name} offers {offered} {tools}{without}"))
+}
+
+/// Whether workers can be started, where they are wanted. A note where not: everything else goes on.
+fn workers(settings: &Settings) -> Option<Finding> {
+    let WorkersConfig { enabled, host, docker_socket, .. } = &settings.workers;
+    let finding = |state, detail: String| Some(Finding::new("workers", state, detail));
+    let none = |why: String| finding(State::Note, format!("run_in_worker is not offered: {why}"));
+    match host {
+        _ if !enabled => None,
+        WorkerRoom::Sandbox if settings.tools.sandbox.policy == Policy::Off => {
+            none("workers have walls, and tools.sandbox.policy is off".into())
+        }
+        WorkerRoom::Sandbox => finding(State::Ok, "workers live in the sandbox of commands".into()),
+        WorkerRoom::Container => match std::os::unix::net::UnixStream::connect(docker_socket) {
+            Ok(_) => finding(State::Ok, format!("workers live in containers; {} answers", docker_socket.display())),
+            Err(error) => none(format!("{}: {error}", docker_socket.display())),
+        },
+    }
 }
 
 /// What this machine offers to the sandbox of commands, piece by piece, and whether it works as it is configured. A

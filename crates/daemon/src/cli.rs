@@ -1,7 +1,9 @@
 //! The command line.
 
+use std::path::PathBuf;
+
 use belay_gateway::LIST_MAX;
-use belay_protocol::DeclaredOutput;
+use belay_protocol::{DeclaredOutput, JobId};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -48,11 +50,25 @@ pub(crate) enum Command {
     /// What MCP servers offer, and approving it
     #[command(subcommand)]
     Mcp(McpCommand),
+    /// Carry out a job for the daemon, which starts this itself behind walls; the job's token is read from standard input
+    #[command(hide = true)]
+    Worker(WorkerArgs),
     /// Print the completions for a shell
     Completions {
         /// Which shell
         shell: Shell,
     },
+}
+
+/// `belay worker`
+#[derive(Debug, Args)]
+pub(crate) struct WorkerArgs {
+    /// The job
+    #[arg(long, value_name = "ID")]
+    pub(crate) job: JobId,
+    /// The socket on which the daemon answers
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: PathBuf,
 }
 
 /// `belay config …`
@@ -287,6 +303,9 @@ mod tests {
             ("belay mcp approve", false),
             ("belay mcp approve files read --set tools.max_read_lines=1", true),
             ("belay mcp", false),
+            ("belay worker --job 0193e0e0-0000-7000-8000-000000000000 --socket /x", true),
+            ("belay worker --job 7 --socket /x", false),
+            ("belay worker", false),
             ("belay completions bash", true),
             ("belay completions klingon", false),
             ("belay dance", false),

@@ -5,6 +5,7 @@
 //! **Does not know**: how anything is done. It decides nothing about a message.
 //!
 //! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`ask`], [`check`] → [`client`] → [`stops`] → [`mcp`].
+//! A process of its own is [`worker`].
 
 mod ask;
 mod check;
@@ -26,6 +27,7 @@ mod stops;
 mod systemd;
 mod telemetry;
 mod wiring;
+mod worker;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -92,6 +94,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Stops(StopsCommand::Eval(args)) => stops::eval(&args, out),
         Command::Mcp(McpCommand::List(args)) => block_on(one_thread(), mcp::list(&args, env, out)),
         Command::Mcp(McpCommand::Approve(args)) => block_on(one_thread(), mcp::approve(&args, env, out)),
+        Command::Worker(args) => block_on(one_thread(), worker::worker(&args)),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "belay", &mut script);

@@ -11,7 +11,7 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
-use belay_agent::{AgentConfig, ApprovalsConfig, LimitsConfig, QueueConfig};
+use belay_agent::{AgentConfig, ApprovalsConfig, LimitsConfig, QueueConfig, WorkersConfig};
 use belay_agent_loop::policies::StopsConfig;
 use belay_channels::{StdinConfig, TelegramConfig};
 use belay_gateway::GatewayConfig;
@@ -63,6 +63,8 @@ pub(crate) struct Settings {
     pub(crate) gateway: GatewayConfig,
     /// The built-in tools.
     pub(crate) tools: ToolsConfig,
+    /// Runs in processes of their own.
+    pub(crate) workers: WorkersConfig,
     /// Persistence.
     pub(crate) store: StoreConfig,
     /// Logs.
@@ -95,6 +97,7 @@ impl Settings {
             self.channels.telegram.validate(),
             self.gateway.validate(),
             self.tools.validate(),
+            self.workers.validate(),
             self.store.validate(),
             self.telemetry.validate(),
         ]

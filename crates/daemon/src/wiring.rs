@@ -9,6 +9,7 @@ mod mcp;
 mod model;
 mod programs;
 mod store;
+mod workers;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,6 +36,7 @@ pub(crate) use model::Chosen;
 use programs::Closing;
 pub(crate) use programs::{Programs, ToolPorts};
 pub(crate) use store::{Store, refuse_store};
+use workers::Workers;
 
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
@@ -59,6 +61,7 @@ pub(crate) struct Parts {
     store: Store,
     stdin: Option<Arc<StdinChannel>>,
     programs: Closing,
+    workers: Option<Workers>,
     hooks: HookSet,
     model: ModelInfo,
     /// What the person should know about the choice of the model.
@@ -81,9 +84,9 @@ pub(crate) async fn build(settings: &Settings, env: &Environment, paths: &Paths)
     let store = store?;
     let assembled = async { assemble(settings, env, paths, secrets, &store, chosen?).await }.await;
     match assembled {
-        Ok(Assembled { agent, gateway, stdin, notice, programs, hooks }) => {
+        Ok(Assembled { agent, gateway, stdin, notice, programs, hooks, workers }) => {
             let (model, ready) = (agent.model.info().clone(), agent.ready.subscribe());
-            Ok(Parts { agent, gateway, store, stdin, programs, hooks, model, notice, ready })
+            Ok(Parts { agent, gateway, store, stdin, programs, hooks, workers, model, notice, ready })
         }
         Err(failure) => {
             store.close().await;
@@ -99,6 +102,7 @@ struct Assembled {
     stdin: Option<Arc<StdinChannel>>,
     notice: Option<String>,
     programs: Closing,
+    workers: Option<Workers>,
     hooks: HookSet,
 }
 
@@ -137,6 +141,7 @@ async fn assemble(
     .await
     .map_err(|error| gateway_failure(&error))?;
 
+    let (workers, served) = workers::open(settings, env, paths, &programs).await?.unzip();
     let http: Arc<dyn Channel> = Arc::new(http);
     let mut channels = vec![match gateway.addr() {
         Some(_) => http,
@@ -166,8 +171,10 @@ async fn assemble(
         max_tokens: settings.llm.max_tokens,
         max_attempts: settings.llm.max_attempts,
         ready: ready_tx,
+        workers,
     };
-    Ok(Assembled { agent, gateway, stdin, notice: chosen.notice, programs: programs.closing(), hooks })
+    let programs = programs.closing();
+    Ok(Assembled { agent, gateway, stdin, notice: chosen.notice, programs, hooks, workers: served })
 }
 
 impl Parts {
@@ -193,6 +200,14 @@ impl Parts {
         let stop = gateway_stop.clone();
         let gateway = self.gateway;
         tasks.spawn(async move { Ended::Gateway(gateway.serve(stop).await) });
+        if let Some(Workers { server, host }) = self.workers {
+            let stop = gateway_stop.clone();
+            tasks.spawn(async move {
+                server.serve(stop).await;
+                host.close().await;
+                Ended::Connections
+            });
+        }
         let keeping = self.programs.keep(gateway_stop.clone());
         tasks.spawn(async move {
             keeping.await;
@@ -386,7 +401,7 @@ fn telegram(settings: &Settings, secrets: Option<TelegramSecrets>) -> Result<Opt
     telegram.map(Some).map_err(|error| Failure::new(Exit::Refused, error))
 }
 
-fn gateway_failure(error: &GatewayError) -> Failure {
+pub(crate) fn gateway_failure(error: &GatewayError) -> Failure {
     let failure = |exit| Failure::new(exit, error);
     match error {
         GatewayError::Config(_) | GatewayError::Insecure(_) => failure(Exit::Refused),

@@ -131,7 +131,8 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
-fn bearer(header: &[u8]) -> Option<&[u8]> {
+/// The token of an `Authorization` header; `None` where it is of another kind.
+pub(crate) fn bearer(header: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = header.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }

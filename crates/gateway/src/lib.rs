@@ -8,7 +8,7 @@
 //! Architecture invariant: a reader never holds anything that a run waits for; a slow one slows only itself.
 //!
 //! Reading order: [`config`] → [`error`] → `channel` (how handlers reach the agent) → `app` (what handlers share) →
-//! `auth` → `extract` → `routes` → `sse` → [`server`] (with `patience`).
+//! `auth` → `extract` → `routes` → `sse` → [`server`] (with `patience`) → [`worker_link`].
 
 mod app;
 mod auth;
@@ -20,9 +20,11 @@ mod patience;
 mod routes;
 pub mod server;
 mod sse;
+pub mod worker_link;
 
 pub use channel::HttpChannel;
 pub use config::{GatewayConfig, GatewaySecrets};
 pub use error::GatewayError;
 pub use routes::LIST_MAX;
 pub use server::{Gateway, GatewayParts, Metrics, QuestionWords, Trajectory};
+pub use worker_link::{LinkClient, WorkerLinkServer};

@@ -198,14 +198,14 @@ impl Gateway {
 }
 
 /// What a connection is served with.
-struct Line {
-    router: Router,
-    draining: CancellationToken,
+pub(crate) struct Line {
+    pub(crate) router: Router,
+    pub(crate) draining: CancellationToken,
 }
 
 impl Line {
     /// Serves one connection to its end. When draining begins it ends after the request in progress.
-    async fn serve<I>(self, io: I, peer: Peer, _place: OwnedSemaphorePermit)
+    pub(crate) async fn serve<I>(self, io: I, peer: Peer, _place: OwnedSemaphorePermit)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -235,7 +235,8 @@ impl Line {
     }
 }
 
-fn report(ended: Result<(), JoinError>) {
+/// Says so when a connection's task has panicked.
+pub(crate) fn report(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {
@@ -285,7 +286,7 @@ async fn accept_tcp(
 }
 
 /// The next connection to the control socket, and whether its user may use it. Cancel safe.
-async fn accept_socket(
+pub(crate) async fn accept_socket(
     socket: Option<&ControlSocket>,
     places: &Arc<Semaphore>,
 ) -> (UnixStream, bool, OwnedSemaphorePermit) {
@@ -316,15 +317,15 @@ async fn pause_after(error: &std::io::Error) {
     }
 }
 
-/// The control socket; its file goes with it.
-struct ControlSocket {
+/// A Unix socket for its owner alone, as the control socket is; its file goes with it.
+pub(crate) struct ControlSocket {
     listener: UnixListener,
     path: PathBuf,
 }
 
 impl ControlSocket {
     /// Binds the path for its owner alone, in place of a file that a dead daemon left behind.
-    fn bind(path: PathBuf) -> Result<Self, GatewayError> {
+    pub(crate) fn bind(path: PathBuf) -> Result<Self, GatewayError> {
         remove_stale(&path)?;
         let fail = |source| GatewayError::Socket { path: path.clone(), source };
         let listener = UnixListener::bind(&path).map_err(fail)?;

@@ -78,6 +78,10 @@ uuid_id!(
     /// One question to a person about one tool call.
     GateId
 );
+uuid_id!(
+    /// One job of a worker. It names the worker's link, and ends with it.
+    JobId
+);
 
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident) => {

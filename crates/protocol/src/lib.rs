@@ -7,7 +7,7 @@
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
 //! Reading order: [`ids`] → [`message`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`inbound`] → [`outbound`] → [`channel`]
-//! → [`event`] → [`store`].
+//! → [`event`] → [`store`] → [`worker`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
 #[cfg(doctest)]
@@ -37,13 +37,14 @@ pub mod stop;
 pub mod store;
 pub mod time;
 pub mod tool;
+pub mod worker;
 
 pub use approval::{Asker, Decided, Decision, Gate, GateFilter, GateKind, GateState, GateStore, Place, Question};
 pub use channel::{Channel, ChannelError, InboundStream};
 pub use declared::DeclaredOutput;
 pub use event::{Event, EventKind, NewEvent, Seq};
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
-pub use ids::{BootId, CallId, ChannelId, GateId, OutboxId, RunId, SessionKey, ThreadId};
+pub use ids::{BootId, CallId, ChannelId, GateId, JobId, OutboxId, RunId, SessionKey, ThreadId};
 pub use inbound::{
     Accepted, Ack, AckSender, Attachment, Body, CommandReply, Control, Envelope, IdempotencyKey, Inbound, Principal,
     Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, StatusReport, StillRunning, StopReport, StopTarget,
@@ -70,4 +71,9 @@ pub use time::{Clock, UnixMillis};
 pub use tool::{
     Ask, CredentialNeed, Effect, Kept, OutputKeeper, Rate, Tool, ToolContext, ToolFailure, ToolOutput, ToolReply,
     ToolSet, ToolSpec, Weight,
+};
+pub use worker::{
+    BatchAnswer, BatchCall, DoneOutput, JobToken, LentTool, LinkError, ModelAnswer, ModelAsk, OpenLink, Order,
+    ToolBatch, ToolDone, ToolOrder, WORKER_TOOLS, WorkerEnd, WorkerHost, WorkerLink, WorkerLinks, WorkerProcess,
+    WorkerStart, WorkerTask,
 };

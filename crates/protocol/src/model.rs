@@ -44,7 +44,7 @@ pub struct ModelRequest<'a> {
 }
 
 /// A whole answer: the stream has reached its terminal event.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelReply {
     /// The text, possibly empty.
     pub text: String,

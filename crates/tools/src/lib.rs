@@ -10,7 +10,7 @@
 //!
 //! Reading order: [`config`] → `arguments` (how a tool is declared and called) → `clock` → `calculate` → `workspace`
 //! (what keeps the file tools inside) → `files` → `notes` → `outputs` → [`process`] → [`sandbox`] → `commands` → [`web`]
-//! (what keeps the web tools outside) → [`mcp`].
+//! (what keeps the web tools outside) → [`mcp`] → [`worker`].
 
 mod arguments;
 mod calculate;
@@ -31,6 +31,7 @@ pub mod sandbox;
 mod testing;
 mod visible;
 pub mod web;
+pub mod worker;
 mod workspace;
 
 use std::sync::Arc;

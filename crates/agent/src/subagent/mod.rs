@@ -17,5 +17,5 @@ mod tree;
 
 pub(crate) use goal::{Goal, Pursuit, last_chance};
 pub(crate) use outputs::Declared;
-pub(crate) use spawn::{SpawnSubagent, binder, spawned};
+pub(crate) use spawn::{SPAWN_SUBAGENT, SpawnSubagent, binder, spawned};
 pub(crate) use tree::Nest;

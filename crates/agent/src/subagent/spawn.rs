@@ -16,6 +16,7 @@ use super::emit::is_own;
 use super::goal::Goal;
 use super::outputs::Declared;
 use crate::config::SubagentsConfig;
+use crate::container::{Lender, RUN_IN_WORKER};
 use crate::core::{RunCore, Seed};
 use crate::terminate::{TERMINATE, Terminate};
 
@@ -99,23 +100,28 @@ impl Tool for SpawnSubagent {
     }
 }
 
-/// Binds the tool to a run that is about to execute calls; `None` for every other tool.
+/// Binds the tools that start other runs to a run that is about to execute calls; `None` for every other tool.
 pub(crate) fn binder(
     core: &RunCore,
     context: &LoopContext,
     tools: &Arc<ToolSet>,
 ) -> impl Fn(&str) -> Option<Arc<dyn Tool>> + Send + Sync + use<> {
     let parent = tools.get(SPAWN_SUBAGENT).map(|tool| (tool.clone(), core.seed(context), tools.clone()));
+    let lender = Lender::new(core, context, tools);
     move |name| {
+        if name == RUN_IN_WORKER {
+            return lender.as_ref().map(Lender::bind);
+        }
         let (declaration, seed, tools) = parent.as_ref().filter(|_| name == SPAWN_SUBAGENT)?;
         Some(Arc::new(Bound { declaration: declaration.clone(), seed: seed.clone(), tools: tools.clone() }))
     }
 }
 
-/// How many subagents these messages have asked for: what counts against the cap after a restart.
+/// How many subagents and workers these messages have asked for: what counts against the cap after a restart.
 pub(crate) fn spawned(messages: &[Arc<Message>]) -> u32 {
     let calls = messages.iter().flat_map(|message| message.tool_calls());
-    u32::try_from(calls.filter(|call| call.name == SPAWN_SUBAGENT).count()).unwrap_or(u32::MAX)
+    u32::try_from(calls.filter(|call| [SPAWN_SUBAGENT, RUN_IN_WORKER].contains(&&*call.name)).count())
+        .unwrap_or(u32::MAX)
 }
 
 /// The tool in the hands of one run.

@@ -16,3 +16,4 @@ mod subagents;
 mod support;
 mod threads;
 mod trouble;
+mod workers;

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_agent::{Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, LimitsConfig, QueueConfig, StorePorts};
+use belay_agent::{
+    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, LimitsConfig, QueueConfig, StorePorts, WorkersParts,
+};
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
 use belay_protocol::inbound::HistoryLine;
@@ -252,6 +254,7 @@ pub(crate) struct Setup {
     pub(crate) store: StorePorts,
     pub(crate) clock: Arc<TestClock>,
     pub(crate) injector: bool,
+    pub(crate) workers: Option<WorkersParts>,
     pub(crate) hooks: Vec<BoundHook>,
 }
 
@@ -301,6 +304,7 @@ impl Setup {
             store: ports(Arc::new(MemoryStore::new())),
             clock: Arc::new(TestClock(AtomicI64::new(1_795_000_000_000))),
             injector: false,
+            workers: None,
             hooks: Vec::new(),
         }
     }
@@ -323,6 +327,7 @@ impl Setup {
             store: self.store.clone(),
             clock: self.clock.clone(),
             injector: self.injector,
+            workers: self.workers.clone(),
             hooks: self.hooks.clone(),
         }
     }
@@ -361,6 +366,7 @@ impl Setup {
             version: "test".into(),
             max_tokens: 1000,
             max_attempts: 3,
+            workers: self.workers.clone(),
             ready: watch::Sender::new(false),
         }
     }

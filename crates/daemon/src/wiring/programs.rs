@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::StopsConfig;
-use belay_protocol::{Clock, NoteStore, OutputKeeper, RunProcesses, RunReader, Tool};
+use belay_protocol::{Clock, NoteStore, OutputKeeper, RunProcesses, RunReader, Tool, WorkerHost};
 use belay_tools::mcp::{Looking, McpSessions, RunEnds};
 use belay_tools::process::Processes;
+use belay_tools::sandbox::{Missing, Sandbox};
+use belay_tools::worker::SandboxHost;
 use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts};
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +29,7 @@ pub(crate) struct Programs {
     outputs: KeptOutputs,
     processes: Arc<Processes>,
     sessions: Arc<McpSessions>,
+    sandbox: Result<Sandbox, Missing>,
 }
 
 /// What tools need of the daemon besides.
@@ -67,7 +70,7 @@ impl Programs {
             outputs: outputs.clone(),
             runs: ports.runs,
             processes: needs.processes.clone(),
-            sandbox: needs.sandbox,
+            sandbox: needs.sandbox.clone(),
         };
         let mut tools = belay_tools::builtin(&config, parts).map_err(|error| refused(&error))?;
         if settings.tools.mcp.values().any(|server| server.enabled) {
@@ -75,12 +78,18 @@ impl Programs {
             let survey = survey.map_err(|error| Failure::new(Exit::OutOfReach, words(&error)))?;
             tools.extend(mcp.tools(&survey));
         }
-        Ok(Self { tools, outputs, processes: needs.processes, sessions: mcp.sessions().clone() })
+        let sessions = mcp.sessions().clone();
+        Ok(Self { tools, outputs, processes: needs.processes, sessions, sandbox: needs.sandbox })
     }
 
     /// Ends what runs have started: their processes, and the MCP servers among them.
     pub(crate) fn processes(&self) -> Arc<dyn RunProcesses> {
         Arc::new(RunEnds::new(self.processes.clone(), self.sessions.clone()))
+    }
+
+    /// Starts workers behind the walls of commands.
+    pub(crate) fn worker_host(&self) -> Arc<dyn WorkerHost> {
+        Arc::new(SandboxHost::new(self.processes.clone(), self.sandbox.clone()))
     }
 
     /// Keeps long outputs.

@@ -12,3 +12,4 @@ mod refusals;
 mod socket;
 mod streams;
 mod webhook;
+mod worker_link;

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use super::config::SandboxConfig;
 use super::view::{Change, changes, hidden};
-use super::{LAUNCHER, Missing, WORKSPACE};
+use super::{LAUNCHER, LINK, Missing, WORKSPACE};
 
 /// Where it is looked for. Not in `PATH`, which whoever starts the daemon could bend.
 const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap"];
@@ -74,6 +74,8 @@ pub(super) struct Room<'a> {
     pub(super) network: bool,
     /// Where the command starts, as it sees it.
     pub(super) directory: &'a Path,
+    /// For a worker: the socket of its host.
+    pub(super) link: Option<&'a Path>,
 }
 
 impl Room<'_> {
@@ -162,6 +164,9 @@ impl Room<'_> {
     fn own(&self, args: &mut Arguments) {
         args.option(if self.write { "--bind" } else { "--ro-bind" }, [self.workspace, Path::new(WORKSPACE)]);
         args.option("--ro-bind", [self.launcher, Path::new(LAUNCHER)]);
+        if let Some(link) = self.link {
+            args.option("--ro-bind", [link, Path::new(LINK)]);
+        }
     }
 
     fn temporary(&self, args: &mut Arguments, path: &Path) {

@@ -28,13 +28,16 @@ use self::bubblewrap::Room;
 pub use self::config::{Landlock, Policy, SandboxConfig};
 use self::launch::stage::{Files, Limits, Stage, Walls};
 pub use self::offers::Offers;
-use crate::process::Launch;
+use crate::process::{Launch, Stdin};
 
 /// Where a command finds the workspace.
 pub const WORKSPACE: &str = "/workspace";
 
 /// Where the last stage lies inside. In a directory of its own: nothing of this machine is called so.
 const LAUNCHER: &str = "/.belay/launch";
+
+/// Where a worker finds the socket of its host, beside the last stage.
+pub(crate) const LINK: &str = "/.belay/link";
 
 /// Where programs are looked for, unless the caller says otherwise.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -128,6 +131,30 @@ impl Sandbox {
         let Some(bubblewrap) = &self.bubblewrap else {
             return Ok(bare(inner, &self.launcher, &self.config));
         };
+        self.behind(bubblewrap, inner, grant, None)
+    }
+
+    /// A worker behind walls: this program itself, with these arguments, in the workspace, without the network, and with
+    /// the socket of its host at [`LINK`].
+    ///
+    /// # Errors
+    /// The policy is `off`: a worker has walls, or there is none.
+    pub(crate) fn wrap_worker(&self, args: Vec<OsString>, stdin: Stdin, link: &Path) -> Result<Launch, Missing> {
+        let Some(bubblewrap) = &self.bubblewrap else {
+            return Err(Missing("a worker has walls, and tools.sandbox.policy is off".to_owned()));
+        };
+        let inner = Launch {
+            program: LAUNCHER.into(),
+            args,
+            env: Vec::new(),
+            directory: WORKSPACE.into(),
+            stdin,
+            isolated: false,
+        };
+        self.behind(bubblewrap, inner, Grant { network: false, ..self.most() }, Some(link))
+    }
+
+    fn behind(&self, bubblewrap: &Path, inner: Launch, grant: Grant, link: Option<&Path>) -> Result<Launch, Missing> {
         self.refuse_more(grant)?;
         let all = self.config.policy == Policy::Full;
         let directory = self.directory_inside(&inner.directory)?;
@@ -139,6 +166,7 @@ impl Sandbox {
             write: grant.write,
             network: grant.network,
             directory: &directory,
+            link,
         };
         let mut args = room.arguments()?;
         let files = match (grant.write, all) {

@@ -11,8 +11,8 @@ use landlock::{
 };
 
 use super::stage::Files;
-use crate::sandbox::WORKSPACE;
 use crate::sandbox::config::Landlock;
+use crate::sandbox::{LINK, WORKSPACE};
 
 /// The newest Landlock that we ask for. Of an older kernel we take what it has.
 const ABI_ASKED: ABI = ABI::V9;
@@ -70,6 +70,8 @@ fn rules(files: Files) -> Vec<(&'static Path, BitFlags<AccessFs>)> {
     let device = AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
     let mut rules = vec![(Path::new("/"), AccessFs::from_read(ABI_ASKED)), (Path::new("/dev"), device)];
     rules.extend(TEMPORARY.map(|path| (Path::new(path), all)));
+    // Where a room has no link there is nothing at that path, and so no rule. The socket's owner decides what it answers.
+    rules.push((Path::new(LINK), AccessFs::ReadFile | AccessFs::ResolveUnix));
     if files == Files::Workspace {
         rules.push((Path::new(WORKSPACE), all));
     }

@@ -1,0 +1,137 @@
+//! Who answers a worker: with the run's own way of asking the model, and the run's own gate.
+
+use std::sync::Arc;
+
+use belay_agent_loop::{AdmittedCall, LoopContext, Reasoning};
+use belay_protocol::{
+    BatchAnswer, BatchCall, Message, ModelAnswer, ModelAsk, ModelReply, RunEnd, StopLayer, StopReason, Tool, ToolBatch,
+    ToolSet, WORKER_TOOLS, WorkerEnd,
+};
+use tokio::sync::mpsc;
+
+use super::desk::Request;
+use super::orders::Orders;
+use super::remote::Remote;
+use crate::core::{Asked, RunCore};
+use crate::turn::failure;
+
+/// The clerk of one job.
+pub(super) struct Clerk {
+    pub(super) core: RunCore,
+    pub(super) reasoning: Reasoning,
+    pub(super) orders: Arc<Orders>,
+    pub(super) requests: mpsc::Receiver<Request>,
+    /// The conversation as the worker last told it, and the counters as the host has them.
+    pub(super) talk: LoopContext,
+    pub(super) max_turns: u32,
+    /// Model calls so far.
+    pub(super) turns: u32,
+    /// Why the job is over, where the host knows it better than the worker.
+    pub(super) reason: Option<StopReason>,
+}
+
+impl Clerk {
+    /// Answers until the job is over: the worker says so, a limit is reached, the model cannot be asked, or the run's
+    /// token is cancelled.
+    ///
+    /// # Cancel safety
+    /// Not to be dropped: cancel the token instead, and it returns within the grace of tools.
+    pub(super) async fn serve(&mut self) -> WorkerEnd {
+        loop {
+            let cancel = self.core.cancel.clone();
+            let request = tokio::select! {
+                biased; // what a worker said before it was cut off counts
+                Some(request) = self.requests.recv() => request,
+                () = cancel.cancelled() => return WorkerEnd::Stopped,
+            };
+            // Where an answer goes to nobody, the worker is gone, and whoever watches its process says so.
+            let over = match request {
+                Request::Model(ask, answer) => match self.model(ask).await {
+                    Ok(reply) => {
+                        let _ = answer.send(ModelAnswer::Reply(reply));
+                        None
+                    }
+                    Err(end) => {
+                        let _ = answer.send(ModelAnswer::Over { why: words(&end) });
+                        Some(end)
+                    }
+                },
+                Request::Batch(batch, answer) => {
+                    let (messages, over) = self.batch(batch).await;
+                    let _ = answer.send(BatchAnswer { messages, over: over.as_ref().map(words) });
+                    over
+                }
+                Request::Finish(end, answer) => {
+                    let _ = answer.send(());
+                    Some(end)
+                }
+            };
+            if let Some(end) = over {
+                return end;
+            }
+        }
+    }
+
+    /// Asks the model as any run does.
+    async fn model(&mut self, ask: ModelAsk) -> Result<ModelReply, WorkerEnd> {
+        // The worker counts too; but it is not the one whose count holds.
+        if self.turns >= self.max_turns {
+            return Err(WorkerEnd::MaxTurns);
+        }
+        self.turns += 1;
+        self.talk.messages = ask.messages.into_iter().map(Arc::new).collect();
+        self.talk.state.iteration = self.turns;
+        self.talk.state.force_text |= ask.force_text;
+        let allowance = self.core.allowance(self.core.house.max_attempts.max(1));
+        match self.core.ask(&self.reasoning, &mut self.talk, self.turns, allowance).await {
+            Ok(Asked::Reply(reply)) => Ok(reply),
+            Ok(Asked::Failed(error)) => Err(self.over(&failure(error.into()))),
+            Ok(Asked::Ended(end)) => Err(self.over(&end)),
+            Ok(Asked::Chanted(_)) => Err(self.over(&StopReason::Chanting.into())),
+            Err(error) => Err(self.over(&failure(error))),
+        }
+    }
+
+    /// Leads a batch through the gate. The worker's own tools are handed back to it from there.
+    async fn batch(&mut self, batch: ToolBatch) -> (Vec<Message>, Option<WorkerEnd>) {
+        let calls: Vec<AdmittedCall> =
+            batch.calls.into_iter().map(|BatchCall { call, refused }| AdmittedCall { call, refused }).collect();
+        let asked = calls.iter().map(|admitted| admitted.call.clone()).collect();
+        let state = self.talk.state.clone();
+        let mut context = LoopContext { messages: vec![Arc::new(Message::assistant_calls("", asked))], state };
+        let tools: Arc<ToolSet> = self.reasoning.tools().clone();
+        let (lent, orders) = (tools.clone(), self.orders.clone());
+        let bind = move |name: &str| {
+            let declaration = lent.get(name).filter(|_| WORKER_TOOLS.contains(&name))?.clone();
+            Some(Arc::new(Remote { declaration, orders: orders.clone() }) as Arc<dyn Tool>)
+        };
+        let executed = self.core.execute(calls, &mut context, &tools, &bind).await;
+        let messages = context.messages.iter().skip(1).map(|message| (**message).clone()).collect();
+        let over = match executed {
+            _ if self.core.cancel.is_cancelled() => Some(WorkerEnd::Stopped),
+            Ok(_) => None,
+            Err(error) => Some(self.over(&failure(error))),
+        };
+        (messages, over)
+    }
+
+    /// The end that follows from an end of the run.
+    fn over(&mut self, end: &RunEnd) -> WorkerEnd {
+        self.reason = Some(end.reason);
+        match end.reason {
+            StopReason::ActiveTime | StopReason::WallClock => WorkerEnd::TimedOut,
+            reason if reason.layer() == StopLayer::Operator => WorkerEnd::Stopped,
+            reason => WorkerEnd::failed(reason.user_line()),
+        }
+    }
+}
+
+fn words(end: &WorkerEnd) -> String {
+    match end {
+        WorkerEnd::Completed { .. } => "it is completed".to_owned(),
+        WorkerEnd::MaxTurns => "its steps are used up".to_owned(),
+        WorkerEnd::TimedOut => "its time is up".to_owned(),
+        WorkerEnd::Stopped => "it was told to stop".to_owned(),
+        WorkerEnd::Failed { detail } => detail.clone(),
+    }
+}

@@ -1,0 +1,128 @@
+//! Settings of workers: `[workers]`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// `[workers]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorkersConfig {
+    /// Whether the model is offered the tool `run_in_worker`.
+    pub enabled: bool,
+    /// Where a worker lives.
+    pub host: WorkerRoom,
+    /// Most steps of one worker; a call may ask for fewer. Brought within 1 and [`MOST_TURNS`].
+    pub max_turns: u32,
+    /// Most seconds of one worker, from its start to its end; a call may ask for fewer. 1 to 86400 (a day).
+    pub max_time_s: u64,
+    /// Tools that run with the host and that workers may use all the same. They pass the same gate as any call.
+    pub host_tools: Vec<String>,
+    /// In a container: the image. It needs nothing but the C library that the program was built for.
+    pub image: String,
+    /// In a container: the socket of Docker or Podman.
+    pub docker_socket: PathBuf,
+    /// In a container: its memory in MiB; 64 to 1048576 (1 TiB).
+    pub memory_mb: u64,
+    /// In a container: its share of the processor where others want it too; 2 to 262144, 1024 is an ordinary one.
+    pub cpu_shares: u64,
+    /// In a container: the network it is on. Empty: none.
+    pub network: String,
+}
+
+/// Where a worker lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkerRoom {
+    /// In the sandbox of commands, `[tools.sandbox]`.
+    Sandbox,
+    /// In a container of Docker or Podman.
+    Container,
+}
+
+/// Most steps that a worker can be given. 500: what runs longer is a job for several.
+pub const MOST_TURNS: u32 = 500;
+
+impl Default for WorkersConfig {
+    /// 50 steps and 10 minutes: what IronClaw's workers get, and the figures of its containers.
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            host: WorkerRoom::Sandbox,
+            max_turns: 50,
+            max_time_s: 600,
+            host_tools: ["calculate", "clock", "recall"].map(str::to_owned).to_vec(),
+            image: "debian:stable-slim".to_owned(),
+            docker_socket: PathBuf::from("/var/run/docker.sock"),
+            memory_mb: 2048,
+            cpu_shares: 1024,
+            network: String::new(),
+        }
+    }
+}
+
+impl WorkersConfig {
+    /// Every problem at once, each beginning with its key.
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (key, value, least, most) in [
+            ("max_time_s", self.max_time_s, 1, 86_400),
+            ("memory_mb", self.memory_mb, 64, 1024 * 1024),
+            ("cpu_shares", self.cpu_shares, 2, 262_144),
+        ] {
+            if !(least..=most).contains(&value) {
+                problems.push(format!("workers.{key}: must be from {least} to {most}, is {value}"));
+            }
+        }
+        if self.host == WorkerRoom::Container {
+            if self.image.trim().is_empty() {
+                problems.push("workers.image: must not be empty".to_owned());
+            }
+            if !self.docker_socket.is_absolute() {
+                problems.push("workers.docker_socket: must be an absolute path".to_owned());
+            }
+        }
+        problems
+    }
+
+    /// The most steps of one worker.
+    pub fn turns(&self) -> u32 {
+        self.max_turns.clamp(1, MOST_TURNS)
+    }
+
+    /// The longest time of one worker.
+    pub fn max_time(&self) -> Duration {
+        Duration::from_secs(self.max_time_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_valid_and_problems_name_their_keys() {
+        assert_eq!(WorkersConfig::default().validate(), Vec::<String>::new());
+        let config = WorkersConfig {
+            host: WorkerRoom::Container,
+            max_time_s: 0,
+            memory_mb: 1,
+            cpu_shares: 1,
+            image: " ".into(),
+            docker_socket: "docker.sock".into(),
+            ..WorkersConfig::default()
+        };
+        let keys: Vec<_> =
+            config.validate().iter().map(|problem| problem.split(':').next().map(str::to_owned)).collect();
+        let expected = ["max_time_s", "memory_mb", "cpu_shares", "image", "docker_socket"];
+        assert_eq!(keys, expected.map(|key| Some(format!("workers.{key}"))));
+    }
+
+    #[test]
+    fn steps_are_brought_within_their_bounds() {
+        for (given, expected) in [(0, 1), (1, 1), (500, 500), (501, 500), (u32::MAX, 500)] {
+            assert_eq!(WorkersConfig { max_turns: given, ..WorkersConfig::default() }.turns(), expected);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Calls that the gate has let through and the worker is to carry out: handed over, waited for, given up.
+//!
+//! Orders are numbered and stay until the worker asks for what follows them, so that an answer lost on the way is asked
+//! for again. The lock is held for map operations only.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use belay_protocol::{CallId, DoneOutput, Order, ToolDone, ToolOrder};
+use serde_json::{Map, Value};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
+
+/// Longest wait for an order until the worker asks again. 20 s: well within what any request may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The orders of one job. There are never more than two for each call that the gate runs at a time.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
+    state: Mutex<State>,
+    news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    last: u64,
+    /// Up to which number the worker has received them.
+    received: u64,
+    waiting: BTreeMap<u64, Order>,
+    open: HashMap<CallId, (u64, oneshot::Sender<DoneOutput>)>,
+}
+
+impl State {
+    fn push(&mut self, order: Order) -> u64 {
+        self.last += 1;
+        self.waiting.insert(self.last, order);
+        self.last
+    }
+}
+
+/// A call that was handed over. Dropped, it is given up.
+pub(super) struct Placed {
+    orders: Arc<Orders>,
+    call: CallId,
+    number: u64,
+    output: oneshot::Receiver<DoneOutput>,
+}
+
+impl Orders {
+    /// Hands a call over.
+    pub(super) fn place(self: &Arc<Self>, call: CallId, tool: String, arguments: Map<String, Value>) -> Placed {
+        let (answer, output) = oneshot::channel();
+        let number = {
+            let mut state = self.state();
+            let number = state.push(Order::Run { call: call.clone(), tool, arguments });
+            state.open.insert(call.clone(), (number, answer));
+            number
+        };
+        self.news.notify_waiters();
+        Placed { orders: self.clone(), call, number, output }
+    }
+
+    /// The first order behind that number, once there is one; `None` after a while.
+    pub(super) async fn next(&self, after: u64) -> Option<ToolOrder> {
+        let wait = async {
+            loop {
+                let news = self.news.notified();
+                tokio::pin!(news);
+                // Waiting begins before looking, so that nothing comes unseen in between.
+                news.as_mut().enable();
+                if let Some(order) = self.first_behind(after) {
+                    return order;
+                }
+                news.await;
+            }
+        };
+        timeout(PATIENCE, wait).await.ok()
+    }
+
+    fn first_behind(&self, after: u64) -> Option<ToolOrder> {
+        let mut state = self.state();
+        state.received = state.received.max(after.min(state.last));
+        let received = state.received;
+        state.waiting.retain(|number, _| *number > received);
+        let (number, order) = state.waiting.first_key_value()?;
+        Some(ToolOrder { number: *number, order: order.clone() })
+    }
+
+    /// Takes an answer. One that nobody waits for is thrown away.
+    pub(super) fn done(&self, done: ToolDone) {
+        let open = self.state().open.remove(&done.call);
+        if let Some((_, answer)) = open {
+            // The gate has given the call up this very moment.
+            let _ = answer.send(done.output);
+        }
+    }
+
+    fn give_up(&self, call: &CallId, number: u64) {
+        {
+            let mut state = self.state();
+            match state.open.get(call) {
+                Some((open, _)) if *open == number => state.open.remove(call),
+                _ => return, // it has its answer
+            };
+            state.waiting.remove(&number);
+            // The worker may have seen it although it has not said so yet.
+            state.push(Order::Cancel { call: call.clone() });
+        }
+        self.news.notify_waiters();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Placed {
+    /// Waits for the worker's answer. `None`: there will be none.
+    pub(super) async fn output(&mut self) -> Option<DoneOutput> {
+        (&mut self.output).await.ok()
+    }
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        self.orders.give_up(&self.call, self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(orders: &Arc<Orders>, call: &str) -> Placed {
+        orders.place(call.into(), "read_file".into(), Map::new())
+    }
+
+    fn call_of(order: &Order) -> String {
+        match order {
+            Order::Run { call, .. } => format!("run {call}"),
+            Order::Cancel { call } => format!("cancel {call}"),
+        }
+    }
+
+    async fn next(orders: &Orders, after: u64) -> Option<(u64, String)> {
+        orders.next(after).await.map(|order| (order.number, call_of(&order.order)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_order_is_told_until_the_worker_asks_for_the_next() {
+        let orders = Arc::new(Orders::default());
+        let (_a, _b) = (place(&orders, "a"), place(&orders, "b"));
+        for (after, expected) in [(0, Some((1, "run a"))), (0, Some((1, "run a"))), (1, Some((2, "run b"))), (2, None)]
+        {
+            assert_eq!(next(&orders, after).await, expected.map(|(number, text)| (number, text.to_owned())));
+        }
+        assert_eq!(next(&orders, 99).await, None, "a number that was never given out hides nothing that comes");
+        let _c = place(&orders, "c");
+        assert_eq!(next(&orders, 2).await, Some((3, "run c".to_owned())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_is_told_when_something_comes() {
+        let orders = Arc::new(Orders::default());
+        let waiting = orders.clone();
+        let waiter = tokio::spawn(async move { next(&waiting, 0).await });
+        tokio::task::yield_now().await;
+        let _placed = place(&orders, "a");
+        assert_eq!(waiter.await.expect("no panic"), Some((1, "run a".to_owned())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_reaches_its_call_and_a_second_one_nobody() {
+        let orders = Arc::new(Orders::default());
+        let mut placed = place(&orders, "a");
+        let done = |text: &str| ToolDone { call: "a".into(), output: DoneOutput::Failed { text: text.into() } };
+        orders.done(ToolDone { call: "stranger".into(), output: DoneOutput::Cancelled });
+        orders.done(done("first"));
+        orders.done(done("second"));
+        assert_eq!(placed.output().await, Some(DoneOutput::Failed { text: "first".into() }));
+        drop(placed);
+        assert_eq!(next(&orders, 1).await, None, "what has its answer is not given up");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_given_up_is_told_to_the_worker_and_not_run() {
+        let orders = Arc::new(Orders::default());
+        drop(place(&orders, "a"));
+        assert_eq!(next(&orders, 0).await, Some((2, "cancel a".to_owned())));
+        assert_eq!(next(&orders, 2).await, None);
+    }
+}

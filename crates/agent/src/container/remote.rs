@@ -1,0 +1,44 @@
+//! A tool that the worker carries out: declared and weighed here, called there.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use belay_protocol::{SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Weight};
+use serde_json::{Map, Value};
+
+use super::orders::Orders;
+
+/// One of the worker's own tools, as the gate sees it.
+pub(super) struct Remote {
+    /// The host's tool of that name: what it is and what a call would do is the host's to say.
+    pub(super) declaration: Arc<dyn Tool>,
+    pub(super) orders: Arc<Orders>,
+}
+
+#[async_trait]
+impl Tool for Remote {
+    fn spec(&self) -> &ToolSpec {
+        self.declaration.spec()
+    }
+
+    async fn weigh(&self, arguments: &Map<String, Value>, session: &SessionKey) -> Result<Weight, ToolFailure> {
+        self.declaration.weigh(arguments, session).await
+    }
+
+    /// Hands the call to the worker and waits for its answer.
+    ///
+    /// # Cancel safety
+    /// Told by the token, or dropped, the call is given up, and the worker hears of it.
+    async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
+        let name = self.declaration.spec().name.clone();
+        let mut placed = self.orders.place(context.call_id.clone(), name, arguments.clone());
+        tokio::select! {
+            biased;
+            () = context.cancel.cancelled() => Err(ToolFailure::Cancelled),
+            output = placed.output() => output.map_or_else(
+                || Err(ToolFailure::failed("the worker gives no answer about this call")),
+                ToolOutput::from,
+            ),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What the model that handed work to a worker reads of its end. Pure.
+
+use belay_protocol::{Termination, ToolFailure, ToolOutput, WorkerEnd};
+use serde_json::json;
+
+use super::job::Ended;
+
+/// The word for an end that runs of every kind have.
+pub(super) fn termination(end: &WorkerEnd) -> Termination {
+    match end {
+        WorkerEnd::Completed { .. } => Termination::Goal,
+        WorkerEnd::MaxTurns => Termination::MaxTurns,
+        WorkerEnd::TimedOut => Termination::Timeout,
+        WorkerEnd::Stopped => Termination::Aborted,
+        WorkerEnd::Failed { .. } => Termination::Error,
+    }
+}
+
+/// Facts as JSON, and one plain line.
+pub(super) fn report(ended: Ended) -> ToolOutput {
+    let Ended { end, reason, turns, duration } = ended;
+    let mut facts = json!({
+        "termination": termination(&end).word(),
+        "reason": reason.word(),
+        "turns": turns,
+        "duration_ms": u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+    });
+    let line = match end {
+        WorkerEnd::Completed { reply } => {
+            facts["result"] = reply.into();
+            return Ok(format!("{facts}\nThe worker has done its task.").into());
+        }
+        WorkerEnd::MaxTurns => {
+            "The worker used up its steps before it had done its task. What it wrote is in the workspace.".to_owned()
+        }
+        WorkerEnd::TimedOut => {
+            "The worker's time was up before it had done its task. What it wrote is in the workspace.".to_owned()
+        }
+        WorkerEnd::Failed { detail } => {
+            format!("The worker has not done its task: {}.", detail.trim_end_matches('.'))
+        }
+        WorkerEnd::Stopped => return Err(ToolFailure::Cancelled),
+    };
+    Err(ToolFailure::Failed(format!("{facts}\n{line}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use belay_protocol::StopReason;
+
+    use super::*;
+
+    #[test]
+    fn each_end_has_its_word_and_only_a_completed_one_is_a_success() {
+        let end = |end, reason| report(Ended { end, reason, turns: 2, duration: Duration::from_millis(7) });
+        let facts = |termination: &str, reason: &str, more: &str| {
+            format!(r#"{{"duration_ms":7,"reason":"{reason}",{more}"termination":"{termination}","turns":2}}"#)
+        };
+        assert_eq!(
+            end(WorkerEnd::Completed { reply: "42".into() }, StopReason::FinalText),
+            Ok(format!("{}\nThe worker has done its task.", facts("GOAL", "final_text", r#""result":"42","#)).into())
+        );
+        for (given, reason, termination, line) in [
+            (WorkerEnd::MaxTurns, StopReason::MaxIterations, "MAX_TURNS", "used up its steps"),
+            (WorkerEnd::TimedOut, StopReason::ActiveTime, "TIMEOUT", "time was up"),
+            (WorkerEnd::failed("it fell over."), StopReason::Internal, "ERROR", "not done its task: it fell over."),
+        ] {
+            let Err(ToolFailure::Failed(text)) = end(given, reason) else { panic!("{termination} is a failure") };
+            assert!(text.starts_with(&facts(termination, reason.word(), "")), "{text}");
+            assert!(text.contains(line), "{text}");
+        }
+        assert_eq!(end(WorkerEnd::Stopped, StopReason::ParentStopped), Err(ToolFailure::Cancelled));
+    }
+}

@@ -1,0 +1,74 @@
+//! Workers: where they are started, and the link by which they are answered.
+
+use std::sync::Arc;
+
+use belay_agent::{WorkerRoom, WorkersParts};
+use belay_gateway::WorkerLinkServer;
+use belay_protocol::WorkerHost;
+use belay_tools::worker::{ContainerHost, ContainerSettings};
+
+use super::programs::Programs;
+use super::{gateway_failure, workspace_of};
+use crate::environment::Environment;
+use crate::exit::{Exit, Failure};
+use crate::paths::Paths;
+use crate::settings::Settings;
+
+/// The socket of the link, beside the control socket. No longer than that one's name, so it fits where that one does.
+const SOCKET: &str = "worker.sock";
+
+/// The link that is to be served, and the host that is to be closed when the daemon ends.
+pub(super) struct Workers {
+    pub(super) server: WorkerLinkServer,
+    pub(super) host: Arc<dyn WorkerHost>,
+}
+
+/// Opens the link and finds the host of workers, where they are wanted.
+///
+/// # Errors
+/// The socket cannot be made. That no worker can be started is no error: the agent says so and goes on without.
+pub(super) async fn open(
+    settings: &Settings,
+    env: &Environment,
+    paths: &Paths,
+    programs: &Programs,
+) -> Result<Option<(WorkersParts, Workers)>, Failure> {
+    if !settings.workers.enabled {
+        return Ok(None);
+    }
+    let host = match settings.workers.host {
+        WorkerRoom::Sandbox => programs.worker_host(),
+        WorkerRoom::Container => containers(settings, env, paths).await?,
+    };
+    let socket = paths.control_socket.with_file_name(SOCKET);
+    let (server, links) = WorkerLinkServer::bind(socket).map_err(|error| gateway_failure(&error))?;
+    let workers = Workers { server, host: host.clone() };
+    Ok(Some((WorkersParts { config: settings.workers.clone(), host, links }, workers)))
+}
+
+/// The host of containers, with what an earlier daemon of this data directory has left behind removed.
+async fn containers(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Arc<dyn WorkerHost>, Failure> {
+    let internal = |error: String| Failure::new(Exit::Internal, error);
+    let workers = &settings.workers;
+    let workspace = workspace_of(settings, env, paths);
+    let user = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let host = ContainerHost::new(ContainerSettings {
+        socket: workers.docker_socket.clone(),
+        image: workers.image.clone(),
+        memory_mb: workers.memory_mb,
+        cpu_shares: workers.cpu_shares,
+        network: workers.network.clone(),
+        // Without links: the server of containers binds what is really there.
+        workspace: workspace.canonicalize().unwrap_or(workspace),
+        program: std::env::current_exe().map_err(|error| internal(error.to_string()))?,
+        user,
+        owner: paths.data.display().to_string(),
+    })
+    .map_err(internal)?;
+    match host.reap().await {
+        Ok(0) => {}
+        Ok(left) => tracing::info!(left, "containers of an earlier start were removed"),
+        Err(why) => tracing::warn!(why, "whether an earlier start has left containers is not known"),
+    }
+    Ok(Arc::new(host))
+}

@@ -1,0 +1,154 @@
+//! The host's end: a socket for its owner alone, six routes, and one way to be refused.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Path, Query};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use belay_protocol::{JobId, LinkError, WorkerEnd, WorkerLink, WorkerLinks};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::jobs::{Jobs, Links};
+use crate::auth::Peer;
+use crate::error::{ApiError, GatewayError};
+use crate::server::{ControlSocket, Line, accept_socket, report};
+
+/// Largest body of a request. 32 MiB: a conversation with some pictures; what a model takes is far less.
+const BODY_BYTES: usize = 32 * 1024 * 1024;
+
+/// Connections at a time; more wait. 256: a worker has about three.
+const CONNECTIONS: usize = 256;
+
+/// Bound, and not yet serving.
+pub struct WorkerLinkServer {
+    socket: ControlSocket,
+    jobs: Arc<Jobs>,
+}
+
+impl WorkerLinkServer {
+    /// Takes the socket, for this user alone, and gives what opens links over it.
+    ///
+    /// # Errors
+    /// The socket cannot be made, or another daemon answers on it.
+    pub fn bind(path: PathBuf) -> Result<(Self, Arc<dyn WorkerLinks>), GatewayError> {
+        let socket = ControlSocket::bind(path.clone())?;
+        let jobs = Arc::new(Jobs::new(path));
+        Ok((Self { socket, jobs: jobs.clone() }, Arc::new(Links(jobs))))
+    }
+
+    /// Serves until `stop`. By then no job is open any more, so connections are closed without ceremony.
+    ///
+    /// # Cancel safety
+    /// Dropped, every connection is closed at once.
+    pub async fn serve(self, stop: CancellationToken) {
+        let router = router(self.jobs);
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut connections = JoinSet::new();
+        loop {
+            let line = Line { router: router.clone(), draining: stop.clone() };
+            tokio::select! {
+                () = stop.cancelled() => break,
+                Some(ended) = connections.join_next() => report(ended),
+                (stream, trusted, place) = accept_socket(Some(&self.socket), &places) => {
+                    connections.spawn(line.serve(stream, Peer::Socket { trusted }, place));
+                }
+            }
+        }
+        connections.shutdown().await;
+    }
+}
+
+fn router(jobs: Arc<Jobs>) -> Router {
+    Router::new()
+        .route("/worker/{job}/task", get(task))
+        .route("/worker/{job}/model", post(model))
+        .route("/worker/{job}/batch", post(batch))
+        .route("/worker/{job}/order", get(order))
+        .route("/worker/{job}/done", post(done))
+        .route("/worker/{job}/finish", post(finish))
+        .fallback(async || no_such_path())
+        .layer(DefaultBodyLimit::max(BODY_BYTES))
+        .with_state(jobs)
+}
+
+fn no_such_path() -> ApiError {
+    ApiError::bad_request("bad_path", "the path is /worker/JOB/task, model, batch, order, done or finish")
+}
+
+/// One answer for a missing, a wrong, a foreign and a revoked token: a stranger learns nothing from it.
+fn refused() -> ApiError {
+    ApiError::unauthorized("there is no such job for this token")
+}
+
+/// The desk of the job in the path, for a request with its token.
+struct Desk(Arc<dyn WorkerLink>);
+
+impl FromRequestParts<Arc<Jobs>> for Desk {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, jobs: &Arc<Jobs>) -> Result<Self, ApiError> {
+        let Path(job) = Path::<String>::from_request_parts(parts, jobs).await.map_err(|_| no_such_path())?;
+        let job: JobId = job.parse().map_err(|_| no_such_path())?;
+        jobs.admit(job, &parts.headers).map(Self).ok_or_else(refused)
+    }
+}
+
+/// Puts the desk's answer on the wire.
+fn answer<T: IntoResponse>(answer: Result<T, LinkError>) -> Response {
+    match answer {
+        Ok(answer) => answer.into_response(),
+        Err(LinkError::Over) => refused().into_response(),
+        Err(LinkError::Broken(why)) => {
+            tracing::warn!(why, "a worker's request could not be answered");
+            ApiError::internal().into_response()
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, ApiError> {
+    serde_json::from_slice(body)
+        .map_err(|error| ApiError::bad_request("bad_body", format!("the body cannot be read: {error}")))
+}
+
+async fn task(Desk(desk): Desk) -> Response {
+    answer(desk.task().await.map(Json))
+}
+
+async fn model(Desk(desk): Desk, body: Bytes) -> Result<Response, ApiError> {
+    Ok(answer(desk.model(read(&body)?).await.map(Json)))
+}
+
+async fn batch(Desk(desk): Desk, body: Bytes) -> Result<Response, ApiError> {
+    Ok(answer(desk.batch(read(&body)?).await.map(Json)))
+}
+
+#[derive(Deserialize)]
+struct After {
+    /// The number of the last order that was received.
+    #[serde(default)]
+    after: u64,
+}
+
+async fn order(Desk(desk): Desk, Query(After { after }): Query<After>) -> Response {
+    answer(desk.order(after).await.map(|order| match order {
+        Some(order) => Json(order).into_response(),
+        None => StatusCode::NO_CONTENT.into_response(),
+    }))
+}
+
+async fn done(Desk(desk): Desk, body: Bytes) -> Result<Response, ApiError> {
+    Ok(answer(desk.done(read(&body)?).await.map(|()| StatusCode::NO_CONTENT)))
+}
+
+async fn finish(Desk(desk): Desk, body: Bytes) -> Response {
+    answer(desk.finish(WorkerEnd::read(&body)).await.map(|()| StatusCode::NO_CONTENT))
+}

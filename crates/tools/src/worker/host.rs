@@ -1,0 +1,131 @@
+//! Workers behind the walls of commands.
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_protocol::{JobId, WorkerHost, WorkerProcess, WorkerStart};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{ChildStderr, ChildStdout};
+
+use crate::process::{Exit, Processes, Running, Stdin};
+use crate::sandbox::{LINK, Missing, Policy, Sandbox};
+
+/// Bytes of a worker's last words that are kept.
+const WORDS_BYTES: usize = 2048;
+/// How long the last words of a worker that has ended are waited for: they are in the pipe already.
+const WORDS_LIMIT: Duration = Duration::from_secs(1);
+
+/// Starts workers in the sandbox.
+#[derive(Debug)]
+pub struct SandboxHost {
+    processes: Arc<Processes>,
+    sandbox: Result<Sandbox, Missing>,
+}
+
+impl SandboxHost {
+    /// A host that starts its workers like this, or says what is missing.
+    pub fn new(processes: Arc<Processes>, sandbox: Result<Sandbox, Missing>) -> Self {
+        Self { processes, sandbox }
+    }
+
+    fn walls(&self) -> Result<&Sandbox, String> {
+        let sandbox = self.sandbox.as_ref().map_err(ToString::to_string)?;
+        match sandbox.policy() {
+            Policy::Off => Err("a worker has walls, and tools.sandbox.policy is off".to_owned()),
+            _ => Ok(sandbox),
+        }
+    }
+}
+
+/// The command line of a worker, behind the program's name.
+pub(super) fn arguments(job: JobId, socket: &str) -> Vec<OsString> {
+    ["worker", "--job", &job.to_string(), "--socket", socket].map(OsString::from).into()
+}
+
+#[async_trait]
+impl WorkerHost for SandboxHost {
+    fn ready(&self) -> Result<(), String> {
+        self.walls().map(drop)
+    }
+
+    async fn start(&self, start: WorkerStart) -> Result<Box<dyn WorkerProcess>, String> {
+        let token = format!("{}\n", start.token.expose()).into_bytes();
+        let launch = self
+            .walls()?
+            .wrap_worker(arguments(start.job, LINK), Stdin::Bytes(token), &start.socket)
+            .map_err(|missing| missing.to_string())?;
+        let running = self.processes.start(launch, start.run, &start.generation, "worker");
+        let mut running = running.await.map_err(|error| error.to_string())?;
+        let (out, err) = running.take_output().unzip();
+        Ok(Box::new(SandboxWorker { running, words: Words { out, err, last: Vec::new() } }))
+    }
+}
+
+struct SandboxWorker {
+    running: Running,
+    words: Words,
+}
+
+#[async_trait]
+impl WorkerProcess for SandboxWorker {
+    async fn ended(&mut self) -> String {
+        let exit = tokio::select! {
+            exit = self.running.wait() => exit,
+            never = self.words.listen() => match never {},
+        };
+        let how = match exit {
+            Exit::Code(code) => format!("exit code {code}"),
+            Exit::Signal(signal) => format!("signal {signal}"),
+            Exit::Ended => "it was ended".to_owned(),
+        };
+        match self.words.last().await {
+            words if words.is_empty() => how,
+            words => format!("{how}; its last words: {words}"),
+        }
+    }
+
+    async fn end(&mut self) {
+        self.running.end().await;
+    }
+}
+
+/// What a worker prints. It has nothing to print but why it cannot go on.
+struct Words {
+    out: Option<ChildStdout>,
+    err: Option<ChildStderr>,
+    last: Vec<u8>,
+}
+
+impl Words {
+    /// Reads both outputs, so that the worker never waits for us. Never ends.
+    async fn listen(&mut self) -> Infallible {
+        let Self { out, err, last } = self;
+        let mut ignored = Vec::new();
+        tokio::join!(read(out, &mut ignored), read(err, last));
+        std::future::pending().await
+    }
+
+    /// The end of what it said on standard error, in one line.
+    async fn last(&mut self) -> String {
+        // Something that it has started may hold the pipe still; then what is there will do.
+        let _ = tokio::time::timeout(WORDS_LIMIT, read(&mut self.err, &mut self.last)).await;
+        String::from_utf8_lossy(&self.last).split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Reads to the end and keeps the last of it.
+async fn read(from: &mut Option<impl AsyncRead + Unpin>, last: &mut Vec<u8>) {
+    let mut buffer = [0; 4096];
+    while let Some(pipe) = from {
+        match pipe.read(&mut buffer).await {
+            Ok(0) | Err(_) => *from = None,
+            Ok(read) => {
+                last.extend_from_slice(&buffer[..read]);
+                last.drain(..last.len().saturating_sub(WORDS_BYTES));
+            }
+        }
+    }
+}

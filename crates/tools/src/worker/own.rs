@@ -1,0 +1,89 @@
+//! The tools that a worker carries out itself.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use belay_protocol::Tool;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
+use crate::config::{CommandsConfig, ShellConfig, ToolsConfig};
+use crate::outputs::KeptOutputs;
+use crate::process::{CgroupUse, Processes, ProcessesConfig};
+use crate::sandbox::{Policy, Sandbox, SandboxConfig};
+use crate::workspace::Workspace;
+use crate::{commands, files, picture};
+
+/// The room that a worker works in, as it sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// The workspace.
+    pub workspace: PathBuf,
+    /// Where long outputs of commands may lie until the worker ends.
+    pub scratch: PathBuf,
+    /// The program that is the last stage before a command: the worker's own.
+    pub program: PathBuf,
+}
+
+/// Builds the tools of a worker. Commands have limits and no walls of their own: the whole room is behind walls.
+///
+/// # Errors
+/// Plain words: what of the room cannot be used.
+pub fn own_tools(room: &Room) -> Result<Vec<Arc<dyn Tool>>, String> {
+    let walls = SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() };
+    let config = ToolsConfig {
+        workspace: Some(room.workspace.clone()),
+        commands: CommandsConfig { enabled: true, ..CommandsConfig::default() },
+        shell: ShellConfig { enabled: false },
+        sandbox: walls.clone(),
+        ..ToolsConfig::default()
+    };
+    let workspace = Arc::new(Workspace::open(&room.workspace).map_err(|error| error.to_string())?);
+    let processes = ProcessesConfig { cgroup: CgroupUse::Off, ..ProcessesConfig::default() };
+    let processes = Arc::new(Processes::new(processes).map_err(|error| error.to_string())?);
+    let sandbox = Sandbox::probe(&walls, &room.workspace, &room.program);
+    let outputs = KeptOutputs::open(&room.scratch, &config.outputs).map_err(|error| error.to_string())?;
+    let mut tools =
+        commands::tools(&config, workspace.clone(), processes, sandbox, outputs).map_err(|error| error.to_string())?;
+    tools.push(Arc::new(files::ReadFile::new(workspace.clone(), picture::Pictures::new(), &config)));
+    tools.push(Arc::new(files::ListFiles::new(workspace.clone(), &config)));
+    tools.push(Arc::new(files::SearchFiles::new(workspace.clone(), &config)));
+    tools.push(Arc::new(files::WriteFile::new(workspace.clone(), &config)));
+    tools.push(Arc::new(files::EditFile::new(workspace, &config)));
+    Ok(tools)
+}
+
+/// Keeps other processes of this user, such as the commands that a worker runs, from looking into this one, where the
+/// job's token is. What it starts can be looked into as ever.
+///
+/// Source: PR_SET_DUMPABLE(2const): `/proc/PID` belongs to root, and ptrace is refused.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn seal() -> Result<(), String> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|errno| format!("this process cannot be sealed: {errno}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use belay_protocol::WORKER_TOOLS;
+
+    use super::*;
+
+    #[test]
+    fn a_worker_has_the_tools_that_the_link_promises() {
+        let dir = tempfile::tempdir().unwrap();
+        let room = Room {
+            workspace: dir.path().join("workspace"),
+            scratch: dir.path().join("scratch"),
+            program: std::env::current_exe().unwrap(),
+        };
+        std::fs::create_dir(&room.workspace).unwrap();
+        let tools = own_tools(&room).unwrap();
+        let mut names: Vec<_> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
+        names.sort();
+        assert_eq!(names, WORKER_TOOLS);
+    }
+}
