@@ -284,6 +284,20 @@ async fn each_end_has_its_word() {
             (Termination::MaxTurns, StopReason::MaxIterations, 0),
             "steps",
         ),
+        (
+            Deed::Say(br#"{"end":"stopped"}"#),
+            one(),
+            vec![],
+            (Termination::Error, StopReason::Internal, 0),
+            "nobody has",
+        ),
+        (
+            Deed::Say(br#"{"end":"completed","reply":" "}"#),
+            one(),
+            vec![],
+            (Termination::Error, StopReason::Internal, 0),
+            "without a word",
+        ),
         (Deed::SayTwice, one(), vec![], (Termination::Goal, StopReason::FinalText, 0), "\"result\":\"first\""),
         (
             Deed::AskForEver,
