@@ -63,7 +63,7 @@ impl Clerk {
                 }
                 Request::Finish(end, answer) => {
                     let _ = answer.send(());
-                    Some(end)
+                    Some(plausible(end))
                 }
             };
             if let Some(end) = over {
@@ -123,6 +123,15 @@ impl Clerk {
             reason if reason.layer() == StopLayer::Operator => WorkerEnd::Stopped,
             reason => WorkerEnd::failed(reason.user_line()),
         }
+    }
+}
+
+/// The end as the host can believe it: who stops a worker is the host, and success has a text.
+fn plausible(told: WorkerEnd) -> WorkerEnd {
+    match told {
+        WorkerEnd::Completed { reply } if reply.trim().is_empty() => WorkerEnd::failed("it ended without a word"),
+        WorkerEnd::Stopped => WorkerEnd::failed("it says that it was stopped, and nobody has stopped it"),
+        told => told,
     }
 }
 

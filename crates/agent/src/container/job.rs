@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belay_protocol::{StopReason, WorkerEnd, WorkerHost, WorkerStart};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::clerk::Clerk;
@@ -23,10 +23,13 @@ pub(super) struct Ended {
     pub(super) duration: Duration,
 }
 
-/// What ends a job besides its clerk.
+/// What brings a job to its end.
 enum Cut {
+    /// Its clerk is done: the worker has told its end, or the host has.
+    Served(WorkerEnd),
     Stopped,
     TimedOut,
+    /// The worker's process is gone, in these words.
     Died(String),
 }
 
@@ -76,25 +79,25 @@ async fn carry_out(
         tokio::pin!(serving);
         let cut = tokio::select! {
             biased; // an end that the worker has told comes before the end of its process, and before ours
-            end = &mut serving => Err(end),
-            () = stop.cancelled() => Ok(Cut::Stopped),
-            () = sleep_until(deadline) => Ok(Cut::TimedOut),
-            how = process.ended() => Ok(Cut::Died(how)),
+            end = &mut serving => Cut::Served(end),
+            () = stop.cancelled() => Cut::Stopped,
+            () = sleep_until(deadline) => Cut::TimedOut,
+            how = process.ended() => Cut::Died(how),
         };
         match cut {
-            Err(end) => end,
-            Ok(cut) => {
+            Cut::Served(end) => end,
+            cut => {
                 // The clerk is not dropped in the middle of a batch: what runs is told, and recorded.
                 served.cancel();
-                let last = tokio::time::timeout(CLERK_GRACE, serving).await;
+                let last = timeout(CLERK_GRACE, serving).await;
                 match (cut, last) {
-                    (Cut::Stopped, _) => WorkerEnd::Stopped,
                     (Cut::TimedOut, _) => WorkerEnd::TimedOut,
                     // Its last word came just before it went.
                     (Cut::Died(_), Ok(end @ (WorkerEnd::Completed { .. } | WorkerEnd::Failed { .. }))) => end,
                     (Cut::Died(how), _) => {
                         WorkerEnd::failed(format!("the worker's process ended before it said how its task went: {how}"))
                     }
+                    _ => WorkerEnd::Stopped,
                 }
             }
         }

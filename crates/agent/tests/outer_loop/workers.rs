@@ -61,12 +61,14 @@ impl WorkerLinks for Direct {
     }
 }
 
+/// How many workers were started, and what the last one found when it told its end a second time.
+type Seen = (u32, Option<Result<(), LinkError>>);
+
 /// Starts workers as tasks of this process.
 struct Here {
     links: Direct,
     deed: Deed,
-    /// How many were started, and what the last one found when it told its end a second time.
-    seen: Arc<Mutex<(u32, Option<Result<(), LinkError>>)>>,
+    seen: Arc<Mutex<Seen>>,
 }
 
 #[async_trait]
@@ -91,7 +93,7 @@ impl WorkerHost for Here {
     }
 }
 
-async fn act(deed: Deed, link: Arc<dyn WorkerLink>, seen: Arc<Mutex<(u32, Option<Result<(), LinkError>>)>>) {
+async fn act(deed: Deed, link: Arc<dyn WorkerLink>, seen: Arc<Mutex<Seen>>) {
     match deed {
         Deed::Work => {
             let own = WORKER_TOOLS.iter().map(|name| Arc::new(own_tool(name)) as Arc<dyn Tool>).collect();
@@ -156,7 +158,7 @@ struct Played {
     agent: Running,
     run: RunId,
     links: Direct,
-    seen: Arc<Mutex<(u32, Option<Result<(), LinkError>>)>>,
+    seen: Arc<Mutex<Seen>>,
 }
 
 fn hand_over(arguments: Value) -> Scripted {
@@ -283,6 +285,20 @@ async fn each_end_has_its_word() {
             vec![],
             (Termination::MaxTurns, StopReason::MaxIterations, 0),
             "steps",
+        ),
+        (
+            Deed::Say(br#"{"end":"stopped"}"#),
+            one(),
+            vec![],
+            (Termination::Error, StopReason::Internal, 0),
+            "nobody has",
+        ),
+        (
+            Deed::Say(br#"{"end":"completed","reply":" "}"#),
+            one(),
+            vec![],
+            (Termination::Error, StopReason::Internal, 0),
+            "without a word",
         ),
         (Deed::SayTwice, one(), vec![], (Termination::Goal, StopReason::FinalText, 0), "\"result\":\"first\""),
         (
