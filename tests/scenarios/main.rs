@@ -1,6 +1,7 @@
 //! Scenarios: the real binary, driven from outside as its users drive it. Real time and real sockets on loopback; every
 //! wait ends as soon as what it waits for has happened.
 
+mod approvals;
 mod bad_input;
 mod brakes;
 mod command_line;
@@ -9,7 +10,6 @@ mod endings;
 mod lifecycle;
 mod outputs;
 mod plan;
-mod process_brakes;
 mod stopping;
 mod stops;
 mod surviving;

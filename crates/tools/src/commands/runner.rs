@@ -11,7 +11,7 @@ use tracing::Instrument as _;
 use super::capture::{Capture, Printed};
 use crate::outputs::KeptOutputs;
 use crate::process::{Exit, Launch, Processes, Running, StartError};
-use crate::sandbox::{Missing, Sandbox};
+use crate::sandbox::{Missing, Policy, Sandbox};
 
 /// Longest wait for the pipes of a tree that has been ended. It is verified empty by then, so they are closed, unless
 /// something that even KILL does not end holds them.
@@ -54,7 +54,11 @@ impl Runner {
     /// What commands may do, in one line that an answer is bound to.
     pub(super) fn policy(&self) -> Result<String, ToolFailure> {
         let sandbox = self.sandbox()?;
-        let network = if sandbox.most().network { "network" } else { "no network" };
+        let network = match (sandbox.policy(), sandbox.most().network) {
+            (Policy::Off, _) => "no walls: whatever Belay's user may do",
+            (_, true) => "network",
+            (_, false) => "no network",
+        };
         Ok(format!("{}, {network}", sandbox.policy().word()))
     }
 

@@ -1,0 +1,153 @@
+//! A question, its answers, and a stop in the middle of a command: through the real binary, as the README shows them.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context, Result};
+use belay_tests::daemon::{Daemon, Home};
+use serde_json::{Value, json};
+
+/// The conversation that the README shows under a mark.
+fn shown(mark: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ stands in the workspace");
+    let text = std::fs::read_to_string(root.join("README.md")).expect("the README is there");
+    let (_, rest) = text.split_once(&format!("<!-- {mark} -->\n```text\n")).expect("the mark is there");
+    rest.split_once("```\n<!--").expect("the mark is closed").0.to_owned()
+}
+
+/// A text with everything that differs from run to run replaced by dots.
+fn masked(text: &str) -> String {
+    let is_id = |word: &str| word.len() == 36 && word.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    let is_mark = |word: &str| word.len() == 12 && word.chars().all(|c| c.is_ascii_hexdigit());
+    let mask = |word: &str| {
+        let bare = word.trim_end_matches([',', ')', ']']);
+        if is_id(bare) || is_mark(bare) { word.replace(bare, "…") } else { word.to_owned() }
+    };
+    let line = |line: &str| line.split(' ').map(mask).collect::<Vec<_>>().join(" ");
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+async fn paused(daemon: &Daemon, run: &str) -> Result<String> {
+    let record = daemon.until(run, "paused").await?;
+    Ok(record["waiting_for"]["gate"].as_str().context("it says which question it waits for")?.to_owned())
+}
+
+fn call(argv: &[&str]) -> String {
+    format!("call run_command {}", json!({ "argv": argv }))
+}
+
+#[tokio::test]
+async fn the_readme_shows_the_conversation_that_asks() -> Result<()> {
+    let input = format!("{}\nyes\n/quit\n", call(&["uname", "-s"]));
+    let printed = Home::new().run(&["run", "--set", "llm.provider=rehearsal"], &input).await?;
+    let shown = shown("approval");
+    let (command, conversation) = shown.split_once('\n').context("a command, then what it prints")?;
+    assert!(command.contains(r#"call run_command {"argv":["uname","-s"]}\nyes\n/quit\n"#), "{command}");
+    assert_eq!(masked(&printed.stdout).trim(), conversation.trim(), "{}", printed.stderr);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_readme_shows_the_conversation_that_is_stopped_in_the_middle_of_a_command() -> Result<()> {
+    let home = Home::new().set("approvals.rules", json!([{ "tool": "run_command", "ask": "never" }]));
+    let mut daemon = home.start_with(Stdio::piped()).await?;
+    // Unlike any other process of this machine.
+    let seconds = format!("{}", 86_400 + std::process::id());
+    daemon.type_line(&call(&["sleep", &seconds])).await?;
+    let patience = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !is_running(&seconds) {
+        anyhow::ensure!(tokio::time::Instant::now() < patience, "the command does not begin");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    daemon.type_line("/stop").await?;
+    let lines = daemon.printed("Interrupted.").await?;
+    assert!(!is_running(&seconds), "it was acknowledged, and still runs");
+    let shown = shown("stopped");
+    assert!(shown.contains("/stop\n") && shown.trim_end().ends_with(&lines.join("\n")), "{lines:?}");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+/// Whether a process of this machine sleeps for so many seconds.
+fn is_running(seconds: &str) -> bool {
+    let wanted = format!("sleep\0{seconds}\0");
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .map(|entry| entry.path().join("cmdline"))
+        .any(|path| std::fs::read_to_string(path).is_ok_and(|line| line == wanted))
+}
+
+#[tokio::test]
+async fn a_question_outlives_a_kill_and_is_answered_by_a_program() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    let run = daemon.send("alice", &call(&["echo", "here"])).await?;
+    let gate = paused(&daemon, &run).await?;
+    daemon.kill().await?;
+
+    let daemon = home.start().await?;
+    assert_eq!(paused(&daemon, &run).await?, gate, "the same question waits");
+    let (status, list) = daemon.request("GET", "/api/v1/approvals", None).await?;
+    assert_eq!((status, list["approvals"].as_array().map(Vec::len)), (200, Some(1)), "{list}");
+    let path = format!("/api/v1/approvals/{gate}");
+    let (status, answer) = daemon.request("POST", &path, Some(json!({ "decision": "approve" }))).await?;
+    assert_eq!((status, &answer["run_id"]), (200, &json!(run)), "{answer}");
+    let ended = daemon.finished(&run).await?;
+    assert_eq!((&ended["status"], &ended["attempt"]), (&json!("completed"), &json!(1)), "{ended}");
+    assert!(ended["reply"].as_str().is_some_and(|reply| reply.contains("here")), "{ended}");
+    let (status, second) = daemon.request("POST", &path, Some(json!({ "decision": "deny" }))).await?;
+    assert_eq!((status, &second["error"]["code"]), (409, &json!("decided")), "{second}");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_denial_is_read_by_the_model_and_nothing_is_done() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    let text = format!("call write_file {}", json!({ "path": "a.txt", "content": "a" }));
+    let run = daemon.send("alice", &text).await?;
+    let gate = paused(&daemon, &run).await?;
+    let (_, listed) = daemon.request("GET", &format!("/api/v1/approvals/{gate}"), None).await?;
+    assert_eq!(field(&listed, "tool"), "write_file", "{listed}");
+    assert!(home.workspace().join("a.txt").symlink_metadata().is_err());
+    let answered = daemon.ask("alice", "no").await;
+    // A bare no is a command: it is answered, and makes no run.
+    assert!(answered.is_err() || answered.is_ok_and(|answer| answer["command"] == "/deny"));
+    let ended = daemon.finished(&run).await?;
+    assert_eq!(ended["status"], "completed", "{ended}");
+    assert!(home.workspace().join("a.txt").symlink_metadata().is_err(), "it was written all the same");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+fn field<'a>(gate: &'a Value, name: &str) -> &'a str {
+    gate[name].as_str().or_else(|| gate["approval"][name].as_str()).unwrap_or_default()
+}
+
+/// What hooks of the operator say on the road of a real message: one changes what goes out, one refuses a call.
+#[tokio::test]
+async fn hooks_change_and_refuse_through_the_real_binary() -> Result<()> {
+    let refuse = r#"cat >/dev/null; echo '{"refuse":"not on a Sunday"}'"#;
+    let change = r#"cat >/dev/null; echo '{"change":{"text":"changed on the way"}}'"#;
+    let home = Home::new().set(
+        "hooks",
+        json!([
+            { "name": "sunday", "on": "before_tool_call", "command": ["/bin/sh", "-c", refuse], "tools": ["calculate"] },
+            { "name": "polish", "on": "message_sending", "command": ["/bin/sh", "-c", change] },
+        ]),
+    );
+    let daemon = home.start().await?;
+    let ended = daemon.ask("alice", "calculate 17*23").await?;
+    assert_eq!(ended["reply"], "changed on the way", "{ended}");
+    let events = daemon.events(ended["run_id"].as_str().context("a run")?).await?;
+    let outcome = |name: &str| {
+        events
+            .iter()
+            .find(|event| event["type"] == "hook" && event["name"] == name)
+            .map(|event| event["outcome"].clone())
+    };
+    assert_eq!((outcome("sunday"), outcome("polish")), (Some(json!("refused")), Some(json!("changed"))), "{events:#?}");
+    daemon.shut_down().await?;
+    Ok(())
+}
