@@ -60,9 +60,7 @@ mod tests {
             let (facts, line) = text.split_once('\n').expect("facts, then a line");
             (serde_json::from_str::<serde_json::Value>(facts).expect("JSON"), line.to_owned())
         };
-        let expected = |termination: &str, reason: &str| {
-            serde_json::json!({ "duration_ms": 7, "reason": reason, "termination": termination, "turns": 2 })
-        };
+        let expected = |termination: &str, reason: &str| serde_json::json!({ "duration_ms": 7, "reason": reason, "termination": termination, "turns": 2 });
         let done = end(WorkerEnd::Completed { reply: "42".into() }, StopReason::FinalText).expect("a success");
         let mut with_result = expected("GOAL", "final_text");
         with_result["result"] = "42".into();

@@ -73,7 +73,10 @@ async fn a_program_is_told_one_line_and_has_the_environment_it_was_given() {
     assert_eq!(ask(&hook(&set)).await, Ok(HookAnswer::Continue));
     let told = fs::read_to_string(directory.path().join("told")).expect("it was told");
     let expected = r#"{"hook":"before_tool_call","at":"1970-01-01T00:00:00.000Z","data":{"arguments":{"times":3},"tool":"ring_bell"}}"#;
-    assert_eq!(told, format!("{expected}\n"));
+    // One line; the order of keys is the library's.
+    assert_eq!(told.matches('\n').count(), 1, "{told}");
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+    assert_eq!(json(&told), json(expected));
     let environment = read(directory.path(), "environment");
     let mut names: Vec<&str> = environment.split('\0').filter_map(|entry| Some(entry.split_once('=')?.0)).collect();
     names.retain(|name| !["PATH", "HOME", "LANG"].contains(name)); // as far as the test has them itself

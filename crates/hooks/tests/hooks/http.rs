@@ -90,7 +90,9 @@ async fn an_address_is_told_the_event_with_its_token() {
     let server = Server::start().await;
     assert_eq!(ask(&server.hook("/listen")).await, Ok(HookAnswer::Continue));
     let body = r#"{"hook":"before_tool_call","at":"1970-01-01T00:00:00.000Z","data":{"arguments":{"times":3},"tool":"ring_bell"}}"#;
-    assert_eq!(server.heard(), [("Bearer s3cret".to_owned(), body.to_owned())]);
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+    let heard: Vec<_> = server.heard().into_iter().map(|(token, body)| (token, json(&body))).collect();
+    assert_eq!(heard, [("Bearer s3cret".to_owned(), json(body))]);
 }
 
 #[tokio::test]

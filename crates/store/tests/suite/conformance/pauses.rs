@@ -177,7 +177,7 @@ async fn a_paused_run_writes_nothing_until_it_is_taken_up_again(store: Shared) {
     let opened = reload(&*store, &mut lease).await;
     assert_eq!(opened.thread.state, ThreadState::Processing);
     let pending = &opened.unfinished[0];
-    assert_eq!((pending.status, pending.attempt, pending.started_at), (RunStatus::Running, 2, Some(at(1_000))));
+    assert_eq!((pending.status, pending.attempt, pending.started_at), (RunStatus::Running, 1, Some(at(1_000))));
     assert_eq!(texts(&pending.messages), ["hi", "done"], "no message twice");
 }
 
