@@ -7,12 +7,14 @@ use anyhow::{Context, Result};
 use belay_tests::daemon::{Daemon, Home};
 use serde_json::{Value, json};
 
-/// The conversation that the README shows under a mark.
+/// The conversation that the README shows under a mark, without its fence.
 fn shown(mark: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ stands in the workspace");
     let text = std::fs::read_to_string(root.join("README.md")).expect("the README is there");
-    let (_, rest) = text.split_once(&format!("<!-- {mark} -->\n```text\n")).expect("the mark is there");
-    rest.split_once("```\n<!--").expect("the mark is closed").0.to_owned()
+    let (_, rest) = text.split_once(&format!("<!-- {mark} -->\n")).expect("the mark is there");
+    let (inside, _) = rest.split_once(&format!("<!-- /{mark} -->")).expect("the mark is closed");
+    let lines: Vec<&str> = inside.trim().lines().collect();
+    lines[1..lines.len() - 1].join("\n") + "\n"
 }
 
 /// A text with everything that differs from run to run replaced by dots.
@@ -25,6 +27,15 @@ fn masked(text: &str) -> String {
     };
     let line = |line: &str| line.split(' ').map(mask).collect::<Vec<_>>().join(" ");
     text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A home whose user has these settings.
+fn with_settings(toml: &str) -> Home {
+    let home = Home::new();
+    let place = home.path().join("config/belay");
+    std::fs::create_dir_all(&place).expect("a directory");
+    std::fs::write(place.join("belay.toml"), toml).expect("written");
+    home
 }
 
 async fn paused(daemon: &Daemon, run: &str) -> Result<String> {
@@ -49,7 +60,7 @@ async fn the_readme_shows_the_conversation_that_asks() -> Result<()> {
 
 #[tokio::test]
 async fn the_readme_shows_the_conversation_that_is_stopped_in_the_middle_of_a_command() -> Result<()> {
-    let home = Home::new().set("approvals.rules", json!([{ "tool": "run_command", "ask": "never" }]));
+    let home = with_settings("[[approvals.rules]]\ntool = \"run_command\"\nask = \"never\"\n");
     let mut daemon = home.start_with(Stdio::piped()).await?;
     // Unlike any other process of this machine.
     let seconds = format!("{}", 86_400 + std::process::id());
@@ -70,11 +81,13 @@ async fn the_readme_shows_the_conversation_that_is_stopped_in_the_middle_of_a_co
 
 /// Whether a process of this machine sleeps for so many seconds.
 fn is_running(seconds: &str) -> bool {
-    let wanted = format!("sleep\0{seconds}\0");
+    let wanted = format!("/sleep\0{seconds}\0");
+    // The program itself, not the walls around it, whose command lines end the same way.
+    let sleeps = |line: &str| line.ends_with(&wanted) && line.matches('\0').count() == 2;
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     processes
         .map(|entry| entry.path().join("cmdline"))
-        .any(|path| std::fs::read_to_string(path).is_ok_and(|line| line == wanted))
+        .any(|path| std::fs::read_to_string(path).is_ok_and(|line| sleeps(&line)))
 }
 
 #[tokio::test]
@@ -128,14 +141,18 @@ fn field<'a>(gate: &'a Value, name: &str) -> &'a str {
 /// What hooks of the operator say on the road of a real message: one changes what goes out, one refuses a call.
 #[tokio::test]
 async fn hooks_change_and_refuse_through_the_real_binary() -> Result<()> {
-    let refuse = r#"cat >/dev/null; echo '{"refuse":"not on a Sunday"}'"#;
-    let change = r#"cat >/dev/null; echo '{"change":{"text":"changed on the way"}}'"#;
-    let home = Home::new().set(
-        "hooks",
-        json!([
-            { "name": "sunday", "on": "before_tool_call", "command": ["/bin/sh", "-c", refuse], "tools": ["calculate"] },
-            { "name": "polish", "on": "message_sending", "command": ["/bin/sh", "-c", change] },
-        ]),
+    let home = with_settings(
+        r#"
+        [[hooks]]
+        name = "sunday"
+        on = "before_tool_call"
+        tools = ["calculate"]
+        command = ["/bin/sh", "-c", """cat >/dev/null; echo '{"refuse":"not on a Sunday"}'"""]
+        [[hooks]]
+        name = "polish"
+        on = "message_sending"
+        command = ["/bin/sh", "-c", """cat >/dev/null; echo '{"change":{"text":"changed on the way"}}'"""]
+        "#,
     );
     let daemon = home.start().await?;
     let ended = daemon.ask("alice", "calculate 17*23").await?;

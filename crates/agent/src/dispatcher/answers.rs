@@ -1,7 +1,7 @@
 //! Answers to questions: a bare yes or no under one, a command, a program's decision, a secret. They are put into the lane
 //! of the run that waits; a question that no lane knows is looked up, so that a late answer is told the truth.
 
-use belay_protocol::{Ack, AckSender, Decision, GateId, Inbound, Refusal, ReplyRoute, Secret, SessionKey};
+use belay_protocol::{Ack, AckSender, Decision, GateId, GateState, Inbound, Refusal, ReplyRoute, Secret, SessionKey};
 use tokio::sync::mpsc;
 
 use super::{BUSY_RETRY, Dispatcher};
@@ -104,6 +104,11 @@ impl Dispatcher {
         let (gates, speaker) = (self.house.store.gates.clone(), self.speaker.clone());
         self.errand(async move {
             let refusal = match gates.gate(gate).await {
+                // It waits, and its lane has not said so yet: the daemon has just started.
+                Ok(Some(gate)) if gate.state == GateState::Waiting => Refusal::Busy {
+                    what: "the conversation of this question is being opened".into(),
+                    retry_after: BUSY_RETRY,
+                },
                 Ok(Some(gate)) => Refusal::Decided(format!("This question {}.", gate.state.told())),
                 Ok(None) => Refusal::Unknown(format!("There is no question {gate}.")),
                 Err(error) => Refusal::Store(error.to_string()),

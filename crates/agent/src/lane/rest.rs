@@ -71,6 +71,7 @@ impl Lane {
         let own = messages.split_off(turn_start.min(messages.len()));
         self.keep(messages);
         (current.own, current.state) = (own, state);
+        self.announce(&gate).await;
         let mut pause = STORE_BACKOFF.0;
         while let Err(error) = self.house.store.threads.pause_run(&self.lease, paused.clone()).await {
             if matches!(error, StoreError::LeaseLost(_)) {
@@ -80,6 +81,7 @@ impl Lane {
             refuse_for(&mut self.port, Refusal::Store(error.to_string()), pause).await;
             if current.run.cancel.is_cancelled() {
                 // Nobody has seen the question, and nobody is to see it any more.
+                note(&self.port.notes, LaneNote::Woke { gate: gate.id }).await;
                 let mut ending = stopped(&current);
                 ending.messages = new.into_iter().chain(ending.messages).collect();
                 self.commit_ends(vec![(current, ending)]).await?;
@@ -90,7 +92,7 @@ impl Lane {
         current.in_thread = true;
         tracing::info!(run = %gate.run_id, session = %gate.session, gate = %gate.id, tool = gate.tool, "run rests on a question");
         current.run.rest(Arc::new(current.record_at_rest(&gate, text)));
-        self.await_answer(current, gate).await;
+        self.await_answer(current, gate);
         Ok(())
     }
 
@@ -99,10 +101,12 @@ impl Lane {
         let text = question_text(&gate, self.house.clock.now());
         waiting.run.begin();
         waiting.run.rest(Arc::new(waiting.record_at_rest(&gate, text)));
-        self.await_answer(waiting, gate).await;
+        self.announce(&gate).await;
+        self.await_answer(waiting, gate);
     }
 
-    async fn await_answer(&mut self, waiting: Waiting, gate: Gate) {
+    /// Tells the dispatcher of a question. Before anybody else can know of it: an answer that comes at once finds it here.
+    async fn announce(&self, gate: &Gate) {
         let waits = Waits {
             gate: gate.id,
             run: gate.run_id,
@@ -111,9 +115,12 @@ impl Lane {
             decidable: gate.kind == GateKind::Approval,
             summary: gate.summary.clone(),
         };
+        note(&self.port.notes, LaneNote::Rests(Box::new(waits))).await;
+    }
+
+    fn await_answer(&mut self, waiting: Waiting, gate: Gate) {
         let until = self.instant_of(gate.expires_at);
         self.resting = Some(Resting { waiting, gate, until });
-        note(&self.port.notes, LaneNote::Rests(Box::new(waits))).await;
     }
 
     fn gate_of(&self, current: &Waiting, asking: Asking, now: UnixMillis) -> Gate {
