@@ -168,3 +168,28 @@ async fn hooks_change_and_refuse_through_the_real_binary() -> Result<()> {
     daemon.shut_down().await?;
     Ok(())
 }
+
+/// The answer to a stop that waits says the truth about what does not heed TERM: it lives for a grace of two seconds.
+#[tokio::test]
+async fn a_stop_that_waits_returns_when_what_ignores_it_is_gone() -> Result<()> {
+    let home = with_settings("[[approvals.rules]]\ntool = \"run_command\"\nask = \"never\"\n");
+    let daemon = home.start().await?;
+    let deaf = "import signal, pathlib, time\nsignal.signal(15, signal.SIG_IGN)\npathlib.Path('deaf').touch()\ntime.sleep(3600)";
+    let run = daemon.send("alice", &call(&["python3", "-c", deaf])).await?;
+    let patience = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !home.workspace().join("deaf").exists() {
+        anyhow::ensure!(tokio::time::Instant::now() < patience, "the command does not begin");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let (status, report) = daemon.request("POST", &format!("/api/v1/runs/{run}/stop?wait_ms=10000"), None).await?;
+    assert_eq!((status, &report["stopped"], &report["still_running"]), (200, &json!([run]), &json!([])), "{report}");
+    let (_, after) = daemon.request("POST", &format!("/api/v1/runs/{run}/stop"), None).await?;
+    assert_eq!(after["still_running"], json!([]), "{after}");
+    let ours = home.path().to_string_lossy().into_owned();
+    let left = std::fs::read_dir("/proc")?
+        .flatten()
+        .filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
+    assert_eq!(left.filter(|line| line.contains(&ours) && line.contains("python3")).count(), 0, "something still runs");
+    daemon.shut_down().await?;
+    Ok(())
+}

@@ -50,6 +50,8 @@ pub(crate) enum TaskEnd {
     Lane,
     /// An answer, a report.
     Errand,
+    /// Everything of this run has ended.
+    Processes(RunId),
 }
 
 struct Lane {
@@ -87,6 +89,8 @@ pub(crate) struct Dispatcher {
     sessions: HashMap<RunId, SessionKey>,
     keys: HashMap<IdempotencyKey, Known>,
     run_keys: HashMap<RunId, IdempotencyKey>,
+    /// Runs that were stopped and whose processes have not ended yet: a second stop finds them.
+    ending: HashMap<RunId, Arc<LiveRun>>,
     /// Questions that wait for a person.
     questions: HashMap<GateId, Waits>,
     /// Keys of commands that were acted on, newest last.
@@ -111,6 +115,7 @@ impl Dispatcher {
             sessions: HashMap::new(),
             keys: HashMap::new(),
             run_keys: HashMap::new(),
+            ending: HashMap::new(),
             questions: HashMap::new(),
             command_keys: VecDeque::new(),
             speaker,
@@ -410,6 +415,10 @@ impl Dispatcher {
         let (id, crashed) = match ended {
             Ok((id, TaskEnd::Lane)) => (id, false),
             Ok((_, TaskEnd::Errand)) => return,
+            Ok((_, TaskEnd::Processes(run))) => {
+                self.ending.remove(&run);
+                return;
+            }
             Err(error) => {
                 tracing::error!(%error, "a task of the dispatcher crashed");
                 (error.id(), true)
@@ -504,7 +513,7 @@ fn end_processes(tasks: &mut JoinSet<TaskEnd>, house: &Arc<House>, run: &Arc<Liv
     let (processes, id) = (house.processes.clone(), run.id);
     tasks.spawn(async move {
         processes.end(id).await;
-        TaskEnd::Errand
+        TaskEnd::Processes(id)
     });
 }
 

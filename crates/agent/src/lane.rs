@@ -492,7 +492,7 @@ impl Lane {
             std::mem::take(&mut self.queue).into_iter().partition(|waiting| waiting.run.cancel.is_cancelled());
         self.queue = waiting.into();
         let waited = stopped.into_iter().map(|waiting| {
-            let ending = Ending::stopped(&waiting);
+            let ending = rest::stopped(&waiting);
             (waiting, ending)
         });
         let endings = self.stopped_at_rest().into_iter().chain(waited.collect::<Vec<_>>());

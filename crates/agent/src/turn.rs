@@ -9,7 +9,7 @@ use belay_agent_loop::{
 };
 use belay_protocol::{
     Lease, Message, MessageBody, ModelErrorKind, NewEvent, ReplyRoute, RunEnd, RunId, RunUsage, StopLayer, StopReason,
-    StoreError, ToolCall, UnixMillis,
+    StoreError, ToolCall, ToolStatus, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -121,6 +121,10 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
         }
     };
 
+    if job.begun_at.is_some() && !parked && !matches!(outcome, Ok(LoopOutcome::NeedApproval(_))) {
+        // Where a resumed batch failed before it began, its calls have no results yet.
+        context.answer_open_calls(ToolStatus::NotExecuted, "not executed: the run ended first");
+    }
     let lease_lost = matches!(&outcome, Err(LoopError::Store(StoreError::LeaseLost(_))));
     let (mut end, mut reply) = ending(&delegate, outcome);
     if !lease_lost {

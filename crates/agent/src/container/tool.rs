@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_agent_loop::{LoopContext, Reasoning};
 use belay_protocol::{
-    CallId, Durability, Effect, EventKind, LentTool, Prompt, Tool, ToolContext, ToolFailure, ToolOutput, ToolSet,
-    ToolSpec, WORKER_TOOLS, WorkerStart, WorkerTask,
+    CallId, Durability, Effect, EventKind, LentTool, Prompt, Tool, ToolContext, ToolFailure, ToolOutput, ToolReply,
+    ToolSet, ToolSpec, WORKER_TOOLS, WorkerStart, WorkerTask,
 };
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -185,7 +185,9 @@ impl Tool for Bound {
         drop(link); // from here on the token proves nothing
         tracing::info!(run = %context.run_id, end = termination(&ended.end).word(), reason = ended.reason.word(), turns = ended.turns, "worker ended");
         note_end(&mut clerk.core, &context.call_id, &ended).await?;
-        report(ended)
+        // What it has read, whoever reads its result has read.
+        let outside = clerk.core.tally.outside();
+        report(ended).map(|reply| ToolReply { outside, ..reply })
     }
 }
 

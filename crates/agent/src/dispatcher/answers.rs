@@ -1,13 +1,15 @@
 //! Answers to questions: a bare yes or no under one, a command, a program's decision, a secret. They are put into the lane
 //! of the run that waits; a question that no lane knows is looked up, so that a late answer is told the truth.
 
-use belay_protocol::{Ack, AckSender, Decision, GateId, GateState, Inbound, Refusal, ReplyRoute, Secret, SessionKey};
+use belay_protocol::{
+    Ack, AckSender, CommandReply, Decision, GateId, GateState, Inbound, Place, Refusal, ReplyRoute, Secret, SessionKey,
+};
 use tokio::sync::mpsc;
 
 use super::{BUSY_RETRY, Dispatcher};
 use crate::approvals::parse_answer;
 use crate::mail::{LaneAnswer, LaneMail, LaneReply, Waits};
-use crate::submission::Submission;
+use crate::submission::{Submission, word_of as word_of_text};
 
 impl Dispatcher {
     /// Takes a message that answers the question of its conversation; gives back one that does not.
@@ -21,11 +23,19 @@ impl Dispatcher {
         inbound: Inbound,
         ack: AckSender,
     ) -> Result<(), Box<(Inbound, AckSender)>> {
+        if inbound.key.as_ref().is_some_and(|key| self.command_keys.contains(key)) {
+            // An answer that comes again: the question it was for waits no more, and it is for no other.
+            let reply = "This was delivered before, and acted on.".to_owned();
+            ack.send(Ack::Command(CommandReply { command: word_of_text(text), reply, resumes: None }));
+            return Ok(());
+        }
         if self.questions.is_empty() || inbound.relayed || !matches!(submission, Submission::Input) {
             return Err(Box::new((inbound, ack)));
         }
         let Some(waits) = self.question_in(&inbound.session) else { return Err(Box::new((inbound, ack))) };
-        if !waits.asker.may_be_decided_by(&waits.session, &inbound.principal, &inbound.session) {
+        let asked =
+            *inbound.principal.id == *waits.asker.principal && Place::from(inbound.principal.role) == waits.asker.place;
+        if !asked {
             return Err(Box::new((inbound, ack)));
         }
         let gate = waits.gate;
@@ -42,6 +52,7 @@ impl Dispatcher {
             (false, Some(Decision::Deny)) => (LaneReply::Decision(Decision::Deny), "/deny"),
             (false, _) => (LaneReply::Secret(Secret::new(text.trim().to_owned())), "/secret"),
         };
+        self.was_acted_on(&inbound); // remembers its key
         self.decide(gate, reply, word.to_owned(), inbound, ack);
         Ok(())
     }
@@ -83,7 +94,7 @@ impl Dispatcher {
 
     /// Puts an answer into the lane of its run.
     pub(super) fn decide(&mut self, gate: GateId, reply: LaneReply, word: String, inbound: Inbound, ack: AckSender) {
-        let Inbound { principal, session: from, reply_to, .. } = inbound;
+        let Inbound { principal, session: from, reply_to, key, .. } = inbound;
         let Some(session) = self.questions.get(&gate).map(|waits| waits.session.clone()) else {
             return self.explain(gate, reply_to, ack);
         };
@@ -93,6 +104,7 @@ impl Dispatcher {
             Ok(()) => lane.commands += 1,
             Err(mpsc::error::TrySendError::Full(mail) | mpsc::error::TrySendError::Closed(mail)) => {
                 let LaneMail::Answer(answer) = mail else { return };
+                self.command_keys.retain(|known| Some(known) != key.as_ref()); // not acted on after all
                 let what = "this conversation has too many messages waiting".to_owned();
                 answer.ack.send(Ack::Refused(Refusal::Busy { what, retry_after: BUSY_RETRY }));
             }

@@ -55,11 +55,20 @@ impl Dispatcher {
     }
 
     pub(super) fn targets(&self, target: &StopTarget) -> Vec<Arc<LiveRun>> {
-        match target {
+        let mut runs: Vec<_> = match target {
             StopTarget::Run(run) | StopTarget::RunOfGoneClient(run) => self.find(*run).into_iter().collect(),
             StopTarget::Session(session) => self.lanes.get(session).map(|lane| lane.runs.clone()).unwrap_or_default(),
             StopTarget::All => self.lanes.values().flat_map(|lane| lane.runs.iter().cloned()).collect(),
-        }
+        };
+        let meant = |run: &LiveRun| match target {
+            StopTarget::Run(id) | StopTarget::RunOfGoneClient(id) => run.id == *id,
+            StopTarget::Session(session) => run.session == *session,
+            StopTarget::All => true,
+        };
+        let ending = self.ending.values().filter(|run| meant(run) && runs.iter().all(|known| known.id != run.id));
+        let ending: Vec<_> = ending.cloned().collect();
+        runs.extend(ending);
+        runs
     }
 
     pub(super) fn find(&self, run: RunId) -> Option<Arc<LiveRun>> {
@@ -73,6 +82,7 @@ impl Dispatcher {
             let first = !run.cancel.is_cancelled();
             run.stop(cause(run));
             if first && run.is_engaged() {
+                self.ending.insert(run.id, run.clone());
                 end_processes(&mut self.tasks, &self.house, run);
             }
             if let Some(lane) = self.lanes.get(&run.session) {

@@ -132,7 +132,9 @@ impl EffectGate {
             return Err(No(ToolStatus::Denied, denied.clone()).into());
         }
         let digest = digest(&spec.name, arguments, &weight);
-        if let Some((gate, approved)) = &answer.approved {
+        let case = Case { spec, arguments, weight: &weight, outside: caller.tally.outside() };
+        let need = self.policy.need(case);
+        if let (Some((gate, approved)), false) = (&answer.approved, matches!(need, Need::Refused(_))) {
             if *approved == digest {
                 return Ok(vec![*gate]);
             }
@@ -140,9 +142,7 @@ impl EffectGate {
                         to have it approved as it is now.";
             return Err(No(ToolStatus::Denied, text.into()).into());
         }
-        let outside = caller.tally.outside() || caller.tools.iter().any(|tool| tool.spec().foreign);
-        let case = Case { spec, arguments, weight: &weight, outside };
-        let (unless_approved, why) = match self.policy.need(case) {
+        let (unless_approved, why) = match need {
             Need::Nobody => return Ok(Vec::new()),
             Need::Refused(why) => {
                 return Err(No(ToolStatus::Denied, format!("denied: {why}. It was not done.")).into());

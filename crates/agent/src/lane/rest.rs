@@ -73,12 +73,7 @@ impl Lane {
         (current.own, current.state) = (own, state);
         self.announce(&gate).await;
         let mut pause = STORE_BACKOFF.0;
-        while let Err(error) = self.house.store.threads.pause_run(&self.lease, paused.clone()).await {
-            if matches!(error, StoreError::LeaseLost(_)) {
-                return Err(LeaseLost);
-            }
-            tracing::error!(%error, session = %self.lease.session, "a question could not be stored; trying again");
-            refuse_for(&mut self.port, Refusal::Store(error.to_string()), pause).await;
+        loop {
             if current.run.cancel.is_cancelled() {
                 // Nobody has seen the question, and nobody is to see it any more.
                 note(&self.port.notes, LaneNote::Woke { gate: gate.id }).await;
@@ -87,7 +82,15 @@ impl Lane {
                 self.commit_ends(vec![(current, ending)]).await?;
                 return self.reload().await;
             }
-            pause = (pause * 2).min(STORE_BACKOFF.1);
+            match self.house.store.threads.pause_run(&self.lease, paused.clone()).await {
+                Ok(()) => break,
+                Err(StoreError::LeaseLost(_)) => return Err(LeaseLost),
+                Err(error) => {
+                    tracing::error!(%error, session = %self.lease.session, "a question could not be stored; trying again");
+                    refuse_for(&mut self.port, Refusal::Store(error.to_string()), pause).await;
+                    pause = (pause * 2).min(STORE_BACKOFF.1);
+                }
+            }
         }
         current.in_thread = true;
         tracing::info!(run = %gate.run_id, session = %gate.session, gate = %gate.id, tool = gate.tool, "run rests on a question");
@@ -120,6 +123,9 @@ impl Lane {
 
     fn await_answer(&mut self, waiting: Waiting, gate: Gate) {
         let until = self.instant_of(gate.expires_at);
+        if waiting.run.cancel.is_cancelled() {
+            self.port.wake.notify_one(); // told to stop while it was stored
+        }
         self.resting = Some(Resting { waiting, gate, until });
     }
 
@@ -159,18 +165,25 @@ impl Lane {
     /// A person's answer.
     pub(super) async fn answer(&mut self, answer: LaneAnswer) -> Result<(), LeaseLost> {
         let LaneAnswer { gate, reply, who, from, word, reply_to, ack } = answer;
+        if self.resting.as_ref().is_some_and(|resting| self.house.clock.now().0 >= resting.gate.expires_at.0) {
+            self.expire().await?; // silence came first
+        }
         let outcome = match self.resting.as_ref().filter(|resting| resting.gate.id == gate) {
             Some(resting) if !resting.gate.asker.may_be_decided_by(&resting.gate.session, &who, &from) => Err(
                 Refusal::Forbidden("This question is for the person who started the run, or for an operator.".into()),
             ),
             Some(resting) => self.store_answer(&resting.gate, reply, &who.id).await,
-            None => Err(Refusal::Decided("This question is not waiting any more.".into())),
+            None => Err(self.told(gate).await),
         };
         let say = match outcome {
             Ok(text) => {
-                let resumes = self.resting.as_ref().map(|resting| resting.gate.run_id);
-                self.resume().await?;
+                let resumes = self.resting.as_ref().map(|resting| {
+                    resting.waiting.run.wake();
+                    resting.gate.run_id
+                });
+                // It is stored: whoever gave it hears so, however long reading it back may take.
                 ack.send(Ack::Command(CommandReply { command: word, reply: text.clone(), resumes }));
+                self.resume().await?;
                 text
             }
             Err(refusal) => {
@@ -182,6 +195,15 @@ impl Lane {
         let say = reply_to.map(|route| (route, say));
         note(&self.port.notes, LaneNote::Commanded { session: self.lease.session.clone(), say }).await;
         Ok(())
+    }
+
+    /// What became of a question that waits no more.
+    async fn told(&self, gate: GateId) -> Refusal {
+        match self.house.store.gates.gate(gate).await {
+            Ok(Some(gate)) => Refusal::Decided(format!("This question {}.", gate.state.told())),
+            Ok(None) => Refusal::Unknown(format!("There is no question {gate}.")),
+            Err(error) => Refusal::Store(error.to_string()),
+        }
     }
 
     /// Commits an answer. The text is for whoever gave it.
@@ -264,8 +286,8 @@ impl Lane {
 /// Longest time between two looks at a question's date: clocks of machines are set, and tests have clocks of their own.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// The end of a run that was stopped while it waited: the calls that nobody answered were not executed.
-fn stopped(waiting: &Waiting) -> Ending {
+/// The end of a run that was stopped while it waited, or before it went on: the calls that nobody answered were not executed.
+pub(super) fn stopped(waiting: &Waiting) -> Ending {
     let results = open_calls(&waiting.own).into_iter().map(|call| {
         let (status, text) = (ToolStatus::NotExecuted, STOPPED.to_owned());
         Arc::new(Message::tool(ToolResult { call_id: call.id, name: call.name, status, text }))

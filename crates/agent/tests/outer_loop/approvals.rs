@@ -350,3 +350,42 @@ async fn words_of_the_outside_make_tools_that_reach_outside_ask() {
     assert!(shown.expect("shown").starts_with("[words of the outside "), "it is marked");
     agent.shut_down().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_delivered_again_answers_no_other_question() {
+    let setup = Setup::new(ScriptedModel::new([ring("one"), ring("two"), Scripted::text("done")])).tool(ringing());
+    let mut agent = setup.start().await;
+    let mut accepted = agent.one.accepted("alice", "ring").await;
+    agent.one.next().await;
+    let first = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").gate;
+    let Ack::Command(reply) = agent.one.keyed("alice", "yes", "k1").await else { panic!() };
+    assert_eq!(reply.reply, "Approved.");
+    assert_eq!(agent.one.next().await, "Approved.");
+    assert!(agent.one.next().await.contains("two"), "the next question waits");
+    let Ack::Command(again) = agent.one.keyed("alice", "yes", "k1").await else { panic!() };
+    assert_eq!(again.reply, "This was delivered before, and acted on.");
+    let second = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").gate;
+    assert_ne!(first, second);
+    let kept = setup.store.gates.gate(second).await.expect("read").expect("kept");
+    assert_eq!(kept.state, GateState::Waiting);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_say_in_the_conversation_is_no_answer_and_no_secret() {
+    let mail = TestTool::named("echo").called("mail").secret("mail_key").writing();
+    let secrets = mail.secrets.clone();
+    let scripts = [Scripted::call("mail", json!({"text": "sent"})), Scripted::text("mailed"), Scripted::text("hello")];
+    let setup = Setup::new(ScriptedModel::new(scripts)).tool(mail);
+    let mut agent = setup.start().await;
+    let Ack::Accepted(_) = agent.one.text_of("ann", "group", "send it").await else { panic!() };
+    agent.one.next().await;
+    // An operator may decide, and does so by a command; what they say otherwise is a message.
+    let Ack::Accepted(_) = agent.one.text("group", "good morning").await else { panic!("it is a message") };
+    let Ack::Command(_) = agent.one.text_of("ann", "group", "the-key").await else { panic!("it is the secret") };
+    for expected in ["mail_key is kept, sealed; it is not part of the conversation.", "mailed", "hello"] {
+        assert_eq!(agent.one.next().await, expected);
+    }
+    assert_eq!(*secrets.lock().expect("not poisoned"), ["the-key"]);
+    agent.shut_down().await;
+}

@@ -13,7 +13,7 @@ use crate::config::CommandsConfig;
 use crate::digest;
 use crate::error::ToolsError;
 use crate::process::{Launch, Stdin};
-use crate::visible::is_hidden;
+use crate::visible::{escaped, is_hidden};
 use crate::workspace::Workspace;
 
 /// Most arguments, the program included.
@@ -193,7 +193,11 @@ fn globs(key: &'static str, globs: &[String]) -> Result<GlobSet, ToolsError> {
     set.build().map_err(failed)
 }
 
-/// A digest of what a command reads on its standard input.
-pub(super) fn input_digest(stdin: Option<&str>) -> String {
-    stdin.map_or_else(|| "nothing".to_owned(), |text| digest::of_bytes(text.as_bytes()))
+/// What a command reads on its standard input, as a person is shown it and an answer is bound to it.
+pub(super) fn input_shown(stdin: Option<&str>) -> String {
+    match stdin {
+        None => "nothing".to_owned(),
+        // Whole: what a program is fed may be a program.
+        Some(text) => format!("{} ({})", escaped(text), digest::of_bytes(text.as_bytes())),
+    }
 }

@@ -65,6 +65,9 @@ pub(super) fn judge(program: &Program, argv: &[String], names_program: impl Fn(&
     if let Some(why) = ALWAYS.iter().find(|(list, _)| is(list)).map(|(_, why)| *why) {
         return Risk::always(why);
     }
+    if !is(&["git"]) && arguments.iter().any(|argument| names_repository(argument)) {
+        return Risk::always("it names something in a .git directory, from which git takes settings and programs");
+    }
     if let Some(option) = starting_option(&is, arguments) {
         return Risk::always(format!(
             "its argument {option:?} can start another program, or reach further than it seems"
@@ -93,6 +96,11 @@ pub(super) fn judge(program: &Program, argv: &[String], names_program: impl Fn(&
         return Risk::covered(name);
     }
     Risk::exact()
+}
+
+/// Whether an argument, or the value in it, lies in a `.git` directory.
+fn names_repository(argument: &str) -> bool {
+    argument.split(['=', ':', '/']).any(|part| part.eq_ignore_ascii_case(".git"))
 }
 
 /// The first argument with which one of the listed programs starts another.

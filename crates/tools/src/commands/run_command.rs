@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::order::{Order, Orders, input_digest};
+use super::order::{Order, Orders, input_shown};
 use super::quote::quoted;
 use super::runner::Runner;
 use super::{repository, risk};
@@ -146,7 +146,7 @@ fn weigh(orders: &Orders, order: &Order, policy: String, stdin: Option<&str>) ->
         ("directory".to_owned(), order.directory.clone()),
         ("environment".to_owned(), orders.environment_digest()),
         ("policy".to_owned(), policy),
-        ("stdin".to_owned(), input_digest(stdin)),
+        ("stdin".to_owned(), input_shown(stdin)),
     ];
     bound.extend(orders.files(order).into_iter().map(|(path, digest)| (format!("file {path}"), digest)));
     if order.program.names().contains(&"git")

@@ -101,7 +101,10 @@ impl Tool for EditFile {
             let change = digest::of_bytes(fitted.after.as_bytes());
             let now = digest::of_bytes(fitted.before.as_bytes());
             let risky = workspace.is_in_git(&arguments.path);
-            Ok(weight("edit_file", arguments.path.clone(), summary, change, Some(now), risky))
+            let mut weight = weight("edit_file", arguments.path.clone(), summary, change, Some(now), risky);
+            weight.bound.push(("old".to_owned(), escaped(&arguments.old)));
+            weight.bound.push(("new".to_owned(), escaped(&arguments.new)));
+            Ok(weight)
         })
         .await
     }

@@ -69,7 +69,9 @@ impl Tool for WriteFile {
             let verb = if now.is_some() { "write" } else { "create" };
             let summary = format!("{verb} {} ({} bytes)", escaped(&path), content.len());
             let risky = workspace.is_in_git(&path);
-            Ok(weight("write_file", path, summary, digest::of_bytes(content.as_bytes()), now, risky))
+            let mut weight = weight("write_file", path, summary, digest::of_bytes(content.as_bytes()), now, risky);
+            weight.bound.push(("content".to_owned(), escaped(&content)));
+            Ok(weight)
         })
         .await
     }

@@ -78,8 +78,11 @@ async fn an_answer_is_bound_to_input_directory_environment_and_policy() {
     let networked = house_with(SandboxConfig { network: true, ..off }, CommandsConfig::default());
     let policy = networked.weigh(json!({"argv": ["cat"]})).await.unwrap();
     assert_eq!(
-        (bound(&policy, "policy"), plain.iter().any(|(_, value)| value == "off, no network")),
-        ("off, network", true)
+        (
+            bound(&policy, "policy"),
+            plain.iter().any(|(_, value)| value == "off, no walls: whatever Belay's user may do")
+        ),
+        ("off, no walls: whatever Belay's user may do", true)
     );
 }
 

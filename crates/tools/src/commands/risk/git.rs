@@ -103,13 +103,14 @@ const STARTING_OPTIONS: [&str; 12] = [
 ];
 
 /// Options of single commands, and commands with them, that start another program or cannot be taken back.
-const OPTIONS_OF: [(&str, &[&str]); 9] = [
+const OPTIONS_OF: [(&str, &[&str]); 10] = [
     ("clone", &["-c", "-u"]),
     ("fetch", &["--upload-pack"]),
     ("grep", &["-O"]),
     ("rebase", &["-x"]),
-    ("push", &["-f", "--force", "--force-with-lease", "--delete", "-d", "--mirror", "--prune", "+"]),
+    ("push", &["-f", "--force", "--force-with-lease", "--delete", "-d", "--mirror", "--prune", "+", ":"]),
     ("reset", &["--hard"]),
+    ("switch", &["-f", "--force", "--discard-changes"]),
     ("branch", &["-D"]),
     ("stash", &["drop", "clear"]),
     ("worktree", &["remove"]),
@@ -127,8 +128,8 @@ pub(super) fn judge(arguments: &[String]) -> Risk {
     if STARTING_COMMANDS.contains(&command) {
         return Risk::always(format!("git {command} starts other programs, or changes what git starts"));
     }
-    if command == "clean" {
-        return Risk::always("git clean removes files that git does not have");
+    if matches!(command, "clean" | "checkout" | "restore") {
+        return Risk::always(format!("git {command} can throw away what was not committed"));
     }
     let own = OPTIONS_OF.iter().filter(|(name, _)| *name == command).flat_map(|(_, options)| options.iter());
     let options: Vec<&str> = STARTING_OPTIONS.iter().chain(own).copied().collect();
