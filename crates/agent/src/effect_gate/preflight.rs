@@ -132,7 +132,9 @@ impl EffectGate {
             return Err(No(ToolStatus::Denied, denied.clone()).into());
         }
         let digest = digest(&spec.name, arguments, &weight);
-        let case = Case { spec, arguments, weight: &weight, outside: caller.tally.outside() };
+        // The descriptions of foreign tools are in every request: words of the outside before any was read.
+        let outside = caller.tally.outside() || caller.tools.iter().any(|tool| tool.spec().foreign);
+        let case = Case { spec, arguments, weight: &weight, outside };
         let need = self.policy.need(case);
         if let (Some((gate, approved)), false) = (&answer.approved, matches!(need, Need::Refused(_))) {
             if *approved == digest {
