@@ -168,7 +168,12 @@ impl Lane {
         if self.resting.as_ref().is_some_and(|resting| self.house.clock.now().0 >= resting.gate.expires_at.0) {
             self.expire().await?; // silence came first
         }
+        let now = self.house.clock.now();
         let outcome = match self.resting.as_ref().filter(|resting| resting.gate.id == gate) {
+            // Its time is up, and the store has not taken that yet: a yes comes too late all the same.
+            Some(resting) if now.0 >= resting.gate.expires_at.0 => {
+                Err(Refusal::Store("the end of this question could not be stored yet".into()))
+            }
             Some(resting) if !resting.gate.asker.may_be_decided_by(&resting.gate.session, &who, &from) => Err(
                 Refusal::Forbidden("This question is for the person who started the run, or for an operator.".into()),
             ),
