@@ -43,6 +43,35 @@ async fn ask_answers_without_a_daemon() -> Result<()> {
     Ok(())
 }
 
+/// As in a container, where the shell that began the session stands outside.
+#[tokio::test]
+async fn commands_run_where_the_leader_of_the_session_cannot_be_seen() -> Result<()> {
+    let home = Home::new();
+    let file = home.path().join("belay.toml");
+    std::fs::write(
+        &file,
+        "[llm]\nprovider = \"rehearsal\"\n[tools.sandbox]\npolicy = \"off\"\n\
+         [approvals]\nrules = [{ tool = \"run_command\", ask = \"never\" }]\n",
+    )?;
+    let file = file.to_string_lossy().into_owned();
+    let call = "call run_command {\"argv\": [\"echo\", \"hello from inside\"]}";
+    let ask = home.command(&["ask", "--config", &file, call]);
+    let mut namespace = tokio::process::Command::new("bwrap");
+    namespace.args(["--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--"]).arg(ask.as_std().get_program());
+    let asked = namespace
+        .args(ask.as_std().get_args())
+        .envs(ask.as_std().get_envs().filter_map(|(key, value)| Some((key, value?))))
+        .stdin(std::process::Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await?;
+    assert!(
+        asked.status.success() && String::from_utf8_lossy(&asked.stdout).contains("hello from inside"),
+        "{asked:?}"
+    );
+    Ok(())
+}
+
 #[tokio::test]
 async fn three_mistakes_in_a_file_are_named_at_once() -> Result<()> {
     let home = Home::new();

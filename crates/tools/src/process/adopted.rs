@@ -10,7 +10,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, getpid, getsid};
+use rustix::process::{Pid, Signal, getpid};
 
 use super::registry::Charge;
 use super::signal;
@@ -29,6 +29,7 @@ const BETWEEN_LAST_LOOKS: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct Adopted {
     me: Pid,
+    /// The one of the daemon, as the table shows it; `None` when its leader is outside of this PID namespace (a container).
     session: Option<Pid>,
     /// Children that were there before anything was started here.
     before: HashSet<Identity>,
@@ -41,7 +42,7 @@ impl Adopted {
     pub(super) fn new(table: &Table) -> Self {
         let me = getpid();
         let before = table.iter().filter(|process| process.parent == Some(me)).map(Process::identity).collect();
-        Self { me, session: getsid(None).ok(), before, seen: HashMap::new() }
+        Self { me, session: table.get(me).and_then(|own| own.session), before, seen: HashMap::new() }
     }
 
     /// Whether there is anything to look after.
