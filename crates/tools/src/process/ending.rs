@@ -18,6 +18,10 @@ const FREEZES: usize = 8;
 /// How long KILL may take. 10 s: it takes no time, but for a process that waits for a device or a far file system.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 
+/// How long the makers of a namespace are let alone once the program has ended by TERM: they end by themselves then, after
+/// a moment that an own KILL would cut short. 50 ms: twenty times what a shell needs.
+const WRAPPERS_GRACE: Duration = Duration::from_millis(50);
+
 /// Times a tree has to be found empty. Two: a walk is no moment, and a process may have moved from what was not yet
 /// looked at to what was.
 const CLEAN_LOOKS: u8 = 2;
@@ -36,6 +40,8 @@ struct Ending {
     by_itself: Option<Exit>,
     grace_ends: Instant,
     told: Told,
+    /// Since when only the makers of its namespace are left.
+    wrappers_alone: Option<Instant>,
     frozen: HashSet<Identity>,
     freezes: usize,
     killed_at: Option<Instant>,
@@ -51,6 +57,12 @@ struct Told {
 }
 
 impl Ending {
+    /// Whether those who are left may end by themselves yet, since the program has just done so.
+    fn waits_for_wrappers(&mut self) -> bool {
+        let alone = self.wrappers_alone.get_or_insert_with(Instant::now);
+        self.killed_at.is_none() && !self.told.each.is_empty() && alone.elapsed() < WRAPPERS_GRACE
+    }
+
     /// Stops whoever was not stopped yet, so that nobody starts anything while others die. Whether there was somebody: then
     /// it is looked once more, for what was started meanwhile.
     fn freeze(&mut self, living: &[&Process]) -> bool {
@@ -126,6 +138,7 @@ impl Care {
             by_itself,
             grace_ends: Instant::now() + grace,
             told,
+            wrappers_alone: None,
             frozen: HashSet::new(),
             freezes: 0,
             killed_at: None,
@@ -147,8 +160,11 @@ impl Care {
         }
         ending.clean_looks = 0;
         let stuck = ending.killed_at.is_some_and(|at| at.elapsed() > KILL_LIMIT);
-        if ending.killed_at.is_none() && Instant::now() < ending.grace_ends && namespace::hears(root, &living) {
+        let hears = namespace::hears(root, &living);
+        if ending.killed_at.is_none() && Instant::now() < ending.grace_ends && hears {
             tell(root, &living, &mut ending.told);
+        } else if !hears && ending.waits_for_wrappers() {
+            // The next look finds them gone.
         } else if ending.killed_at.is_some() || root.isolated || !ending.freeze(&living) {
             ending.killed_at.get_or_insert_with(Instant::now);
             kill(root, &living);
