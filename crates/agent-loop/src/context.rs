@@ -106,6 +106,7 @@ impl Reasoning {
             tools,
             messages: &context.messages,
             model: self.model.as_deref(),
+            thinking: None,
             max_tokens: self.max_tokens,
             max_attempts: self.max_attempts,
         }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use belay_agent_loop::policies::{Action, Observation, StopRules};
 use belay_agent_loop::{AdmittedCall, BrakeAction, Fired, LlmTurn, LoopContext, LoopError, Meter, Reasoning};
 use belay_protocol::{
-    EventKind, Finding, ModelError, ModelReply, ModelRequest, RunEnd, StopReason, Tool, ToolSet, UnixMillis, Usage,
+    EventKind, Finding, ModelError, ModelReply, ModelRequest, Progress, RunEnd, RunOptions, StopReason, Tool, ToolSet,
+    UnixMillis, Usage,
 };
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -52,6 +53,8 @@ pub(crate) struct RunCore {
     pub(crate) answers: Answers,
     /// Whether a person can be asked; else why nobody can, as the end of a sentence.
     pub(crate) may_ask: Result<(), &'static str>,
+    /// What its message, its session and the configuration ask of it.
+    pub(crate) options: Arc<RunOptions>,
 }
 
 /// Why a run that another one started asks nobody.
@@ -131,6 +134,7 @@ pub(crate) struct Seed {
     /// When the run that hands it out must have ended.
     deadline: Option<Instant>,
     nest: Nest,
+    options: Arc<RunOptions>,
 }
 
 impl Seed {
@@ -162,6 +166,7 @@ impl Seed {
             nest: self.nest.clone(),
             answers: Answers::new(),
             may_ask: Err(NOBODY),
+            options: self.options.clone(),
         }
     }
 }
@@ -221,6 +226,7 @@ impl RunCore {
             clock: self.clock,
             deadline: self.deadline(context, self.allowance(1).purpose),
             nest: self.nest.clone(),
+            options: self.options.clone(),
         }
     }
 
@@ -281,7 +287,13 @@ impl RunCore {
             None => request.max_tokens,
         };
         let request = reasoning.request(context);
-        let request = ModelRequest { max_attempts: allowance.attempts, max_tokens: max_tokens(request), ..request };
+        let request = ModelRequest {
+            max_attempts: allowance.attempts,
+            max_tokens: max_tokens(request),
+            model: request.model.or(self.options.model.as_deref()),
+            thinking: self.options.thinking,
+            ..request
+        };
         let (hold, reservation) = match self.reserve(&request, allowance).await? {
             Ok(held) => held,
             Err(end) => {
@@ -293,8 +305,9 @@ impl RunCore {
         let cut = CancellationToken::new();
         let watched = self.rules.cuts_streams(&context.state.stops) && allowance.purpose == Purpose::Step;
         let mut sink = LiveSink::new(&self.live, step, watched.then_some((&mut chanting, &cut)));
-        if self.child || allowance.purpose == Purpose::Aside {
-            sink.silent();
+        match self.child || allowance.purpose == Purpose::Aside {
+            true => sink.silent(),
+            false => sink.shown(),
         }
         let result = tokio::select! {
             biased; // a stop that has arrived is never answered by one more word of the model
@@ -471,6 +484,7 @@ impl RunCore {
             tally: &self.tally,
             limits: self.rules.limits(),
             journal: &mut self.journal,
+            progress: Progress::to(self.live.clone()),
         };
         let asking = {
             // Tools get no longer than the run has. The gate is not dropped: its token is cancelled, and it returns soon.

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use belay_agent_loop::policies::RunLimits;
 use belay_agent_loop::{AdmittedCall, LoopContext};
 use belay_protocol::{
-    Durability, EventKind, GateStore, Generation, Message, OutputKeeper, Picture, RunId, SecretVault, SessionKey,
-    StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus,
+    Durability, EventKind, GateStore, Generation, Message, OutputKeeper, Picture, Progress, RunId, SecretVault,
+    SessionKey, StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus,
 };
 use jsonschema::Validator;
 use tokio_util::sync::CancellationToken;
@@ -81,6 +81,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) may_ask: Result<(), &'static str>,
     /// Where intent and result are written.
     pub(crate) journal: &'a mut RunJournal,
+    /// Where calls say how they get on.
+    pub(crate) progress: Progress,
 }
 
 /// A batch that waits for a person.
@@ -188,8 +190,13 @@ impl EffectGate {
         }
         if !runnable.is_empty() {
             intend(&mut caller, &runnable, durability, context).await?;
-            let whose =
-                For { session: caller.session, run: caller.run, cancel: caller.cancel, generation: caller.generation };
+            let whose = For {
+                session: caller.session,
+                run: caller.run,
+                cancel: caller.cancel,
+                generation: caller.generation,
+                progress: &caller.progress,
+            };
             let admitted = runnable.len();
             let (ran, begun) = batch::run(whose, runnable).await;
             caller.tally.give_back_tools(admitted.saturating_sub(begun));

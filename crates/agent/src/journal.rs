@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    Checkpoint, Clock, Durability, EventKind, GateId, Lease, Message, NewEvent, RunId, StoreError, ThreadStore,
+    Checkpoint, Clock, Durability, EventKind, GateId, JoinedRun, Lease, Message, NewEvent, RunId, StoreError,
+    ThreadStore,
 };
 
 use crate::tally::Tally;
@@ -20,6 +21,8 @@ pub struct RunJournal {
     events: Vec<NewEvent>,
     /// Approvals that the next write uses up.
     used: Vec<GateId>,
+    /// Runs that end with the next write, since this one has their messages.
+    joined: Vec<JoinedRun>,
     /// The account of the run's tree, whose totals go with each write.
     tally: Tally,
     /// Only facts are written: messages and state are those of the run that started this one.
@@ -54,7 +57,8 @@ impl RunJournal {
         tally: Tally,
         stored: usize,
     ) -> Self {
-        Self { threads, clock, lease, run, stored, events: Vec::new(), used: Vec::new(), tally, facts_only: false }
+        let (events, used, joined) = (Vec::new(), Vec::new(), Vec::new());
+        Self { threads, clock, lease, run, stored, events, used, joined, tally, facts_only: false }
     }
 
     /// What journals of the runs that this one starts are made of.
@@ -112,6 +116,7 @@ impl RunJournal {
             cost_micro_usd,
             events: std::mem::take(&mut self.events),
             used: std::mem::take(&mut self.used),
+            joined: std::mem::take(&mut self.joined),
             durability,
         };
         self.threads.checkpoint(&self.lease, checkpoint).await?;

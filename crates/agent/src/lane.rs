@@ -16,8 +16,8 @@ use belay_agent_loop::LoopContext;
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{
     Acceptance, Accepted, Ack, Asker, CommandReply, EditOutcome, GateState, KnownInput, Lease, Message, MessageBody,
-    NewInput, OpenedLane, PendingRun, Refusal, RunEnd, RunId, RunStatus, RunUsage, SessionKey, StopReason, StoreError,
-    ThreadEdit, ThreadSnapshot, ToolStatus,
+    NewInput, OpenedLane, PendingRun, Refusal, RunEnd, RunId, RunOptions, RunStatus, RunUsage, SessionKey, StopReason,
+    StoreError, ThreadEdit, ThreadSnapshot, ToolStatus,
 };
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
@@ -67,6 +67,8 @@ struct Lane {
     brought: usize,
     /// Whether loops are looked for in this session.
     loop_detection: bool,
+    /// What the session asks of its runs.
+    options: RunOptions,
     /// The running turn; at most one task. Dropped with the lane, it is aborted.
     turn: JoinSet<TurnEnd>,
 }
@@ -104,7 +106,7 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
             }
         }
     };
-    let OpenedLane { lease, thread, unfinished, loop_detection, fresh } = opened;
+    let OpenedLane { lease, thread, unfinished, loop_detection, options, fresh } = opened;
     let mut lane = Lane {
         house,
         port,
@@ -119,6 +121,7 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
         instructions: Vec::new(),
         brought: 0,
         loop_detection,
+        options,
         turn: JoinSet::new(),
     };
     lane.show(thread);
@@ -295,6 +298,8 @@ impl Lane {
             text: input.text.clone(),
             digest: sent,
             reply_to: input.inbound.reply_to.clone(),
+            options: input.inbound.options.clone(),
+            events: Vec::new(),
             history: history.clone(),
             // Kept from the acceptance on: a restart knows what the message has asked for.
             state: outputs.then(|| serde_json::to_value(&state).ok()).flatten(),
@@ -330,6 +335,7 @@ impl Lane {
                     usage: RunUsage::default(),
                     cost_micro_usd: 0,
                     asker,
+                    options: input.inbound.options,
                     answers: Answers::new(),
                     rested: false,
                 };
@@ -415,6 +421,7 @@ impl Lane {
             begun_at: next.begun_at,
             answers: std::mem::take(&mut next.answers),
             relayed: next.asker.relayed,
+            options: Arc::new(next.options.clone().over(&self.options)),
         };
         next.run.detect_loops(self.loop_detection);
         let span = tracing::info_span!("turn", run = %next.run.id, session = %next.run.session);

@@ -1,11 +1,14 @@
 //! A run that is alive in this process: what dispatcher, lane and watchers share of it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use belay_agent_loop::policies::chanting::Chanting;
-use belay_protocol::{Delta, DeltaSink, Generation, Heard, RunId, RunRecord, RunWatch, SessionKey, StopReason};
+use belay_protocol::{
+    CallId, Delta, DeltaSink, Generation, Heard, Partial, ProgressSink, RunId, RunRecord, RunWatch, SessionKey,
+    StopReason,
+};
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +35,9 @@ pub(crate) struct LiveRun {
     pub(crate) generation: Generation,
     finished: watch::Sender<Option<Arc<RunRecord>>>,
     deltas: OnceLock<broadcast::Sender<Delta>>,
+    /// What the model has said so far in the step it is at. Held for an append, never across an await; fragments are
+    /// published under it, so that whoever begins to watch reads every word once.
+    partial: Mutex<Partial>,
 }
 
 /// Why a run was told to stop.
@@ -56,6 +62,7 @@ impl LiveRun {
             generation: Generation::default(),
             finished: watch::Sender::new(None),
             deltas: OnceLock::new(),
+            partial: Mutex::default(),
         };
         if want_deltas {
             run.deltas.get_or_init(|| broadcast::Sender::new(DELTA_CAPACITY));
@@ -130,9 +137,29 @@ impl LiveRun {
 
     /// A watch over the run; with fragments from now on, or from the first one if the message asked for them.
     pub(crate) fn watch(&self, with_deltas: bool) -> RunWatch {
+        let partial = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
         let deltas =
             with_deltas.then(|| self.deltas.get_or_init(|| broadcast::Sender::new(DELTA_CAPACITY)).subscribe());
-        RunWatch { run_id: self.id, finished: self.finished(), deltas }
+        let so_far = if with_deltas { partial.clone() } else { Partial::default() };
+        RunWatch { run_id: self.id, finished: self.finished(), deltas, so_far }
+    }
+
+    /// What the model has said so far in the step it is at.
+    pub(crate) fn partial(&self) -> std::sync::MutexGuard<'_, Partial> {
+        self.partial.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn publish(&self, make: impl FnOnce() -> Delta) -> Heard {
+        match self.deltas.get() {
+            Some(deltas) if deltas.receiver_count() > 0 && deltas.send(make()).is_ok() => Heard::Somebody,
+            _ => Heard::Nobody,
+        }
+    }
+}
+
+impl ProgressSink for LiveRun {
+    fn progress(&self, call: &CallId, text: &str) {
+        self.publish(|| Delta::Tool { call_id: call.clone(), text: text.to_owned() });
     }
 }
 
@@ -142,9 +169,8 @@ pub(crate) struct LiveSink<'a> {
     step: u32,
     /// Where the text is watched, and what is cancelled when it repeats itself.
     chanting: Option<(&'a mut Chanting, &'a CancellationToken)>,
-    said: String,
-    /// Nobody is shown anything: another run asked.
-    silent: bool,
+    /// What was streamed, where nobody is shown anything: another run asked, or it is an aside.
+    unseen: Option<String>,
 }
 
 impl<'a> LiveSink<'a> {
@@ -153,41 +179,47 @@ impl<'a> LiveSink<'a> {
         step: u32,
         chanting: Option<(&'a mut Chanting, &'a CancellationToken)>,
     ) -> Self {
-        Self { run, step, chanting, said: String::new(), silent: false }
+        Self { run, step, chanting, unseen: None }
+    }
+
+    /// The same, shown to whoever watches: what was said before in this step is forgotten.
+    pub(crate) fn shown(&mut self) {
+        self.run.partial().begin(self.step);
     }
 
     /// The same, showing nobody anything.
     pub(crate) fn silent(&mut self) {
-        self.silent = true;
+        self.unseen = Some(String::new());
     }
 
     /// The text that has been streamed.
     pub(crate) fn said(self) -> String {
-        self.said
-    }
-
-    fn publish(&self, make: impl FnOnce() -> Delta) -> Heard {
-        match self.run.deltas.get() {
-            Some(deltas) if !self.silent && deltas.receiver_count() > 0 && deltas.send(make()).is_ok() => {
-                Heard::Somebody
-            }
-            _ => Heard::Nobody,
-        }
+        self.unseen.unwrap_or_else(|| self.run.partial().text.clone())
     }
 }
 
 impl DeltaSink for LiveSink<'_> {
     fn text(&mut self, piece: &str) -> Heard {
-        self.said.push_str(piece);
         if let Some((chanting, cut)) = &mut self.chanting
             && chanting.text(piece)
         {
             cut.cancel();
         }
-        self.publish(|| Delta::Text { step: self.step, text: piece.to_owned() })
+        if let Some(unseen) = &mut self.unseen {
+            unseen.push_str(piece);
+            return Heard::Nobody;
+        }
+        let mut partial = self.run.partial();
+        partial.text.push_str(piece);
+        self.run.publish(|| Delta::Text { step: self.step, text: piece.to_owned() })
     }
 
     fn reasoning(&mut self, piece: &str) -> Heard {
-        self.publish(|| Delta::Reasoning { step: self.step, text: piece.to_owned() })
+        if self.unseen.is_some() {
+            return Heard::Nobody;
+        }
+        let mut partial = self.run.partial();
+        partial.reasoning.push_str(piece);
+        self.run.publish(|| Delta::Reasoning { step: self.step, text: piece.to_owned() })
     }
 }

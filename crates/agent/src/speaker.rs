@@ -30,7 +30,15 @@ impl Speaker {
             while let Some((route, text)) = rx.recv().await {
                 show(
                     &house,
-                    Outbound { id: OutboxId::new(), run_id: None, route, text, pieces_sent: 0, question: None },
+                    Outbound {
+                        id: OutboxId::new(),
+                        run_id: None,
+                        route,
+                        text,
+                        pieces_sent: 0,
+                        question: None,
+                        preview: None,
+                    },
                 )
                 .await;
             }

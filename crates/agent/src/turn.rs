@@ -8,8 +8,8 @@ use belay_agent_loop::{
     AdmittedCall, AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopState, run_agentic_loop,
 };
 use belay_protocol::{
-    Lease, Message, MessageBody, ModelErrorKind, NewEvent, ReplyRoute, RunEnd, RunId, RunUsage, StopLayer, StopReason,
-    StoreError, ToolCall, ToolStatus, UnixMillis,
+    Lease, Message, MessageBody, ModelErrorKind, NewEvent, ReplyRoute, RunEnd, RunId, RunOptions, RunUsage, StopLayer,
+    StopReason, StoreError, ToolCall, ToolStatus, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -53,6 +53,8 @@ pub(crate) struct TurnJob {
     pub(crate) answers: Answers,
     /// Whether its message was relayed from a place where nobody can be asked.
     pub(crate) relayed: bool,
+    /// What its message and its session ask of it.
+    pub(crate) options: Arc<RunOptions>,
 }
 
 /// Why a run whose message was relayed asks nobody.
@@ -179,6 +181,7 @@ fn core_of(job: &TurnJob, stored: usize) -> RunCore {
         answers: job.answers.clone(),
         may_ask: if job.relayed { Err(RELAYED) } else { Ok(()) },
         nest: Nest::root(&house.config.subagents, spawned(&job.own)),
+        options: job.options.clone(),
         journal,
         tally,
         live,

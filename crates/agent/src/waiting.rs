@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopState;
 use belay_protocol::{
-    Asker, FinishedRun, Gate, Message, NewEvent, Outbound, OutboxId, PendingRun, ReplyRoute, RunEnd, RunId, RunRecord,
-    RunStatus, RunUsage, StopReason, ThreadState, UnixMillis,
+    Asker, FinishedRun, Gate, Message, NewEvent, Outbound, OutboxId, PendingRun, ReplyRoute, RunEnd, RunId, RunOptions,
+    RunRecord, RunStatus, RunUsage, StopReason, ThreadState, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -35,6 +35,8 @@ pub(crate) struct Waiting {
     pub(crate) asker: Asker,
     /// What people have answered about its calls.
     pub(crate) answers: Answers,
+    /// What its message asks of it.
+    pub(crate) options: RunOptions,
     /// It rested on a question and goes on: that is no new attempt.
     pub(crate) rested: bool,
 }
@@ -94,6 +96,7 @@ impl Waiting {
             usage: pending.usage,
             cost_micro_usd: pending.cost_micro_usd,
             asker: pending.asker,
+            options: pending.options,
             answers,
             rested: pending.status == RunStatus::Paused,
         }
@@ -178,6 +181,7 @@ impl Waiting {
             text,
             pieces_sent: 0,
             question: None,
+            preview: None,
         })
     }
 }

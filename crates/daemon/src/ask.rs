@@ -229,6 +229,7 @@ fn inbound(body: Body, outputs: Vec<DeclaredOutput>) -> Inbound {
         want_deltas: false,
         outputs,
         relayed: false,
+        options: belay_protocol::RunOptions::default(),
     }
 }
 

@@ -160,6 +160,7 @@ impl App {
             want_deltas: false,
             outputs: Vec::new(),
             relayed: false,
+            options: belay_protocol::RunOptions::default(),
             body: Body::Control(control),
             history: Vec::new(),
         }

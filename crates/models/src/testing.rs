@@ -71,6 +71,7 @@ impl Asked {
             tools: self.tools.as_ref(),
             messages: &self.messages,
             model: None,
+            thinking: None,
             max_tokens: 100,
             max_attempts: 3,
         }

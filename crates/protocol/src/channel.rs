@@ -1,6 +1,8 @@
 //! The port of message platforms.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::Stream;
@@ -8,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ids::ChannelId;
 use crate::inbound::{Envelope, ReplyRoute};
+use crate::options::QueueMode;
 use crate::outbound::{DeliverError, Outbound};
 
 /// Messages as they come in. Its end is the end of the channel's intake; the channel can still deliver.
@@ -42,8 +45,63 @@ pub trait Channel: Send + Sync {
         true
     }
 
+    /// What a turn may show of its answer while it comes; the answer itself comes by [`Channel::deliver`].
+    fn streaming(&self) -> Streaming<'_> {
+        Streaming::Off
+    }
+
+    /// What becomes of messages that meet a busy session, where neither message nor session nor configuration says.
+    fn queue_mode(&self) -> QueueMode {
+        QueueMode::Steer
+    }
+
+    /// How answers should be written for this place, for the model: a sentence or two. `None`: nothing special.
+    fn hints(&self) -> Option<&str> {
+        None
+    }
+
     /// Shows that work goes on (a typing indicator) until `run` is cancelled. Best effort; the default shows nothing.
     async fn working(&self, _route: &ReplyRoute, _run: CancellationToken) {}
+}
+
+/// What a channel shows of an answer while it comes.
+#[derive(Clone, Copy)]
+pub enum Streaming<'a> {
+    /// Nothing.
+    Off,
+    /// Finished pieces, each a message of its own, delivered like every message.
+    Blocks {
+        /// Longest piece in characters, whatever the configuration says.
+        max_chars: usize,
+    },
+    /// One message that is changed as the answer grows.
+    Preview(&'a dyn Preview),
+}
+
+/// Shows an answer while it comes, as a message that is changed. Best effort: what goes wrong costs the preview and nothing
+/// else.
+#[async_trait]
+pub trait Preview: Send + Sync {
+    /// Shows this text as a new message; returns the platform's name for it.
+    ///
+    /// # Errors
+    /// It was not shown, or nobody knows.
+    async fn begin(&self, route: &ReplyRoute, text: &str) -> Result<Arc<str>, DeliverError>;
+
+    /// Shows this text in the place of what the message says.
+    ///
+    /// # Errors
+    /// It was not changed, or nobody knows; [`DeliverError::Retry`] says how long to wait.
+    async fn change(&self, route: &ReplyRoute, message: &str, text: &str) -> Result<(), DeliverError>;
+
+    /// Takes the message away: there is no answer to take its place.
+    async fn discard(&self, route: &ReplyRoute, message: &str);
+
+    /// Shortest time between two changes of one message that the platform bears.
+    fn pace(&self) -> Duration;
+
+    /// Most characters that a message can show.
+    fn max_chars(&self) -> usize;
 }
 
 /// A channel that cannot start.

@@ -56,6 +56,20 @@ pub enum EventKind {
         /// From 1.
         attempt: u32,
     },
+    /// The message waits behind others of its session.
+    Queued {
+        /// Its mode: `steer`, `followup`, `collect` or `interrupt`.
+        mode: String,
+        /// How many are before it, the running one included.
+        before: u32,
+    },
+    /// Messages have joined a run: it answers them too.
+    Joined {
+        /// Their runs, in the order in which they came.
+        runs: Vec<RunId>,
+        /// `steer`: at a step of a running turn. `collect`: as its beginning. `summarize`: as a line of a digest.
+        how: String,
+    },
     /// A model call has ended.
     ModelCalled {
         /// Step of the run, from 1.

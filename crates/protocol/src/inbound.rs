@@ -11,6 +11,7 @@ use crate::approval::Decision;
 use crate::declared::DeclaredOutput;
 use crate::ids::{ChannelId, GateId, RunId, SessionKey};
 use crate::model::{Delta, ModelInfo};
+use crate::options::RunOptions;
 use crate::run::RunRecord;
 use crate::time::UnixMillis;
 
@@ -37,6 +38,8 @@ pub struct Inbound {
     pub outputs: Vec<DeclaredOutput>,
     /// Whether it was relayed from a group in which nobody can be asked anything.
     pub relayed: bool,
+    /// What it asks of its run.
+    pub options: RunOptions,
 }
 
 /// A line of history that a client brings along.
@@ -239,6 +242,28 @@ pub struct RunWatch {
     pub finished: watch::Receiver<Option<Arc<RunRecord>>>,
     /// The fragments from now on; from the first one when the message asked for them.
     pub deltas: Option<broadcast::Receiver<Delta>>,
+    /// What was said before those fragments, in the step that the run is at; empty where none were asked for.
+    pub so_far: Partial,
+}
+
+/// An answer that is on its way: what the model has said so far in one step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Partial {
+    /// The step, from 1; 0 before the first.
+    pub step: u32,
+    /// The text.
+    pub text: String,
+    /// The reasoning.
+    pub reasoning: String,
+}
+
+impl Partial {
+    /// Begins the step, with nothing said.
+    pub fn begin(&mut self, step: u32) {
+        self.step = step;
+        self.text.clear();
+        self.reasoning.clear();
+    }
 }
 
 /// The answer to a command.

@@ -6,7 +6,7 @@
 //! **Does not know**: how anything is done. No IO, no SQL, no HTTP, no task is started here. The only moving parts are
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
-//! Reading order: [`ids`] → [`message`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`inbound`] → [`outbound`] → [`channel`]
+//! Reading order: [`ids`] → [`message`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`inbound`] → [`outbound`] → [`channel`]
 //! → [`event`] → [`store`] → [`worker`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
@@ -29,6 +29,7 @@ pub mod ids;
 pub mod inbound;
 pub mod message;
 pub mod model;
+pub mod options;
 pub mod outbound;
 pub mod process;
 pub mod run;
@@ -40,14 +41,15 @@ pub mod tool;
 pub mod worker;
 
 pub use approval::{Asker, Decided, Decision, Gate, GateFilter, GateKind, GateState, GateStore, Place, Question};
-pub use channel::{Channel, ChannelError, InboundStream};
+pub use channel::{Channel, ChannelError, InboundStream, Preview, Streaming};
 pub use declared::DeclaredOutput;
 pub use event::{Event, EventKind, NewEvent, Seq};
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
 pub use ids::{BootId, CallId, ChannelId, GateId, JobId, OutboxId, RunId, SessionKey, ThreadId};
 pub use inbound::{
-    Accepted, Ack, AckSender, Attachment, Body, CommandReply, Control, Envelope, IdempotencyKey, Inbound, Principal,
-    Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, StatusReport, StillRunning, StopReport, StopTarget,
+    Accepted, Ack, AckSender, Attachment, Body, CommandReply, Control, Envelope, IdempotencyKey, Inbound, Partial,
+    Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, StatusReport, StillRunning, StopReport,
+    StopTarget,
 };
 pub use message::{
     Arguments, Message, MessageBody, MessageScope, NOT_SHOWN, Picture, ToolCall, ToolResult, ToolStatus, WireCache,
@@ -57,20 +59,22 @@ pub use model::{
     Delta, DeltaSink, FinishReason, Heard, ModelError, ModelErrorKind, ModelInfo, ModelProvider, ModelReply,
     ModelRequest, NoSink, Price, Prompt, Retry, Usage,
 };
+pub use options::{QueueMode, ReasoningShown, RunOptions, Thinking};
 pub use outbound::{DeliverError, Outbound};
 pub use process::{Generation, NoProcesses, RunProcesses};
 pub use run::{AgentState, RunRecord, RunStatus, RunUsage, Termination, WaitingFor};
 pub use secret::{Secret, SecretVault};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
-    Acceptance, Checkpoint, Durability, EditOutcome, EventLog, EventQuery, FinishedRun, HistoryEntry, KnownInput,
-    Lease, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PausedRun, PendingRun, RunFilter,
-    RunReader, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore,
+    Acceptance, Checkpoint, Durability, EditOutcome, EventLog, EventQuery, FinishedRun, HistoryEntry, JoinedRun,
+    KnownInput, Lease, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PausedRun, PendingRun,
+    RunFilter, RunReader, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadSnapshot, ThreadState,
+    ThreadStore, Together,
 };
 pub use time::{Clock, UnixMillis};
 pub use tool::{
-    Ask, CredentialNeed, Effect, Kept, OutputKeeper, Rate, Tool, ToolContext, ToolFailure, ToolOutput, ToolReply,
-    ToolSet, ToolSpec, Weight,
+    Ask, CredentialNeed, Effect, Kept, OutputKeeper, Progress, ProgressSink, Rate, Tool, ToolContext, ToolFailure,
+    ToolOutput, ToolReply, ToolSet, ToolSpec, Weight,
 };
 pub use worker::{
     BatchAnswer, BatchCall, DoneOutput, JobToken, LentTool, LinkError, ModelAnswer, ModelAsk, OpenLink, Order,

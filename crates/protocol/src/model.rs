@@ -7,7 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::ids::CallId;
 use crate::message::{Message, ToolCall, WireCache};
+use crate::options::Thinking;
 use crate::tool::ToolSet;
 
 /// A system prompt, serialised once.
@@ -37,6 +39,8 @@ pub struct ModelRequest<'a> {
     pub messages: &'a [Arc<Message>],
     /// The model's name, where the session chose another than the configured one.
     pub model: Option<&'a str>,
+    /// How hard the model is to think; `None`: as it does by itself.
+    pub thinking: Option<Thinking>,
     /// Most tokens to generate, at least 1.
     pub max_tokens: u32,
     /// Requests that may be sent for this logical call, all layers together, at least 1.
@@ -103,6 +107,13 @@ pub enum Delta {
         /// Step of the run, from 1.
         step: u32,
         /// The piece.
+        text: String,
+    },
+    /// What a tool has to say while it is at work.
+    Tool {
+        /// The call.
+        call_id: CallId,
+        /// The newest piece of its output.
         text: String,
     },
 }

@@ -1,5 +1,6 @@
 //! What goes out.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::approval::Question;
@@ -21,6 +22,8 @@ pub struct Outbound {
     pub pieces_sent: u32,
     /// The question that it asks, if it is one.
     pub question: Option<Question>,
+    /// The message on the platform that it takes the place of: one that has shown the answer while it came.
+    pub preview: Option<Arc<str>>,
 }
 
 /// A delivery that did not work.

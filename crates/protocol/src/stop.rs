@@ -120,11 +120,15 @@ reasons! {
     ClientGone = "client_gone", Operator, Stopped, Yes, "Stopped: the client went away.";
     /// The run that started it was stopped, or has ended.
     ParentStopped = "parent_stopped", Operator, Stopped, No, "Stopped together with the run that started this.";
+    /// The person wrote something newer, which is answered in its place.
+    Superseded = "superseded", Operator, Stopped, Yes, "Interrupted by your newer message.";
     /// The daemon shut down before it was done.
     Shutdown = "shutdown", Operator, Stopped, Yes, "Stopped: Belay is shutting down. Send the message again to continue.";
 
     /// The model's text ended the turn.
     FinalText = "final_text", Natural, Completed, No, "";
+    /// Its message became part of another run, which answers both.
+    Joined = "joined", Natural, Completed, No, "";
     /// The model called `terminate` and said that it has succeeded.
     Terminated = "terminated", Natural, Completed, No, "Done.";
     /// All declared outputs are there.
@@ -208,6 +212,8 @@ reasons! {
     ContentFilter = "content_filter", Host, Failed, No, "The model provider withheld the answer.";
     /// The provider cannot be reached, or broke off.
     Network = "network", Host, Failed, Later, "The model could not be reached, or broke off. Please try again.";
+    /// Nothing was heard of it for too long, and its lane was freed.
+    Stuck = "stuck", Host, Failed, Yes, "Ended: nothing came of this for too long. Please try again.";
     /// A panic or a bug of ours.
     Internal = "internal", Host, Failed, Later, "Something went wrong inside Belay. The log says more.";
     /// It was taken up again after a crash too often.

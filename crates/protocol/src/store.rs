@@ -13,9 +13,10 @@ use crate::event::{Event, NewEvent, Seq};
 use crate::ids::{BootId, ChannelId, GateId, OutboxId, RunId, SessionKey, ThreadId};
 use crate::inbound::{IdempotencyKey, ReplyRoute};
 use crate::message::Message;
+use crate::options::RunOptions;
 use crate::outbound::Outbound;
 use crate::run::{RunRecord, RunStatus, RunUsage};
-use crate::stop::RunEnd;
+use crate::stop::{RunEnd, StopReason};
 use crate::time::UnixMillis;
 
 /// Proof of owning a lane. Every write on the lane's behalf carries it and is refused ([`StoreError::LeaseLost`]) when
@@ -61,6 +62,11 @@ pub trait ThreadStore: Send + Sync {
     /// attempt the user message (and the brought history) is appended to the thread. Thread state `Processing`; event `run_started`. Relaxed.
     async fn start_run(&self, lease: &Lease, run: RunId, at: UnixMillis) -> Result<(), StoreError>;
 
+    /// Begins a queued run together with others of its session that wait: its user message is `text`, which holds all of
+    /// theirs, and they end in the same commit. Otherwise as [`ThreadStore::start_run`], for a run that never began.
+    /// Committed.
+    async fn start_together(&self, lease: &Lease, together: Together) -> Result<(), StoreError>;
+
     /// Appends messages, events and the loop's state to a running run.
     async fn checkpoint(&self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError>;
 
@@ -75,6 +81,9 @@ pub trait ThreadStore: Send + Sync {
     /// Changes what the thread shows, for `/undo` and its like, and writes the event `thread_edited` where it did
     /// something. A turn at work is left as it is; without one, the thread is idle afterwards. Committed.
     async fn edit_thread(&self, lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> Result<EditOutcome, StoreError>;
+
+    /// Keeps what a session asks of all its runs. Committed.
+    async fn set_options(&self, lease: &Lease, options: RunOptions) -> Result<(), StoreError>;
 
     /// Switches loop detection on or off for the session. Committed.
     async fn set_loop_detection(&self, lease: &Lease, on: bool) -> Result<(), StoreError>;
@@ -99,6 +108,8 @@ pub struct OpenedLane {
     pub unfinished: Vec<PendingRun>,
     /// Whether loops are looked for in the session's runs; on until somebody switches it off.
     pub loop_detection: bool,
+    /// What the session asks of all its runs.
+    pub options: RunOptions,
     /// Whether nothing was ever said in the active thread: no run has begun in it, and none waits to.
     pub fresh: bool,
 }
@@ -150,6 +161,8 @@ pub struct PendingRun {
     pub gate: Option<Gate>,
     /// `accepted`, `queued`, `running` or `paused`.
     pub status: RunStatus,
+    /// What its message asks of it.
+    pub options: RunOptions,
     /// How often it was taken up.
     pub attempt: u32,
     /// When it was accepted.
@@ -187,6 +200,10 @@ pub struct NewInput {
     pub digest: Option<String>,
     /// Where the reply goes.
     pub reply_to: Option<ReplyRoute>,
+    /// What it asks of its run.
+    pub options: RunOptions,
+    /// Facts to store behind `run_accepted`.
+    pub events: Vec<NewEvent>,
     /// Messages to append to the thread before the user message, for a fresh session with a history of its own.
     pub history: Vec<Message>,
     /// The loop's state to begin with, kept until a checkpoint brings another; `None`: nothing to begin with.
@@ -243,8 +260,41 @@ pub struct Checkpoint {
     pub events: Vec<NewEvent>,
     /// Approvals that are used up by what begins now: in the same commit, so that one allows one call.
     pub used: Vec<GateId>,
+    /// Runs whose messages are among those that are appended: they end in the same commit, so that each message is
+    /// answered by one run.
+    pub joined: Vec<JoinedRun>,
     /// Whether it is waited for.
     pub durability: Durability,
+}
+
+/// A run whose message has become part of another one: it ends with the reason `joined`, names that one in its evidence, and
+/// says nothing itself. Left as it is where it has ended already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinedRun {
+    /// The run that ends.
+    pub run: RunId,
+    /// `steer`, `collect` or `summarize`.
+    pub how: &'static str,
+    /// When.
+    pub at: UnixMillis,
+}
+
+/// How a run ends whose message has become part of another one.
+pub fn joined_end(into: RunId, how: &str) -> RunEnd {
+    RunEnd::of(StopReason::Joined).with("run", into.to_string()).with("how", how)
+}
+
+/// Messages that get one turn.
+#[derive(Clone, Debug)]
+pub struct Together {
+    /// The run that answers all of them.
+    pub run: RunId,
+    /// The user message that it begins with.
+    pub text: String,
+    /// The runs of the others.
+    pub joined: Vec<JoinedRun>,
+    /// The date.
+    pub at: UnixMillis,
 }
 
 /// A run that rests on a question.

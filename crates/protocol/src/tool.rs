@@ -158,6 +158,39 @@ pub struct ToolContext {
     pub generation: Generation,
     /// The secret that [`ToolSpec::credential`] names.
     pub credential: Option<Secret>,
+    /// Takes what the tool has to say while it is at work.
+    pub progress: Progress,
+}
+
+/// Where a call says how it gets on. What is said shows that the run is alive, and is shown to whoever watches; it may be
+/// lost, and the model never reads it.
+#[derive(Clone, Default)]
+pub struct Progress(Option<Arc<dyn ProgressSink>>);
+
+/// Takes what calls have to say while they are at work. Never waits.
+pub trait ProgressSink: Send + Sync {
+    /// A piece of output, or of news.
+    fn progress(&self, call: &CallId, text: &str);
+}
+
+impl Progress {
+    /// Says it to this sink.
+    pub fn to(sink: Arc<dyn ProgressSink>) -> Self {
+        Self(Some(sink))
+    }
+
+    /// Says how a call gets on.
+    pub fn say(&self, call: &CallId, text: &str) {
+        if let Some(sink) = &self.0 {
+            sink.progress(call, text);
+        }
+    }
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Progress({})", if self.0.is_some() { "heard" } else { "unheard" })
+    }
 }
 
 /// A tool's answer: what the model reads.

@@ -109,6 +109,11 @@ fn evidence(reason: StopReason) -> &'static str {
         }
         StopReason::ApprovalUnavailable => "`tool`: what needs the approval",
         StopReason::HookRefused => "`hook`: the name of the hook that refused",
+        StopReason::Joined => {
+            "`run`: the one that its message became part of; `how`: `steer`, `collect`, or `summarize` (as a line of a digest)"
+        }
+        StopReason::Superseded => "`by`: the run of the newer message",
+        StopReason::Stuck => "`silent_s`: seconds since anything was heard of it",
         StopReason::EmptyReply
         | StopReason::LengthLimit
         | StopReason::ContentFilter

@@ -59,6 +59,8 @@ async fn message(store: &SqliteStore, lease: &Lease, n: u32) -> Result<(), Store
         digest: None,
         text: TEXT.into(),
         reply_to: None,
+        options: belay_protocol::RunOptions::default(),
+        events: Vec::new(),
         history: Vec::new(),
         state: None,
         at: UnixMillis(i64::from(n)),

@@ -9,9 +9,9 @@ use belay_protocol::store::KnownInput;
 use belay_protocol::{
     Acceptance, BootId, Checkpoint, Decided, EditOutcome, Event, EventLog, EventQuery, FinishedRun, Gate, GateFilter,
     GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent, NewInput, Note, NoteStore,
-    OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, ReplyRoute, RunFilter, RunId, RunReader,
-    RunRecord, Secret, SecretVault, Seq, SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadStore,
-    UnixMillis,
+    OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, ReplyRoute, RunFilter, RunId,
+    RunOptions, RunReader, RunRecord, Secret, SecretVault, Seq, SessionKey, SessionSummary, SpendLedger, StoreError,
+    ThreadEdit, ThreadStore, Together, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -65,6 +65,10 @@ impl<S: ThreadStore> ThreadStore for Faulty<S> {
         self.plan.around(StoreOp::StartRun, self.store.start_run(lease, run, at)).await
     }
 
+    async fn start_together(&self, lease: &Lease, together: Together) -> Result<(), StoreError> {
+        self.plan.around(StoreOp::StartTogether, self.store.start_together(lease, together)).await
+    }
+
     async fn checkpoint(&self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError> {
         self.plan.around(StoreOp::Checkpoint, self.store.checkpoint(lease, checkpoint)).await
     }
@@ -79,6 +83,10 @@ impl<S: ThreadStore> ThreadStore for Faulty<S> {
 
     async fn edit_thread(&self, lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> Result<EditOutcome, StoreError> {
         self.plan.around(StoreOp::EditThread, self.store.edit_thread(lease, edit, at)).await
+    }
+
+    async fn set_options(&self, lease: &Lease, options: RunOptions) -> Result<(), StoreError> {
+        self.plan.around(StoreOp::SetOptions, self.store.set_options(lease, options)).await
     }
 
     async fn set_loop_detection(&self, lease: &Lease, on: bool) -> Result<(), StoreError> {

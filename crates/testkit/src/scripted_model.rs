@@ -419,7 +419,7 @@ mod tests {
     }
 
     fn request<'a>(prompt: &'a Prompt, messages: &'a [Arc<Message>]) -> ModelRequest<'a> {
-        ModelRequest { prompt, tools: None, messages, model: None, max_tokens: 1, max_attempts: 1 }
+        ModelRequest { prompt, tools: None, messages, model: None, thinking: None, max_tokens: 1, max_attempts: 1 }
     }
 
     #[test]

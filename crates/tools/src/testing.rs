@@ -107,6 +107,7 @@ pub(crate) fn context(session: &str) -> ToolContext {
         cancel: CancellationToken::new(),
         generation: Generation::default(),
         credential: None,
+        progress: belay_protocol::Progress::default(),
     }
 }
 

@@ -144,6 +144,7 @@ impl Play {
             cancel: CancellationToken::new(),
             generation: Generation::default(),
             credential: None,
+            progress: belay_protocol::Progress::default(),
         };
         let tool = self.tools.get(&call.name).expect("a refused call is never run");
         let Arguments::Object(arguments) = &call.arguments else { panic!("malformed arguments are never run") };

@@ -180,6 +180,7 @@ impl ContainerDelegate {
             cancel,
             generation: Generation::default(),
             credential: None,
+            progress: belay_protocol::Progress::default(),
         };
         async move {
             let output = match tool {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use belay_protocol::Generation;
 use belay_protocol::{
-    GateId, RunId, Secret, SessionKey, Tool, ToolCall, ToolContext, ToolFailure, ToolOutput, ToolReply, ToolStatus,
+    GateId, Progress, RunId, Secret, SessionKey, Tool, ToolCall, ToolContext, ToolFailure, ToolOutput, ToolReply,
+    ToolStatus,
 };
 use serde_json::{Map, Value};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -36,6 +37,7 @@ pub(super) struct For<'a> {
     pub(super) run: RunId,
     pub(super) cancel: &'a CancellationToken,
     pub(super) generation: &'a Generation,
+    pub(super) progress: &'a Progress,
 }
 
 /// A call that has ended, or never began.
@@ -134,6 +136,7 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
                 cancel: whose.cancel.child_token(),
                 generation: whose.generation.clone(),
                 credential,
+                progress: whose.progress.clone(),
             };
             let id = running.spawn(call_tool(tool.clone(), arguments, context)).id();
             places.insert(id, Place { at, call, tool, begun: Instant::now() });

@@ -55,6 +55,7 @@ impl Lane {
             text: text.clone(),
             pieces_sent: 0,
             question: Some(question),
+            preview: None,
         });
         let (new, events) = unstored;
         let checkpoint = Checkpoint {
@@ -65,6 +66,7 @@ impl Lane {
             cost_micro_usd,
             events,
             used: Vec::new(),
+            joined: Vec::new(),
             durability: Durability::Committed,
         };
         let paused = PausedRun { checkpoint, gate: gate.clone(), outbound };

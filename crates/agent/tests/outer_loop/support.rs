@@ -123,6 +123,7 @@ impl Talker {
             want_deltas: false,
             outputs: Vec::new(),
             relayed: false,
+            options: belay_protocol::RunOptions::default(),
         }
     }
 

@@ -59,7 +59,12 @@ impl Run {
             session: SessionKey::new("stdin"),
             accepted_at: UnixMillis(0),
             duplicate: false,
-            watch: Some(RunWatch { run_id: id, finished: seen, deltas: None }),
+            watch: Some(RunWatch {
+                run_id: id,
+                finished: seen,
+                deltas: None,
+                so_far: belay_protocol::Partial::default(),
+            }),
         }));
         Self { id, finished }
     }
@@ -111,7 +116,7 @@ impl Run {
 
 fn outbound(run_id: Option<RunId>, text: &str) -> Outbound {
     let route = ReplyRoute { channel: ChannelId::new("stdin"), conversation: "stdin".into(), reply_to: None };
-    Outbound { id: OutboxId::new(), run_id, route, text: text.into(), pieces_sent: 0, question: None }
+    Outbound { id: OutboxId::new(), run_id, route, text: text.into(), pieces_sent: 0, question: None, preview: None }
 }
 
 fn command(ack: AckSender, word: &str) {
@@ -159,6 +164,7 @@ async fn a_line_becomes_an_operators_message_of_the_one_session() {
             want_deltas: false,
             outputs: Vec::new(),
             relayed: false,
+            options: belay_protocol::RunOptions::default(),
         }
     );
 }

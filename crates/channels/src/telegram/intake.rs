@@ -121,6 +121,7 @@ impl Rules {
             outputs: Vec::new(),
             // What another bot wrote is not the person's own word.
             relayed: message.via_bot.is_some(),
+            options: belay_protocol::RunOptions::default(),
         }))
     }
 
@@ -155,6 +156,7 @@ impl Rules {
             want_deltas: false,
             outputs: Vec::new(),
             relayed: false,
+            options: belay_protocol::RunOptions::default(),
         };
         Verdict::Tapped(Box::new(inbound), tap)
     }

@@ -23,6 +23,7 @@ pub(crate) fn reply(text: &str) -> Outbound {
         text: text.into(),
         pieces_sent: 0,
         question: None,
+        preview: None,
     }
 }
 

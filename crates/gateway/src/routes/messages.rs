@@ -118,6 +118,7 @@ impl NewMessage {
             want_deltas: false,
             outputs: self.outputs,
             relayed: false,
+            options: belay_protocol::RunOptions::default(),
         };
         Ok((inbound, wait))
     }

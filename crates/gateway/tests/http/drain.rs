@@ -130,7 +130,14 @@ async fn the_channel_delivers_nothing_and_starts_once() {
     assert!(channel.start(stop.clone()).await.is_ok());
     assert!(channel.start(stop).await.is_err());
     let route = ReplyRoute { channel: "http".into(), conversation: "s".into(), reply_to: None };
-    let message =
-        Outbound { id: OutboxId::new(), run_id: None, route, text: "hi".into(), pieces_sent: 0, question: None };
+    let message = Outbound {
+        id: OutboxId::new(),
+        run_id: None,
+        route,
+        text: "hi".into(),
+        pieces_sent: 0,
+        question: None,
+        preview: None,
+    };
     assert!(matches!(channel.deliver(&message).await, Err(DeliverError::Refused { .. })));
 }

@@ -425,6 +425,7 @@ fn watch_of(life: &Life, deltas: bool) -> RunWatch {
         run_id: life.record.run_id,
         finished: life.finished.subscribe(),
         deltas: deltas.then(|| life.deltas.subscribe()),
+        so_far: belay_protocol::Partial::default(),
     }
 }
 

@@ -409,8 +409,15 @@ async fn ask(
 ) -> Result<ModelReply, belay_protocol::ModelError> {
     let prompt = Prompt::new("You are Belay.");
     let messages = after_greeting(vec![user(text)]);
-    let request =
-        ModelRequest { prompt: &prompt, tools, messages: &messages, model: None, max_tokens: 4096, max_attempts: 3 };
+    let request = ModelRequest {
+        prompt: &prompt,
+        tools,
+        messages: &messages,
+        model: None,
+        thinking: None,
+        max_tokens: 4096,
+        max_attempts: 3,
+    };
     Rehearsal::new().call(request, sink).await
 }
 

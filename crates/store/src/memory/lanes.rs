@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
-use belay_protocol::store::{KnownInput, input_digest};
+use belay_protocol::store::{KnownInput, input_digest, joined_end};
 use belay_protocol::{
-    Acceptance, BootId, Checkpoint, EventKind, FinishedRun, IdempotencyKey, Lease, Message, NewEvent, NewInput,
-    OpenedLane, PendingRun, RunId, RunStatus, SessionKey, StoreError, ThreadId, ThreadState, UnixMillis,
+    Acceptance, BootId, Checkpoint, EventKind, FinishedRun, IdempotencyKey, JoinedRun, Lease, Message, NewEvent,
+    NewInput, OpenedLane, PendingRun, RunId, RunOptions, RunStatus, SessionKey, StoreError, ThreadId, ThreadState,
+    Together, UnixMillis,
 };
 
 use super::state::{Delivery, Ended, Run, Session, Shown, Stage, State, Thread};
@@ -16,12 +17,16 @@ impl State {
         if !self.sessions.contains_key(session) {
             let thread = ThreadId::new();
             self.threads.insert(thread, Thread::new(at));
-            self.sessions.insert(session.clone(), Session { owner, epoch: 0, thread, loop_detection: true });
+            self.sessions.insert(
+                session.clone(),
+                Session { owner, epoch: 0, thread, loop_detection: true, options: RunOptions::default() },
+            );
         }
         let row = self.sessions.get_mut(session).expect("inserted above");
         row.owner = owner;
         row.epoch += 1;
         let (epoch, thread, loop_detection) = (row.epoch, row.thread, row.loop_detection);
+        let options = row.options.clone();
         let open = self.runs.iter().filter(|run| run.session == *session && run.end.is_none());
         let unfinished: Vec<PendingRun> = open.map(|run| self.pending(run)).collect();
         let begun = self.threads.get(&thread).is_some_and(|thread| thread.turns > 0);
@@ -31,7 +36,16 @@ impl State {
             fresh: !begun && unfinished.is_empty(),
             unfinished,
             loop_detection,
+            options,
         }
+    }
+
+    pub(super) fn set_options(&mut self, lease: &Lease, options: RunOptions) -> Result<(), StoreError> {
+        self.lane(lease)?;
+        if let Some(session) = self.sessions.get_mut(&lease.session) {
+            session.options = options;
+        }
+        Ok(())
     }
 
     pub(super) fn set_loop_detection(&mut self, lease: &Lease, on: bool) -> Result<(), StoreError> {
@@ -54,6 +68,7 @@ impl State {
             reply_to: run.input.reply_to.clone(),
             gate: self.newest_gate_of(id).cloned(),
             status: run.status,
+            options: run.input.options.clone(),
             attempt: run.attempt,
             accepted_at: run.input.at,
             started_at: run.started_at,
@@ -65,7 +80,7 @@ impl State {
         }
     }
 
-    pub(super) fn accept(&mut self, lease: &Lease, input: NewInput) -> Result<Acceptance, StoreError> {
+    pub(super) fn accept(&mut self, lease: &Lease, mut input: NewInput) -> Result<Acceptance, StoreError> {
         let active = self.lane(lease)?;
         let digest = input.digest.clone().unwrap_or_else(|| input_digest(&input.text));
         if let Some(known) = input.key.as_ref().and_then(|key| self.find(key)) {
@@ -79,7 +94,7 @@ impl State {
             self.keys.insert(key.clone(), id);
         }
         self.run_places.insert(id, self.runs.len());
-        let state = input.state.clone();
+        let (state, events) = (input.state.clone(), std::mem::take(&mut input.events));
         self.runs.push(Run {
             input,
             session: lease.session.clone(),
@@ -94,6 +109,7 @@ impl State {
             end: None,
         });
         self.push_events(&[event(lease, id, at, EventKind::RunAccepted)]);
+        self.push_events(&events);
         self.thread_mut(active).touch(None, at);
         if start {
             self.start_run(lease, id, at)?;
@@ -131,6 +147,36 @@ impl State {
         Ok(())
     }
 
+    pub(super) fn start_together(&mut self, lease: &Lease, together: Together) -> Result<(), StoreError> {
+        self.lane(lease)?;
+        let Together { run: id, text, joined, at } = together;
+        self.check_joined(lease, &joined)?;
+        let run = self.run_of(&lease.session, id).filter(|run| run.end.is_none() && run.place.is_none());
+        run.ok_or_else(|| not_found("queued run", id))?.input.text = text;
+        self.start_run(lease, id, at)?;
+        self.join(lease, id, joined);
+        Ok(())
+    }
+
+    fn check_joined(&mut self, lease: &Lease, joined: &[JoinedRun]) -> Result<(), StoreError> {
+        let unknown = joined.iter().find(|joined| self.run_of(&lease.session, joined.run).is_none());
+        unknown.map_or(Ok(()), |joined| Err(not_found("run", joined.run)))
+    }
+
+    /// Ends runs whose messages have become part of another one.
+    fn join(&mut self, lease: &Lease, into: RunId, joined: Vec<JoinedRun>) {
+        for JoinedRun { run: id, how, at } in joined {
+            let Some(run) = self.run_of(&lease.session, id).filter(|run| run.end.is_none()) else { continue };
+            let end = joined_end(into, how);
+            let kind =
+                EventKind::RunEnded { status: end.reason.status(), reason: end.reason, evidence: end.evidence.clone() };
+            run.status = end.reason.status();
+            run.state = None;
+            run.end = Some(Ended { end, reply: None, at });
+            self.push_events(&[event(lease, id, at, kind)]);
+        }
+    }
+
     /// Appends the first messages of a turn. What could be redone until now no longer can.
     fn begin_turn(&mut self, thread: ThreadId, run: RunId, history: Vec<Message>, text: String, at: UnixMillis) {
         let thread = self.thread_mut(thread);
@@ -155,6 +201,7 @@ impl State {
         let id = checkpoint.run;
         self.running(lease, id)?;
         self.check_approved(id, &checkpoint.used)?;
+        self.check_joined(lease, &checkpoint.joined)?;
         self.use_up(&checkpoint.used);
         let run = self.running(lease, id)?;
         run.usage = checkpoint.usage;
@@ -167,6 +214,7 @@ impl State {
             checkpoint.messages.into_iter().for_each(|message| thread.push(turn, Some(id), at, message));
         }
         self.push_events(&checkpoint.events);
+        self.join(lease, id, checkpoint.joined);
         Ok(())
     }
 

@@ -9,8 +9,8 @@ use belay_protocol::{
     Acceptance, BootId, Checkpoint, Decided, EditOutcome, Event, EventLog, EventQuery, FinishedRun, Gate, GateFilter,
     GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, MessageBody, MessageScope, NewEvent,
     NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, ReplyRoute,
-    RunFilter, RunId, RunReader, RunRecord, Seq, SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit,
-    ThreadStore, UnixMillis,
+    RunFilter, RunId, RunOptions, RunReader, RunRecord, Seq, SessionKey, SessionSummary, SpendLedger, StoreError,
+    ThreadEdit, ThreadStore, Together, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -38,6 +38,10 @@ impl ThreadStore for MemoryStore {
         self.with(|state| state.start_run(lease, run, at))
     }
 
+    async fn start_together(&self, lease: &Lease, together: Together) -> Result<(), StoreError> {
+        self.with(|state| state.start_together(lease, together))
+    }
+
     async fn checkpoint(&self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError> {
         self.with(|state| state.checkpoint(lease, checkpoint))
     }
@@ -52,6 +56,10 @@ impl ThreadStore for MemoryStore {
 
     async fn edit_thread(&self, lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> Result<EditOutcome, StoreError> {
         self.with(|state| state.edit_thread(lease, edit, at))
+    }
+
+    async fn set_options(&self, lease: &Lease, options: RunOptions) -> Result<(), StoreError> {
+        self.with(|state| state.set_options(lease, options))
     }
 
     async fn set_loop_detection(&self, lease: &Lease, on: bool) -> Result<(), StoreError> {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
     BootId, Event, Gate, IdempotencyKey, Lease, Message, MessageScope, NewEvent, NewInput, Note, Outbound, RunEnd,
-    RunId, RunRecord, RunStatus, Seq, SessionKey, StoreError, ThreadId, ThreadSnapshot, ThreadState, UnixMillis,
+    RunId, RunOptions, RunRecord, RunStatus, Seq, SessionKey, StoreError, ThreadId, ThreadSnapshot, ThreadState,
+    UnixMillis,
 };
 use serde_json::Value;
 
@@ -39,6 +40,7 @@ pub(super) struct Session {
     pub(super) epoch: u64,
     pub(super) thread: ThreadId,
     pub(super) loop_detection: bool,
+    pub(super) options: RunOptions,
 }
 
 #[derive(Debug)]

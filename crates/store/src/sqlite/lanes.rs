@@ -4,10 +4,11 @@
 //! can be refused has been, except where a list is finished, or approvals are used (the writer then takes it back as a
 //! whole).
 
-use belay_protocol::store::KnownInput;
+use belay_protocol::store::{KnownInput, joined_end};
 use belay_protocol::{
-    Acceptance, BootId, Checkpoint, EventKind, FinishedRun, IdempotencyKey, Lease, Message, NewEvent, NewInput,
-    OpenedLane, PendingRun, RunId, RunStatus, SessionKey, StoreError, ThreadId, ThreadState, UnixMillis,
+    Acceptance, BootId, Checkpoint, EventKind, FinishedRun, IdempotencyKey, JoinedRun, Lease, Message, NewEvent,
+    NewInput, OpenedLane, PendingRun, RunId, RunOptions, RunStatus, SessionKey, StoreError, ThreadId, ThreadState,
+    Together, UnixMillis,
 };
 use rusqlite::{Connection, Row, named_params, params};
 
@@ -51,11 +52,15 @@ pub(super) fn open_lane(
     let opened = tx.row(
         "INSERT INTO sessions (session, owner, epoch, thread) VALUES (?1, ?2, 1, ?3)
          ON CONFLICT (session) DO UPDATE SET owner = excluded.owner, epoch = epoch + 1
-         RETURNING epoch, thread, loop_detection",
+         RETURNING epoch, thread, loop_detection, options",
         params![session.as_str(), owner.to_string(), fresh],
-        |row| Ok((rows::count(row, "epoch")?, row.get::<_, String>("thread")?, row.get("loop_detection")?)),
+        |row| {
+            let options = row.get::<_, Option<String>>("options")?;
+            let options = options.map(|text| rows::from_json(&text)).transpose()?.unwrap_or_default();
+            Ok((rows::count(row, "epoch")?, row.get::<_, String>("thread")?, row.get("loop_detection")?, options))
+        },
     )?;
-    let (epoch, thread, loop_detection) = opened.ok_or_else(|| Failure::damaged("a session without a row"))?;
+    let (epoch, thread, loop_detection, options) = opened.ok_or_else(|| Failure::damaged("a session without a row"))?;
     if thread == fresh {
         insert_thread(tx, session, &fresh, at)?;
     }
@@ -64,7 +69,18 @@ pub(super) fn open_lane(
         tx.row("SELECT turns > 0 FROM threads WHERE id = ?1", params![thread], |row| Ok(row.get::<_, bool>(0)?))?;
     let (thread, unfinished) = (snapshot(tx, session, &thread)?, unfinished(tx, session)?);
     let fresh = begun == Some(false) && unfinished.is_empty();
-    Ok(OpenedLane { lease, thread, unfinished, loop_detection, fresh })
+    Ok(OpenedLane { lease, thread, unfinished, loop_detection, options, fresh })
+}
+
+pub(super) fn set_options(tx: &mut Tx<'_>, lease: &Lease, options: &RunOptions) -> Done<()> {
+    lane(tx, lease)?;
+    let sql = "UPDATE sessions SET options = ?2 WHERE session = ?1";
+    tx.exec(sql, params![lease.session.as_str(), options_json(options)?])?;
+    Ok(())
+}
+
+fn options_json(options: &RunOptions) -> Done<Option<String>> {
+    (!options.is_default()).then(|| rows::to_json(options)).transpose()
 }
 
 pub(super) fn set_loop_detection(tx: &mut Tx<'_>, lease: &Lease, on: bool) -> Done<()> {
@@ -77,7 +93,7 @@ pub(super) fn set_loop_detection(tx: &mut Tx<'_>, lease: &Lease, on: bool) -> Do
 fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
     let pending = tx.rows(
         "SELECT id, text, principal, asker_place, relayed, channel, reply_to, status, attempt, accepted_at, started_at, input_tokens,
-                output_tokens, model_calls, tool_calls, cost_micro_usd, state, history, thread
+                output_tokens, model_calls, tool_calls, cost_micro_usd, state, history, thread, options
          FROM runs WHERE session = ?1 AND ended_at IS NULL ORDER BY seq",
         params![session.as_str()],
         |row| Ok((pending_run(row)?, row.get::<_, Option<String>>("thread")?)),
@@ -101,6 +117,7 @@ fn pending_run(row: &Row<'_>) -> Done<PendingRun> {
     let reply_to: Option<String> = row.get("reply_to")?;
     let run_id = rows::id(row, "id")?;
     let state = rows::readable(row, run_id, "state")?;
+    let options = rows::readable(row, run_id, "options")?;
     let history = rows::readable(row, run_id, "history")?;
     Ok(PendingRun {
         run_id,
@@ -110,6 +127,7 @@ fn pending_run(row: &Row<'_>) -> Done<PendingRun> {
         reply_to: reply_to.map(|text| rows::from_json(&text)).transpose()?,
         gate: None,
         status: rows::status(row)?,
+        options: options.unwrap_or_default(),
         attempt: row.get("attempt")?,
         accepted_at: rows::date(row, "accepted_at")?,
         started_at: rows::optional_date(row, "started_at")?,
@@ -133,10 +151,10 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     let key = input.key.as_ref();
     let inserted = tx.exec(
         "INSERT INTO runs (id, session, status, attempt, thread, turn, accepted_at, started_at, channel, principal,
-                           asker_place, relayed, reply_to, key_channel, key_account, key_message, digest, text, history, state)
+                           asker_place, relayed, reply_to, key_channel, key_account, key_message, digest, text, history, state, options)
          VALUES (:id, :session, :status, :attempt, :thread, :turn, :at, 
                  :started_at, :channel, :principal, :asker_place, :relayed, :reply_to,
-                 :key_channel, :key_account, :key_message, :digest, :text, :history, :state)
+                 :key_channel, :key_account, :key_message, :digest, :text, :history, :state, :options)
          ON CONFLICT (key_channel, key_account, key_message) WHERE key_message IS NOT NULL DO NOTHING",
         named_params! {
             ":id": input.run_id.to_string(),
@@ -159,6 +177,7 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
             ":text": input.text,
             ":history": history,
             ":state": state,
+            ":options": options_json(&input.options)?,
         },
     )?;
     if inserted == 0 {
@@ -167,6 +186,7 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     let run = Some(input.run_id);
     let event = |kind| NewEvent { at: input.at, session: Some(lease.session.clone()), run_id: run, kind };
     let mut events = vec![event(EventKind::RunAccepted)];
+    events.extend(input.events.iter().cloned());
     if start {
         begin_turn(tx, &lane, input.run_id, &input.history, &input.text, input.at)?;
         events.push(event(EventKind::RunStarted { attempt: 1 }));
@@ -231,6 +251,44 @@ pub(super) fn start_run(tx: &mut Tx<'_>, lease: &Lease, run: RunId, at: UnixMill
     append_events(tx, &[NewEvent { at, session: Some(lease.session.clone()), run_id: Some(run), kind }])
 }
 
+pub(super) fn start_together(tx: &mut Tx<'_>, lease: &Lease, together: &Together) -> Done<()> {
+    lane(tx, lease)?;
+    let sql = "UPDATE runs SET text = ?3 WHERE id = ?1 AND session = ?2 AND ended_at IS NULL AND thread IS NULL";
+    let Together { run, text, joined, at } = together;
+    if tx.exec(sql, params![run.to_string(), lease.session.as_str(), text])? == 0 {
+        return Err(not_found("queued run", *run));
+    }
+    start_run(tx, lease, *run, *at)?;
+    join(tx, lease, *run, joined)
+}
+
+/// Ends runs whose messages have become part of this one.
+fn join(tx: &mut Tx<'_>, lease: &Lease, into: RunId, joined: &[JoinedRun]) -> Done<()> {
+    let mut events = Vec::with_capacity(joined.len());
+    for JoinedRun { run, how, at } in joined {
+        let end = joined_end(into, how);
+        let ended = tx.exec(
+            "UPDATE runs SET status = ?3, reason = ?4, evidence = ?5, ended_at = ?6, state = NULL, history = NULL
+             WHERE id = ?1 AND session = ?2 AND ended_at IS NULL",
+            params![
+                run.to_string(),
+                lease.session.as_str(),
+                end.reason.status().word(),
+                end.reason.word(),
+                rows::to_json(&end.evidence)?,
+                at.0
+            ],
+        )?;
+        if ended == 0 {
+            must_exist(tx, lease, *run)?;
+            continue;
+        }
+        let kind = EventKind::RunEnded { status: end.reason.status(), reason: end.reason, evidence: end.evidence };
+        events.push(NewEvent { at: *at, session: Some(lease.session.clone()), run_id: Some(*run), kind });
+    }
+    append_events(tx, &events)
+}
+
 pub(super) fn checkpoint(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint) -> Done<()> {
     progress(tx, lease, checkpoint, RunStatus::Running).map(|_| ())
 }
@@ -263,6 +321,7 @@ pub(super) fn progress(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint, 
     let place = Place { thread: &thread, turn, run: Some(checkpoint.run), at };
     append_messages(tx, &place, &checkpoint.messages)?;
     append_events(tx, &checkpoint.events)?;
+    join(tx, lease, checkpoint.run, &checkpoint.joined)?;
     Ok(thread)
 }
 

@@ -8,8 +8,8 @@ use super::tx::{self, Done, Failure, Tx};
 
 pub(super) fn insert(tx: &mut Tx<'_>, message: &Outbound) -> Done<()> {
     tx.exec(
-        "INSERT INTO outbox (id, run_id, channel, conversation, reply_to, text, pieces_sent, question)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT INTO outbox (id, run_id, channel, conversation, reply_to, text, pieces_sent, question, preview)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         params![
             message.id.to_string(),
             message.run_id.map(|run| run.to_string()),
@@ -18,7 +18,8 @@ pub(super) fn insert(tx: &mut Tx<'_>, message: &Outbound) -> Done<()> {
             message.route.reply_to,
             message.text,
             message.pieces_sent,
-            message.question.as_ref().map(rows::to_json).transpose()?
+            message.question.as_ref().map(rows::to_json).transpose()?,
+            message.preview
         ],
     )?;
     tx.effects.outbox = true;

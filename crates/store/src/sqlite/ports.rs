@@ -8,8 +8,8 @@ use belay_protocol::{
     Acceptance, BootId, Checkpoint, Decided, Durability, EditOutcome, Event, EventLog, EventQuery, FinishedRun, Gate,
     GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent, NewInput, Note,
     NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, ReplyRoute, RunFilter, RunId,
-    RunReader, RunRecord, Seq, SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId, ThreadStore,
-    UnixMillis,
+    RunOptions, RunReader, RunRecord, Seq, SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId,
+    ThreadStore, Together, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -43,10 +43,16 @@ impl ThreadStore for SqliteStore {
         self.write(Relaxed, move |tx| lanes::start_run(tx, &lease, run, at)).await
     }
 
+    async fn start_together(&self, lease: &Lease, together: Together) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.write(Committed, move |tx| lanes::start_together(tx, &lease, &together)).await
+    }
+
     async fn checkpoint(&self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError> {
         let lease = lease.clone();
         // What an approval allows begins after this: a crash must not bring the approval back.
-        let durability = if checkpoint.used.is_empty() { checkpoint.durability } else { Committed };
+        let binding = !checkpoint.used.is_empty() || !checkpoint.joined.is_empty();
+        let durability = if binding { Committed } else { checkpoint.durability };
         self.write(durability, move |tx| lanes::checkpoint(tx, &lease, &checkpoint)).await
     }
 
@@ -63,6 +69,11 @@ impl ThreadStore for SqliteStore {
     async fn edit_thread(&self, lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> Result<EditOutcome, StoreError> {
         let (lease, fresh) = (lease.clone(), ThreadId::new());
         self.write(Committed, move |tx| edits::edit_thread(tx, &lease, edit, fresh, at)).await
+    }
+
+    async fn set_options(&self, lease: &Lease, options: RunOptions) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.write(Committed, move |tx| lanes::set_options(tx, &lease, &options)).await
     }
 
     async fn set_loop_detection(&self, lease: &Lease, on: bool) -> Result<(), StoreError> {

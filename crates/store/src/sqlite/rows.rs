@@ -177,7 +177,7 @@ pub(super) fn event(row: &Row<'_>) -> Done<Event> {
 
 /// Columns that [`outbox_row`] reads.
 pub(super) const OUTBOX_COLUMNS: &str = "id, run_id, channel, conversation, reply_to, text, pieces_sent, attempts, \
-     question";
+     question, preview";
 
 pub(super) fn outbox_row(row: &Row<'_>) -> Done<OutboxRow> {
     let route = ReplyRoute {
@@ -193,6 +193,7 @@ pub(super) fn outbox_row(row: &Row<'_>) -> Done<OutboxRow> {
         text: row.get("text")?,
         pieces_sent: row.get("pieces_sent")?,
         question: question.map(|text| from_json(&text)).transpose()?,
+        preview: row.get("preview")?,
     };
     Ok(OutboxRow { message, attempts: row.get("attempts")? })
 }

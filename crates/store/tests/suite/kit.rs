@@ -49,6 +49,8 @@ pub(crate) fn input(text: &str) -> NewInput {
         digest: None,
         text: text.into(),
         reply_to: None,
+        options: belay_protocol::RunOptions::default(),
+        events: Vec::new(),
         history: Vec::new(),
         state: None,
         at: at(1_000),
@@ -84,6 +86,7 @@ pub(crate) fn checkpoint(run: RunId, messages: Vec<Message>) -> Checkpoint {
         cost_micro_usd: 0,
         events: Vec::new(),
         used: Vec::new(),
+        joined: Vec::new(),
         durability: Durability::Relaxed,
     }
 }
@@ -100,6 +103,7 @@ pub(crate) fn outbound(conversation: &str, text: &str) -> Outbound {
         text: text.into(),
         pieces_sent: 0,
         question: None,
+        preview: None,
     }
 }
 

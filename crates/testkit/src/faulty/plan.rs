@@ -19,6 +19,8 @@ pub enum StoreOp {
     Find,
     /// [`ThreadStore::start_run`].
     StartRun,
+    /// [`ThreadStore::start_together`].
+    StartTogether,
     /// [`ThreadStore::checkpoint`].
     Checkpoint,
     /// [`ThreadStore::pause_run`].
@@ -27,6 +29,8 @@ pub enum StoreOp {
     FinishRuns,
     /// [`ThreadStore::edit_thread`].
     EditThread,
+    /// [`ThreadStore::set_options`].
+    SetOptions,
     /// [`ThreadStore::set_loop_detection`].
     SetLoopDetection,
     /// [`ThreadStore::compact`].

@@ -81,6 +81,7 @@ impl House {
             cancel: CancellationToken::new(),
             generation: Generation::default().renewed(),
             credential: None,
+            progress: belay_protocol::Progress::default(),
         }
     }
 

@@ -155,6 +155,7 @@ impl Run {
             cancel: self.cancel.clone(),
             generation: self.generation.clone(),
             credential: None,
+            progress: belay_protocol::Progress::default(),
         };
         tool.call(arguments.as_object().unwrap(), &context).await
     }

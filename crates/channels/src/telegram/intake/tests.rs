@@ -85,6 +85,7 @@ fn a_private_text_becomes_an_inbound_message() {
             want_deltas: false,
             outputs: Vec::new(),
             relayed: false,
+            options: belay_protocol::RunOptions::default(),
         }
     );
 }

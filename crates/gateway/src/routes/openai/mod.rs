@@ -90,6 +90,7 @@ impl Conversation {
             want_deltas,
             outputs: Vec::new(),
             relayed: false,
+            options: belay_protocol::RunOptions::default(),
         }
     }
 }

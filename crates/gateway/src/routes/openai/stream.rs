@@ -103,7 +103,7 @@ impl ChatStream {
                     let text = self.written.piece(step, text);
                     self.out.push_back(self.head.text_chunk(&text));
                 }
-                News::Delta(Delta::Reasoning { .. }) | News::Nothing => {}
+                News::Delta(Delta::Reasoning { .. } | Delta::Tool { .. }) | News::Nothing => {}
                 News::Lost => self.written.lossy = true,
                 News::Rests(record) => self.end(record).await,
             }

@@ -1,0 +1,185 @@
+//! What a message, a session, or a channel may ask of a run: how it is queued, how hard the model thinks, what is shown.
+//!
+//! Of several that say something, the nearest counts: the message, then its session, then the channel, then the
+//! configuration. [`RunOptions::over`] is that order.
+
+use serde::{Deserialize, Serialize};
+
+/// Longest text that a client may add to the system prompt of one run, in bytes.
+pub const EXTRA_PROMPT_MAX_BYTES: usize = 20_000;
+
+/// What becomes of a message that arrives while its session is busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueMode {
+    /// It joins the running turn at its next step; where that comes too late, it is a follow-up.
+    #[default]
+    Steer,
+    /// It gets a turn of its own, after those before it.
+    Followup,
+    /// All that arrive until nobody has written for a moment get one turn together, if they want their answer in the same
+    /// place.
+    Collect,
+    /// The running turn ends now, and this one is next.
+    Interrupt,
+}
+
+impl QueueMode {
+    /// Every mode.
+    pub const ALL: &'static [Self] = &[Self::Steer, Self::Followup, Self::Collect, Self::Interrupt];
+
+    /// The word in settings, commands and on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Steer => "steer",
+            Self::Followup => "followup",
+            Self::Collect => "collect",
+            Self::Interrupt => "interrupt",
+        }
+    }
+
+    /// The mode of that word; `follow-up` is understood too.
+    pub fn from_word(word: &str) -> Option<Self> {
+        let word = word.to_lowercase().replace('-', "");
+        Self::ALL.iter().copied().find(|mode| mode.word() == word)
+    }
+}
+
+/// How hard a model thinks before it answers, where it can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Thinking {
+    /// Not at all.
+    Off,
+    /// A little.
+    Low,
+    /// As most tasks need it.
+    Medium,
+    /// As much as it can.
+    High,
+}
+
+impl Thinking {
+    /// Every level, from the least.
+    pub const ALL: &'static [Self] = &[Self::Off, Self::Low, Self::Medium, Self::High];
+
+    /// The word in settings, commands and on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+
+    /// The level of that word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        let word = word.to_lowercase();
+        Self::ALL.iter().copied().find(|level| level.word() == word)
+    }
+}
+
+/// What people see of the model's reasoning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasoningShown {
+    /// Nothing. Whoever follows the run's stream of events reads it all the same.
+    #[default]
+    Off,
+    /// It is said before the answer, as a part of it that is marked.
+    On,
+    /// It is shown while it comes, where a channel can change what it has shown, and gone when the answer is there.
+    Stream,
+}
+
+impl ReasoningShown {
+    /// Every choice.
+    pub const ALL: &'static [Self] = &[Self::Off, Self::On, Self::Stream];
+
+    /// The word in settings, commands and on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::On => "on",
+            Self::Stream => "stream",
+        }
+    }
+
+    /// The choice of that word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        let word = word.to_lowercase();
+        Self::ALL.iter().copied().find(|shown| shown.word() == word)
+    }
+}
+
+/// What is asked of a run, or of all runs of a session. Absent: whoever is asked next says. Stored with both.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RunOptions {
+    /// What becomes of a message that meets a busy session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueMode>,
+    /// How hard the model thinks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Thinking>,
+    /// What people see of its reasoning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<ReasoningShown>,
+    /// Whether people see a line for each tool call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verbose: Option<bool>,
+    /// Which model answers: one of the configured ones, by its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Most milliseconds at work, in the place of `limits.active_s`. 0: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Added to the system prompt. At most [`EXTRA_PROMPT_MAX_BYTES`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extra_prompt: Option<String>,
+}
+
+impl RunOptions {
+    /// Whether nothing is asked.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// These, and where they say nothing, those of `base`.
+    #[must_use]
+    pub fn over(self, base: &Self) -> Self {
+        Self {
+            queue: self.queue.or(base.queue),
+            thinking: self.thinking.or(base.thinking),
+            reasoning: self.reasoning.or(base.reasoning),
+            verbose: self.verbose.or(base.verbose),
+            model: self.model.or_else(|| base.model.clone()),
+            timeout_ms: self.timeout_ms.or(base.timeout_ms),
+            extra_prompt: self.extra_prompt.or_else(|| base.extra_prompt.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_that_says_something_counts() {
+        let message = RunOptions { verbose: Some(false), ..RunOptions::default() };
+        let session = RunOptions { verbose: Some(true), thinking: Some(Thinking::High), ..RunOptions::default() };
+        let both = message.over(&session);
+        assert_eq!((both.verbose, both.thinking, both.queue), (Some(false), Some(Thinking::High), None));
+        assert!(RunOptions::default().is_default() && !both.is_default());
+    }
+
+    #[test]
+    fn words_are_read_as_they_are_written() {
+        assert!(QueueMode::ALL.iter().all(|mode| QueueMode::from_word(mode.word()) == Some(*mode)));
+        assert!(Thinking::ALL.iter().all(|level| Thinking::from_word(level.word()) == Some(*level)));
+        assert!(ReasoningShown::ALL.iter().all(|shown| ReasoningShown::from_word(shown.word()) == Some(*shown)));
+        assert_eq!(QueueMode::from_word("Follow-Up"), Some(QueueMode::Followup));
+        assert_eq!(serde_json::to_string(&RunOptions::default()).ok().as_deref(), Some("{}"));
+    }
+}
