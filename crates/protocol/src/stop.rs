@@ -367,7 +367,7 @@ mod tests {
             assert!(reason.status().is_end(), "{reason:?}");
             assert_eq!(StopReason::from_word(reason.word()), Some(*reason));
             assert!(StopReason::ALL[..i].iter().all(|other| other.word() != reason.word()));
-            assert_eq!(reason.user_line().is_empty(), *reason == StopReason::FinalText);
+            assert_eq!(reason.user_line().is_empty(), matches!(reason, StopReason::FinalText | StopReason::Joined));
             if matches!(reason.layer(), StopLayer::Budget | StopLayer::Progress | StopLayer::Gate) {
                 assert_ne!(reason.status(), RunStatus::Completed, "a cap is never ok: {reason:?}");
             }
