@@ -6,7 +6,7 @@
 //! **Does not know**: how anything is done. No IO, no SQL, no HTTP, no task is started here. The only moving parts are
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
-//! Reading order: [`ids`] → [`message`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`inbound`] → [`outbound`] → [`channel`]
+//! Reading order: [`ids`] → [`message`] → [`history`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`inbound`] → [`outbound`] → [`channel`]
 //! → [`event`] → [`store`] → [`worker`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
@@ -24,6 +24,7 @@ pub mod approval;
 pub mod channel;
 pub mod declared;
 pub mod event;
+pub mod history;
 pub mod hook;
 pub mod ids;
 pub mod inbound;
@@ -44,6 +45,7 @@ pub use approval::{Asker, Decided, Decision, Gate, GateFilter, GateKind, GateSta
 pub use channel::{Channel, ChannelError, InboundStream, Preview, Streaming};
 pub use declared::DeclaredOutput;
 pub use event::{Event, EventKind, NewEvent, Seq};
+pub use history::normalise;
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
 pub use ids::{BootId, CallId, ChannelId, GateId, JobId, OutboxId, RunId, SessionKey, ThreadId};
 pub use inbound::{
