@@ -71,7 +71,7 @@ pub use store::{
     Acceptance, Checkpoint, Durability, EditOutcome, EventLog, EventQuery, FinishedRun, HistoryEntry, JoinedRun,
     KnownInput, Lease, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PausedRun, PendingRun,
     RunFilter, RunReader, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadSnapshot, ThreadState,
-    ThreadStore, Together,
+    ThreadStore, Together, TurnCut,
 };
 pub use time::{Clock, UnixMillis};
 pub use tool::{

@@ -10,7 +10,7 @@ use belay_protocol::{
     GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, MessageBody, MessageScope, NewEvent,
     NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, ReplyRoute,
     RunFilter, RunId, RunOptions, RunReader, RunRecord, Seq, SessionKey, SessionSummary, SpendLedger, StoreError,
-    ThreadEdit, ThreadStore, Together, UnixMillis,
+    ThreadEdit, ThreadStore, Together, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -74,6 +74,10 @@ impl ThreadStore for MemoryStore {
         events: Vec<NewEvent>,
     ) -> Result<(), StoreError> {
         self.with(|state| state.compact(lease, keep, summary, &events))
+    }
+
+    async fn compact_turn(&self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError> {
+        self.with(|state| state.compact_turn(lease, cut))
     }
 
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {

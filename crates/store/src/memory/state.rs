@@ -64,6 +64,8 @@ pub(super) struct Line {
     pub(super) run: Option<RunId>,
     pub(super) at: UnixMillis,
     pub(super) shown: Shown,
+    /// The summary stands for it, although its turn was at work.
+    pub(super) summarised: bool,
     pub(super) message: Arc<Message>,
 }
 
@@ -151,6 +153,7 @@ impl State {
         let messages = thread.positions().filter(|(position, line)| {
             *position > thread.upto
                 && line.shown == Shown::Visible
+                && !line.summarised
                 && line.message.scope == MessageScope::Thread
                 && !line.run.is_some_and(|run| self.is_open(run))
         });
@@ -181,7 +184,7 @@ impl Thread {
     }
 
     pub(super) fn push(&mut self, turn: u32, run: Option<RunId>, at: UnixMillis, message: Arc<Message>) {
-        self.messages.push(Line { turn, run, at, shown: Shown::Visible, message });
+        self.messages.push(Line { turn, run, at, shown: Shown::Visible, summarised: false, message });
     }
 
     /// Notes that the thread was used, and its new state if there is one. A completed thread stays completed.

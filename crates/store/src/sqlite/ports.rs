@@ -9,7 +9,7 @@ use belay_protocol::{
     GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent, NewInput, Note,
     NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, ReplyRoute, RunFilter, RunId,
     RunOptions, RunReader, RunRecord, Seq, SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId,
-    ThreadStore, Together, UnixMillis,
+    ThreadStore, Together, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -90,6 +90,11 @@ impl ThreadStore for SqliteStore {
     ) -> Result<(), StoreError> {
         let lease = lease.clone();
         self.write(Committed, move |tx| edits::compact(tx, &lease, keep, &summary, &events)).await
+    }
+
+    async fn compact_turn(&self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.write(Committed, move |tx| edits::compact_turn(tx, &lease, &cut)).await
     }
 
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {
