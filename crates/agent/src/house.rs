@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::approvals::{ApprovalsConfig, Policy};
+use crate::compaction::CompactionConfig;
 use crate::config::{AgentConfig, LimitsConfig, QueueConfig};
 use crate::container::{RunInWorker, WorkersParts};
 use crate::cost_guard::CostGuard;
@@ -37,6 +38,8 @@ pub struct AgentParts {
     pub queue: QueueConfig,
     /// `[approvals]`
     pub approvals: ApprovalsConfig,
+    /// `[compaction]`
+    pub compaction: CompactionConfig,
     /// Processes of runs.
     pub processes: Arc<dyn RunProcesses>,
     /// The operator's hooks, at their points.
@@ -91,6 +94,7 @@ pub(crate) struct House {
     pub(crate) config: AgentConfig,
     pub(crate) queue: QueueConfig,
     pub(crate) approvals: ApprovalsConfig,
+    pub(crate) compaction: CompactionConfig,
     pub(crate) processes: Arc<dyn RunProcesses>,
     pub(crate) hooks: Arc<HookChain>,
     pub(crate) model: Arc<dyn ModelProvider>,
@@ -173,6 +177,7 @@ impl House {
             config: parts.config,
             queue: parts.queue,
             approvals: parts.approvals,
+            compaction: parts.compaction,
             processes: parts.processes,
             hooks,
             model: parts.model,

@@ -5,6 +5,7 @@
 //! first. While a turn runs the lane goes on taking mail: what arrives is committed, acknowledged and kept for the next
 //! turn. A run that rests on a question is in [`rest`]. On drain it finishes the running turn and leaves the queued ones to the next start: they are in the store.
 
+mod compact;
 mod receive;
 mod rest;
 
@@ -15,8 +16,8 @@ use std::time::Duration;
 use belay_agent_loop::LoopContext;
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{
-    Acceptance, Accepted, Ack, Asker, CommandReply, EditOutcome, GateState, KnownInput, Lease, Message, MessageBody,
-    NewInput, OpenedLane, PendingRun, Refusal, RunEnd, RunId, RunOptions, RunStatus, RunUsage, SessionKey, StopReason,
+    Acceptance, Accepted, Ack, Asker, EditOutcome, GateState, KnownInput, Lease, Message, MessageBody, NewInput,
+    OpenedLane, PendingRun, Refusal, RunEnd, RunId, RunOptions, RunStatus, RunUsage, SessionKey, StopReason,
     StoreError, ThreadEdit, ThreadSnapshot, ToolStatus,
 };
 use tokio::sync::mpsc;
@@ -25,9 +26,10 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::Instrument;
 
 use crate::approvals::{Answer, Answers};
-use crate::compaction;
+use crate::compaction::{self, Calibration};
 use crate::hooks::Place;
 use crate::house::House;
+use crate::lane::compact::{Compacting, compacted};
 use crate::lane::receive::{Receiving, looked_at};
 use crate::lane::rest::Resting;
 use crate::live::LiveRun;
@@ -59,6 +61,10 @@ struct Lane {
     resting: Option<Resting>,
     /// The message that hooks are looking at.
     receiving: Option<Receiving>,
+    /// The conversation is being shortened; nothing begins before that is done.
+    compacting: Option<Compacting>,
+    /// What is known of the provider's way of counting tokens.
+    calibration: Calibration,
     /// Whether nobody has said anything in the thread yet.
     fresh: bool,
     /// Instructions in the messages that the running turn was lent.
@@ -117,6 +123,8 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
         current: None,
         resting: None,
         receiving: None,
+        compacting: None,
+        calibration: Calibration::default(),
         fresh,
         instructions: Vec::new(),
         brought: 0,
@@ -129,6 +137,7 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
         tracing::error!(%session, "the lane belongs to another owner and is let go");
     }
     lane.refuse_receiving(Refusal::ShuttingDown).await;
+    lane.refuse_compacting(Refusal::ShuttingDown).await;
     refuse_all(&mut lane.port, Refusal::ShuttingDown).await;
 }
 
@@ -185,8 +194,10 @@ impl Lane {
             let no_mail = self.port.mail.is_closed() && self.port.mail.is_empty();
             if draining.is_cancelled() {
                 self.refuse_receiving(Refusal::ShuttingDown).await;
+                self.refuse_compacting(Refusal::ShuttingDown).await;
             }
-            if self.turn.is_empty() && self.receiving.is_none() && (draining.is_cancelled() || no_mail) {
+            let busy = !self.turn.is_empty() || self.receiving.is_some() || self.compacting.is_some();
+            if !busy && (draining.is_cancelled() || no_mail) {
                 return Ok(());
             }
             let expiry = self.resting.as_ref().map(|resting| resting.until);
@@ -196,6 +207,7 @@ impl Lane {
                 () = self.port.wake.notified() => self.end_stopped_in_queue().await?,
                 Some(ended) = self.turn.join_next() => Box::pin(self.end_turn(ended)).await?,
                 Some(said) = looked_at(&mut self.receiving) => Box::pin(self.received(said)).await?,
+                Some(made) = compacted(&mut self.compacting) => Box::pin(self.end_compaction(made)).await?,
                 mail = self.port.mail.recv(), if !no_mail && self.receiving.is_none() => match mail {
                     Some(LaneMail::Input(input)) => self.receive(*input).await?,
                     Some(LaneMail::Command(command)) => self.command(command).await?,
@@ -278,6 +290,7 @@ impl Lane {
     async fn accept(&mut self, input: LaneInput, sent: Option<String>) -> Result<(), LeaseLost> {
         let free = self.current.is_none()
             && self.resting.is_none()
+            && self.compacting.is_none()
             && self.queue.is_empty()
             && !self.house.draining.is_cancelled();
         let permit = if free { self.house.permits.clone().try_acquire_owned().ok() } else { None };
@@ -399,7 +412,8 @@ impl Lane {
 
     /// Begins the next turn, if none runs.
     fn start_next(&mut self) {
-        if !self.turn.is_empty() || self.resting.is_some() || self.house.draining.is_cancelled() {
+        let engaged = !self.turn.is_empty() || self.resting.is_some() || self.compacting.is_some();
+        if engaged || self.house.draining.is_cancelled() {
             return;
         }
         let Some(mut next) = self.queue.pop_front() else { return };
@@ -422,6 +436,7 @@ impl Lane {
             answers: std::mem::take(&mut next.answers),
             relayed: next.asker.relayed,
             options: Arc::new(next.options.clone().over(&self.options)),
+            calibration: self.calibration,
         };
         next.run.detect_loops(self.loop_detection);
         let span = tracing::info_span!("turn", run = %next.run.id, session = %next.run.session);
@@ -433,6 +448,9 @@ impl Lane {
     async fn end_turn(&mut self, ended: Result<TurnEnd, JoinError>) -> Result<(), LeaseLost> {
         let Some(mut current) = self.current.take() else { return Ok(()) };
         self.instructions.clear();
+        if let Ok(ended) = &ended {
+            self.calibration = ended.calibration;
+        }
         let ended = match ended {
             Ok(ended) if ended.lease_lost => return Err(LeaseLost),
             Ok(ended) if ended.parked => return Ok(()),
@@ -574,29 +592,34 @@ impl Lane {
 
     /// Changes the thread between turns.
     async fn command(&mut self, command: LaneCommand) -> Result<(), LeaseLost> {
-        let reply = if let ThreadCommand::Loops(on) = command.command {
-            self.set_loop_detection(on).await?
-        } else if self.current.is_some() || self.resting.is_some() || !self.queue.is_empty() {
-            format!("A message is still being answered. Send /stop first, then {}.", command.word)
-        } else {
-            self.edit(command.command, &command.word).await?
+        let busy = self.current.is_some() || self.resting.is_some() || !self.queue.is_empty();
+        let word = &command.word;
+        let reply = match &command.command {
+            ThreadCommand::Loops(on) => self.set_loop_detection(*on).await?,
+            _ if self.compacting.is_some() => {
+                format!("This conversation is being shortened. Send /stop first, or {word} again in a moment.")
+            }
+            _ if busy => format!("A message is still being answered. Send /stop first, then {word}."),
+            ThreadCommand::Compact(wish) => {
+                let wish = wish.clone();
+                Box::pin(self.begin_compaction(command, wish)).await;
+                return Ok(());
+            }
+            ThreadCommand::Undo => self.edit(ThreadEdit::Undo, word).await?,
+            ThreadCommand::Redo => self.edit(ThreadEdit::Redo, word).await?,
+            ThreadCommand::Clear => self.edit(ThreadEdit::Clear, word).await?,
+            ThreadCommand::New => self.edit(ThreadEdit::New, word).await?,
         };
-        command.ack.send(Ack::Command(CommandReply { command: command.word, reply: reply.clone(), resumes: None }));
-        let say = command.reply_to.map(|route| (route, reply));
-        note(&self.port.notes, LaneNote::Commanded { session: command.session, say }).await;
+        self.say(command, reply).await;
         Ok(())
     }
 
-    async fn edit(&mut self, command: ThreadCommand, word: &str) -> Result<String, LeaseLost> {
-        let (edit, done, nothing) = match command {
-            ThreadCommand::Undo => {
-                (ThreadEdit::Undo, "Took back the last turn. /redo brings it back.", "There is nothing to undo.")
-            }
-            ThreadCommand::Redo => (ThreadEdit::Redo, "Brought the turn back.", "There is nothing to redo."),
-            ThreadCommand::Clear => (ThreadEdit::Clear, "Forgot this conversation.", "There is nothing to forget."),
-            ThreadCommand::New => (ThreadEdit::New, "Began a new conversation.", "Began a new conversation."),
-            ThreadCommand::Compact => return self.compact().await,
-            ThreadCommand::Loops(on) => return self.set_loop_detection(on).await,
+    async fn edit(&mut self, edit: ThreadEdit, word: &str) -> Result<String, LeaseLost> {
+        let (done, nothing) = match edit {
+            ThreadEdit::Undo => ("Took back the last turn. /redo brings it back.", "There is nothing to undo."),
+            ThreadEdit::Redo => ("Brought the turn back.", "There is nothing to redo."),
+            ThreadEdit::Clear => ("Forgot this conversation.", "There is nothing to forget."),
+            ThreadEdit::New => ("Began a new conversation.", "Began a new conversation."),
         };
         let at = self.house.clock.now();
         match self.house.store.threads.edit_thread(&self.lease, edit, at).await {
@@ -632,26 +655,6 @@ impl Lane {
                 "Loops are no longer looked for in this conversation; its limits stay. /loops on brings it back.".into()
             }
         })
-    }
-
-    async fn compact(&mut self) -> Result<String, LeaseLost> {
-        let context = context_of(self.summary.as_deref(), self.messages.clone());
-        let Some(shorter) = compaction::compact(&context, context.len()) else {
-            return Ok("There is nothing to shorten.".into());
-        };
-        let keep = shorter.kept_of_earlier_turns;
-        self.house.hooks.before_compaction(&self.lease.session, None, context.len());
-        match self.house.store.threads.compact(&self.lease, keep, shorter.summary.clone(), Vec::new()).await {
-            Ok(()) => {
-                self.messages = shorter.messages.into_iter().skip(1).collect();
-                self.summary = Some(shorter.summary);
-                let dropped = shorter.dropped;
-                let left = self.messages.len() + 1; // and the summary
-                self.house.hooks.after_compaction(&self.lease.session, None, left, dropped);
-                Ok(format!("Shortened {dropped} older messages to a summary; the originals are kept in the store."))
-            }
-            Err(error) => unchanged(&error),
-        }
     }
 }
 

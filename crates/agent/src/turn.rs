@@ -17,7 +17,7 @@ use crate::approvals::{Answer, Answers};
 use crate::bootstrap::{self, Beginning};
 use crate::chat::ChatDelegate;
 use crate::closing::{self, closing_turn};
-use crate::compaction;
+use crate::compaction::{self, Calibration};
 use crate::core::{RunClock, RunCore};
 use crate::effect_gate::Asking;
 use crate::house::House;
@@ -55,6 +55,8 @@ pub(crate) struct TurnJob {
     pub(crate) relayed: bool,
     /// What its message and its session ask of it.
     pub(crate) options: Arc<RunOptions>,
+    /// What the session knows of the provider's way of counting.
+    pub(crate) calibration: Calibration,
 }
 
 /// Why a run whose message was relayed asks nobody.
@@ -80,6 +82,8 @@ pub(crate) struct TurnEnd {
     pub(crate) lease_lost: bool,
     /// The drain came before a place was free: the run has not begun and stays in the store for the next start.
     pub(crate) parked: bool,
+    /// What it has learnt of the provider's way of counting.
+    pub(crate) calibration: Calibration,
     /// The question that it rests on, and the loop's state to go on from.
     pub(crate) rest: Option<(Asking, LoopState)>,
 }
@@ -93,6 +97,7 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     let goal = Goal::of(&job.state, &job.own);
     let stored = turn_start + job.own.len();
     let mut delegate = ChatDelegate::new(core_of(&job, stored), turn_start);
+    delegate.shortener.calibration = job.calibration;
     let mut messages = std::mem::take(&mut job.history);
     messages.append(&mut job.own);
     let mut context = LoopContext { messages, state: std::mem::take(&mut job.state) };
@@ -141,6 +146,7 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     }
     TurnEnd {
         rest,
+        calibration: delegate.shortener.calibration,
         turn_start: delegate.turn_start,
         silent: delegate.silent,
         usage,

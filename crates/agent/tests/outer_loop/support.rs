@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::{
-    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, LimitsConfig, QueueConfig, StorePorts, WorkersParts,
+    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, LimitsConfig, QueueConfig, StorePorts, WorkersParts,
 };
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
@@ -248,6 +248,7 @@ pub(crate) struct Setup {
     pub(crate) config: AgentConfig,
     pub(crate) limits: LimitsConfig,
     pub(crate) approvals: ApprovalsConfig,
+    pub(crate) compaction: CompactionConfig,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) queue: QueueConfig,
     pub(crate) model: Arc<ScriptedModel>,
@@ -294,6 +295,7 @@ impl Setup {
             config: AgentConfig::default(),
             limits: LimitsConfig::default(),
             approvals: ApprovalsConfig::default(),
+            compaction: CompactionConfig::default(),
             rules: Arc::new(StopRules::progress()),
             queue: QueueConfig::default(),
             model: Arc::new(model),
@@ -321,6 +323,7 @@ impl Setup {
             config: self.config.clone(),
             limits: self.limits.clone(),
             approvals: self.approvals.clone(),
+            compaction: self.compaction.clone(),
             rules: self.rules.clone(),
             queue: self.queue.clone(),
             model: Arc::new(model),
@@ -353,6 +356,7 @@ impl Setup {
             config: self.config.clone(),
             limits: self.limits.clone(),
             approvals: self.approvals.clone(),
+            compaction: self.compaction.clone(),
             processes: Arc::new(NoProcesses),
             outputs: None,
             hooks: self.hooks.clone(),
