@@ -3,6 +3,7 @@
 
 mod approvals;
 mod chat;
+mod compaction;
 mod endings;
 mod gate;
 mod hooks;

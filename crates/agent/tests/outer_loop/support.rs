@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::{
-    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, LimitsConfig, QueueConfig, StorePorts, WorkersParts,
+    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, LimitsConfig, QueueConfig,
+    StorePorts, WorkersParts,
 };
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
@@ -213,6 +214,21 @@ impl Talker {
     pub(crate) async fn with_outputs(&self, session: &str, text: &str, outputs: Vec<DeclaredOutput>) -> Ack {
         let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
         self.send(Inbound { outputs, ..inbound }).await
+    }
+
+    /// Sends a text and listens to every word of the answer.
+    pub(crate) async fn watching(&self, session: &str, text: &str) -> Accepted {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        match self.send(Inbound { want_deltas: true, ..inbound }).await {
+            Ack::Accepted(accepted) => accepted,
+            other => panic!("{text:?} was not accepted: {other:?}"),
+        }
+    }
+
+    /// Somebody else who writes in the same channel, and does not read it.
+    pub(crate) fn writer(&self) -> Talker {
+        let (_, delivered) = mpsc::channel(1);
+        Talker { channel: self.channel.clone(), tx: self.tx.clone(), delivered, probe: self.probe.clone() }
     }
 
     /// Lets the channel go on yielding while the agent drains, as one does that can still take control.
@@ -469,6 +485,12 @@ impl TestTool {
         self
     }
 
+    /// The same tool, whose results may have so many bytes.
+    pub(crate) fn saying(mut self, max_output_bytes: usize) -> Self {
+        self.spec.max_output_bytes = max_output_bytes;
+        self
+    }
+
     /// The same tool under another name.
     pub(crate) fn called(mut self, name: &str) -> Self {
         self.spec.name = name.into();
@@ -536,6 +558,11 @@ impl Tool for TestTool {
             other => panic!("no such test tool: {other}"),
         }
     }
+}
+
+/// The same model, which is never asked to write the account of what leaves a conversation: a rule does.
+pub(crate) fn by_rule(model: ScriptedModel) -> ScriptedModel {
+    model.with_info(|info| info.rehearsal = true)
 }
 
 /// What the model saw in its request number `n`, from 1, as one text for simple assertions.
