@@ -25,7 +25,7 @@ fn account(asked: &str) -> String {
 
 /// A message of some 230 tokens that begins with these words.
 fn long(words: &str) -> String {
-    format!("{words} {}", "and so on ".repeat(90))
+    format!("{words} {}", "and so on ".repeat(90).trim_end())
 }
 
 /// A model whose context holds three of those besides prompt and tools: it is shortened from 1300 tokens on.
