@@ -68,6 +68,8 @@ async fn a_conversation_outgrows_its_model_and_goes_on_with_an_account_also_afte
     assert!(texts(after).len() < texts(before).len() && texts(after)[1].contains("## Decisions"), "{after}");
     daemon.kill().await?;
 
+    // With room enough, so that what is missing has left before, and not now.
+    let home = home.set("llm.context_tokens", 100_000);
     let daemon = home.start().await?;
     daemon.ask("alice", "and now?").await?;
     let requests = model.requests();
