@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use belay_agent_loop::policies::Observation;
+use belay_agent_loop::policies::{Observation, StopRules};
 use belay_agent_loop::{
     AdmittedCall, AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopState, run_agentic_loop,
 };
@@ -173,7 +173,7 @@ fn core_of(job: &TurnJob, stored: usize) -> RunCore {
     RunCore {
         cancel: live.cancel.clone(),
         clock: RunClock::starting(house.clock.now()),
-        rules: house.rules.clone(),
+        rules: rules_of(&house.rules, &job.options),
         child: false,
         deadline: None,
         own: None,
@@ -186,6 +186,14 @@ fn core_of(job: &TurnJob, stored: usize) -> RunCore {
         tally,
         live,
         house,
+    }
+}
+
+/// The rules of a run: everybody's, but for the time that its message asks for.
+fn rules_of(rules: &Arc<StopRules>, options: &RunOptions) -> Arc<StopRules> {
+    match options.timeout_ms {
+        Some(ms) => Arc::new(rules.with_active_s(ms.div_ceil(1000))),
+        None => rules.clone(),
     }
 }
 
@@ -242,7 +250,7 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     if let Some(last) = context.state.stops.measures.time.newest() {
         // Taken up again: while nobody was there, the run was not at work.
         let away = delegate.core.clock.now_ms().saturating_sub(last);
-        let verdict = context.state.stops.observe(&house.rules, Observation::Paused(away));
+        let verdict = context.state.stops.observe(&delegate.core.rules, Observation::Paused(away));
         if let Some(end) = context.heed(verdict) {
             return Ok(LoopOutcome::Stopped(end));
         }
@@ -274,7 +282,7 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
         let last = u32::from(delegate.goal.is_none());
         let config = AgenticLoopConfig {
             max_iterations: house.config.max_tool_iterations.saturating_add(last),
-            rules: house.rules.clone(),
+            rules: delegate.core.rules.clone(),
             ..AgenticLoopConfig::default()
         };
         let mut outcome = match resumed {
@@ -367,7 +375,7 @@ async fn resume(delegate: &mut ChatDelegate, context: &mut LoopContext) -> Resul
         if let Some(outcome) = delegate.execute_tool_calls(calls, context).await? {
             return Ok(Some(outcome));
         }
-        let config = AgenticLoopConfig { rules: house.rules.clone(), ..AgenticLoopConfig::default() };
+        let config = AgenticLoopConfig { rules: delegate.core.rules.clone(), ..AgenticLoopConfig::default() };
         if let Some(end) = context.judge_last_batch(&config, &tools) {
             return Ok(Some(LoopOutcome::Stopped(end)));
         }

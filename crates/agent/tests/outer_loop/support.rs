@@ -14,8 +14,8 @@ use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
     Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock, Control,
     CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream,
-    NoProcesses, Outbound, Principal, PrincipalRole, ReplyRoute, RunRecord, RunStatus, SessionKey, Tool, ToolContext,
-    ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
+    NoProcesses, Outbound, Principal, PrincipalRole, ReplyRoute, RunOptions, RunRecord, RunStatus, SessionKey, Tool,
+    ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::scripted_model::ScriptedModel;
@@ -123,7 +123,7 @@ impl Talker {
             want_deltas: false,
             outputs: Vec::new(),
             relayed: false,
-            options: belay_protocol::RunOptions::default(),
+            options: RunOptions::default(),
         }
     }
 
@@ -147,6 +147,12 @@ impl Talker {
         let inbound = self.inbound(session, PrincipalRole::User, Body::Text(text.into()), None);
         let principal = Principal { id: who.into(), role: PrincipalRole::User };
         self.send(Inbound { principal, ..inbound }).await
+    }
+
+    /// Sends a text that asks this of its run.
+    pub(crate) async fn text_with(&self, session: &str, text: &str, options: RunOptions) -> Ack {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        self.send(Inbound { options, ..inbound }).await
     }
 
     /// Sends a text that a platform has relayed from a group.
