@@ -9,6 +9,7 @@ mod conversation;
 mod endings;
 mod lifecycle;
 mod outputs;
+mod pains;
 mod plan;
 mod stopping;
 mod stops;
