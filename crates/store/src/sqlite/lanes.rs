@@ -55,8 +55,7 @@ pub(super) fn open_lane(
          RETURNING epoch, thread, loop_detection, options",
         params![session.as_str(), owner.to_string(), fresh],
         |row| {
-            let options = row.get::<_, Option<String>>("options")?;
-            let options = options.map(|text| rows::from_json(&text)).transpose()?.unwrap_or_default();
+            let options = rows::readable(row, session, "options")?.unwrap_or_default();
             Ok((rows::count(row, "epoch")?, row.get::<_, String>("thread")?, row.get("loop_detection")?, options))
         },
     )?;

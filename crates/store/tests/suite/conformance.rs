@@ -8,6 +8,7 @@ mod reading;
 mod runs;
 mod secrets;
 mod threads;
+mod together;
 
 /// Makes a test of each store out of each function of the module.
 macro_rules! for_every_store {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::{
     Acceptance, Checkpoint, Decided, EditOutcome, EventLog as _, EventQuery, Gate, GateFilter, GateId, GateState,
-    GateStore as _, Lease, Message, NewInput, RunId, RunReader as _, RunStatus, StoreError, ThreadEdit, ThreadSnapshot,
-    ThreadState,
+    GateStore as _, JoinedRun, Lease, Message, NewInput, RunId, RunReader as _, RunStatus, StoreError, ThreadEdit,
+    ThreadSnapshot, ThreadState, Together,
 };
 use belay_store::MemoryStore;
 use proptest::prelude::*;
@@ -28,6 +28,13 @@ enum Step {
         for_run: bool,
         /// An approval that it uses up.
         used: Option<usize>,
+        /// A run whose message joins it.
+        joined: Option<usize>,
+    },
+    /// Begin a run together with another one.
+    Together {
+        run: usize,
+        other: usize,
     },
     /// Lay a run to rest on a question. Questions are named by the order of asking.
     Pause(usize),
@@ -54,8 +61,9 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (any::<bool>(), prop::bool::weighted(0.2), prop::option::weighted(0.3, 0..4_u8), 0..3_u8)
             .prop_map(|(start, history, key, text)| Step::Accept { start, history, key, text }),
         2 => run.clone().prop_map(Step::Start),
-        3 => (run.clone(), any::<bool>(), prop::option::weighted(0.5, 0..3_usize))
-            .prop_map(|(run, for_run, used)| Step::Checkpoint { run, for_run, used }),
+        3 => (run.clone(), any::<bool>(), prop::option::weighted(0.5, 0..3_usize), prop::option::weighted(0.3, 1..6_usize))
+            .prop_map(|(run, for_run, used, joined)| Step::Checkpoint { run, for_run, used, joined }),
+        2 => (run.clone(), 1..6_usize).prop_map(|(run, by)| Step::Together { run, other: (run + by) % 6 }),
         3 => run.clone().prop_map(Step::Pause),
         3 => (0..3_usize, decision, any::<bool>()).prop_map(|(gate, state, always)| Step::Decide { gate, state, always }),
         5 => (run, state).prop_map(|(run, state)| Step::Finish { run, state }),
@@ -112,11 +120,21 @@ impl Player<'_> {
                 outcome.map(|acceptance| (acceptance == Acceptance::New).then(|| self.empty()))
             }
             Step::Start(run) => self.store.start_run(&self.lease, named(*run), at(1_500)).await.map(done),
-            Step::Checkpoint { run, for_run, used } => {
+            Step::Together { run, other } => {
+                let joined = vec![joined(named(*other), "collect")];
+                let together = Together { run: named(*run), text: "both".into(), joined, at: at(1_600) };
+                match named(*run) == named(*other) {
+                    true => Ok(None), // there are fewer runs than names; no run joins itself
+                    false => self.store.start_together(&self.lease, together).await.map(done),
+                }
+            }
+            Step::Checkpoint { run, for_run, used, joined: other } => {
                 let message = Message::assistant("draft");
                 let message = if *for_run { message.for_run() } else { message };
                 let used = used.map(question).into_iter().collect();
-                let progress = Checkpoint { used, ..checkpoint(named(*run), vec![message]) };
+                let others = other.map(|by| named((run + by) % 6)).filter(|other| *other != named(*run));
+                let joined = others.map(|other| joined(other, "steer")).into_iter().collect();
+                let progress = Checkpoint { used, joined, ..checkpoint(named(*run), vec![message]) };
                 self.store.checkpoint(&self.lease, progress).await.map(done)
             }
             Step::Pause(run) => {
@@ -158,6 +176,10 @@ impl Player<'_> {
         let (state, messages, unfinished) = (ThreadState::Idle, Vec::new(), Vec::new());
         Shown { state, summary: None, messages, unfinished, new: true, decided: None }
     }
+}
+
+fn joined(run: RunId, how: &'static str) -> JoinedRun {
+    JoinedRun { run, how, at: at(1_600) }
 }
 
 /// The question that a step may ask.
