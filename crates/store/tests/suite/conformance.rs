@@ -1,6 +1,7 @@
 //! The one suite that every store passes. Each function is a test of each store.
 
 mod answers;
+mod archive;
 mod delivery;
 mod ledgers;
 mod pauses;

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use belay_protocol::{
-    Asker, GateState, GateStore, Outbox, Place, RunId, RunReader, RunStatus, ThreadState, ThreadStore,
+    Archive, Asker, GateState, GateStore, Message, Outbox, Place, RunId, RunReader, RunStatus, SearchQuery,
+    ThreadState, ThreadStore,
 };
 use belay_store::{SqliteStore, StoreOptions};
 use rusqlite::{Connection, params};
@@ -11,11 +12,12 @@ use rusqlite::{Connection, params};
 use crate::kit::*;
 
 /// The steps that made the schemas of earlier versions.
-const STEPS: [&str; 4] = [
+const STEPS: [&str; 5] = [
     include_str!("../../src/sqlite/migrations/0001.sql"),
     include_str!("../../src/sqlite/migrations/0002.sql"),
     include_str!("../../src/sqlite/migrations/0003.sql"),
     include_str!("../../src/sqlite/migrations/0004.sql"),
+    include_str!("../../src/sqlite/migrations/0005.sql"),
 ];
 
 /// An empty store of that schema.
@@ -99,6 +101,54 @@ async fn brought_up_to_date(schema: usize) {
     let conn = Connection::open(&path).unwrap();
     let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(check, "ok");
+}
+
+/// What an earlier version has stored is found too, once it was looked through in the background, and found once.
+#[tokio::test]
+async fn old_messages_become_findable_piece_by_piece() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("belay.db");
+    let conn = of_schema(&path, 4);
+    for (thread, position, scope, text) in (1..=7)
+        .map(|n| (n % 3, n, "thread", format!("tea {n}")))
+        .chain([(1, 8, "run", "tea, for the run alone".to_owned()), (1, 9, "thread", String::new())])
+    {
+        let thread = format!("01890000-0000-7000-8000-00000000000{thread}");
+        let message = Message::assistant(text);
+        let message = if scope == "run" { message.for_run() } else { message };
+        conn.execute(
+            "INSERT INTO threads (id, session, state, last_active_at) VALUES (?1, 's', 'completed', 1)
+             ON CONFLICT DO NOTHING",
+            params![thread],
+        )
+        .unwrap();
+        conn.execute(
+            "INSERT INTO messages (thread, position, turn, role, scope, at, body) VALUES (?1, ?2, 1, 'assistant', ?3, 1, ?4)",
+            params![thread, position, scope, serde_json::to_string(&message).unwrap()],
+        )
+        .unwrap();
+    }
+    drop(conn);
+
+    let found = async |store: &SqliteStore| {
+        let query = SearchQuery { words: "tea".into(), limit: 100, ..SearchQuery::default() };
+        store.search(query).await.unwrap().len()
+    };
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
+    let lease = open(&store, "s").await.lease;
+    turn(&store, &lease, "new tea").await;
+    assert_eq!(found(&store).await, 2);
+    assert!(store.index(4).await.unwrap());
+    store.close().await;
+    // The next start goes on where this one was.
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
+    let mut rounds = 0;
+    while store.index(4).await.unwrap() {
+        rounds += 1;
+    }
+    assert_eq!((found(&store).await, rounds), (9, 1));
+    assert!(!store.index(4).await.unwrap());
+    store.close().await;
 }
 
 /// The words are checked by the database too: another program that writes the file cannot make an approval of a typing
