@@ -7,7 +7,7 @@
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
 //! Reading order: [`ids`] → [`message`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`inbound`] → [`outbound`] → [`channel`]
-//! → [`event`] → [`store`] → [`worker`].
+//! → [`event`] → [`store`] → [`archive`] → [`worker`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
 #[cfg(doctest)]
@@ -21,6 +21,7 @@ mod examples {
 }
 
 pub mod approval;
+pub mod archive;
 pub mod channel;
 pub mod declared;
 pub mod event;
@@ -41,6 +42,7 @@ pub mod tool;
 pub mod worker;
 
 pub use approval::{Asker, Decided, Decision, Gate, GateFilter, GateKind, GateState, GateStore, Place, Question};
+pub use archive::{Archive, Found, Removed, Retention, SearchQuery, ThreadSummary, TranscriptLine};
 pub use channel::{Channel, ChannelError, InboundStream, Preview, Streaming};
 pub use declared::DeclaredOutput;
 pub use event::{Event, EventKind, NewEvent, Seq};

@@ -112,6 +112,8 @@ pub struct OpenedLane {
     pub options: RunOptions,
     /// Whether nothing was ever said in the active thread: no run has begun in it, and none waits to.
     pub fresh: bool,
+    /// When a person last said something in the session; `None`: never, as far as is known.
+    pub spoken_at: Option<UnixMillis>,
 }
 
 /// The active thread of a session.
@@ -212,6 +214,8 @@ pub struct NewInput {
     pub at: UnixMillis,
     /// Whether the run begins with this commit.
     pub start: bool,
+    /// Whether a person says it: what a timer sends keeps no conversation alive.
+    pub spoken: bool,
 }
 
 /// What became of a message.
@@ -400,7 +404,12 @@ pub struct SessionSummary {
     pub open_runs: u32,
     /// When it was last used.
     pub last_active_at: UnixMillis,
+    /// The first words that a person said in its active thread: one line, at most [`TITLE_MAX_CHARS`] characters.
+    pub title: Option<String>,
 }
+
+/// Longest title of a session, in characters.
+pub const TITLE_MAX_CHARS: usize = 80;
 
 /// A line of history.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -155,6 +155,10 @@ impl<S: SecretVault> SecretVault for Faulty<S> {
     async fn forget(&self, session: &SessionKey, name: &str) -> Result<bool, StoreError> {
         self.plan.around(StoreOp::ForgetSecret, self.store.forget(session, name)).await
     }
+
+    async fn forget_all(&self, session: &SessionKey) -> Result<u32, StoreError> {
+        self.plan.around(StoreOp::ForgetSecret, self.store.forget_all(session)).await
+    }
 }
 
 #[async_trait]

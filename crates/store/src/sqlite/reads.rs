@@ -11,6 +11,7 @@ use rusqlite::{Connection, Row, params, params_from_iter};
 use super::gates;
 use super::rows::{self, RUN_COLUMNS};
 use super::tx::{Done, from_sql_int, row, rows as all, to_sql_int};
+use crate::excerpt::title;
 use crate::limits::{PAGE_MAX, events_limit, runs_limit};
 
 pub(super) fn run(conn: &Connection, id: RunId) -> Done<Option<RunRecord>> {
@@ -47,6 +48,8 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
 macro_rules! summaries {
     () => {
         "SELECT s.session, t.state, t.last_active_at,
+                (SELECT body FROM messages m WHERE m.thread = t.id AND m.role = 'user' AND m.scope = 'thread'
+                    AND m.shown = 'visible' ORDER BY m.position LIMIT 1) AS first,
                 (SELECT COUNT(*) FROM runs r WHERE r.session = s.session AND r.ended_at IS NULL) AS open_runs
          FROM sessions s JOIN threads t ON t.id = s.thread "
     };
@@ -71,6 +74,7 @@ fn summary(row: &Row<'_>) -> Done<SessionSummary> {
         state: rows::thread_state(row)?,
         open_runs: row.get("open_runs")?,
         last_active_at: rows::date(row, "last_active_at")?,
+        title: rows::readable::<Message>(row, "a message", "first")?.map(|message| title(message.text())),
     })
 }
 

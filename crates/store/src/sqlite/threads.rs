@@ -7,7 +7,8 @@ use rusqlite::params;
 
 use super::lanes::Lane;
 use super::rows;
-use super::tx::{Done, Failure, Tx};
+use super::tx::{Done, Failure, Tx, to_sql_int};
+use super::words;
 
 pub(super) fn insert_thread(tx: &mut Tx<'_>, session: &SessionKey, id: &str, at: UnixMillis) -> Done<()> {
     tx.exec(
@@ -75,9 +76,10 @@ pub(super) struct Place<'a> {
 }
 
 fn append_message(tx: &mut Tx<'_>, place: &Place<'_>, message: &Message) -> Done<()> {
+    let doc = words::keep(tx, message)?;
     tx.exec(
-        "INSERT INTO messages (thread, position, turn, run_id, role, scope, at, body)
-         VALUES (?1, (SELECT COALESCE(MAX(position), 0) + 1 FROM messages WHERE thread = ?1), ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO messages (thread, position, turn, run_id, role, scope, at, body, doc)
+         VALUES (?1, (SELECT COALESCE(MAX(position), 0) + 1 FROM messages WHERE thread = ?1), ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         params![
             place.thread,
             place.turn,
@@ -85,7 +87,8 @@ fn append_message(tx: &mut Tx<'_>, place: &Place<'_>, message: &Message) -> Done
             rows::role_word(message),
             rows::scope_word(message.scope),
             place.at.0,
-            rows::to_json(message)?
+            rows::to_json(message)?,
+            doc.map(to_sql_int)
         ],
     )?;
     Ok(())

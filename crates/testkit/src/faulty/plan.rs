@@ -53,7 +53,7 @@ pub enum StoreOp {
     KeepSecret,
     /// [`SecretVault::find`].
     FindSecret,
-    /// [`SecretVault::forget`].
+    /// [`SecretVault::forget`] and [`SecretVault::forget_all`].
     ForgetSecret,
     /// [`RunReader::run`].
     Run,

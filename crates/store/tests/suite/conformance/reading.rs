@@ -59,16 +59,17 @@ async fn sessions_are_listed_by_their_last_use(store: Shared) {
     accept(&*store, &a, NewInput { at: at(4_000), ..input("x") }).await;
     accept(&*store, &a, NewInput { at: at(3_500), ..queued("an older date changes nothing") }).await;
 
-    let summary = |session: &str, state, open_runs, ms| SessionSummary {
+    let summary = |session: &str, state, open_runs, ms, title: Option<&str>| SessionSummary {
         session: session.into(),
         state,
         open_runs,
         last_active_at: at(ms),
+        title: title.map(Into::into),
     };
     let expected = [
-        summary("a", ThreadState::Processing, 2, 4_000),
-        summary("b", ThreadState::Idle, 1, 3_000),
-        summary("c", ThreadState::Idle, 0, 500),
+        summary("a", ThreadState::Processing, 2, 4_000, Some("x")),
+        summary("b", ThreadState::Idle, 1, 3_000, None),
+        summary("c", ThreadState::Idle, 0, 500, None),
     ];
     assert_eq!(store.sessions(10).await.unwrap(), expected);
     assert_eq!(store.sessions(2).await.unwrap(), expected[..2]);
