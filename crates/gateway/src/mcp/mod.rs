@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use rmcp::transport::StreamableHttpServerConfig;
@@ -89,7 +89,10 @@ impl Endpoint {
             Method::POST => self.bounded(request).await?,
             _ => request,
         };
-        let answer = self.service.handle(request).await.map(Body::new);
+        let mut answer = self.service.handle(request).await.map(Body::new);
+        if method == Method::DELETE && answer.status() == StatusCode::ACCEPTED {
+            *answer.status_mut() = StatusCode::NO_CONTENT; // it is done; some clients take 202 for a failure
+        }
         if method != Method::GET {
             return Ok(answer);
         }

@@ -139,10 +139,11 @@ impl Line {
             }
         };
         match response.status() {
-            StatusCode::NOT_FOUND => {
-                Err(Failure::new(Exit::OutOfReach, format!("the daemon at {place} does not offer its sessions over MCP"))
-                    .next("set gateway.mcp = true in its settings, and start it again"))
-            }
+            StatusCode::NOT_FOUND => Err(Failure::new(
+                Exit::OutOfReach,
+                format!("the daemon at {place} does not offer its sessions over MCP"),
+            )
+            .next("set gateway.mcp = true in its settings, and start it again")),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 Err(Failure::new(Exit::Failed, format!("the daemon at {place} does not let us in"))
                     .next("put its token into BELAY_TOKEN, or BELAY_OPERATOR_TOKEN"))
@@ -210,7 +211,8 @@ async fn exchange(
         None => None,
     };
     let Some(response) = sent else {
-        let what = "the daemon does not answer; whether it took the request is not known. Start it again with `belay run`";
+        let what =
+            "the daemon does not answer; whether it took the request is not known. Start it again with `belay run`";
         return failed(post, what, output).await;
     };
     let status = response.status();
@@ -315,7 +317,8 @@ impl Answers {
     }
 
     async fn chunk(&mut self) -> Result<Option<Vec<u8>>, &'static str> {
-        let broken = "the connection to the daemon broke off; ask again, with the same idempotency_key where there was one";
+        let broken =
+            "the connection to the daemon broke off; ask again, with the same idempotency_key where there was one";
         match timeout(SILENCE_LIMIT, self.response.chunk()).await {
             Ok(Ok(bytes)) => Ok(bytes.map(|bytes| bytes.to_vec())),
             Ok(Err(_)) | Err(_) => Err(broken),
