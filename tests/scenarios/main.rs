@@ -8,6 +8,7 @@ mod command_line;
 mod conversation;
 mod endings;
 mod lifecycle;
+mod mcp;
 mod outputs;
 mod pains;
 mod plan;
