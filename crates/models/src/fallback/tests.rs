@@ -116,9 +116,9 @@ impl House {
         self.told.iter().map(|told| told.seen.lock().unwrap().len()).collect()
     }
 
-    /// The seconds for which each is left alone.
+    /// The seconds for which each is left alone, rounded up.
     fn cooling(&self) -> Vec<u64> {
-        let rest = |candidate: Candidate| candidate.cooling.map_or(0, |cooling| cooling.left.as_secs());
+        let rest = |candidate: Candidate| candidate.cooling.map_or(0, |it| it.left.as_secs_f64().ceil() as u64);
         self.fallback.candidates().into_iter().map(rest).collect()
     }
 }
@@ -267,7 +267,7 @@ async fn a_smaller_context_that_overflows_is_told_once_larger_ones_are_out() {
     let (busy, long) = ([Fails(BUSY); 3], [Fails(ContextTooLong); 3]);
     for (candidates, expected, asked) in [
         (vec![(1000, &busy[..]), (500, &long), (2000, &[])], ("c", 3), vec![1, 1, 1]),
-        (vec![(1000, &busy[..]), (500, &long), (400, &[])], ("context_too_long", 5), vec![3, 1, 0]),
+        (vec![(1000, &busy[..]), (500, &long), (400, &[])], ("context_too_long", 4), vec![3, 1, 0]),
         (vec![(1000, &[Fails(Auth)][..]), (500, &long), (2000, &busy)], ("context_too_long", 5), vec![1, 1, 3]),
         (vec![(1000, &busy[..1]), (500, &long)], ("a", 3), vec![2, 1]),
         (vec![(1000, &busy[..1]), (1000, &long), (2000, &[])], ("context_too_long", 2), vec![1, 1, 0]),
