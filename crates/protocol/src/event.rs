@@ -81,6 +81,15 @@ pub enum EventKind {
         /// Tokens generated, when told.
         output: Option<u64>,
     },
+    /// Another model answers than the one that was to.
+    ModelFallback {
+        /// The one that was to answer.
+        from: String,
+        /// The one that does.
+        to: String,
+        /// What keeps the first one from it: `rate_limited`, `overloaded`, `auth`, `network`.
+        why: String,
+    },
     /// A tool call begins.
     ToolStarted {
         /// The call.

@@ -364,6 +364,20 @@ pub struct StatusReport {
     pub limit_today_micro_usd: Option<u64>,
     /// What the model fails with, if its last call failed.
     pub model_trouble: Option<ModelTrouble>,
+    /// The models and keys that may be asked, in the order of preference; empty where there is only one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<CandidateStatus>,
+}
+
+/// How one of several models, or of the keys to one, stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CandidateStatus {
+    /// Its name.
+    pub name: String,
+    /// Until when it is not asked; `null`: it is.
+    pub cooling_until: Option<UnixMillis>,
+    /// What it failed with: `rate_limited`, `auth`, … `null`: it is asked.
+    pub why: Option<String>,
 }
 
 /// A model that does not answer.

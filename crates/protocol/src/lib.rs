@@ -49,7 +49,7 @@ pub use event::{Event, EventKind, NewEvent, Seq};
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
 pub use ids::{BootId, CallId, ChannelId, GateId, JobId, OutboxId, RunId, SessionKey, ThreadId};
 pub use inbound::{
-    Accepted, Ack, AckSender, Attachment, Body, CommandReply, Control, Envelope, IdempotencyKey, Inbound, Partial,
+    Accepted, Ack, AckSender, Attachment, Body, CandidateStatus, CommandReply, Control, Envelope, IdempotencyKey, Inbound, Partial,
     Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, StatusReport, StillRunning, StopReport,
     StopTarget,
 };
@@ -58,7 +58,7 @@ pub use message::{
     canonical_json,
 };
 pub use model::{
-    Delta, DeltaSink, FinishReason, Heard, ModelError, ModelErrorKind, ModelInfo, ModelProvider, ModelReply,
+    Candidate, Cooling, Delta, DeltaSink, FellBack, FinishReason, Heard, ModelError, ModelErrorKind, ModelInfo, ModelProvider, ModelReply,
     ModelRequest, NoSink, Price, Prompt, Retry, Usage,
 };
 pub use options::{QueueMode, ReasoningShown, RunOptions, Thinking};
