@@ -8,7 +8,7 @@ use belay_agent_loop::policies::{Action, Observation, StopRules};
 use belay_agent_loop::{AdmittedCall, BrakeAction, Fired, LlmTurn, LoopContext, LoopError, Meter, Reasoning};
 use belay_protocol::{
     EventKind, Finding, ModelError, ModelReply, ModelRequest, Progress, RunEnd, RunOptions, StopReason, Tool, ToolSet,
-    UnixMillis, Usage,
+    UnixMillis, Usage, normalise,
 };
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -286,8 +286,11 @@ impl RunCore {
             Some(_) => request.max_tokens.min(CLOSING_MAX_TOKENS),
             None => request.max_tokens,
         };
+        // Whatever a crash or an edit has left in it: one bad message would have every later request refused.
+        let messages = normalise(&context.messages);
         let request = reasoning.request(context);
         let request = ModelRequest {
+            messages: &messages,
             max_attempts: allowance.attempts,
             max_tokens: max_tokens(request),
             model: request.model.or(self.options.model.as_deref()),

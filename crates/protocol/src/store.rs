@@ -93,6 +93,10 @@ pub trait ThreadStore: Send + Sync {
     async fn compact(&self, lease: &Lease, keep: u32, summary: String, events: Vec<NewEvent>)
     -> Result<(), StoreError>;
 
+    /// As [`ThreadStore::compact`], for a cut that goes through a turn at work: the summary stands for messages of its run
+    /// as well, and no later load of the thread has them, nor of the run. The originals stay in the store. Committed.
+    async fn compact_turn(&self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError>;
+
     /// Sessions that have unfinished runs, oldest first; what a start takes up again.
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError>;
 }
@@ -180,7 +184,8 @@ pub struct PendingRun {
     /// The history that the message brought along, which its first start appends to the thread; empty after that.
     pub history: Vec<Message>,
     /// The run's messages so far, oldest first, with their positions: its user message and whatever checkpoints have
-    /// added, those of run scope included. Empty before its first start.
+    /// added, those of run scope included, without those that [`ThreadStore::compact_turn`] took away. Empty before its
+    /// first start.
     pub messages: Vec<(u64, Arc<Message>)>,
 }
 
@@ -357,6 +362,21 @@ pub enum EditOutcome {
     Done(ThreadSnapshot),
     /// There was nothing to undo or redo.
     Nothing,
+}
+
+/// What leaves the context while a turn is at work.
+#[derive(Clone, Debug)]
+pub struct TurnCut {
+    /// The run of that turn.
+    pub run: RunId,
+    /// Its messages that leave, by their number in [`PendingRun::messages`], from 0. Others than there are are passed over.
+    pub left: Vec<u32>,
+    /// How many of the newest visible messages of ended turns stay.
+    pub keep: u32,
+    /// The account of all that has left.
+    pub summary: String,
+    /// Facts to store.
+    pub events: Vec<NewEvent>,
 }
 
 /// Reads runs, sessions and history, for the API and the command line. Never blocks a writer.

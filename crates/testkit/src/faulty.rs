@@ -11,7 +11,7 @@ use belay_protocol::{
     GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent, NewInput, Note, NoteStore,
     OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, ReplyRoute, RunFilter, RunId,
     RunOptions, RunReader, RunRecord, Secret, SecretVault, Seq, SessionKey, SessionSummary, SpendLedger, StoreError,
-    ThreadEdit, ThreadStore, Together, UnixMillis,
+    ThreadEdit, ThreadStore, Together, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -101,6 +101,10 @@ impl<S: ThreadStore> ThreadStore for Faulty<S> {
         events: Vec<NewEvent>,
     ) -> Result<(), StoreError> {
         self.plan.around(StoreOp::Compact, self.store.compact(lease, keep, summary, events)).await
+    }
+
+    async fn compact_turn(&self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError> {
+        self.plan.around(StoreOp::Compact, self.store.compact_turn(lease, cut)).await
     }
 
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {

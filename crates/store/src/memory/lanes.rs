@@ -10,7 +10,7 @@ use belay_protocol::{
     Together, UnixMillis,
 };
 
-use super::state::{Delivery, Ended, Run, Session, Shown, Stage, State, Thread};
+use super::state::{Delivery, Ended, Line, Run, Session, Shown, Stage, State, Thread};
 
 impl State {
     pub(super) fn open_lane(&mut self, session: &SessionKey, owner: BootId, at: UnixMillis) -> OpenedLane {
@@ -69,7 +69,8 @@ impl State {
     fn pending(&self, run: &Run) -> PendingRun {
         let id = run.input.run_id;
         let thread = run.place.and_then(|(thread, _)| self.threads.get(&thread));
-        let messages = thread.into_iter().flat_map(Thread::positions).filter(|(_, line)| line.run == Some(id));
+        let of_run = |(_, line): &(u64, &Line)| line.run == Some(id) && !line.summarised;
+        let messages = thread.into_iter().flat_map(Thread::positions).filter(of_run);
         PendingRun {
             run_id: id,
             text: run.input.text.clone(),

@@ -67,6 +67,8 @@ pub(super) struct Line {
     pub(super) run: Option<RunId>,
     pub(super) at: UnixMillis,
     pub(super) shown: Shown,
+    /// The summary stands for it, although its turn was at work.
+    pub(super) summarised: bool,
     pub(super) message: Arc<Message>,
 }
 
@@ -154,6 +156,7 @@ impl State {
         let messages = thread.positions().filter(|(position, line)| {
             *position > thread.upto
                 && line.shown == Shown::Visible
+                && !line.summarised
                 && line.message.scope == MessageScope::Thread
                 && !line.run.is_some_and(|run| self.is_open(run))
         });
@@ -190,7 +193,7 @@ impl Thread {
     }
 
     pub(super) fn push(&mut self, turn: u32, run: Option<RunId>, at: UnixMillis, message: Arc<Message>) {
-        self.messages.push(Line { turn, run, at, shown: Shown::Visible, message });
+        self.messages.push(Line { turn, run, at, shown: Shown::Visible, summarised: false, message });
     }
 
     /// Notes that the thread was used, and its new state if there is one. A completed thread stays completed.

@@ -106,7 +106,8 @@ fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
     for (mut run, thread) in pending {
         if let Some(thread) = thread {
             run.messages = tx.rows(
-                "SELECT position, body FROM messages WHERE thread = ?1 AND run_id = ?2 ORDER BY position",
+                "SELECT position, body FROM messages
+                 WHERE thread = ?1 AND run_id = ?2 AND summarised = 0 ORDER BY position",
                 params![thread, run.run_id.to_string()],
                 rows::message,
             )?;

@@ -32,7 +32,7 @@ pub(super) fn snapshot(tx: &mut Tx<'_>, session: &SessionKey, thread: &str) -> D
     let (id, state, summary, upto) = head.ok_or_else(|| Failure::damaged("a session without its thread"))?;
     let messages = tx.rows(
         "SELECT position, body FROM messages
-         WHERE thread = ?1 AND position > ?2 AND shown = 'visible' AND scope = 'thread'
+         WHERE thread = ?1 AND position > ?2 AND shown = 'visible' AND scope = 'thread' AND summarised = 0
            AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE session = ?3 AND ended_at IS NULL))
          ORDER BY position",
         params![thread, upto, session.as_str()],

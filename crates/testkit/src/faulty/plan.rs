@@ -33,7 +33,7 @@ pub enum StoreOp {
     SetOptions,
     /// [`ThreadStore::set_loop_detection`].
     SetLoopDetection,
-    /// [`ThreadStore::compact`].
+    /// [`ThreadStore::compact`] and [`ThreadStore::compact_turn`].
     Compact,
     /// [`ThreadStore::unfinished_sessions`].
     UnfinishedSessions,
