@@ -40,6 +40,7 @@ mod prompt;
 pub mod reply;
 mod sending;
 mod speaker;
+mod streaming;
 mod subagent;
 pub mod submission;
 pub mod tally;
@@ -53,3 +54,4 @@ pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, QueueCon
 pub use container::{WorkerRoom, WorkersConfig, WorkersParts};
 pub use error::AgentError;
 pub use house::{AgentParts, StorePorts};
+pub use streaming::{Break, SendAt, StreamingConfig};
