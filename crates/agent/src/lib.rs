@@ -44,6 +44,7 @@ mod streaming;
 mod subagent;
 pub mod submission;
 pub mod tally;
+mod telling;
 mod terminate;
 mod turn;
 mod waiting;

@@ -70,6 +70,7 @@ impl ModelProvider for Retrying {
             };
             debug!(kind = ?error.kind, attempts, pause_ms = pause.as_millis() as u64, "model call is tried again");
             tokio::time::sleep(pause).await;
+            sink.restart();
         }
     }
 }
@@ -106,6 +107,10 @@ impl DeltaSink for Listening<'_> {
     fn reasoning(&mut self, piece: &str) -> Heard {
         let heard = self.inner.reasoning(piece);
         self.note(heard)
+    }
+
+    fn restart(&mut self) {
+        self.inner.restart();
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct Piece {
 }
 
 /// An answer that is being cut.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Chunker {
     limits: Limits,
     /// What has come and is not in a piece.
@@ -480,7 +480,8 @@ mod tests {
             let borders: Vec<usize> = answer.grapheme_indices(true).map(|(at, _)| at).chain([answer.len()]).collect();
             let longest = answer.graphemes(true).map(|cluster| cluster.chars().count()).max().unwrap_or(0);
             if longest < 70 {
-                prop_assert!(pieces.iter().all(|piece| borders.contains(&piece.of.start)));
+                // Space before the whole answer is nobody's, whatever marks stand on it.
+                prop_assert!(pieces.iter().skip(1).all(|piece| borders.contains(&piece.of.start)));
             }
         }
     }

@@ -8,9 +8,14 @@
 //! **Does not know**: how a channel shows anything, and what the answer will be. The answer itself goes by the outbox with
 //! the end of its run, whatever was shown before.
 
+pub(crate) mod blocks;
 pub(crate) mod chunker;
 mod config;
+pub(crate) mod payload;
+mod preview;
+pub(crate) mod screen;
 pub(crate) mod silence;
+pub(crate) mod sink;
 pub(crate) mod speech;
 pub(crate) mod thoughts;
 
