@@ -214,6 +214,7 @@ impl LoopDelegate for ChatDelegate {
         calls: Vec<AdmittedCall>,
         context: &mut LoopContext,
     ) -> Result<Option<LoopOutcome>, LoopError> {
+        self.core.live.end_text();
         let tools = self.reasoning.tools().clone();
         let bind = binder(&self.core, context, &tools);
         let Executed { ended, asking } = self.core.execute(calls, context, &tools, &bind).await?;

@@ -18,8 +18,10 @@ use crate::cost_guard::{Refused, Reservation};
 use crate::effect_gate::{Asking, Caller};
 use crate::house::House;
 use crate::journal::{JournalSeed, RunJournal};
-use crate::live::{LiveRun, LiveSink};
+use crate::live::LiveRun;
 use crate::metrics;
+use crate::streaming::sink::{LiveSink, Streamed};
+use crate::streaming::thoughts;
 use crate::subagent::Nest;
 use crate::tally::{Hold, Tally};
 use crate::terminate::{self, Terminated};
@@ -319,14 +321,20 @@ impl RunCore {
             () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Err(Dropped::Late),
             result = self.house.model.call(request, &mut sink) => Ok(result),
         };
-        let said = sink.said();
+        let result = result.map(|answer| {
+            answer.map(|reply| {
+                sink.finish();
+                ModelReply { text: thoughts::without(&reply.text), ..reply }
+            })
+        });
+        let Streamed { text: said, bytes } = sink.end();
         context.state.stops.measures.chanting = chanting;
-        self.tally.add_output(said.len());
+        self.tally.add_output(bytes);
         match result {
             Ok(result) => Ok(self.settle(hold, reservation, result, step).await),
             Err(dropped) => {
                 let read = context.messages.iter().map(|message| message.estimated_tokens()).sum();
-                let estimate = Usage { input: read, cached_input: 0, output: said.len() as u64 / 4 };
+                let estimate = Usage { input: read, cached_input: 0, output: bytes as u64 / 4 };
                 self.settle_dropped(hold, reservation, &dropped, &estimate).await;
                 Ok(match dropped {
                     Dropped::Stopped => Asked::Ended(self.stopped().unwrap_or(StopReason::UserStop).into()),

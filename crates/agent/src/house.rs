@@ -22,6 +22,7 @@ use crate::error::AgentError;
 use crate::hooks::HookChain;
 use crate::plan::{self, PlanKit};
 use crate::prompt;
+use crate::streaming::StreamingConfig;
 use crate::subagent::{Goal, SpawnSubagent};
 use crate::terminate::Terminate;
 
@@ -37,6 +38,8 @@ pub struct AgentParts {
     pub queue: QueueConfig,
     /// `[approvals]`
     pub approvals: ApprovalsConfig,
+    /// `[streaming]`
+    pub streaming: StreamingConfig,
     /// Processes of runs.
     pub processes: Arc<dyn RunProcesses>,
     /// The operator's hooks, at their points.
@@ -91,6 +94,7 @@ pub(crate) struct House {
     pub(crate) config: AgentConfig,
     pub(crate) queue: QueueConfig,
     pub(crate) approvals: ApprovalsConfig,
+    pub(crate) streaming: StreamingConfig,
     pub(crate) processes: Arc<dyn RunProcesses>,
     pub(crate) hooks: Arc<HookChain>,
     pub(crate) model: Arc<dyn ModelProvider>,
@@ -173,6 +177,7 @@ impl House {
             config: parts.config,
             queue: parts.queue,
             approvals: parts.approvals,
+            streaming: parts.streaming,
             processes: parts.processes,
             hooks,
             model: parts.model,

@@ -40,9 +40,11 @@ mod prompt;
 pub mod reply;
 mod sending;
 mod speaker;
+mod streaming;
 mod subagent;
 pub mod submission;
 pub mod tally;
+mod telling;
 mod terminate;
 mod turn;
 mod waiting;
@@ -53,3 +55,4 @@ pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, QueueCon
 pub use container::{WorkerRoom, WorkersConfig, WorkersParts};
 pub use error::AgentError;
 pub use house::{AgentParts, StorePorts};
+pub use streaming::{Break, SendAt, StreamingConfig};

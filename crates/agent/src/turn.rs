@@ -26,10 +26,13 @@ use crate::live::LiveRun;
 use crate::metrics;
 use crate::plan::run_plan;
 use crate::sending;
+use crate::streaming::screen::Screen;
 use crate::subagent::{Goal, Nest, last_chance, spawned};
 use crate::submission::{self, Submission};
 use crate::tally::Tally;
+use crate::telling;
 use crate::terminate;
+use crate::waiting::Delivery;
 
 /// What a turn is lent.
 pub(crate) struct TurnJob {
@@ -72,6 +75,8 @@ pub(crate) struct TurnEnd {
     /// The model's answer; `None` where it gave none.
     pub(crate) reply: Option<String>,
     pub(crate) silent: bool,
+    /// What the conversation is told.
+    pub(crate) delivery: Delivery,
     /// When this attempt began; `None`: it did not.
     pub(crate) begun_at: Option<UnixMillis>,
     pub(crate) usage: RunUsage,
@@ -98,10 +103,13 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     let mut context = LoopContext { messages, state: std::mem::take(&mut job.state) };
 
     let mut parked = false;
+    let mut screen = None;
     let outcome = match enter(&mut job, permit).await {
         Ok(permit) => {
             run.begin();
             delegate.core.clock = RunClock::starting(house.clock.now());
+            let journal = || delegate.core.journal.seed().grow();
+            screen = Screen::open(&house, &run, job.reply_to.as_ref(), &job.options, journal).await;
             let outcome = match goal {
                 Ok(goal) => {
                     delegate.pursue(goal);
@@ -129,12 +137,20 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     }
     let lease_lost = matches!(&outcome, Err(LoopError::Store(StoreError::LeaseLost(_))));
     let (mut end, mut reply) = ending(&delegate, outcome);
+    if reply.is_none() && end.reason == StopReason::EmptyReply {
+        reply = telling::instead_of_nothing(&context, delegate.turn_start);
+    }
     if !lease_lost {
         let (start, channel) = (delegate.turn_start, job.reply_to.as_ref().map(|route| &route.channel));
         (end, reply) = sending::agree(&mut delegate.core, &mut context, start, channel, (end, reply)).await;
     }
     let unstored = delegate.core.journal.remainder(&context.messages);
     let (usage, cost_micro_usd) = delegate.core.tally.spent();
+    let told = match lease_lost || parked || delegate.asking.is_some() {
+        true => None,
+        false => telling::told(&delegate, &context, &end, reply.clone()),
+    };
+    let delivery = telling::deliver(&run, screen, told).await;
     let rest = delegate.asking.take().map(|asking| (asking, context.state));
     if rest.is_none() && !lease_lost && delegate.core.stopped().is_none() {
         end_processes(&house, run.id).await;
@@ -143,6 +159,7 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
         rest,
         turn_start: delegate.turn_start,
         silent: delegate.silent,
+        delivery,
         usage,
         cost_micro_usd,
         messages: context.messages,

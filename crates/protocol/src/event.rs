@@ -230,6 +230,11 @@ pub enum EventKind {
         /// Which command.
         edit: String,
     },
+    /// A part of an answer was committed to be delivered while its run goes on.
+    Said {
+        /// blake3 of its text, in hex: by it an attempt after a crash knows what has been said.
+        digest: String,
+    },
     /// A reply has been delivered, or given up.
     Delivered {
         /// `sent`, `ambiguous` or `failed`.

@@ -151,6 +151,8 @@ pub trait DeltaSink: Send {
     fn text(&mut self, piece: &str) -> Heard;
     /// A piece of reasoning.
     fn reasoning(&mut self, piece: &str) -> Heard;
+    /// The call is about to be sent again, since nobody has heard anything: what was given so far is void.
+    fn restart(&mut self) {}
 }
 
 /// A sink that nobody listens to.

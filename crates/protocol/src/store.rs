@@ -272,6 +272,8 @@ pub struct Checkpoint {
     /// Runs whose messages are among those that are appended: they end in the same commit, so that each message is
     /// answered by one run.
     pub joined: Vec<JoinedRun>,
+    /// Messages to deliver, in the same commit: what the run says while it goes on.
+    pub outbound: Vec<Outbound>,
     /// Whether it is waited for.
     pub durability: Durability,
 }

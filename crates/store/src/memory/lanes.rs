@@ -213,6 +213,7 @@ impl State {
         self.running(lease, id)?;
         self.check_approved(id, &checkpoint.used)?;
         self.check_joined(lease, &checkpoint.joined)?;
+        checkpoint.outbound.iter().try_for_each(|message| self.check_outbound(message))?;
         self.use_up(&checkpoint.used);
         let run = self.running(lease, id)?;
         run.usage = checkpoint.usage;
@@ -226,7 +227,7 @@ impl State {
         }
         self.push_events(&checkpoint.events);
         self.join(lease, id, checkpoint.joined);
-        Ok(())
+        checkpoint.outbound.into_iter().try_for_each(|message| self.enqueue(message))
     }
 
     pub(super) fn finish_runs(&mut self, lease: &Lease, finished: Vec<FinishedRun>) -> Result<(), StoreError> {

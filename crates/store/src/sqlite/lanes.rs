@@ -328,6 +328,7 @@ pub(super) fn progress(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint, 
     append_messages(tx, &place, &checkpoint.messages)?;
     append_events(tx, &checkpoint.events)?;
     join(tx, lease, checkpoint.run, &checkpoint.joined)?;
+    checkpoint.outbound.iter().try_for_each(|message| outbox::insert(tx, message))?;
     Ok(thread)
 }
 

@@ -91,6 +91,7 @@ pub(crate) fn checkpoint(run: RunId, messages: Vec<Message>) -> Checkpoint {
         events: Vec::new(),
         used: Vec::new(),
         joined: Vec::new(),
+        outbound: Vec::new(),
         durability: Durability::Relaxed,
     }
 }
