@@ -6,7 +6,7 @@
 //! **Does not know**: how anything is done. No IO, no SQL, no HTTP, no task is started here. The only moving parts are
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
-//! Reading order: [`ids`] → [`message`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`inbound`] → [`outbound`] → [`channel`]
+//! Reading order: [`ids`] → [`message`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`context`] → [`inbound`] → [`outbound`] → [`channel`]
 //! → [`event`] → [`store`] → [`worker`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
@@ -22,6 +22,7 @@ mod examples {
 
 pub mod approval;
 pub mod channel;
+pub mod context;
 pub mod declared;
 pub mod event;
 pub mod hook;
@@ -42,6 +43,10 @@ pub mod worker;
 
 pub use approval::{Asker, Decided, Decision, Gate, GateFilter, GateKind, GateState, GateStore, Place, Question};
 pub use channel::{Channel, ChannelError, InboundStream, Preview, Streaming};
+pub use context::{
+    Bootstrap, BootstrapFile, ContextReport, ContextSource, Conversation, NoContext, RULES_FILE, Skill, SkillPlace,
+    Skills, Skipped, Variable,
+};
 pub use declared::DeclaredOutput;
 pub use event::{Event, EventKind, NewEvent, Seq};
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};

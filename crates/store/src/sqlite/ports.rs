@@ -5,11 +5,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::store::{KnownInput, input_digest};
 use belay_protocol::{
-    Acceptance, BootId, Checkpoint, Decided, Durability, EditOutcome, Event, EventLog, EventQuery, FinishedRun, Gate,
-    GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent, NewInput, Note,
-    NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, ReplyRoute, RunFilter, RunId,
-    RunOptions, RunReader, RunRecord, Seq, SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId,
-    ThreadStore, Together, UnixMillis,
+    Acceptance, BootId, Checkpoint, Conversation, Decided, Durability, EditOutcome, Event, EventLog, EventQuery,
+    FinishedRun, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message,
+    NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun,
+    ReplyRoute, RunFilter, RunId, RunOptions, RunReader, RunRecord, Seq, SessionKey, SessionSummary, SpendLedger,
+    StoreError, ThreadEdit, ThreadId, ThreadStore, Together, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -156,6 +156,11 @@ impl RunReader for SqliteStore {
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
         let session = session.clone();
         self.read(move |conn| reads::history(conn, &session, after, limit)).await
+    }
+
+    async fn conversation(&self, session: &SessionKey) -> Result<Option<Conversation>, StoreError> {
+        let session = session.clone();
+        self.read(move |conn| reads::conversation(conn, &session)).await
     }
 
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
