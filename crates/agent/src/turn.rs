@@ -25,6 +25,7 @@ use crate::journal::RunJournal;
 use crate::live::LiveRun;
 use crate::metrics;
 use crate::plan::run_plan;
+use crate::prompt::{About, Briefing};
 use crate::sending;
 use crate::streaming::screen::Screen;
 use crate::subagent::{Goal, Nest, last_chance, spawned};
@@ -199,6 +200,7 @@ fn core_of(job: &TurnJob, stored: usize) -> RunCore {
         may_ask: if job.relayed { Err(RELAYED) } else { Ok(()) },
         nest: Nest::root(&house.config.subagents, spawned(&job.own)),
         options: job.options.clone(),
+        briefing: Arc::default(), // before it asks anybody it is told more
         journal,
         tally,
         live,
@@ -279,9 +281,9 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     delegate.core.tally.open_output(context.state.stops.measures.output_bytes.count());
     let looping = async {
         let message = context.messages.get(delegate.turn_start).map(|message| message.text().to_owned());
-        match bootstrap::begin(&mut delegate.core, context, &message.unwrap_or_default()).await? {
-            Beginning::Go(None) => {}
-            Beginning::Go(Some(persona)) => delegate.speak_as(Some(&persona)),
+        let briefing = briefing_of(job).await;
+        match bootstrap::begin(&mut delegate.core, context, &briefing, &message.unwrap_or_default()).await? {
+            Beginning::Go(told) => delegate.brief(told.over(briefing)),
             Beginning::Over(end, words) => {
                 delegate.summary = words;
                 return Ok(LoopOutcome::Stopped(end));
@@ -333,6 +335,21 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     };
     indicator.cancel();
     outcome
+}
+
+/// What a turn is told of its surroundings. A turn that is stopped meanwhile is told nothing, and asks nobody.
+async fn briefing_of(job: &TurnJob) -> Briefing {
+    let about = About {
+        session: &job.run.session,
+        channel: job.reply_to.as_ref().map(|route| &route.channel),
+        relayed: job.relayed,
+        options: &job.options,
+    };
+    tokio::select! {
+        biased; // a stop waits for no disk
+        () = job.run.cancel.cancelled() => Briefing::default(),
+        briefing = Briefing::of_run(&job.house, about) => briefing,
+    }
 }
 
 /// The end of a turn with outputs: a last chance where some are missing, and what is there as its answer.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::approval::{Asker, Gate};
+use crate::context::Conversation;
 use crate::event::{Event, NewEvent, Seq};
 use crate::ids::{BootId, ChannelId, GateId, OutboxId, RunId, SessionKey, ThreadId};
 use crate::inbound::{IdempotencyKey, ReplyRoute};
@@ -397,6 +398,19 @@ pub trait RunReader: Send + Sync {
     /// What people and model said in a session's active thread, oldest first, after the position `after`: user and
     /// assistant texts, without run-scope messages and tool traffic.
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError>;
+    /// The conversation of a session as it stands; `None`: there is no such session. As it stands this knows texts only; a
+    /// store that has the rest answers with everything.
+    async fn conversation(&self, session: &SessionKey) -> Result<Option<Conversation>, StoreError> {
+        if self.session(session).await?.is_none() {
+            return Ok(None);
+        }
+        let said = self.history(session, 0, u32::MAX).await?;
+        let message = |line: HistoryEntry| match line.role.as_str() {
+            "assistant" => Arc::new(Message::assistant(line.text)),
+            _ => Arc::new(Message::user(line.text)),
+        };
+        Ok(Some(Conversation { messages: said.into_iter().map(message).collect(), ..Conversation::default() }))
+    }
     /// All messages of a run in their order, those for the run alone and tool traffic included; none that were cleared.
     /// Up to the newest checkpoint while the run goes on.
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError>;

@@ -12,10 +12,10 @@ use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock, Control,
-    CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream,
-    NoProcesses, Outbound, Principal, PrincipalRole, ReplyRoute, RunOptions, RunRecord, RunStatus, SessionKey, Tool,
-    ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
+    Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock, ContextSource,
+    Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream,
+    NoContext, NoProcesses, Outbound, Principal, PrincipalRole, ReplyRoute, RunOptions, RunRecord, RunStatus,
+    SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::scripted_model::ScriptedModel;
@@ -262,6 +262,7 @@ pub(crate) struct Setup {
     pub(crate) clock: Arc<TestClock>,
     pub(crate) injector: bool,
     pub(crate) workers: Option<WorkersParts>,
+    pub(crate) context: Arc<dyn ContextSource>,
     pub(crate) hooks: Vec<BoundHook>,
 }
 
@@ -312,6 +313,7 @@ impl Setup {
             clock: Arc::new(TestClock(AtomicI64::new(1_795_000_000_000))),
             injector: false,
             workers: None,
+            context: Arc::new(NoContext),
             hooks: Vec::new(),
         }
     }
@@ -335,6 +337,7 @@ impl Setup {
             clock: self.clock.clone(),
             injector: self.injector,
             workers: self.workers.clone(),
+            context: self.context.clone(),
             hooks: self.hooks.clone(),
         }
     }
@@ -374,6 +377,7 @@ impl Setup {
             max_tokens: 1000,
             max_attempts: 3,
             workers: self.workers.clone(),
+            context: self.context.clone(),
             ready: watch::Sender::new(false),
         }
     }

@@ -6,7 +6,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::store::KnownInput;
 use belay_protocol::{
-    Acceptance, Archive, BootId, Checkpoint, Decided, EditOutcome, Event, EventLog, EventQuery, FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, MessageBody, MessageScope, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord, SearchQuery, Seq, SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
+    Acceptance, Archive, BootId, Checkpoint, Conversation, Decided, EditOutcome, Event, EventLog, EventQuery,
+    FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message,
+    MessageBody, MessageScope, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow,
+    OutboxState, PausedRun, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord,
+    SearchQuery, Seq, SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId, ThreadSnapshot,
+    ThreadStore, ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -160,6 +165,19 @@ impl RunReader for MemoryStore {
         let later = thread.positions().filter(|(position, _)| *position > after);
         let entries = later.filter_map(|(position, line)| entry(position, line));
         Ok(entries.take(limit.min(PAGE_MAX) as usize).collect())
+    }
+
+    async fn conversation(&self, session: &SessionKey) -> Result<Option<Conversation>, StoreError> {
+        let state = self.lock();
+        let Some(row) = state.sessions.get(session) else { return Ok(None) };
+        let ThreadSnapshot { summary, messages, .. } = state.snapshot(row.thread);
+        let newest = state.runs.iter().rev().find(|run| run.session == *session);
+        Ok(Some(Conversation {
+            summary,
+            messages: messages.into_iter().map(|(_, message)| message).collect(),
+            options: row.options.clone(),
+            channel: newest.map(|run| run.input.channel.clone()),
+        }))
     }
 
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {

@@ -5,7 +5,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::store::{KnownInput, input_digest};
 use belay_protocol::{
-    Acceptance, Archive, BootId, Checkpoint, Decided, Durability, EditOutcome, Event, EventLog, EventQuery, FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord, SearchQuery, Seq, SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
+    Acceptance, Archive, BootId, Checkpoint, Conversation, Decided, Durability, EditOutcome, Event, EventLog,
+    EventQuery, FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey,
+    Lease, Message, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow,
+    OutboxState, PausedRun, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord,
+    SearchQuery, Seq, SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId, ThreadStore,
+    ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -157,6 +162,11 @@ impl RunReader for SqliteStore {
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
         let session = session.clone();
         self.read(move |conn| reads::history(conn, &session, after, limit)).await
+    }
+
+    async fn conversation(&self, session: &SessionKey) -> Result<Option<Conversation>, StoreError> {
+        let session = session.clone();
+        self.read(move |conn| reads::conversation(conn, &session)).await
     }
 
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {

@@ -18,7 +18,14 @@ pub(super) fn insert_thread(tx: &mut Tx<'_>, session: &SessionKey, id: &str, at:
     Ok(())
 }
 
-/// A thread as the model may see it: visible messages of ended turns, behind the summary.
+/// The messages of a thread (`?1`) as the model may see them: visible ones of ended turns of the session (`?3`), behind the
+/// summary (`?2`).
+pub(super) const SEEN: &str = "SELECT position, body FROM messages
+     WHERE thread = ?1 AND position > ?2 AND shown = 'visible' AND scope = 'thread' AND summarised = 0
+       AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE session = ?3 AND ended_at IS NULL))
+     ORDER BY position";
+
+/// A thread as the model may see it, with its summary.
 pub(super) fn snapshot(tx: &mut Tx<'_>, session: &SessionKey, thread: &str) -> Done<ThreadSnapshot> {
     let head =
         tx.row("SELECT id, state, summary, summary_upto FROM threads WHERE id = ?1", params![thread], |row| {
@@ -30,14 +37,7 @@ pub(super) fn snapshot(tx: &mut Tx<'_>, session: &SessionKey, thread: &str) -> D
             ))
         })?;
     let (id, state, summary, upto) = head.ok_or_else(|| Failure::damaged("a session without its thread"))?;
-    let messages = tx.rows(
-        "SELECT position, body FROM messages
-         WHERE thread = ?1 AND position > ?2 AND shown = 'visible' AND scope = 'thread' AND summarised = 0
-           AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE session = ?3 AND ended_at IS NULL))
-         ORDER BY position",
-        params![thread, upto, session.as_str()],
-        rows::message,
-    )?;
+    let messages = tx.rows(SEEN, params![thread, upto, session.as_str()], rows::message)?;
     Ok(ThreadSnapshot { id, state, summary, messages })
 }
 
