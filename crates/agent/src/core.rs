@@ -17,6 +17,7 @@ use crate::approvals::Answers;
 use crate::cost_guard::{Refused, Reservation};
 use crate::effect_gate::{Asking, Caller};
 use crate::house::House;
+use crate::joining::Joining;
 use crate::journal::{JournalSeed, RunJournal};
 use crate::live::{LiveRun, LiveSink};
 use crate::metrics;
@@ -55,6 +56,10 @@ pub(crate) struct RunCore {
     pub(crate) may_ask: Result<(), &'static str>,
     /// What its message, its session and the configuration ask of it.
     pub(crate) options: Arc<RunOptions>,
+    /// Messages of the person that may become part of it; `None`: none may.
+    pub(crate) joining: Option<Arc<Joining>>,
+    /// What the model had said when the run was stopped.
+    pub(crate) cut_short: Option<String>,
 }
 
 /// Why a run that another one started asks nobody.
@@ -167,6 +172,8 @@ impl Seed {
             answers: Answers::new(),
             may_ask: Err(NOBODY),
             options: self.options.clone(),
+            joining: None,
+            cut_short: None,
         }
     }
 }
@@ -208,6 +215,11 @@ impl RunCore {
             true => self.cancel.is_cancelled().then_some(StopReason::ParentStopped),
             false => reason,
         }
+    }
+
+    /// What the person says may become part of the run now: not in its last turn.
+    pub(crate) fn joining(&self) -> Option<&Arc<Joining>> {
+        self.joining.as_ref().filter(|_| self.closing.is_none())
     }
 
     /// The time and what has been used, for the rules.
@@ -309,6 +321,7 @@ impl RunCore {
             true => sink.silent(),
             false => sink.shown(),
         }
+        self.live.touch();
         let result = tokio::select! {
             biased; // a stop that has arrived is never answered by one more word of the model
             () = self.cancel.cancelled() => Err(Dropped::Stopped),
@@ -317,6 +330,7 @@ impl RunCore {
             result = self.house.model.call(request, &mut sink) => Ok(result),
         };
         let said = sink.said();
+        self.live.touch();
         context.state.stops.measures.chanting = chanting;
         self.tally.add_output(said.len());
         match result {
@@ -325,6 +339,10 @@ impl RunCore {
                 let read = context.messages.iter().map(|message| message.estimated_tokens()).sum();
                 let estimate = Usage { input: read, cached_input: 0, output: said.len() as u64 / 4 };
                 self.settle_dropped(hold, reservation, &dropped, &estimate).await;
+                let shown = !self.child && allowance.purpose != Purpose::Aside && !said.trim().is_empty();
+                if shown && matches!(dropped, Dropped::Stopped) {
+                    self.cut_short = Some(said.clone());
+                }
                 Ok(match dropped {
                     Dropped::Stopped => Asked::Ended(self.stopped().unwrap_or(StopReason::UserStop).into()),
                     Dropped::Chanted => Asked::Chanted(said),
@@ -485,6 +503,8 @@ impl RunCore {
             limits: self.rules.limits(),
             journal: &mut self.journal,
             progress: Progress::to(self.live.clone()),
+            live: &self.live,
+            newer: self.joining.as_deref().filter(|_| self.closing.is_none()),
         };
         let asking = {
             // Tools get no longer than the run has. The gate is not dropped: its token is cancelled, and it returns soon.
@@ -498,6 +518,7 @@ impl RunCore {
                 }
             }
         };
+        self.live.touch();
         self.tally.add_output(context.messages[before..].iter().map(|message| message.text().len()).sum());
         Ok(Executed { ended: terminate::ended(&context.messages[before.saturating_sub(1)..]), asking })
     }

@@ -37,6 +37,10 @@ impl ModelProvider for Retrying {
         self.inner.info()
     }
 
+    fn models(&self) -> Vec<String> {
+        self.inner.models()
+    }
+
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
         let mut sink = Listening { inner: sink, heard: false };
         let mut pauses = ExponentialBuilder::default()

@@ -195,6 +195,11 @@ pub trait ModelProvider: Send + Sync {
     /// What this is; constant for the life of the provider.
     fn info(&self) -> &ModelInfo;
 
+    /// The names of the models that a session may choose, the configured one first.
+    fn models(&self) -> Vec<String> {
+        vec![self.info().model.clone()]
+    }
+
     /// Asks, streaming, and returns the whole answer. Fragments go to `sink` while they come.
     ///
     /// # Errors

@@ -43,7 +43,7 @@ impl Dispatcher {
                     _ => StopReason::UserStop,
                 };
                 let runs = self.targets(&target);
-                self.stop(&runs, |_| StopCause { reason, told: false });
+                self.stop(&runs, |_| StopCause::of(reason));
                 let processes = self.house.processes.clone();
                 self.errand(async move { ack.send(Ack::Stopped(report(runs, &*processes).await)) });
             }
