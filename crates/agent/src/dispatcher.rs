@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Ack, AckSender, Body, CommandReply, Envelope, GateId, IdempotencyKey, Inbound, Refusal, ReplyRoute,
-    RunId, SessionKey, StopReason, StoreError, UnixMillis,
+    Ack, AckSender, Body, CommandReply, Envelope, GateId, IdempotencyKey, Inbound, Refusal, ReplyRoute, RunId,
+    SessionKey, StopReason, StoreError, UnixMillis,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{Id, JoinError, JoinSet};
