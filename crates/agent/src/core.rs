@@ -17,6 +17,7 @@ use crate::approvals::Answers;
 use crate::cost_guard::{Refused, Reservation};
 use crate::effect_gate::{Asking, Caller};
 use crate::house::House;
+use crate::joining::Joining;
 use crate::journal::{JournalSeed, RunJournal};
 use crate::live::LiveRun;
 use crate::metrics;
@@ -60,6 +61,10 @@ pub(crate) struct RunCore {
     pub(crate) options: Arc<RunOptions>,
     /// What it is told of its surroundings; a run that another one started knows what that one was told.
     pub(crate) briefing: Arc<Briefing>,
+    /// Messages of the person that may become part of it; `None`: none may.
+    pub(crate) joining: Option<Arc<Joining>>,
+    /// What the model had said when the run was stopped.
+    pub(crate) cut_short: Option<String>,
 }
 
 /// Why a run that another one started asks nobody.
@@ -179,6 +184,8 @@ impl Seed {
             may_ask: Err(NOBODY),
             options: self.options.clone(),
             briefing: self.briefing.clone(),
+            joining: None,
+            cut_short: None,
         }
     }
 }
@@ -220,6 +227,11 @@ impl RunCore {
             true => self.cancel.is_cancelled().then_some(StopReason::ParentStopped),
             false => reason,
         }
+    }
+
+    /// What the person says may become part of the run now: not in its last turn.
+    pub(crate) fn joining(&self) -> Option<&Arc<Joining>> {
+        self.joining.as_ref().filter(|_| self.closing.is_none())
     }
 
     /// The time and what has been used, for the rules.
@@ -325,6 +337,7 @@ impl RunCore {
             true => sink.silent(),
             false => sink.shown(),
         }
+        self.live.touch();
         let result = tokio::select! {
             biased; // a stop that has arrived is never answered by one more word of the model
             () = self.cancel.cancelled() => Err(Dropped::Stopped),
@@ -339,6 +352,7 @@ impl RunCore {
             })
         });
         let Streamed { text: said, bytes } = sink.end();
+        self.live.touch();
         context.state.stops.measures.chanting = chanting;
         self.tally.add_output(bytes);
         match result {
@@ -347,6 +361,10 @@ impl RunCore {
                 let read = context.messages.iter().map(|message| message.estimated_tokens()).sum();
                 let estimate = Usage { input: read, cached_input: 0, output: bytes as u64 / 4 };
                 self.settle_dropped(hold, reservation, &dropped, &estimate).await;
+                let shown = !self.child && allowance.purpose != Purpose::Aside && !said.trim().is_empty();
+                if shown && matches!(dropped, Dropped::Stopped) {
+                    self.cut_short = Some(said.clone());
+                }
                 Ok(match dropped {
                     Dropped::Stopped => Asked::Ended(self.stopped().unwrap_or(StopReason::UserStop).into()),
                     Dropped::Chanted => Asked::Chanted(said),
@@ -509,6 +527,8 @@ impl RunCore {
             progress: Progress::to(self.live.clone()),
             // Who is not told of skills has no use for their variables.
             variables: if self.child { Arc::default() } else { self.briefing.variables() },
+            live: &self.live,
+            newer: self.joining.as_deref().filter(|_| self.closing.is_none()),
         };
         let asking = {
             // Tools get no longer than the run has. The gate is not dropped: its token is cancelled, and it returns soon.
@@ -522,6 +542,7 @@ impl RunCore {
                 }
             }
         };
+        self.live.touch();
         self.tally.add_output(context.messages[before..].iter().map(|message| message.text().len()).sum());
         Ok(Executed { ended: terminate::ended(&context.messages[before.saturating_sub(1)..]), asking })
     }

@@ -53,7 +53,7 @@ impl Dispatcher {
                     _ => StopReason::UserStop,
                 };
                 let runs = self.targets(&target);
-                self.stop(&runs, |_| StopCause { reason, told: false });
+                self.stop(&runs, |_| StopCause::of(reason));
                 let processes = self.house.processes.clone();
                 self.errand(async move { ack.send(Ack::Stopped(report(runs, &*processes).await)) });
             }
@@ -126,6 +126,7 @@ impl Dispatcher {
             channels,
             spent_today_micro_usd: self.house.cost.spent_today(),
             limit_today_micro_usd: self.house.cost.limit(),
+            candidates: Vec::new(),
             model_trouble: self.house.model_trouble(),
         }
     }
