@@ -182,6 +182,7 @@ fn core_of(job: &TurnJob, stored: usize) -> RunCore {
         may_ask: if job.relayed { Err(RELAYED) } else { Ok(()) },
         nest: Nest::root(&house.config.subagents, spawned(&job.own)),
         options: job.options.clone(),
+        stand_in: None,
         journal,
         tally,
         live,

@@ -47,17 +47,17 @@ pub use event::{Event, EventKind, NewEvent, Seq};
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
 pub use ids::{BootId, CallId, ChannelId, GateId, JobId, OutboxId, RunId, SessionKey, ThreadId};
 pub use inbound::{
-    Accepted, Ack, AckSender, Attachment, Body, CandidateStatus, CommandReply, Control, Envelope, IdempotencyKey, Inbound, Partial,
-    Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, StatusReport, StillRunning, StopReport,
-    StopTarget,
+    Accepted, Ack, AckSender, Attachment, Body, CandidateStatus, CommandReply, Control, Envelope, IdempotencyKey,
+    Inbound, Partial, Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, StatusReport, StillRunning,
+    StopReport, StopTarget,
 };
 pub use message::{
     Arguments, Message, MessageBody, MessageScope, NOT_SHOWN, Picture, ToolCall, ToolResult, ToolStatus, WireCache,
     canonical_json,
 };
 pub use model::{
-    Candidate, Cooling, Delta, DeltaSink, FellBack, FinishReason, Heard, ModelError, ModelErrorKind, ModelInfo, ModelProvider, ModelReply,
-    ModelRequest, NoSink, Price, Prompt, Retry, Usage,
+    Candidate, Cooling, Delta, DeltaSink, FellBack, FinishReason, Heard, ModelError, ModelErrorKind, ModelInfo,
+    ModelProvider, ModelReply, ModelRequest, NoSink, Price, Prompt, Retry, Usage,
 };
 pub use options::{QueueMode, ReasoningShown, RunOptions, Thinking};
 pub use outbound::{DeliverError, Outbound};

@@ -232,8 +232,7 @@ mod tests {
             (Ability::LevelsAndOff("minimal"), Some(Thinking::Off), Some("minimal")),
             (Ability::Levels, Some(Thinking::Off), None),
         ] {
-            let shape =
-                RequestShape::new(&LlmConfig::default(), &Url::parse("http://h/v1").unwrap(), true, ability);
+            let shape = RequestShape::new(&LlmConfig::default(), &Url::parse("http://h/v1").unwrap(), true, ability);
             let request = ModelRequest { thinking: level, ..asked.request() };
             let body: Value = serde_json::from_slice(&shape.body(&request, "m")).unwrap();
             let effort = body.get("reasoning_effort").and_then(Value::as_str);
@@ -290,7 +289,8 @@ mod tests {
 
     #[test]
     fn a_model_that_cannot_see_is_told_how_many_pictures_it_misses() {
-        let blind = RequestShape::new(&LlmConfig::default(), &Url::parse("http://h/v1").unwrap(), false, Ability::Unknown);
+        let blind =
+            RequestShape::new(&LlmConfig::default(), &Url::parse("http://h/v1").unwrap(), false, Ability::Unknown);
         let asked = Asked::new("", false, history_with_pictures());
         let seen = shape(&LlmConfig::default(), "http://h/v1").body(&asked.request(), "m");
         let body: Value = serde_json::from_slice(&blind.body(&asked.request(), "m")).unwrap();
