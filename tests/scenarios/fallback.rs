@@ -6,9 +6,16 @@ use belay_tests::model_server::{Answer, ModelServer};
 use serde_json::{Value, json};
 
 /// A home whose model is the first, with the second one to stand in.
-fn home(first: &ModelServer, second: &ModelServer) -> Home {
-    let fallback = json!([{"provider": "openai", "base_url": second.base_url, "model": "other"}]);
-    Home::new().openai(&first.base_url).set("llm.fallbacks", fallback)
+fn home(first: &ModelServer, second: &ModelServer) -> Result<Home> {
+    let home = Home::new().openai(&first.base_url);
+    let settings = home.path().join("config/belay/belay.toml");
+    std::fs::create_dir_all(settings.parent().expect("it has a directory"))?;
+    let address = &second.base_url;
+    std::fs::write(
+        settings,
+        format!("[[llm.fallbacks]]\nprovider = \"openai\"\nbase_url = \"{address}\"\nmodel = \"other\"\n"),
+    )?;
+    Ok(home)
 }
 
 fn refusal(status: u16) -> Answer {
@@ -20,7 +27,7 @@ async fn when_the_first_model_cannot_answer_the_second_one_does_and_it_shows() -
     for (status, why, cools) in [(429, "rate_limited", true), (500, "overloaded", false), (401, "auth", true)] {
         let first = ModelServer::start(vec![], refusal(status)).await;
         let second = ModelServer::start(vec![], Answer::text("at your service")).await;
-        let home = home(&first, &second);
+        let home = home(&first, &second)?;
         let daemon = home.start().await?;
         let run = daemon.ask("alice", "hello").await?;
         assert_eq!(
@@ -41,7 +48,7 @@ async fn when_the_first_model_cannot_answer_the_second_one_does_and_it_shows() -
         assert_eq!(report["candidates"][0]["cooling_until"].is_string(), cools, "{report}");
         assert_eq!(report["candidates"][1], json!({"name": "other by openai", "cooling_until": null, "why": null}));
         let shown = home.run(&["status"], "").await?;
-        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        let shown = shown.stdout;
         assert_eq!(shown.contains("scripted by openai until"), cools, "{shown}");
 
         // Whoever cools is not asked again.
@@ -70,7 +77,7 @@ async fn a_second_key_answers_when_the_first_one_is_limited() -> Result<()> {
     daemon.shut_down().await?;
 
     let checked = home.run(&["check"], "").await?;
-    let checked = String::from_utf8_lossy(&checked.stdout).into_owned();
+    let checked = checked.stdout;
     for words in ["scripted by openai (key 2)", "(key 3) has no key and is left out: the environment variable NOT_SET"]
     {
         assert!(checked.contains(words), "{words} in {checked}");
@@ -82,7 +89,7 @@ async fn a_second_key_answers_when_the_first_one_is_limited() -> Result<()> {
 async fn a_stop_while_another_model_stands_in_ends_the_run() -> Result<()> {
     let first = ModelServer::start(vec![], refusal(429)).await;
     let second = ModelServer::start(vec![Answer::Stall], Answer::text("here")).await;
-    let home = home(&first, &second);
+    let home = home(&first, &second)?;
     let daemon = home.start().await?;
     let run = daemon.send("alice", "talk for ever").await?;
     second.seen(1).await;
