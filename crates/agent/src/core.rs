@@ -7,8 +7,8 @@ use std::time::Duration;
 use belay_agent_loop::policies::{Action, Observation, StopRules};
 use belay_agent_loop::{AdmittedCall, BrakeAction, Fired, LlmTurn, LoopContext, LoopError, Meter, Reasoning};
 use belay_protocol::{
-    EventKind, Finding, ModelError, ModelReply, ModelRequest, Progress, RunEnd, RunOptions, StopReason, Tool, ToolSet,
-    UnixMillis, Usage, normalise,
+    EventKind, Finding, ModelError, ModelReply, ModelRequest, Progress, RunEnd, RunOptions, StopReason, Thinking, Tool,
+    ToolSet, UnixMillis, Usage, normalise,
 };
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -65,6 +65,8 @@ pub(crate) struct RunCore {
     pub(crate) joining: Option<Arc<Joining>>,
     /// What the model had said when the run was stopped.
     pub(crate) cut_short: Option<String>,
+    /// Which model has answered last, where there are several and it was not the one that was to.
+    pub(crate) stand_in: Option<String>,
 }
 
 /// Why a run that another one started asks nobody.
@@ -186,6 +188,7 @@ impl Seed {
             briefing: self.briefing.clone(),
             joining: None,
             cut_short: None,
+            stand_in: None,
         }
     }
 }
@@ -266,6 +269,15 @@ impl RunCore {
         }
     }
 
+    /// How hard the model is to think: not at all harder than by itself where it only has to close or to judge, for which
+    /// there are few tokens.
+    fn thinking(&self, purpose: Purpose) -> Option<Thinking> {
+        match purpose {
+            Purpose::Step => self.options.thinking.or(self.house.config.thinking),
+            Purpose::Closing(_) | Purpose::Aside => None,
+        }
+    }
+
     /// The earliest of the run's own deadlines and what its parent has left.
     fn deadline(&self, context: &LoopContext, purpose: Purpose) -> Option<Instant> {
         let own = match purpose.closing() {
@@ -319,7 +331,7 @@ impl RunCore {
             max_attempts: allowance.attempts,
             max_tokens: max_tokens(request),
             model: request.model.or(self.options.model.as_deref()),
-            thinking: self.options.thinking,
+            thinking: self.thinking(allowance.purpose),
             ..request
         };
         let (hold, reservation) = match self.reserve(&request, allowance).await? {
@@ -386,11 +398,13 @@ impl RunCore {
             Ok(reply) => {
                 self.house.model_answered();
                 let usage = reply.usage;
-                let charged = self.house.cost.settle(reservation, reply.abandoned, Some(usage.as_ref())).await;
+                let answer = Some((usage.as_ref(), reply.price.as_ref()));
+                let charged = self.house.cost.settle(reservation, reply.abandoned, answer).await;
                 self.tally.settle(hold, reply.attempts, usage.as_ref(), charged);
                 metrics::model_called(reply.attempts, None, usage.as_ref(), charged);
                 let (input, output) = usage.map_or((None, None), |u| (Some(u.input), Some(u.output)));
                 self.journal.note(EventKind::ModelCalled { step, attempts: reply.attempts, input, output });
+                self.note_stand_in(&reply);
                 Asked::Reply(reply)
             }
             Err(error) => {
@@ -401,6 +415,21 @@ impl RunCore {
                 self.house.model_failed(&error);
                 Asked::Failed(error)
             }
+        }
+    }
+
+    /// Notes which model answers in the place of another: once for each change, not for each call.
+    fn note_stand_in(&mut self, reply: &ModelReply) {
+        let Some(fell_back) = &reply.fell_back else {
+            self.stand_in = None;
+            return;
+        };
+        metrics::model_fell_back(&fell_back.why);
+        let to = reply.answered_by.clone().unwrap_or_default();
+        if self.stand_in.as_ref() != Some(&to) {
+            let (from, why) = (fell_back.from.clone(), fell_back.why.clone());
+            self.journal.note(EventKind::ModelFallback { from, to: to.clone(), why });
+            self.stand_in = Some(to);
         }
     }
 

@@ -171,7 +171,7 @@ impl House {
             parts.store.spend.clone(),
             parts.clock.clone(),
             parts.limits.micro_usd_per_day(),
-            parts.model.info().price,
+            parts.model.dearest(),
         )
         .await?;
         let channels = parts.channels.into_iter().map(|channel| (channel.id().clone(), channel)).collect();

@@ -226,6 +226,7 @@ fn core_of(job: &TurnJob, stored: usize) -> RunCore {
         briefing: Arc::default(), // before it asks anybody it is told more
         joining: Some(job.joining.clone()),
         cut_short: None,
+        stand_in: None,
         journal,
         tally,
         live,

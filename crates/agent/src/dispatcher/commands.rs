@@ -140,6 +140,11 @@ impl Dispatcher {
                 trouble.since.to_rfc3339()
             ));
         }
+        for candidate in &status.candidates {
+            if let (Some(until), Some(why)) = (candidate.cooling_until, &candidate.why) {
+                text.push_str(&format!("\n{} is not asked until {} ({why}).", candidate.name, until.to_rfc3339()));
+            }
+        }
         if let Some(limit) = status.limit_today_micro_usd {
             let (spent, limit) = (status.spent_today_micro_usd as f64 / 1e6, limit as f64 / 1e6);
             text.push_str(&format!("\nSpent today: {spent:.4} of {limit:.2} US dollars."));
