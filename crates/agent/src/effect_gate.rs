@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::approvals::{Answer, Answers, Policy, Wanted};
 use crate::core::Bind;
 use crate::effect_gate::batch::{End, For, Ran, Runnable, SKIPPED};
+pub(crate) use crate::effect_gate::consult::put_changed;
 use crate::effect_gate::preflight::Verdict;
 use crate::effect_gate::rates::Rates;
 use crate::error::AgentError;
@@ -191,6 +192,9 @@ impl EffectGate {
                 }
             }
         }
+        // Kept for as long as the very call waits for an answer, or for its turn after one.
+        let about = asking.as_ref().map(|(call, _)| &call.id);
+        context.state.changed.take_if(|changed| Some(&changed.id) != about);
         let asking = asking.map(|(call, wanted)| Asking {
             call,
             deferred: calls.map(|admitted| admitted.call).collect(),

@@ -19,7 +19,7 @@ use crate::chat::ChatDelegate;
 use crate::closing::{self, closing_turn};
 use crate::compaction;
 use crate::core::{RunClock, RunCore};
-use crate::effect_gate::Asking;
+use crate::effect_gate::{Asking, put_changed};
 use crate::house::House;
 use crate::joining::Joining;
 use crate::journal::RunJournal;
@@ -118,6 +118,7 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     let mut messages = std::mem::take(&mut job.history);
     messages.append(&mut job.own);
     let mut context = LoopContext { messages, state: std::mem::take(&mut job.state) };
+    put_changed(&mut context);
 
     let mut parked = false;
     let mut screen = None;
