@@ -75,10 +75,10 @@ async fn stop(app: &App, principal: Principal, target: StopTarget, params: StopP
         return Err(ApiError::invalid(format!("wait_ms: at most {}", WAIT_MAX.as_millis())));
     }
     let deadline = Instant::now() + wait;
-    let mut report = stop_once(app, &principal, &target).await?;
+    let mut report = stop_now(app, &principal, &target).await?;
     while !report.still_running.is_empty() && Instant::now() < deadline {
         tokio::time::sleep_until(deadline.min(Instant::now() + POLL)).await;
-        let again = stop_once(app, &principal, &target).await?;
+        let again = stop_now(app, &principal, &target).await?;
         report.still_running = again.still_running;
         for run in again.stopped {
             if !report.stopped.contains(&run) {
@@ -89,7 +89,8 @@ async fn stop(app: &App, principal: Principal, target: StopTarget, params: StopP
     Ok(report)
 }
 
-async fn stop_once(app: &App, principal: &Principal, target: &StopTarget) -> Result<StopReport, ApiError> {
+/// Stops, and says what has ended at once, or within a moment.
+pub(crate) async fn stop_now(app: &App, principal: &Principal, target: &StopTarget) -> Result<StopReport, ApiError> {
     match app.control(principal.clone(), Control::Stop(target.clone())).await? {
         Ack::Stopped(report) => Ok(report),
         other => Err(ApiError::unexpected(&other)),

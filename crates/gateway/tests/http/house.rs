@@ -123,7 +123,11 @@ impl EventLog for FakeStore {
     async fn read(&self, query: EventQuery) -> Result<Vec<Event>, StoreError> {
         self.check()?;
         let facts = self.facts.lock().unwrap();
-        let fits = |fact: &&Event| fact.seq > query.after && query.run.is_none_or(|run| fact.run_id == Some(run));
+        let fits = |fact: &&Event| {
+            fact.seq > query.after
+                && query.run.is_none_or(|run| fact.run_id == Some(run))
+                && query.session.as_ref().is_none_or(|session| fact.session.as_ref() == Some(session))
+        };
         Ok(facts.iter().filter(fits).take(query.limit as usize).cloned().collect())
     }
     fn tip(&self) -> watch::Receiver<Seq> {

@@ -213,7 +213,10 @@ impl EventLog for MemoryStore {
         let state = self.lock();
         let after = usize::try_from(query.after.0).unwrap_or(usize::MAX);
         let later = state.events.iter().skip(after);
-        let wanted = later.filter(|event| query.run.is_none() || event.run_id == query.run);
+        let wanted = later.filter(|event| {
+            (query.run.is_none() || event.run_id == query.run)
+                && (query.session.is_none() || event.session == query.session)
+        });
         Ok(wanted.take(events_limit(&query) as usize).cloned().collect())
     }
 
