@@ -83,6 +83,7 @@ impl RunReader for FakeStore {
         for run in self.runs.lock().unwrap().iter() {
             if !seen.iter().any(|summary| summary.session == run.session) {
                 seen.push(SessionSummary {
+                    title: None,
                     session: run.session.clone(),
                     state: ThreadState::Idle,
                     open_runs: 0,
@@ -123,7 +124,11 @@ impl EventLog for FakeStore {
     async fn read(&self, query: EventQuery) -> Result<Vec<Event>, StoreError> {
         self.check()?;
         let facts = self.facts.lock().unwrap();
-        let fits = |fact: &&Event| fact.seq > query.after && query.run.is_none_or(|run| fact.run_id == Some(run));
+        let fits = |fact: &&Event| {
+            fact.seq > query.after
+                && query.run.is_none_or(|run| fact.run_id == Some(run))
+                && query.session.as_ref().is_none_or(|session| fact.session.as_ref() == Some(session))
+        };
         Ok(facts.iter().filter(fits).take(query.limit as usize).cloned().collect())
     }
     fn tip(&self) -> watch::Receiver<Seq> {
@@ -211,7 +216,7 @@ impl FakeAgent {
             Control::Shutdown => {
                 Ack::Command(CommandReply { command: "/shutdown".into(), reply: "Bye.".into(), resumes: None })
             }
-            Control::Decide { .. } => panic!("decided elsewhere"),
+            Control::Decide { .. } | Control::Context { .. } => panic!("asked elsewhere"),
             Control::Status => Ack::Status(Box::new(status())),
             Control::Stop(target) => {
                 let lives: Vec<_> =
