@@ -1,6 +1,7 @@
 //! The routes. A handler is thin: extract, ask a port, map the answer.
 
 mod approvals;
+mod context;
 mod events;
 mod health;
 mod messages;
@@ -61,6 +62,7 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/sessions", get(sessions::list))
         .route("/api/v1/sessions/{key}", get(sessions::show))
         .route("/api/v1/sessions/{key}/messages", get(sessions::messages))
+        .route("/api/v1/sessions/{key}/context", get(context::show))
         .route("/api/v1/sessions/{key}/stop", post(stop::session))
         .route("/api/v1/approvals", get(approvals::list))
         .route("/api/v1/approvals/{id}", get(approvals::show).post(approvals::decide))
