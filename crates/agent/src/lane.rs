@@ -33,6 +33,7 @@ use crate::lane::rest::Resting;
 use crate::live::LiveRun;
 use crate::mail::{LaneCommand, LaneInput, LaneMail, LaneNote, LanePort, Settled};
 use crate::metrics;
+use crate::prompt::Briefing;
 use crate::subagent::Goal;
 use crate::submission::ThreadCommand;
 use crate::turn::{TurnEnd, TurnJob, context_of, end_processes, run_turn};
@@ -606,7 +607,7 @@ impl Lane {
                     self.house.hooks.session_end(&self.lease.session, word);
                 }
                 if matches!(edit, ThreadEdit::New | ThreadEdit::Clear) {
-                    self.house.snapshots.forget(&self.lease.session);
+                    Briefing::begin_anew(&self.house, &self.lease.session).await;
                 }
                 if matches!(edit, ThreadEdit::New | ThreadEdit::Clear)
                     && let Err(error) = self.house.store.gates.forget_grants(&self.lease.session).await

@@ -14,8 +14,8 @@ use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
     Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock, ContextSource,
     Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream,
-    NoContext, NoProcesses, Outbound, Principal, PrincipalRole, ReplyRoute, RunRecord, RunStatus, SessionKey, Tool,
-    ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
+    NoContext, NoProcesses, Outbound, Principal, PrincipalRole, ReplyRoute, RunOptions, RunRecord, RunStatus,
+    SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::scripted_model::ScriptedModel;
@@ -207,6 +207,12 @@ impl Talker {
     pub(crate) async fn with_history(&self, session: &str, text: &str, history: Vec<HistoryLine>) -> Ack {
         let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
         self.send(Inbound { history, ..inbound }).await
+    }
+
+    /// Sends a text that asks this of its run.
+    pub(crate) async fn with_options(&self, session: &str, text: &str, options: RunOptions) -> Ack {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        self.send(Inbound { options, ..inbound }).await
     }
 
     /// Sends a text that must come up with these outputs.
