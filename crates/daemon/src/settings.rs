@@ -19,6 +19,7 @@ use belay_hooks::HooksConfig;
 use belay_models::LlmConfig;
 use belay_store::StoreConfig;
 use belay_tools::ToolsConfig;
+use belay_tools::context::{ContextConfig, SkillsConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -63,6 +64,10 @@ pub(crate) struct Settings {
     pub(crate) gateway: GatewayConfig,
     /// The built-in tools.
     pub(crate) tools: ToolsConfig,
+    /// What runs are told of the workspace.
+    pub(crate) context: ContextConfig,
+    /// Instructions for kinds of tasks.
+    pub(crate) skills: SkillsConfig,
     /// Runs in processes of their own.
     pub(crate) workers: WorkersConfig,
     /// Persistence.
@@ -97,6 +102,8 @@ impl Settings {
             self.channels.telegram.validate(),
             self.gateway.validate(),
             self.tools.validate(),
+            self.context.validate(),
+            self.skills.validate(),
             self.workers.validate(),
             self.store.validate(),
             self.telemetry.validate(),

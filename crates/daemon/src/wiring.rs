@@ -174,6 +174,7 @@ async fn assemble(
         max_attempts: settings.llm.max_attempts,
         ready: ready_tx,
         workers,
+        context: programs.context(),
     };
     let programs = programs.closing();
     Ok(Assembled { agent, gateway, stdin, notice: chosen.notice, programs, hooks, workers: served })

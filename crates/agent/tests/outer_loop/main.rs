@@ -3,6 +3,7 @@
 
 mod approvals;
 mod chat;
+mod context;
 mod endings;
 mod gate;
 mod hooks;

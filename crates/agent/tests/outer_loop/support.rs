@@ -215,6 +215,12 @@ impl Talker {
         self.send(Inbound { history, ..inbound }).await
     }
 
+    /// Sends a text that asks this of its run.
+    pub(crate) async fn with_options(&self, session: &str, text: &str, options: RunOptions) -> Ack {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        self.send(Inbound { options, ..inbound }).await
+    }
+
     /// Sends a text that must come up with these outputs.
     pub(crate) async fn with_outputs(&self, session: &str, text: &str, outputs: Vec<DeclaredOutput>) -> Ack {
         let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);

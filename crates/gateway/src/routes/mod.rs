@@ -2,6 +2,7 @@
 
 mod agent;
 mod approvals;
+mod context;
 mod events;
 mod health;
 mod messages;
@@ -81,6 +82,7 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/sessions/{key}", get(sessions::show))
         .route("/api/v1/sessions/{key}/messages", get(sessions::messages))
         .route("/api/v1/sessions/{key}/stream", get(agent::of_session))
+        .route("/api/v1/sessions/{key}/context", get(context::show))
         .route("/api/v1/sessions/{key}/stop", post(stop::session))
         .route("/api/v1/approvals", get(approvals::list))
         .route("/api/v1/approvals/{id}", get(approvals::show).post(approvals::decide))

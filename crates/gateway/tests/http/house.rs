@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_gateway::{Gateway, GatewayConfig, GatewayError, GatewayParts, GatewaySecrets, HttpChannel};
+use belay_protocol::ContextReport;
+use belay_protocol::context::PartReport;
 use belay_protocol::run::RunUsage;
 use belay_protocol::*;
 use futures_util::StreamExt;
@@ -218,6 +220,10 @@ impl FakeAgent {
             }
             Control::Decide { .. } | Control::Context { .. } => panic!("asked elsewhere"),
             Control::Status => Ack::Status(Box::new(status())),
+            Control::Context { session, full } => match session.as_str() {
+                "nobody" => Ack::Refused(Refusal::Unknown("There is no session nobody.".into())),
+                _ => Ack::Context(Box::new(context(session, *full))),
+            },
             Control::Stop(target) => {
                 let lives: Vec<_> =
                     self.lives.lock().unwrap().values().map(|l| (l.record.run_id, l.record.session.clone())).collect();
@@ -590,6 +596,25 @@ impl House {
 
 pub(crate) async fn start(channel: &HttpChannel, intake: CancellationToken) -> InboundStream {
     channel.start(intake).await.unwrap()
+}
+
+fn context(session: &SessionKey, full: bool) -> ContextReport {
+    let part =
+        |name: &str| PartReport { name: name.into(), chars: 8, tokens: 2, text: full.then(|| "the text".to_owned()) };
+    ContextReport {
+        session: session.clone(),
+        model: "m".into(),
+        context_tokens: 1000,
+        used_tokens: 4,
+        prompt: vec![part("identity")],
+        files: Vec::new(),
+        skills: Vec::new(),
+        skipped: Vec::new(),
+        tools: Vec::new(),
+        summary: None,
+        messages: 1,
+        conversation: part("messages"),
+    }
 }
 
 pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch::Receiver<bool>) -> GatewayParts {
