@@ -1,4 +1,4 @@
-//! Settings of the outer loop: `[agent]`, `[limits]` and `[queue]`.
+//! Settings of the outer loop: `[agent]` and `[limits]`. `[queue]` is in [`crate::queue`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -230,27 +230,6 @@ impl LimitsConfig {
     }
 }
 
-/// `[queue]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct QueueConfig {
-    /// Messages of one session that may wait while a turn runs; the next one is answered "busy". At least 1.
-    pub cap: usize,
-}
-
-impl Default for QueueConfig {
-    fn default() -> Self {
-        Self { cap: 20 }
-    }
-}
-
-impl QueueConfig {
-    /// Every problem at once, each beginning with its key.
-    pub fn validate(&self) -> Vec<String> {
-        if (1..=1000).contains(&self.cap) { Vec::new() } else { vec!["queue.cap: must be between 1 and 1000".into()] }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,7 +237,6 @@ mod tests {
     #[test]
     fn every_problem_is_named_with_its_key() {
         assert!(AgentConfig::default().validate().is_empty());
-        assert!(QueueConfig::default().validate().is_empty());
         let bad =
             AgentConfig { max_tool_iterations: 0, max_concurrent_turns: 0, drain_s: 4000, ..AgentConfig::default() };
         assert_eq!(bad.validate().len(), 3);

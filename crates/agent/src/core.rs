@@ -8,7 +8,7 @@ use belay_agent_loop::policies::{Action, Observation, StopRules};
 use belay_agent_loop::{AdmittedCall, BrakeAction, Fired, LlmTurn, LoopContext, LoopError, Meter, Reasoning};
 use belay_protocol::{
     EventKind, Finding, ModelError, ModelReply, ModelRequest, Progress, RunEnd, RunOptions, StopReason, Thinking, Tool,
-    ToolSet, UnixMillis, Usage,
+    ToolSet, UnixMillis, Usage, normalise,
 };
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -17,9 +17,13 @@ use crate::approvals::Answers;
 use crate::cost_guard::{Refused, Reservation};
 use crate::effect_gate::{Asking, Caller};
 use crate::house::House;
+use crate::joining::Joining;
 use crate::journal::{JournalSeed, RunJournal};
-use crate::live::{LiveRun, LiveSink};
+use crate::live::LiveRun;
 use crate::metrics;
+use crate::prompt::Briefing;
+use crate::streaming::sink::{LiveSink, Streamed};
+use crate::streaming::thoughts;
 use crate::subagent::Nest;
 use crate::tally::{Hold, Tally};
 use crate::terminate::{self, Terminated};
@@ -55,6 +59,12 @@ pub(crate) struct RunCore {
     pub(crate) may_ask: Result<(), &'static str>,
     /// What its message, its session and the configuration ask of it.
     pub(crate) options: Arc<RunOptions>,
+    /// What it is told of its surroundings; a run that another one started knows what that one was told.
+    pub(crate) briefing: Arc<Briefing>,
+    /// Messages of the person that may become part of it; `None`: none may.
+    pub(crate) joining: Option<Arc<Joining>>,
+    /// What the model had said when the run was stopped.
+    pub(crate) cut_short: Option<String>,
     /// Which model has answered last, where there are several and it was not the one that was to.
     pub(crate) stand_in: Option<String>,
 }
@@ -137,6 +147,7 @@ pub(crate) struct Seed {
     deadline: Option<Instant>,
     nest: Nest,
     options: Arc<RunOptions>,
+    briefing: Arc<Briefing>,
 }
 
 impl Seed {
@@ -148,6 +159,11 @@ impl Seed {
     /// Where the run that hands it out stands in the tree.
     pub(crate) fn nest(&self) -> &Nest {
         &self.nest
+    }
+
+    /// What the run that hands it out was told of its surroundings.
+    pub(crate) fn briefing(&self) -> &Briefing {
+        &self.briefing
     }
 
     /// A child that is judged by `rules` of its own besides the root's limits, and has at most `time`, never more than its
@@ -169,6 +185,9 @@ impl Seed {
             answers: Answers::new(),
             may_ask: Err(NOBODY),
             options: self.options.clone(),
+            briefing: self.briefing.clone(),
+            joining: None,
+            cut_short: None,
             stand_in: None,
         }
     }
@@ -213,6 +232,11 @@ impl RunCore {
         }
     }
 
+    /// What the person says may become part of the run now: not in its last turn.
+    pub(crate) fn joining(&self) -> Option<&Arc<Joining>> {
+        self.joining.as_ref().filter(|_| self.closing.is_none())
+    }
+
     /// The time and what has been used, for the rules.
     pub(crate) fn meter(&self) -> Meter {
         Meter { clock_ms: Some(self.clock.now_ms()), totals: self.tally.totals() }
@@ -230,6 +254,7 @@ impl RunCore {
             deadline: self.deadline(context, self.allowance(1).purpose),
             nest: self.nest.clone(),
             options: self.options.clone(),
+            briefing: self.briefing.clone(),
         }
     }
 
@@ -298,8 +323,11 @@ impl RunCore {
             Some(_) => request.max_tokens.min(CLOSING_MAX_TOKENS),
             None => request.max_tokens,
         };
+        // Whatever a crash or an edit has left in it: one bad message would have every later request refused.
+        let messages = normalise(&context.messages);
         let request = reasoning.request(context);
         let request = ModelRequest {
+            messages: &messages,
             max_attempts: allowance.attempts,
             max_tokens: max_tokens(request),
             model: request.model.or(self.options.model.as_deref()),
@@ -321,6 +349,7 @@ impl RunCore {
             true => sink.silent(),
             false => sink.shown(),
         }
+        self.live.touch();
         let result = tokio::select! {
             biased; // a stop that has arrived is never answered by one more word of the model
             () = self.cancel.cancelled() => Err(Dropped::Stopped),
@@ -328,15 +357,26 @@ impl RunCore {
             () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Err(Dropped::Late),
             result = self.house.model.call(request, &mut sink) => Ok(result),
         };
-        let said = sink.said();
+        let result = result.map(|answer| {
+            answer.map(|reply| {
+                sink.finish();
+                ModelReply { text: thoughts::without(&reply.text), ..reply }
+            })
+        });
+        let Streamed { text: said, bytes } = sink.end();
+        self.live.touch();
         context.state.stops.measures.chanting = chanting;
-        self.tally.add_output(said.len());
+        self.tally.add_output(bytes);
         match result {
             Ok(result) => Ok(self.settle(hold, reservation, result, step).await),
             Err(dropped) => {
                 let read = context.messages.iter().map(|message| message.estimated_tokens()).sum();
-                let estimate = Usage { input: read, cached_input: 0, output: said.len() as u64 / 4 };
+                let estimate = Usage { input: read, cached_input: 0, output: bytes as u64 / 4 };
                 self.settle_dropped(hold, reservation, &dropped, &estimate).await;
+                let shown = !self.child && allowance.purpose != Purpose::Aside && !said.trim().is_empty();
+                if shown && matches!(dropped, Dropped::Stopped) {
+                    self.cut_short = Some(said.clone());
+                }
                 Ok(match dropped {
                     Dropped::Stopped => Asked::Ended(self.stopped().unwrap_or(StopReason::UserStop).into()),
                     Dropped::Chanted => Asked::Chanted(said),
@@ -514,6 +554,10 @@ impl RunCore {
             limits: self.rules.limits(),
             journal: &mut self.journal,
             progress: Progress::to(self.live.clone()),
+            // Who is not told of skills has no use for their variables.
+            variables: if self.child { Arc::default() } else { self.briefing.variables() },
+            live: &self.live,
+            newer: self.joining.as_deref().filter(|_| self.closing.is_none()),
         };
         let asking = {
             // Tools get no longer than the run has. The gate is not dropped: its token is cancelled, and it returns soon.
@@ -527,6 +571,7 @@ impl RunCore {
                 }
             }
         };
+        self.live.touch();
         self.tally.add_output(context.messages[before..].iter().map(|message| message.text().len()).sum());
         Ok(Executed { ended: terminate::ended(&context.messages[before.saturating_sub(1)..]), asking })
     }

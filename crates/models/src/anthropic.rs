@@ -7,6 +7,8 @@ mod response;
 #[cfg(test)]
 mod tests;
 mod thoughts;
+#[cfg(test)]
+mod validity;
 
 use async_trait::async_trait;
 use belay_protocol::{DeltaSink, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest, Thinking};

@@ -293,6 +293,7 @@ impl ModelProvider for Fallback {
                     if let Some(error) = self.failed(&mut call, at, trial, error, request.max_attempts) {
                         return Err(error);
                     }
+                    sink.restart();
                 }
             }
         }

@@ -35,4 +35,8 @@ impl DeltaSink for Listening<'_> {
         let heard = self.inner.reasoning(piece);
         self.note(heard)
     }
+
+    fn restart(&mut self) {
+        self.inner.restart();
+    }
 }

@@ -35,7 +35,7 @@ pub struct ModelRequest<'a> {
     pub prompt: &'a Prompt,
     /// The tools offered. `None`: the request carries no tools at all, which is what `force_text` means.
     pub tools: Option<&'a ToolSet>,
-    /// The context, oldest first.
+    /// The context, oldest first, as [`normalise`](crate::history::normalise) leaves it.
     pub messages: &'a [Arc<Message>],
     /// The model's name, where the session chose another than the configured one.
     pub model: Option<&'a str>,
@@ -151,6 +151,8 @@ pub trait DeltaSink: Send {
     fn text(&mut self, piece: &str) -> Heard;
     /// A piece of reasoning.
     fn reasoning(&mut self, piece: &str) -> Heard;
+    /// The call is about to be sent again, since nobody has heard anything: what was given so far is void.
+    fn restart(&mut self) {}
 }
 
 /// A sink that nobody listens to.
