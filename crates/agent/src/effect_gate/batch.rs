@@ -19,6 +19,9 @@ const MAX_PARALLEL: usize = 16;
 /// How long a tool that was told to stop may take to return. Less than the 100 ms after which a stop is answered.
 pub(super) const STOP_GRACE: Duration = Duration::from_millis(60);
 
+/// What the model reads of a call whose tool panicked.
+pub(crate) const CRASHED: &str = "the tool crashed; this is a fault of the tool";
+
 /// A call that may run: its place in the batch, its tool, its checked arguments.
 pub(super) struct Runnable {
     pub(super) at: usize,
@@ -100,7 +103,7 @@ impl Place {
             return self.abandoned();
         }
         let status = if self.lasting() { ToolStatus::OutcomeUnknown } else { ToolStatus::Error };
-        self.ended(End::Ours(status, "the tool crashed; this is a fault of the tool".into()))
+        self.ended(End::Ours(status, CRASHED.into()))
     }
 
     fn abandoned(self) -> Ran {
