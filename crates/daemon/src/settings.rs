@@ -219,11 +219,7 @@ pub(crate) fn refused(problems: &[Problem]) -> Failure {
 /// A crate's own words, `section.key: what`, as a problem with its place.
 pub(crate) fn of_text(text: &str, origins: &Origins) -> Problem {
     match text.split_once(": ") {
-        Some((key, what)) => {
-            // What stands in a list, `hooks[0].on`, comes from where the list does.
-            let origin = origins.of(key).or_else(|| origins.of(key.split('[').next()?));
-            Problem::new(key, what).from(origin.filter(|origin| *origin != BUILT_IN))
-        }
+        Some((key, what)) => Problem::new(key, what).from(origins.around(key).filter(|origin| *origin != BUILT_IN)),
         None => Problem::new("settings", text),
     }
 }
