@@ -12,4 +12,5 @@ mod refusals;
 mod socket;
 mod streams;
 mod webhook;
+mod websocket;
 mod worker_link;
