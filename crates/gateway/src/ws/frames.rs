@@ -17,7 +17,7 @@ const TEXT_MAX_BYTES: usize = 128;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Request {
     #[serde(rename = "type")]
-    kind: Kind,
+    _type: Kind,
     pub(crate) id: String,
     pub(crate) method: String,
     params: Option<Box<RawValue>>,
