@@ -23,7 +23,7 @@ use crate::hooks::HookChain;
 use crate::plan::{self, PlanKit};
 use crate::prompt;
 use crate::queue::QueueConfig;
-use crate::subagent::{Goal, SpawnSubagent};
+use crate::subagent::{Goal, SpawnSubagent, SubagentLanes};
 use crate::terminate::Terminate;
 
 /// Everything an agent is made of.
@@ -111,6 +111,8 @@ pub(crate) struct House {
     pub(crate) started_at: UnixMillis,
     /// The global lane: one permit for each turn at work.
     pub(crate) permits: Arc<Semaphore>,
+    /// The lanes of subagents.
+    pub(crate) subagents: SubagentLanes,
     /// What the last model call failed with, until one succeeds. Held for an assignment, never across an await.
     model_trouble: Mutex<Option<ModelTrouble>>,
     /// What workers are started with, where they can be.
@@ -171,6 +173,7 @@ impl House {
             plans,
             max_attempts: parts.max_attempts,
             permits: Arc::new(Semaphore::new(parts.config.max_concurrent_turns)),
+            subagents: SubagentLanes::new(&parts.config.subagents),
             config: parts.config,
             queue: parts.queue,
             approvals: parts.approvals,
