@@ -24,7 +24,7 @@ use crate::plan::{self, PlanKit};
 use crate::prompt::{self, Briefing, PromptBook, Snapshots};
 use crate::queue::QueueConfig;
 use crate::streaming::StreamingConfig;
-use crate::subagent::{Goal, SpawnSubagent};
+use crate::subagent::{Goal, SpawnSubagent, SubagentLanes};
 use crate::terminate::Terminate;
 
 /// Everything an agent is made of.
@@ -117,6 +117,8 @@ pub(crate) struct House {
     pub(crate) started_at: UnixMillis,
     /// The global lane: one permit for each turn at work.
     pub(crate) permits: Arc<Semaphore>,
+    /// The lanes of subagents.
+    pub(crate) subagents: SubagentLanes,
     /// What the last model call failed with, until one succeeds. Held for an assignment, never across an await.
     model_trouble: Mutex<Option<ModelTrouble>>,
     /// What runs are told of their surroundings.
@@ -183,6 +185,7 @@ impl House {
             plans,
             max_attempts: parts.max_attempts,
             permits: Arc::new(Semaphore::new(parts.config.max_concurrent_turns)),
+            subagents: SubagentLanes::new(&parts.config.subagents),
             config: parts.config,
             queue: parts.queue,
             approvals: parts.approvals,

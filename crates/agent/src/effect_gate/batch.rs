@@ -147,7 +147,7 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
                 continue;
             }
             let Some(Runnable { at, call, tool, arguments, credential, .. }) = waiting.next() else { break };
-            whose.live.quiet_for(tool.spec().timeout);
+            whose.live.quiet_for(tool.spec().timeout); // it has a deadline of its own
             let context = ToolContext {
                 session: whose.session.clone(),
                 run_id: whose.run,

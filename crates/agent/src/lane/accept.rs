@@ -79,6 +79,8 @@ impl Lane {
         let waits = |waiting: &Waiting| match waiting.shortened {
             _ if self.is_in_flight(waiting.run.id) => Waits::InFlight,
             true => Waits::Shortened,
+            // Whoever reads the run itself, since nobody is told, waits for an answer in it.
+            false if waiting.reply_to.is_none() => Waits::Alone,
             false if waiting.is_plain() && new.is_plain() && waiting.is_akin(new) => Waits::Shortenable,
             false => Waits::Alone,
         };

@@ -201,9 +201,14 @@ impl Talker {
     }
 
     /// Sends a text whose answer is not delivered: whoever sent it reads the run.
-    pub(crate) async fn unanswered(&self, session: &str, text: &str) -> Accepted {
+    pub(crate) async fn silently(&self, session: &str, text: &str) -> Ack {
         let inbound = self.inbound(session, PrincipalRole::Client, Body::Text(text.into()), None);
-        match self.send(Inbound { reply_to: None, ..inbound }).await {
+        self.send(Inbound { reply_to: None, ..inbound }).await
+    }
+
+    /// The same, which must be accepted.
+    pub(crate) async fn unanswered(&self, session: &str, text: &str) -> Accepted {
+        match self.silently(session, text).await {
             Ack::Accepted(accepted) => accepted,
             other => panic!("{text:?} was not accepted: {other:?}"),
         }
