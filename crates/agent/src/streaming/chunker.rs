@@ -325,7 +325,10 @@ fn is_mark(line: &str) -> bool {
     let indented = line.len() - line.trim_start_matches(' ').len();
     let fits = line.chars().nth(FENCE_MAX_CHARS).is_none();
     // What is between backticks on one line is code in a sentence.
-    marks.len() >= 3 && indented <= 3 && fits && !(marks.starts_with('`') && line[indented + marks.len()..].contains('`'))
+    marks.len() >= 3
+        && indented <= 3
+        && fits
+        && !(marks.starts_with('`') && line[indented + marks.len()..].contains('`'))
 }
 
 /// The row of marks at the beginning of a line.

@@ -106,9 +106,6 @@ mod tests {
             ..StreamingConfig::default()
         };
         let keys: Vec<_> = bad.validate().iter().filter_map(|line| Some(line.split_once(':')?.0.to_owned())).collect();
-        assert_eq!(
-            keys,
-            ["streaming.max_chars", "streaming.min_chars", "streaming.idle_ms", "streaming.preview_ms"]
-        );
+        assert_eq!(keys, ["streaming.max_chars", "streaming.min_chars", "streaming.idle_ms", "streaming.preview_ms"]);
     }
 }

@@ -39,7 +39,8 @@ pub(crate) fn quoted(reasoning: &str) -> String {
 
 /// A line for each call that has a result.
 pub(crate) fn tool_lines(own: &[Arc<Message>], tools: &ToolSet) -> Vec<String> {
-    let calls = own.iter().enumerate().flat_map(|(at, message)| message.tool_calls().iter().map(move |call| (at, call)));
+    let calls =
+        own.iter().enumerate().flat_map(|(at, message)| message.tool_calls().iter().map(move |call| (at, call)));
     calls.filter_map(|(at, call)| Some(tool_line(call, result_of(&own[at..], call)?, tools))).collect()
 }
 

@@ -56,8 +56,7 @@ impl Screen {
             return None;
         }
         let (mut task, finish) = (JoinSet::new(), CancellationToken::new());
-        let shower =
-            Shower { run: run.clone(), channel, route, house: house.clone(), options: options.clone() };
+        let shower = Shower { run: run.clone(), channel, route, house: house.clone(), options: options.clone() };
         match shower.channel.streaming() {
             Streaming::Off => return None,
             Streaming::Blocks { max_chars } => {
