@@ -17,6 +17,7 @@ use crate::compaction;
 use crate::core::{Asked, Executed, RunCore};
 use crate::effect_gate::Asking;
 use crate::judge;
+use crate::prompt::Briefing;
 use crate::reply::{self, Reply};
 use crate::subagent::{Goal, Pursuit, binder};
 
@@ -72,12 +73,12 @@ impl ChatDelegate {
     /// Gives the turn what it must come up with, and the tools for that.
     pub(crate) fn pursue(&mut self, goal: Option<Goal>) {
         self.goal = goal;
-        self.speak_as(None);
     }
 
-    /// Has the model told who it is: in these words, where they are not those of every run.
-    pub(crate) fn speak_as(&mut self, persona: Option<&str>) {
-        self.reasoning = self.core.house.reasoning_for(self.goal.as_ref(), persona);
+    /// Has the model told what it is told of its surroundings.
+    pub(crate) fn brief(&mut self, briefing: Briefing) {
+        self.reasoning = self.core.house.reasoning_for(self.goal.as_ref(), &briefing);
+        self.core.briefing = Arc::new(briefing);
     }
 
     /// Lays the run to rest on a question.

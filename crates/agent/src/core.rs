@@ -8,7 +8,7 @@ use belay_agent_loop::policies::{Action, Observation, StopRules};
 use belay_agent_loop::{AdmittedCall, BrakeAction, Fired, LlmTurn, LoopContext, LoopError, Meter, Reasoning};
 use belay_protocol::{
     EventKind, Finding, ModelError, ModelReply, ModelRequest, Progress, RunEnd, RunOptions, StopReason, Tool, ToolSet,
-    UnixMillis, Usage,
+    UnixMillis, Usage, normalise,
 };
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -20,6 +20,7 @@ use crate::house::House;
 use crate::journal::{JournalSeed, RunJournal};
 use crate::live::LiveRun;
 use crate::metrics;
+use crate::prompt::Briefing;
 use crate::streaming::sink::{LiveSink, Streamed};
 use crate::streaming::thoughts;
 use crate::subagent::Nest;
@@ -57,6 +58,8 @@ pub(crate) struct RunCore {
     pub(crate) may_ask: Result<(), &'static str>,
     /// What its message, its session and the configuration ask of it.
     pub(crate) options: Arc<RunOptions>,
+    /// What it is told of its surroundings; a run that another one started knows what that one was told.
+    pub(crate) briefing: Arc<Briefing>,
 }
 
 /// Why a run that another one started asks nobody.
@@ -137,6 +140,7 @@ pub(crate) struct Seed {
     deadline: Option<Instant>,
     nest: Nest,
     options: Arc<RunOptions>,
+    briefing: Arc<Briefing>,
 }
 
 impl Seed {
@@ -148,6 +152,11 @@ impl Seed {
     /// Where the run that hands it out stands in the tree.
     pub(crate) fn nest(&self) -> &Nest {
         &self.nest
+    }
+
+    /// What the run that hands it out was told of its surroundings.
+    pub(crate) fn briefing(&self) -> &Briefing {
+        &self.briefing
     }
 
     /// A child that is judged by `rules` of its own besides the root's limits, and has at most `time`, never more than its
@@ -169,6 +178,7 @@ impl Seed {
             answers: Answers::new(),
             may_ask: Err(NOBODY),
             options: self.options.clone(),
+            briefing: self.briefing.clone(),
         }
     }
 }
@@ -229,6 +239,7 @@ impl RunCore {
             deadline: self.deadline(context, self.allowance(1).purpose),
             nest: self.nest.clone(),
             options: self.options.clone(),
+            briefing: self.briefing.clone(),
         }
     }
 
@@ -288,8 +299,11 @@ impl RunCore {
             Some(_) => request.max_tokens.min(CLOSING_MAX_TOKENS),
             None => request.max_tokens,
         };
+        // Whatever a crash or an edit has left in it: one bad message would have every later request refused.
+        let messages = normalise(&context.messages);
         let request = reasoning.request(context);
         let request = ModelRequest {
+            messages: &messages,
             max_attempts: allowance.attempts,
             max_tokens: max_tokens(request),
             model: request.model.or(self.options.model.as_deref()),
@@ -493,6 +507,8 @@ impl RunCore {
             limits: self.rules.limits(),
             journal: &mut self.journal,
             progress: Progress::to(self.live.clone()),
+            // Who is not told of skills has no use for their variables.
+            variables: if self.child { Arc::default() } else { self.briefing.variables() },
         };
         let asking = {
             // Tools get no longer than the run has. The gate is not dropped: its token is cancelled, and it returns soon.

@@ -18,7 +18,7 @@ use belay_agent_loop::policies::RunLimits;
 use belay_agent_loop::{AdmittedCall, LoopContext};
 use belay_protocol::{
     Durability, EventKind, GateStore, Generation, Message, OutputKeeper, Picture, Progress, RunId, SecretVault,
-    SessionKey, StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus,
+    SessionKey, StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus, Variable,
 };
 use jsonschema::Validator;
 use tokio_util::sync::CancellationToken;
@@ -83,6 +83,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) journal: &'a mut RunJournal,
     /// Where calls say how they get on.
     pub(crate) progress: Progress,
+    /// Variables of the run's skills, for tools that start programs.
+    pub(crate) variables: Arc<[Variable]>,
 }
 
 /// A batch that waits for a person.
@@ -196,6 +198,7 @@ impl EffectGate {
                 cancel: caller.cancel,
                 generation: caller.generation,
                 progress: &caller.progress,
+                variables: &caller.variables,
             };
             let admitted = runnable.len();
             let (ran, begun) = batch::run(whose, runnable).await;

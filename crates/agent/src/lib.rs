@@ -21,6 +21,7 @@ mod completion;
 mod completion_check;
 pub mod config;
 pub mod container;
+mod context_report;
 mod core;
 pub mod cost_guard;
 pub mod delivery;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use belay_agent_loop::policies::Observation;
+use belay_agent_loop::policies::{Observation, StopRules};
 use belay_agent_loop::{
     AdmittedCall, AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopState, run_agentic_loop,
 };
@@ -25,6 +25,7 @@ use crate::journal::RunJournal;
 use crate::live::LiveRun;
 use crate::metrics;
 use crate::plan::run_plan;
+use crate::prompt::{About, Briefing};
 use crate::sending;
 use crate::streaming::screen::Screen;
 use crate::subagent::{Goal, Nest, last_chance, spawned};
@@ -190,7 +191,7 @@ fn core_of(job: &TurnJob, stored: usize) -> RunCore {
     RunCore {
         cancel: live.cancel.clone(),
         clock: RunClock::starting(house.clock.now()),
-        rules: house.rules.clone(),
+        rules: rules_of(&house.rules, &job.options),
         child: false,
         deadline: None,
         own: None,
@@ -199,10 +200,19 @@ fn core_of(job: &TurnJob, stored: usize) -> RunCore {
         may_ask: if job.relayed { Err(RELAYED) } else { Ok(()) },
         nest: Nest::root(&house.config.subagents, spawned(&job.own)),
         options: job.options.clone(),
+        briefing: Arc::default(), // before it asks anybody it is told more
         journal,
         tally,
         live,
         house,
+    }
+}
+
+/// The rules of a run: everybody's, but for the time that its message asks for.
+fn rules_of(rules: &Arc<StopRules>, options: &RunOptions) -> Arc<StopRules> {
+    match options.timeout_ms {
+        Some(ms) => Arc::new(rules.with_active_s(ms.div_ceil(1000))),
+        None => rules.clone(),
     }
 }
 
@@ -259,7 +269,7 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     if let Some(last) = context.state.stops.measures.time.newest() {
         // Taken up again: while nobody was there, the run was not at work.
         let away = delegate.core.clock.now_ms().saturating_sub(last);
-        let verdict = context.state.stops.observe(&house.rules, Observation::Paused(away));
+        let verdict = context.state.stops.observe(&delegate.core.rules, Observation::Paused(away));
         if let Some(end) = context.heed(verdict) {
             return Ok(LoopOutcome::Stopped(end));
         }
@@ -271,9 +281,9 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     delegate.core.tally.open_output(context.state.stops.measures.output_bytes.count());
     let looping = async {
         let message = context.messages.get(delegate.turn_start).map(|message| message.text().to_owned());
-        match bootstrap::begin(&mut delegate.core, context, &message.unwrap_or_default()).await? {
-            Beginning::Go(None) => {}
-            Beginning::Go(Some(persona)) => delegate.speak_as(Some(&persona)),
+        let briefing = briefing_of(job).await;
+        match bootstrap::begin(&mut delegate.core, context, &briefing, &message.unwrap_or_default()).await? {
+            Beginning::Go(told) => delegate.brief(told.over(briefing)),
             Beginning::Over(end, words) => {
                 delegate.summary = words;
                 return Ok(LoopOutcome::Stopped(end));
@@ -291,7 +301,7 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
         let last = u32::from(delegate.goal.is_none());
         let config = AgenticLoopConfig {
             max_iterations: house.config.max_tool_iterations.saturating_add(last),
-            rules: house.rules.clone(),
+            rules: delegate.core.rules.clone(),
             ..AgenticLoopConfig::default()
         };
         let mut outcome = match resumed {
@@ -325,6 +335,21 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     };
     indicator.cancel();
     outcome
+}
+
+/// What a turn is told of its surroundings. A turn that is stopped meanwhile is told nothing, and asks nobody.
+async fn briefing_of(job: &TurnJob) -> Briefing {
+    let about = About {
+        session: &job.run.session,
+        channel: job.reply_to.as_ref().map(|route| &route.channel),
+        relayed: job.relayed,
+        options: &job.options,
+    };
+    tokio::select! {
+        biased; // a stop waits for no disk
+        () = job.run.cancel.cancelled() => Briefing::default(),
+        briefing = Briefing::of_run(&job.house, about) => briefing,
+    }
 }
 
 /// The end of a turn with outputs: a last chance where some are missing, and what is there as its answer.
@@ -384,7 +409,7 @@ async fn resume(delegate: &mut ChatDelegate, context: &mut LoopContext) -> Resul
         if let Some(outcome) = delegate.execute_tool_calls(calls, context).await? {
             return Ok(Some(outcome));
         }
-        let config = AgenticLoopConfig { rules: house.rules.clone(), ..AgenticLoopConfig::default() };
+        let config = AgenticLoopConfig { rules: delegate.core.rules.clone(), ..AgenticLoopConfig::default() };
         if let Some(end) = context.judge_last_batch(&config, &tools) {
             return Ok(Some(LoopOutcome::Stopped(end)));
         }

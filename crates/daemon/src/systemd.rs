@@ -116,6 +116,10 @@ impl Channel for WatchdogChannel {
     fn keeps_alive(&self) -> bool {
         false
     }
+
+    fn carries_people(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

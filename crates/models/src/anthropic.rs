@@ -6,6 +6,8 @@ mod request;
 mod response;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod validity;
 
 use async_trait::async_trait;
 use belay_protocol::{DeltaSink, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest};

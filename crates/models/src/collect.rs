@@ -155,7 +155,7 @@ impl Collector {
             (FinishReason::ToolCalls, true) => FinishReason::Stop,
             (finish, _) => finish,
         };
-        ModelReply { text: self.text, tool_calls, finish, usage: self.usage, attempts: 1, abandoned: 0 }
+        ModelReply { text: self.text, tool_calls, finish, usage: self.usage, attempts: 1, ..ModelReply::default() }
     }
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, AckSender, CommandReply, Inbound, Refusal, RunId, SessionKey, StillRunning, StopReason, StopReport, StopTarget,
+    Ack, AckSender, CommandReply, Inbound, Refusal, RunId, SessionKey, Skills, StillRunning, StopReason, StopReport,
+    StopTarget,
 };
 use tokio::sync::mpsc;
 
@@ -31,7 +32,7 @@ impl Dispatcher {
             }
             Command::Thread(command) => return self.thread_command(command, word, inbound, ack),
             Command::Status => self.status_text(),
-            Command::Help => help_text(),
+            Command::Help => help_text(&self.house.context.known_skills()),
             Command::Version => format!("Belay {}", self.house.version),
             Command::Ping => "pong".into(),
             Command::Tools => self.tools_text(),
@@ -164,8 +165,12 @@ impl Dispatcher {
     }
 }
 
-fn help_text() -> String {
-    submission::WORDS.iter().map(|(word, what)| format!("- `{word}`: {what}")).collect::<Vec<_>>().join("\n")
+/// Every command, then the skills that people may ask for.
+fn help_text(skills: &Skills) -> String {
+    let commands = submission::WORDS.iter().map(|(word, what)| format!("- `{word}`: {what}"));
+    let asked_for = skills.list.iter().filter(|skill| skill.user_invocable);
+    let skills = asked_for.map(|skill| format!("- `/{}`: {}", skill.command(), skill.description));
+    commands.chain(skills).collect::<Vec<_>>().join("\n")
 }
 
 /// `at_work`: the runs that were having their turn when they were told.

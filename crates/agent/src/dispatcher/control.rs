@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Dispatcher, end_processes};
 use crate::agent::Flow;
+use crate::context_report;
 use crate::live::{LiveRun, StopCause};
 use crate::mail::LaneReply;
 
@@ -27,6 +28,15 @@ impl Dispatcher {
                 ack.send(Ack::Watch(self.find(run).map(|live| live.watch(inbound.want_deltas))));
             }
             Control::Status => ack.send(Ack::Status(Box::new(self.status()))),
+            Control::Context { session, full } => {
+                let house = self.house.clone();
+                self.errand(async move {
+                    ack.send(match context_report::of(&house, &session, full).await {
+                        Ok(report) => Ack::Context(Box::new(report)),
+                        Err(refusal) => Ack::Refused(refusal),
+                    });
+                });
+            }
             Control::Shutdown if who.is_operator() => {
                 let reply = "Shutting down.".to_owned();
                 ack.send(Ack::Command(CommandReply { command: "/shutdown".into(), reply, resumes: None }));

@@ -78,7 +78,12 @@ impl EffectGate {
         let tool = find(caller.tools, call)?;
         let tool = (caller.bind)(&call.name).unwrap_or(tool);
         let arguments = self.check(call)?;
-        let weight = weigh(&*tool, &arguments, caller).await?;
+        let mut weight = weigh(&*tool, &arguments, caller).await?;
+        if tool.spec().takes_variables && !caller.variables.is_empty() {
+            // Who says yes knows what the program is given, by name.
+            let names: Vec<&str> = caller.variables.iter().map(|variable| variable.name.as_str()).collect();
+            weight.bound.push(("variables of skills".to_owned(), names.join(", ")));
+        }
         let answer = caller.answers.get(&call.id).cloned().unwrap_or_default();
         let mut uses = self.approve(caller, call, tool.spec(), &arguments, weight, &answer).await?;
         let credential = match &tool.spec().credential {

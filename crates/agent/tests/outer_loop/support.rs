@@ -14,10 +14,10 @@ use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock, Control,
-    CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream,
-    NoProcesses, Outbound, Preview, Principal, PrincipalRole, ReplyRoute, RunOptions, RunRecord, RunStatus, SessionKey,
-    Streaming, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
+    Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock, ContextSource,
+    Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream,
+    NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole, ReplyRoute, RunOptions, RunRecord, RunStatus,
+    SessionKey, Streaming, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::scripted_model::ScriptedModel;
@@ -196,7 +196,7 @@ impl Talker {
             want_deltas: false,
             outputs: Vec::new(),
             relayed: false,
-            options: belay_protocol::RunOptions::default(),
+            options: RunOptions::default(),
         }
     }
 
@@ -220,6 +220,12 @@ impl Talker {
         let inbound = self.inbound(session, PrincipalRole::User, Body::Text(text.into()), None);
         let principal = Principal { id: who.into(), role: PrincipalRole::User };
         self.send(Inbound { principal, ..inbound }).await
+    }
+
+    /// Sends a text that asks this of its run.
+    pub(crate) async fn text_with(&self, session: &str, text: &str, options: RunOptions) -> Ack {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        self.send(Inbound { options, ..inbound }).await
     }
 
     /// Sends a text that a platform has relayed from a group.
@@ -344,6 +350,7 @@ pub(crate) struct Setup {
     pub(crate) clock: Arc<TestClock>,
     pub(crate) injector: bool,
     pub(crate) workers: Option<WorkersParts>,
+    pub(crate) context: Arc<dyn ContextSource>,
     pub(crate) hooks: Vec<BoundHook>,
     /// What its channels show of an answer while it comes.
     pub(crate) shows: Shows,
@@ -397,6 +404,7 @@ impl Setup {
             clock: Arc::new(TestClock(AtomicI64::new(1_795_000_000_000))),
             injector: false,
             workers: None,
+            context: Arc::new(NoContext),
             hooks: Vec::new(),
             shows: Shows::default(),
             streaming: StreamingConfig::default(),
@@ -422,6 +430,7 @@ impl Setup {
             clock: self.clock.clone(),
             injector: self.injector,
             workers: self.workers.clone(),
+            context: self.context.clone(),
             hooks: self.hooks.clone(),
             shows: self.shows,
             streaming: self.streaming.clone(),
@@ -467,6 +476,7 @@ impl Setup {
             max_tokens: 1000,
             max_attempts: 3,
             workers: self.workers.clone(),
+            context: self.context.clone(),
             ready: watch::Sender::new(false),
         }
     }

@@ -79,7 +79,8 @@ async fn an_answer_is_the_same_in_one_piece_and_byte_by_byte() {
                 finish: FinishReason::ToolCalls,
                 usage: Some(Usage { input: 130, cached_input: 100, output: 42 }),
                 attempts: 1,
-                abandoned: 0
+                abandoned: 0,
+                ..ModelReply::default()
             }
         );
         assert_eq!(audience, Audience { text: "I look \n🕰".into(), reasoning: "hm".into() });

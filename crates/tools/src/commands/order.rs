@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use belay_protocol::ToolFailure;
+use belay_protocol::{ToolFailure, Variable};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::environment;
@@ -97,8 +97,8 @@ impl Orders {
         Ok(())
     }
 
-    /// What is to be started.
-    pub(super) fn launch(&self, order: &Order, stdin: Stdin) -> Launch {
+    /// What is to be started, with these variables besides its own.
+    pub(super) fn launch(&self, order: &Order, stdin: Stdin, variables: &[Variable]) -> Launch {
         let program = match &order.program {
             // As it is seen from where the command works.
             Program::Inside(path) => self.places.view.join(path),
@@ -107,7 +107,7 @@ impl Orders {
         Launch {
             program: program.into(),
             args: order.argv[1..].iter().map(OsString::from).collect(),
-            env: self.env.clone(),
+            env: environment::with(&self.env, variables),
             directory: order.real_directory.clone(),
             stdin,
             isolated: false,

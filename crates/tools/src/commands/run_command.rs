@@ -92,6 +92,7 @@ impl RunCommand {
             idempotent: false,
             approval: Ask::UnlessApproved,
             outside: true,
+            takes_variables: true,
             max_output_bytes: MAX_RESULT_BYTES,
             ..spec
         };
@@ -131,7 +132,7 @@ impl Tool for RunCommand {
         let (order, limit, stdin) = self.order(arguments).await?;
         let stdin = stdin.map_or(Stdin::Null, |text| Stdin::Bytes(text.into_bytes()));
         let what = quoted(&order.argv);
-        self.runner.run(self.orders.launch(&order, stdin), &what, limit, context).await
+        self.runner.run(self.orders.launch(&order, stdin, &context.variables), &what, limit, context).await
     }
 }
 

@@ -52,6 +52,7 @@ impl RunShell {
             idempotent: false,
             approval: Ask::Always,
             outside: true,
+            takes_variables: true,
             max_output_bytes: MAX_RESULT_BYTES,
             ..spec
         };
@@ -94,6 +95,6 @@ impl Tool for RunShell {
         self.runner.sandbox()?;
         let (order, limit) = self.order(arguments).await?;
         let what = quoted(&order.argv);
-        self.runner.run(self.orders.launch(&order, Stdin::Null), &what, limit, context).await
+        self.runner.run(self.orders.launch(&order, Stdin::Null, &context.variables), &what, limit, context).await
     }
 }
