@@ -7,6 +7,7 @@ mod brakes;
 mod command_line;
 mod conversation;
 mod endings;
+mod fallback;
 mod lifecycle;
 mod mcp;
 mod outputs;

@@ -11,7 +11,9 @@ use belay_agent_loop::{
     AdmittedCall, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter, PendingApproval,
     Reasoning, TextAction,
 };
-use belay_protocol::{Durability, EventKind, FinishReason, Message, ModelErrorKind, RunEnd, StopReason};
+use belay_protocol::{
+    Durability, EventKind, FinishReason, JoinedRun, Message, ModelErrorKind, RunEnd, RunId, StopReason,
+};
 
 use crate::compaction;
 use crate::core::{Asked, Executed, RunCore};
@@ -50,6 +52,8 @@ pub(crate) struct ChatDelegate {
     pub(crate) summary: Option<String>,
     /// The question that the run rests on.
     pub(crate) asking: Option<Asking>,
+    /// Runs whose messages are about to join.
+    joining: Vec<RunId>,
 }
 
 impl ChatDelegate {
@@ -67,6 +71,7 @@ impl ChatDelegate {
             compacted: false,
             summary: None,
             asking: None,
+            joining: Vec::new(),
         }
     }
 
@@ -95,7 +100,17 @@ impl ChatDelegate {
         let RunCore { house, live, journal, rules, .. } = &mut self.core;
         journal.write(context, Durability::Relaxed).await?;
         house.hooks.before_compaction(&live.session, Some(live.id), context.messages.len());
-        let event = house.event(&live.session, live.id, EventKind::Compacted { messages: shorter.dropped });
+        let event = house.event(
+            &live.session,
+            live.id,
+            EventKind::Compacted {
+                messages: shorter.dropped,
+                before: 0,
+                after: 0,
+                by: "extract".into(),
+                will_retry: true,
+            },
+        );
         let keep = shorter.kept_of_earlier_turns;
         house.store.threads.compact(journal.lease(), keep, shorter.summary, vec![event]).await?;
         let left = shorter.messages.len();
@@ -120,7 +135,26 @@ fn tokens(messages: &[Arc<Message>]) -> u64 {
 #[async_trait]
 impl LoopDelegate for ChatDelegate {
     async fn check_signals(&mut self) -> LoopSignal {
-        self.core.stopped().map_or(LoopSignal::Continue, LoopSignal::Stop)
+        if let Some(reason) = self.core.stopped() {
+            return LoopSignal::Stop(reason);
+        }
+        let Some(offer) = self.core.joining().and_then(|joining| joining.take()) else { return LoopSignal::Continue };
+        self.joining.push(offer.run.id);
+        LoopSignal::InjectMessage(offer.text)
+    }
+
+    /// What the person has said joins: the store has it as a part of this run, and ends the runs that it was, before the
+    /// model reads it.
+    async fn on_injected(&mut self, context: &LoopContext) -> Result<(), LoopError> {
+        let (runs, at) = (std::mem::take(&mut self.joining), self.core.house.clock.now());
+        let joined: Vec<JoinedRun> = runs.iter().map(|run| JoinedRun { run: *run, how: "steer", at }).collect();
+        self.core.journal.note(EventKind::Joined { runs, how: "steer".into() });
+        self.core.journal.join(&joined);
+        self.core.journal.write(context, Durability::Committed).await?;
+        if let Some(joining) = &self.core.joining {
+            joining.committed(&joined);
+        }
+        Ok(())
     }
 
     fn meter(&self) -> Meter {

@@ -1,9 +1,10 @@
-//! Settings of the outer loop: `[agent]`, `[limits]` and `[queue]`.
+//! Settings of the outer loop: `[agent]` and `[limits]`. `[queue]` is in [`crate::queue`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use belay_agent_loop::policies::RunLimits;
+use belay_protocol::Thinking;
 use serde::{Deserialize, Serialize};
 
 /// `[agent]`
@@ -20,6 +21,8 @@ pub struct AgentConfig {
     pub terminate: bool,
     /// Whether a model is asked, each time, if a text that ends an agent's work by itself meets what was asked.
     pub completion_check: bool,
+    /// How hard the model thinks before each step. Absent: as it does by itself.
+    pub thinking: Option<Thinking>,
     /// Replaces the built-in description of the agent at the head of the system prompt.
     pub system_prompt: Option<String>,
     /// Runs that a run may start.
@@ -38,6 +41,7 @@ impl Default for AgentConfig {
             drain_s: 10,
             terminate: false,
             completion_check: false,
+            thinking: None,
             system_prompt: None,
             executors: BTreeMap::new(),
             plan: PlanConfig::default(),
@@ -226,27 +230,6 @@ impl LimitsConfig {
     }
 }
 
-/// `[queue]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct QueueConfig {
-    /// Messages of one session that may wait while a turn runs; the next one is answered "busy". At least 1.
-    pub cap: usize,
-}
-
-impl Default for QueueConfig {
-    fn default() -> Self {
-        Self { cap: 20 }
-    }
-}
-
-impl QueueConfig {
-    /// Every problem at once, each beginning with its key.
-    pub fn validate(&self) -> Vec<String> {
-        if (1..=1000).contains(&self.cap) { Vec::new() } else { vec!["queue.cap: must be between 1 and 1000".into()] }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,7 +237,6 @@ mod tests {
     #[test]
     fn every_problem_is_named_with_its_key() {
         assert!(AgentConfig::default().validate().is_empty());
-        assert!(QueueConfig::default().validate().is_empty());
         let bad =
             AgentConfig { max_tool_iterations: 0, max_concurrent_turns: 0, drain_s: 4000, ..AgentConfig::default() };
         assert_eq!(bad.validate().len(), 3);

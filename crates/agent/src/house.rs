@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::approvals::{ApprovalsConfig, Policy};
-use crate::config::{AgentConfig, LimitsConfig, QueueConfig};
+use crate::config::{AgentConfig, LimitsConfig};
 use crate::container::{RunInWorker, WorkersParts};
 use crate::cost_guard::CostGuard;
 use crate::effect_gate::{EffectGate, GatePorts};
@@ -22,6 +22,7 @@ use crate::error::AgentError;
 use crate::hooks::HookChain;
 use crate::plan::{self, PlanKit};
 use crate::prompt::{self, Briefing, PromptBook, Snapshots};
+use crate::queue::QueueConfig;
 use crate::streaming::StreamingConfig;
 use crate::subagent::{Goal, SpawnSubagent};
 use crate::terminate::Terminate;
@@ -170,7 +171,7 @@ impl House {
             parts.store.spend.clone(),
             parts.clock.clone(),
             parts.limits.micro_usd_per_day(),
-            parts.model.info().price,
+            parts.model.dearest(),
         )
         .await?;
         let channels = parts.channels.into_iter().map(|channel| (channel.id().clone(), channel)).collect();

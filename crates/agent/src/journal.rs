@@ -99,6 +99,11 @@ impl RunJournal {
         self.saying.push(message);
     }
 
+    /// With the next write, these runs end: their messages are in the context.
+    pub fn join(&mut self, joined: &[JoinedRun]) {
+        self.joined.extend_from_slice(joined);
+    }
+
     /// Writes what is new in the context, and the facts noted since the last write.
     ///
     /// # Errors

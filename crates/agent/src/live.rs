@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use belay_protocol::{
-    CallId, Delta, Generation, Heard, Partial, ProgressSink, RunId, RunRecord, RunWatch, SessionKey, StopReason,
+    CallId, Delta, Generation, Heard, Partial, ProgressSink, RunEnd, RunId, RunRecord, RunWatch, SessionKey, StopReason,
 };
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::pulse::Pulse;
 use crate::streaming::blocks::Blocks;
 
 /// Fragments kept for a watcher that lags. Then: the watcher misses some, and takes the text from the reply.
@@ -31,6 +32,8 @@ pub(crate) struct LiveRun {
     loops_off: AtomicBool,
     /// It rests on a question.
     resting: AtomicBool,
+    /// When it was last heard of.
+    pulse: Pulse,
     /// Ended by a stop: nothing that belongs to the run starts after it.
     pub(crate) generation: Generation,
     finished: watch::Sender<Option<Arc<RunRecord>>>,
@@ -50,6 +53,24 @@ pub(crate) struct StopCause {
     pub(crate) reason: StopReason,
     /// Whether the answer to the command tells the person already, so that the run itself says nothing.
     pub(crate) told: bool,
+    /// The run whose message comes in its place.
+    pub(crate) by: Option<RunId>,
+}
+
+impl StopCause {
+    /// A stop for this reason, which the run tells the person itself.
+    pub(crate) fn of(reason: StopReason) -> Self {
+        Self { reason, told: false, by: None }
+    }
+
+    /// The end of a run that was stopped for this.
+    pub(crate) fn end(&self) -> RunEnd {
+        let end = RunEnd::of(self.reason);
+        match self.by {
+            Some(by) => end.with("by", by.to_string()),
+            None => end,
+        }
+    }
 }
 
 impl LiveRun {
@@ -63,6 +84,7 @@ impl LiveRun {
             started: OnceLock::new(),
             loops_off: AtomicBool::new(false),
             resting: AtomicBool::new(false),
+            pulse: Pulse::default(),
             generation: Generation::default(),
             finished: watch::Sender::new(None),
             deltas: OnceLock::new(),
@@ -99,9 +121,30 @@ impl LiveRun {
         self.loops_off.load(Ordering::Relaxed)
     }
 
-    /// Notes that work has begun.
+    /// Notes that work has begun, or goes on after a rest.
     pub(crate) fn begin(&self) {
         self.started.get_or_init(Instant::now);
+        self.pulse.begin();
+    }
+
+    /// Notes a sign of life.
+    pub(crate) fn touch(&self) {
+        self.pulse.beat(Duration::ZERO);
+    }
+
+    /// Notes that nothing need be heard for so long: something with a deadline of its own has begun.
+    pub(crate) fn quiet_for(&self, time: Duration) {
+        self.pulse.beat(time);
+    }
+
+    /// How long nothing was heard of it; `None` while it is not at work.
+    pub(crate) fn silent_for(&self) -> Option<Duration> {
+        self.pulse.silence().filter(|_| !self.is_resting() && !self.cancel.is_cancelled())
+    }
+
+    /// Whether its silence is to be spoken of: once it has lasted `first`, and then each time it has doubled.
+    pub(crate) fn warns(&self, silence: Duration, first: Duration) -> bool {
+        self.pulse.warns(silence, first)
     }
 
     /// How long ago work has begun; `None` while it waits for its turn, or for a person.
@@ -111,6 +154,7 @@ impl LiveRun {
 
     /// Publishes that it rests on a question, after that is committed.
     pub(crate) fn rest(&self, record: Arc<RunRecord>) {
+        self.pulse.stop();
         self.resting.store(true, Ordering::Relaxed);
         self.finished.send_replace(Some(record));
     }
@@ -218,6 +262,7 @@ impl LiveRun {
 
 impl ProgressSink for LiveRun {
     fn progress(&self, call: &CallId, text: &str) {
+        self.touch();
         self.publish(|| Delta::Tool { call_id: call.clone(), text: text.to_owned() });
     }
 }

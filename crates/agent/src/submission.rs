@@ -3,7 +3,11 @@
 //! A command is a message that begins with its word, then arguments; matched without case, with an optional `@botname`
 //! behind the word. Everything else is input for the model, kept as it was typed.
 
+mod settings;
+
 use belay_protocol::{Decision, Skill, SkillPlace, Skills};
+
+pub use settings::{Change, Setting, SettingCommand};
 
 /// A parsed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +48,8 @@ pub enum Command {
     Ping,
     /// `/tools`
     Tools,
-    /// `/model [NAME]`
-    Model(Option<String>),
+    /// `/queue` `/think` `/reasoning` `/verbose` `/model`: what the conversation asks of all its runs. Acts at once.
+    Setting(SettingCommand),
     /// `/undo` `/redo` `/clear` `/new` `/reset` `/compact`: change the thread; in order with its turns.
     Thread(ThreadCommand),
     /// `/approve [ID]` `/always [ID]` `/deny [ID]`: answer the question that waits, or the one of that id.
@@ -88,7 +92,11 @@ pub const WORDS: &[(&str, &str)] = &[
     ("/compact", "shorten the older part of the conversation"),
     ("/loops", "on or off: whether loops are looked for in this conversation"),
     ("/tools", "what the model can use"),
-    ("/model", "which model answers"),
+    ("/model", "which model answers; with a name, another one for this conversation"),
+    ("/queue", "what becomes of messages while I am busy: steer, followup, collect or interrupt"),
+    ("/think", "how hard the model thinks: off, low, medium or high"),
+    ("/reasoning", "what you see of its reasoning: off, on or stream"),
+    ("/verbose", "on or off: whether you see a line for each tool call"),
     ("/ping", "is anybody there"),
     ("/version", "which Belay this is"),
     ("/quit", "end the daemon (operators)"),
@@ -100,7 +108,7 @@ pub const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Words of the contract that belong to later versions.
-const NOT_YET: &[&str] = &["/queue", "/think", "/verbose", "/job", "/jobs", "/cancel", "/routine"];
+const NOT_YET: &[&str] = &["/job", "/jobs", "/cancel", "/routine"];
 
 const PLAN_USAGE: &str = "Say what is to be done: /plan and a text. It is split into steps, which are worked through one \
 after the other.";
@@ -132,6 +140,10 @@ pub fn parse(text: &str) -> Submission {
         return Submission::Input;
     }
     let argument = Some(rest.trim()).filter(|rest| !rest.is_empty()).map(str::to_owned);
+    if let Some(setting) = Setting::of(&word) {
+        let command = setting.parse(argument.as_deref());
+        return Submission::Command(command.map_or(Command::Usage(setting.usage()), Command::Setting));
+    }
     let command = match word.as_str() {
         "/quit" | "/exit" | "/shutdown" => Command::Quit,
         "/stop" => Command::Stop(argument),
@@ -141,7 +153,6 @@ pub fn parse(text: &str) -> Submission {
         "/version" => Command::Version,
         "/ping" => Command::Ping,
         "/tools" => Command::Tools,
-        "/model" => Command::Model(argument),
         "/undo" => Command::Thread(ThreadCommand::Undo),
         "/redo" => Command::Thread(ThreadCommand::Redo),
         "/clear" => Command::Thread(ThreadCommand::Clear),
@@ -238,7 +249,12 @@ mod tests {
             ("/stop  all ", command(Command::Stop(Some("all".into())))),
             ("/stopp", Submission::Unknown { word: "/stopp".into(), nearest: "/stop" }),
             ("/modelfoo", Submission::Unknown { word: "/modelfoo".into(), nearest: "/model" }),
-            ("/model gpt", command(Command::Model(Some("gpt".into())))),
+            ("/queue", command(Command::Setting(SettingCommand { setting: Setting::Queue, change: Change::Show }))),
+            (
+                "/Think default",
+                command(Command::Setting(SettingCommand { setting: Setting::Thinking, change: Change::Default })),
+            ),
+            ("/verbose loudly", command(Command::Usage(Setting::Verbose.usage()))),
             ("/quit", command(Command::Quit)),
             ("/Exit", command(Command::Quit)),
             ("/shutdown now", command(Command::Quit)),

@@ -8,8 +8,8 @@ use belay_agent_loop::{
     AdmittedCall, AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopState, run_agentic_loop,
 };
 use belay_protocol::{
-    Lease, Message, MessageBody, ModelErrorKind, NewEvent, ReplyRoute, RunEnd, RunId, RunOptions, RunUsage, StopLayer,
-    StopReason, StoreError, ToolCall, ToolStatus, UnixMillis,
+    EventKind, JoinedRun, Lease, Message, MessageBody, ModelErrorKind, NewEvent, ReplyRoute, RunEnd, RunId, RunOptions,
+    RunUsage, StopLayer, StopReason, StoreError, Together, ToolCall, ToolStatus, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -19,8 +19,9 @@ use crate::chat::ChatDelegate;
 use crate::closing::{self, closing_turn};
 use crate::compaction;
 use crate::core::{RunClock, RunCore};
-use crate::effect_gate::Asking;
+use crate::effect_gate::{Asking, put_changed};
 use crate::house::House;
+use crate::joining::Joining;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
 use crate::metrics;
@@ -59,7 +60,22 @@ pub(crate) struct TurnJob {
     pub(crate) relayed: bool,
     /// What its message and its session ask of it.
     pub(crate) options: Arc<RunOptions>,
+    /// What it is answered together with, until it begins.
+    pub(crate) gathered: Option<Gathered>,
+    /// What may become part of it while it runs.
+    pub(crate) joining: Arc<Joining>,
 }
+
+/// Messages that one turn begins with.
+pub(crate) struct Gathered {
+    /// The user message that says what all of them say.
+    pub(crate) text: String,
+    /// The runs of the others.
+    pub(crate) joined: Vec<JoinedRun>,
+}
+
+/// Behind what the model had said when its run was stopped, for the model and for people.
+const CUT_SHORT: &str = "\n\n[cut off: the run was stopped here]";
 
 /// Why a run whose message was relayed asks nobody.
 const RELAYED: &str = "this message was relayed from a group, where nobody can be asked; the person may write directly";
@@ -102,17 +118,22 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     let mut messages = std::mem::take(&mut job.history);
     messages.append(&mut job.own);
     let mut context = LoopContext { messages, state: std::mem::take(&mut job.state) };
+    put_changed(&mut context);
 
     let mut parked = false;
     let mut screen = None;
     let outcome = match enter(&mut job, permit).await {
         Ok(permit) => {
             run.begin();
+            joined_at_start(&mut job, &mut delegate.core);
             delegate.core.clock = RunClock::starting(house.clock.now());
             let journal = || delegate.core.journal.seed().grow();
             screen = Screen::open(&house, &run, job.reply_to.as_ref(), &job.options, journal).await;
             let outcome = match goal {
                 Ok(goal) => {
+                    if goal.is_some() {
+                        delegate.core.joining = None; // what it must come up with was declared at its beginning
+                    }
                     delegate.pursue(goal);
                     work(&mut delegate, &mut context, &job).await
                 }
@@ -144,6 +165,9 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     if !lease_lost {
         let (start, channel) = (delegate.turn_start, job.reply_to.as_ref().map(|route| &route.channel));
         (end, reply) = sending::agree(&mut delegate.core, &mut context, start, channel, (end, reply)).await;
+    }
+    if let Some(said) = delegate.core.cut_short.take().filter(|_| !lease_lost) {
+        context.push(Message::assistant(format!("{said}{CUT_SHORT}")));
     }
     let unstored = delegate.core.journal.remainder(&context.messages);
     let (usage, cost_micro_usd) = delegate.core.tally.spent();
@@ -201,6 +225,9 @@ fn core_of(job: &TurnJob, stored: usize) -> RunCore {
         nest: Nest::root(&house.config.subagents, spawned(&job.own)),
         options: job.options.clone(),
         briefing: Arc::default(), // before it asks anybody it is told more
+        joining: Some(job.joining.clone()),
+        cut_short: None,
+        stand_in: None,
         journal,
         tally,
         live,
@@ -243,11 +270,30 @@ async fn enter(
         },
     };
     if job.begun_at.is_none() {
-        let now = job.house.clock.now();
-        job.house.store.threads.start_run(&job.lease, job.run.id, now).await.map_err(NotBegun::Store)?;
+        let (now, threads) = (job.house.clock.now(), &job.house.store.threads);
+        let begun = match &job.gathered {
+            None => threads.start_run(&job.lease, job.run.id, now).await,
+            Some(Gathered { text, joined }) => {
+                let (run, text, joined) = (job.run.id, text.clone(), joined.clone());
+                threads.start_together(&job.lease, Together { run, text, joined, at: now }).await
+            }
+        };
+        begun.map_err(NotBegun::Store)?;
         job.begun_at = Some(now);
     }
     Ok(permit)
+}
+
+/// Tells the lane and the log of the messages that the turn has begun with.
+fn joined_at_start(job: &mut TurnJob, core: &mut RunCore) {
+    let Some(Gathered { joined, .. }) = job.gathered.take() else { return };
+    for how in ["summarize", "collect"] {
+        let runs: Vec<RunId> = joined.iter().filter(|joined| joined.how == how).map(|joined| joined.run).collect();
+        if !runs.is_empty() {
+            core.journal.note(EventKind::Joined { runs, how: how.into() });
+        }
+    }
+    job.joining.committed(&joined);
 }
 
 /// What the session's other runs have cost, where that matters.
@@ -290,6 +336,7 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
             }
         }
         if let Some(request) = plan_request(delegate, context) {
+            delegate.core.joining = None; // a plan is made of the one message
             let (start, core) = (delegate.turn_start, &mut delegate.core);
             let (end, said) = Box::pin(run_plan(core, context, start, &request)).await?;
             delegate.summary = said;

@@ -4,13 +4,18 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopState;
 use belay_protocol::{
-    Asker, FinishedRun, Gate, Message, NewEvent, Outbound, OutboxId, PendingRun, ReplyRoute, RunEnd, RunId, RunOptions,
-    RunRecord, RunStatus, RunUsage, StopReason, ThreadState, UnixMillis,
+    Asker, ChannelId, FinishedRun, Gate, Message, NewEvent, Outbound, OutboxId, PendingRun, ReplyRoute, RunEnd, RunId,
+    RunOptions, RunRecord, RunStatus, RunUsage, StopReason, ThreadState, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use crate::approvals::Answers;
 use crate::live::{LiveRun, StopCause};
+use crate::mail::LaneInput;
+use crate::queue::QueueRules;
+use crate::subagent::Goal;
+use crate::submission::{self, Submission};
 
 /// A message that waits for its turn, or is having it.
 pub(crate) struct Waiting {
@@ -39,6 +44,16 @@ pub(crate) struct Waiting {
     pub(crate) options: RunOptions,
     /// It rested on a question and goes on: that is no new attempt.
     pub(crate) rested: bool,
+    /// The channel it came through.
+    pub(crate) channel: ChannelId,
+    /// By which rules it waits.
+    pub(crate) rules: QueueRules,
+    /// When it came, as far as this lane knows.
+    pub(crate) arrived: Instant,
+    /// Whether it is words alone: no plan, no outputs, no history of its own.
+    pub(crate) words_alone: bool,
+    /// Whether it is to become a line of a digest, since too many wait.
+    pub(crate) shortened: bool,
 }
 
 /// How a run ends, before it is committed.
@@ -104,6 +119,11 @@ impl Ending {
     }
 }
 
+/// Whether a message is words for the model, rather than the order of a plan.
+fn is_words(text: &str) -> bool {
+    submission::parse(text) == Submission::Input
+}
+
 /// The state of the loop as it was stored; from the beginning, where it cannot be read any more.
 fn state_of(run: RunId, state: serde_json::Value) -> LoopState {
     serde_json::from_value(state).unwrap_or_else(|error| {
@@ -113,10 +133,41 @@ fn state_of(run: RunId, state: serde_json::Value) -> LoopState {
 }
 
 impl Waiting {
+    /// A message that is about to be accepted.
+    pub(crate) fn arriving(input: &LaneInput, asker: Asker, history: Vec<Message>, rules: QueueRules) -> Self {
+        let LaneInput { run, inbound, text, .. } = input;
+        let words_alone = inbound.outputs.is_empty() && history.is_empty() && is_words(text);
+        Self {
+            run: run.clone(),
+            own: vec![Arc::new(Message::user(text))],
+            reply_to: inbound.reply_to.clone(),
+            accepted_at: UnixMillis::default(),
+            started_at: None,
+            attempt: 0,
+            begun_at: None,
+            in_thread: false,
+            permit: None,
+            history: history.into_iter().map(Arc::new).collect(),
+            state: Goal::beginning(inbound.outputs.clone()),
+            usage: RunUsage::default(),
+            cost_micro_usd: 0,
+            asker,
+            options: inbound.options.clone(),
+            answers: Answers::new(),
+            rested: false,
+            channel: inbound.channel.clone(),
+            rules,
+            arrived: Instant::now(),
+            words_alone,
+            shortened: false,
+        }
+    }
+
     /// A run that an earlier boot, or an earlier task of the lane, left unfinished.
-    pub(crate) fn again(run: Arc<LiveRun>, pending: PendingRun, answers: Answers) -> Self {
+    pub(crate) fn again(run: Arc<LiveRun>, pending: PendingRun, answers: Answers, rules: QueueRules) -> Self {
         let own: Vec<_> = pending.messages.into_iter().map(|(_, message)| message).collect();
         let in_thread = !own.is_empty();
+        let words_alone = pending.state.is_none() && pending.history.is_empty() && is_words(&pending.text);
         Self {
             run,
             own: if in_thread { own } else { vec![Arc::new(Message::user(pending.text))] },
@@ -135,7 +186,32 @@ impl Waiting {
             options: pending.options,
             answers,
             rested: pending.status == RunStatus::Paused,
+            channel: pending.channel,
+            rules,
+            arrived: Instant::now(),
+            words_alone,
+            shortened: false,
         }
+    }
+
+    /// What its message says.
+    pub(crate) fn text(&self) -> &str {
+        self.own.first().map_or("", |message| message.text())
+    }
+
+    /// Whether it may become part of another run: it never began, and it is words alone.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.words_alone && self.attempt == 0 && !self.in_thread
+    }
+
+    /// Whether it may be answered together with `other`: the same person says it from the same place, wants the answer in the
+    /// same conversation, and asks the same of its run.
+    pub(crate) fn is_akin(&self, other: &Self) -> bool {
+        let to = |waiting: &Self| waiting.reply_to.as_ref().map(|to| (to.channel.clone(), to.conversation.clone()));
+        self.channel == other.channel
+            && self.asker == other.asker
+            && to(self) == to(other)
+            && self.options.of_the_run() == other.options.of_the_run()
     }
 
     /// It goes on after a rest.
@@ -174,7 +250,10 @@ impl Waiting {
 
     /// The row that ends the run, and the record that its watchers get.
     pub(crate) fn finish(&self, ending: Ending, at: UnixMillis) -> (FinishedRun, RunRecord) {
-        let Ending { end, reply, silent, delivery, messages, events, totals } = ending;
+        let Ending { mut end, reply, silent, delivery, messages, events, totals } = ending;
+        if let Some(cause) = self.run.stopped_by().filter(|cause| cause.reason == end.reason) {
+            end.evidence.extend(cause.end().evidence);
+        }
         let status = end.reason.status();
         let says = says(&end, reply, silent);
         let (usage, cost_micro_usd) = totals.unwrap_or((self.usage, self.cost_micro_usd));

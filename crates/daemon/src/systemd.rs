@@ -155,6 +155,7 @@ mod tests {
             spent_today_micro_usd: 0,
             limit_today_micro_usd: None,
             model_trouble: None,
+            candidates: Vec::new(),
         }))
     }
 

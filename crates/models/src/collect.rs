@@ -125,6 +125,11 @@ impl Collector {
         self.calls[at.0].arguments.is_empty()
     }
 
+    /// Whether any text or call has come.
+    pub(crate) fn has_content(&self) -> bool {
+        !self.text.is_empty() || !self.calls.is_empty()
+    }
+
     /// The key of the latest call.
     pub(crate) fn last_key(&self) -> Option<u64> {
         self.calls.last().map(|call| call.key)

@@ -15,6 +15,8 @@ pub(crate) enum Ability {
     Levels,
     /// It takes a level, and this word for not thinking at all.
     LevelsAndOff(&'static str),
+    /// It takes a level and decides by itself how many tokens that means.
+    Adaptive,
     /// Nothing: it is sent a level when somebody asks for one.
     Unknown,
     /// It takes none.
@@ -41,15 +43,21 @@ const OPENAI: &[(&str, Ability)] = &[
     ("chatgpt-4o", Ability::Never),
 ];
 
-/// Anthropic's models. Source: Anthropic API reference, "Extended thinking", supported models.
+/// Anthropic's models. Source: Anthropic API reference, "Extended thinking" and "Adaptive thinking": up to 4.5 they want a
+/// number of tokens, from 4.7 on they refuse one, and 4.6 takes both.
 const ANTHROPIC: &[(&str, Ability)] = &[
     ("claude-3-7", Ability::Levels),
+    ("claude-opus-4-6", Ability::Adaptive),
+    ("claude-opus-4-7", Ability::Adaptive),
+    ("claude-opus-4-8", Ability::Adaptive),
+    ("claude-sonnet-4-6", Ability::Adaptive),
     ("claude-opus-4", Ability::Levels),
     ("claude-sonnet-4", Ability::Levels),
     ("claude-haiku-4", Ability::Levels),
     ("claude-2", Ability::Never),
     ("claude-3", Ability::Never),
     ("claude-instant", Ability::Never),
+    ("claude-", Ability::Adaptive),
 ];
 
 /// The fields of a request that choose a level. Whoever sets one in `llm.extra_body` has chosen.
@@ -91,8 +99,8 @@ impl Gate {
         let level = asked.filter(|_| !self.refused.load(Relaxed))?;
         match (self.ability, level) {
             (Ability::LevelsAndOff(_), _) => Some(level),
-            (Ability::Levels | Ability::Unknown, Thinking::Off) => None,
-            (Ability::Levels | Ability::Unknown, _) => Some(level),
+            (Ability::Levels | Ability::Adaptive | Ability::Unknown, Thinking::Off) => None,
+            (Ability::Levels | Ability::Adaptive | Ability::Unknown, _) => Some(level),
             (Ability::Never, Thinking::Off) => None,
             (Ability::Never, _) => {
                 if !self.told.swap(true, Relaxed) {
@@ -143,7 +151,9 @@ mod tests {
             assert_eq!(known(Format::OpenAi, model), expected, "{model}");
         }
         for (model, expected) in [
-            ("claude-sonnet-4-6", Levels),
+            ("claude-sonnet-4-6", Adaptive),
+            ("claude-sonnet-4-5-20250929", Levels),
+            ("claude-opus-5-5", Adaptive),
             ("Claude-Haiku-4-5-20251001", Levels),
             ("claude-3-7-sonnet-latest", Levels),
             ("claude-3-5-haiku-latest", Never),
@@ -163,6 +173,7 @@ mod tests {
         for (ability, sent) in [
             (Ability::Levels, [None, None, Some(Low), Some(Medium), Some(High)]),
             (Ability::LevelsAndOff("none"), [None, Some(Off), Some(Low), Some(Medium), Some(High)]),
+            (Ability::Adaptive, [None, None, Some(Low), Some(Medium), Some(High)]),
             (Ability::Unknown, [None, None, Some(Low), Some(Medium), Some(High)]),
             (Ability::Never, [None; 5]),
         ] {

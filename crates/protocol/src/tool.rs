@@ -262,6 +262,9 @@ pub struct Weight {
     pub ask: Option<Ask>,
     /// What "always" covers from here on, for example a command without its arguments. `None`: these very arguments.
     pub covers: Option<String>,
+    /// Why an answer cannot be bound to all that the call depends on, as the end of a sentence. Then nobody is asked: a call
+    /// that needs a yes is not made.
+    pub unbound: Option<String>,
 }
 
 impl ToolFailure {

@@ -136,6 +136,32 @@ impl Workspace {
         digest::of_file(&mut file).map_err(|error| ToolFailure::failed(format!("{path:?} could not be read: {error}.")))
     }
 
+    /// What tells the file that a path names from a changed one; `None`: it names no file in here.
+    ///
+    /// # Errors
+    /// There is one, or may be, and nothing tells it from a changed one.
+    pub(crate) fn fingerprint(&self, path: &str) -> Result<Option<String>, ToolFailure> {
+        if check(path).is_err() {
+            return Ok(None);
+        }
+        let unreadable = |error: &dyn std::fmt::Display| ToolFailure::failed(format!("{path:?} could not be read: {error}."));
+        let fd = match self.open_beneath(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
+            Ok(fd) => fd,
+            // Nothing is there, or it is elsewhere, or nobody can read it as a file.
+            Err(
+                Errno::NOENT | Errno::NOTDIR | Errno::XDEV | Errno::LOOP | Errno::NAMETOOLONG | Errno::NXIO | Errno::NODEV,
+            ) => return Ok(None),
+            // What the daemon cannot read its commands cannot read either; once they can, it tells itself from this.
+            Err(Errno::ACCESS | Errno::PERM) => return Ok(Some("may not be read".to_owned())),
+            Err(errno) => return Err(explain(path, errno)),
+        };
+        let stat = fstat(&fd).map_err(|errno| unreadable(&errno))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Ok(None);
+        }
+        digest::of_file(&mut File::from(fd)).map(Some).map_err(|error| unreadable(&error))
+    }
+
     /// Whether a path lies in the inner directory of a git repository, by its name or by where its links lead. What is
     /// written there can name programs that git starts by itself.
     pub(crate) fn is_in_git(&self, path: &str) -> bool {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use belay_protocol::inbound::LiveRun as LiveRunInfo;
 use belay_protocol::{
-    Ack, AckSender, CommandReply, Control, Inbound, PrincipalRole, Refusal, RunId, RunProcesses, RunRecord, RunStatus,
-    StatusReport, StillRunning, StopReason, StopReport, StopTarget,
+    Ack, AckSender, Candidate, CandidateStatus, CommandReply, Control, Inbound, PrincipalRole, Refusal, RunId,
+    RunProcesses, RunRecord, RunStatus, StatusReport, StillRunning, StopReason, StopReport, StopTarget, UnixMillis,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -53,7 +53,7 @@ impl Dispatcher {
                     _ => StopReason::UserStop,
                 };
                 let runs = self.targets(&target);
-                self.stop(&runs, |_| StopCause { reason, told: false });
+                self.stop(&runs, |_| StopCause::of(reason));
                 let processes = self.house.processes.clone();
                 self.errand(async move { ack.send(Ack::Stopped(report(runs, &*processes).await)) });
             }
@@ -126,8 +126,23 @@ impl Dispatcher {
             channels,
             spent_today_micro_usd: self.house.cost.spent_today(),
             limit_today_micro_usd: self.house.cost.limit(),
+            candidates: Vec::new(),
             model_trouble: self.house.model_trouble(),
+            candidates: self.candidates(),
         }
+    }
+
+    /// The models and keys that may be asked, and until when each is left alone.
+    fn candidates(&self) -> Vec<CandidateStatus> {
+        let now = self.house.clock.now();
+        let status = |candidate: Candidate| CandidateStatus {
+            name: candidate.name,
+            cooling_until: candidate.cooling.map(|cooling| {
+                UnixMillis(now.0.saturating_add(i64::try_from(cooling.left.as_millis()).unwrap_or(i64::MAX)))
+            }),
+            why: candidate.cooling.map(|cooling| cooling.why.word().to_owned()),
+        };
+        self.house.model.candidates().into_iter().map(status).collect()
     }
 }
 

@@ -14,10 +14,16 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::joining::Joining;
+use crate::live::LiveRun;
+
 /// Calls of one batch that run at the same time; the others follow as these end.
 const MAX_PARALLEL: usize = 16;
 /// How long a tool that was told to stop may take to return. Less than the 100 ms after which a stop is answered.
 pub(super) const STOP_GRACE: Duration = Duration::from_millis(60);
+
+/// What a call reads that had not begun when the person said something more.
+pub(super) const SKIPPED: &str = "skipped: a newer message of the person came first";
 
 /// A call that may run: its place in the batch, its tool, its checked arguments.
 pub(super) struct Runnable {
@@ -39,6 +45,8 @@ pub(super) struct For<'a> {
     pub(super) generation: &'a Generation,
     pub(super) progress: &'a Progress,
     pub(super) variables: &'a Arc<[Variable]>,
+    pub(super) live: &'a LiveRun,
+    pub(super) newer: Option<&'a Joining>,
 }
 
 /// A call that has ended, or never began.
@@ -120,7 +128,7 @@ impl Place {
 /// # Cancel safety
 /// Told by the token, it returns within [`STOP_GRACE`]. Dropped, running tools are aborted.
 pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, usize) {
-    let mut waiting = runnable.into_iter();
+    let mut waiting = runnable.into_iter().peekable();
     let mut running: JoinSet<Option<ToolOutput>> = JoinSet::new();
     let mut places: HashMap<Id, Place> = HashMap::new();
     let mut ran = Vec::with_capacity(waiting.len());
@@ -129,7 +137,15 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
     loop {
         let stopped = || whose.cancel.is_cancelled() || !whose.generation.is_current();
         while give_up.is_none() && !stopped() && running.len() < MAX_PARALLEL {
+            // What a person has approved is in this batch alone, and is done: the approval is used up by now.
+            let skips = |next: &Runnable| next.uses.is_empty() && whose.newer.is_some_and(Joining::is_offered);
+            if let Some(Runnable { at, call, tool, .. }) = waiting.next_if(skips) {
+                let end = End::Ours(ToolStatus::NotExecuted, SKIPPED.into());
+                ran.push(Ran { at, call, tool, end, took: Duration::ZERO });
+                continue;
+            }
             let Some(Runnable { at, call, tool, arguments, credential, .. }) = waiting.next() else { break };
+            whose.live.quiet_for(tool.spec().timeout);
             let context = ToolContext {
                 session: whose.session.clone(),
                 run_id: whose.run,

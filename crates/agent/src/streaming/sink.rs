@@ -73,6 +73,7 @@ impl<'a> LiveSink<'a> {
 
 impl DeltaSink for LiveSink<'_> {
     fn text(&mut self, piece: &str) -> Heard {
+        self.run.touch();
         if let Some((chanting, cut)) = &mut self.chanting
             && chanting.text(piece)
         {
@@ -84,6 +85,7 @@ impl DeltaSink for LiveSink<'_> {
     }
 
     fn reasoning(&mut self, piece: &str) -> Heard {
+        self.run.touch();
         self.say(&speech::Heard { text: String::new(), reasoning: piece.to_owned() })
     }
 

@@ -16,8 +16,8 @@ use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
     Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock, ContextSource,
     Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream,
-    NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole, ReplyRoute, RunOptions, RunRecord, RunStatus,
-    SessionKey, Streaming, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
+    NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole, QueueMode, ReplyRoute, RunOptions, RunRecord,
+    RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::scripted_model::ScriptedModel;
@@ -309,6 +309,27 @@ impl Talker {
         self.send(Inbound { outputs, ..inbound }).await
     }
 
+    /// Sends a text that asks for this mode.
+    pub(crate) async fn in_mode(&self, session: &str, mode: QueueMode, text: &str) -> Accepted {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        let options = RunOptions { queue: Some(mode), ..RunOptions::default() };
+        match self.send(Inbound { options, ..inbound }).await {
+            Ack::Accepted(accepted) => accepted,
+            other => panic!("{text:?} was not accepted: {other:?}"),
+        }
+    }
+
+    /// The same, for another conversation of the same session.
+    pub(crate) async fn elsewhere(&self, session: &str, place: &str, mode: QueueMode, text: &str) -> Accepted {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        let options = RunOptions { queue: Some(mode), ..RunOptions::default() };
+        let reply_to = inbound.reply_to.clone().map(|route| ReplyRoute { conversation: place.into(), ..route });
+        match self.send(Inbound { options, reply_to, ..inbound }).await {
+            Ack::Accepted(accepted) => accepted,
+            other => panic!("{text:?} was not accepted: {other:?}"),
+        }
+    }
+
     /// Lets the channel go on yielding while the agent drains, as one does that can still take control.
     pub(crate) fn keep_open(&self) {
         self.probe.open_in_drain.store(true, Ordering::SeqCst);
@@ -457,6 +478,7 @@ impl Setup {
     /// What it is made of, without channels.
     pub(crate) fn parts(&self) -> AgentParts {
         AgentParts {
+            streaming: belay_agent::StreamingConfig::default(),
             config: self.config.clone(),
             limits: self.limits.clone(),
             approvals: self.approvals.clone(),

@@ -149,7 +149,13 @@ fn weigh(orders: &Orders, order: &Order, policy: String, stdin: Option<&str>) ->
         ("policy".to_owned(), policy),
         ("stdin".to_owned(), input_shown(stdin)),
     ];
-    bound.extend(orders.files(order).into_iter().map(|(path, digest)| (format!("file {path}"), digest)));
+    let unbound = match orders.files(order) {
+        Ok(files) => {
+            bound.extend(files.into_iter().map(|(path, digest)| (format!("file {path}"), digest)));
+            None
+        }
+        Err(why) => Some(why),
+    };
     if order.program.names().contains(&"git")
         && let Some(repository) = repository::around(&places.workspace, &order.directory)
     {
@@ -164,5 +170,5 @@ fn weigh(orders: &Orders, order: &Order, policy: String, stdin: Option<&str>) ->
         "." => String::new(),
         directory => format!(" (in {})", quoted(&[directory.to_owned()])),
     };
-    Weight { summary: format!("{line}{place}"), bound, ask, covers }
+    Weight { summary: format!("{line}{place}"), bound, ask, covers, unbound }
 }

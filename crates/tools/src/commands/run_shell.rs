@@ -88,7 +88,7 @@ impl Tool for RunShell {
             ("policy".to_owned(), policy),
         ];
         let summary = format!("{} (in {})", quoted(&order.argv), quoted(std::slice::from_ref(&order.directory)));
-        Ok(Weight { summary, bound, ask: Some(Ask::Always), covers: None })
+        Ok(Weight { summary, bound, ask: Some(Ask::Always), covers: None, unbound: None })
     }
 
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
