@@ -63,6 +63,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         rules: programs.stop_rules(settings),
         queue: settings.queue.clone(),
         approvals: settings.approvals.clone(),
+        streaming: settings.streaming.clone(),
         processes: programs.processes(),
         hooks: hooks.bound(),
         outputs: Some(programs.outputs()),

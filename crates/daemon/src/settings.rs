@@ -11,7 +11,7 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
-use belay_agent::{AgentConfig, ApprovalsConfig, LimitsConfig, QueueConfig, WorkersConfig};
+use belay_agent::{AgentConfig, ApprovalsConfig, LimitsConfig, QueueConfig, StreamingConfig, WorkersConfig};
 use belay_agent_loop::policies::StopsConfig;
 use belay_channels::{StdinConfig, TelegramConfig};
 use belay_gateway::GatewayConfig;
@@ -56,6 +56,8 @@ pub(crate) struct Settings {
     pub(crate) queue: QueueConfig,
     /// When a person is asked.
     pub(crate) approvals: ApprovalsConfig,
+    /// How an answer is shown while it comes.
+    pub(crate) streaming: StreamingConfig,
     /// The operator's programs at points of a run.
     pub(crate) hooks: HooksConfig,
     /// Message platforms.
@@ -97,6 +99,7 @@ impl Settings {
             self.stops.problems(&self.limits.run, Some(self.max_steps())),
             self.queue.validate(),
             self.approvals.validate(),
+            self.streaming.validate(),
             self.hooks.validate(),
             self.channels.stdin.validate(),
             self.channels.telegram.validate(),

@@ -13,6 +13,7 @@ mod plan;
 mod queue;
 mod recovery;
 mod stop;
+mod streaming;
 mod subagents;
 mod support;
 mod threads;
