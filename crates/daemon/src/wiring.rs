@@ -153,8 +153,6 @@ async fn assemble(
     channels.extend(WatchdogChannel::from_service_manager().map(|watchdog| Arc::new(watchdog) as Arc<dyn Channel>));
 
     let agent = AgentParts {
-        context: Arc::new(belay_protocol::NoContext),
-        streaming: belay_agent::StreamingConfig::default(),
         config: settings.agent.clone(),
         limits: settings.limits.clone(),
         rules: programs.stop_rules(settings),
