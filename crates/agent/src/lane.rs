@@ -5,6 +5,7 @@
 //! first. While a turn runs the lane goes on taking mail: what arrives is committed, acknowledged and kept for the next
 //! turn. A run that rests on a question is in [`rest`]. On drain it finishes the running turn and leaves the queued ones to the next start: they are in the store.
 
+mod anew;
 mod receive;
 mod rest;
 
@@ -17,7 +18,7 @@ use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{
     Acceptance, Accepted, Ack, Asker, CommandReply, EditOutcome, GateState, KnownInput, Lease, Message, MessageBody,
     NewInput, OpenedLane, PendingRun, Refusal, RunEnd, RunId, RunOptions, RunStatus, RunUsage, SessionKey, StopReason,
-    StoreError, ThreadEdit, ThreadSnapshot, ToolStatus,
+    StoreError, ThreadEdit, ThreadSnapshot, ToolStatus, UnixMillis,
 };
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
@@ -69,6 +70,12 @@ struct Lane {
     loop_detection: bool,
     /// What the session asks of its runs.
     options: RunOptions,
+    /// When a person last said something here, as far as is known.
+    spoken_at: Option<UnixMillis>,
+    /// A new conversation has begun by itself, of which the person is told with the next answer.
+    announce: bool,
+    /// The session was deleted; what comes in next makes it again.
+    deleted: bool,
     /// The running turn; at most one task. Dropped with the lane, it is aborted.
     turn: JoinSet<TurnEnd>,
 }
@@ -106,7 +113,7 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
             }
         }
     };
-    let OpenedLane { lease, thread, unfinished, loop_detection, options, fresh } = opened;
+    let OpenedLane { lease, thread, unfinished, loop_detection, options, fresh, spoken_at } = opened;
     let mut lane = Lane {
         house,
         port,
@@ -122,6 +129,9 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
         brought: 0,
         loop_detection,
         options,
+        spoken_at,
+        announce: false,
+        deleted: false,
         turn: JoinSet::new(),
     };
     lane.show(thread);
@@ -196,12 +206,15 @@ impl Lane {
                 () = self.port.wake.notified() => self.end_stopped_in_queue().await?,
                 Some(ended) = self.turn.join_next() => Box::pin(self.end_turn(ended)).await?,
                 Some(said) = looked_at(&mut self.receiving) => Box::pin(self.received(said)).await?,
-                mail = self.port.mail.recv(), if !no_mail && self.receiving.is_none() => match mail {
-                    Some(LaneMail::Input(input)) => self.receive(*input).await?,
-                    Some(LaneMail::Command(command)) => self.command(command).await?,
-                    Some(LaneMail::Answer(answer)) => self.answer(*answer).await?,
-                    None => {}
-                },
+                mail = self.port.mail.recv(), if !no_mail && self.receiving.is_none() => {
+                    self.revive().await?;
+                    match mail {
+                        Some(LaneMail::Input(input)) => self.receive(*input).await?,
+                        Some(LaneMail::Command(command)) => self.command(command).await?,
+                        Some(LaneMail::Answer(answer)) => self.answer(*answer).await?,
+                        None => {}
+                    }
+                }
                 () = sleep_until(expiry.unwrap_or_else(Instant::now)), if expiry.is_some() => self.expire().await?,
                 () = draining.cancelled(), if !draining.is_cancelled() => {}
             }
@@ -276,6 +289,8 @@ impl Lane {
     /// Commits a message and acknowledges it. It begins in the same commit when nothing is before it. `sent` is the digest
     /// of what was sent, where hooks have made another text of it.
     async fn accept(&mut self, input: LaneInput, sent: Option<String>) -> Result<(), LeaseLost> {
+        Box::pin(self.begin_anew(&input)).await?;
+        let spoken = self.house.carries_people(&input.inbound.channel);
         let free = self.current.is_none()
             && self.resting.is_none()
             && self.queue.is_empty()
@@ -305,6 +320,7 @@ impl Lane {
             state: outputs.then(|| serde_json::to_value(&state).ok()).flatten(),
             at,
             start: permit.is_some(),
+            spoken,
         };
         let outcome = match self.house.store.threads.accept(&self.lease, new).await {
             Ok(Acceptance::New) => {
@@ -316,6 +332,9 @@ impl Lane {
                     duplicate: false,
                     watch: Some(run.watch(input.inbound.want_deltas)),
                 }));
+                if spoken {
+                    self.spoken_at = Some(at);
+                }
                 if std::mem::take(&mut self.fresh) {
                     let place = Place { session: &run.session, run: run.id };
                     self.house.hooks.session_start(place, &input.inbound);
@@ -338,6 +357,7 @@ impl Lane {
                     options: input.inbound.options,
                     answers: Answers::new(),
                     rested: false,
+                    began_anew: std::mem::take(&mut self.announce),
                 };
                 if permit.is_some() {
                     waiting.begin(at);
@@ -574,6 +594,9 @@ impl Lane {
 
     /// Changes the thread between turns.
     async fn command(&mut self, command: LaneCommand) -> Result<(), LeaseLost> {
+        if command.command == ThreadCommand::Delete {
+            return self.delete(command).await;
+        }
         let reply = if let ThreadCommand::Loops(on) = command.command {
             self.set_loop_detection(on).await?
         } else if self.current.is_some() || self.resting.is_some() || !self.queue.is_empty() {
@@ -597,6 +620,7 @@ impl Lane {
             ThreadCommand::New => (ThreadEdit::New, "Began a new conversation.", "Began a new conversation."),
             ThreadCommand::Compact => return self.compact().await,
             ThreadCommand::Loops(on) => return self.set_loop_detection(on).await,
+            ThreadCommand::Delete => return Ok("A conversation is deleted by an operator.".into()),
         };
         let at = self.house.clock.now();
         match self.house.store.threads.edit_thread(&self.lease, edit, at).await {

@@ -39,6 +39,7 @@ mod plan;
 mod prompt;
 pub mod reply;
 mod sending;
+pub mod sessions;
 mod speaker;
 mod subagent;
 pub mod submission;
@@ -53,3 +54,4 @@ pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, QueueCon
 pub use container::{WorkerRoom, WorkersConfig, WorkersParts};
 pub use error::AgentError;
 pub use house::{AgentParts, StorePorts};
+pub use sessions::{ChannelReset, ResetMode, SessionsConfig};

@@ -39,7 +39,12 @@ pub(crate) struct Waiting {
     pub(crate) options: RunOptions,
     /// It rested on a question and goes on: that is no new attempt.
     pub(crate) rested: bool,
+    /// A new conversation has begun with it by itself, of which the person is told with the answer.
+    pub(crate) began_anew: bool,
 }
+
+/// What stands before the first answer of a conversation that has begun by itself.
+const BEGAN_ANEW: &str = "_A new conversation has begun; the earlier one is kept._";
 
 /// How a run ends, before it is committed.
 pub(crate) struct Ending {
@@ -99,6 +104,7 @@ impl Waiting {
             options: pending.options,
             answers,
             rested: pending.status == RunStatus::Paused,
+            began_anew: false,
         }
     }
 
@@ -173,7 +179,11 @@ impl Waiting {
     /// What is delivered: nothing where nobody is told, or where the answer to the stop has told the person already.
     fn outbound(&self, status: RunStatus, text: Option<&str>) -> Option<Outbound> {
         let told = self.run.stopped_by().is_some_and(|StopCause { told, .. }| told) && status == RunStatus::Stopped;
-        let (route, text) = (self.reply_to.clone()?, text?.to_owned());
+        let (route, text) = (self.reply_to.clone()?, text?);
+        let text = match status {
+            RunStatus::Completed if self.began_anew => format!("{BEGAN_ANEW}\n\n{text}"),
+            _ => text.to_owned(),
+        };
         (!told).then(|| Outbound {
             id: OutboxId::new(),
             run_id: Some(self.run.id),

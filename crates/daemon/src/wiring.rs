@@ -158,6 +158,7 @@ async fn assemble(
         rules: programs.stop_rules(settings),
         queue: settings.queue.clone(),
         approvals: settings.approvals.clone(),
+        sessions: settings.sessions.clone(),
         processes: programs.processes(),
         hooks: hooks.bound(),
         outputs: Some(programs.outputs()),

@@ -99,7 +99,13 @@ impl Dispatcher {
         Flow::Continue
     }
 
-    fn thread_command(&mut self, command: ThreadCommand, word: String, inbound: Inbound, ack: AckSender) -> Flow {
+    pub(super) fn thread_command(
+        &mut self,
+        command: ThreadCommand,
+        word: String,
+        inbound: Inbound,
+        ack: AckSender,
+    ) -> Flow {
         let lane = self.lane(&inbound.session);
         let reply_to = inbound.reply_to.clone();
         let mail = LaneMail::Command(LaneCommand { session: inbound.session.clone(), command, word, reply_to, ack });

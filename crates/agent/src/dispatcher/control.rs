@@ -14,6 +14,7 @@ use super::{Dispatcher, end_processes};
 use crate::agent::Flow;
 use crate::live::{LiveRun, StopCause};
 use crate::mail::LaneReply;
+use crate::submission::ThreadCommand;
 
 /// How long a stop waits before it answers with what still runs.
 const STOP_ANSWER: Duration = Duration::from_millis(100);
@@ -46,6 +47,16 @@ impl Dispatcher {
                 self.stop(&runs, |_| StopCause { reason, told: false });
                 let processes = self.house.processes.clone();
                 self.errand(async move { ack.send(Ack::Stopped(report(runs, &*processes).await)) });
+            }
+            Control::DeleteSession(_) if !who.is_operator() => {
+                ack.send(Ack::Refused(operators_only("delete a session")));
+            }
+            Control::DeleteSession(_) if self.house.draining.is_cancelled() => {
+                ack.send(Ack::Refused(Refusal::ShuttingDown));
+            }
+            Control::DeleteSession(session) => {
+                let inbound = Inbound { session, reply_to: None, ..inbound.clone() };
+                return self.thread_command(ThreadCommand::Delete, "/sessions".into(), inbound, ack);
             }
             Control::Decide { gate, decision } => {
                 self.decide(gate, LaneReply::Decision(decision), "/approvals".into(), inbound.clone(), ack);

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::{
-    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, LimitsConfig, QueueConfig, StorePorts, WorkersParts,
+    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, LimitsConfig, QueueConfig, SessionsConfig, StorePorts,
+    WorkersParts,
 };
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
@@ -32,6 +33,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 pub(crate) struct TestClock(AtomicI64);
 
 impl TestClock {
+    pub(crate) fn forward(&self, by: Duration) {
+        self.0.fetch_add(i64::try_from(by.as_millis()).expect("in range"), Ordering::SeqCst);
+    }
+
     pub(crate) fn set(&self, ms: i64) {
         self.0.store(ms, Ordering::SeqCst);
     }
@@ -67,6 +72,11 @@ impl Channel for ProbeChannel {
     }
 
     fn keeps_alive(&self) -> bool {
+        self.keeps_alive
+    }
+
+    /// Only injects what timers say, where the daemon does not live for it.
+    fn carries_people(&self) -> bool {
         self.keeps_alive
     }
 
@@ -160,6 +170,10 @@ impl Talker {
         self.send(self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), Some(key))).await
     }
 
+    pub(crate) async fn control_as(&self, role: PrincipalRole, control: Control) -> Ack {
+        self.send(self.inbound("control", role, Body::Control(control), None)).await
+    }
+
     pub(crate) async fn control(&self, control: Control) -> Ack {
         self.send(self.inbound("control", PrincipalRole::Operator, Body::Control(control), None)).await
     }
@@ -248,6 +262,7 @@ pub(crate) struct Setup {
     pub(crate) config: AgentConfig,
     pub(crate) limits: LimitsConfig,
     pub(crate) approvals: ApprovalsConfig,
+    pub(crate) sessions: SessionsConfig,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) queue: QueueConfig,
     pub(crate) model: Arc<ScriptedModel>,
@@ -264,6 +279,7 @@ pub(crate) fn ports<S>(store: Arc<S>) -> StorePorts
 where
     S: belay_protocol::ThreadStore
         + belay_protocol::RunReader
+        + belay_protocol::Archive
         + belay_protocol::EventLog
         + belay_protocol::Outbox
         + belay_protocol::SpendLedger
@@ -274,6 +290,7 @@ where
     StorePorts {
         threads: store.clone(),
         runs: store.clone(),
+        archive: store.clone(),
         events: store.clone(),
         outbox: store.clone(),
         gates: store.clone(),
@@ -294,6 +311,7 @@ impl Setup {
             config: AgentConfig::default(),
             limits: LimitsConfig::default(),
             approvals: ApprovalsConfig::default(),
+            sessions: SessionsConfig::default(),
             rules: Arc::new(StopRules::progress()),
             queue: QueueConfig::default(),
             model: Arc::new(model),
@@ -321,6 +339,7 @@ impl Setup {
             config: self.config.clone(),
             limits: self.limits.clone(),
             approvals: self.approvals.clone(),
+            sessions: self.sessions.clone(),
             rules: self.rules.clone(),
             queue: self.queue.clone(),
             model: Arc::new(model),
@@ -353,6 +372,7 @@ impl Setup {
             config: self.config.clone(),
             limits: self.limits.clone(),
             approvals: self.approvals.clone(),
+            sessions: self.sessions.clone(),
             processes: Arc::new(NoProcesses),
             outputs: None,
             hooks: self.hooks.clone(),
