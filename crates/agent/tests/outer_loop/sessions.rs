@@ -82,12 +82,13 @@ async fn a_timer_neither_begins_a_conversation_anew_nor_keeps_one_alive() {
 async fn a_conversation_in_which_something_is_unfinished_goes_on() {
     let call = Scripted::call("push", serde_json::json!({"text": "x"}));
     let model = ScriptedModel::new([call, Scripted::text("pushed"), Scripted::text("I am")]);
-    let mut setup = after_an_hour(model).tool(TestTool::named("push").asking());
+    let mut setup = after_an_hour(model).tool(TestTool::named("echo").called("push").asking());
     setup.approvals.expires_s = 86_400;
     let mut agent = setup.start().await;
     assert!(agent.one.ask("alice", "push it").await.contains("push"), "a question");
     setup.clock.forward(90 * MINUTE);
-    agent.one.accepted("alice", "are you still there?").await;
+    let waits = agent.one.ask("alice", "are you still there?").await;
+    assert!(waits.contains("waits its turn"), "{waits}");
     agent.one.command("alice", "/approve").await;
     assert_eq!([agent.one.next().await, agent.one.next().await], ["pushed", "I am"]);
     assert!(saw(&agent.model, 3).contains(&"push it".to_owned()), "{:?}", saw(&agent.model, 3));
@@ -111,7 +112,7 @@ async fn a_second_delivery_begins_nothing_anew() {
 async fn what_was_approved_for_good_ends_with_its_conversation() {
     let call = || Scripted::call("push", serde_json::json!({"text": "x"}));
     let model = ScriptedModel::new([call(), Scripted::text("pushed"), call(), Scripted::text("again")]);
-    let mut setup = after_an_hour(model).tool(TestTool::named("push").asking());
+    let mut setup = after_an_hour(model).tool(TestTool::named("echo").called("push").asking());
     setup.approvals.expires_s = 86_400;
     let mut agent = setup.start().await;
     agent.one.ask("alice", "push it").await;
