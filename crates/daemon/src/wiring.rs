@@ -159,6 +159,7 @@ async fn assemble(
         queue: settings.queue.clone(),
         approvals: settings.approvals.clone(),
         streaming: settings.streaming.clone(),
+        sessions: settings.sessions.clone(),
         processes: programs.processes(),
         hooks: hooks.bound(),
         outputs: Some(programs.outputs()),

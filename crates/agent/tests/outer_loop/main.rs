@@ -12,6 +12,7 @@ mod outputs;
 mod plan;
 mod queue;
 mod recovery;
+mod sessions;
 mod stop;
 mod streaming;
 mod subagents;

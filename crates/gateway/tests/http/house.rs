@@ -218,7 +218,7 @@ impl FakeAgent {
             Control::Shutdown => {
                 Ack::Command(CommandReply { command: "/shutdown".into(), reply: "Bye.".into(), resumes: None })
             }
-            Control::Decide { .. } => panic!("decided elsewhere"),
+            Control::Decide { .. } | Control::DeleteSession(_) => panic!("decided elsewhere"),
             Control::Status => Ack::Status(Box::new(status())),
             Control::Context { session, full } => match session.as_str() {
                 "nobody" => Ack::Refused(Refusal::Unknown("There is no session nobody.".into())),
