@@ -4,6 +4,7 @@ mod approvals;
 mod connection;
 mod runs;
 mod send;
+mod sessions;
 mod status;
 mod stop;
 
@@ -15,6 +16,7 @@ pub(crate) use approvals::{answer as approvals_answer, list as approvals_list, s
 pub(crate) use connection::Client;
 pub(crate) use runs::{list as runs_list, show as runs_show};
 pub(crate) use send::{send, verdict};
+pub(crate) use sessions::{list as sessions_list, one as sessions_one};
 pub(crate) use status::status;
 pub(crate) use stop::{shutdown, stop};
 

@@ -14,6 +14,7 @@ mod client;
 mod environment;
 mod exit;
 mod input;
+mod janitor;
 mod launch;
 mod mcp;
 mod net;
@@ -85,6 +86,10 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Runs(args) => match &args.command {
             None => block_on(one_thread(), client::runs_list(&args, env, out)),
             Some(RunsCommand::Show { client, id }) => block_on(one_thread(), client::runs_show(client, id, env, out)),
+        },
+        Command::Sessions(args) => match &args.command {
+            None => block_on(one_thread(), client::sessions_list(&args.list, env, out)),
+            Some(command) => block_on(one_thread(), client::sessions_one(command, env, out)),
         },
         Command::Approvals(args) => block_on(one_thread(), approvals(&args, env, out)),
         Command::Stop(args) => block_on(one_thread(), client::stop(&args, env, out)),

@@ -15,6 +15,7 @@ mod auth;
 mod channel;
 pub mod config;
 pub mod error;
+mod export;
 mod extract;
 mod patience;
 mod routes;

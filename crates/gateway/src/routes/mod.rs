@@ -1,6 +1,7 @@
 //! The routes. A handler is thin: extract, ask a port, map the answer.
 
 mod approvals;
+mod archive;
 mod events;
 mod health;
 mod messages;
@@ -18,7 +19,7 @@ use axum::extract::{DefaultBodyLimit, OriginalUri};
 use axum::http::header::AUTHORIZATION;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
+use axum::routing::{any, delete, get, post};
 use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
@@ -59,7 +60,13 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/runs/{id}/stop", post(stop::run))
         .route("/api/v1/events", get(events::all))
         .route("/api/v1/sessions", get(sessions::list))
-        .route("/api/v1/sessions/{key}", get(sessions::show))
+        .route("/api/v1/sessions/{key}", get(sessions::show).delete(archive::delete))
+        .route("/api/v1/sessions/{key}/threads", get(archive::threads))
+        .route("/api/v1/sessions/{key}/export", get(archive::export))
+        .route("/api/v1/sessions/{key}/secrets", delete(archive::forget_secrets))
+        .route("/api/v1/sessions/{key}/secrets/{name}", delete(archive::forget_secret))
+        .route("/api/v1/search", get(archive::search))
+        .route("/api/v1/prune", post(archive::prune))
         .route("/api/v1/sessions/{key}/messages", get(sessions::messages))
         .route("/api/v1/sessions/{key}/stop", post(stop::session))
         .route("/api/v1/approvals", get(approvals::list))
