@@ -1,5 +1,7 @@
 //! The command line.
 
+mod sessions;
+
 use std::path::PathBuf;
 
 use belay_gateway::LIST_MAX;
@@ -7,6 +9,7 @@ use belay_protocol::{DeclaredOutput, JobId};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub(crate) use self::sessions::{ExportArgs, SearchArgs, SessionArgs, SessionsArgs, SessionsCommand, SessionsListArgs};
 use crate::mcp::McpCommand;
 use crate::settings::SettingsArgs;
 use crate::stops::StopsCommand;
@@ -36,6 +39,8 @@ pub(crate) enum Command {
     /// What the model is told besides the message
     #[command(subcommand)]
     Context(ContextCommand),
+    /// List sessions; find, read out and delete what they have said
+    Sessions(SessionsArgs),
     /// List the questions that wait for an answer, or answer one
     Approvals(ApprovalsArgs),
     /// Stop a run, a session, or everything
@@ -297,6 +302,19 @@ mod tests {
             ("belay context show --full --json me", true),
             ("belay context show", false),
             ("belay context", false),
+            ("belay sessions", true),
+            ("belay sessions --limit 3 --json", true),
+            ("belay sessions list", true),
+            ("belay sessions show me", true),
+            ("belay sessions show", false),
+            ("belay sessions search", false),
+            ("belay sessions search --session me --limit 5 two words", true),
+            ("belay sessions export --format jsonl --all-threads -o out.jsonl me", true),
+            ("belay sessions export --format pdf me", false),
+            ("belay sessions delete me --url http://h:1", true),
+            ("belay sessions prune --dry-run", true),
+            ("belay sessions forget-secrets me mail", true),
+            ("belay sessions forget-secrets", false),
             ("belay approvals", true),
             ("belay approvals --all --session me --json", true),
             ("belay approvals list --all", true),

@@ -5,6 +5,7 @@ mod connection;
 mod context;
 mod runs;
 mod send;
+mod sessions;
 mod status;
 mod stop;
 
@@ -17,6 +18,7 @@ pub(crate) use connection::Client;
 pub(crate) use context::show as context_show;
 pub(crate) use runs::{list as runs_list, show as runs_show};
 pub(crate) use send::{send, verdict};
+pub(crate) use sessions::{list as sessions_list, one as sessions_one};
 pub(crate) use status::status;
 pub(crate) use stop::{shutdown, stop};
 

@@ -112,6 +112,11 @@ impl Programs {
         Arc::new(SandboxHost::new(self.processes.clone(), self.sandbox.clone()))
     }
 
+    /// The same, for whoever deletes old ones.
+    pub(crate) fn kept_outputs(&self) -> KeptOutputs {
+        self.outputs.clone()
+    }
+
     /// Keeps long outputs.
     pub(crate) fn outputs(&self) -> Arc<dyn OutputKeeper> {
         Arc::new(self.outputs.clone())
