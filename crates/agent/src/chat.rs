@@ -19,6 +19,7 @@ use crate::compaction;
 use crate::core::{Asked, Executed, RunCore};
 use crate::effect_gate::Asking;
 use crate::judge;
+use crate::prompt::Briefing;
 use crate::reply::{self, Reply};
 use crate::subagent::{Goal, Pursuit, binder};
 
@@ -77,12 +78,12 @@ impl ChatDelegate {
     /// Gives the turn what it must come up with, and the tools for that.
     pub(crate) fn pursue(&mut self, goal: Option<Goal>) {
         self.goal = goal;
-        self.speak_as(None);
     }
 
-    /// Has the model told who it is: in these words, where they are not those of every run.
-    pub(crate) fn speak_as(&mut self, persona: Option<&str>) {
-        self.reasoning = self.core.house.reasoning_for(self.goal.as_ref(), persona);
+    /// Has the model told what it is told of its surroundings.
+    pub(crate) fn brief(&mut self, briefing: Briefing) {
+        self.reasoning = self.core.house.reasoning_for(self.goal.as_ref(), &briefing);
+        self.core.briefing = Arc::new(briefing);
     }
 
     /// Lays the run to rest on a question.
@@ -99,7 +100,17 @@ impl ChatDelegate {
         let RunCore { house, live, journal, rules, .. } = &mut self.core;
         journal.write(context, Durability::Relaxed).await?;
         house.hooks.before_compaction(&live.session, Some(live.id), context.messages.len());
-        let event = house.event(&live.session, live.id, EventKind::Compacted { messages: shorter.dropped });
+        let event = house.event(
+            &live.session,
+            live.id,
+            EventKind::Compacted {
+                messages: shorter.dropped,
+                before: 0,
+                after: 0,
+                by: "extract".into(),
+                will_retry: true,
+            },
+        );
         let keep = shorter.kept_of_earlier_turns;
         house.store.threads.compact(journal.lease(), keep, shorter.summary, vec![event]).await?;
         let left = shorter.messages.len();
@@ -238,6 +249,7 @@ impl LoopDelegate for ChatDelegate {
         calls: Vec<AdmittedCall>,
         context: &mut LoopContext,
     ) -> Result<Option<LoopOutcome>, LoopError> {
+        self.core.live.end_text();
         let tools = self.reasoning.tools().clone();
         let bind = binder(&self.core, context, &tools);
         let Executed { ended, asking } = self.core.execute(calls, context, &tools, &bind).await?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use belay_agent_loop::policies::RunLimits;
+use belay_protocol::Thinking;
 use serde::{Deserialize, Serialize};
 
 /// `[agent]`
@@ -20,6 +21,8 @@ pub struct AgentConfig {
     pub terminate: bool,
     /// Whether a model is asked, each time, if a text that ends an agent's work by itself meets what was asked.
     pub completion_check: bool,
+    /// How hard the model thinks before each step. Absent: as it does by itself.
+    pub thinking: Option<Thinking>,
     /// Replaces the built-in description of the agent at the head of the system prompt.
     pub system_prompt: Option<String>,
     /// Runs that a run may start.
@@ -38,6 +41,7 @@ impl Default for AgentConfig {
             drain_s: 10,
             terminate: false,
             completion_check: false,
+            thinking: None,
             system_prompt: None,
             executors: BTreeMap::new(),
             plan: PlanConfig::default(),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use belay_agent_loop::policies::{Action, Observation, StopRules};
 use belay_agent_loop::{AdmittedCall, BrakeAction, Fired, LlmTurn, LoopContext, LoopError, Meter, Reasoning};
 use belay_protocol::{
-    EventKind, Finding, ModelError, ModelReply, ModelRequest, Progress, RunEnd, RunOptions, StopReason, Tool, ToolSet,
-    UnixMillis, Usage,
+    EventKind, Finding, ModelError, ModelReply, ModelRequest, Progress, RunEnd, RunOptions, StopReason, Thinking, Tool,
+    ToolSet, UnixMillis, Usage, normalise,
 };
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -19,8 +19,11 @@ use crate::effect_gate::{Asking, Caller};
 use crate::house::House;
 use crate::joining::Joining;
 use crate::journal::{JournalSeed, RunJournal};
-use crate::live::{LiveRun, LiveSink};
+use crate::live::LiveRun;
 use crate::metrics;
+use crate::prompt::Briefing;
+use crate::streaming::sink::{LiveSink, Streamed};
+use crate::streaming::thoughts;
 use crate::subagent::Nest;
 use crate::tally::{Hold, Tally};
 use crate::terminate::{self, Terminated};
@@ -56,10 +59,14 @@ pub(crate) struct RunCore {
     pub(crate) may_ask: Result<(), &'static str>,
     /// What its message, its session and the configuration ask of it.
     pub(crate) options: Arc<RunOptions>,
+    /// What it is told of its surroundings; a run that another one started knows what that one was told.
+    pub(crate) briefing: Arc<Briefing>,
     /// Messages of the person that may become part of it; `None`: none may.
     pub(crate) joining: Option<Arc<Joining>>,
     /// What the model had said when the run was stopped.
     pub(crate) cut_short: Option<String>,
+    /// Which model has answered last, where there are several and it was not the one that was to.
+    pub(crate) stand_in: Option<String>,
 }
 
 /// Why a run that another one started asks nobody.
@@ -140,6 +147,7 @@ pub(crate) struct Seed {
     deadline: Option<Instant>,
     nest: Nest,
     options: Arc<RunOptions>,
+    briefing: Arc<Briefing>,
 }
 
 impl Seed {
@@ -156,6 +164,11 @@ impl Seed {
     /// Where the run that hands it out stands in the tree.
     pub(crate) fn nest(&self) -> &Nest {
         &self.nest
+    }
+
+    /// What the run that hands it out was told of its surroundings.
+    pub(crate) fn briefing(&self) -> &Briefing {
+        &self.briefing
     }
 
     /// A child that is judged by `rules` of its own besides the root's limits, and has at most `time`, never more than its
@@ -177,8 +190,10 @@ impl Seed {
             answers: Answers::new(),
             may_ask: Err(NOBODY),
             options: self.options.clone(),
+            briefing: self.briefing.clone(),
             joining: None,
             cut_short: None,
+            stand_in: None,
         }
     }
 }
@@ -244,6 +259,7 @@ impl RunCore {
             deadline: self.deadline(context, self.allowance(1).purpose),
             nest: self.nest.clone(),
             options: self.options.clone(),
+            briefing: self.briefing.clone(),
         }
     }
 
@@ -255,6 +271,15 @@ impl RunCore {
                 let left = until.saturating_duration_since(Instant::now());
                 Allowance { attempts: 1, purpose: Purpose::Closing(left) }
             }
+        }
+    }
+
+    /// How hard the model is to think: not at all harder than by itself where it only has to close or to judge, for which
+    /// there are few tokens.
+    fn thinking(&self, purpose: Purpose) -> Option<Thinking> {
+        match purpose {
+            Purpose::Step => self.options.thinking.or(self.house.config.thinking),
+            Purpose::Closing(_) | Purpose::Aside => None,
         }
     }
 
@@ -303,12 +328,15 @@ impl RunCore {
             Some(_) => request.max_tokens.min(CLOSING_MAX_TOKENS),
             None => request.max_tokens,
         };
+        // Whatever a crash or an edit has left in it: one bad message would have every later request refused.
+        let messages = normalise(&context.messages);
         let request = reasoning.request(context);
         let request = ModelRequest {
+            messages: &messages,
             max_attempts: allowance.attempts,
             max_tokens: max_tokens(request),
             model: request.model.or(self.options.model.as_deref()),
-            thinking: self.options.thinking,
+            thinking: self.thinking(allowance.purpose),
             ..request
         };
         let (hold, reservation) = match self.reserve(&request, allowance).await? {
@@ -334,15 +362,21 @@ impl RunCore {
             () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Err(Dropped::Late),
             result = self.house.model.call(request, &mut sink) => Ok(result),
         };
-        let said = sink.said();
+        let result = result.map(|answer| {
+            answer.map(|reply| {
+                sink.finish();
+                ModelReply { text: thoughts::without(&reply.text), ..reply }
+            })
+        });
+        let Streamed { text: said, bytes } = sink.end();
         self.live.touch();
         context.state.stops.measures.chanting = chanting;
-        self.tally.add_output(said.len());
+        self.tally.add_output(bytes);
         match result {
             Ok(result) => Ok(self.settle(hold, reservation, result, step).await),
             Err(dropped) => {
                 let read = context.messages.iter().map(|message| message.estimated_tokens()).sum();
-                let estimate = Usage { input: read, cached_input: 0, output: said.len() as u64 / 4 };
+                let estimate = Usage { input: read, cached_input: 0, output: bytes as u64 / 4 };
                 self.settle_dropped(hold, reservation, &dropped, &estimate).await;
                 let shown = !self.child && allowance.purpose != Purpose::Aside && !said.trim().is_empty();
                 if shown && matches!(dropped, Dropped::Stopped) {
@@ -369,11 +403,13 @@ impl RunCore {
             Ok(reply) => {
                 self.house.model_answered();
                 let usage = reply.usage;
-                let charged = self.house.cost.settle(reservation, reply.abandoned, Some(usage.as_ref())).await;
+                let answer = Some((usage.as_ref(), reply.price.as_ref()));
+                let charged = self.house.cost.settle(reservation, reply.abandoned, answer).await;
                 self.tally.settle(hold, reply.attempts, usage.as_ref(), charged);
                 metrics::model_called(reply.attempts, None, usage.as_ref(), charged);
                 let (input, output) = usage.map_or((None, None), |u| (Some(u.input), Some(u.output)));
                 self.journal.note(EventKind::ModelCalled { step, attempts: reply.attempts, input, output });
+                self.note_stand_in(&reply);
                 Asked::Reply(reply)
             }
             Err(error) => {
@@ -384,6 +420,21 @@ impl RunCore {
                 self.house.model_failed(&error);
                 Asked::Failed(error)
             }
+        }
+    }
+
+    /// Notes which model answers in the place of another: once for each change, not for each call.
+    fn note_stand_in(&mut self, reply: &ModelReply) {
+        let Some(fell_back) = &reply.fell_back else {
+            self.stand_in = None;
+            return;
+        };
+        metrics::model_fell_back(&fell_back.why);
+        let to = reply.answered_by.clone().unwrap_or_default();
+        if self.stand_in.as_ref() != Some(&to) {
+            let (from, why) = (fell_back.from.clone(), fell_back.why.clone());
+            self.journal.note(EventKind::ModelFallback { from, to: to.clone(), why });
+            self.stand_in = Some(to);
         }
     }
 
@@ -508,6 +559,8 @@ impl RunCore {
             limits: self.rules.limits(),
             journal: &mut self.journal,
             progress: Progress::to(self.live.clone()),
+            // Who is not told of skills has no use for their variables.
+            variables: if self.child { Arc::default() } else { self.briefing.variables() },
             live: &self.live,
             newer: self.joining.as_deref().filter(|_| self.closing.is_none()),
         };

@@ -155,7 +155,7 @@ impl Dispatcher {
             self.refuse(&inbound, ack, Refusal::Invalid(what));
             return Flow::Continue;
         }
-        let submission = submission::parse(&text);
+        let submission = submission::parse_with(&text, &self.house.context.known_skills());
         let (inbound, ack) = match self.take_answer(&submission, &text, inbound, ack) {
             Ok(()) => return Flow::Continue,
             Err(no_answer) => *no_answer,
@@ -188,7 +188,11 @@ impl Dispatcher {
                 self.refuse(&inbound, ack, Refusal::Invalid(what));
                 Flow::Continue
             }
-            Submission::Input | Submission::Plan(_) => {
+            Submission::Input | Submission::Plan(_) | Submission::Skill(_) => {
+                let text = match submission {
+                    Submission::Skill(words) => words,
+                    _ => text,
+                };
                 if let Err(problems) = Declared::compile(inbound.outputs.clone()) {
                     self.refuse(&inbound, ack, Refusal::Invalid(format!("outputs: {problems}")));
                     return Flow::Continue;

@@ -18,7 +18,7 @@ use belay_agent_loop::policies::RunLimits;
 use belay_agent_loop::{AdmittedCall, LoopContext};
 use belay_protocol::{
     Durability, EventKind, GateStore, Generation, Message, OutputKeeper, Picture, Progress, RunId, SecretVault,
-    SessionKey, StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus,
+    SessionKey, StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus, Variable,
 };
 use jsonschema::Validator;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::approvals::{Answer, Answers, Policy, Wanted};
 use crate::core::Bind;
 use crate::effect_gate::batch::{End, For, Ran, Runnable, SKIPPED};
+pub(crate) use crate::effect_gate::consult::put_changed;
 use crate::effect_gate::preflight::Verdict;
 use crate::effect_gate::rates::Rates;
 use crate::error::AgentError;
@@ -85,6 +86,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) journal: &'a mut RunJournal,
     /// Where calls say how they get on.
     pub(crate) progress: Progress,
+    /// Variables of the run's skills, for tools that start programs.
+    pub(crate) variables: Arc<[Variable]>,
     /// The run that a person can stop.
     pub(crate) live: &'a LiveRun,
     /// What the person may have said meanwhile; calls that have not begun then do not.
@@ -189,6 +192,9 @@ impl EffectGate {
                 }
             }
         }
+        // Kept for as long as the very call waits for an answer, or for its turn after one.
+        let about = asking.as_ref().map(|(call, _)| &call.id);
+        context.state.changed.take_if(|changed| Some(&changed.id) != about);
         let asking = asking.map(|(call, wanted)| Asking {
             call,
             deferred: calls.map(|admitted| admitted.call).collect(),
@@ -212,6 +218,7 @@ impl EffectGate {
                 cancel: caller.cancel,
                 generation: caller.generation,
                 progress: &caller.progress,
+                variables: &caller.variables,
                 live: caller.live,
                 newer: caller.newer,
             };

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use belay_agent_loop::{Reasoning, StopRules};
 use belay_protocol::inbound::ModelTrouble;
 use belay_protocol::{
-    BootId, BoundHook, Channel, ChannelId, Clock, EventKind, EventLog, GateStore, ModelError, ModelErrorKind,
-    ModelProvider, NewEvent, Outbox, OutputKeeper, RunId, RunProcesses, RunReader, SecretVault, SessionKey,
-    SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
+    BootId, BoundHook, Channel, ChannelId, Clock, ContextSource, EventKind, EventLog, GateStore, ModelError,
+    ModelErrorKind, ModelProvider, NewEvent, Outbox, OutputKeeper, RunId, RunProcesses, RunReader, SecretVault,
+    SessionKey, SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -21,8 +21,9 @@ use crate::effect_gate::{EffectGate, GatePorts};
 use crate::error::AgentError;
 use crate::hooks::HookChain;
 use crate::plan::{self, PlanKit};
-use crate::prompt;
+use crate::prompt::{self, Briefing, PromptBook, Snapshots};
 use crate::queue::QueueConfig;
+use crate::streaming::StreamingConfig;
 use crate::subagent::{Goal, SpawnSubagent, SubagentLanes};
 use crate::terminate::Terminate;
 
@@ -38,6 +39,8 @@ pub struct AgentParts {
     pub queue: QueueConfig,
     /// `[approvals]`
     pub approvals: ApprovalsConfig,
+    /// `[streaming]`
+    pub streaming: StreamingConfig,
     /// Processes of runs.
     pub processes: Arc<dyn RunProcesses>,
     /// The operator's hooks, at their points.
@@ -66,6 +69,8 @@ pub struct AgentParts {
     pub ready: watch::Sender<bool>,
     /// What workers are started with; `None`: there are none.
     pub workers: Option<WorkersParts>,
+    /// What runs are told of their surroundings.
+    pub context: Arc<dyn ContextSource>,
 }
 
 /// The ports of persistence that the agent uses.
@@ -92,6 +97,7 @@ pub(crate) struct House {
     pub(crate) config: AgentConfig,
     pub(crate) queue: QueueConfig,
     pub(crate) approvals: ApprovalsConfig,
+    pub(crate) streaming: StreamingConfig,
     pub(crate) processes: Arc<dyn RunProcesses>,
     pub(crate) hooks: Arc<HookChain>,
     pub(crate) model: Arc<dyn ModelProvider>,
@@ -115,6 +121,12 @@ pub(crate) struct House {
     pub(crate) subagents: SubagentLanes,
     /// What the last model call failed with, until one succeeds. Held for an assignment, never across an await.
     model_trouble: Mutex<Option<ModelTrouble>>,
+    /// What runs are told of their surroundings.
+    pub(crate) context: Arc<dyn ContextSource>,
+    /// The skills that conversations began with.
+    pub(crate) snapshots: Snapshots,
+    /// Ways of asking, for what runs are told of their surroundings.
+    prompts: PromptBook,
     /// What workers are started with, where they can be.
     pub(crate) workers: Option<WorkersParts>,
     /// Cancelled when the drain begins: lanes finish their turn and start no other.
@@ -157,16 +169,16 @@ impl House {
         let policy = Policy::compile(&parts.approvals);
         let gate = EffectGate::new(&ToolSet::new(tools.iter().cloned().chain(own).collect()), policy, ports)?;
         let tools = Arc::new(ToolSet::new(tools));
-        let persona = prompt::persona(&parts.config);
-        let (with_tools, without_tools) = (prompt::with_tools(persona, &tools), prompt::without_tools(persona));
         let cost = CostGuard::load(
             parts.store.spend.clone(),
             parts.clock.clone(),
             parts.limits.micro_usd_per_day(),
-            parts.model.info().price,
+            parts.model.dearest(),
         )
         .await?;
         let channels = parts.channels.into_iter().map(|channel| (channel.id().clone(), channel)).collect();
+        let prompt = |tools| prompt::join(&prompt::parts(&parts.config, &Briefing::default(), tools, None));
+        let (with_tools, without_tools) = (prompt(Some(&*tools)), prompt(None));
         let house = Self {
             reasoning: Arc::new(Reasoning::new(with_tools, without_tools, tools, parts.max_tokens, parts.max_attempts)),
             max_tokens: parts.max_tokens,
@@ -177,6 +189,7 @@ impl House {
             config: parts.config,
             queue: parts.queue,
             approvals: parts.approvals,
+            streaming: parts.streaming,
             processes: parts.processes,
             hooks,
             model: parts.model,
@@ -191,30 +204,28 @@ impl House {
             version: parts.version,
             model_trouble: Mutex::new(None),
             workers,
+            context: parts.context,
+            snapshots: Snapshots::default(),
+            prompts: PromptBook::default(),
             draining: CancellationToken::new(),
         };
         Ok((house, parts.ready))
     }
 
-    /// The way of asking in a conversation's run: that of every run, unless it has a goal (then with its tools besides all
-    /// others), or is told by hooks who it is.
-    pub(crate) fn reasoning_for(&self, goal: Option<&Goal>, persona: Option<&str>) -> Arc<Reasoning> {
-        if goal.is_none() && persona.is_none() {
-            return self.reasoning.clone();
-        }
-        let persona = persona.unwrap_or_else(|| prompt::persona(&self.config));
-        let (with_tools, without_tools, tools) = match goal {
-            Some(goal) => {
-                let tools = self.reasoning.tools().iter().cloned().chain(goal.tools()).collect();
-                let prompt = || prompt::with_outputs(persona, &goal.teaching());
-                (prompt(), prompt(), Arc::new(ToolSet::new(tools)))
-            }
-            None => {
-                let tools = self.reasoning.tools().clone();
-                (prompt::with_tools(persona, &tools), prompt::without_tools(persona), tools)
-            }
+    /// The way of asking in a conversation's run with these surroundings; one with a goal has the goal's tools besides all
+    /// others, and is made for this run alone.
+    pub(crate) fn reasoning_for(&self, goal: Option<&Goal>, briefing: &Briefing) -> Arc<Reasoning> {
+        let Some(goal) = goal else {
+            return self.prompts.get(briefing, || self.ask_with(briefing, self.reasoning.tools().clone(), None));
         };
-        Arc::new(Reasoning::new(with_tools, without_tools, tools, self.max_tokens, self.max_attempts))
+        let tools = self.reasoning.tools().iter().cloned().chain(goal.tools()).collect();
+        Arc::new(self.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(&goal.teaching())))
+    }
+
+    fn ask_with(&self, briefing: &Briefing, tools: Arc<ToolSet>, outputs: Option<&str>) -> Reasoning {
+        let prompt = |tools| prompt::join(&prompt::parts(&self.config, briefing, tools, outputs));
+        let (with_tools, without_tools) = (prompt(Some(&*tools)), prompt(None));
+        Reasoning::new(with_tools, without_tools, tools, self.max_tokens, self.max_attempts)
     }
 
     /// Notes that the model answers.

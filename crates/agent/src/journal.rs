@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    Checkpoint, Clock, Durability, EventKind, GateId, JoinedRun, Lease, Message, NewEvent, RunId, StoreError,
+    Checkpoint, Clock, Durability, EventKind, GateId, JoinedRun, Lease, Message, NewEvent, Outbound, RunId, StoreError,
     ThreadStore,
 };
 
@@ -23,6 +23,8 @@ pub struct RunJournal {
     used: Vec<GateId>,
     /// Runs that end with the next write, since this one has their messages.
     joined: Vec<JoinedRun>,
+    /// What the run says with the next write.
+    saying: Vec<Outbound>,
     /// The account of the run's tree, whose totals go with each write.
     tally: Tally,
     /// Only facts are written: messages and state are those of the run that started this one.
@@ -57,8 +59,8 @@ impl RunJournal {
         tally: Tally,
         stored: usize,
     ) -> Self {
-        let (events, used, joined) = (Vec::new(), Vec::new(), Vec::new());
-        Self { threads, clock, lease, run, stored, events, used, joined, tally, facts_only: false }
+        let (events, used, joined, saying) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { threads, clock, lease, run, stored, events, used, joined, saying, tally, facts_only: false }
     }
 
     /// What journals of the runs that this one starts are made of.
@@ -92,6 +94,11 @@ impl RunJournal {
         self.used.extend_from_slice(gates);
     }
 
+    /// With the next write, this is committed to be delivered. Lost with it, should the store not take it.
+    pub fn say(&mut self, message: Outbound) {
+        self.saying.push(message);
+    }
+
     /// With the next write, these runs end: their messages are in the context.
     pub fn join(&mut self, joined: &[JoinedRun]) {
         self.joined.extend_from_slice(joined);
@@ -122,6 +129,7 @@ impl RunJournal {
             events: std::mem::take(&mut self.events),
             used: std::mem::take(&mut self.used),
             joined: std::mem::take(&mut self.joined),
+            outbound: std::mem::take(&mut self.saying),
             durability,
         };
         self.threads.checkpoint(&self.lease, checkpoint).await?;

@@ -181,6 +181,9 @@ impl Lane {
                 if matches!(edit, ThreadEdit::New) && !std::mem::replace(&mut self.fresh, true) {
                     self.house.hooks.session_end(&self.lease.session, word);
                 }
+                if matches!(edit, ThreadEdit::New | ThreadEdit::Clear) {
+                    self.house.snapshots.forget(&self.lease.session);
+                }
                 if matches!(edit, ThreadEdit::New | ThreadEdit::Clear)
                     && let Err(error) = self.house.store.gates.forget_grants(&self.lease.session).await
                 {

@@ -1,19 +1,18 @@
 //! A run that is alive in this process: what dispatcher, lane and watchers share of it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use belay_agent_loop::policies::chanting::Chanting;
 use belay_protocol::{
-    CallId, Delta, DeltaSink, Generation, Heard, Partial, ProgressSink, RunEnd, RunId, RunRecord, RunWatch, SessionKey,
-    StopReason,
+    CallId, Delta, Generation, Heard, Partial, ProgressSink, RunEnd, RunId, RunRecord, RunWatch, SessionKey, StopReason,
 };
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::pulse::Pulse;
+use crate::streaming::blocks::Blocks;
 
 /// Fragments kept for a watcher that lags. Then: the watcher misses some, and takes the text from the reply.
 const DELTA_CAPACITY: usize = 512;
@@ -42,6 +41,10 @@ pub(crate) struct LiveRun {
     /// What the model has said so far in the step it is at. Held for an append, never across an await; fragments are
     /// published under it, so that whoever begins to watch reads every word once.
     partial: Mutex<Partial>,
+    /// What is said in pieces, where its channel takes it so. Held for an append, never across an await.
+    blocks: OnceLock<Mutex<Blocks>>,
+    /// Something was said: for the one task that shows it.
+    changed: Notify,
 }
 
 /// Why a run was told to stop.
@@ -91,6 +94,8 @@ impl LiveRun {
             finished: watch::Sender::new(None),
             deltas: OnceLock::new(),
             partial: Mutex::default(),
+            blocks: OnceLock::new(),
+            changed: Notify::new(),
         };
         if want_deltas {
             run.deltas.get_or_init(|| broadcast::Sender::new(DELTA_CAPACITY));
@@ -187,7 +192,7 @@ impl LiveRun {
 
     /// A watch over the run; with fragments from now on, or from the first one if the message asked for them.
     pub(crate) fn watch(&self, with_deltas: bool) -> RunWatch {
-        let partial = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
+        let partial = self.partial();
         let deltas =
             with_deltas.then(|| self.deltas.get_or_init(|| broadcast::Sender::new(DELTA_CAPACITY)).subscribe());
         let so_far = if with_deltas { partial.clone() } else { Partial::default() };
@@ -195,8 +200,61 @@ impl LiveRun {
     }
 
     /// What the model has said so far in the step it is at.
-    pub(crate) fn partial(&self) -> std::sync::MutexGuard<'_, Partial> {
+    pub(crate) fn partial(&self) -> MutexGuard<'_, Partial> {
         self.partial.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The model is asked: what was said before in this step is forgotten.
+    pub(crate) fn begin_step(&self, step: u32) {
+        self.partial().begin(step);
+        if let Some(mut blocks) = self.blocks() {
+            blocks.begin(step);
+        }
+        self.changed.notify_one();
+    }
+
+    /// Publishes what the model says. Whether anybody heard it.
+    pub(crate) fn say(&self, step: u32, text: &str, reasoning: &str) -> Heard {
+        let mut heard = Heard::Nobody;
+        let mut partial = self.partial();
+        if !reasoning.is_empty() {
+            partial.reasoning.push_str(reasoning);
+            heard = self.publish(|| Delta::Reasoning { step, text: reasoning.to_owned() });
+        }
+        if !text.is_empty() {
+            partial.text.push_str(text);
+            if self.publish(|| Delta::Text { step, text: text.to_owned() }) == Heard::Somebody {
+                heard = Heard::Somebody;
+            }
+            if self.blocks().is_some_and(|mut blocks| blocks.push(text)) {
+                heard = Heard::Somebody;
+            }
+        }
+        self.changed.notify_one();
+        heard
+    }
+
+    /// The text of this step is over and is not the answer.
+    pub(crate) fn end_text(&self) {
+        if let Some(mut blocks) = self.blocks() {
+            blocks.end_text();
+        }
+        self.changed.notify_one();
+    }
+
+    /// From now on, what is said is cut into pieces too.
+    pub(crate) fn say_in(&self, blocks: Blocks) {
+        let _ = self.blocks.set(Mutex::new(blocks)); // it goes on after a rest, with what it has
+    }
+
+    /// What is said in pieces, if anything is.
+    pub(crate) fn blocks(&self) -> Option<MutexGuard<'_, Blocks>> {
+        self.blocks.get().map(|blocks| blocks.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until something more was said. One task waits; what happens while it does not is not missed.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     fn publish(&self, make: impl FnOnce() -> Delta) -> Heard {
@@ -211,68 +269,5 @@ impl ProgressSink for LiveRun {
     fn progress(&self, call: &CallId, text: &str) {
         self.touch();
         self.publish(|| Delta::Tool { call_id: call.clone(), text: text.to_owned() });
-    }
-}
-
-/// Publishes the fragments of one step to whoever watches the run, and hears whether the text goes in circles.
-pub(crate) struct LiveSink<'a> {
-    run: &'a LiveRun,
-    step: u32,
-    /// Where the text is watched, and what is cancelled when it repeats itself.
-    chanting: Option<(&'a mut Chanting, &'a CancellationToken)>,
-    /// What was streamed, where nobody is shown anything: another run asked, or it is an aside.
-    unseen: Option<String>,
-}
-
-impl<'a> LiveSink<'a> {
-    pub(crate) fn new(
-        run: &'a LiveRun,
-        step: u32,
-        chanting: Option<(&'a mut Chanting, &'a CancellationToken)>,
-    ) -> Self {
-        Self { run, step, chanting, unseen: None }
-    }
-
-    /// The same, shown to whoever watches: what was said before in this step is forgotten.
-    pub(crate) fn shown(&mut self) {
-        self.run.partial().begin(self.step);
-    }
-
-    /// The same, showing nobody anything.
-    pub(crate) fn silent(&mut self) {
-        self.unseen = Some(String::new());
-    }
-
-    /// The text that has been streamed.
-    pub(crate) fn said(self) -> String {
-        self.unseen.unwrap_or_else(|| self.run.partial().text.clone())
-    }
-}
-
-impl DeltaSink for LiveSink<'_> {
-    fn text(&mut self, piece: &str) -> Heard {
-        self.run.touch();
-        if let Some((chanting, cut)) = &mut self.chanting
-            && chanting.text(piece)
-        {
-            cut.cancel();
-        }
-        if let Some(unseen) = &mut self.unseen {
-            unseen.push_str(piece);
-            return Heard::Nobody;
-        }
-        let mut partial = self.run.partial();
-        partial.text.push_str(piece);
-        self.run.publish(|| Delta::Text { step: self.step, text: piece.to_owned() })
-    }
-
-    fn reasoning(&mut self, piece: &str) -> Heard {
-        self.run.touch();
-        if self.unseen.is_some() {
-            return Heard::Nobody;
-        }
-        let mut partial = self.run.partial();
-        partial.reasoning.push_str(piece);
-        self.run.publish(|| Delta::Reasoning { step: self.step, text: piece.to_owned() })
     }
 }

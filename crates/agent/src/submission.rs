@@ -5,7 +5,7 @@
 
 mod settings;
 
-use belay_protocol::Decision;
+use belay_protocol::{Decision, Skill, SkillPlace, Skills};
 
 pub use settings::{Change, Setting, SettingCommand};
 
@@ -16,6 +16,8 @@ pub enum Submission {
     Input,
     /// `/plan TEXT`: for the model as well, which works through a plan for TEXT.
     Plan(String),
+    /// `/NAME [TEXT]` of a skill: for the model as well, in these words.
+    Skill(String),
     /// A command that exists.
     Command(Command),
     /// A slash word that does not exist, with the nearest one that does.
@@ -117,7 +119,7 @@ const MAX_WORD_BYTES: usize = 32;
 impl Submission {
     /// Whether it becomes a run, in its place in the conversation.
     pub fn is_input(&self) -> bool {
-        matches!(self, Self::Input | Self::Plan(_))
+        matches!(self, Self::Input | Self::Plan(_) | Self::Skill(_))
     }
 }
 
@@ -174,6 +176,30 @@ pub fn parse(text: &str) -> Submission {
         },
     };
     Submission::Command(command)
+}
+
+/// Reads a message where there are skills as well: the word of one of them asks for it, unless it is a command.
+pub fn parse_with(text: &str, skills: &Skills) -> Submission {
+    match parse(text) {
+        Submission::Unknown { word, nearest } => match skills.by_command(&word) {
+            Some(skill) => Submission::Skill(asks_for(skill, text)),
+            None => Submission::Unknown { word, nearest },
+        },
+        other => other,
+    }
+}
+
+/// A message that asks for a skill, in words for the model.
+fn asks_for(skill: &Skill, text: &str) -> String {
+    let how = match &skill.place {
+        SkillPlace::Workspace(path) => format!("read {path} with read_file"),
+        SkillPlace::Elsewhere => "read its instructions with read_skill".to_owned(),
+    };
+    let order = format!("Use the skill {}: {how} first, and follow it.", skill.name);
+    match text.trim().split_once(char::is_whitespace) {
+        Some((_, input)) => format!("{order}\n\n{}", input.trim()),
+        None => order,
+    }
 }
 
 /// The word as typed, for the answer; without its arguments and bot name, in lower case.
@@ -252,6 +278,37 @@ mod tests {
             ("/ünknown", Submission::Unknown { word: "/ünknown".into(), nearest: nearest("/ünknown") }),
         ] {
             assert_eq!(parse(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_word_of_a_skill_asks_for_it_and_takes_no_word_of_ours() {
+        let skill = |name: &str, place| Skill {
+            name: name.into(),
+            description: "d".into(),
+            place,
+            user_invocable: true,
+            listed: true,
+            variables: Vec::new(),
+        };
+        let inside = SkillPlace::Workspace("skills/web/SKILL.md".into());
+        let list = vec![
+            skill("Web Search", inside),
+            skill("taxes", SkillPlace::Elsewhere),
+            skill("stop", SkillPlace::Elsewhere),
+        ];
+        let skills = Skills { list, ..Skills::default() };
+        for (text, expected) in [
+            (
+                "/web-search@Bot  two\nlines ",
+                "Use the skill Web Search: read skills/web/SKILL.md with read_file first, and follow it.\n\ntwo\nlines",
+            ),
+            ("/TAXES", "Use the skill taxes: read its instructions with read_skill first, and follow it."),
+        ] {
+            assert_eq!(parse_with(text, &skills), Submission::Skill(expected.into()), "{text:?}");
+        }
+        for text in ["/stop", "/stopp", "taxes", "/etc/taxes", "hello"] {
+            assert_eq!(parse_with(text, &skills), parse(text), "{text:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use belay_agent_loop::policies::Observation;
+use belay_agent_loop::policies::{Observation, StopRules};
 use belay_agent_loop::{
     AdmittedCall, AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopState, run_agentic_loop,
 };
@@ -19,18 +19,22 @@ use crate::chat::ChatDelegate;
 use crate::closing::{self, closing_turn};
 use crate::compaction;
 use crate::core::{RunClock, RunCore};
-use crate::effect_gate::Asking;
+use crate::effect_gate::{Asking, put_changed};
 use crate::house::House;
 use crate::joining::Joining;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
 use crate::metrics;
 use crate::plan::run_plan;
+use crate::prompt::{About, Briefing};
 use crate::sending;
+use crate::streaming::screen::Screen;
 use crate::subagent::{Goal, Nest, last_chance, spawned};
 use crate::submission::{self, Submission};
 use crate::tally::Tally;
+use crate::telling;
 use crate::terminate;
+use crate::waiting::Delivery;
 
 /// What a turn is lent.
 pub(crate) struct TurnJob {
@@ -88,6 +92,8 @@ pub(crate) struct TurnEnd {
     /// The model's answer; `None` where it gave none.
     pub(crate) reply: Option<String>,
     pub(crate) silent: bool,
+    /// What the conversation is told.
+    pub(crate) delivery: Delivery,
     /// When this attempt began; `None`: it did not.
     pub(crate) begun_at: Option<UnixMillis>,
     pub(crate) usage: RunUsage,
@@ -112,13 +118,17 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     let mut messages = std::mem::take(&mut job.history);
     messages.append(&mut job.own);
     let mut context = LoopContext { messages, state: std::mem::take(&mut job.state) };
+    put_changed(&mut context);
 
     let mut parked = false;
+    let mut screen = None;
     let outcome = match enter(&mut job, permit).await {
         Ok(permit) => {
             run.begin();
             joined_at_start(&mut job, &mut delegate.core);
             delegate.core.clock = RunClock::starting(house.clock.now());
+            let journal = || delegate.core.journal.seed().grow();
+            screen = Screen::open(&house, &run, job.reply_to.as_ref(), &job.options, journal).await;
             let outcome = match goal {
                 Ok(goal) => {
                     if goal.is_some() {
@@ -149,6 +159,9 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     }
     let lease_lost = matches!(&outcome, Err(LoopError::Store(StoreError::LeaseLost(_))));
     let (mut end, mut reply) = ending(&delegate, outcome);
+    if reply.is_none() && end.reason == StopReason::EmptyReply {
+        reply = telling::instead_of_nothing(&context, delegate.turn_start);
+    }
     if !lease_lost {
         let (start, channel) = (delegate.turn_start, job.reply_to.as_ref().map(|route| &route.channel));
         (end, reply) = sending::agree(&mut delegate.core, &mut context, start, channel, (end, reply)).await;
@@ -158,6 +171,11 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     }
     let unstored = delegate.core.journal.remainder(&context.messages);
     let (usage, cost_micro_usd) = delegate.core.tally.spent();
+    let told = match lease_lost || parked || delegate.asking.is_some() {
+        true => None,
+        false => telling::told(&delegate, &context, &end, reply.clone()),
+    };
+    let delivery = telling::deliver(&run, screen, told).await;
     let rest = delegate.asking.take().map(|asking| (asking, context.state));
     if rest.is_none() && !lease_lost && delegate.core.stopped().is_none() {
         end_processes(&house, run.id).await;
@@ -166,6 +184,7 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
         rest,
         turn_start: delegate.turn_start,
         silent: delegate.silent,
+        delivery,
         usage,
         cost_micro_usd,
         messages: context.messages,
@@ -196,7 +215,7 @@ fn core_of(job: &TurnJob, stored: usize) -> RunCore {
     RunCore {
         cancel: live.cancel.clone(),
         clock: RunClock::starting(house.clock.now()),
-        rules: house.rules.clone(),
+        rules: rules_of(&house.rules, &job.options),
         child: false,
         deadline: None,
         own: None,
@@ -205,12 +224,22 @@ fn core_of(job: &TurnJob, stored: usize) -> RunCore {
         may_ask: if job.relayed { Err(RELAYED) } else { Ok(()) },
         nest: Nest::root(&house.config.subagents, spawned(&job.own)),
         options: job.options.clone(),
+        briefing: Arc::default(), // before it asks anybody it is told more
         joining: Some(job.joining.clone()),
         cut_short: None,
+        stand_in: None,
         journal,
         tally,
         live,
         house,
+    }
+}
+
+/// The rules of a run: everybody's, but for the time that its message asks for.
+fn rules_of(rules: &Arc<StopRules>, options: &RunOptions) -> Arc<StopRules> {
+    match options.timeout_ms {
+        Some(ms) => Arc::new(rules.with_active_s(ms.div_ceil(1000))),
+        None => rules.clone(),
     }
 }
 
@@ -286,7 +315,7 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     if let Some(last) = context.state.stops.measures.time.newest() {
         // Taken up again: while nobody was there, the run was not at work.
         let away = delegate.core.clock.now_ms().saturating_sub(last);
-        let verdict = context.state.stops.observe(&house.rules, Observation::Paused(away));
+        let verdict = context.state.stops.observe(&delegate.core.rules, Observation::Paused(away));
         if let Some(end) = context.heed(verdict) {
             return Ok(LoopOutcome::Stopped(end));
         }
@@ -298,9 +327,9 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     delegate.core.tally.open_output(context.state.stops.measures.output_bytes.count());
     let looping = async {
         let message = context.messages.get(delegate.turn_start).map(|message| message.text().to_owned());
-        match bootstrap::begin(&mut delegate.core, context, &message.unwrap_or_default()).await? {
-            Beginning::Go(None) => {}
-            Beginning::Go(Some(persona)) => delegate.speak_as(Some(&persona)),
+        let briefing = briefing_of(job).await;
+        match bootstrap::begin(&mut delegate.core, context, &briefing, &message.unwrap_or_default()).await? {
+            Beginning::Go(told) => delegate.brief(told.over(briefing)),
             Beginning::Over(end, words) => {
                 delegate.summary = words;
                 return Ok(LoopOutcome::Stopped(end));
@@ -319,7 +348,7 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
         let last = u32::from(delegate.goal.is_none());
         let config = AgenticLoopConfig {
             max_iterations: house.config.max_tool_iterations.saturating_add(last),
-            rules: house.rules.clone(),
+            rules: delegate.core.rules.clone(),
             ..AgenticLoopConfig::default()
         };
         let mut outcome = match resumed {
@@ -353,6 +382,21 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     };
     indicator.cancel();
     outcome
+}
+
+/// What a turn is told of its surroundings. A turn that is stopped meanwhile is told nothing, and asks nobody.
+async fn briefing_of(job: &TurnJob) -> Briefing {
+    let about = About {
+        session: &job.run.session,
+        channel: job.reply_to.as_ref().map(|route| &route.channel),
+        relayed: job.relayed,
+        options: &job.options,
+    };
+    tokio::select! {
+        biased; // a stop waits for no disk
+        () = job.run.cancel.cancelled() => Briefing::default(),
+        briefing = Briefing::of_run(&job.house, about) => briefing,
+    }
 }
 
 /// The end of a turn with outputs: a last chance where some are missing, and what is there as its answer.
@@ -412,7 +456,7 @@ async fn resume(delegate: &mut ChatDelegate, context: &mut LoopContext) -> Resul
         if let Some(outcome) = delegate.execute_tool_calls(calls, context).await? {
             return Ok(Some(outcome));
         }
-        let config = AgenticLoopConfig { rules: house.rules.clone(), ..AgenticLoopConfig::default() };
+        let config = AgenticLoopConfig { rules: delegate.core.rules.clone(), ..AgenticLoopConfig::default() };
         if let Some(end) = context.judge_last_batch(&config, &tools) {
             return Ok(Some(LoopOutcome::Stopped(end)));
         }

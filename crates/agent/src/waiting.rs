@@ -63,6 +63,8 @@ pub(crate) struct Ending {
     pub(crate) reply: Option<String>,
     /// Nothing is said to anybody: the model chose so.
     pub(crate) silent: bool,
+    /// What the conversation is told.
+    pub(crate) delivery: Delivery,
     /// Messages that the thread does not have yet.
     pub(crate) messages: Vec<Arc<Message>>,
     pub(crate) events: Vec<NewEvent>,
@@ -70,10 +72,44 @@ pub(crate) struct Ending {
     pub(crate) totals: Option<(RunUsage, u64)>,
 }
 
+/// What a conversation is told at the end of a run.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Delivery {
+    pub(crate) told: Told,
+    /// The message on the platform that it takes the place of.
+    pub(crate) preview: Option<Arc<str>>,
+}
+
+/// Which words.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// The reply, or the line that says why there is none.
+    #[default]
+    Reply,
+    /// None: everything has been said.
+    Nothing,
+    /// These: what has not been said of it, or more than the reply.
+    This(String),
+}
+
+/// What a run says at its end: its answer, or the line that says why there is none.
+pub(crate) fn says(end: &RunEnd, reply: Option<String>, silent: bool) -> Option<String> {
+    let line = (!silent).then(|| end.reason.user_line()).filter(|line| !line.is_empty());
+    reply.or(line.map(str::to_owned))
+}
+
 impl Ending {
     /// An end without a turn's yield.
     pub(crate) fn early(end: RunEnd) -> Self {
-        Self { end, reply: None, silent: false, messages: Vec::new(), events: Vec::new(), totals: None }
+        Self {
+            end,
+            reply: None,
+            silent: false,
+            delivery: Delivery::default(),
+            messages: Vec::new(),
+            events: Vec::new(),
+            totals: None,
+        }
     }
 
     /// The end of a run that was told to stop while it waited.
@@ -214,13 +250,12 @@ impl Waiting {
 
     /// The row that ends the run, and the record that its watchers get.
     pub(crate) fn finish(&self, ending: Ending, at: UnixMillis) -> (FinishedRun, RunRecord) {
-        let Ending { mut end, reply, silent, messages, events, totals } = ending;
+        let Ending { mut end, reply, silent, delivery, messages, events, totals } = ending;
         if let Some(cause) = self.run.stopped_by().filter(|cause| cause.reason == end.reason) {
             end.evidence.extend(cause.end().evidence);
         }
         let status = end.reason.status();
-        let line = (!silent).then(|| end.reason.user_line()).filter(|line| !line.is_empty()).map(str::to_owned);
-        let says = reply.or(line);
+        let says = says(&end, reply, silent);
         let (usage, cost_micro_usd) = totals.unwrap_or((self.usage, self.cost_micro_usd));
         let thread_state = match status {
             _ if self.begun_at.is_none() && !self.in_thread => None,
@@ -242,7 +277,7 @@ impl Waiting {
             ended_at: Some(at),
             waiting_for: None,
         };
-        let outbound = self.outbound(status, says.as_deref());
+        let outbound = self.outbound(status, delivery, says.as_deref());
         let run = self.run.id;
         let row =
             FinishedRun { run, messages, end, reply: says, usage, cost_micro_usd, at, outbound, events, thread_state };
@@ -250,9 +285,15 @@ impl Waiting {
     }
 
     /// What is delivered: nothing where nobody is told, or where the answer to the stop has told the person already.
-    fn outbound(&self, status: RunStatus, text: Option<&str>) -> Option<Outbound> {
+    fn outbound(&self, status: RunStatus, delivery: Delivery, says: Option<&str>) -> Option<Outbound> {
         let told = self.run.stopped_by().is_some_and(|StopCause { told, .. }| told) && status == RunStatus::Stopped;
-        let (route, text) = (self.reply_to.clone()?, text?.to_owned());
+        let Delivery { told: words, preview } = delivery;
+        let text = match words {
+            Told::Reply => says?.to_owned(),
+            Told::Nothing => return None,
+            Told::This(text) => text,
+        };
+        let route = self.reply_to.clone()?;
         (!told).then(|| Outbound {
             id: OutboxId::new(),
             run_id: Some(self.run.id),
@@ -260,7 +301,7 @@ impl Waiting {
             text,
             pieces_sent: 0,
             question: None,
-            preview: None,
+            preview,
         })
     }
 }

@@ -103,6 +103,31 @@ pub struct TelegramConfig {
     pub allow: Vec<u64>,
     /// Numeric ids of the people who may do everything, `/shutdown` included. They may talk too.
     pub operators: Vec<u64>,
+    /// `[channels.telegram.groups]`
+    pub groups: GroupsConfig,
+}
+
+/// `[channels.telegram.groups]`: in which groups the bot is served, and what it answers there. Who may speak to it is the
+/// same as everywhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GroupsConfig {
+    /// Ids of the groups, all of them negative. Empty: none is served.
+    pub allow: Vec<i64>,
+    /// Which of their messages are for the bot.
+    pub answer: GroupAnswer,
+}
+
+/// Which messages of a group are for the bot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GroupAnswer {
+    /// What mentions it, replies to it, or is a command that names it.
+    #[default]
+    Mention,
+    /// Whatever Telegram shows it: with its privacy mode switched off, every message. A command that names another bot is
+    /// for that one all the same.
+    All,
 }
 
 impl Default for TelegramConfig {
@@ -120,6 +145,7 @@ impl Default for TelegramConfig {
             bot_username: None,
             allow: Vec::new(),
             operators: Vec::new(),
+            groups: GroupsConfig::default(),
         }
     }
 }
@@ -168,6 +194,9 @@ impl TelegramConfig {
         }
         if self.allow.contains(&0) || self.operators.contains(&0) {
             problem("allow", "0 is nobody's id; ids are the numbers that @userinfobot and the log show");
+        }
+        if self.groups.allow.iter().any(|id| *id >= 0) {
+            problem("groups.allow", "the id of a group is negative; the log shows it when the bot is spoken to there");
         }
         problems
     }
@@ -231,6 +260,7 @@ mod tests {
             webhook_url = "ftp://example.org/x"
             bot_username = "@belay"
             allow = [0]
+            groups = { allow = [42] }
             "#,
         )
         .unwrap();
@@ -246,6 +276,7 @@ mod tests {
                 "channels.telegram.webhook_url",
                 "channels.telegram.bot_username",
                 "channels.telegram.allow",
+                "channels.telegram.groups.allow",
             ]
         );
     }
@@ -267,7 +298,13 @@ mod tests {
 
     #[test]
     fn user_names_and_group_ids_are_no_user_ids() {
-        for written in ["allow = [\"alice\"]", "allow = [-100123]", "operators = [1.5]"] {
+        for written in [
+            "allow = [\"alice\"]",
+            "allow = [-100123]",
+            "operators = [1.5]",
+            "groups = { allow = [\"@club\"] }",
+            "groups = { answer = \"sometimes\" }",
+        ] {
             assert!(toml::from_str::<TelegramConfig>(written).is_err(), "{written}");
         }
     }

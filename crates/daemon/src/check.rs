@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use belay_agent::{WorkerRoom, WorkersConfig};
-use belay_models::ProbeReport;
+use belay_models::{CandidateConfig, ProbeReport, candidates};
 use belay_store::{Held, Inspection, OpenError, StoreUrl, inspect};
 use belay_tools::mcp::{Looking, ServerReport, Standing, Trust};
 use belay_tools::sandbox::{Offers, Policy, Sandbox, SandboxConfig};
@@ -191,10 +191,31 @@ async fn model(settings: &Settings, secrets: &Secrets) -> Vec<Finding> {
         Err(failure) => return vec![Finding::failed("model", &failure)],
     };
     let mut findings: Vec<_> = chosen.notice.iter().map(|notice| finding(State::Note, notice.clone())).collect();
+    for (at, candidate) in candidates(&chosen.config, &chosen.keys).into_iter().enumerate() {
+        let found = look_at(&candidate, &chosen.http).await;
+        // One that only stands in keeps nothing from starting.
+        let state = if at == 0 { found.state } else { found.state.min(State::Note) };
+        findings.push(Finding { state, ..found });
+    }
     let info = chosen.provider.info();
-    let name = format!("{} by {}", info.model, info.provider);
-    let looked = belay_models::probe(&chosen.config, &chosen.keys, &chosen.http).await;
-    findings.push(match looked {
+    if info.price.is_none() && !info.rehearsal {
+        let without_effect = |what| {
+            let detail = format!("{what} has no effect: the price of the model is not known; set llm.price");
+            Finding::new("limits", State::Note, detail)
+        };
+        findings.extend(about_money(settings).into_iter().map(without_effect));
+    }
+    findings
+}
+
+/// A look at one of the models and keys that may be asked.
+async fn look_at(candidate: &CandidateConfig, http: &reqwest::Client) -> Finding {
+    let finding = |state, detail| Finding::new("model", state, detail);
+    let name = &candidate.name;
+    if let Some(lacks) = &candidate.lacks {
+        return finding(State::Refused, format!("{name} has no key and is left out: {lacks}"));
+    }
+    match belay_models::probe(&candidate.config, &candidate.keys, http).await {
         Ok(ProbeReport::Ready) => finding(State::Ok, format!("{name} is offered")),
         Ok(ProbeReport::NotProbed) => finding(State::Ok, format!("{name}; it can only be tried by asking it")),
         Ok(ProbeReport::Unlisted { reason }) => {
@@ -208,16 +229,8 @@ async fn model(settings: &Settings, secrets: &Secrets) -> Vec<Finding> {
             finding(State::Refused, format!("{name}: the provider refuses the key (HTTP {status})"))
         }
         Ok(ProbeReport::Unreachable { reason }) => finding(State::OutOfReach, format!("{name}: {reason}")),
-        Err(error) => finding(State::Refused, words(&error)),
-    });
-    if info.price.is_none() && !info.rehearsal {
-        let without_effect = |what| {
-            let detail = format!("{what} has no effect: the price of the model is not known; set llm.price");
-            Finding::new("limits", State::Note, detail)
-        };
-        findings.extend(about_money(settings).into_iter().map(without_effect));
+        Err(error) => finding(State::Refused, format!("{name}: {}", words(&error))),
     }
-    findings
 }
 
 /// The limits and rules that count money.

@@ -303,6 +303,8 @@ mod tests {
             ("belay mcp approve", false),
             ("belay mcp approve files read --set tools.max_read_lines=1", true),
             ("belay mcp", false),
+            ("belay mcp serve --url http://h:1", true),
+            ("belay mcp serve x", false),
             ("belay worker --job 0193e0e0-0000-7000-8000-000000000000 --socket /x", true),
             ("belay worker --job 7 --socket /x", false),
             ("belay worker", false),

@@ -94,6 +94,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Stops(StopsCommand::Eval(args)) => stops::eval(&args, out),
         Command::Mcp(McpCommand::List(args)) => block_on(one_thread(), mcp::list(&args, env, out)),
         Command::Mcp(McpCommand::Approve(args)) => block_on(one_thread(), mcp::approve(&args, env, out)),
+        Command::Mcp(McpCommand::Serve(args)) => block_on(one_thread(), mcp::serve(&args, env)),
         Command::Worker(args) => block_on(one_thread(), worker::worker(&args)),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -224,15 +224,36 @@ pub(crate) fn of_text(text: &str, origins: &Origins) -> Problem {
 /// Settings that name an environment variable and hold something that cannot be a name: most likely the secret itself.
 fn misplaced_secrets(settings: &Settings, origins: &Origins) -> Vec<Problem> {
     let tree = serde_json::to_value(settings).unwrap_or_default();
-    let mut keys = Vec::new();
-    collect_keys(&tree, "", &mut keys);
-    let misplaced = keys.into_iter().filter(|key| {
-        let name = at(&tree, key).and_then(Json::as_str).unwrap_or_default();
-        key.ends_with("_env") && !crate::secrets::is_variable_name(name)
-    });
+    let mut misplaced = Vec::new();
+    collect_misplaced(&tree, "", &mut misplaced);
     let what = "expected the name of an environment variable, and this is none";
     let hint = "if it is the secret itself, put it into a variable or a file and name that".to_owned();
-    misplaced.map(|key| Problem::new(&key, what).from(origins.of(&key)).hint(Some(hint.clone()))).collect()
+    let problem = |key: String| Problem::new(&key, what).from(origins.of(&key)).hint(Some(hint.clone()));
+    misplaced.into_iter().map(problem).collect()
+}
+
+/// Collects the keys of what names a variable and cannot, in tables and lists alike.
+fn collect_misplaced(value: &Json, key: &str, misplaced: &mut Vec<String>) {
+    let below = |name: &str| if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") };
+    match value {
+        Json::Object(table) => {
+            table.iter().for_each(|(name, value)| collect_misplaced(value, &below(name), misplaced));
+        }
+        Json::Array(items) if key.ends_with("_envs") => {
+            let names = items.iter().map(|item| item.as_str().unwrap_or_default());
+            if !names.into_iter().all(crate::secrets::is_variable_name) {
+                misplaced.push(key.to_owned());
+            }
+        }
+        Json::Array(items) => {
+            let items = items.iter().enumerate();
+            items.for_each(|(index, item)| collect_misplaced(item, &below(&index.to_string()), misplaced));
+        }
+        Json::String(name) if key.ends_with("_env") && !crate::secrets::is_variable_name(name) => {
+            misplaced.push(key.to_owned());
+        }
+        _ => {}
+    }
 }
 
 /// The value at a full key.

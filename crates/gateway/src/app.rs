@@ -57,6 +57,8 @@ pub(crate) struct App {
     pub(crate) started: AtomicBool,
     /// Cancelled when the gateway takes no new messages.
     pub(crate) draining: CancellationToken,
+    /// Cancelled when the gateway has ended: nobody is left who could read an answer.
+    pub(crate) closed: CancellationToken,
     /// Takes the questions whose asker has gone away before the answer came.
     pub(crate) orphans: mpsc::Sender<Orphan>,
 }

@@ -8,7 +8,7 @@
 //! Architecture invariant: a reader never holds anything that a run waits for; a slow one slows only itself.
 //!
 //! Reading order: [`config`] → [`error`] → `channel` (how handlers reach the agent) → `app` (what handlers share) →
-//! `auth` → `extract` → `routes` → `sse` → [`server`] (with `patience`) → [`worker_link`].
+//! `auth` → `extract` → `routes` → `sse` → `mcp` → [`server`] (with `patience`) → [`worker_link`].
 
 mod app;
 mod auth;
@@ -16,6 +16,7 @@ mod channel;
 pub mod config;
 pub mod error;
 mod extract;
+mod mcp;
 mod patience;
 mod routes;
 pub mod server;

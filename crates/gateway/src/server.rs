@@ -134,6 +134,7 @@ impl Gateway {
             ready: parts.ready,
             started: AtomicBool::new(false),
             draining: CancellationToken::new(),
+            closed: CancellationToken::new(),
             orphans: orphan_sender,
             config: parts.config,
         });
@@ -155,6 +156,7 @@ impl Gateway {
     /// Dropped midway, every connection is closed at once.
     pub async fn serve(self, stop: CancellationToken) -> Result<(), GatewayError> {
         let Self { app, router, tcp, socket, mut orphans } = self;
+        let _closed = app.closed.clone().drop_guard();
         let limit = Duration::from_secs(app.config.drain_s);
         let places =
             (Arc::new(Semaphore::new(app.config.max_connections)), Arc::new(Semaphore::new(SOCKET_CONNECTIONS)));

@@ -5,34 +5,75 @@ use std::sync::Arc;
 use belay_protocol::{ModelInfo, ModelProvider};
 use reqwest::Client;
 use secrecy::{ExposeSecret, SecretString};
+use tracing::warn;
 use url::Url;
 
 use crate::anthropic::Anthropic;
+use crate::backend::Backend;
+use crate::candidates::{CandidateConfig, candidates};
 use crate::catalog::{self, Entry, Format, KeyRule};
 use crate::config::{EnvKeys, LlmConfig};
 use crate::error::ModelsError;
+use crate::fallback::Fallback;
 use crate::genai::Genai;
 use crate::http::{client_for, parse_base_url};
 use crate::openai::OpenAi;
 use crate::prices::context_and_price;
 use crate::rehearsal::Rehearsal;
-use crate::retrying::Retrying;
+use crate::thinking::{Ability, Gate, ability};
 use crate::vision::sees;
 
-/// Builds the provider that the settings name, with the retry around it. `http` is the client of
-/// [`http_client`](crate::http_client). Nothing is sent.
+/// Builds the provider that the settings name: the configured model under each of its keys and the models that stand in,
+/// behind one port that tries again. `http` is the client of [`http_client`](crate::http_client). Nothing is sent.
+///
+/// A further key and a model that stands in are left out, with a line in the log, where their key is missing.
 ///
 /// # Errors
 /// Each names the setting to change. `provider = "auto"` is [`ModelsError::UnknownProvider`] here: resolve it first.
 pub fn build(config: &LlmConfig, keys: &EnvKeys, http: Client) -> Result<Arc<dyn ModelProvider>, ModelsError> {
-    let target = Target::new(config, keys)?;
-    let Some(base) = &target.base else {
+    if catalog::find(&config.provider)?.format == Format::Rehearsal {
         return Ok(Arc::new(Rehearsal::new()));
-    };
+    }
+    let mut backends: Vec<Backend> = Vec::new();
+    let mut places: Vec<Url> = Vec::new();
+    let mut first_missing = None;
+    for (at, candidate) in candidates(config, keys).into_iter().enumerate() {
+        let built = match &candidate.lacks {
+            None => backend(&candidate, &mut places, &http),
+            Some(lacks) => {
+                Err(ModelsError::MissingKey { provider: candidate.config.provider.clone(), hint: lacks.clone() })
+            }
+        };
+        match built {
+            Ok(backend) => backends.push(backend),
+            Err(missing @ ModelsError::MissingKey { .. }) if at == 0 => first_missing = Some(missing),
+            Err(missing @ ModelsError::MissingKey { .. }) => {
+                warn!(model = %candidate.name, why = %missing, "a model that could stand in is left out");
+            }
+            Err(other) => return Err(other),
+        }
+        // The configured model must be there, under whichever key: what stands in for it is not what was asked for.
+        let keys_end = at == config.api_key_envs.len() + config.api_key_files.len();
+        if let Some(missing) = first_missing.take_if(|_| keys_end && backends.is_empty()) {
+            return Err(missing);
+        }
+    }
+    let mut backends = backends.into_iter();
+    let first = backends.next().ok_or_else(|| ModelsError::MissingModel { provider: config.provider.clone() })?;
+    Ok(Arc::new(Fallback::new(first, backends.collect())))
+}
+
+/// One candidate. `places` are the servers so far.
+fn backend(candidate: &CandidateConfig, places: &mut Vec<Url>, http: &Client) -> Result<Backend, ModelsError> {
+    let CandidateConfig { name, config, keys, .. } = candidate;
+    let target = Target::new(config, keys)?;
     let model = config.model.as_deref().unwrap_or(target.entry.default_model);
     if model.is_empty() {
         return Err(ModelsError::MissingModel { provider: config.provider.clone() });
     }
+    let Some(base) = &target.base else {
+        return Ok(Backend::new(name, model, 0, Arc::new(Rehearsal::new()), Gate::new(Ability::Never)));
+    };
     let (context_tokens, price) = context_and_price(config, base, model);
     let info = ModelInfo {
         provider: config.provider.clone(),
@@ -42,14 +83,19 @@ pub fn build(config: &LlmConfig, keys: &EnvKeys, http: Client) -> Result<Arc<dyn
         rehearsal: false,
         vision: sees(config.vision, target.entry.format, model),
     };
-    let http = client_for(base, config, &http)?;
-    let inner: Arc<dyn ModelProvider> = match target.entry.format {
+    let http = client_for(base, config, http)?;
+    let provider: Arc<dyn ModelProvider> = match target.entry.format {
         Format::OpenAi => Arc::new(OpenAi::new(info, config, base, http, target.key)?),
         Format::Anthropic => Arc::new(Anthropic::new(info, config, base, http, target.key)?),
         Format::Library(kind) => Arc::new(Genai::new(info, config, kind, base, http, target.key)?),
         Format::Rehearsal => Arc::new(Rehearsal::new()),
     };
-    Ok(Arc::new(Retrying::new(inner)))
+    let place = places.iter().position(|place| place == base).unwrap_or_else(|| {
+        places.push(base.clone());
+        places.len() - 1
+    });
+    let thinking = Gate::new(ability(target.entry.format, model, &config.extra_body));
+    Ok(Backend::new(name, model, place, provider, thinking))
 }
 
 /// Whom the settings mean: who it is, where, and with which key.
@@ -102,7 +148,7 @@ mod tests {
     use crate::testing::{client, config};
 
     fn keys() -> EnvKeys {
-        EnvKeys { openai: Some("sk-o".into()), anthropic: Some("sk-a".into()), configured: None }
+        EnvKeys { openai: Some("sk-o".into()), anthropic: Some("sk-a".into()), ..EnvKeys::default() }
     }
 
     fn info_of(settings: serde_json::Value, keys: &EnvKeys) -> Result<ModelInfo, String> {

@@ -111,6 +111,16 @@ impl Thinking {
         let word = word.to_lowercase();
         Self::ALL.iter().copied().find(|level| level.word() == word)
     }
+
+    /// Most tokens to think for, where a provider wants a number. They come on top of those of the answer.
+    pub fn budget_tokens(self) -> u32 {
+        match self {
+            Self::Off => 0,
+            Self::Low => 2048,
+            Self::Medium => 8192,
+            Self::High => 24_576,
+        }
+    }
 }
 
 /// What people see of the model's reasoning.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::approval::{Asker, Gate};
+use crate::context::Conversation;
 use crate::event::{Event, NewEvent, Seq};
 use crate::ids::{BootId, ChannelId, GateId, OutboxId, RunId, SessionKey, ThreadId};
 use crate::inbound::{IdempotencyKey, ReplyRoute};
@@ -93,6 +94,10 @@ pub trait ThreadStore: Send + Sync {
     async fn compact(&self, lease: &Lease, keep: u32, summary: String, events: Vec<NewEvent>)
     -> Result<(), StoreError>;
 
+    /// As [`ThreadStore::compact`], for a cut that goes through a turn at work: the summary stands for messages of its run
+    /// as well, and no later load of the thread has them, nor of the run. The originals stay in the store. Committed.
+    async fn compact_turn(&self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError>;
+
     /// Sessions that have unfinished runs, oldest first; what a start takes up again.
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError>;
 }
@@ -112,6 +117,8 @@ pub struct OpenedLane {
     pub options: RunOptions,
     /// Whether nothing was ever said in the active thread: no run has begun in it, and none waits to.
     pub fresh: bool,
+    /// When a person last said something in the session; `None`: never, as far as is known.
+    pub spoken_at: Option<UnixMillis>,
 }
 
 /// The active thread of a session.
@@ -178,7 +185,8 @@ pub struct PendingRun {
     /// The history that the message brought along, which its first start appends to the thread; empty after that.
     pub history: Vec<Message>,
     /// The run's messages so far, oldest first, with their positions: its user message and whatever checkpoints have
-    /// added, those of run scope included. Empty before its first start.
+    /// added, those of run scope included, without those that [`ThreadStore::compact_turn`] took away. Empty before its
+    /// first start.
     pub messages: Vec<(u64, Arc<Message>)>,
 }
 
@@ -212,6 +220,8 @@ pub struct NewInput {
     pub at: UnixMillis,
     /// Whether the run begins with this commit.
     pub start: bool,
+    /// Whether a person says it: what a timer sends keeps no conversation alive.
+    pub spoken: bool,
 }
 
 /// What became of a message.
@@ -263,6 +273,8 @@ pub struct Checkpoint {
     /// Runs whose messages are among those that are appended: they end in the same commit, so that each message is
     /// answered by one run.
     pub joined: Vec<JoinedRun>,
+    /// Messages to deliver, in the same commit: what the run says while it goes on.
+    pub outbound: Vec<Outbound>,
     /// Whether it is waited for.
     pub durability: Durability,
 }
@@ -355,6 +367,21 @@ pub enum EditOutcome {
     Nothing,
 }
 
+/// What leaves the context while a turn is at work.
+#[derive(Clone, Debug)]
+pub struct TurnCut {
+    /// The run of that turn.
+    pub run: RunId,
+    /// Its messages that leave, by their number in [`PendingRun::messages`], from 0. Others than there are are passed over.
+    pub left: Vec<u32>,
+    /// How many of the newest visible messages of ended turns stay.
+    pub keep: u32,
+    /// The account of all that has left.
+    pub summary: String,
+    /// Facts to store.
+    pub events: Vec<NewEvent>,
+}
+
 /// Reads runs, sessions and history, for the API and the command line. Never blocks a writer.
 #[async_trait]
 pub trait RunReader: Send + Sync {
@@ -371,6 +398,19 @@ pub trait RunReader: Send + Sync {
     /// What people and model said in a session's active thread, oldest first, after the position `after`: user and
     /// assistant texts, without run-scope messages and tool traffic.
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError>;
+    /// The conversation of a session as it stands; `None`: there is no such session. As it stands this knows texts only; a
+    /// store that has the rest answers with everything.
+    async fn conversation(&self, session: &SessionKey) -> Result<Option<Conversation>, StoreError> {
+        if self.session(session).await?.is_none() {
+            return Ok(None);
+        }
+        let said = self.history(session, 0, u32::MAX).await?;
+        let message = |line: HistoryEntry| match line.role.as_str() {
+            "assistant" => Arc::new(Message::assistant(line.text)),
+            _ => Arc::new(Message::user(line.text)),
+        };
+        Ok(Some(Conversation { messages: said.into_iter().map(message).collect(), ..Conversation::default() }))
+    }
     /// All messages of a run in their order, those for the run alone and tool traffic included; none that were cleared.
     /// Up to the newest checkpoint while the run goes on.
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError>;
@@ -400,7 +440,12 @@ pub struct SessionSummary {
     pub open_runs: u32,
     /// When it was last used.
     pub last_active_at: UnixMillis,
+    /// The first words that a person said in its active thread: one line, at most [`TITLE_MAX_CHARS`] characters.
+    pub title: Option<String>,
 }
+
+/// Longest title of a session, in characters.
+pub const TITLE_MAX_CHARS: usize = 80;
 
 /// A line of history.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -11,7 +11,7 @@ use belay_protocol::{
     GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent, NewInput, Note, NoteStore,
     OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, ReplyRoute, RunFilter, RunId,
     RunOptions, RunReader, RunRecord, Secret, SecretVault, Seq, SessionKey, SessionSummary, SpendLedger, StoreError,
-    ThreadEdit, ThreadStore, Together, UnixMillis,
+    ThreadEdit, ThreadStore, Together, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -103,6 +103,10 @@ impl<S: ThreadStore> ThreadStore for Faulty<S> {
         self.plan.around(StoreOp::Compact, self.store.compact(lease, keep, summary, events)).await
     }
 
+    async fn compact_turn(&self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError> {
+        self.plan.around(StoreOp::Compact, self.store.compact_turn(lease, cut)).await
+    }
+
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {
         self.plan.around(StoreOp::UnfinishedSessions, self.store.unfinished_sessions()).await
     }
@@ -154,6 +158,10 @@ impl<S: SecretVault> SecretVault for Faulty<S> {
 
     async fn forget(&self, session: &SessionKey, name: &str) -> Result<bool, StoreError> {
         self.plan.around(StoreOp::ForgetSecret, self.store.forget(session, name)).await
+    }
+
+    async fn forget_all(&self, session: &SessionKey) -> Result<u32, StoreError> {
+        self.plan.around(StoreOp::ForgetSecret, self.store.forget_all(session)).await
     }
 }
 

@@ -10,13 +10,14 @@
 //!
 //! Reading order: [`config`] → `arguments` (how a tool is declared and called) → `clock` → `calculate` → `workspace`
 //! (what keeps the file tools inside) → `files` → `notes` → `outputs` → [`process`] → [`sandbox`] → `commands` → [`web`]
-//! (what keeps the web tools outside) → [`mcp`] → [`worker`].
+//! (what keeps the web tools outside) → [`mcp`] → [`worker`] → [`context`].
 
 mod arguments;
 mod calculate;
 mod clock;
 mod commands;
 pub mod config;
+pub mod context;
 mod digest;
 mod error;
 mod files;

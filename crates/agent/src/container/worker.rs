@@ -181,6 +181,7 @@ impl ContainerDelegate {
             generation: Generation::default(),
             credential: None,
             progress: belay_protocol::Progress::default(),
+            variables: std::sync::Arc::default(),
         };
         async move {
             let output = match tool {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, AckSender, CommandReply, Inbound, Refusal, RunId, SessionKey, StillRunning, StopReason, StopReport, StopTarget,
+    Ack, AckSender, CommandReply, Inbound, Refusal, RunId, SessionKey, Skills, StillRunning, StopReason, StopReport,
+    StopTarget,
 };
 use tokio::sync::mpsc;
 
@@ -32,7 +33,7 @@ impl Dispatcher {
             Command::Thread(command) => return self.lane_command(LaneOrder::Thread(command), word, inbound, ack),
             Command::Setting(command) => return self.lane_command(LaneOrder::Setting(command), word, inbound, ack),
             Command::Status => self.status_text(),
-            Command::Help => help_text(),
+            Command::Help => help_text(&self.house.context.known_skills()),
             Command::Version => format!("Belay {}", self.house.version),
             Command::Ping => "pong".into(),
             Command::Tools => self.tools_text(),
@@ -139,6 +140,11 @@ impl Dispatcher {
                 trouble.since.to_rfc3339()
             ));
         }
+        for candidate in &status.candidates {
+            if let (Some(until), Some(why)) = (candidate.cooling_until, &candidate.why) {
+                text.push_str(&format!("\n{} is not asked until {} ({why}).", candidate.name, until.to_rfc3339()));
+            }
+        }
         if let Some(limit) = status.limit_today_micro_usd {
             let (spent, limit) = (status.spent_today_micro_usd as f64 / 1e6, limit as f64 / 1e6);
             text.push_str(&format!("\nSpent today: {spent:.4} of {limit:.2} US dollars."));
@@ -158,8 +164,12 @@ impl Dispatcher {
     }
 }
 
-fn help_text() -> String {
-    submission::WORDS.iter().map(|(word, what)| format!("- `{word}`: {what}")).collect::<Vec<_>>().join("\n")
+/// Every command, then the skills that people may ask for.
+fn help_text(skills: &Skills) -> String {
+    let commands = submission::WORDS.iter().map(|(word, what)| format!("- `{word}`: {what}"));
+    let asked_for = skills.list.iter().filter(|skill| skill.user_invocable);
+    let skills = asked_for.map(|skill| format!("- `/{}`: {}", skill.command(), skill.description));
+    commands.chain(skills).collect::<Vec<_>>().join("\n")
 }
 
 /// `at_work`: the runs that were having their turn when they were told.

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use belay_protocol::inbound::LiveRun as LiveRunInfo;
 use belay_protocol::{
-    Ack, AckSender, CommandReply, Control, Inbound, PrincipalRole, Refusal, RunId, RunProcesses, RunRecord, RunStatus,
-    StatusReport, StillRunning, StopReason, StopReport, StopTarget,
+    Ack, AckSender, Candidate, CandidateStatus, CommandReply, Control, Inbound, PrincipalRole, Refusal, RunId,
+    RunProcesses, RunRecord, RunStatus, StatusReport, StillRunning, StopReason, StopReport, StopTarget, UnixMillis,
 };
 use tokio::time::{Instant, timeout_at};
 
 use super::{Dispatcher, end_processes};
 use crate::agent::Flow;
+use crate::context_report;
 use crate::live::{LiveRun, StopCause};
 use crate::mail::LaneReply;
 
@@ -27,6 +28,15 @@ impl Dispatcher {
                 ack.send(Ack::Watch(self.find(run).map(|live| live.watch(inbound.want_deltas))));
             }
             Control::Status => ack.send(Ack::Status(Box::new(self.status()))),
+            Control::Context { session, full } => {
+                let house = self.house.clone();
+                self.errand(async move {
+                    ack.send(match context_report::of(&house, &session, full).await {
+                        Ok(report) => Ack::Context(Box::new(report)),
+                        Err(refusal) => Ack::Refused(refusal),
+                    });
+                });
+            }
             Control::Shutdown if who.is_operator() => {
                 let reply = "Shutting down.".to_owned();
                 ack.send(Ack::Command(CommandReply { command: "/shutdown".into(), reply, resumes: None }));
@@ -117,7 +127,21 @@ impl Dispatcher {
             spent_today_micro_usd: self.house.cost.spent_today(),
             limit_today_micro_usd: self.house.cost.limit(),
             model_trouble: self.house.model_trouble(),
+            candidates: self.candidates(),
         }
+    }
+
+    /// The models and keys that may be asked, and until when each is left alone.
+    fn candidates(&self) -> Vec<CandidateStatus> {
+        let now = self.house.clock.now();
+        let status = |candidate: Candidate| CandidateStatus {
+            name: candidate.name,
+            cooling_until: candidate.cooling.map(|cooling| {
+                UnixMillis(now.0.saturating_add(i64::try_from(cooling.left.as_millis()).unwrap_or(i64::MAX)))
+            }),
+            why: candidate.cooling.map(|cooling| cooling.why.word().to_owned()),
+        };
+        self.house.model.candidates().into_iter().map(status).collect()
     }
 }
 

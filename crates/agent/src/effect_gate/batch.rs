@@ -7,7 +7,7 @@ use std::time::Duration;
 use belay_protocol::Generation;
 use belay_protocol::{
     GateId, Progress, RunId, Secret, SessionKey, Tool, ToolCall, ToolContext, ToolFailure, ToolOutput, ToolReply,
-    ToolStatus,
+    ToolStatus, Variable,
 };
 use serde_json::{Map, Value};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -44,6 +44,7 @@ pub(super) struct For<'a> {
     pub(super) cancel: &'a CancellationToken,
     pub(super) generation: &'a Generation,
     pub(super) progress: &'a Progress,
+    pub(super) variables: &'a Arc<[Variable]>,
     pub(super) live: &'a LiveRun,
     pub(super) newer: Option<&'a Joining>,
 }
@@ -153,6 +154,10 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
                 generation: whose.generation.clone(),
                 credential,
                 progress: whose.progress.clone(),
+                variables: match tool.spec().takes_variables {
+                    true => whose.variables.clone(),
+                    false => Arc::default(),
+                },
             };
             let id = running.spawn(call_tool(tool.clone(), arguments, context)).id();
             places.insert(id, Place { at, call, tool, begun: Instant::now() });

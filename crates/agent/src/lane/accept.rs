@@ -119,6 +119,7 @@ impl Lane {
             state: outputs.then(|| serde_json::to_value(&waiting.state).ok()).flatten(),
             at: self.house.clock.now(),
             start,
+            spoken: true,
         }
     }
 

@@ -40,8 +40,19 @@ impl Lane {
             Ok(ended) => ended,
             Err(error) => return self.end_crashed(current, &error).await,
         };
-        let TurnEnd { mut messages, turn_start, unstored, end, reply, silent, begun_at, usage, cost_micro_usd, .. } =
-            ended;
+        let TurnEnd {
+            mut messages,
+            turn_start,
+            unstored,
+            end,
+            reply,
+            silent,
+            delivery,
+            begun_at,
+            usage,
+            cost_micro_usd,
+            ..
+        } = ended;
         if let Some(at) = begun_at {
             current.begin(at);
         }
@@ -52,7 +63,8 @@ impl Lane {
         }
         let (new, events) = unstored;
         let new = if begun { new } else { Vec::new() };
-        let ending = Ending { end, reply, silent, messages: new, events, totals: Some((usage, cost_micro_usd)) };
+        let totals = Some((usage, cost_micro_usd));
+        let ending = Ending { end, reply, silent, delivery, messages: new, events, totals };
         self.commit_ends(vec![(current, ending)]).await?;
         if begun {
             // What steered this run alone is of no use to the next one.

@@ -57,7 +57,7 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
             }
         }
     };
-    let OpenedLane { lease, thread, unfinished, loop_detection, options, fresh } = opened;
+    let OpenedLane { lease, thread, unfinished, loop_detection, options, fresh, .. } = opened;
     let mut lane = Lane {
         house,
         port,

@@ -68,6 +68,7 @@ impl Lane {
             events,
             used: Vec::new(),
             joined: Vec::new(),
+            outbound: Vec::new(),
             durability: Durability::Committed,
         };
         let paused = PausedRun { checkpoint, gate: gate.clone(), outbound };

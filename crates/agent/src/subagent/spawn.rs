@@ -168,7 +168,8 @@ impl Tool for Bound {
         let goal = Goal::new(order.declared);
         tools.extend(goal.tools());
         tools.push(Arc::new(Terminate::new()));
-        let prompt = || Prompt::new(format!("{ROLE}\n\n{}\n\n{GIVE_UP}", goal.teaching()));
+        let rules = self.seed.briefing().rules();
+        let prompt = || Prompt::new(format!("{ROLE}\n\n{}\n\n{GIVE_UP}{rules}", goal.teaching()));
         let tools = Arc::new(ToolSet::new(tools));
         let reasoning = Arc::new(Reasoning::new(prompt(), prompt(), tools, house.max_tokens, house.max_attempts));
 

@@ -12,10 +12,10 @@ use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock, Control,
-    CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream,
-    NoProcesses, Outbound, Principal, PrincipalRole, QueueMode, ReplyRoute, RunOptions, RunRecord, RunStatus,
-    SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
+    Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock, ContextSource,
+    Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream,
+    NoContext, NoProcesses, Outbound, Principal, PrincipalRole, QueueMode, ReplyRoute, RunOptions, RunRecord,
+    RunStatus, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::scripted_model::ScriptedModel;
@@ -147,6 +147,12 @@ impl Talker {
         let inbound = self.inbound(session, PrincipalRole::User, Body::Text(text.into()), None);
         let principal = Principal { id: who.into(), role: PrincipalRole::User };
         self.send(Inbound { principal, ..inbound }).await
+    }
+
+    /// Sends a text that asks this of its run.
+    pub(crate) async fn text_with(&self, session: &str, text: &str, options: RunOptions) -> Ack {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        self.send(Inbound { options, ..inbound }).await
     }
 
     /// Sends a text that a platform has relayed from a group.
@@ -282,6 +288,7 @@ pub(crate) struct Setup {
     pub(crate) clock: Arc<TestClock>,
     pub(crate) injector: bool,
     pub(crate) workers: Option<WorkersParts>,
+    pub(crate) context: Arc<dyn ContextSource>,
     pub(crate) hooks: Vec<BoundHook>,
 }
 
@@ -332,6 +339,7 @@ impl Setup {
             clock: Arc::new(TestClock(AtomicI64::new(1_795_000_000_000))),
             injector: false,
             workers: None,
+            context: Arc::new(NoContext),
             hooks: Vec::new(),
         }
     }
@@ -355,6 +363,7 @@ impl Setup {
             clock: self.clock.clone(),
             injector: self.injector,
             workers: self.workers.clone(),
+            context: self.context.clone(),
             hooks: self.hooks.clone(),
         }
     }
@@ -376,6 +385,7 @@ impl Setup {
     /// What it is made of, without channels.
     pub(crate) fn parts(&self) -> AgentParts {
         AgentParts {
+            streaming: belay_agent::StreamingConfig::default(),
             config: self.config.clone(),
             limits: self.limits.clone(),
             approvals: self.approvals.clone(),
@@ -394,6 +404,7 @@ impl Setup {
             max_tokens: 1000,
             max_attempts: 3,
             workers: self.workers.clone(),
+            context: self.context.clone(),
             ready: watch::Sender::new(false),
         }
     }

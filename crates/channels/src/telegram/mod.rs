@@ -1,10 +1,10 @@
 //! Telegram as a channel: a bot, by webhook or by long polling.
 //!
-//! Who may talk is a list of numeric ids; the secret of the webhook proves that an update comes from Telegram. In groups
-//! the bot hears only what addresses it. What is accepted is known to the store by its `update_id`, so that a repeated
+//! Who may talk is a list of numeric ids; the secret of the webhook proves that an update comes from Telegram. Groups are
+//! served where they are listed, and there the bot hears what addresses it. What is accepted is known to the store by its `update_id`, so that a repeated
 //! delivery changes nothing; a second tap on a button is told what the first one did.
 //!
-//! Reading order: `intake` (which updates are messages) → `webhook`, `polling` (how they arrive) → `format`,
+//! Reading order: `groups`, `intake` (which updates are messages) → `webhook`, `polling` (how they arrive) → `format`,
 //! `split` (how an answer is written) → `deliver` (how it is sent) → `taps` (the buttons under a question) → `api`.
 
 mod api;
@@ -12,6 +12,7 @@ mod conversation;
 mod deliver;
 mod desk;
 mod format;
+mod groups;
 mod intake;
 mod polling;
 mod setup;
@@ -37,6 +38,7 @@ use tracing::{info, warn};
 use self::api::BotApi;
 use self::conversation::Conversation;
 use self::desk::Desk;
+use self::groups::Groups;
 use self::intake::Rules;
 use self::polling::Poller;
 use self::webhook::Webhook;
@@ -87,6 +89,7 @@ impl Telegram {
             username,
             allow: config.allow.iter().copied().collect(),
             operators: config.operators.iter().copied().collect(),
+            groups: Groups::new(&config.groups),
             since: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
         };
         let desk = Arc::new(Desk::new(BotApi::new(http, &config.api_base, secrets.token), rules));
@@ -215,12 +218,15 @@ fn usable_secret(secret: Option<SecretString>) -> Result<SecretString, &'static 
 /// A desk that reaches nobody.
 #[cfg(test)]
 fn test_desk() -> Desk {
+    use crate::config::GroupsConfig;
+
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default(); // another test was first
     let rules = Rules {
         bot_id: 777,
         username: OnceLock::from("Belay_Bot".to_owned()),
         allow: [42].into(),
         operators: [7].into(),
+        groups: Groups::new(&GroupsConfig { allow: vec![-100], ..GroupsConfig::default() }),
         since: 0,
     };
     Desk::new(

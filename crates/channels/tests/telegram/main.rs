@@ -31,6 +31,7 @@ fn config(api_base: &str) -> TelegramConfig {
         api_base: api_base.into(),
         allow: vec![42],
         operators: vec![7],
+        groups: belay_channels::GroupsConfig { allow: vec![-100], ..Default::default() },
         ..TelegramConfig::default()
     }
 }

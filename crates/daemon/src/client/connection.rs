@@ -84,6 +84,20 @@ impl Client {
         })
     }
 
+    /// A request by hand, for what is no call of the API.
+    pub(crate) fn request(&self, method: Method, path: &[&str]) -> Result<reqwest::RequestBuilder, Failure> {
+        let request = self.http.request(method, self.url(path, &[])?);
+        Ok(match &self.token {
+            Some(token) => request.bearer_auth(token.expose_secret()),
+            None => request,
+        })
+    }
+
+    /// Where the daemon is, for messages.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
+    }
+
     /// Asks for something.
     pub(crate) async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Json, Failure> {
         self.ask(Method::GET, self.url(path, query)?, None, ANSWER_LIMIT).await

@@ -14,7 +14,7 @@ mod webhook;
 use std::any::Any;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, OriginalUri};
+use axum::extract::{DefaultBodyLimit, OriginalUri, Request};
 use axum::http::header::AUTHORIZATION;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
@@ -28,9 +28,15 @@ use tracing::Level;
 
 pub use runs::LIST_MAX;
 
+pub(crate) use messages::NewMessage;
+pub(crate) use runs::no_such_run;
+pub(crate) use sessions::no_such_session;
+pub(crate) use stop::stop_run;
+
 use crate::app::Shared;
 use crate::auth::guard;
 use crate::error::ApiError;
+use crate::mcp;
 
 /// All routes, ours and those that others brought, under the layers that every request passes.
 ///
@@ -49,7 +55,13 @@ pub(crate) fn router(app: Shared, extra: Vec<Router>) -> Router {
 
 /// What only a principal may ask.
 fn guarded(app: &Shared) -> Router<Shared> {
-    Router::new()
+    let mut guarded = Router::new();
+    if app.config.mcp {
+        let endpoint = mcp::Endpoint::new(app.clone());
+        let handle = move |request: Request| endpoint.clone().handle(request);
+        guarded = guarded.route("/mcp", get(handle.clone()).post(handle.clone()).delete(handle));
+    }
+    guarded
         .route("/api/v1/messages", post(messages::send))
         .route("/api/v1/runs", get(runs::list))
         .route("/api/v1/runs/{id}", get(runs::show))

@@ -483,6 +483,7 @@ fn status() -> StatusReport {
         spent_today_micro_usd: 0,
         limit_today_micro_usd: None,
         model_trouble: None,
+        candidates: Vec::new(),
     }
 }
 

@@ -6,6 +6,7 @@
 mod approvals;
 mod drain;
 mod house;
+mod mcp;
 mod messages;
 mod openai;
 mod refusals;

@@ -50,6 +50,8 @@ pub trait SealedSecrets: Send + Sync {
     async fn sealed(&self, session: &SessionKey, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
     /// Removes a record. `false`: there was none. Committed.
     async fn remove_sealed(&self, session: &SessionKey, name: &str) -> Result<bool, StoreError>;
+    /// Removes all records of a session; how many. Committed.
+    async fn remove_all_sealed(&self, session: &SessionKey) -> Result<u32, StoreError>;
 }
 
 /// Secrets of sessions, sealed in a store, and secrets of the configuration, which every session has.
@@ -102,6 +104,11 @@ impl SecretVault for SealedVault {
     /// Forgets the session's own; one that is configured stays.
     async fn forget(&self, session: &SessionKey, name: &str) -> Result<bool, StoreError> {
         self.store.remove_sealed(session, name).await
+    }
+
+    /// Forgets the session's own; those that are configured stay.
+    async fn forget_all(&self, session: &SessionKey) -> Result<u32, StoreError> {
+        self.store.remove_all_sealed(session).await
     }
 }
 

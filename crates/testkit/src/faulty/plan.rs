@@ -33,7 +33,7 @@ pub enum StoreOp {
     SetOptions,
     /// [`ThreadStore::set_loop_detection`].
     SetLoopDetection,
-    /// [`ThreadStore::compact`].
+    /// [`ThreadStore::compact`] and [`ThreadStore::compact_turn`].
     Compact,
     /// [`ThreadStore::unfinished_sessions`].
     UnfinishedSessions,
@@ -53,7 +53,7 @@ pub enum StoreOp {
     KeepSecret,
     /// [`SecretVault::find`].
     FindSecret,
-    /// [`SecretVault::forget`].
+    /// [`SecretVault::forget`] and [`SecretVault::forget_all`].
     ForgetSecret,
     /// [`RunReader::run`].
     Run,
