@@ -29,6 +29,7 @@ use crate::compaction;
 use crate::house::House;
 use crate::joining::Joining;
 use crate::mail::{LaneCommand, LaneMail, LaneNote, LaneOrder, LanePort};
+use crate::prompt::Briefing;
 use crate::submission::ThreadCommand;
 use crate::turn::{TurnEnd, context_of};
 use crate::waiting::Waiting;
@@ -182,7 +183,7 @@ impl Lane {
                     self.house.hooks.session_end(&self.lease.session, word);
                 }
                 if matches!(edit, ThreadEdit::New | ThreadEdit::Clear) {
-                    self.house.snapshots.forget(&self.lease.session);
+                    Briefing::begin_anew(&self.house, &self.lease.session).await;
                 }
                 if matches!(edit, ThreadEdit::New | ThreadEdit::Clear)
                     && let Err(error) = self.house.store.gates.forget_grants(&self.lease.session).await

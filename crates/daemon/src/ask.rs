@@ -55,12 +55,15 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     let closing = programs.closing();
     let (channel, answer, talk) = AskChannel::new(text, args.outputs.clone(), Person::find(args.text == "-", env));
     let agent = Agent::start(AgentParts {
+        context: Arc::new(belay_protocol::NoContext),
+        streaming: belay_agent::StreamingConfig::default(),
         // Nothing else runs: an interrupted question is given up at once.
         config: AgentConfig { drain_s: 0, ..settings.agent.clone() },
         limits: settings.limits.clone(),
         rules: programs.stop_rules(settings),
         queue: settings.queue.clone(),
         approvals: settings.approvals.clone(),
+        streaming: settings.streaming.clone(),
         processes: programs.processes(),
         hooks: hooks.bound(),
         outputs: Some(programs.outputs()),
@@ -76,6 +79,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         ready: watch::channel(false).0,
         // A question is answered in this process: nobody waits beside it for a worker's link.
         workers: None,
+        context: programs.context(),
     })
     .await
     .map_err(|error| agent_failure(&error))?;

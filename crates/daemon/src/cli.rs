@@ -33,6 +33,9 @@ pub(crate) enum Command {
     Status(ClientArgs),
     /// List recent runs, or show one
     Runs(RunsArgs),
+    /// What the model is told besides the message
+    #[command(subcommand)]
+    Context(ContextCommand),
     /// List the questions that wait for an answer, or answer one
     Approvals(ApprovalsArgs),
     /// Stop a run, a session, or everything
@@ -167,6 +170,26 @@ pub(crate) enum RunsCommand {
     },
 }
 
+/// `belay context …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum ContextCommand {
+    /// Show what the model of a session would be told now, and what it takes
+    Show(ContextArgs),
+}
+
+/// `belay context show`
+#[derive(Debug, Args)]
+pub(crate) struct ContextArgs {
+    /// The daemon.
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// Print the texts too
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// The session's key
+    pub(crate) session: String,
+}
+
 /// `belay approvals`
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -270,6 +293,10 @@ mod tests {
             ("belay runs --limit 501", false), // the API takes no more
             ("belay runs show 0193", true),
             ("belay runs show --json 0193", true),
+            ("belay context show me", true),
+            ("belay context show --full --json me", true),
+            ("belay context show", false),
+            ("belay context", false),
             ("belay approvals", true),
             ("belay approvals --all --session me --json", true),
             ("belay approvals list --all", true),

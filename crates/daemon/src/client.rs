@@ -2,6 +2,7 @@
 
 mod approvals;
 mod connection;
+mod context;
 mod runs;
 mod send;
 mod status;
@@ -13,6 +14,7 @@ use serde_json::Value as Json;
 
 pub(crate) use approvals::{answer as approvals_answer, list as approvals_list, show as approvals_show};
 pub(crate) use connection::Client;
+pub(crate) use context::show as context_show;
 pub(crate) use runs::{list as runs_list, show as runs_show};
 pub(crate) use send::{send, verdict};
 pub(crate) use status::status;

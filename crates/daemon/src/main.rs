@@ -38,7 +38,7 @@ use belay_protocol::Decision;
 use clap::{CommandFactory, Parser};
 use tokio::runtime::{Builder, Runtime};
 
-use cli::{ApprovalsArgs, ApprovalsCommand, Cli, Command, ConfigCommand, RunsCommand};
+use cli::{ApprovalsArgs, ApprovalsCommand, Cli, Command, ConfigCommand, ContextCommand, RunsCommand};
 use environment::Environment;
 use exit::{Exit, Failure};
 use mcp::McpCommand;
@@ -86,6 +86,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
             None => block_on(one_thread(), client::runs_list(&args, env, out)),
             Some(RunsCommand::Show { client, id }) => block_on(one_thread(), client::runs_show(client, id, env, out)),
         },
+        Command::Context(ContextCommand::Show(args)) => block_on(one_thread(), client::context_show(&args, env, out)),
         Command::Approvals(args) => block_on(one_thread(), approvals(&args, env, out)),
         Command::Stop(args) => block_on(one_thread(), client::stop(&args, env, out)),
         Command::Shutdown(args) => block_on(one_thread(), client::shutdown(&args, env, out)),

@@ -11,7 +11,7 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
-use belay_agent::{AgentConfig, ApprovalsConfig, LimitsConfig, QueueConfig, WorkersConfig};
+use belay_agent::{AgentConfig, ApprovalsConfig, LimitsConfig, QueueConfig, StreamingConfig, WorkersConfig};
 use belay_agent_loop::policies::StopsConfig;
 use belay_channels::{StdinConfig, TelegramConfig};
 use belay_gateway::GatewayConfig;
@@ -19,6 +19,7 @@ use belay_hooks::HooksConfig;
 use belay_models::LlmConfig;
 use belay_store::StoreConfig;
 use belay_tools::ToolsConfig;
+use belay_tools::context::{ContextConfig, SkillsConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -55,6 +56,8 @@ pub(crate) struct Settings {
     pub(crate) queue: QueueConfig,
     /// When a person is asked.
     pub(crate) approvals: ApprovalsConfig,
+    /// How an answer is shown while it comes.
+    pub(crate) streaming: StreamingConfig,
     /// The operator's programs at points of a run.
     pub(crate) hooks: HooksConfig,
     /// Message platforms.
@@ -63,6 +66,10 @@ pub(crate) struct Settings {
     pub(crate) gateway: GatewayConfig,
     /// The built-in tools.
     pub(crate) tools: ToolsConfig,
+    /// What runs are told of the workspace.
+    pub(crate) context: ContextConfig,
+    /// Instructions for kinds of tasks.
+    pub(crate) skills: SkillsConfig,
     /// Runs in processes of their own.
     pub(crate) workers: WorkersConfig,
     /// Persistence.
@@ -92,11 +99,14 @@ impl Settings {
             self.stops.problems(&self.limits.run, Some(self.max_steps())),
             self.queue.validate(),
             self.approvals.validate(),
+            self.streaming.validate(),
             self.hooks.validate(),
             self.channels.stdin.validate(),
             self.channels.telegram.validate(),
             self.gateway.validate(),
             self.tools.validate(),
+            self.context.validate(),
+            self.skills.validate(),
             self.workers.validate(),
             self.store.validate(),
             self.telemetry.validate(),
@@ -212,11 +222,7 @@ pub(crate) fn refused(problems: &[Problem]) -> Failure {
 /// A crate's own words, `section.key: what`, as a problem with its place.
 pub(crate) fn of_text(text: &str, origins: &Origins) -> Problem {
     match text.split_once(": ") {
-        Some((key, what)) => {
-            // What stands in a list, `hooks[0].on`, comes from where the list does.
-            let origin = origins.of(key).or_else(|| origins.of(key.split('[').next()?));
-            Problem::new(key, what).from(origin.filter(|origin| *origin != BUILT_IN))
-        }
+        Some((key, what)) => Problem::new(key, what).from(origins.around(key).filter(|origin| *origin != BUILT_IN)),
         None => Problem::new("settings", text),
     }
 }

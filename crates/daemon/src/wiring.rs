@@ -153,11 +153,14 @@ async fn assemble(
     channels.extend(WatchdogChannel::from_service_manager().map(|watchdog| Arc::new(watchdog) as Arc<dyn Channel>));
 
     let agent = AgentParts {
+        context: Arc::new(belay_protocol::NoContext),
+        streaming: belay_agent::StreamingConfig::default(),
         config: settings.agent.clone(),
         limits: settings.limits.clone(),
         rules: programs.stop_rules(settings),
         queue: settings.queue.clone(),
         approvals: settings.approvals.clone(),
+        streaming: settings.streaming.clone(),
         processes: programs.processes(),
         hooks: hooks.bound(),
         outputs: Some(programs.outputs()),
@@ -172,6 +175,7 @@ async fn assemble(
         max_attempts: settings.llm.max_attempts,
         ready: ready_tx,
         workers,
+        context: programs.context(),
     };
     let programs = programs.closing();
     Ok(Assembled { agent, gateway, stdin, notice: chosen.notice, programs, hooks, workers: served })

@@ -54,7 +54,7 @@ pub use declared::DeclaredOutput;
 pub use event::{Event, EventKind, NewEvent, Seq};
 pub use history::normalise;
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
-pub use ids::{BootId, CallId, ChannelId, GateId, JobId, OutboxId, RunId, SessionKey, ThreadId};
+pub use ids::{BootId, CallId, ChannelId, ConnectionId, GateId, JobId, OutboxId, RunId, SessionKey, ThreadId};
 pub use inbound::{
     Accepted, Ack, AckSender, Attachment, Body, CandidateStatus, CommandReply, Control, Envelope, IdempotencyKey,
     Inbound, Partial, Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, StatusReport, StillRunning,

@@ -24,6 +24,8 @@ pub(super) const STOP_GRACE: Duration = Duration::from_millis(60);
 
 /// What a call reads that had not begun when the person said something more.
 pub(super) const SKIPPED: &str = "skipped: a newer message of the person came first";
+/// What the model reads of a call whose tool panicked.
+pub(crate) const CRASHED: &str = "the tool crashed; this is a fault of the tool";
 
 /// A call that may run: its place in the batch, its tool, its checked arguments.
 pub(super) struct Runnable {
@@ -109,7 +111,7 @@ impl Place {
             return self.abandoned();
         }
         let status = if self.lasting() { ToolStatus::OutcomeUnknown } else { ToolStatus::Error };
-        self.ended(End::Ours(status, "the tool crashed; this is a fault of the tool".into()))
+        self.ended(End::Ours(status, CRASHED.into()))
     }
 
     fn abandoned(self) -> Ran {

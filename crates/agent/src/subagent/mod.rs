@@ -16,6 +16,7 @@ mod outputs;
 mod spawn;
 mod tree;
 
+pub(crate) use emit::{COMPLETE_TASK, EMIT_VALUE};
 pub(crate) use goal::{Goal, Pursuit, last_chance};
 pub(crate) use lanes::SubagentLanes;
 pub(crate) use outputs::Declared;

@@ -3,6 +3,7 @@
 
 mod approvals;
 mod chat;
+mod context;
 mod endings;
 mod gate;
 mod hooks;
@@ -12,6 +13,7 @@ mod plan;
 mod queue;
 mod recovery;
 mod stop;
+mod streaming;
 mod subagents;
 mod support;
 mod threads;

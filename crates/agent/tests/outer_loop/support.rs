@@ -1,12 +1,14 @@
 //! An agent in a test: who talks to it, what it talks to.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::{
-    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, LimitsConfig, QueueConfig, StorePorts, WorkersParts,
+    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, LimitsConfig, QueueConfig, StorePorts, StreamingConfig,
+    WorkersParts,
 };
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
@@ -14,8 +16,8 @@ use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
     Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock, ContextSource,
     Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream,
-    NoContext, NoProcesses, Outbound, Principal, PrincipalRole, QueueMode, ReplyRoute, RunOptions, RunRecord,
-    RunStatus, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
+    NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole, QueueMode, ReplyRoute, RunOptions, RunRecord,
+    RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::scripted_model::ScriptedModel;
@@ -51,9 +53,72 @@ pub(crate) struct ProbeChannel {
     delivered: mpsc::Sender<Outbound>,
     refusals: Mutex<Vec<DeliverError>>,
     open_in_drain: Arc<AtomicBool>,
+    shows: Shows,
+    /// What was asked of its preview, one line each.
+    previews: Mutex<Vec<String>>,
+    /// What becomes of the next changes of its preview.
+    troubles: Mutex<VecDeque<Trouble>>,
+}
+
+/// What a channel shows of an answer while it comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Shows {
+    #[default]
+    Nothing,
+    Blocks,
+    Preview,
+}
+
+/// What a platform does with a preview instead of the usual.
+pub(crate) enum Trouble {
+    Error(DeliverError),
+    Silence,
+}
+
+#[async_trait]
+impl Preview for ProbeChannel {
+    async fn begin(&self, _route: &ReplyRoute, text: &str) -> Result<Arc<str>, DeliverError> {
+        self.preview(format!("begin {text}")).await.map(|()| "p1".into())
+    }
+
+    async fn change(&self, _route: &ReplyRoute, message: &str, text: &str) -> Result<(), DeliverError> {
+        self.preview(format!("{message} {text}")).await
+    }
+
+    async fn discard(&self, _route: &ReplyRoute, message: &str) {
+        let _ = self.preview(format!("discard {message}")).await; // it has no answer
+    }
+
+    fn pace(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn max_chars(&self) -> usize {
+        4000
+    }
 }
 
 impl ProbeChannel {
+    async fn preview(&self, asked: String) -> Result<(), DeliverError> {
+        self.previews.lock().expect("no test panics with it").push(asked);
+        let trouble = self.troubles.lock().expect("no test panics with it").pop_front();
+        match trouble {
+            Some(Trouble::Error(error)) => Err(error),
+            Some(Trouble::Silence) => std::future::pending().await,
+            None => Ok(()),
+        }
+    }
+
+    /// What was asked of its preview.
+    pub(crate) fn previews(&self) -> Vec<String> {
+        self.previews.lock().expect("no test panics with it").clone()
+    }
+
+    /// What becomes of the next change of its preview.
+    pub(crate) fn trouble(&self, trouble: Trouble) {
+        self.troubles.lock().expect("no test panics with it").push_back(trouble);
+    }
+
     /// What the next deliveries answer.
     pub(crate) fn fail_next(&self, errors: Vec<DeliverError>) {
         *self.refusals.lock().expect("no test panics with it") = errors;
@@ -68,6 +133,14 @@ impl Channel for ProbeChannel {
 
     fn keeps_alive(&self) -> bool {
         self.keeps_alive
+    }
+
+    fn streaming(&self) -> Streaming<'_> {
+        match self.shows {
+            Shows::Nothing => Streaming::Off,
+            Shows::Blocks => Streaming::Blocks { max_chars: 4000 },
+            Shows::Preview => Streaming::Preview(self),
+        }
     }
 
     async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {
@@ -161,6 +234,21 @@ impl Talker {
         self.send(Inbound { relayed: true, ..inbound }).await
     }
 
+    /// Sends a text that asks this of its run, and wants to read along.
+    pub(crate) async fn asking(&self, session: &str, text: &str, options: RunOptions) -> Accepted {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        match self.send(Inbound { options, want_deltas: true, ..inbound }).await {
+            Ack::Accepted(accepted) => accepted,
+            other => panic!("{text:?} was not accepted: {other:?}"),
+        }
+    }
+
+    /// The next delivered message.
+    pub(crate) async fn next_message(&mut self) -> Outbound {
+        let next = tokio::time::timeout(PATIENCE, self.delivered.recv()).await.expect("a delivery");
+        next.expect("the agent delivers")
+    }
+
     /// Sends a text with an idempotency key.
     pub(crate) async fn keyed(&self, session: &str, text: &str, key: &str) -> Ack {
         self.send(self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), Some(key))).await
@@ -218,6 +306,12 @@ impl Talker {
     pub(crate) async fn with_history(&self, session: &str, text: &str, history: Vec<HistoryLine>) -> Ack {
         let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
         self.send(Inbound { history, ..inbound }).await
+    }
+
+    /// Sends a text that asks this of its run.
+    pub(crate) async fn with_options(&self, session: &str, text: &str, options: RunOptions) -> Ack {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        self.send(Inbound { options, ..inbound }).await
     }
 
     /// Sends a text that must come up with these outputs.
@@ -290,6 +384,9 @@ pub(crate) struct Setup {
     pub(crate) workers: Option<WorkersParts>,
     pub(crate) context: Arc<dyn ContextSource>,
     pub(crate) hooks: Vec<BoundHook>,
+    /// What its channels show of an answer while it comes.
+    pub(crate) shows: Shows,
+    pub(crate) streaming: StreamingConfig,
 }
 
 /// The ports of one store.
@@ -341,6 +438,8 @@ impl Setup {
             workers: None,
             context: Arc::new(NoContext),
             hooks: Vec::new(),
+            shows: Shows::default(),
+            streaming: StreamingConfig::default(),
         }
     }
 
@@ -365,10 +464,12 @@ impl Setup {
             workers: self.workers.clone(),
             context: self.context.clone(),
             hooks: self.hooks.clone(),
+            shows: self.shows,
+            streaming: self.streaming.clone(),
         }
     }
 
-    fn channel(name: &str, keeps_alive: bool) -> Talker {
+    fn channel(&self, name: &str, keeps_alive: bool) -> Talker {
         let (tx, inbound) = mpsc::channel(256);
         let (delivered_tx, delivered) = mpsc::channel(256);
         let probe = Arc::new(ProbeChannel {
@@ -378,6 +479,9 @@ impl Setup {
             delivered: delivered_tx,
             refusals: Mutex::default(),
             open_in_drain: Arc::default(),
+            shows: self.shows,
+            previews: Mutex::default(),
+            troubles: Mutex::default(),
         });
         Talker { channel: name.into(), tx, delivered, probe }
     }
@@ -389,6 +493,7 @@ impl Setup {
             config: self.config.clone(),
             limits: self.limits.clone(),
             approvals: self.approvals.clone(),
+            streaming: self.streaming.clone(),
             processes: Arc::new(NoProcesses),
             outputs: None,
             hooks: self.hooks.clone(),
@@ -411,8 +516,8 @@ impl Setup {
 
     /// Starts the agent with two channels, `one` and `two`.
     pub(crate) async fn start(&self) -> Running {
-        let one = Self::channel("one", true);
-        let two = Self::channel("two", !self.injector);
+        let one = self.channel("one", true);
+        let two = self.channel("two", !self.injector);
         let parts = AgentParts { channels: vec![one.probe.clone(), two.probe.clone()], ..self.parts() };
         let stop = CancellationToken::new();
         let agent = Agent::start(parts).await.expect("the agent starts");

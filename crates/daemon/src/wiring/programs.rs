@@ -1,10 +1,12 @@
 //! Everything that tools act with: processes and the walls around them, kept outputs, MCP servers.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::StopsConfig;
-use belay_protocol::{Clock, NoteStore, OutputKeeper, RunProcesses, RunReader, Tool, WorkerHost};
+use belay_protocol::{Clock, ContextSource, NoteStore, OutputKeeper, RunProcesses, RunReader, Tool, WorkerHost};
+use belay_tools::context::{SkillNeeds, WorkspaceContext};
 use belay_tools::mcp::{Looking, McpSessions, RunEnds};
 use belay_tools::process::Processes;
 use belay_tools::sandbox::{Missing, Sandbox};
@@ -17,7 +19,8 @@ use super::words;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::paths::{Paths, private_directory};
-use crate::settings::Settings;
+use crate::secrets::skill_keys;
+use crate::settings::{Settings, expand, refused as refuse_settings};
 
 /// The directory of kept outputs in the data directory.
 const OUTPUTS: &str = "outputs";
@@ -30,6 +33,7 @@ pub(crate) struct Programs {
     processes: Arc<Processes>,
     sessions: Arc<McpSessions>,
     sandbox: Result<Sandbox, Missing>,
+    context: Arc<WorkspaceContext>,
 }
 
 /// What tools need of the daemon besides.
@@ -63,6 +67,7 @@ impl Programs {
             tracing::warn!(%missing, "commands are refused: there is no sandbox");
         }
         let mcp = needs.servers(settings, env, paths)?;
+        let context = surroundings(settings, env, &workspace)?;
         let config = ToolsConfig { workspace: Some(workspace), ..settings.tools.clone() };
         let parts = ToolsParts {
             notes: ports.notes,
@@ -78,13 +83,28 @@ impl Programs {
             let survey = survey.map_err(|error| Failure::new(Exit::OutOfReach, words(&error)))?;
             tools.extend(mcp.tools(&survey));
         }
+        tools.extend(context.tools());
+        // Once, so that commands that name a skill are known from the first message on.
+        context.skills().await;
         let sessions = mcp.sessions().clone();
-        Ok(Self { tools, outputs, processes: needs.processes, sessions, sandbox: needs.sandbox })
+        Ok(Self {
+            context: Arc::new(context),
+            tools,
+            outputs,
+            processes: needs.processes,
+            sessions,
+            sandbox: needs.sandbox,
+        })
     }
 
     /// Ends what runs have started: their processes, and the MCP servers among them.
     pub(crate) fn processes(&self) -> Arc<dyn RunProcesses> {
         Arc::new(RunEnds::new(self.processes.clone(), self.sessions.clone()))
+    }
+
+    /// What runs are told of their surroundings.
+    pub(crate) fn context(&self) -> Arc<dyn ContextSource> {
+        self.context.clone()
     }
 
     /// Starts workers behind the walls of commands.
@@ -109,6 +129,18 @@ impl Programs {
     pub(crate) fn closing(&self) -> Closing {
         Closing { processes: self.processes.clone(), sessions: self.sessions.clone() }
     }
+}
+
+/// Files of the workspace and skills, with what skills are judged by.
+fn surroundings(settings: &Settings, env: &Environment, workspace: &Path) -> Result<WorkspaceContext, Failure> {
+    let needs = SkillNeeds {
+        keys: skill_keys(settings, env).map_err(|problems| refuse_settings(&problems))?,
+        settings: serde_json::to_value(settings).unwrap_or_default(), // plain data: it always serialises
+    };
+    let dirs = settings.skills.dirs.iter().map(|dir| expand(dir, env)).collect();
+    let skills = settings.skills.with_dirs(dirs);
+    WorkspaceContext::open(workspace, &settings.context, &skills, &settings.tools.commands, needs)
+        .map_err(|error| Failure::new(Exit::Refused, words(&error)))
 }
 
 /// The end of all programs.

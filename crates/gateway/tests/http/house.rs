@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_gateway::{Gateway, GatewayConfig, GatewayError, GatewayParts, GatewaySecrets, HttpChannel};
+use belay_protocol::ContextReport;
+use belay_protocol::context::PartReport;
 use belay_protocol::run::RunUsage;
 use belay_protocol::*;
 use futures_util::StreamExt;
@@ -83,6 +85,7 @@ impl RunReader for FakeStore {
         for run in self.runs.lock().unwrap().iter() {
             if !seen.iter().any(|summary| summary.session == run.session) {
                 seen.push(SessionSummary {
+                    title: None,
                     session: run.session.clone(),
                     state: ThreadState::Idle,
                     open_runs: 0,
@@ -123,7 +126,11 @@ impl EventLog for FakeStore {
     async fn read(&self, query: EventQuery) -> Result<Vec<Event>, StoreError> {
         self.check()?;
         let facts = self.facts.lock().unwrap();
-        let fits = |fact: &&Event| fact.seq > query.after && query.run.is_none_or(|run| fact.run_id == Some(run));
+        let fits = |fact: &&Event| {
+            fact.seq > query.after
+                && query.run.is_none_or(|run| fact.run_id == Some(run))
+                && query.session.as_ref().is_none_or(|session| fact.session.as_ref() == Some(session))
+        };
         Ok(facts.iter().filter(fits).take(query.limit as usize).cloned().collect())
     }
     fn tip(&self) -> watch::Receiver<Seq> {
@@ -211,8 +218,12 @@ impl FakeAgent {
             Control::Shutdown => {
                 Ack::Command(CommandReply { command: "/shutdown".into(), reply: "Bye.".into(), resumes: None })
             }
-            Control::Decide { .. } => panic!("decided elsewhere"),
+            Control::Decide { .. } | Control::Context { .. } => panic!("asked elsewhere"),
             Control::Status => Ack::Status(Box::new(status())),
+            Control::Context { session, full } => match session.as_str() {
+                "nobody" => Ack::Refused(Refusal::Unknown("There is no session nobody.".into())),
+                _ => Ack::Context(Box::new(context(session, *full))),
+            },
             Control::Stop(target) => {
                 let lives: Vec<_> =
                     self.lives.lock().unwrap().values().map(|l| (l.record.run_id, l.record.session.clone())).collect();
@@ -585,6 +596,25 @@ impl House {
 
 pub(crate) async fn start(channel: &HttpChannel, intake: CancellationToken) -> InboundStream {
     channel.start(intake).await.unwrap()
+}
+
+fn context(session: &SessionKey, full: bool) -> ContextReport {
+    let part =
+        |name: &str| PartReport { name: name.into(), chars: 8, tokens: 2, text: full.then(|| "the text".to_owned()) };
+    ContextReport {
+        session: session.clone(),
+        model: "m".into(),
+        context_tokens: 1000,
+        used_tokens: 4,
+        prompt: vec![part("identity")],
+        files: Vec::new(),
+        skills: Vec::new(),
+        skipped: Vec::new(),
+        tools: Vec::new(),
+        summary: None,
+        messages: 1,
+        conversation: part("messages"),
+    }
 }
 
 pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch::Receiver<bool>) -> GatewayParts {

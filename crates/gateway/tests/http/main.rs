@@ -13,4 +13,5 @@ mod refusals;
 mod socket;
 mod streams;
 mod webhook;
+mod websocket;
 mod worker_link;
