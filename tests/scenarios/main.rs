@@ -14,6 +14,7 @@ mod mcp;
 mod outputs;
 mod pains;
 mod plan;
+mod queueing;
 mod stopping;
 mod stops;
 mod surviving;
