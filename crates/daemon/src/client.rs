@@ -1,7 +1,9 @@
 //! The commands that talk to a running daemon: over its control socket, or over HTTP with a token.
 
+mod agent;
 mod approvals;
 mod connection;
+mod events;
 mod runs;
 mod send;
 mod status;
@@ -11,6 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value as Json;
 
+pub(crate) use agent::agent;
 pub(crate) use approvals::{answer as approvals_answer, list as approvals_list, show as approvals_show};
 pub(crate) use connection::Client;
 pub(crate) use runs::{list as runs_list, show as runs_show};
