@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Ask(AskArgs),
     /// Send one message to the running daemon
     Send(SendArgs),
+    /// Send one message to the running daemon and stay for its answer
+    Agent(AgentArgs),
     /// Show what the running daemon is doing
     Status(ClientArgs),
     /// List recent runs, or show one
@@ -137,6 +139,31 @@ pub(crate) struct SendArgs {
     /// Wait for the reply, print it, and exit with the verdict of the run; a run that rests on a question is 75
     #[arg(long)]
     pub(crate) wait: bool,
+    /// The message; `-` reads it from standard input
+    pub(crate) text: String,
+}
+
+/// `belay agent`
+#[derive(Debug, Args)]
+pub(crate) struct AgentArgs {
+    /// The daemon.
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// The conversation it belongs to
+    #[arg(long, value_name = "KEY", default_value = "cli")]
+    pub(crate) session: String,
+    /// Show the answer as it comes; with --json each event is a line
+    #[arg(long)]
+    pub(crate) stream: bool,
+    /// How hard the model thinks: off, low, medium or high
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) thinking: Option<String>,
+    /// What becomes of the message when the conversation is busy: steer, followup, collect or interrupt
+    #[arg(long, value_name = "MODE")]
+    pub(crate) queue: Option<String>,
+    /// Most seconds at work; 0 is no limit
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) timeout: Option<u64>,
     /// The message; `-` reads it from standard input
     pub(crate) text: String,
 }
@@ -291,6 +318,9 @@ mod tests {
             ("belay send --session me --wait hello", true),
             ("belay send --url http://h:1 --json -", true),
             ("belay send", false),
+            ("belay agent --session me --stream --thinking high --queue collect --timeout 60 --json hello", true),
+            ("belay agent --timeout soon hello", false),
+            ("belay agent", false),
             ("belay status --json", true),
             ("belay runs --session me --status failed --limit 5", true),
             ("belay runs --limit 0", false),

@@ -1,8 +1,10 @@
 //! The commands that talk to a running daemon: over its control socket, or over HTTP with a token.
 
+mod agent;
 mod approvals;
 mod connection;
 mod context;
+mod events;
 mod runs;
 mod send;
 mod sessions;
@@ -13,6 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value as Json;
 
+pub(crate) use agent::agent;
 pub(crate) use approvals::{answer as approvals_answer, list as approvals_list, show as approvals_show};
 pub(crate) use connection::Client;
 pub(crate) use context::show as context_show;

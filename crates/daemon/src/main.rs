@@ -81,6 +81,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Ask(args) => block_on(many_threads(), ask::ask(&args, env, out)),
         Command::Check(args) => block_on(one_thread(), check::check(&args, env, out)),
         Command::Config(ConfigCommand::Show(args)) => settings::show(&args, env, out),
+        Command::Agent(args) => block_on(one_thread(), client::agent(&args, env, out)),
         Command::Send(args) => block_on(one_thread(), client::send(&args, env, out)),
         Command::Status(args) => block_on(one_thread(), client::status(&args, env, out)),
         Command::Runs(args) => match &args.command {

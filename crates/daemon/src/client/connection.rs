@@ -9,6 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value as Json;
 use url::Url;
 
+use super::events::Events;
 use crate::cli::ClientArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
@@ -138,6 +139,27 @@ impl Client {
     /// Has something deleted.
     pub(crate) async fn delete(&self, path: &[&str]) -> Result<Json, Failure> {
         self.ask(Method::DELETE, self.url(path, &[])?, None, ANSWER_LIMIT).await
+    }
+
+    /// Opens a stream of events.
+    pub(crate) async fn events(&self, path: &[&str]) -> Result<Events, Failure> {
+        let mut request = self.http.get(self.url(path, &[])?);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token.expose_secret());
+        }
+        let response = tokio::time::timeout(ANSWER_LIMIT, request.send()).await.map_err(|_elapsed| {
+            Failure::new(Exit::OutOfReach, format!("the daemon at {} does not answer in time", self.place))
+        })?;
+        let response = response.map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(Events::new(response));
+        }
+        let bytes = bounded(response).await.map_err(|what| self.not_belay(&what))?;
+        match serde_json::from_slice::<Json>(&bytes) {
+            Ok(answer) if answer.pointer("/error/message").is_some() => Err(refused(status, &answer)),
+            _ => Err(self.not_belay(&format!("status {}", status.as_u16()))),
+        }
     }
 
     /// The address of a route; segments are percent-encoded, as session keys may hold anything.
