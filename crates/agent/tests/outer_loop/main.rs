@@ -11,6 +11,7 @@ mod outputs;
 mod plan;
 mod queue;
 mod recovery;
+mod stand_in;
 mod stop;
 mod subagents;
 mod support;

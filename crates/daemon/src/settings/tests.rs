@@ -286,6 +286,8 @@ fn a_secret_in_the_wrong_place_is_refused_and_never_shown() {
     for (key, value) in [
         ("llm.api_key_env", "sk-hush0123456789"),
         ("llm.api_key", "sk-hush0123456789"),
+        ("llm.api_key_envs", "[\"GOOD\", \"sk-hush0123456789\"]"),
+        ("llm.fallbacks", "[{ provider = \"groq\", model = \"m\", api_key_env = \"sk-hush0123456789\" }]"),
         ("channels.telegram.token", "123:hush"),
         ("channels.telegram.token_env", "123:hush"),
         ("gateway.token", "hush"),
