@@ -13,6 +13,7 @@ mod plan;
 mod queue;
 mod recovery;
 mod sessions;
+mod stand_in;
 mod stop;
 mod streaming;
 mod subagents;
