@@ -196,7 +196,7 @@ fn each_rule_that_cannot_be_read_is_named_and_none_hides_another() {
     let shown = lines(load(&args(&[file], &[]), &Environment::default(), &paths(dir.path())));
     for (key, line, what) in [
         ("[1].whn", 8, "`key`: unknown key"),
-        ("[2].when", 11, "`condition`: any[0]: unknown condition `step`; did you mean `steps`?"),
+        ("[2].when.any[0]", 11, "`condition`: unknown condition `step`; did you mean `steps`?"),
         ("[3]", 12, "missing field `name`"),
         ("[4].then", 17, "`then`: expected one of notice, strike, stop"),
         ("[5].name", 19, "expected text in quotes, found 5"),
