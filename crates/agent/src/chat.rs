@@ -10,13 +10,14 @@ use belay_agent_loop::{
     AdmittedCall, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter, PendingApproval,
     Reasoning, TextAction,
 };
-use belay_protocol::{Durability, EventKind, FinishReason, Message, ModelErrorKind, StopReason};
+use belay_protocol::{Durability, EventKind, FinishReason, JoinedRun, Message, ModelErrorKind, RunId, StopReason};
 
 use crate::compaction::estimate::tokens_of;
 use crate::compaction::{Room, Shortener};
 use crate::core::{Asked, Executed, RunCore};
 use crate::effect_gate::Asking;
 use crate::judge;
+use crate::prompt::Briefing;
 use crate::reply::{self, Reply};
 use crate::subagent::{Goal, Pursuit, binder};
 
@@ -47,6 +48,8 @@ pub(crate) struct ChatDelegate {
     pub(crate) summary: Option<String>,
     /// The question that the run rests on.
     pub(crate) asking: Option<Asking>,
+    /// Runs whose messages are about to join.
+    joining: Vec<RunId>,
 }
 
 impl ChatDelegate {
@@ -63,18 +66,19 @@ impl ChatDelegate {
             shortener: Shortener::default(),
             summary: None,
             asking: None,
+            joining: Vec::new(),
         }
     }
 
     /// Gives the turn what it must come up with, and the tools for that.
     pub(crate) fn pursue(&mut self, goal: Option<Goal>) {
         self.goal = goal;
-        self.speak_as(None);
     }
 
-    /// Has the model told who it is: in these words, where they are not those of every run.
-    pub(crate) fn speak_as(&mut self, persona: Option<&str>) {
-        self.reasoning = self.core.house.reasoning_for(self.goal.as_ref(), persona);
+    /// Has the model told what it is told of its surroundings.
+    pub(crate) fn brief(&mut self, briefing: Briefing) {
+        self.reasoning = self.core.house.reasoning_for(self.goal.as_ref(), &briefing);
+        self.core.briefing = Arc::new(briefing);
     }
 
     /// Lays the run to rest on a question.
@@ -88,7 +92,26 @@ impl ChatDelegate {
 #[async_trait]
 impl LoopDelegate for ChatDelegate {
     async fn check_signals(&mut self) -> LoopSignal {
-        self.core.stopped().map_or(LoopSignal::Continue, LoopSignal::Stop)
+        if let Some(reason) = self.core.stopped() {
+            return LoopSignal::Stop(reason);
+        }
+        let Some(offer) = self.core.joining().and_then(|joining| joining.take()) else { return LoopSignal::Continue };
+        self.joining.push(offer.run.id);
+        LoopSignal::InjectMessage(offer.text)
+    }
+
+    /// What the person has said joins: the store has it as a part of this run, and ends the runs that it was, before the
+    /// model reads it.
+    async fn on_injected(&mut self, context: &LoopContext) -> Result<(), LoopError> {
+        let (runs, at) = (std::mem::take(&mut self.joining), self.core.house.clock.now());
+        let joined: Vec<JoinedRun> = runs.iter().map(|run| JoinedRun { run: *run, how: "steer", at }).collect();
+        self.core.journal.note(EventKind::Joined { runs, how: "steer".into() });
+        self.core.journal.join(&joined);
+        self.core.journal.write(context, Durability::Committed).await?;
+        if let Some(joining) = &self.core.joining {
+            joining.committed(&joined);
+        }
+        Ok(())
     }
 
     fn meter(&self) -> Meter {
@@ -189,6 +212,7 @@ impl LoopDelegate for ChatDelegate {
         calls: Vec<AdmittedCall>,
         context: &mut LoopContext,
     ) -> Result<Option<LoopOutcome>, LoopError> {
+        self.core.live.end_text();
         let tools = self.reasoning.tools().clone();
         let bind = binder(&self.core, context, &tools);
         let Executed { ended, asking } = self.core.execute(calls, context, &tools, &bind).await?;

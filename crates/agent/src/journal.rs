@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    Checkpoint, Clock, Durability, EventKind, GateId, JoinedRun, Lease, Message, NewEvent, RunId, StoreError,
+    Checkpoint, Clock, Durability, EventKind, GateId, JoinedRun, Lease, Message, NewEvent, Outbound, RunId, StoreError,
     ThreadStore,
 };
 
@@ -23,6 +23,8 @@ pub struct RunJournal {
     used: Vec<GateId>,
     /// Runs that end with the next write, since this one has their messages.
     joined: Vec<JoinedRun>,
+    /// What the run says with the next write.
+    saying: Vec<Outbound>,
     /// The account of the run's tree, whose totals go with each write.
     tally: Tally,
     keeps: Keeps,
@@ -69,8 +71,8 @@ impl RunJournal {
         tally: Tally,
         stored: usize,
     ) -> Self {
-        let (events, used, joined) = (Vec::new(), Vec::new(), Vec::new());
-        Self { threads, clock, lease, run, stored, events, used, joined, tally, keeps: Keeps::Everything }
+        let (events, used, joined, saying) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { threads, clock, lease, run, stored, events, used, joined, saying, tally, keeps: Keeps::Everything }
     }
 
     /// The same for work that is no run of the store's: nothing is written, nor by what it starts.
@@ -111,6 +113,16 @@ impl RunJournal {
         self.used.extend_from_slice(gates);
     }
 
+    /// With the next write, this is committed to be delivered. Lost with it, should the store not take it.
+    pub fn say(&mut self, message: Outbound) {
+        self.saying.push(message);
+    }
+
+    /// With the next write, these runs end: their messages are in the context.
+    pub fn join(&mut self, joined: &[JoinedRun]) {
+        self.joined.extend_from_slice(joined);
+    }
+
     /// Writes what is new in the context, and the facts noted since the last write.
     ///
     /// # Errors
@@ -137,6 +149,7 @@ impl RunJournal {
             events: std::mem::take(&mut self.events),
             used: std::mem::take(&mut self.used),
             joined: std::mem::take(&mut self.joined),
+            outbound: std::mem::take(&mut self.saying),
             durability,
         };
         self.threads.checkpoint(&self.lease, checkpoint).await?;

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use belay_agent_loop::policies::Observation;
+use belay_agent_loop::policies::{Observation, StopRules};
 use belay_agent_loop::{
     AdmittedCall, AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopState, run_agentic_loop,
 };
 use belay_protocol::{
-    Lease, Message, MessageBody, ModelErrorKind, NewEvent, ReplyRoute, RunEnd, RunId, RunOptions, RunUsage, StopLayer,
-    StopReason, StoreError, ToolCall, ToolStatus, UnixMillis,
+    EventKind, JoinedRun, Lease, Message, MessageBody, ModelErrorKind, NewEvent, ReplyRoute, RunEnd, RunId, RunOptions,
+    RunUsage, StopLayer, StopReason, StoreError, Together, ToolCall, ToolStatus, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -19,17 +19,22 @@ use crate::chat::ChatDelegate;
 use crate::closing::{self, closing_turn};
 use crate::compaction::{self, Calibration};
 use crate::core::{RunClock, RunCore};
-use crate::effect_gate::Asking;
+use crate::effect_gate::{Asking, put_changed};
 use crate::house::House;
+use crate::joining::Joining;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
 use crate::metrics;
 use crate::plan::run_plan;
+use crate::prompt::{About, Briefing};
 use crate::sending;
+use crate::streaming::screen::Screen;
 use crate::subagent::{Goal, Nest, last_chance, spawned};
 use crate::submission::{self, Submission};
 use crate::tally::Tally;
+use crate::telling;
 use crate::terminate;
+use crate::waiting::Delivery;
 
 /// What a turn is lent.
 pub(crate) struct TurnJob {
@@ -55,9 +60,24 @@ pub(crate) struct TurnJob {
     pub(crate) relayed: bool,
     /// What its message and its session ask of it.
     pub(crate) options: Arc<RunOptions>,
+    /// What it is answered together with, until it begins.
+    pub(crate) gathered: Option<Gathered>,
+    /// What may become part of it while it runs.
+    pub(crate) joining: Arc<Joining>,
     /// What the session knows of the provider's way of counting.
     pub(crate) calibration: Calibration,
 }
+
+/// Messages that one turn begins with.
+pub(crate) struct Gathered {
+    /// The user message that says what all of them say.
+    pub(crate) text: String,
+    /// The runs of the others.
+    pub(crate) joined: Vec<JoinedRun>,
+}
+
+/// Behind what the model had said when its run was stopped, for the model and for people.
+const CUT_SHORT: &str = "\n\n[cut off: the run was stopped here]";
 
 /// Why a run whose message was relayed asks nobody.
 const RELAYED: &str = "this message was relayed from a group, where nobody can be asked; the person may write directly";
@@ -74,6 +94,8 @@ pub(crate) struct TurnEnd {
     /// The model's answer; `None` where it gave none.
     pub(crate) reply: Option<String>,
     pub(crate) silent: bool,
+    /// What the conversation is told.
+    pub(crate) delivery: Delivery,
     /// When this attempt began; `None`: it did not.
     pub(crate) begun_at: Option<UnixMillis>,
     pub(crate) usage: RunUsage,
@@ -101,14 +123,22 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     let mut messages = std::mem::take(&mut job.history);
     messages.append(&mut job.own);
     let mut context = LoopContext { messages, state: std::mem::take(&mut job.state) };
+    put_changed(&mut context);
 
     let mut parked = false;
+    let mut screen = None;
     let outcome = match enter(&mut job, permit).await {
         Ok(permit) => {
             run.begin();
+            joined_at_start(&mut job, &mut delegate.core);
             delegate.core.clock = RunClock::starting(house.clock.now());
+            let journal = || delegate.core.journal.seed().grow();
+            screen = Screen::open(&house, &run, job.reply_to.as_ref(), &job.options, journal).await;
             let outcome = match goal {
                 Ok(goal) => {
+                    if goal.is_some() {
+                        delegate.core.joining = None; // what it must come up with was declared at its beginning
+                    }
                     delegate.pursue(goal);
                     work(&mut delegate, &mut context, &job).await
                 }
@@ -134,12 +164,23 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     }
     let lease_lost = matches!(&outcome, Err(LoopError::Store(StoreError::LeaseLost(_))));
     let (mut end, mut reply) = ending(&delegate, outcome);
+    if reply.is_none() && end.reason == StopReason::EmptyReply {
+        reply = telling::instead_of_nothing(&context, delegate.turn_start);
+    }
     if !lease_lost {
         let (start, channel) = (delegate.turn_start, job.reply_to.as_ref().map(|route| &route.channel));
         (end, reply) = sending::agree(&mut delegate.core, &mut context, start, channel, (end, reply)).await;
     }
+    if let Some(said) = delegate.core.cut_short.take().filter(|_| !lease_lost) {
+        context.push(Message::assistant(format!("{said}{CUT_SHORT}")));
+    }
     let unstored = delegate.core.journal.remainder(&context.messages);
     let (usage, cost_micro_usd) = delegate.core.tally.spent();
+    let told = match lease_lost || parked || delegate.asking.is_some() {
+        true => None,
+        false => telling::told(&delegate, &context, &end, reply.clone()),
+    };
+    let delivery = telling::deliver(&run, screen, told).await;
     let rest = delegate.asking.take().map(|asking| (asking, context.state));
     if rest.is_none() && !lease_lost && delegate.core.stopped().is_none() {
         end_processes(&house, run.id).await;
@@ -149,6 +190,7 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
         calibration: delegate.shortener.calibration,
         turn_start: delegate.turn_start,
         silent: delegate.silent,
+        delivery,
         usage,
         cost_micro_usd,
         messages: context.messages,
@@ -179,7 +221,7 @@ fn core_of(job: &TurnJob, stored: usize) -> RunCore {
     RunCore {
         cancel: live.cancel.clone(),
         clock: RunClock::starting(house.clock.now()),
-        rules: house.rules.clone(),
+        rules: rules_of(&house.rules, &job.options),
         child: false,
         deadline: None,
         own: None,
@@ -188,10 +230,22 @@ fn core_of(job: &TurnJob, stored: usize) -> RunCore {
         may_ask: if job.relayed { Err(RELAYED) } else { Ok(()) },
         nest: Nest::root(&house.config.subagents, spawned(&job.own)),
         options: job.options.clone(),
+        briefing: Arc::default(), // before it asks anybody it is told more
+        joining: Some(job.joining.clone()),
+        cut_short: None,
+        stand_in: None,
         journal,
         tally,
         live,
         house,
+    }
+}
+
+/// The rules of a run: everybody's, but for the time that its message asks for.
+fn rules_of(rules: &Arc<StopRules>, options: &RunOptions) -> Arc<StopRules> {
+    match options.timeout_ms {
+        Some(ms) => Arc::new(rules.with_active_s(ms.div_ceil(1000))),
+        None => rules.clone(),
     }
 }
 
@@ -222,11 +276,30 @@ async fn enter(
         },
     };
     if job.begun_at.is_none() {
-        let now = job.house.clock.now();
-        job.house.store.threads.start_run(&job.lease, job.run.id, now).await.map_err(NotBegun::Store)?;
+        let (now, threads) = (job.house.clock.now(), &job.house.store.threads);
+        let begun = match &job.gathered {
+            None => threads.start_run(&job.lease, job.run.id, now).await,
+            Some(Gathered { text, joined }) => {
+                let (run, text, joined) = (job.run.id, text.clone(), joined.clone());
+                threads.start_together(&job.lease, Together { run, text, joined, at: now }).await
+            }
+        };
+        begun.map_err(NotBegun::Store)?;
         job.begun_at = Some(now);
     }
     Ok(permit)
+}
+
+/// Tells the lane and the log of the messages that the turn has begun with.
+fn joined_at_start(job: &mut TurnJob, core: &mut RunCore) {
+    let Some(Gathered { joined, .. }) = job.gathered.take() else { return };
+    for how in ["summarize", "collect"] {
+        let runs: Vec<RunId> = joined.iter().filter(|joined| joined.how == how).map(|joined| joined.run).collect();
+        if !runs.is_empty() {
+            core.journal.note(EventKind::Joined { runs, how: how.into() });
+        }
+    }
+    job.joining.committed(&joined);
 }
 
 /// What the session's other runs have cost, where that matters.
@@ -248,7 +321,7 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     if let Some(last) = context.state.stops.measures.time.newest() {
         // Taken up again: while nobody was there, the run was not at work.
         let away = delegate.core.clock.now_ms().saturating_sub(last);
-        let verdict = context.state.stops.observe(&house.rules, Observation::Paused(away));
+        let verdict = context.state.stops.observe(&delegate.core.rules, Observation::Paused(away));
         if let Some(end) = context.heed(verdict) {
             return Ok(LoopOutcome::Stopped(end));
         }
@@ -260,15 +333,16 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     delegate.core.tally.open_output(context.state.stops.measures.output_bytes.count());
     let looping = async {
         let message = context.messages.get(delegate.turn_start).map(|message| message.text().to_owned());
-        match bootstrap::begin(&mut delegate.core, context, &message.unwrap_or_default()).await? {
-            Beginning::Go(None) => {}
-            Beginning::Go(Some(persona)) => delegate.speak_as(Some(&persona)),
+        let briefing = briefing_of(job).await;
+        match bootstrap::begin(&mut delegate.core, context, &briefing, &message.unwrap_or_default()).await? {
+            Beginning::Go(told) => delegate.brief(told.over(briefing)),
             Beginning::Over(end, words) => {
                 delegate.summary = words;
                 return Ok(LoopOutcome::Stopped(end));
             }
         }
         if let Some(request) = plan_request(delegate, context) {
+            delegate.core.joining = None; // a plan is made of the one message
             let (start, core) = (delegate.turn_start, &mut delegate.core);
             let (end, said) = Box::pin(run_plan(core, context, start, &request)).await?;
             delegate.summary = said;
@@ -280,7 +354,7 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
         let last = u32::from(delegate.goal.is_none());
         let config = AgenticLoopConfig {
             max_iterations: house.config.max_tool_iterations.saturating_add(last),
-            rules: house.rules.clone(),
+            rules: delegate.core.rules.clone(),
             ..AgenticLoopConfig::default()
         };
         let mut outcome = match resumed {
@@ -314,6 +388,21 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     };
     indicator.cancel();
     outcome
+}
+
+/// What a turn is told of its surroundings. A turn that is stopped meanwhile is told nothing, and asks nobody.
+async fn briefing_of(job: &TurnJob) -> Briefing {
+    let about = About {
+        session: &job.run.session,
+        channel: job.reply_to.as_ref().map(|route| &route.channel),
+        relayed: job.relayed,
+        options: &job.options,
+    };
+    tokio::select! {
+        biased; // a stop waits for no disk
+        () = job.run.cancel.cancelled() => Briefing::default(),
+        briefing = Briefing::of_run(&job.house, about) => briefing,
+    }
 }
 
 /// The end of a turn with outputs: a last chance where some are missing, and what is there as its answer.
@@ -373,7 +462,7 @@ async fn resume(delegate: &mut ChatDelegate, context: &mut LoopContext) -> Resul
         if let Some(outcome) = delegate.execute_tool_calls(calls, context).await? {
             return Ok(Some(outcome));
         }
-        let config = AgenticLoopConfig { rules: house.rules.clone(), ..AgenticLoopConfig::default() };
+        let config = AgenticLoopConfig { rules: delegate.core.rules.clone(), ..AgenticLoopConfig::default() };
         if let Some(end) = context.judge_last_batch(&config, &tools) {
             return Ok(Some(LoopOutcome::Stopped(end)));
         }
@@ -458,7 +547,14 @@ pub(crate) fn failure(error: LoopError) -> RunEnd {
                 ModelErrorKind::BadRequest => StopReason::BadRequest,
                 ModelErrorKind::Network => StopReason::Network,
             };
-            RunEnd::of(reason).with("requests", error.attempts).with("answers_begun", error.abandoned)
+            let end = RunEnd::of(reason).with("requests", error.attempts).with("answers_begun", error.abandoned);
+            match error.kind {
+                ModelErrorKind::RateLimited { retry_after: Some(left) }
+                | ModelErrorKind::Overloaded { retry_after: Some(left) } => {
+                    end.with("retry_after_s", left.as_secs().max(1))
+                }
+                _ => end,
+            }
         }
     }
 }

@@ -81,6 +81,15 @@ pub enum EventKind {
         /// Tokens generated, when told.
         output: Option<u64>,
     },
+    /// Another model answers than the one that was to.
+    ModelFallback {
+        /// The one that was to answer.
+        from: String,
+        /// The one that does.
+        to: String,
+        /// What keeps the first one from it: `rate_limited`, `overloaded`, `auth`, `network`.
+        why: String,
+    },
     /// A tool call begins.
     ToolStarted {
         /// The call.
@@ -220,6 +229,11 @@ pub enum EventKind {
     ThreadEdited {
         /// Which command.
         edit: String,
+    },
+    /// A part of an answer was committed to be delivered while its run goes on.
+    Said {
+        /// blake3 of its text, in hex: by it an attempt after a crash knows what has been said.
+        digest: String,
     },
     /// A reply has been delivered, or given up.
     Delivered {

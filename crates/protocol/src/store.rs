@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::approval::{Asker, Gate};
+use crate::context::Conversation;
 use crate::event::{Event, NewEvent, Seq};
 use crate::ids::{BootId, ChannelId, GateId, OutboxId, RunId, SessionKey, ThreadId};
 use crate::inbound::{IdempotencyKey, ReplyRoute};
@@ -116,6 +117,8 @@ pub struct OpenedLane {
     pub options: RunOptions,
     /// Whether nothing was ever said in the active thread: no run has begun in it, and none waits to.
     pub fresh: bool,
+    /// When a person last said something in the session; `None`: never, as far as is known.
+    pub spoken_at: Option<UnixMillis>,
 }
 
 /// The active thread of a session.
@@ -217,6 +220,8 @@ pub struct NewInput {
     pub at: UnixMillis,
     /// Whether the run begins with this commit.
     pub start: bool,
+    /// Whether a person says it: what a timer sends keeps no conversation alive.
+    pub spoken: bool,
 }
 
 /// What became of a message.
@@ -268,6 +273,8 @@ pub struct Checkpoint {
     /// Runs whose messages are among those that are appended: they end in the same commit, so that each message is
     /// answered by one run.
     pub joined: Vec<JoinedRun>,
+    /// Messages to deliver, in the same commit: what the run says while it goes on.
+    pub outbound: Vec<Outbound>,
     /// Whether it is waited for.
     pub durability: Durability,
 }
@@ -391,6 +398,33 @@ pub trait RunReader: Send + Sync {
     /// What people and model said in a session's active thread, oldest first, after the position `after`: user and
     /// assistant texts, without run-scope messages and tool traffic.
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError>;
+    /// The conversation of a session as it stands; `None`: there is no such session. As it stands this knows texts only; a
+    /// store that has the rest answers with everything.
+    async fn conversation(&self, session: &SessionKey) -> Result<Option<Conversation>, StoreError> {
+        if self.session(session).await?.is_none() {
+            return Ok(None);
+        }
+        let said = self.history(session, 0, u32::MAX).await?;
+        let message = |line: HistoryEntry| match line.role.as_str() {
+            "assistant" => Arc::new(Message::assistant(line.text)),
+            _ => Arc::new(Message::user(line.text)),
+        };
+        Ok(Some(Conversation { messages: said.into_iter().map(message).collect(), ..Conversation::default() }))
+    }
+    /// The newest `limit` lines of a session's history, oldest first. As it stands this looks through all of it, page by
+    /// page; a store with an index answers directly.
+    async fn recent_history(&self, session: &SessionKey, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
+        let mut newest = std::collections::VecDeque::new();
+        let mut after = 0;
+        loop {
+            let page = self.history(session, after, 256).await?;
+            let Some(last) = page.last() else { return Ok(newest.into()) };
+            after = last.id;
+            newest.extend(page);
+            let surplus = newest.len().saturating_sub(limit as usize);
+            newest.drain(..surplus);
+        }
+    }
     /// All messages of a run in their order, those for the run alone and tool traffic included; none that were cleared.
     /// Up to the newest checkpoint while the run goes on.
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError>;
@@ -420,7 +454,12 @@ pub struct SessionSummary {
     pub open_runs: u32,
     /// When it was last used.
     pub last_active_at: UnixMillis,
+    /// The first words that a person said in its active thread: one line, at most [`TITLE_MAX_CHARS`] characters.
+    pub title: Option<String>,
 }
+
+/// Longest title of a session, in characters.
+pub const TITLE_MAX_CHARS: usize = 80;
 
 /// A line of history.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -456,6 +495,8 @@ pub struct EventQuery {
     pub after: Seq,
     /// Of this run only.
     pub run: Option<RunId>,
+    /// Of this session only.
+    pub session: Option<SessionKey>,
     /// At most so many; 0 means 256.
     pub limit: u32,
 }

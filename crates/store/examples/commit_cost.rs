@@ -65,6 +65,7 @@ async fn message(store: &SqliteStore, lease: &Lease, n: u32) -> Result<(), Store
         state: None,
         at: UnixMillis(i64::from(n)),
         start: true,
+        spoken: true,
     };
     store.accept(lease, input).await?;
     let finished = FinishedRun {

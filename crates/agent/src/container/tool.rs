@@ -151,7 +151,8 @@ impl Tool for Bound {
         core.cancel = context.cancel.child_token();
         core.nest = nest;
         let tools = Arc::new(ToolSet::new(self.lent()));
-        let prompt = || Prompt::new(ROLE);
+        let rules = self.seed.briefing().rules();
+        let prompt = || Prompt::new(format!("{ROLE}{rules}"));
         let reasoning = Reasoning::new(prompt(), prompt(), tools.clone(), house.max_tokens, house.max_attempts);
         let orders = Arc::new(Orders::default());
         let task = WorkerTask {

@@ -12,7 +12,8 @@ use belay_protocol::{
 use tokio::task::{JoinError, JoinSet};
 use tracing::Instrument;
 
-use super::{Lane, LeaseLost, note, unchanged};
+use super::port::note;
+use super::{Lane, LeaseLost, unchanged};
 use crate::approvals::Answers;
 use crate::compaction::cut::tokens;
 use crate::compaction::{By, Compacted, Cut, How, shorten};
@@ -172,6 +173,10 @@ impl Lane {
             may_ask: Err(NOBODY),
             nest: Nest::root(&house.config.subagents, 0),
             options: Arc::new(RunOptions::default().over(&self.options)),
+            briefing: Arc::default(),
+            joining: None,
+            cut_short: None,
+            stand_in: None,
             journal,
             tally,
             live,

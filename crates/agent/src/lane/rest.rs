@@ -12,7 +12,8 @@ use belay_protocol::{
 };
 use tokio::time::Instant;
 
-use super::{Lane, LeaseLost, STORE_BACKOFF, note, refuse_for};
+use super::port::{note, refuse_for};
+use super::{Lane, LeaseLost, STORE_BACKOFF};
 use crate::approvals::question_text;
 use crate::effect_gate::Asking;
 use crate::mail::{LaneAnswer, LaneNote, LaneReply, Waits};
@@ -67,6 +68,7 @@ impl Lane {
             events,
             used: Vec::new(),
             joined: Vec::new(),
+            outbound: Vec::new(),
             durability: Durability::Committed,
         };
         let paused = PausedRun { checkpoint, gate: gate.clone(), outbound };
@@ -82,7 +84,7 @@ impl Lane {
                 let mut ending = stopped(&current);
                 ending.messages = new.into_iter().chain(ending.messages).collect();
                 self.commit_ends(vec![(current, ending)]).await?;
-                return self.reload().await;
+                return self.reload().await.map(|_| ());
             }
             match self.house.store.threads.pause_run(&self.lease, paused.clone()).await {
                 Ok(()) => break,

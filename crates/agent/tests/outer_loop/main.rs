@@ -4,6 +4,7 @@
 mod approvals;
 mod chat;
 mod compaction;
+mod context;
 mod endings;
 mod gate;
 mod hooks;
@@ -12,7 +13,10 @@ mod outputs;
 mod plan;
 mod queue;
 mod recovery;
+mod sessions;
+mod stand_in;
 mod stop;
+mod streaming;
 mod subagents;
 mod support;
 mod threads;

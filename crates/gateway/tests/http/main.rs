@@ -4,12 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
 
 mod approvals;
+mod archive;
 mod drain;
 mod house;
+mod mcp;
 mod messages;
 mod openai;
 mod refusals;
 mod socket;
 mod streams;
 mod webhook;
+mod websocket;
 mod worker_link;

@@ -42,7 +42,7 @@ impl State {
     ) -> belay_protocol::ThreadSnapshot {
         self.thread_mut(active).state = ThreadState::Completed;
         let fresh = ThreadId::new();
-        self.threads.insert(fresh, Thread::new(at));
+        self.threads.insert(fresh, Thread::new(session.clone(), at));
         if let Some(row) = self.sessions.get_mut(session) {
             row.thread = fresh;
         }

@@ -16,21 +16,31 @@ impl State {
     pub(super) fn open_lane(&mut self, session: &SessionKey, owner: BootId, at: UnixMillis) -> OpenedLane {
         if !self.sessions.contains_key(session) {
             let thread = ThreadId::new();
-            self.threads.insert(thread, Thread::new(at));
+            self.threads.insert(thread, Thread::new(session.clone(), at));
             self.sessions.insert(
                 session.clone(),
-                Session { owner, epoch: 0, thread, loop_detection: true, options: RunOptions::default() },
+                Session {
+                    owner,
+                    epoch: 0,
+                    thread,
+                    loop_detection: true,
+                    options: RunOptions::default(),
+                    opened_at: at,
+                },
             );
         }
         let row = self.sessions.get_mut(session).expect("inserted above");
         row.owner = owner;
         row.epoch += 1;
+        row.opened_at = at;
         let (epoch, thread, loop_detection) = (row.epoch, row.thread, row.loop_detection);
         let options = row.options.clone();
         let open = self.runs.iter().filter(|run| run.session == *session && run.end.is_none());
         let unfinished: Vec<PendingRun> = open.map(|run| self.pending(run)).collect();
         let begun = self.threads.get(&thread).is_some_and(|thread| thread.turns > 0);
+        let spoken = self.runs.iter().rev().find(|run| run.session == *session && run.input.spoken);
         OpenedLane {
+            spoken_at: spoken.map(|run| run.input.at),
             lease: Lease { session: session.clone(), owner, epoch },
             thread: self.snapshot(thread),
             fresh: !begun && unfinished.is_empty(),
@@ -203,6 +213,7 @@ impl State {
         self.running(lease, id)?;
         self.check_approved(id, &checkpoint.used)?;
         self.check_joined(lease, &checkpoint.joined)?;
+        checkpoint.outbound.iter().try_for_each(|message| self.check_outbound(message))?;
         self.use_up(&checkpoint.used);
         let run = self.running(lease, id)?;
         run.usage = checkpoint.usage;
@@ -216,7 +227,7 @@ impl State {
         }
         self.push_events(&checkpoint.events);
         self.join(lease, id, checkpoint.joined);
-        Ok(())
+        checkpoint.outbound.into_iter().try_for_each(|message| self.enqueue(message))
     }
 
     pub(super) fn finish_runs(&mut self, lease: &Lease, finished: Vec<FinishedRun>) -> Result<(), StoreError> {

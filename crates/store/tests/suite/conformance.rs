@@ -1,6 +1,7 @@
 //! The one suite that every store passes. Each function is a test of each store.
 
 mod answers;
+mod archive;
 mod delivery;
 mod ledgers;
 mod pauses;
@@ -8,6 +9,7 @@ mod reading;
 mod runs;
 mod secrets;
 mod threads;
+mod together;
 
 /// Makes a test of each store out of each function of the module.
 macro_rules! for_every_store {
