@@ -14,4 +14,5 @@ mod stopping;
 mod stops;
 mod surviving;
 mod telegram;
+mod websocket;
 mod workers;
