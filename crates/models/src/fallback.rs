@@ -151,6 +151,7 @@ impl Fallback {
             cooling.left.as_secs().max(1),
             cooling.why.word(),
         );
+        warn!(kind = kind.word(), attempts = call.attempts, %detail, "model call failed");
         let error = ModelError::new(kind, detail);
         ModelError { attempts: call.attempts, abandoned: call.abandoned, ..error }
     }

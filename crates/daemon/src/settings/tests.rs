@@ -307,6 +307,8 @@ fn show_prints_toml_that_reads_back_with_origins_and_without_secrets() {
         "channels.telegram.api_base=http://user:hush@h/v1",
         "channels.telegram.allow=[1, 2]",
         "llm.extra_body={a.b=1}",
+        "llm.api_key_envs=[\"SECOND_KEY\"]",
+        "llm.fallbacks=[{ provider = \"groq\", model = \"m\", api_key_env = \"THEIR_KEY\" }]",
     ];
     let env = [("BELAY__QUEUE__CAP", "3"), ("OPENAI_API_KEY", "hush"), ("BELAY__LLM__MODEL", "a \"b\" \u{1b}")];
     let loaded = load_in(dir.path(), env, &sets).unwrap();
