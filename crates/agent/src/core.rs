@@ -156,6 +156,11 @@ impl Seed {
         &self.house
     }
 
+    /// The run that a person can stop.
+    pub(crate) fn live(&self) -> &LiveRun {
+        &self.live
+    }
+
     /// Where the run that hands it out stands in the tree.
     pub(crate) fn nest(&self) -> &Nest {
         &self.nest

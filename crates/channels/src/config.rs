@@ -74,6 +74,18 @@ impl<'de> Deserialize<'de> for Enabled {
     }
 }
 
+/// What a channel shows of an answer while it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stream {
+    /// Nothing.
+    Off,
+    /// One message that is changed until it is the answer.
+    Preview,
+    /// Finished pieces, as messages of their own.
+    Blocks,
+}
+
 /// `[channels.telegram]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -99,6 +111,8 @@ pub struct TelegramConfig {
     pub secret_file: Option<PathBuf>,
     /// The bot's user name, without `@`. Absent: asked from Telegram.
     pub bot_username: Option<String>,
+    /// What is shown of an answer while it comes.
+    pub stream: Stream,
     /// Numeric ids of the people who may talk to the bot. Empty: nobody but the operators.
     pub allow: Vec<u64>,
     /// Numeric ids of the people who may do everything, `/shutdown` included. They may talk too.
@@ -143,6 +157,7 @@ impl Default for TelegramConfig {
             secret_env: "TELEGRAM_WEBHOOK_SECRET".into(),
             secret_file: None,
             bot_username: None,
+            stream: Stream::Preview,
             allow: Vec::new(),
             operators: Vec::new(),
             groups: GroupsConfig::default(),

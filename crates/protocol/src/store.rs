@@ -411,6 +411,20 @@ pub trait RunReader: Send + Sync {
         };
         Ok(Some(Conversation { messages: said.into_iter().map(message).collect(), ..Conversation::default() }))
     }
+    /// The newest `limit` lines of a session's history, oldest first. As it stands this looks through all of it, page by
+    /// page; a store with an index answers directly.
+    async fn recent_history(&self, session: &SessionKey, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
+        let mut newest = std::collections::VecDeque::new();
+        let mut after = 0;
+        loop {
+            let page = self.history(session, after, 256).await?;
+            let Some(last) = page.last() else { return Ok(newest.into()) };
+            after = last.id;
+            newest.extend(page);
+            let surplus = newest.len().saturating_sub(limit as usize);
+            newest.drain(..surplus);
+        }
+    }
     /// All messages of a run in their order, those for the run alone and tool traffic included; none that were cleared.
     /// Up to the newest checkpoint while the run goes on.
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError>;
@@ -481,6 +495,8 @@ pub struct EventQuery {
     pub after: Seq,
     /// Of this run only.
     pub run: Option<RunId>,
+    /// Of this session only.
+    pub session: Option<SessionKey>,
     /// At most so many; 0 means 256.
     pub limit: u32,
 }

@@ -23,6 +23,8 @@ use crate::golden;
 pub struct Scripted {
     delay: Duration,
     pieces: Vec<String>,
+    /// Between two pieces.
+    pace: Duration,
     ending: Ending,
 }
 
@@ -36,7 +38,7 @@ enum Ending {
 
 impl Scripted {
     fn new(ending: Ending) -> Self {
-        Self { delay: Duration::ZERO, pieces: Vec::new(), ending }
+        Self { delay: Duration::ZERO, pieces: Vec::new(), pace: Duration::ZERO, ending }
     }
 
     /// This very reply.
@@ -143,6 +145,13 @@ impl Scripted {
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.delay = delay;
+        self
+    }
+
+    /// The same with this time behind each piece. In a test with paused time it costs none.
+    #[must_use]
+    pub fn paced(mut self, pace: Duration) -> Self {
+        self.pace = pace;
         self
     }
 
@@ -351,7 +360,10 @@ impl ModelProvider for ScriptedModel {
         let mut heard = false;
         for piece in &next.pieces {
             heard |= sink.text(piece) == Heard::Somebody;
-            tokio::task::yield_now().await;
+            match next.pace.is_zero() {
+                true => tokio::task::yield_now().await,
+                false => tokio::time::sleep(next.pace).await,
+            }
         }
         if matches!(next.ending, Ending::Hang) {
             std::future::pending::<()>().await;

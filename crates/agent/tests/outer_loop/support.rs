@@ -1,12 +1,14 @@
 //! An agent in a test: who talks to it, what it talks to.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::{
-    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, LimitsConfig, QueueConfig, StorePorts, WorkersParts,
+    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, LimitsConfig, QueueConfig, SessionsConfig, StorePorts,
+    StreamingConfig, WorkersParts,
 };
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
@@ -14,8 +16,8 @@ use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
     Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock, ContextSource,
     Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream,
-    NoContext, NoProcesses, Outbound, Principal, PrincipalRole, QueueMode, ReplyRoute, RunOptions, RunRecord,
-    RunStatus, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
+    NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole, QueueMode, ReplyRoute, RunOptions, RunRecord,
+    RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::scripted_model::ScriptedModel;
@@ -32,6 +34,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 pub(crate) struct TestClock(AtomicI64);
 
 impl TestClock {
+    pub(crate) fn forward(&self, by: Duration) {
+        self.0.fetch_add(i64::try_from(by.as_millis()).expect("in range"), Ordering::SeqCst);
+    }
+
     pub(crate) fn set(&self, ms: i64) {
         self.0.store(ms, Ordering::SeqCst);
     }
@@ -51,9 +57,72 @@ pub(crate) struct ProbeChannel {
     delivered: mpsc::Sender<Outbound>,
     refusals: Mutex<Vec<DeliverError>>,
     open_in_drain: Arc<AtomicBool>,
+    shows: Shows,
+    /// What was asked of its preview, one line each.
+    previews: Mutex<Vec<String>>,
+    /// What becomes of the next changes of its preview.
+    troubles: Mutex<VecDeque<Trouble>>,
+}
+
+/// What a channel shows of an answer while it comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Shows {
+    #[default]
+    Nothing,
+    Blocks,
+    Preview,
+}
+
+/// What a platform does with a preview instead of the usual.
+pub(crate) enum Trouble {
+    Error(DeliverError),
+    Silence,
+}
+
+#[async_trait]
+impl Preview for ProbeChannel {
+    async fn begin(&self, _route: &ReplyRoute, text: &str) -> Result<Arc<str>, DeliverError> {
+        self.preview(format!("begin {text}")).await.map(|()| "p1".into())
+    }
+
+    async fn change(&self, _route: &ReplyRoute, message: &str, text: &str) -> Result<(), DeliverError> {
+        self.preview(format!("{message} {text}")).await
+    }
+
+    async fn discard(&self, _route: &ReplyRoute, message: &str) {
+        let _ = self.preview(format!("discard {message}")).await; // it has no answer
+    }
+
+    fn pace(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn max_chars(&self) -> usize {
+        4000
+    }
 }
 
 impl ProbeChannel {
+    async fn preview(&self, asked: String) -> Result<(), DeliverError> {
+        self.previews.lock().expect("no test panics with it").push(asked);
+        let trouble = self.troubles.lock().expect("no test panics with it").pop_front();
+        match trouble {
+            Some(Trouble::Error(error)) => Err(error),
+            Some(Trouble::Silence) => std::future::pending().await,
+            None => Ok(()),
+        }
+    }
+
+    /// What was asked of its preview.
+    pub(crate) fn previews(&self) -> Vec<String> {
+        self.previews.lock().expect("no test panics with it").clone()
+    }
+
+    /// What becomes of the next change of its preview.
+    pub(crate) fn trouble(&self, trouble: Trouble) {
+        self.troubles.lock().expect("no test panics with it").push_back(trouble);
+    }
+
     /// What the next deliveries answer.
     pub(crate) fn fail_next(&self, errors: Vec<DeliverError>) {
         *self.refusals.lock().expect("no test panics with it") = errors;
@@ -67,6 +136,19 @@ impl Channel for ProbeChannel {
     }
 
     fn keeps_alive(&self) -> bool {
+        self.keeps_alive
+    }
+
+    fn streaming(&self) -> Streaming<'_> {
+        match self.shows {
+            Shows::Nothing => Streaming::Off,
+            Shows::Blocks => Streaming::Blocks { max_chars: 4000 },
+            Shows::Preview => Streaming::Preview(self),
+        }
+    }
+
+    /// Only injects what timers say, where the daemon does not live for it.
+    fn carries_people(&self) -> bool {
         self.keeps_alive
     }
 
@@ -161,9 +243,28 @@ impl Talker {
         self.send(Inbound { relayed: true, ..inbound }).await
     }
 
+    /// Sends a text that asks this of its run, and wants to read along.
+    pub(crate) async fn asking(&self, session: &str, text: &str, options: RunOptions) -> Accepted {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        match self.send(Inbound { options, want_deltas: true, ..inbound }).await {
+            Ack::Accepted(accepted) => accepted,
+            other => panic!("{text:?} was not accepted: {other:?}"),
+        }
+    }
+
+    /// The next delivered message.
+    pub(crate) async fn next_message(&mut self) -> Outbound {
+        let next = tokio::time::timeout(PATIENCE, self.delivered.recv()).await.expect("a delivery");
+        next.expect("the agent delivers")
+    }
+
     /// Sends a text with an idempotency key.
     pub(crate) async fn keyed(&self, session: &str, text: &str, key: &str) -> Ack {
         self.send(self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), Some(key))).await
+    }
+
+    pub(crate) async fn control_as(&self, role: PrincipalRole, control: Control) -> Ack {
+        self.send(self.inbound("control", role, Body::Control(control), None)).await
     }
 
     pub(crate) async fn control(&self, control: Control) -> Ack {
@@ -201,9 +302,14 @@ impl Talker {
     }
 
     /// Sends a text whose answer is not delivered: whoever sent it reads the run.
-    pub(crate) async fn unanswered(&self, session: &str, text: &str) -> Accepted {
+    pub(crate) async fn silently(&self, session: &str, text: &str) -> Ack {
         let inbound = self.inbound(session, PrincipalRole::Client, Body::Text(text.into()), None);
-        match self.send(Inbound { reply_to: None, ..inbound }).await {
+        self.send(Inbound { reply_to: None, ..inbound }).await
+    }
+
+    /// The same, which must be accepted.
+    pub(crate) async fn unanswered(&self, session: &str, text: &str) -> Accepted {
+        match self.silently(session, text).await {
             Ack::Accepted(accepted) => accepted,
             other => panic!("{text:?} was not accepted: {other:?}"),
         }
@@ -213,6 +319,12 @@ impl Talker {
     pub(crate) async fn with_history(&self, session: &str, text: &str, history: Vec<HistoryLine>) -> Ack {
         let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
         self.send(Inbound { history, ..inbound }).await
+    }
+
+    /// Sends a text that asks this of its run.
+    pub(crate) async fn with_options(&self, session: &str, text: &str, options: RunOptions) -> Ack {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        self.send(Inbound { options, ..inbound }).await
     }
 
     /// Sends a text that must come up with these outputs.
@@ -275,6 +387,7 @@ pub(crate) struct Setup {
     pub(crate) config: AgentConfig,
     pub(crate) limits: LimitsConfig,
     pub(crate) approvals: ApprovalsConfig,
+    pub(crate) sessions: SessionsConfig,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) queue: QueueConfig,
     pub(crate) model: Arc<ScriptedModel>,
@@ -285,6 +398,9 @@ pub(crate) struct Setup {
     pub(crate) workers: Option<WorkersParts>,
     pub(crate) context: Arc<dyn ContextSource>,
     pub(crate) hooks: Vec<BoundHook>,
+    /// What its channels show of an answer while it comes.
+    pub(crate) shows: Shows,
+    pub(crate) streaming: StreamingConfig,
 }
 
 /// The ports of one store.
@@ -292,6 +408,7 @@ pub(crate) fn ports<S>(store: Arc<S>) -> StorePorts
 where
     S: belay_protocol::ThreadStore
         + belay_protocol::RunReader
+        + belay_protocol::Archive
         + belay_protocol::EventLog
         + belay_protocol::Outbox
         + belay_protocol::SpendLedger
@@ -302,6 +419,7 @@ where
     StorePorts {
         threads: store.clone(),
         runs: store.clone(),
+        archive: store.clone(),
         events: store.clone(),
         outbox: store.clone(),
         gates: store.clone(),
@@ -322,6 +440,7 @@ impl Setup {
             config: AgentConfig::default(),
             limits: LimitsConfig::default(),
             approvals: ApprovalsConfig::default(),
+            sessions: SessionsConfig::default(),
             rules: Arc::new(StopRules::progress()),
             queue: QueueConfig::default(),
             model: Arc::new(model),
@@ -336,6 +455,8 @@ impl Setup {
             workers: None,
             context: Arc::new(NoContext),
             hooks: Vec::new(),
+            shows: Shows::default(),
+            streaming: StreamingConfig::default(),
         }
     }
 
@@ -350,6 +471,7 @@ impl Setup {
             config: self.config.clone(),
             limits: self.limits.clone(),
             approvals: self.approvals.clone(),
+            sessions: self.sessions.clone(),
             rules: self.rules.clone(),
             queue: self.queue.clone(),
             model: Arc::new(model),
@@ -360,10 +482,12 @@ impl Setup {
             workers: self.workers.clone(),
             context: self.context.clone(),
             hooks: self.hooks.clone(),
+            shows: self.shows,
+            streaming: self.streaming.clone(),
         }
     }
 
-    fn channel(name: &str, keeps_alive: bool) -> Talker {
+    fn channel(&self, name: &str, keeps_alive: bool) -> Talker {
         let (tx, inbound) = mpsc::channel(256);
         let (delivered_tx, delivered) = mpsc::channel(256);
         let probe = Arc::new(ProbeChannel {
@@ -373,6 +497,9 @@ impl Setup {
             delivered: delivered_tx,
             refusals: Mutex::default(),
             open_in_drain: Arc::default(),
+            shows: self.shows,
+            previews: Mutex::default(),
+            troubles: Mutex::default(),
         });
         Talker { channel: name.into(), tx, delivered, probe }
     }
@@ -380,10 +507,11 @@ impl Setup {
     /// What it is made of, without channels.
     pub(crate) fn parts(&self) -> AgentParts {
         AgentParts {
-            streaming: belay_agent::StreamingConfig::default(),
             config: self.config.clone(),
             limits: self.limits.clone(),
             approvals: self.approvals.clone(),
+            streaming: self.streaming.clone(),
+            sessions: self.sessions.clone(),
             processes: Arc::new(NoProcesses),
             outputs: None,
             hooks: self.hooks.clone(),
@@ -406,8 +534,8 @@ impl Setup {
 
     /// Starts the agent with two channels, `one` and `two`.
     pub(crate) async fn start(&self) -> Running {
-        let one = Self::channel("one", true);
-        let two = Self::channel("two", !self.injector);
+        let one = self.channel("one", true);
+        let two = self.channel("two", !self.injector);
         let parts = AgentParts { channels: vec![one.probe.clone(), two.probe.clone()], ..self.parts() };
         let stop = CancellationToken::new();
         let agent = Agent::start(parts).await.expect("the agent starts");

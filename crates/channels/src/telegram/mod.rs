@@ -5,7 +5,7 @@
 //! delivery changes nothing; a second tap on a button is told what the first one did.
 //!
 //! Reading order: `groups`, `intake` (which updates are messages) → `webhook`, `polling` (how they arrive) → `format`,
-//! `split` (how an answer is written) → `deliver` (how it is sent) → `taps` (the buttons under a question) → `api`.
+//! `split` (how an answer is written) → `deliver` (how it is sent) → `preview` (what is shown before) → `taps` (the buttons under a question) → `api`.
 
 mod api;
 mod conversation;
@@ -15,6 +15,7 @@ mod format;
 mod groups;
 mod intake;
 mod polling;
+mod preview;
 mod setup;
 mod split;
 mod styled;
@@ -28,7 +29,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use axum::Router;
-use belay_protocol::{Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, ReplyRoute};
+use belay_protocol::{
+    Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, ReplyRoute, Streaming,
+};
 use futures_util::{future::OptionFuture, stream};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::mpsc;
@@ -42,7 +45,7 @@ use self::groups::Groups;
 use self::intake::Rules;
 use self::polling::Poller;
 use self::webhook::Webhook;
-use crate::config::{TelegramConfig, TelegramMode};
+use crate::config::{Stream, TelegramConfig, TelegramMode};
 
 /// The channel's id, and what its session keys begin with.
 const NAME: &str = "telegram";
@@ -154,8 +157,23 @@ impl Channel for Telegram {
         Ok(Box::pin(stream::unfold(open, |mut open| async move { open.next().await.map(|envelope| (envelope, open)) })))
     }
 
+    fn hints(&self) -> Option<&str> {
+        Some(
+            "Answers are read on a phone, in Telegram: write short paragraphs and short lists, no tables and no headings; \
+             put code into fenced blocks.",
+        )
+    }
+
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
         deliver::deliver(&self.desk.api, message).await
+    }
+
+    fn streaming(&self) -> Streaming<'_> {
+        match self.config.stream {
+            Stream::Off => Streaming::Off,
+            Stream::Preview => Streaming::Preview(&*self.desk),
+            Stream::Blocks => Streaming::Blocks { max_chars: split::PIECE_MAX_UNITS },
+        }
     }
 
     async fn working(&self, route: &ReplyRoute, run: CancellationToken) {

@@ -4,6 +4,7 @@
 mod deliver;
 mod double;
 mod polling;
+mod preview;
 mod taps;
 mod webhook;
 

@@ -273,7 +273,10 @@ impl EventLog for MemoryStore {
     async fn read(&self, query: EventQuery) -> Result<Vec<Event>, StoreError> {
         let state = self.lock();
         let later = state.events.iter().filter(|event| event.seq > query.after);
-        let wanted = later.filter(|event| query.run.is_none() || event.run_id == query.run);
+        let wanted = later.filter(|event| {
+            (query.run.is_none() || event.run_id == query.run)
+                && (query.session.is_none() || event.session == query.session)
+        });
         Ok(wanted.take(events_limit(&query) as usize).cloned().collect())
     }
 

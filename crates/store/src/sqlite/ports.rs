@@ -169,6 +169,11 @@ impl RunReader for SqliteStore {
         self.read(move |conn| reads::conversation(conn, &session)).await
     }
 
+    async fn recent_history(&self, session: &SessionKey, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
+        let session = session.clone();
+        self.read(move |conn| reads::recent_history(conn, &session, limit)).await
+    }
+
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
         self.read(move |conn| reads::run_messages(conn, id)).await
     }
