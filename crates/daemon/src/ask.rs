@@ -62,6 +62,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         queue: settings.queue.clone(),
         approvals: settings.approvals.clone(),
         streaming: settings.streaming.clone(),
+        sessions: settings.sessions.clone(),
         processes: programs.processes(),
         hooks: hooks.bound(),
         outputs: Some(programs.outputs()),
