@@ -95,16 +95,16 @@ async fn the_example_of_the_guide_works_and_a_skill_elsewhere_is_read_and_gets_i
     let daemon = home.start().await?;
     let call = |tool: &str, arguments: Value| format!("call {tool} {arguments}");
     let awk = json!({"argv": ["awk", "-f", "skills/unit-prices/prices.awk", "offers.tsv"]});
-    for (order, expected) in [
-        (call("run_command", awk), "1.5000\tbig\n2.0000\tsmall"),
-        (call("read_skill", json!({"name": "weather"})), "Ask the sky."),
-        (call("run_command", json!({"argv": ["printenv", "WEATHER_KEY"]})), "sunshine"),
+    for (session, order, expected) in [
+        ("prices", call("run_command", awk), "1.5000\tbig\n2.0000\tsmall"),
+        ("weather", call("read_skill", json!({"name": "weather"})), "Ask the sky."),
+        ("key", call("run_command", json!({"argv": ["printenv", "WEATHER_KEY"]})), "sunshine"),
     ] {
-        let run = daemon.ask("alice", &order).await?;
+        let run = daemon.ask(session, &order).await?;
         let reply = run["reply"].as_str().unwrap_or_default();
         assert!(reply.contains(expected), "{order}: {run}");
     }
-    let shown = home.run(&["context", "show", "--full", "--json", "alice"], "").await?;
+    let shown = home.run(&["context", "show", "--full", "--json", "key"], "").await?;
     let report: Value = serde_json::from_str(&shown.stdout)?;
     assert_eq!(report["skills"][1]["variables"], json!(["WEATHER_KEY"]), "{report}");
     let prompt = report["prompt"].to_string();

@@ -19,4 +19,5 @@ mod stopping;
 mod stops;
 mod surviving;
 mod telegram;
+mod websocket;
 mod workers;

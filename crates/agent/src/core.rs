@@ -455,7 +455,7 @@ impl RunCore {
         // The closing turn that is held back for is the root's; a child's is paid like any other call.
         let closing = allowance.purpose.closing().is_some() && !self.child;
         if !self.child && allowance.purpose == Purpose::Step && self.rules.closing_turn().is_some() {
-            let last = ModelRequest { max_tokens: CLOSING_MAX_TOKENS, ..*request };
+            let last = ModelRequest { max_tokens: CLOSING_MAX_TOKENS, thinking: None, ..*request };
             self.tally.hold_back(self.house.cost.estimate(&last));
         }
         let mut limits = self.rules.limits().clone();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use belay_agent_loop::{Reasoning, StopRules};
 use belay_protocol::inbound::ModelTrouble;
 use belay_protocol::{
-    BootId, BoundHook, Channel, ChannelId, Clock, ContextSource, EventKind, EventLog, GateStore, ModelError,
+    Archive, BootId, BoundHook, Channel, ChannelId, Clock, ContextSource, EventKind, EventLog, GateStore, ModelError,
     ModelErrorKind, ModelProvider, NewEvent, Outbox, OutputKeeper, RunId, RunProcesses, RunReader, SecretVault,
     SessionKey, SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
 };
@@ -23,6 +23,7 @@ use crate::hooks::HookChain;
 use crate::plan::{self, PlanKit};
 use crate::prompt::{self, Briefing, PromptBook, Snapshots};
 use crate::queue::QueueConfig;
+use crate::sessions::{Resets, SessionsConfig};
 use crate::streaming::StreamingConfig;
 use crate::subagent::{Goal, SpawnSubagent, SubagentLanes};
 use crate::terminate::Terminate;
@@ -41,6 +42,8 @@ pub struct AgentParts {
     pub approvals: ApprovalsConfig,
     /// `[streaming]`
     pub streaming: StreamingConfig,
+    /// `[sessions]`
+    pub sessions: SessionsConfig,
     /// Processes of runs.
     pub processes: Arc<dyn RunProcesses>,
     /// The operator's hooks, at their points.
@@ -80,6 +83,8 @@ pub struct StorePorts {
     pub threads: Arc<dyn ThreadStore>,
     /// Reads runs.
     pub runs: Arc<dyn RunReader>,
+    /// Deletes sessions.
+    pub archive: Arc<dyn Archive>,
     /// Facts.
     pub events: Arc<dyn EventLog>,
     /// Undelivered replies.
@@ -98,6 +103,12 @@ pub(crate) struct House {
     pub(crate) queue: QueueConfig,
     pub(crate) approvals: ApprovalsConfig,
     pub(crate) streaming: StreamingConfig,
+    /// When conversations begin anew.
+    pub(crate) resets: Resets,
+    /// Whether people are told of it.
+    pub(crate) announce_reset: bool,
+    /// Keeps outputs that are too long to be shown whole.
+    pub(crate) outputs: Option<Arc<dyn OutputKeeper>>,
     pub(crate) processes: Arc<dyn RunProcesses>,
     pub(crate) hooks: Arc<HookChain>,
     pub(crate) model: Arc<dyn ModelProvider>,
@@ -163,7 +174,7 @@ impl House {
         let ports = GatePorts {
             gates: parts.store.gates.clone(),
             vault: parts.store.vault.clone(),
-            outputs: parts.outputs,
+            outputs: parts.outputs.clone(),
             hooks: hooks.clone(),
         };
         let policy = Policy::compile(&parts.approvals);
@@ -190,6 +201,9 @@ impl House {
             queue: parts.queue,
             approvals: parts.approvals,
             streaming: parts.streaming,
+            resets: Resets::of(&parts.sessions),
+            announce_reset: parts.sessions.announce_reset,
+            outputs: parts.outputs,
             processes: parts.processes,
             hooks,
             model: parts.model,
@@ -226,6 +240,11 @@ impl House {
         let prompt = |tools| prompt::join(&prompt::parts(&self.config, briefing, tools, outputs));
         let (with_tools, without_tools) = (prompt(Some(&*tools)), prompt(None));
         Reasoning::new(with_tools, without_tools, tools, self.max_tokens, self.max_attempts)
+    }
+
+    /// Whether people speak through a channel; one that is not known is taken to be theirs.
+    pub(crate) fn carries_people(&self, channel: &ChannelId) -> bool {
+        self.channels.get(channel).is_none_or(|channel| channel.carries_people())
     }
 
     /// Notes that the model answers.

@@ -43,6 +43,7 @@ mod pulse;
 mod queue;
 pub mod reply;
 mod sending;
+pub mod sessions;
 mod speaker;
 mod streaming;
 mod subagent;
@@ -71,4 +72,5 @@ pub const OWN_TOOLS: [&str; 6] = [
 
 pub use house::{AgentParts, StorePorts};
 pub use queue::QueueConfig;
+pub use sessions::{ChannelReset, ResetMode, SessionsConfig};
 pub use streaming::{Break, SendAt, StreamingConfig};

@@ -55,8 +55,6 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     let closing = programs.closing();
     let (channel, answer, talk) = AskChannel::new(text, args.outputs.clone(), Person::find(args.text == "-", env));
     let agent = Agent::start(AgentParts {
-        context: Arc::new(belay_protocol::NoContext),
-        streaming: belay_agent::StreamingConfig::default(),
         // Nothing else runs: an interrupted question is given up at once.
         config: AgentConfig { drain_s: 0, ..settings.agent.clone() },
         limits: settings.limits.clone(),

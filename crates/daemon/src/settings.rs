@@ -11,7 +11,9 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
-use belay_agent::{AgentConfig, ApprovalsConfig, LimitsConfig, QueueConfig, StreamingConfig, WorkersConfig};
+use belay_agent::{
+    AgentConfig, ApprovalsConfig, LimitsConfig, QueueConfig, SessionsConfig, StreamingConfig, WorkersConfig,
+};
 use belay_agent_loop::policies::StopsConfig;
 use belay_channels::{StdinConfig, TelegramConfig};
 use belay_gateway::GatewayConfig;
@@ -40,6 +42,9 @@ use crate::telemetry::TelemetryConfig;
 /// Steps of the agent that makes plans, which no setting changes.
 const PLANNER_STEPS: u32 = 3;
 
+/// The channels that people speak through, as messages name them.
+const CHANNELS: &[&str] = &["stdin", "http", "telegram"];
+
 /// All settings. Each section is the plain struct of the crate it configures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -54,6 +59,8 @@ pub(crate) struct Settings {
     pub(crate) stops: StopsConfig,
     /// What waits.
     pub(crate) queue: QueueConfig,
+    /// Conversations over the days.
+    pub(crate) sessions: SessionsConfig,
     /// When a person is asked.
     pub(crate) approvals: ApprovalsConfig,
     /// How an answer is shown while it comes.
@@ -98,6 +105,8 @@ impl Settings {
             self.stops.validate(),
             self.stops.problems(&self.limits.run, Some(self.max_steps())),
             self.queue.validate(),
+            self.sessions.validate(),
+            self.unknown_channels(),
             self.approvals.validate(),
             self.streaming.validate(),
             self.hooks.validate(),
@@ -123,6 +132,14 @@ impl Settings {
         let executors = agent.executors.values().filter_map(|executor| executor.max_steps);
         let others = executors.chain(subagent).chain([agent.plan.max_steps_per_execution, PLANNER_STEPS]);
         others.map(u64::from).fold(conversation, u64::max)
+    }
+
+    /// Channels that settings of sessions name and that do not exist.
+    fn unknown_channels(&self) -> Vec<String> {
+        let unknown = self.sessions.by_channel.keys().filter(|name| !CHANNELS.contains(&name.as_str()));
+        unknown
+            .map(|name| format!("sessions.by_channel.{name}: there is no such channel: {}", CHANNELS.join(", ")))
+            .collect()
     }
 
     /// Every key there is, also the ones without a value.

@@ -3,6 +3,8 @@
 
 #[path = "cli/approvals.rs"]
 mod approvals;
+#[path = "cli/check.rs"]
+mod check;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixDatagram;

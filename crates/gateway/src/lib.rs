@@ -16,6 +16,7 @@ mod auth;
 mod channel;
 pub mod config;
 pub mod error;
+mod export;
 mod extract;
 mod mcp;
 mod patience;

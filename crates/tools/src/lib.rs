@@ -45,6 +45,7 @@ pub use crate::outputs::KeptOutputs;
 use crate::process::Processes;
 use crate::sandbox::{Missing, Sandbox};
 use crate::workspace::Workspace;
+pub use crate::workspace::sweep;
 
 /// What the built-in tools work with.
 pub struct ToolsParts {

@@ -175,7 +175,7 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
             () = whose.cancel.cancelled(), if give_up.is_none() => give_up = Some(Instant::now() + STOP_GRACE),
             () = sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
                 // Aborted by the drop of the set, or, if it never yields, left to its thread: the run ends either way.
-                tracing::warn!(run = %whose.run, tools = running.len(), "tools did not stop when told and are abandoned");
+                tell_abandoned(whose.run, &places);
                 break;
             }
         }
@@ -186,6 +186,21 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
         Ran { at, call, tool, end, took: Duration::ZERO }
     }));
     (ran, begun)
+}
+
+/// Says which tools were left behind. Only one whose effect nobody knows now is worth a warning: any other is about to end,
+/// or has nothing to leave behind.
+fn tell_abandoned(run: RunId, places: &HashMap<Id, Place>) {
+    let named = |lasting: bool| -> Vec<&str> {
+        places.values().filter(|place| place.lasting() == lasting).map(|place| place.call.name.as_str()).collect()
+    };
+    let (unknown, harmless) = (named(true), named(false));
+    if !unknown.is_empty() {
+        tracing::warn!(%run, tools = ?unknown, "tools did not stop when told; what they have done is unknown");
+    }
+    if !harmless.is_empty() {
+        tracing::debug!(%run, tools = ?harmless, "tools did not stop when told and are abandoned");
+    }
 }
 
 /// Calls a tool under its deadline. A tool that passes it is told to stop and gets a moment to return; `None` then.

@@ -428,7 +428,7 @@ async fn a_call_changed_behind_a_question_is_made_as_it_was_approved_also_after_
     let mut setup = Setup::new(ScriptedModel::new([Scripted::calls(calls)])).tool(ringing());
     (setup.hooks, _) = spy(&[HookPoint::BeforeToolCall], |event| match event.data["arguments"]["text"].as_str() {
         Some("loud") => change(json!({"arguments": {"text": "softly"}})),
-        _ => None,
+        _ => Some(HookAnswer::Continue),
     });
     let mut agent = setup.start().await;
     let mut accepted = agent.one.accepted("alice", "ring").await;

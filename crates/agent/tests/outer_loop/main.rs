@@ -12,6 +12,8 @@ mod outputs;
 mod plan;
 mod queue;
 mod recovery;
+mod sessions;
+mod stand_in;
 mod stop;
 mod streaming;
 mod subagents;

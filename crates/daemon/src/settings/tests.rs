@@ -196,7 +196,7 @@ fn each_rule_that_cannot_be_read_is_named_and_none_hides_another() {
     let shown = lines(load(&args(&[file], &[]), &Environment::default(), &paths(dir.path())));
     for (key, line, what) in [
         ("[1].whn", 8, "`key`: unknown key"),
-        ("[2].when", 11, "`condition`: any[0]: unknown condition `step`; did you mean `steps`?"),
+        ("[2].when.any[0]", 11, "`condition`: unknown condition `step`; did you mean `steps`?"),
         ("[3]", 12, "missing field `name`"),
         ("[4].then", 17, "`then`: expected one of notice, strike, stop"),
         ("[5].name", 19, "expected text in quotes, found 5"),
@@ -321,6 +321,8 @@ fn a_secret_in_the_wrong_place_is_refused_and_never_shown() {
     for (key, value) in [
         ("llm.api_key_env", "sk-hush0123456789"),
         ("llm.api_key", "sk-hush0123456789"),
+        ("llm.api_key_envs", "[\"GOOD\", \"sk-hush0123456789\"]"),
+        ("llm.fallbacks", "[{ provider = \"groq\", model = \"m\", api_key_env = \"sk-hush0123456789\" }]"),
         ("channels.telegram.token", "123:hush"),
         ("channels.telegram.token_env", "123:hush"),
         ("gateway.token", "hush"),
@@ -340,6 +342,8 @@ fn show_prints_toml_that_reads_back_with_origins_and_without_secrets() {
         "channels.telegram.api_base=http://user:hush@h/v1",
         "channels.telegram.allow=[1, 2]",
         "llm.extra_body={a.b=1}",
+        "llm.api_key_envs=[\"SECOND_KEY\"]",
+        "llm.fallbacks=[{ provider = \"groq\", model = \"m\", api_key_env = \"THEIR_KEY\" }]",
     ];
     let env = [("BELAY__QUEUE__CAP", "3"), ("OPENAI_API_KEY", "hush"), ("BELAY__LLM__MODEL", "a \"b\" \u{1b}")];
     let loaded = load_in(dir.path(), env, &sets).unwrap();

@@ -11,7 +11,7 @@ use belay_tools::mcp::{Looking, McpSessions, RunEnds};
 use belay_tools::process::Processes;
 use belay_tools::sandbox::{Missing, Sandbox};
 use belay_tools::worker::SandboxHost;
-use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts};
+use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts, sweep};
 use tokio_util::sync::CancellationToken;
 
 use super::mcp::{McpNeeds, workspace_of};
@@ -59,6 +59,12 @@ impl Programs {
         private_directory(&workspace).map_err(|error| {
             Failure::new(Exit::Refused, error).next("set tools.workspace to a directory that may be written")
         })?;
+        let swept = workspace.clone();
+        match tokio::task::spawn_blocking(move || sweep(&swept)).await {
+            Ok(0) => {}
+            Ok(files) => tracing::info!(files, "temporary files of writes that a crash cut off were removed"),
+            Err(error) => tracing::warn!(%error, "the workspace was not swept"),
+        }
         let refused = |error: &dyn std::error::Error| Failure::new(Exit::Refused, words(error));
         let outputs = KeptOutputs::open(&paths.data.join(OUTPUTS), &settings.tools.outputs);
         let outputs = outputs.map_err(|error| refused(&error))?;
@@ -110,6 +116,11 @@ impl Programs {
     /// Starts workers behind the walls of commands.
     pub(crate) fn worker_host(&self) -> Arc<dyn WorkerHost> {
         Arc::new(SandboxHost::new(self.processes.clone(), self.sandbox.clone()))
+    }
+
+    /// The same, for whoever deletes old ones.
+    pub(crate) fn kept_outputs(&self) -> KeptOutputs {
+        self.outputs.clone()
     }
 
     /// Keeps long outputs.

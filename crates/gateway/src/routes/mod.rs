@@ -2,6 +2,7 @@
 
 mod agent;
 mod approvals;
+mod archive;
 mod context;
 mod events;
 mod health;
@@ -20,7 +21,7 @@ use axum::extract::{DefaultBodyLimit, OriginalUri, Request};
 use axum::http::header::AUTHORIZATION;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
+use axum::routing::{any, delete, get, post};
 use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
@@ -79,7 +80,13 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/runs/{id}/stop", post(stop::run))
         .route("/api/v1/events", get(events::all))
         .route("/api/v1/sessions", get(sessions::list))
-        .route("/api/v1/sessions/{key}", get(sessions::show))
+        .route("/api/v1/sessions/{key}", get(sessions::show).delete(archive::delete))
+        .route("/api/v1/sessions/{key}/threads", get(archive::threads))
+        .route("/api/v1/sessions/{key}/export", get(archive::export))
+        .route("/api/v1/sessions/{key}/secrets", delete(archive::forget_secrets))
+        .route("/api/v1/sessions/{key}/secrets/{name}", delete(archive::forget_secret))
+        .route("/api/v1/search", get(archive::search))
+        .route("/api/v1/prune", post(archive::prune))
         .route("/api/v1/sessions/{key}/messages", get(sessions::messages))
         .route("/api/v1/sessions/{key}/stream", get(agent::of_session))
         .route("/api/v1/sessions/{key}/context", get(context::show))

@@ -79,7 +79,7 @@ pub(crate) struct RpcError {
     code: &'static str,
     message: Cow<'static, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    details: Option<Value>,
+    details: Option<Box<Value>>,
     retryable: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
@@ -95,7 +95,7 @@ impl RpcError {
     pub(crate) fn missing_scope(scope: &str) -> Self {
         let details = serde_json::json!({ "code": "MISSING_SCOPE", "missingScope": scope, "requiredScopes": [scope] });
         let message = format!("this needs the scope {scope}, which this connection does not have");
-        Self { code: "FORBIDDEN", details: Some(details), ..Self::invalid(message) }
+        Self { code: "FORBIDDEN", details: Some(Box::new(details)), ..Self::invalid(message) }
     }
 
     /// Whether it says who is asking.
@@ -118,7 +118,7 @@ impl From<ApiError> for RpcError {
         Self {
             code,
             message: error.message,
-            details: Some(serde_json::json!({ "reason": error.code })),
+            details: Some(Box::new(serde_json::json!({ "reason": error.code }))),
             retryable: error.retryable,
             retry_after_ms: error.retry_after.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
         }

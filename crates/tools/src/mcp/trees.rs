@@ -67,10 +67,11 @@ impl StartPrograms for ProcessTrees {
         generation: &Generation,
         what: &str,
     ) -> Result<Started, String> {
+        let launch = self.launch(program)?;
         if let Some(missing) = missing(program) {
             return Err(missing);
         }
-        let started = self.processes.start(self.launch(program)?, run, generation, what).await;
+        let started = self.processes.start(launch, run, generation, what).await;
         // What is dropped below is ended.
         let mut running = started.map_err(|error| error.to_string().trim_end_matches('.').to_owned())?;
         let (Some(stdin), Some((stdout, stderr))) = (running.take_stdin(), running.take_output()) else {
