@@ -10,6 +10,7 @@ mod endings;
 mod lifecycle;
 mod outputs;
 mod plan;
+mod sessions;
 mod stopping;
 mod stops;
 mod surviving;
