@@ -15,6 +15,7 @@ mod outputs;
 mod pains;
 mod plan;
 mod queueing;
+mod sessions;
 mod stopping;
 mod stops;
 mod surviving;
