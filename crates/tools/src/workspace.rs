@@ -144,12 +144,19 @@ impl Workspace {
         if check(path).is_err() {
             return Ok(None);
         }
-        let unreadable = |error: &dyn std::fmt::Display| ToolFailure::failed(format!("{path:?} could not be read: {error}."));
+        let unreadable =
+            |error: &dyn std::fmt::Display| ToolFailure::failed(format!("{path:?} could not be read: {error}."));
         let fd = match self.open_beneath(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
             Ok(fd) => fd,
             // Nothing is there, or it is elsewhere, or nobody can read it as a file.
             Err(
-                Errno::NOENT | Errno::NOTDIR | Errno::XDEV | Errno::LOOP | Errno::NAMETOOLONG | Errno::NXIO | Errno::NODEV,
+                Errno::NOENT
+                | Errno::NOTDIR
+                | Errno::XDEV
+                | Errno::LOOP
+                | Errno::NAMETOOLONG
+                | Errno::NXIO
+                | Errno::NODEV,
             ) => return Ok(None),
             // What the daemon cannot read its commands cannot read either; once they can, it tells itself from this.
             Err(Errno::ACCESS | Errno::PERM) => return Ok(Some("may not be read".to_owned())),

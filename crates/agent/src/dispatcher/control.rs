@@ -126,7 +126,6 @@ impl Dispatcher {
             channels,
             spent_today_micro_usd: self.house.cost.spent_today(),
             limit_today_micro_usd: self.house.cost.limit(),
-            candidates: Vec::new(),
             model_trouble: self.house.model_trouble(),
             candidates: self.candidates(),
         }

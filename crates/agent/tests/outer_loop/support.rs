@@ -478,7 +478,6 @@ impl Setup {
     /// What it is made of, without channels.
     pub(crate) fn parts(&self) -> AgentParts {
         AgentParts {
-            streaming: belay_agent::StreamingConfig::default(),
             config: self.config.clone(),
             limits: self.limits.clone(),
             approvals: self.approvals.clone(),
