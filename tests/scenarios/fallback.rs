@@ -5,17 +5,21 @@ use belay_tests::daemon::Home;
 use belay_tests::model_server::{Answer, ModelServer};
 use serde_json::{Value, json};
 
+/// A home with these lines in its section of the model, which is the first one.
+fn home_of(first: &ModelServer, lines: &str) -> Result<Home> {
+    let home = Home::new().openai(&first.base_url);
+    let directory = home.path().join("config/belay");
+    std::fs::create_dir_all(&directory)?;
+    let llm = format!("[llm]\nprovider = \"openai\"\nbase_url = \"{}\"\nmodel = \"scripted\"\n", first.base_url);
+    std::fs::write(directory.join("belay.toml"), llm + lines)?;
+    Ok(home)
+}
+
 /// A home whose model is the first, with the second one to stand in.
 fn home(first: &ModelServer, second: &ModelServer) -> Result<Home> {
-    let home = Home::new().openai(&first.base_url);
-    let settings = home.path().join("config/belay/belay.toml");
-    std::fs::create_dir_all(settings.parent().expect("it has a directory"))?;
     let address = &second.base_url;
-    std::fs::write(
-        settings,
-        format!("[[llm.fallbacks]]\nprovider = \"openai\"\nbase_url = \"{address}\"\nmodel = \"other\"\n"),
-    )?;
-    Ok(home)
+    let fallback = format!("[[llm.fallbacks]]\nprovider = \"openai\"\nbase_url = \"{address}\"\nmodel = \"other\"\n");
+    home_of(first, &fallback)
 }
 
 fn refusal(status: u16) -> Answer {
@@ -62,12 +66,8 @@ async fn when_the_first_model_cannot_answer_the_second_one_does_and_it_shows() -
 #[tokio::test]
 async fn a_second_key_answers_when_the_first_one_is_limited() -> Result<()> {
     let model = ModelServer::start(vec![refusal(429)], Answer::text("with the other key")).await;
-    let home = Home::new()
-        .openai(&model.base_url)
-        .env("FIRST", "key-one")
-        .env("SECOND", "key-two")
-        .set("llm.api_key_env", "FIRST")
-        .set("llm.api_key_envs", json!(["SECOND", "NOT_SET"]));
+    let keys = "api_key_env = \"FIRST\"\napi_key_envs = [\"SECOND\", \"NOT_SET\"]\n";
+    let home = home_of(&model, keys)?.env("FIRST", "key-one").env("SECOND", "key-two");
     let daemon = home.start().await?;
     let run = daemon.ask("alice", "hello").await?;
     assert_eq!(run["reply"], "with the other key", "{run}");

@@ -96,6 +96,8 @@ pub struct SubagentsConfig {
     pub max_depth: u32,
     /// Subagents of one tree that work at the same time.
     pub max_live: u32,
+    /// Subagents of all sessions that work at the same time, at each depth; one more waits. 1 to 10000.
+    pub max_concurrent: usize,
     /// Subagents that one tree may start in all.
     pub max_total: u32,
     /// Most steps of one subagent; a call may ask for fewer.
@@ -108,7 +110,15 @@ impl Default for SubagentsConfig {
     /// 30 steps and 10 minutes are what Gemini CLI's subagents get; the caps of a tree are chosen so that one request
     /// cannot keep more than a handful of model calls open.
     fn default() -> Self {
-        Self { enabled: true, max_depth: 2, max_live: 4, max_total: 16, max_turns: 30, max_time_s: 600 }
+        Self {
+            enabled: true,
+            max_depth: 2,
+            max_live: 4,
+            max_concurrent: 8,
+            max_total: 16,
+            max_turns: 30,
+            max_time_s: 600,
+        }
     }
 }
 
@@ -119,6 +129,7 @@ impl SubagentsConfig {
         for (key, value, most) in [
             ("max_depth", u64::from(self.max_depth), 8),
             ("max_live", u64::from(self.max_live), 64),
+            ("max_concurrent", u64::try_from(self.max_concurrent).unwrap_or(u64::MAX), 10_000),
             ("max_total", u64::from(self.max_total), 10_000),
             ("max_turns", u64::from(self.max_turns), 10_000),
             ("max_time_s", self.max_time_s, 86_400),
@@ -243,10 +254,17 @@ mod tests {
         let bad =
             AgentConfig { max_tool_iterations: 0, max_concurrent_turns: 0, drain_s: 4000, ..AgentConfig::default() };
         assert_eq!(bad.validate().len(), 3);
-        let zero =
-            SubagentsConfig { enabled: true, max_depth: 0, max_live: 0, max_total: 0, max_turns: 0, max_time_s: 0 };
+        let zero = SubagentsConfig {
+            enabled: true,
+            max_depth: 0,
+            max_live: 0,
+            max_concurrent: 0,
+            max_total: 0,
+            max_turns: 0,
+            max_time_s: 0,
+        };
         let bad = AgentConfig { subagents: zero, ..AgentConfig::default() }.validate();
-        assert_eq!(bad.len(), 5);
+        assert_eq!(bad.len(), 6);
         assert_eq!(bad[0], "agent.subagents.max_depth: must be between 1 and 8");
         let most = SubagentsConfig { max_depth: 8, max_live: 64, max_time_s: 86_400, ..SubagentsConfig::default() };
         assert!(most.validate().is_empty());

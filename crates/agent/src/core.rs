@@ -156,6 +156,11 @@ impl Seed {
         &self.house
     }
 
+    /// The run that a person can stop.
+    pub(crate) fn live(&self) -> &LiveRun {
+        &self.live
+    }
+
     /// Where the run that hands it out stands in the tree.
     pub(crate) fn nest(&self) -> &Nest {
         &self.nest
@@ -450,7 +455,7 @@ impl RunCore {
         // The closing turn that is held back for is the root's; a child's is paid like any other call.
         let closing = allowance.purpose.closing().is_some() && !self.child;
         if !self.child && allowance.purpose == Purpose::Step && self.rules.closing_turn().is_some() {
-            let last = ModelRequest { max_tokens: CLOSING_MAX_TOKENS, ..*request };
+            let last = ModelRequest { max_tokens: CLOSING_MAX_TOKENS, thinking: None, ..*request };
             self.tally.hold_back(self.house.cost.estimate(&last));
         }
         let mut limits = self.rules.limits().clone();

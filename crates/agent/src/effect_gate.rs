@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::approvals::{Answer, Answers, Policy, Wanted};
 use crate::core::Bind;
+pub(crate) use crate::effect_gate::batch::CRASHED;
 use crate::effect_gate::batch::{End, For, Ran, Runnable, SKIPPED};
 pub(crate) use crate::effect_gate::consult::put_changed;
 use crate::effect_gate::preflight::Verdict;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use belay_agent_loop::{Reasoning, StopRules};
 use belay_protocol::inbound::ModelTrouble;
 use belay_protocol::{
-    BootId, BoundHook, Channel, ChannelId, Clock, ContextSource, EventKind, EventLog, GateStore, ModelError,
+    Archive, BootId, BoundHook, Channel, ChannelId, Clock, ContextSource, EventKind, EventLog, GateStore, ModelError,
     ModelErrorKind, ModelProvider, NewEvent, Outbox, OutputKeeper, RunId, RunProcesses, RunReader, SecretVault,
     SessionKey, SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
 };
@@ -24,8 +24,9 @@ use crate::plan::{self, PlanKit};
 use crate::post::SendMessage;
 use crate::prompt::{self, Briefing, PromptBook, Snapshots};
 use crate::queue::QueueConfig;
+use crate::sessions::{Resets, SessionsConfig};
 use crate::streaming::StreamingConfig;
-use crate::subagent::{Goal, SpawnSubagent};
+use crate::subagent::{Goal, SpawnSubagent, SubagentLanes};
 use crate::terminate::Terminate;
 
 /// Everything an agent is made of.
@@ -42,6 +43,8 @@ pub struct AgentParts {
     pub approvals: ApprovalsConfig,
     /// `[streaming]`
     pub streaming: StreamingConfig,
+    /// `[sessions]`
+    pub sessions: SessionsConfig,
     /// Processes of runs.
     pub processes: Arc<dyn RunProcesses>,
     /// The operator's hooks, at their points.
@@ -81,6 +84,8 @@ pub struct StorePorts {
     pub threads: Arc<dyn ThreadStore>,
     /// Reads runs.
     pub runs: Arc<dyn RunReader>,
+    /// Deletes sessions.
+    pub archive: Arc<dyn Archive>,
     /// Facts.
     pub events: Arc<dyn EventLog>,
     /// Undelivered replies.
@@ -99,6 +104,12 @@ pub(crate) struct House {
     pub(crate) queue: QueueConfig,
     pub(crate) approvals: ApprovalsConfig,
     pub(crate) streaming: StreamingConfig,
+    /// When conversations begin anew.
+    pub(crate) resets: Resets,
+    /// Whether people are told of it.
+    pub(crate) announce_reset: bool,
+    /// Keeps outputs that are too long to be shown whole.
+    pub(crate) outputs: Option<Arc<dyn OutputKeeper>>,
     pub(crate) processes: Arc<dyn RunProcesses>,
     pub(crate) hooks: Arc<HookChain>,
     pub(crate) model: Arc<dyn ModelProvider>,
@@ -118,6 +129,8 @@ pub(crate) struct House {
     pub(crate) started_at: UnixMillis,
     /// The global lane: one permit for each turn at work.
     pub(crate) permits: Arc<Semaphore>,
+    /// The lanes of subagents.
+    pub(crate) subagents: SubagentLanes,
     /// What the last model call failed with, until one succeeds. Held for an assignment, never across an await.
     model_trouble: Mutex<Option<ModelTrouble>>,
     /// What runs are told of their surroundings.
@@ -165,7 +178,7 @@ impl House {
         let ports = GatePorts {
             gates: parts.store.gates.clone(),
             vault: parts.store.vault.clone(),
-            outputs: parts.outputs,
+            outputs: parts.outputs.clone(),
             hooks: hooks.clone(),
         };
         let policy = Policy::compile(&parts.approvals);
@@ -187,10 +200,14 @@ impl House {
             plans,
             max_attempts: parts.max_attempts,
             permits: Arc::new(Semaphore::new(parts.config.max_concurrent_turns)),
+            subagents: SubagentLanes::new(&parts.config.subagents),
             config: parts.config,
             queue: parts.queue,
             approvals: parts.approvals,
             streaming: parts.streaming,
+            resets: Resets::of(&parts.sessions),
+            announce_reset: parts.sessions.announce_reset,
+            outputs: parts.outputs,
             processes: parts.processes,
             hooks,
             model: parts.model,
@@ -227,6 +244,11 @@ impl House {
         let prompt = |tools| prompt::join(&prompt::parts(&self.config, briefing, tools, outputs));
         let (with_tools, without_tools) = (prompt(Some(&*tools)), prompt(None));
         Reasoning::new(with_tools, without_tools, tools, self.max_tokens, self.max_attempts)
+    }
+
+    /// Whether people speak through a channel; one that is not known is taken to be theirs.
+    pub(crate) fn carries_people(&self, channel: &ChannelId) -> bool {
+        self.channels.get(channel).is_none_or(|channel| channel.carries_people())
     }
 
     /// Notes that the model answers.

@@ -6,6 +6,7 @@
 //! turn. A run that rests on a question is in [`rest`]. On drain it finishes the running turn and leaves the queued ones to the next start: they are in the store.
 
 mod accept;
+mod anew;
 mod ends;
 mod next;
 mod opening;
@@ -18,7 +19,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{Ack, CommandReply, EditOutcome, Lease, Message, Refusal, RunOptions, StoreError, ThreadEdit};
+use belay_protocol::{
+    Ack, CommandReply, EditOutcome, Lease, Message, Refusal, RunOptions, StoreError, ThreadEdit, UnixMillis,
+};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
@@ -29,6 +32,7 @@ use crate::compaction;
 use crate::house::House;
 use crate::joining::Joining;
 use crate::mail::{LaneCommand, LaneMail, LaneNote, LaneOrder, LanePort};
+use crate::prompt::Briefing;
 use crate::submission::ThreadCommand;
 use crate::turn::{TurnEnd, context_of};
 use crate::waiting::Waiting;
@@ -75,6 +79,12 @@ struct Lane {
     abort_at: Option<Instant>,
     /// Mail that waits for the message that hooks are looking at.
     held: VecDeque<LaneMail>,
+    /// When a person last said something here, as far as is known.
+    spoken_at: Option<UnixMillis>,
+    /// A new conversation has begun by itself, of which the person is told with the next answer.
+    announce: bool,
+    /// The session was deleted; what comes in next makes it again.
+    deleted: bool,
     /// The running turn; at most one task. Dropped with the lane, it is aborted.
     turn: JoinSet<TurnEnd>,
 }
@@ -122,6 +132,7 @@ impl Lane {
     }
 
     async fn take(&mut self, mail: LaneMail) -> Result<(), LeaseLost> {
+        self.revive().await?;
         match mail {
             LaneMail::Input(input) => self.receive(*input).await,
             LaneMail::Command(command) => self.command(command).await,
@@ -149,6 +160,9 @@ impl Lane {
 
     /// Carries out a command: changes of the thread between turns, everything else at once.
     async fn command(&mut self, command: LaneCommand) -> Result<(), LeaseLost> {
+        if matches!(command.order, LaneOrder::Thread(ThreadCommand::Delete)) {
+            return self.delete(command).await;
+        }
         let reply = match command.order {
             LaneOrder::Setting(setting) => self.set(setting, &command.channel).await?,
             LaneOrder::Thread(ThreadCommand::Loops(on)) => self.set_loop_detection(on).await?,
@@ -173,6 +187,7 @@ impl Lane {
             ThreadCommand::New => (ThreadEdit::New, "Began a new conversation.", "Began a new conversation."),
             ThreadCommand::Compact => return self.compact().await,
             ThreadCommand::Loops(on) => return self.set_loop_detection(on).await,
+            ThreadCommand::Delete => return Ok("A conversation is deleted by an operator.".into()),
         };
         let at = self.house.clock.now();
         match self.house.store.threads.edit_thread(&self.lease, edit, at).await {
@@ -182,7 +197,7 @@ impl Lane {
                     self.house.hooks.session_end(&self.lease.session, word);
                 }
                 if matches!(edit, ThreadEdit::New | ThreadEdit::Clear) {
-                    self.house.snapshots.forget(&self.lease.session);
+                    Briefing::begin_anew(&self.house, &self.lease.session).await;
                 }
                 if matches!(edit, ThreadEdit::New | ThreadEdit::Clear)
                     && let Err(error) = self.house.store.gates.forget_grants(&self.lease.session).await

@@ -44,6 +44,7 @@ mod pulse;
 mod queue;
 pub mod reply;
 mod sending;
+pub mod sessions;
 mod speaker;
 mod streaming;
 mod subagent;
@@ -59,6 +60,18 @@ pub use approvals::{ApprovalRule, ApprovalsConfig};
 pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, SubagentsConfig};
 pub use container::{WorkerRoom, WorkersConfig, WorkersParts};
 pub use error::AgentError;
+
+/// The tools of the agent itself: it offers them beside those that it is given, some of them to some kinds of run.
+pub const OWN_TOOLS: [&str; 6] = [
+    subagent::COMPLETE_TASK,
+    subagent::EMIT_VALUE,
+    plan::PLANNING,
+    container::RUN_IN_WORKER,
+    subagent::SPAWN_SUBAGENT,
+    terminate::TERMINATE,
+];
+
 pub use house::{AgentParts, StorePorts};
 pub use queue::QueueConfig;
+pub use sessions::{ChannelReset, ResetMode, SessionsConfig};
 pub use streaming::{Break, SendAt, StreamingConfig};

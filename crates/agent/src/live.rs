@@ -55,19 +55,24 @@ pub(crate) struct StopCause {
     pub(crate) told: bool,
     /// The run whose message comes in its place.
     pub(crate) by: Option<RunId>,
+    /// Seconds since anything was heard of it.
+    pub(crate) silent_s: Option<u64>,
 }
 
 impl StopCause {
     /// A stop for this reason, which the run tells the person itself.
     pub(crate) fn of(reason: StopReason) -> Self {
-        Self { reason, told: false, by: None }
+        Self { reason, told: false, by: None, silent_s: None }
     }
 
     /// The end of a run that was stopped for this.
     pub(crate) fn end(&self) -> RunEnd {
-        let end = RunEnd::of(self.reason);
-        match self.by {
-            Some(by) => end.with("by", by.to_string()),
+        let mut end = RunEnd::of(self.reason);
+        if let Some(by) = self.by {
+            end = end.with("by", by.to_string());
+        }
+        match self.silent_s {
+            Some(silent_s) => end.with("silent_s", silent_s),
             None => end,
         }
     }

@@ -79,7 +79,8 @@ pub(crate) fn model_fell_back(why: &str) {
 /// A logical model call has ended: `requests` were sent, the last of them with this outcome.
 pub(crate) fn model_called(requests: u32, error: Option<&ModelErrorKind>, usage: Option<&Usage>, micro_usd: u64) {
     let outcome = error.map_or("ok", |kind| kind.word());
-    counter!(MODEL_REQUESTS, "outcome" => outcome).increment(1);
+    // None is sent while every model is left alone.
+    counter!(MODEL_REQUESTS, "outcome" => outcome).increment(u64::from(requests.min(1)));
     if requests > 1 {
         counter!(MODEL_REQUESTS, "outcome" => "retried").increment(u64::from(requests - 1));
     }

@@ -75,6 +75,8 @@ pub enum ThreadCommand {
     Compact,
     /// `/loops on|off`: whether loops are looked for. Acts at once, also on the running turn.
     Loops(bool),
+    /// Delete the whole session. Said by operators' programs alone; no word in a conversation stands for it.
+    Delete,
 }
 
 /// Every word, for help and for "did you mean".

@@ -550,7 +550,14 @@ pub(crate) fn failure(error: LoopError) -> RunEnd {
                 ModelErrorKind::BadRequest => StopReason::BadRequest,
                 ModelErrorKind::Network => StopReason::Network,
             };
-            RunEnd::of(reason).with("requests", error.attempts).with("answers_begun", error.abandoned)
+            let end = RunEnd::of(reason).with("requests", error.attempts).with("answers_begun", error.abandoned);
+            match error.kind {
+                ModelErrorKind::RateLimited { retry_after: Some(left) }
+                | ModelErrorKind::Overloaded { retry_after: Some(left) } => {
+                    end.with("retry_after_s", left.as_secs().max(1))
+                }
+                _ => end,
+            }
         }
     }
 }

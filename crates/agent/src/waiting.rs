@@ -54,7 +54,12 @@ pub(crate) struct Waiting {
     pub(crate) words_alone: bool,
     /// Whether it is to become a line of a digest, since too many wait.
     pub(crate) shortened: bool,
+    /// A new conversation has begun with it by itself, of which the person is told with the answer.
+    pub(crate) began_anew: bool,
 }
+
+/// What stands before the first answer of a conversation that has begun by itself.
+const BEGAN_ANEW: &str = "_A new conversation has begun; the earlier one is kept._";
 
 /// How a run ends, before it is committed.
 pub(crate) struct Ending {
@@ -158,6 +163,7 @@ impl Waiting {
             options: inbound.options.clone(),
             answers: Answers::new(),
             rested: false,
+            began_anew: false,
             channel: inbound.channel.clone(),
             rules,
             arrived: Instant::now(),
@@ -194,6 +200,7 @@ impl Waiting {
             arrived: Instant::now(),
             words_alone,
             shortened: false,
+            began_anew: false,
         }
     }
 
@@ -308,6 +315,10 @@ impl Waiting {
             Told::This(text) => text,
         };
         let route = self.reply_to.clone()?;
+        let text = match status {
+            RunStatus::Completed if self.began_anew => format!("{BEGAN_ANEW}\n\n{text}"),
+            _ => text,
+        };
         (!told).then(|| Outbound {
             id: OutboxId::new(),
             run_id: Some(self.run.id),

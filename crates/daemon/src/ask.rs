@@ -77,6 +77,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         ready: watch::channel(false).0,
         // A question is answered in this process: nobody waits beside it for a worker's link.
         workers: None,
+        context: programs.context(),
     })
     .await
     .map_err(|error| agent_failure(&error))?;

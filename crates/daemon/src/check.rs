@@ -1,5 +1,7 @@
 //! `belay check`: the settings, and what they need, without starting. Every problem at once.
 
+mod names;
+
 use std::path::Path;
 
 use belay_agent::{WorkerRoom, WorkersConfig};
@@ -76,8 +78,11 @@ pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) 
     ];
     findings.extend(model(settings, &secrets).await);
     findings.extend(telegram(settings));
-    findings.extend(sandbox(&walls(settings, env, &paths), &paths));
-    findings.extend(workers(settings));
+    findings.extend(names::hooks(settings, env));
+    findings.extend(names::approvals(settings));
+    let (mut about_sandbox, works) = sandbox(&walls(settings, env, &paths), &paths);
+    findings.append(&mut about_sandbox);
+    findings.extend(workers(settings, works));
     findings.extend(mcp(settings, &paths, env).await);
     Ok(report(&findings, args.json, out))
 }
@@ -246,7 +251,7 @@ fn about_money(settings: &Settings) -> Vec<String> {
         let when = serde_json::to_value(&rule.when).unwrap_or_default();
         has_key(&when, &["run_usd", "session_usd"])
     });
-    limits.chain(rules.map(|(index, rule)| format!("the money in stops.rules.{index} (`{}`)", rule.name))).collect()
+    limits.chain(rules.map(|(index, rule)| format!("the money in stops.rules[{index}] (`{}`)", rule.name))).collect()
 }
 
 /// Whether one of these keys stands anywhere in a value.
@@ -318,29 +323,34 @@ fn of_server(report: &ServerReport, settings: &Settings) -> Finding {
 }
 
 /// Whether workers can be started, where they are wanted. A note where not: everything else goes on.
-fn workers(settings: &Settings) -> Option<Finding> {
+fn workers(settings: &Settings, sandbox_works: bool) -> Vec<Finding> {
     let WorkersConfig { enabled, host, docker_socket, .. } = &settings.workers;
-    let finding = |state, detail: String| Some(Finding::new("workers", state, detail));
+    if !enabled {
+        return Vec::new();
+    }
+    let finding = |state, detail: String| Finding::new("workers", state, detail);
     let none = |why: String| finding(State::Note, format!("run_in_worker is not offered: {why}"));
-    match host {
-        _ if !enabled => None,
+    let room = match host {
         WorkerRoom::Sandbox if settings.tools.sandbox.policy == Policy::Off => {
             none("workers have walls, and tools.sandbox.policy is off".into())
         }
+        WorkerRoom::Sandbox if !sandbox_works => none("workers have walls, and the sandbox does not work here".into()),
         WorkerRoom::Sandbox => finding(State::Ok, "workers live in the sandbox of commands".into()),
         WorkerRoom::Container => match std::os::unix::net::UnixStream::connect(docker_socket) {
             Ok(_) => finding(State::Ok, format!("workers live in containers; {} answers", docker_socket.display())),
             Err(error) => none(format!("{}: {error}", docker_socket.display())),
         },
-    }
+    };
+    std::iter::once(room).chain(names::host_tools(settings)).collect()
 }
 
 /// What this machine offers to the sandbox of commands, piece by piece, and whether it works as it is configured. A
-/// note where it does not: commands are refused then, and all else goes on.
-fn sandbox(config: &SandboxConfig, paths: &Paths) -> Vec<Finding> {
+/// note where it does not: commands are refused then, and all else goes on. Also whether it works.
+fn sandbox(config: &SandboxConfig, paths: &Paths) -> (Vec<Finding>, bool) {
     let finding = |state, detail: String| Finding::new("sandbox", state, detail);
     if config.policy == Policy::Off {
-        return vec![finding(State::Note, "tools.sandbox.policy is off: commands run without walls".to_owned())];
+        let off = finding(State::Note, "tools.sandbox.policy is off: commands run without walls".to_owned());
+        return (vec![off], false);
     }
     let state = |there: bool| if there { State::Ok } else { State::Note };
     let mut findings: Vec<_> =
@@ -348,11 +358,13 @@ fn sandbox(config: &SandboxConfig, paths: &Paths) -> Vec<Finding> {
     // Any directory will do to try it; the workspace may not have been made yet.
     let place = paths.data.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
     let belay = std::env::current_exe().map_err(|error| format!("the program of Belay is not found: {error}"));
-    findings.push(match belay.and_then(|belay| Sandbox::probe(config, place, &belay).map_err(|missing| missing.0)) {
+    let probed = belay.and_then(|belay| Sandbox::probe(config, place, &belay).map_err(|missing| missing.0));
+    let works = probed.is_ok();
+    findings.push(match probed {
         Ok(_) => finding(State::Ok, format!("the policy {} works here", config.policy.word())),
         Err(why) => finding(State::Note, format!("commands are refused: {why}")),
     });
-    findings
+    (findings, works)
 }
 
 #[cfg(test)]
@@ -377,7 +389,7 @@ mod tests {
             "limits.usd_per_day",
             "limits.usd_per_run",
             "limits.usd_per_session",
-            "the money in stops.rules.1 (`deep`)",
+            "the money in stops.rules[1] (`deep`)",
         ];
         assert_eq!(about_money(&settings), expected);
     }

@@ -1,5 +1,7 @@
 //! The command line.
 
+mod sessions;
+
 use std::path::PathBuf;
 
 use belay_gateway::LIST_MAX;
@@ -7,6 +9,7 @@ use belay_protocol::{DeclaredOutput, JobId};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub(crate) use self::sessions::{ExportArgs, SearchArgs, SessionArgs, SessionsArgs, SessionsCommand, SessionsListArgs};
 use crate::mcp::McpCommand;
 use crate::settings::SettingsArgs;
 use crate::stops::StopsCommand;
@@ -29,10 +32,17 @@ pub(crate) enum Command {
     Ask(AskArgs),
     /// Send one message to the running daemon
     Send(SendArgs),
+    /// Send one message to the running daemon and stay for its answer
+    Agent(AgentArgs),
     /// Show what the running daemon is doing
     Status(ClientArgs),
     /// List recent runs, or show one
     Runs(RunsArgs),
+    /// What the model is told besides the message
+    #[command(subcommand)]
+    Context(ContextCommand),
+    /// List sessions; find, read out and delete what they have said
+    Sessions(SessionsArgs),
     /// List the questions that wait for an answer, or answer one
     Approvals(ApprovalsArgs),
     /// Stop a run, a session, or everything
@@ -133,6 +143,31 @@ pub(crate) struct SendArgs {
     pub(crate) text: String,
 }
 
+/// `belay agent`
+#[derive(Debug, Args)]
+pub(crate) struct AgentArgs {
+    /// The daemon.
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// The conversation it belongs to
+    #[arg(long, value_name = "KEY", default_value = "cli")]
+    pub(crate) session: String,
+    /// Show the answer as it comes; with --json each event is a line
+    #[arg(long)]
+    pub(crate) stream: bool,
+    /// How hard the model thinks: off, low, medium or high
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) thinking: Option<String>,
+    /// What becomes of the message when the conversation is busy: steer, followup, collect or interrupt
+    #[arg(long, value_name = "MODE")]
+    pub(crate) queue: Option<String>,
+    /// Most seconds at work; 0 is no limit
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) timeout: Option<u64>,
+    /// The message; `-` reads it from standard input
+    pub(crate) text: String,
+}
+
 /// `belay runs`
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -165,6 +200,26 @@ pub(crate) enum RunsCommand {
         /// Its id
         id: String,
     },
+}
+
+/// `belay context …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum ContextCommand {
+    /// Show what the model of a session would be told now, and what it takes
+    Show(ContextArgs),
+}
+
+/// `belay context show`
+#[derive(Debug, Args)]
+pub(crate) struct ContextArgs {
+    /// The daemon.
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// Print the texts too
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// The session's key
+    pub(crate) session: String,
 }
 
 /// `belay approvals`
@@ -263,6 +318,9 @@ mod tests {
             ("belay send --session me --wait hello", true),
             ("belay send --url http://h:1 --json -", true),
             ("belay send", false),
+            ("belay agent --session me --stream --thinking high --queue collect --timeout 60 --json hello", true),
+            ("belay agent --timeout soon hello", false),
+            ("belay agent", false),
             ("belay status --json", true),
             ("belay runs --session me --status failed --limit 5", true),
             ("belay runs --limit 0", false),
@@ -270,6 +328,23 @@ mod tests {
             ("belay runs --limit 501", false), // the API takes no more
             ("belay runs show 0193", true),
             ("belay runs show --json 0193", true),
+            ("belay context show me", true),
+            ("belay context show --full --json me", true),
+            ("belay context show", false),
+            ("belay context", false),
+            ("belay sessions", true),
+            ("belay sessions --limit 3 --json", true),
+            ("belay sessions list", true),
+            ("belay sessions show me", true),
+            ("belay sessions show", false),
+            ("belay sessions search", false),
+            ("belay sessions search --session me --limit 5 two words", true),
+            ("belay sessions export --format jsonl --all-threads -o out.jsonl me", true),
+            ("belay sessions export --format pdf me", false),
+            ("belay sessions delete me --url http://h:1", true),
+            ("belay sessions prune --dry-run", true),
+            ("belay sessions forget-secrets me mail", true),
+            ("belay sessions forget-secrets", false),
             ("belay approvals", true),
             ("belay approvals --all --session me --json", true),
             ("belay approvals list --all", true),

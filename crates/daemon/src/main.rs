@@ -14,6 +14,7 @@ mod client;
 mod environment;
 mod exit;
 mod input;
+mod janitor;
 mod launch;
 mod mcp;
 mod net;
@@ -38,7 +39,7 @@ use belay_protocol::Decision;
 use clap::{CommandFactory, Parser};
 use tokio::runtime::{Builder, Runtime};
 
-use cli::{ApprovalsArgs, ApprovalsCommand, Cli, Command, ConfigCommand, RunsCommand};
+use cli::{ApprovalsArgs, ApprovalsCommand, Cli, Command, ConfigCommand, ContextCommand, RunsCommand};
 use environment::Environment;
 use exit::{Exit, Failure};
 use mcp::McpCommand;
@@ -80,11 +81,17 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Ask(args) => block_on(many_threads(), ask::ask(&args, env, out)),
         Command::Check(args) => block_on(one_thread(), check::check(&args, env, out)),
         Command::Config(ConfigCommand::Show(args)) => settings::show(&args, env, out),
+        Command::Agent(args) => block_on(one_thread(), client::agent(&args, env, out)),
         Command::Send(args) => block_on(one_thread(), client::send(&args, env, out)),
         Command::Status(args) => block_on(one_thread(), client::status(&args, env, out)),
         Command::Runs(args) => match &args.command {
             None => block_on(one_thread(), client::runs_list(&args, env, out)),
             Some(RunsCommand::Show { client, id }) => block_on(one_thread(), client::runs_show(client, id, env, out)),
+        },
+        Command::Context(ContextCommand::Show(args)) => block_on(one_thread(), client::context_show(&args, env, out)),
+        Command::Sessions(args) => match &args.command {
+            None => block_on(one_thread(), client::sessions_list(&args.list, env, out)),
+            Some(command) => block_on(one_thread(), client::sessions_one(command, env, out)),
         },
         Command::Approvals(args) => block_on(one_thread(), approvals(&args, env, out)),
         Command::Stop(args) => block_on(one_thread(), client::stop(&args, env, out)),

@@ -64,6 +64,12 @@ impl<'a> Output<'a> {
         self.write(|out| writeln!(out, "{safe}"));
     }
 
+    /// Prints a piece of a text, without an end of the line.
+    pub(crate) fn piece(self, text: &str) {
+        let safe = if self.terminal { harmless(text) } else { text.to_owned() };
+        self.write(|out| write!(out, "{safe}"));
+    }
+
     /// Prints many lines, with few writes.
     pub(crate) fn lines(self, lines: impl Iterator<Item = String>) {
         self.write(|out| {

@@ -83,6 +83,26 @@ pub(crate) fn mcp_tokens(settings: &Settings, env: &Environment) -> Result<BTree
     if search.problems.is_empty() { Ok(tokens) } else { Err(search.problems) }
 }
 
+/// The keys of skills, by the names of the skills, as far as they are named and there. One that is missing costs its skill,
+/// which says so.
+///
+/// # Errors
+/// Every one that is there and cannot be used.
+pub(crate) fn skill_keys(settings: &Settings, env: &Environment) -> Result<BTreeMap<String, Secret>, Vec<Problem>> {
+    let mut search = Search { env, problems: Vec::new() };
+    let mut keys = BTreeMap::new();
+    for (name, entry) in settings.skills.entries.iter().filter(|(_, entry)| !entry.api_key_env.is_empty()) {
+        let found = search.one(
+            &format!("skills.entries.{name}.api_key"),
+            &entry.api_key_env,
+            None,
+            &format!("skill_{name}_key"),
+        );
+        keys.extend(found.map(|key| (name.clone(), Secret::new(key.expose_secret().to_owned()))));
+    }
+    if search.problems.is_empty() { Ok(keys) } else { Err(search.problems) }
+}
+
 /// Looks for one secret after another and keeps every problem.
 struct Search<'a> {
     env: &'a Environment,
@@ -360,6 +380,18 @@ mod tests {
         let problems = mcp_tokens(&settings, &Environment::default()).unwrap_err();
         let keys: Vec<_> = problems.iter().map(|problem| problem.key.as_str()).collect();
         assert_eq!(keys, ["tools.mcp.there.token_env"]);
+    }
+
+    #[test]
+    fn a_key_of_a_skill_is_taken_where_it_is_there() {
+        let mut settings = Settings::default();
+        for (name, entry) in [("weather", r#"{"api_key_env":"WEATHER"}"#), ("taxes", r#"{"api_key_env":"NOT_SET"}"#)] {
+            settings.skills.entries.insert(name.into(), serde_json::from_str(entry).unwrap());
+        }
+        let env = Environment::from([("WEATHER", "hush"), ("CREDENTIALS_DIRECTORY", "/nowhere")]);
+        let keys = skill_keys(&settings, &env).unwrap();
+        assert_eq!((keys.len(), keys["weather"].expose()), (1, "hush"));
+        assert!(skill_keys(&settings, &Environment::from([("WEATHER", "a\nb")])).is_err());
     }
 
     #[test]

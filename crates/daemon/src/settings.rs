@@ -11,7 +11,9 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
-use belay_agent::{AgentConfig, ApprovalsConfig, LimitsConfig, QueueConfig, StreamingConfig, WorkersConfig};
+use belay_agent::{
+    AgentConfig, ApprovalsConfig, LimitsConfig, QueueConfig, SessionsConfig, StreamingConfig, WorkersConfig,
+};
 use belay_agent_loop::policies::StopsConfig;
 use belay_channels::{StdinConfig, TelegramConfig};
 use belay_gateway::GatewayConfig;
@@ -19,6 +21,7 @@ use belay_hooks::HooksConfig;
 use belay_models::LlmConfig;
 use belay_store::StoreConfig;
 use belay_tools::ToolsConfig;
+use belay_tools::context::{ContextConfig, SkillsConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -39,6 +42,9 @@ use crate::telemetry::TelemetryConfig;
 /// Steps of the agent that makes plans, which no setting changes.
 const PLANNER_STEPS: u32 = 3;
 
+/// The channels that people speak through, as messages name them.
+const CHANNELS: &[&str] = &["stdin", "http", "telegram"];
+
 /// All settings. Each section is the plain struct of the crate it configures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -53,6 +59,8 @@ pub(crate) struct Settings {
     pub(crate) stops: StopsConfig,
     /// What waits.
     pub(crate) queue: QueueConfig,
+    /// Conversations over the days.
+    pub(crate) sessions: SessionsConfig,
     /// When a person is asked.
     pub(crate) approvals: ApprovalsConfig,
     /// How an answer is shown while it comes.
@@ -65,6 +73,10 @@ pub(crate) struct Settings {
     pub(crate) gateway: GatewayConfig,
     /// The built-in tools.
     pub(crate) tools: ToolsConfig,
+    /// What runs are told of the workspace.
+    pub(crate) context: ContextConfig,
+    /// Instructions for kinds of tasks.
+    pub(crate) skills: SkillsConfig,
     /// Runs in processes of their own.
     pub(crate) workers: WorkersConfig,
     /// Persistence.
@@ -93,6 +105,8 @@ impl Settings {
             self.stops.validate(),
             self.stops.problems(&self.limits.run, Some(self.max_steps())),
             self.queue.validate(),
+            self.sessions.validate(),
+            self.unknown_channels(),
             self.approvals.validate(),
             self.streaming.validate(),
             self.hooks.validate(),
@@ -100,6 +114,8 @@ impl Settings {
             self.channels.telegram.validate(),
             self.gateway.validate(),
             self.tools.validate(),
+            self.context.validate(),
+            self.skills.validate(),
             self.workers.validate(),
             self.store.validate(),
             self.telemetry.validate(),
@@ -116,6 +132,14 @@ impl Settings {
         let executors = agent.executors.values().filter_map(|executor| executor.max_steps);
         let others = executors.chain(subagent).chain([agent.plan.max_steps_per_execution, PLANNER_STEPS]);
         others.map(u64::from).fold(conversation, u64::max)
+    }
+
+    /// Channels that settings of sessions name and that do not exist.
+    fn unknown_channels(&self) -> Vec<String> {
+        let unknown = self.sessions.by_channel.keys().filter(|name| !CHANNELS.contains(&name.as_str()));
+        unknown
+            .map(|name| format!("sessions.by_channel.{name}: there is no such channel: {}", CHANNELS.join(", ")))
+            .collect()
     }
 
     /// Every key there is, also the ones without a value.
@@ -215,11 +239,7 @@ pub(crate) fn refused(problems: &[Problem]) -> Failure {
 /// A crate's own words, `section.key: what`, as a problem with its place.
 pub(crate) fn of_text(text: &str, origins: &Origins) -> Problem {
     match text.split_once(": ") {
-        Some((key, what)) => {
-            // What stands in a list, `hooks[0].on`, comes from where the list does.
-            let origin = origins.of(key).or_else(|| origins.of(key.split('[').next()?));
-            Problem::new(key, what).from(origin.filter(|origin| *origin != BUILT_IN))
-        }
+        Some((key, what)) => Problem::new(key, what).from(origins.around(key).filter(|origin| *origin != BUILT_IN)),
         None => Problem::new("settings", text),
     }
 }

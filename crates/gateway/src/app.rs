@@ -5,12 +5,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use belay_protocol::{
-    Accepted, Ack, AckSender, Body, ChannelId, Clock, CommandReply, Control, Envelope, EventLog, GateId, GateState,
-    GateStore, Inbound, ModelInfo, Principal, RunId, RunReader, RunRecord, RunStatus, RunWatch, SessionKey, StopTarget,
+    Accepted, Ack, AckSender, Archive, Body, ChannelId, Clock, CommandReply, Control, Envelope, EventLog, GateId,
+    GateState, GateStore, Inbound, Janitor, ModelInfo, Principal, RunId, RunReader, RunRecord, RunStatus, RunWatch,
+    SecretVault, SessionKey, StopTarget,
 };
 use secrecy::SecretString;
 use tokio::sync::oneshot::error::RecvError;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -19,6 +20,7 @@ use crate::auth::Auth;
 use crate::config::GatewayConfig;
 use crate::error::ApiError;
 use crate::server::{Metrics, QuestionWords, Trajectory};
+use crate::ws::{NewSocket, Strangers};
 
 /// Longest wait for the agent's acknowledgement. 30 s: a commit takes milliseconds, and a client that waited this long
 /// should hear that something is wrong.
@@ -26,6 +28,17 @@ const ACK_LIMIT: Duration = Duration::from_secs(30);
 
 /// Shortest pause between two looks at a run that is followed through the store.
 const STORE_POLL: Duration = Duration::from_millis(20);
+
+/// A wait that has no limit of its own: a year, which every clock can add.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// What a run is waited for.
+enum Until {
+    /// It has ended, or rests on a question.
+    Rest,
+    /// It has ended.
+    End,
+}
 
 /// Shared by every handler.
 pub(crate) type Shared = Arc<App>;
@@ -38,6 +51,9 @@ pub(crate) struct App {
     pub(crate) runs: Arc<dyn RunReader>,
     pub(crate) events: Arc<dyn EventLog>,
     pub(crate) gates: Arc<dyn GateStore>,
+    pub(crate) archive: Arc<dyn Archive>,
+    pub(crate) vault: Arc<dyn SecretVault>,
+    pub(crate) janitor: Arc<dyn Janitor>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) model: ModelInfo,
     pub(crate) version: String,
@@ -49,8 +65,14 @@ pub(crate) struct App {
     /// The session of control messages, which concern none.
     pub(crate) no_session: SessionKey,
     pub(crate) intake: mpsc::Sender<Envelope>,
-    /// One permit for each event stream.
+    /// One permit for each event stream, and for each WebSocket whose other end is known.
     pub(crate) streams: Arc<Semaphore>,
+    /// One permit for each WebSocket whose other end has yet to say who it is.
+    pub(crate) strangers: Arc<Semaphore>,
+    /// Who has shown wrong tokens.
+    pub(crate) wrong_tokens: Strangers,
+    /// Takes the WebSockets that have been accepted; the server gives each a task.
+    pub(crate) sockets: mpsc::Sender<NewSocket>,
     /// Whether the agent takes messages.
     pub(crate) ready: watch::Receiver<bool>,
     /// Whether it ever did.
@@ -185,6 +207,33 @@ impl App {
         }
     }
 
+    /// A place for a stream, held until it is dropped.
+    ///
+    /// # Errors
+    /// 503 when all of them are taken.
+    pub(crate) fn stream_place(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        let place = self.streams.clone().try_acquire_owned();
+        place.map_err(|_none_left| ApiError::busy("too many event streams are open"))
+    }
+
+    /// The run once it has ended, however often it rests before; as it stands when the time is up, or when the daemon
+    /// ends. `None`: there is no such run.
+    pub(crate) async fn wait_for_end(
+        &self,
+        run: RunId,
+        finished: Option<watch::Receiver<Option<Arc<RunRecord>>>>,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Arc<RunRecord>>, ApiError> {
+        let by = |deadline: Option<Instant>| deadline.unwrap_or_else(|| Instant::now() + FOREVER);
+        if let Some(mut finished) = finished {
+            let is_end = |record: &Option<Arc<RunRecord>>| record.as_ref().is_some_and(|run| run.status.is_end());
+            if let Ok(Ok(record)) = timeout_at(by(deadline), finished.wait_for(is_end)).await {
+                return Ok(record.clone());
+            }
+        }
+        self.follow_in_store(run, by(deadline), Until::End).await
+    }
+
     /// The run once it rests, or as it stands when the time is up; `None`: there is no such run.
     pub(crate) async fn wait_for_run(
         &self,
@@ -199,7 +248,7 @@ impl App {
                 return Ok(Some(record));
             }
         }
-        self.follow_in_store(run, deadline).await
+        self.follow_in_store(run, deadline, Until::Rest).await
     }
 
     /// The record of a living run as soon as it rests; `None`: nobody works on it any more. Cancel safe.
@@ -238,13 +287,22 @@ impl App {
         }
     }
 
-    /// Reads the run whenever facts are committed, until it rests or the time is up.
-    async fn follow_in_store(&self, run: RunId, deadline: Instant) -> Result<Option<Arc<RunRecord>>, ApiError> {
+    /// Reads the run whenever facts are committed, until it rests, or has ended, or the time is up.
+    async fn follow_in_store(
+        &self,
+        run: RunId,
+        deadline: Instant,
+        until: Until,
+    ) -> Result<Option<Arc<RunRecord>>, ApiError> {
         let mut tip = self.events.tip();
         loop {
             tip.borrow_and_update(); // seen before the read: a commit after it wakes us
             let Some(record) = self.runs.run(run).await? else { return Ok(None) };
-            if Instant::now() >= deadline || self.draining.is_cancelled() || self.rests(&record).await {
+            let done = match until {
+                Until::Rest => self.rests(&record).await,
+                Until::End => record.status.is_end(),
+            };
+            if done || Instant::now() >= deadline || self.draining.is_cancelled() {
                 return Ok(Some(Arc::new(record)));
             }
             tokio::select! {

@@ -70,7 +70,7 @@ impl Auth {
             Peer::Tcp(address) => address,
         };
         same_site(headers)?;
-        if self.token.is_some() || self.operator_token.is_some() {
+        if self.needs_token() {
             return self.by_token(headers);
         }
         if !address.to_canonical().is_loopback() {
@@ -80,12 +80,54 @@ impl Auth {
         Ok(self.loopback.clone())
     }
 
+    /// Who opens a connection that stays, as far as its request says; `None`: it has yet to show a token, in its first
+    /// message.
+    ///
+    /// # Errors
+    /// As [`Auth::admit`], where no token is needed or one is shown.
+    pub(crate) fn admit_socket(&self, peer: Peer, headers: &HeaderMap) -> Result<Option<Principal>, ApiError> {
+        if matches!(peer, Peer::Tcp(_)) && self.needs_token() && !headers.contains_key(AUTHORIZATION) {
+            same_site(headers)?;
+            return Ok(None);
+        }
+        self.admit(peer, headers).map(Some)
+    }
+
+    /// Whether a request that was admitted has proven who sends it, by a token or by the user of its socket, rather than
+    /// come from the right address.
+    pub(crate) fn is_proof(&self, peer: Peer, headers: &HeaderMap) -> bool {
+        match peer {
+            Peer::Socket { .. } => true,
+            Peer::Tcp(_) => self.needs_token() && headers.contains_key(AUTHORIZATION),
+        }
+    }
+
+    /// Who shows this token in a message. `None`: nobody needs one here, and whose it is was found out by other means.
+    ///
+    /// # Errors
+    /// 401: the token is not known.
+    pub(crate) fn by_shown(&self, peer: Peer, token: &str) -> Result<Option<Principal>, ApiError> {
+        match peer {
+            Peer::Tcp(_) if self.needs_token() => self.holder(token.as_bytes()).map(Some),
+            Peer::Tcp(_) | Peer::Socket { .. } => Ok(None),
+        }
+    }
+
+    fn needs_token(&self) -> bool {
+        self.token.is_some() || self.operator_token.is_some()
+    }
+
     fn by_token(&self, headers: &HeaderMap) -> Result<Principal, ApiError> {
         let header = headers.get(AUTHORIZATION).ok_or_else(|| {
             ApiError::unauthorized("a token is needed: send the header \"Authorization: Bearer <token>\"")
         })?;
         let presented = bearer(header.as_bytes())
             .ok_or_else(|| ApiError::unauthorized("the Authorization header is not \"Bearer <token>\""))?;
+        self.holder(presented)
+    }
+
+    /// Who holds this token.
+    fn holder(&self, presented: &[u8]) -> Result<Principal, ApiError> {
         // Digests of equal length are compared in constant time, and both always are.
         let presented = blake3::hash(presented);
         let matches = |known: &Option<blake3::Hash>| {

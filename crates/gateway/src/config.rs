@@ -30,8 +30,12 @@ pub struct GatewayConfig {
     pub max_body_bytes: usize,
     /// Longest time a request may wait for a run, in milliseconds, 1 to 3 600 000.
     pub max_wait_ms: u64,
-    /// Most event streams at a time, 1 to 65 536; one more is answered 503.
+    /// Most event streams and WebSockets at a time, 1 to 65 536; one more is answered 503.
     pub max_streams: usize,
+    /// Most WebSockets at a time whose other end has yet to say who it is, 1 to 65 536; one more is answered 503.
+    pub max_unauthenticated: usize,
+    /// Most bytes that may wait for a WebSocket's reader, 64 KiB to 64 MiB; one more ends the connection.
+    pub max_buffered_bytes: usize,
     /// Most TCP connections at a time, 1 to 65 536; more wait in the kernel's queue.
     pub max_connections: usize,
     /// Longest time that open requests may take once the gateway is told to stop, in seconds, at most 600.
@@ -52,6 +56,8 @@ impl Default for GatewayConfig {
             max_body_bytes: 1024 * 1024,
             max_wait_ms: 600_000,
             max_streams: 1024,
+            max_unauthenticated: 256,
+            max_buffered_bytes: 1536 * 1024,
             max_connections: 4096,
             drain_s: 15,
         }
@@ -78,6 +84,8 @@ impl GatewayConfig {
         range("max_body_bytes", self.max_body_bytes as u64, 1024, 64 * 1024 * 1024);
         range("max_wait_ms", self.max_wait_ms, 1, 3_600_000);
         range("max_streams", self.max_streams as u64, 1, 65_536);
+        range("max_unauthenticated", self.max_unauthenticated as u64, 1, 65_536);
+        range("max_buffered_bytes", self.max_buffered_bytes as u64, 64 * 1024, 64 * 1024 * 1024);
         range("max_connections", self.max_connections as u64, 1, 65_536);
         range("drain_s", self.drain_s, 0, 600);
         problems
@@ -139,6 +147,8 @@ mod tests {
             max_body_bytes: 1,
             max_wait_ms: 0,
             max_streams: 0,
+            max_unauthenticated: 0,
+            max_buffered_bytes: 0,
             max_connections: 0,
             drain_s: 601,
             ..GatewayConfig::default()
@@ -152,6 +162,8 @@ mod tests {
                 "gateway.max_body_bytes",
                 "gateway.max_wait_ms",
                 "gateway.max_streams",
+                "gateway.max_unauthenticated",
+                "gateway.max_buffered_bytes",
                 "gateway.max_connections",
                 "gateway.drain_s"
             ]

@@ -99,6 +99,12 @@ impl ApiError {
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
     }
 
+    /// 429: too many wrong tokens from this address.
+    pub(crate) fn too_many_attempts(wait: Duration) -> Self {
+        let message = "too many wrong tokens came from this address; it is served again later";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_attempts", message).again_after(wait)
+    }
+
     /// 403: known, and not allowed.
     pub(crate) fn forbidden(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", message)

@@ -8,20 +8,25 @@
 //! Architecture invariant: a reader never holds anything that a run waits for; a slow one slows only itself.
 //!
 //! Reading order: [`config`] → [`error`] → `channel` (how handlers reach the agent) → `app` (what handlers share) →
-//! `auth` → `extract` → `routes` → `sse` → `mcp` → [`server`] (with `patience`) → [`worker_link`].
+//! `auth` → `extract` → `routes` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with `patience`) →
+//! [`worker_link`].
 
 mod app;
 mod auth;
 mod channel;
 pub mod config;
 pub mod error;
+mod export;
 mod extract;
 mod mcp;
 mod patience;
 mod routes;
 pub mod server;
 mod sse;
+mod streams;
+mod submit;
 pub mod worker_link;
+mod ws;
 
 pub use channel::HttpChannel;
 pub use config::{GatewayConfig, GatewaySecrets};

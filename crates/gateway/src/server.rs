@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use axum::Router;
 use belay_protocol::{
-    ChannelId, Clock, EventLog, Gate, GateStore, Message, ModelInfo, RunReader, SessionKey, UnixMillis,
+    Archive, ChannelId, Clock, EventLog, Gate, GateStore, Janitor, Message, ModelInfo, RunReader, SecretVault,
+    SessionKey, UnixMillis,
 };
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -31,6 +32,7 @@ use crate::config::{GatewayConfig, GatewaySecrets};
 use crate::error::GatewayError;
 use crate::patience::Patient;
 use crate::routes::router;
+use crate::ws::{NEW_SOCKETS, NewSocket, Strangers};
 
 /// Longest time between two requests on a connection, and for the headers of one to arrive. 30 s: hyper's own default;
 /// who is slower holds a place that others need.
@@ -58,6 +60,12 @@ pub struct GatewayParts {
     pub events: Arc<dyn EventLog>,
     /// Reads questions.
     pub gates: Arc<dyn GateStore>,
+    /// Finds, reads out and deletes what sessions have said.
+    pub archive: Arc<dyn Archive>,
+    /// Forgets secrets.
+    pub vault: Arc<dyn SecretVault>,
+    /// Deletes what is too old.
+    pub janitor: Arc<dyn Janitor>,
     /// Tells the date.
     pub clock: Arc<dyn Clock>,
     /// The configured model, for `/v1/models`.
@@ -94,6 +102,7 @@ pub struct Gateway {
     tcp: Option<TcpListener>,
     socket: Option<ControlSocket>,
     orphans: mpsc::Receiver<Orphan>,
+    sockets: mpsc::Receiver<NewSocket>,
 }
 
 impl Gateway {
@@ -115,12 +124,16 @@ impl Gateway {
         let id = ChannelId::from("http");
         let (channel, intake) = HttpChannel::new(id.clone());
         let (orphan_sender, orphans) = mpsc::channel(ORPHAN_CAPACITY);
+        let (new_sockets, sockets) = mpsc::channel(NEW_SOCKETS);
         let app = Arc::new(App {
             auth: Auth::new(&secrets, parts.config.listen_address()),
             webhook_secret: secrets.webhook_secret,
             runs: parts.runs,
             events: parts.events,
             gates: parts.gates,
+            archive: parts.archive,
+            vault: parts.vault,
+            janitor: parts.janitor,
             clock: parts.clock,
             model: parts.model,
             version: parts.version,
@@ -131,6 +144,9 @@ impl Gateway {
             no_session: SessionKey::from("http"),
             intake,
             streams: Arc::new(Semaphore::new(parts.config.max_streams)),
+            strangers: Arc::new(Semaphore::new(parts.config.max_unauthenticated)),
+            wrong_tokens: Strangers::default(),
+            sockets: new_sockets,
             ready: parts.ready,
             started: AtomicBool::new(false),
             draining: CancellationToken::new(),
@@ -138,7 +154,7 @@ impl Gateway {
             orphans: orphan_sender,
             config: parts.config,
         });
-        Ok((Self { router: router(app.clone(), parts.extra), app, tcp, socket, orphans }, channel))
+        Ok((Self { router: router(app.clone(), parts.extra), app, tcp, socket, orphans, sockets }, channel))
     }
 
     /// Where it listens; `None`: on the control socket alone.
@@ -155,7 +171,7 @@ impl Gateway {
     /// # Cancel safety
     /// Dropped midway, every connection is closed at once.
     pub async fn serve(self, stop: CancellationToken) -> Result<(), GatewayError> {
-        let Self { app, router, tcp, socket, mut orphans } = self;
+        let Self { app, router, tcp, socket, mut orphans, mut sockets } = self;
         let _closed = app.closed.clone().drop_guard();
         let limit = Duration::from_secs(app.config.drain_s);
         let places =
@@ -175,6 +191,9 @@ impl Gateway {
                 Some(ended) = connections.join_next() => report(ended),
                 Some(orphan) = orphans.recv() => {
                     connections.spawn(orphan.see_to(app.clone()));
+                }
+                Some(socket) = sockets.recv() => {
+                    connections.spawn(socket.serve(app.clone()));
                 }
                 up = async { ready.wait_for(|up| *up).await.is_ok() }, if starting => {
                     app.started.store(up, Ordering::Relaxed);
@@ -221,7 +240,8 @@ impl Line {
             .header_read_timeout(HEADER_LIMIT)
             .max_buf_size(BUFFER_BYTES)
             .keep_alive(!draining.is_cancelled())
-            .serve_connection(TokioIo::new(Patient::new(io)), service);
+            .serve_connection(TokioIo::new(Patient::new(io)), service)
+            .with_upgrades();
         tokio::pin!(connection);
         let late = draining.is_cancelled();
         let ended = tokio::select! {

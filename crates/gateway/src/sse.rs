@@ -116,7 +116,7 @@ impl Feed {
     /// Reads what follows the cursor. `None`: it cannot be read; the client comes again with the last number it saw.
     async fn read_page(&mut self) -> Option<()> {
         let run = self.run.as_ref().map(|run| run.id);
-        match self.log.read(EventQuery { after: self.cursor, run, limit: PAGE }).await {
+        match self.log.read(EventQuery { after: self.cursor, run, session: None, limit: PAGE }).await {
             Ok(page) => {
                 self.page = page.into();
                 Some(())

@@ -36,7 +36,6 @@ pub fn build(config: &LlmConfig, keys: &EnvKeys, http: Client) -> Result<Arc<dyn
     }
     let mut backends: Vec<Backend> = Vec::new();
     let mut places: Vec<Url> = Vec::new();
-    let mut first_missing = None;
     for (at, candidate) in candidates(config, keys).into_iter().enumerate() {
         let built = match &candidate.lacks {
             None => backend(&candidate, &mut places, &http),
@@ -46,21 +45,14 @@ pub fn build(config: &LlmConfig, keys: &EnvKeys, http: Client) -> Result<Arc<dyn
         };
         match built {
             Ok(backend) => backends.push(backend),
-            Err(missing @ ModelsError::MissingKey { .. }) if at == 0 => first_missing = Some(missing),
-            Err(missing @ ModelsError::MissingKey { .. }) => {
+            // The configured model must be there: what stands in for it is not what was asked for.
+            Err(missing @ ModelsError::MissingKey { .. }) if at > 0 => {
                 warn!(model = %candidate.name, why = %missing, "a model that could stand in is left out");
             }
             Err(other) => return Err(other),
         }
-        // The configured model must be there, under whichever key: what stands in for it is not what was asked for.
-        let keys_end = at == config.api_key_envs.len() + config.api_key_files.len();
-        if let Some(missing) = first_missing.take_if(|_| keys_end && backends.is_empty()) {
-            return Err(missing);
-        }
     }
-    let mut backends = backends.into_iter();
-    let first = backends.next().ok_or_else(|| ModelsError::MissingModel { provider: config.provider.clone() })?;
-    Ok(Arc::new(Fallback::new(first, backends.collect())))
+    Ok(Arc::new(Fallback::new(backends)))
 }
 
 /// One candidate. `places` are the servers so far.
@@ -190,6 +182,40 @@ mod tests {
             info_of(json!({"provider": "ollama", "model": "m", "context_tokens": 4096}), &EnvKeys::default()).unwrap();
         assert_eq!((info.context_tokens, info.price.map(|p| p.output)), (4096, Some(0)));
         assert!(info_of(json!({"provider": "rehearsal"}), &EnvKeys::default()).unwrap().rehearsal);
+    }
+
+    #[test]
+    fn each_key_and_each_model_that_stands_in_is_a_candidate_if_its_key_is_there() {
+        let settings = config(json!({
+            "provider": "openai", "api_key_envs": ["A", "B"], "api_key_files": ["/c"],
+            "fallbacks": [
+                {"provider": "anthropic"},
+                {"provider": "groq", "model": "x", "api_key_env": "G"},
+                {"provider": "openai", "base_url": "http://127.0.0.1:1", "model": "gpt-4.1-mini"},
+            ],
+        }));
+        let keys = EnvKeys {
+            further: vec![Some("a".into()), None, Some("c".into())],
+            fallbacks: vec![Some("f".into()), Some(" ".into()), None],
+            ..keys()
+        };
+        let provider = build(&settings, &keys, client()).unwrap();
+        let names: Vec<_> = provider.candidates().into_iter().map(|candidate| candidate.name).collect();
+        let expected = [
+            "gpt-4.1-mini by openai",
+            "gpt-4.1-mini by openai (key 2)",
+            "gpt-4.1-mini by openai (key 4)",
+            "claude-sonnet-4-6 by anthropic",
+            "gpt-4.1-mini by openai at http://127.0.0.1:1",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(provider.models(), ["gpt-4.1-mini", "claude-sonnet-4-6"]);
+        assert_eq!(provider.dearest().map(|price| price.input), Some(3_000_000));
+
+        let lacking: Vec<_> = candidates(&settings, &keys).into_iter().filter_map(|it| it.lacks).collect();
+        assert_eq!(lacking, ["the environment variable B is not set", "the environment variable G is not set"]);
+        let without_the_first = EnvKeys { openai: None, ..keys };
+        assert!(build(&settings, &without_the_first, client()).is_err(), "the configured model is not replaced");
     }
 
     #[test]

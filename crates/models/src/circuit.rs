@@ -168,6 +168,7 @@ impl Circuit {
 #[cfg(test)]
 mod tests {
     use ModelErrorKind::*;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -262,6 +263,41 @@ mod tests {
         assert_eq!(circuit.availability(now), Availability::At(now + RATE_REST, false));
         let cooling = circuit.cooling(now + Duration::from_secs(20));
         assert_eq!(cooling, Some(Cooling { left: Duration::from_secs(40), why: LIMITED }));
+    }
+
+    proptest! {
+        /// Requests begin, answer, fail and are dropped in any order while time passes.
+        #[test]
+        fn whatever_happens_one_trial_is_out_at_most_and_every_rest_ends(
+            steps in proptest::collection::vec((0_u8..5, 0_usize..4, 0_u64..400), 0..60),
+        ) {
+            const KINDS: [ModelErrorKind; 4] = [BUSY, LIMITED, Auth, BadRequest];
+            let (mut circuit, mut now) = (Circuit::default(), Instant::now());
+            let mut under_way: Vec<(Ticket, bool)> = Vec::new();
+            for (what, which, seconds) in steps {
+                match (what, under_way.is_empty()) {
+                    (0 | 1, _) if circuit.availability(now) == Availability::Now => {
+                        let resting = circuit.cooling(now).is_some();
+                        under_way.push((circuit.begin(), resting));
+                    }
+                    (2, false) => drop(circuit.answered(under_way.swap_remove(which % under_way.len()).0)),
+                    (3, false) => {
+                        let (ticket, _) = under_way.swap_remove(which % under_way.len());
+                        circuit.failed(ticket, KINDS[which], now);
+                    }
+                    (4, false) => circuit.dropped(under_way.swap_remove(which % under_way.len()).0),
+                    _ => now += Duration::from_secs(seconds),
+                }
+                let trials = under_way.iter().filter(|(ticket, trial)| *trial && ticket.0 == circuit.epoch).count();
+                prop_assert!(trials <= 1);
+                prop_assert_eq!(trials == 1, circuit.availability(now) == Availability::OnTrial);
+                if let Some(cooling) = circuit.cooling(now) {
+                    prop_assert!(cooling.left <= KEY_REST);
+                }
+            }
+            under_way.into_iter().for_each(|(ticket, _)| circuit.dropped(ticket));
+            prop_assert_eq!(circuit.availability(now + KEY_REST), Availability::Now);
+        }
     }
 
     #[test]

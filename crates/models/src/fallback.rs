@@ -59,8 +59,11 @@ struct Call<'a> {
 
 impl Fallback {
     /// Asks the first of these, the next one when that cannot answer, and so on.
-    pub(crate) fn new(first: Backend, others: Vec<Backend>) -> Self {
-        let backends: Vec<_> = std::iter::once(first).chain(others).collect();
+    ///
+    /// # Panics
+    /// Without any.
+    pub(crate) fn new(backends: Vec<Backend>) -> Self {
+        assert!(!backends.is_empty(), "the configured model is a candidate");
         let facts =
             |backend: &Backend| Facts { place: backend.place, context_tokens: backend.provider.info().context_tokens };
         let circuits = if backends.len() > 1 { backends.iter().map(|_| Circuit::default()).collect() } else { vec![] };
@@ -148,6 +151,7 @@ impl Fallback {
             cooling.left.as_secs().max(1),
             cooling.why.word(),
         );
+        warn!(kind = kind.word(), attempts = call.attempts, %detail, "model call failed");
         let error = ModelError::new(kind, detail);
         ModelError { attempts: call.attempts, abandoned: call.abandoned, ..error }
     }

@@ -53,6 +53,13 @@ pub trait Archive: Send + Sync {
     async fn shrink(&self, pages: u32) -> Result<(), StoreError>;
 }
 
+/// Sees to it that what is too old by the settings goes.
+#[async_trait]
+pub trait Janitor: Send + Sync {
+    /// Deletes it now; with `dry_run`, says what would be deleted and changes nothing.
+    async fn tidy(&self, dry_run: bool) -> Result<Removed, StoreError>;
+}
+
 /// Longest query of a search, in bytes.
 pub const QUERY_MAX_BYTES: usize = 1000;
 

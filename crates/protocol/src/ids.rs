@@ -79,6 +79,10 @@ uuid_id!(
     GateId
 );
 uuid_id!(
+    /// One connection of a client that stays, for its log lines and its own.
+    ConnectionId
+);
+uuid_id!(
     /// One job of a worker. It names the worker's link, and ends with it.
     JobId
 );

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::approval::Decision;
+use crate::archive::Removed;
 use crate::context::ContextReport;
 use crate::declared::DeclaredOutput;
 use crate::ids::{ChannelId, GateId, RunId, SessionKey};
@@ -90,6 +91,9 @@ pub enum Control {
     },
     /// Drain and end; operators only. Answered with [`Ack::Command`].
     Shutdown,
+    /// Delete a session with everything of it, unless a message of it is still being answered; operators only. Answered with
+    /// [`Ack::Removed`].
+    DeleteSession(SessionKey),
     /// Answer a question about a tool call. Answered with [`Ack::Command`].
     Decide {
         /// The question.
@@ -217,6 +221,8 @@ pub enum Ack {
     Command(CommandReply),
     /// What a stop has done.
     Stopped(StopReport),
+    /// What was deleted.
+    Removed(Removed),
     /// The run, while it is alive; `None`: it is not (the store knows more).
     Watch(Option<RunWatch>),
     /// What is going on.

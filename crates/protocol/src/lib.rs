@@ -44,7 +44,7 @@ pub mod tool;
 pub mod worker;
 
 pub use approval::{Asker, Decided, Decision, Gate, GateFilter, GateKind, GateState, GateStore, Place, Question};
-pub use archive::{Archive, Found, Removed, Retention, SearchQuery, ThreadSummary, TranscriptLine};
+pub use archive::{Archive, Found, Janitor, Removed, Retention, SearchQuery, ThreadSummary, TranscriptLine};
 pub use channel::{Channel, ChannelError, InboundStream, Preview, Streaming};
 pub use context::{
     Bootstrap, BootstrapFile, ContextReport, ContextSource, Conversation, NoContext, RULES_FILE, Skill, SkillPlace,
@@ -54,7 +54,7 @@ pub use declared::DeclaredOutput;
 pub use event::{Event, EventKind, NewEvent, Seq};
 pub use history::normalise;
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
-pub use ids::{BootId, CallId, ChannelId, GateId, JobId, OutboxId, RunId, SessionKey, ThreadId};
+pub use ids::{BootId, CallId, ChannelId, ConnectionId, GateId, JobId, OutboxId, RunId, SessionKey, ThreadId};
 pub use inbound::{
     Accepted, Ack, AckSender, Attachment, Body, CandidateStatus, CommandReply, Control, Envelope, IdempotencyKey,
     Inbound, Partial, Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, StatusReport, StillRunning,

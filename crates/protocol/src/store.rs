@@ -98,9 +98,19 @@ pub trait ThreadStore: Send + Sync {
     /// as well, and no later load of the thread has them, nor of the run. The originals stay in the store. Committed.
     async fn compact_turn(&self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError>;
 
+    /// Notes that a command, or an answer to a question, was acted on; once for each key. The newest [`ACTED_ON_KEPT`] are
+    /// kept. Committed.
+    async fn note_acted_on(&self, key: &IdempotencyKey, at: UnixMillis) -> Result<(), StoreError>;
+
+    /// What was acted on, oldest first: for recognising a second delivery after a restart.
+    async fn acted_on(&self) -> Result<Vec<IdempotencyKey>, StoreError>;
+
     /// Sessions that have unfinished runs, oldest first; what a start takes up again.
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError>;
 }
+
+/// Commands and answers whose keys are kept. 1024: days of them on a busy bot, and platforms deliver again within a day.
+pub const ACTED_ON_KEPT: usize = 1024;
 
 /// A lane as its new owner finds it.
 #[derive(Clone, Debug)]
@@ -413,6 +423,20 @@ pub trait RunReader: Send + Sync {
         };
         Ok(Some(Conversation { messages: said.into_iter().map(message).collect(), ..Conversation::default() }))
     }
+    /// The newest `limit` lines of a session's history, oldest first. As it stands this looks through all of it, page by
+    /// page; a store with an index answers directly.
+    async fn recent_history(&self, session: &SessionKey, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
+        let mut newest = std::collections::VecDeque::new();
+        let mut after = 0;
+        loop {
+            let page = self.history(session, after, 256).await?;
+            let Some(last) = page.last() else { return Ok(newest.into()) };
+            after = last.id;
+            newest.extend(page);
+            let surplus = newest.len().saturating_sub(limit as usize);
+            newest.drain(..surplus);
+        }
+    }
     /// All messages of a run in their order, those for the run alone and tool traffic included; none that were cleared.
     /// Up to the newest checkpoint while the run goes on.
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError>;
@@ -483,6 +507,8 @@ pub struct EventQuery {
     pub after: Seq,
     /// Of this run only.
     pub run: Option<RunId>,
+    /// Of this session only.
+    pub session: Option<SessionKey>,
     /// At most so many; 0 means 256.
     pub limit: u32,
 }

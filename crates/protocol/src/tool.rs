@@ -303,6 +303,9 @@ pub trait OutputKeeper: Send + Sync {
     /// # Errors
     /// Plain words: it could not be kept; the model is told that the rest is lost.
     async fn keep(&self, run: RunId, call: &CallId, output: &str) -> Result<Kept, String>;
+
+    /// Removes what is kept of these runs. Best effort: what cannot be removed is logged.
+    async fn forget(&self, runs: &[RunId]);
 }
 
 /// The tools of a run: its allow-list, in a fixed order, serialised once.

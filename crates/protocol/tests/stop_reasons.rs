@@ -56,12 +56,11 @@ fn evidence(reason: StopReason) -> &'static str {
         StopReason::CostRefused => {
             "`spent_micro_usd`, `limit_micro_usd`, `needed_micro_usd` (by one request): today's, in millionths of a US dollar"
         }
-        StopReason::RateLimited
-        | StopReason::Overloaded
-        | StopReason::ProviderAuth
-        | StopReason::ContextTooLong
-        | StopReason::BadRequest
-        | StopReason::Network => {
+        StopReason::RateLimited | StopReason::Overloaded => {
+            "`requests`: sent for the call that failed; `answers_begun`: how many of them were answered in part; \
+             `retry_after_s`: when to try again, if that is known"
+        }
+        StopReason::ProviderAuth | StopReason::ContextTooLong | StopReason::BadRequest | StopReason::Network => {
             "`requests`: sent for the call that failed; `answers_begun`: how many of them were answered in part"
         }
         StopReason::Internal => "`cause`: `store` or `panic`, among others",

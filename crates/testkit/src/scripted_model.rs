@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Arguments, CallId, DeltaSink, FinishReason, Heard, Message, MessageBody, ModelError, ModelErrorKind, ModelInfo,
-    ModelProvider, ModelReply, ModelRequest, ToolCall, Usage,
+    Arguments, CallId, DeltaSink, FellBack, FinishReason, Heard, Message, MessageBody, ModelError, ModelErrorKind,
+    ModelInfo, ModelProvider, ModelReply, ModelRequest, Price, Thinking, ToolCall, Usage,
 };
 use serde_json::Value;
 use tokio::sync::watch;
@@ -124,6 +124,16 @@ impl Scripted {
         self.change(|reply| reply.usage = Some(Usage { input, cached_input: 0, output }))
     }
 
+    /// The same, said by a model of this name and price in the place of the one that was to.
+    #[must_use]
+    pub fn standing_in(self, name: &str, price: Price) -> Self {
+        self.change(|reply| {
+            reply.answered_by = Some(name.to_owned());
+            reply.price = Some(price);
+            reply.fell_back = Some(FellBack { from: "scripted".into(), why: "rate_limited".into() });
+        })
+    }
+
     /// The same after these pieces have been given to the sink: a stream that hangs, fails or panics midway.
     #[must_use]
     pub fn after_pieces<T: Into<String>>(mut self, pieces: impl IntoIterator<Item = T>) -> Self {
@@ -167,6 +177,8 @@ pub struct SeenRequest {
     pub messages: Vec<Arc<Message>>,
     /// The model asked for, where it is not the configured one.
     pub model: Option<String>,
+    /// How hard the model is to think.
+    pub thinking: Option<Thinking>,
     /// Most tokens to generate.
     pub max_tokens: u32,
     /// Requests allowed for the call.
@@ -283,6 +295,7 @@ impl ScriptedModel {
             tools: request.tools.map(|tools| tools.iter().map(|tool| tool.spec().name.clone()).collect()),
             messages: request.messages.to_vec(),
             model: request.model.map(str::to_owned),
+            thinking: request.thinking,
             max_tokens: request.max_tokens,
             max_attempts: request.max_attempts,
         });

@@ -4,6 +4,7 @@
 //! once. So `..`, absolute paths and symbolic links cannot lead outside, also while somebody swaps directories for
 //! links: there is no moment between a check and a use.
 
+mod leftovers;
 mod write;
 
 use std::ffi::{CStr, OsStr, OsString};
@@ -23,6 +24,7 @@ use crate::error::ToolsError;
 use crate::near::{did_you_mean, nearest};
 use crate::visible::escaped;
 
+pub use self::leftovers::sweep;
 pub(crate) use self::write::Place;
 
 /// Longest path, in bytes: what the kernel takes (`PATH_MAX`, with its closing zero).

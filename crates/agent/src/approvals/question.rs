@@ -184,6 +184,7 @@ pub(crate) fn parse_answer(text: &str) -> Option<Decision> {
 /// A span of time in words.
 fn span(seconds: i64) -> String {
     match seconds {
+        1 => "1 second".to_owned(),
         ..=90 => format!("{} seconds", seconds.max(0)),
         91..=5400 => format!("{} minutes", (seconds + 30) / 60),
         5401..=172_800 => format!("{} hours", (seconds + 1800) / 3600),

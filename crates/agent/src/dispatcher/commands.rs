@@ -94,7 +94,7 @@ impl Dispatcher {
         Flow::Continue
     }
 
-    fn lane_command(&mut self, order: LaneOrder, word: String, inbound: Inbound, ack: AckSender) -> Flow {
+    pub(super) fn lane_command(&mut self, order: LaneOrder, word: String, inbound: Inbound, ack: AckSender) -> Flow {
         let lane = self.lane(&inbound.session);
         let (session, channel, reply_to) = (inbound.session.clone(), inbound.channel.clone(), inbound.reply_to.clone());
         let mail = LaneMail::Command(LaneCommand { session, order, channel, word, reply_to, ack });

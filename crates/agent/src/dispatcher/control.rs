@@ -14,7 +14,8 @@ use super::{Dispatcher, end_processes};
 use crate::agent::Flow;
 use crate::context_report;
 use crate::live::{LiveRun, StopCause};
-use crate::mail::LaneReply;
+use crate::mail::{LaneOrder, LaneReply};
+use crate::submission::ThreadCommand;
 
 /// How long a stop waits before it answers with what still runs.
 const STOP_ANSWER: Duration = Duration::from_millis(100);
@@ -56,6 +57,16 @@ impl Dispatcher {
                 self.stop(&runs, |_| StopCause::of(reason));
                 let processes = self.house.processes.clone();
                 self.errand(async move { ack.send(Ack::Stopped(report(runs, &*processes).await)) });
+            }
+            Control::DeleteSession(_) if !who.is_operator() => {
+                ack.send(Ack::Refused(operators_only("delete a session")));
+            }
+            Control::DeleteSession(_) if self.house.draining.is_cancelled() => {
+                ack.send(Ack::Refused(Refusal::ShuttingDown));
+            }
+            Control::DeleteSession(session) => {
+                let inbound = Inbound { session, reply_to: None, ..inbound.clone() };
+                return self.lane_command(LaneOrder::Thread(ThreadCommand::Delete), "/sessions".into(), inbound, ack);
             }
             Control::Decide { gate, decision } => {
                 self.decide(gate, LaneReply::Decision(decision), "/approvals".into(), inbound.clone(), ack);

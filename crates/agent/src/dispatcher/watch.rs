@@ -24,7 +24,8 @@ impl Dispatcher {
             }
             if end.is_some_and(|end| silence >= end) {
                 tracing::error!(run = %run.id, session = %run.session, silent_s, "a run is stuck and is ended");
-                self.stop(&[run], |_| StopCause::of(StopReason::Stuck));
+                let cause = StopCause { silent_s: Some(silent_s), ..StopCause::of(StopReason::Stuck) };
+                self.stop(&[run], |_| cause);
             }
         }
     }

@@ -24,6 +24,8 @@ pub(super) const STOP_GRACE: Duration = Duration::from_millis(60);
 
 /// What a call reads that had not begun when the person said something more.
 pub(super) const SKIPPED: &str = "skipped: a newer message of the person came first";
+/// What the model reads of a call whose tool panicked.
+pub(crate) const CRASHED: &str = "the tool crashed; this is a fault of the tool";
 
 /// A call that may run: its place in the batch, its tool, its checked arguments.
 pub(super) struct Runnable {
@@ -109,7 +111,7 @@ impl Place {
             return self.abandoned();
         }
         let status = if self.lasting() { ToolStatus::OutcomeUnknown } else { ToolStatus::Error };
-        self.ended(End::Ours(status, "the tool crashed; this is a fault of the tool".into()))
+        self.ended(End::Ours(status, CRASHED.into()))
     }
 
     fn abandoned(self) -> Ran {
@@ -145,7 +147,7 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
                 continue;
             }
             let Some(Runnable { at, call, tool, arguments, credential, .. }) = waiting.next() else { break };
-            whose.live.quiet_for(tool.spec().timeout);
+            whose.live.quiet_for(tool.spec().timeout); // it has a deadline of its own
             let context = ToolContext {
                 session: whose.session.clone(),
                 run_id: whose.run,
@@ -173,7 +175,7 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
             () = whose.cancel.cancelled(), if give_up.is_none() => give_up = Some(Instant::now() + STOP_GRACE),
             () = sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
                 // Aborted by the drop of the set, or, if it never yields, left to its thread: the run ends either way.
-                tracing::warn!(run = %whose.run, tools = running.len(), "tools did not stop when told and are abandoned");
+                tell_abandoned(whose.run, &places);
                 break;
             }
         }
@@ -184,6 +186,21 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
         Ran { at, call, tool, end, took: Duration::ZERO }
     }));
     (ran, begun)
+}
+
+/// Says which tools were left behind. Only one whose effect nobody knows now is worth a warning: any other is about to end,
+/// or has nothing to leave behind.
+fn tell_abandoned(run: RunId, places: &HashMap<Id, Place>) {
+    let named = |lasting: bool| -> Vec<&str> {
+        places.values().filter(|place| place.lasting() == lasting).map(|place| place.call.name.as_str()).collect()
+    };
+    let (unknown, harmless) = (named(true), named(false));
+    if !unknown.is_empty() {
+        tracing::warn!(%run, tools = ?unknown, "tools did not stop when told; what they have done is unknown");
+    }
+    if !harmless.is_empty() {
+        tracing::debug!(%run, tools = ?harmless, "tools did not stop when told and are abandoned");
+    }
 }
 
 /// Calls a tool under its deadline. A tool that passes it is told to stop and gets a moment to return; `None` then.

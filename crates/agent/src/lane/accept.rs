@@ -23,6 +23,8 @@ impl Lane {
     /// Commits a message and acknowledges it. It begins in the same commit when nothing is before it. `sent` is the digest
     /// of what was sent, where hooks have made another text of it.
     pub(super) async fn accept(&mut self, input: LaneInput, sent: Option<String>) -> Result<(), LeaseLost> {
+        Box::pin(self.begin_anew(&input)).await?;
+        let spoken = self.house.carries_people(&input.inbound.channel);
         let rules = self.rules_of(&input.inbound.options, &input.inbound.channel);
         let history = self.fresh_history(&input.inbound.history);
         let waiting = Waiting::arriving(&input, asker_of(&input), history, rules);
@@ -43,12 +45,16 @@ impl Lane {
                     duplicate: false,
                     watch: Some(run.watch(inbound.want_deltas)),
                 }));
+                if spoken {
+                    self.spoken_at = Some(at);
+                }
                 if std::mem::take(&mut self.fresh) {
                     self.house.hooks.session_start(Place { session: &run.session, run: run.id }, &inbound);
                 }
                 let settled = LaneNote::Settled { run: run.id, key: inbound.key, outcome: Settled::Accepted { at } };
                 note(&self.port.notes, settled).await;
-                return self.put(Waiting { accepted_at: at, ..waiting }, permit, room).await;
+                let began_anew = std::mem::take(&mut self.announce);
+                return self.put(Waiting { accepted_at: at, began_anew, ..waiting }, permit, room).await;
             }
             Ok(Acceptance::Known(known)) => known,
             Ok(Acceptance::Conflict(known)) => {
@@ -79,6 +85,8 @@ impl Lane {
         let waits = |waiting: &Waiting| match waiting.shortened {
             _ if self.is_in_flight(waiting.run.id) => Waits::InFlight,
             true => Waits::Shortened,
+            // Whoever reads the run itself, since nobody is told, waits for an answer in it.
+            false if waiting.reply_to.is_none() => Waits::Alone,
             false if waiting.is_plain() && new.is_plain() && waiting.is_akin(new) => Waits::Shortenable,
             false => Waits::Alone,
         };
@@ -117,7 +125,7 @@ impl Lane {
             state: outputs.then(|| serde_json::to_value(&waiting.state).ok()).flatten(),
             at: self.house.clock.now(),
             start,
-            spoken: true,
+            spoken: self.house.carries_people(&input.inbound.channel),
         }
     }
 

@@ -57,7 +57,7 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
             }
         }
     };
-    let OpenedLane { lease, thread, unfinished, loop_detection, options, fresh, .. } = opened;
+    let OpenedLane { lease, thread, unfinished, loop_detection, options, fresh, spoken_at } = opened;
     let mut lane = Lane {
         house,
         port,
@@ -77,6 +77,9 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
         individually: false,
         abort_at: None,
         held: VecDeque::new(),
+        spoken_at,
+        announce: false,
+        deleted: false,
         turn: JoinSet::new(),
     };
     lane.show(thread);

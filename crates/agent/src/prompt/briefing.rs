@@ -76,6 +76,14 @@ impl Briefing {
         }
     }
 
+    /// A conversation begins anew: skills are looked for at once, so that commands which name a new one know it.
+    pub(crate) async fn begin_anew(house: &House, session: &SessionKey) {
+        house.snapshots.forget(session);
+        if timeout(READ_LIMIT, house.context.skills()).await.is_err() {
+            tracing::error!(%session, "skills could not be looked for in time");
+        }
+    }
+
     /// The same, with what hooks have said.
     pub(crate) fn with(self, persona: Option<String>, files: Option<Vec<BootstrapFile>>) -> Self {
         let files = match files {

@@ -50,7 +50,7 @@ impl SpawnSubagent {
         Self(ToolSpec {
             effect: Effect::Write,
             idempotent: false,
-            timeout: config.max_time() + closing + SLACK,
+            timeout: 2 * config.max_time() + closing + SLACK, // as long as it may wait for a place, and as it may work
             max_output_bytes: MAX_RESULT_BYTES,
             ..ToolSpec::new(
                 SPAWN_SUBAGENT,
@@ -159,6 +159,9 @@ impl Tool for Bound {
             self.order(arguments).map_err(|what| ToolFailure::failed(format!("{INVALID_ARGUMENTS}: {what}")))?;
         let (nest, _place) = self.seed.nest().enter().map_err(|cap| ToolFailure::failed(format!("refused: {cap}")))?;
         let house = self.seed.house();
+        let (depth, longest) = (nest.depth(), house.config.subagents.max_time());
+        let entered = house.subagents.enter(depth, self.seed.live(), &context.cancel, longest).await;
+        let _width = entered.map_err(ToolFailure::failed)?;
         let mut core = self.seed.grow(house.rules.clone(), order.time);
         core.cancel = context.cancel.child_token(); // this call's own, which hangs on the parent's
         let mut tools = order.tools;

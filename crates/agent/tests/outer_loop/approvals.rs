@@ -182,7 +182,7 @@ async fn a_call_that_has_changed_since_its_yes_is_asked_about_again_and_made_onc
         // No yes is left over that could stand for the call again.
         let expected = match answer {
             "yes" => [GateState::Used, GateState::Used],
-            _ => [GateState::Approved, GateState::Denied],
+            _ => [GateState::Withdrawn, GateState::Denied],
         };
         assert_eq!(states, expected, "{answer}");
         agent.shut_down().await;

@@ -3,6 +3,7 @@
 
 mod approvals;
 mod chat;
+mod context;
 mod endings;
 mod gate;
 mod hooks;
@@ -11,6 +12,8 @@ mod outputs;
 mod plan;
 mod queue;
 mod recovery;
+mod sessions;
+mod stand_in;
 mod stop;
 mod streaming;
 mod subagents;

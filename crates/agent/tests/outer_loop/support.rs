@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::{
-    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, LimitsConfig, QueueConfig, StorePorts, StreamingConfig,
-    WorkersParts,
+    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, LimitsConfig, QueueConfig, SessionsConfig, StorePorts,
+    StreamingConfig, WorkersParts,
 };
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
@@ -34,6 +34,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 pub(crate) struct TestClock(AtomicI64);
 
 impl TestClock {
+    pub(crate) fn forward(&self, by: Duration) {
+        self.0.fetch_add(i64::try_from(by.as_millis()).expect("in range"), Ordering::SeqCst);
+    }
+
     pub(crate) fn set(&self, ms: i64) {
         self.0.store(ms, Ordering::SeqCst);
     }
@@ -141,6 +145,11 @@ impl Channel for ProbeChannel {
             Shows::Blocks => Streaming::Blocks { max_chars: 4000 },
             Shows::Preview => Streaming::Preview(self),
         }
+    }
+
+    /// Only injects what timers say, where the daemon does not live for it.
+    fn carries_people(&self) -> bool {
+        self.keeps_alive
     }
 
     async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {
@@ -254,6 +263,10 @@ impl Talker {
         self.send(self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), Some(key))).await
     }
 
+    pub(crate) async fn control_as(&self, role: PrincipalRole, control: Control) -> Ack {
+        self.send(self.inbound("control", role, Body::Control(control), None)).await
+    }
+
     pub(crate) async fn control(&self, control: Control) -> Ack {
         self.send(self.inbound("control", PrincipalRole::Operator, Body::Control(control), None)).await
     }
@@ -289,9 +302,14 @@ impl Talker {
     }
 
     /// Sends a text whose answer is not delivered: whoever sent it reads the run.
-    pub(crate) async fn unanswered(&self, session: &str, text: &str) -> Accepted {
+    pub(crate) async fn silently(&self, session: &str, text: &str) -> Ack {
         let inbound = self.inbound(session, PrincipalRole::Client, Body::Text(text.into()), None);
-        match self.send(Inbound { reply_to: None, ..inbound }).await {
+        self.send(Inbound { reply_to: None, ..inbound }).await
+    }
+
+    /// The same, which must be accepted.
+    pub(crate) async fn unanswered(&self, session: &str, text: &str) -> Accepted {
+        match self.silently(session, text).await {
             Ack::Accepted(accepted) => accepted,
             other => panic!("{text:?} was not accepted: {other:?}"),
         }
@@ -301,6 +319,12 @@ impl Talker {
     pub(crate) async fn with_history(&self, session: &str, text: &str, history: Vec<HistoryLine>) -> Ack {
         let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
         self.send(Inbound { history, ..inbound }).await
+    }
+
+    /// Sends a text that asks this of its run.
+    pub(crate) async fn with_options(&self, session: &str, text: &str, options: RunOptions) -> Ack {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        self.send(Inbound { options, ..inbound }).await
     }
 
     /// Sends a text that must come up with these outputs.
@@ -363,6 +387,7 @@ pub(crate) struct Setup {
     pub(crate) config: AgentConfig,
     pub(crate) limits: LimitsConfig,
     pub(crate) approvals: ApprovalsConfig,
+    pub(crate) sessions: SessionsConfig,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) queue: QueueConfig,
     pub(crate) model: Arc<ScriptedModel>,
@@ -383,6 +408,7 @@ pub(crate) fn ports<S>(store: Arc<S>) -> StorePorts
 where
     S: belay_protocol::ThreadStore
         + belay_protocol::RunReader
+        + belay_protocol::Archive
         + belay_protocol::EventLog
         + belay_protocol::Outbox
         + belay_protocol::SpendLedger
@@ -393,6 +419,7 @@ where
     StorePorts {
         threads: store.clone(),
         runs: store.clone(),
+        archive: store.clone(),
         events: store.clone(),
         outbox: store.clone(),
         gates: store.clone(),
@@ -413,6 +440,7 @@ impl Setup {
             config: AgentConfig::default(),
             limits: LimitsConfig::default(),
             approvals: ApprovalsConfig::default(),
+            sessions: SessionsConfig::default(),
             rules: Arc::new(StopRules::progress()),
             queue: QueueConfig::default(),
             model: Arc::new(model),
@@ -443,6 +471,7 @@ impl Setup {
             config: self.config.clone(),
             limits: self.limits.clone(),
             approvals: self.approvals.clone(),
+            sessions: self.sessions.clone(),
             rules: self.rules.clone(),
             queue: self.queue.clone(),
             model: Arc::new(model),
@@ -482,6 +511,7 @@ impl Setup {
             limits: self.limits.clone(),
             approvals: self.approvals.clone(),
             streaming: self.streaming.clone(),
+            sessions: self.sessions.clone(),
             processes: Arc::new(NoProcesses),
             outputs: None,
             hooks: self.hooks.clone(),

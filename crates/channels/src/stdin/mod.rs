@@ -175,6 +175,12 @@ impl Channel for StdinChannel {
         }
     }
 
+    fn hints(&self) -> Option<&str> {
+        Some(
+            "Answers are read in a terminal: write plain text with as little markup as possible, and lines that are not long.",
+        )
+    }
+
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
         let question = message.question.as_ref();
         let look = if question.is_some() { Look::Question } else { Look::Plain };

@@ -157,6 +157,13 @@ impl Channel for Telegram {
         Ok(Box::pin(stream::unfold(open, |mut open| async move { open.next().await.map(|envelope| (envelope, open)) })))
     }
 
+    fn hints(&self) -> Option<&str> {
+        Some(
+            "Answers are read on a phone, in Telegram: write short paragraphs and short lists, no tables and no headings; \
+             put code into fenced blocks.",
+        )
+    }
+
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
         deliver::deliver(&self.desk.api, message).await
     }

@@ -9,6 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value as Json;
 use url::Url;
 
+use super::events::Events;
 use crate::cli::ClientArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
@@ -104,8 +105,8 @@ impl Client {
     }
 
     /// Asks for something that is text, not JSON.
-    pub(crate) async fn get_text(&self, path: &[&str]) -> Result<String, Failure> {
-        let (status, bytes) = self.fetch(Method::GET, self.url(path, &[])?, None, ANSWER_LIMIT).await?;
+    pub(crate) async fn get_text(&self, path: &[&str], query: &[(&str, &str)]) -> Result<String, Failure> {
+        let (status, bytes) = self.fetch(Method::GET, self.url(path, query)?, None, ANSWER_LIMIT).await?;
         match serde_json::from_slice::<Json>(&bytes) {
             Ok(answer) if !status.is_success() && answer.pointer("/error/message").is_some() => {
                 Err(refused(status, &answer))
@@ -128,6 +129,37 @@ impl Client {
     /// Has something done.
     pub(crate) async fn post(&self, path: &[&str], body: Option<&Json>, wait: Duration) -> Result<Json, Failure> {
         self.ask(Method::POST, self.url(path, &[])?, body, ANSWER_LIMIT + wait).await
+    }
+
+    /// Has something done that the query says more about, however long it takes: an hour at most.
+    pub(crate) async fn post_with(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Json, Failure> {
+        self.ask(Method::POST, self.url(path, query)?, None, Duration::from_secs(3600)).await
+    }
+
+    /// Has something deleted.
+    pub(crate) async fn delete(&self, path: &[&str]) -> Result<Json, Failure> {
+        self.ask(Method::DELETE, self.url(path, &[])?, None, ANSWER_LIMIT).await
+    }
+
+    /// Opens a stream of events.
+    pub(crate) async fn events(&self, path: &[&str]) -> Result<Events, Failure> {
+        let mut request = self.http.get(self.url(path, &[])?);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token.expose_secret());
+        }
+        let response = tokio::time::timeout(ANSWER_LIMIT, request.send()).await.map_err(|_elapsed| {
+            Failure::new(Exit::OutOfReach, format!("the daemon at {} does not answer in time", self.place))
+        })?;
+        let response = response.map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(Events::new(response));
+        }
+        let bytes = bounded(response).await.map_err(|what| self.not_belay(&what))?;
+        match serde_json::from_slice::<Json>(&bytes) {
+            Ok(answer) if answer.pointer("/error/message").is_some() => Err(refused(status, &answer)),
+            _ => Err(self.not_belay(&format!("status {}", status.as_u16()))),
+        }
     }
 
     /// The address of a route; segments are percent-encoded, as session keys may hold anything.

@@ -37,7 +37,7 @@ pub(crate) async fn send(args: &SendArgs, env: &Environment, out: Output<'_>) ->
 }
 
 /// Waits until a run has ended or rests on a question. A daemon that goes away ends the wait, not the run.
-async fn wait(client: &Client, run_id: &str) -> Result<Json, Failure> {
+pub(super) async fn wait(client: &Client, run_id: &str) -> Result<Json, Failure> {
     let limit = WAIT_ROUND.as_millis().to_string();
     loop {
         let path = ["api", "v1", "runs", run_id, "wait"];

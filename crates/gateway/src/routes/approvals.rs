@@ -4,7 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{
-    Ack, Asker, CallId, Control, Decision, Gate, GateFilter, GateId, GateKind, GateState, RunId, SessionKey, UnixMillis,
+    Ack, Asker, CallId, Control, Decision, Gate, GateFilter, GateId, GateKind, GateState, Principal, RunId, SessionKey,
+    UnixMillis,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -32,14 +33,12 @@ pub(crate) struct Answer {
     decision: String,
 }
 
-impl Answer {
-    fn decision(&self) -> Result<Decision, ApiError> {
-        match self.decision.as_str() {
-            "approve" => Ok(Decision::Approve),
-            "always" => Ok(Decision::Always),
-            "deny" => Ok(Decision::Deny),
-            other => Err(ApiError::invalid(format!("decision: must be approve, always or deny, not {other:?}"))),
-        }
+fn decision(word: &str) -> Result<Decision, ApiError> {
+    match word {
+        "approve" => Ok(Decision::Approve),
+        "always" => Ok(Decision::Always),
+        "deny" => Ok(Decision::Deny),
+        other => Err(ApiError::invalid(format!("decision: must be approve, always or deny, not {other:?}"))),
     }
 }
 
@@ -106,9 +105,19 @@ impl<'a> From<&'a Gate> for Approval<'a> {
 pub(crate) async fn list(State(app): State<Shared>, Params(params): Params<ListParams>) -> Result<Response, ApiError> {
     let session = params.session.as_deref().map(SessionKey::parse).transpose();
     let session = session.map_err(|e| ApiError::invalid(format!("session: {e}")))?;
-    let limit = check_limit(params.limit)?;
-    let gates = app.gates.gates(GateFilter { session, channel: None, waiting: !params.all, limit }).await?;
-    Ok(Json(ApprovalList { approvals: gates.iter().map(Approval::from).collect() }).into_response())
+    let list = list_gates(&app, session, params.all, check_limit(params.limit)?).await?;
+    Ok(Json(list).into_response())
+}
+
+/// Questions as the API shows them, newest first; with `all` those that were answered, too.
+pub(crate) async fn list_gates(
+    app: &App,
+    session: Option<SessionKey>,
+    all: bool,
+    limit: u32,
+) -> Result<Value, ApiError> {
+    let gates = app.gates.gates(GateFilter { session, channel: None, waiting: !all, limit }).await?;
+    shown(&ApprovalList { approvals: gates.iter().map(Approval::from).collect() })
 }
 
 /// One question.
@@ -123,13 +132,25 @@ pub(crate) async fn decide(
     GatePath(id): GatePath,
     JsonBody(answer): JsonBody<Answer>,
 ) -> Result<Response, ApiError> {
-    let decision = answer.decision()?;
+    decide_gate(&app, principal, id, &answer.decision).await.map(|body| Json(body).into_response())
+}
+
+/// Answers a question by a word of the API, and shows it as it stands then.
+pub(crate) async fn decide_gate(app: &App, principal: Principal, id: GateId, word: &str) -> Result<Value, ApiError> {
+    let decision = decision(word)?;
     let reply = match app.control(principal, Control::Decide { gate: id, decision }).await? {
         Ack::Command(reply) => reply.reply,
         other => return Err(ApiError::unexpected(&other)),
     };
-    let gate = find(&app, id).await?;
-    Ok(Json(DecidedBody { approval: Approval::from(&gate), run_id: gate.run_id, reply }).into_response())
+    let gate = find(app, id).await?;
+    shown(&DecidedBody { approval: Approval::from(&gate), run_id: gate.run_id, reply })
+}
+
+fn shown(body: &impl Serialize) -> Result<Value, ApiError> {
+    serde_json::to_value(body).map_err(|error| {
+        tracing::error!(%error, "a question cannot be written");
+        ApiError::internal()
+    })
 }
 
 async fn find(app: &App, id: GateId) -> Result<Gate, ApiError> {

@@ -7,7 +7,7 @@ use belay_protocol::Seq;
 use serde::Deserialize;
 
 use super::runs::no_such_run;
-use crate::app::{App, Shared};
+use crate::app::Shared;
 use crate::error::ApiError;
 use crate::extract::{Caller, Params, RunPath};
 use crate::sse::{Feed, RunFeed, as_response};
@@ -25,7 +25,7 @@ pub(crate) async fn all(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let after = cursor(&headers, params)?;
-    let permit = stream_permit(&app)?;
+    let permit = app.stream_place()?;
     let after = after.unwrap_or_else(|| *app.events.tip().borrow());
     let feed = Feed::new(app.events.clone(), after, None, app.draining.clone(), permit);
     Ok(as_response(feed).into_response())
@@ -40,7 +40,7 @@ pub(crate) async fn of_run(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let after = cursor(&headers, params)?.unwrap_or_default();
-    let permit = stream_permit(&app)?;
+    let permit = app.stream_place()?;
     let watch = app.watch(principal, id, true).await?;
     let over = match &watch {
         Some(_) => false,
@@ -51,12 +51,8 @@ pub(crate) async fn of_run(
     Ok(as_response(feed).into_response())
 }
 
-fn stream_permit(app: &App) -> Result<tokio::sync::OwnedSemaphorePermit, ApiError> {
-    app.streams.clone().try_acquire_owned().map_err(|_none_left| ApiError::busy("too many event streams are open"))
-}
-
 /// Where to go on from: the header that browsers send when they reconnect, or the parameter.
-fn cursor(headers: &HeaderMap, params: EventParams) -> Result<Option<Seq>, ApiError> {
+pub(super) fn cursor(headers: &HeaderMap, params: EventParams) -> Result<Option<Seq>, ApiError> {
     let text = match headers.get("last-event-id") {
         Some(id) => Some(id.to_str().unwrap_or("?").to_owned()),
         None => params.since,

@@ -35,7 +35,8 @@ pub(crate) async fn started(State(app): State<Shared>) -> Response {
     (status_of(started), Json(json!({ "started": started }))).into_response()
 }
 
-async fn not_ready_because(app: &App) -> Option<&'static str> {
+/// Why no message would be accepted now; `None`: one would.
+pub(crate) async fn not_ready_because(app: &App) -> Option<&'static str> {
     if app.draining.is_cancelled() {
         return Some("shutting down");
     }

@@ -7,7 +7,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{
-    Accepted, Ack, Body, ChannelId, DeclaredOutput, IdempotencyKey, Inbound, Principal, RunId, SessionKey, UnixMillis,
+    Accepted, Ack, Body, ChannelId, DeclaredOutput, IdempotencyKey, Inbound, Principal, QueueMode, ReasoningShown,
+    RunId, RunOptions, SessionKey, Thinking, UnixMillis,
 };
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,7 @@ use crate::app::Shared;
 use crate::config::GatewayConfig;
 use crate::error::ApiError;
 use crate::extract::{Caller, JsonBody};
+use crate::submit::check_options;
 
 /// Longest text of a message, in bytes. 100 000: about 25 000 tokens, more than a person types.
 pub(crate) const TEXT_MAX_BYTES: usize = 100_000;
@@ -35,6 +37,13 @@ pub(crate) struct NewMessage {
     /// Checked by the agent, which compiles the schemas.
     #[serde(default)]
     outputs: Vec<DeclaredOutput>,
+    thinking: Option<Thinking>,
+    reasoning: Option<ReasoningShown>,
+    verbose: Option<bool>,
+    queue: Option<QueueMode>,
+    timeout_ms: Option<u64>,
+    /// Operators only.
+    model: Option<String>,
 }
 
 /// A message that was committed.
@@ -112,6 +121,16 @@ impl NewMessage {
             }),
             None => None,
         };
+        let options = RunOptions {
+            queue: self.queue,
+            thinking: self.thinking,
+            reasoning: self.reasoning,
+            verbose: self.verbose,
+            model: self.model,
+            timeout_ms: self.timeout_ms,
+            ..RunOptions::default()
+        };
+        check_options(&options, &principal)?;
         let inbound = Inbound {
             channel,
             session,
@@ -123,7 +142,7 @@ impl NewMessage {
             want_deltas: false,
             outputs: self.outputs,
             relayed: false,
-            options: belay_protocol::RunOptions::default(),
+            options,
         };
         Ok((inbound, wait))
     }

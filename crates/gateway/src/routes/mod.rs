@@ -1,6 +1,9 @@
 //! The routes. A handler is thin: extract, ask a port, map the answer.
 
+mod agent;
 mod approvals;
+mod archive;
+mod context;
 mod events;
 mod health;
 mod messages;
@@ -18,7 +21,7 @@ use axum::extract::{DefaultBodyLimit, OriginalUri, Request};
 use axum::http::header::AUTHORIZATION;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
+use axum::routing::{any, delete, get, post};
 use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
@@ -26,17 +29,20 @@ use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
 use tower_http::trace::{DefaultOnFailure, TraceLayer};
 use tracing::Level;
 
+pub(crate) use approvals::{decide_gate, list_gates};
+pub(crate) use health::not_ready_because;
+pub(crate) use messages::{NewMessage, check_key, check_text};
 pub use runs::LIST_MAX;
+pub(crate) use runs::{check_limit, no_such_run};
+pub(crate) use stop::{stop_now, stop_run};
 
-pub(crate) use messages::NewMessage;
-pub(crate) use runs::no_such_run;
 pub(crate) use sessions::no_such_session;
-pub(crate) use stop::stop_run;
 
 use crate::app::Shared;
 use crate::auth::guard;
 use crate::error::ApiError;
 use crate::mcp;
+use crate::ws;
 
 /// All routes, ours and those that others brought, under the layers that every request passes.
 ///
@@ -63,16 +69,27 @@ fn guarded(app: &Shared) -> Router<Shared> {
     }
     guarded
         .route("/api/v1/messages", post(messages::send))
+        .route("/api/v1/agent", post(agent::send))
+        .route("/api/v1/agent/wait", post(agent::wait))
         .route("/api/v1/runs", get(runs::list))
         .route("/api/v1/runs/{id}", get(runs::show))
         .route("/api/v1/runs/{id}/wait", get(runs::wait))
         .route("/api/v1/runs/{id}/events", get(events::of_run))
+        .route("/api/v1/runs/{id}/stream", get(agent::of_run))
         .route("/api/v1/runs/{id}/trajectory", get(runs::trajectory))
         .route("/api/v1/runs/{id}/stop", post(stop::run))
         .route("/api/v1/events", get(events::all))
         .route("/api/v1/sessions", get(sessions::list))
-        .route("/api/v1/sessions/{key}", get(sessions::show))
+        .route("/api/v1/sessions/{key}", get(sessions::show).delete(archive::delete))
+        .route("/api/v1/sessions/{key}/threads", get(archive::threads))
+        .route("/api/v1/sessions/{key}/export", get(archive::export))
+        .route("/api/v1/sessions/{key}/secrets", delete(archive::forget_secrets))
+        .route("/api/v1/sessions/{key}/secrets/{name}", delete(archive::forget_secret))
+        .route("/api/v1/search", get(archive::search))
+        .route("/api/v1/prune", post(archive::prune))
         .route("/api/v1/sessions/{key}/messages", get(sessions::messages))
+        .route("/api/v1/sessions/{key}/stream", get(agent::of_session))
+        .route("/api/v1/sessions/{key}/context", get(context::show))
         .route("/api/v1/sessions/{key}/stop", post(stop::session))
         .route("/api/v1/approvals", get(approvals::list))
         .route("/api/v1/approvals/{id}", get(approvals::show).post(approvals::decide))
@@ -95,7 +112,9 @@ fn open(app: &Shared) -> Router<Shared> {
     let mut open = Router::new()
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
-        .route("/startupz", get(health::started));
+        .route("/startupz", get(health::started))
+        // Who it is, the first message may say as well: see `ws`.
+        .route("/ws", get(ws::upgrade));
     if app.webhook_secret.is_some() {
         open = open.route("/webhook", post(webhook::receive));
     }

@@ -93,10 +93,10 @@ pub(crate) async fn all(
 /// Stops, and asks again until nothing is left or the time is up.
 async fn stop(app: &App, principal: Principal, target: StopTarget, wait: Duration) -> Result<StopReport, ApiError> {
     let deadline = Instant::now() + wait;
-    let mut report = stop_once(app, &principal, &target).await?;
+    let mut report = stop_now(app, &principal, &target).await?;
     while !report.still_running.is_empty() && Instant::now() < deadline {
         tokio::time::sleep_until(deadline.min(Instant::now() + POLL)).await;
-        let again = stop_once(app, &principal, &target).await?;
+        let again = stop_now(app, &principal, &target).await?;
         report.still_running = again.still_running;
         for run in again.stopped {
             if !report.stopped.contains(&run) {
@@ -107,7 +107,8 @@ async fn stop(app: &App, principal: Principal, target: StopTarget, wait: Duratio
     Ok(report)
 }
 
-async fn stop_once(app: &App, principal: &Principal, target: &StopTarget) -> Result<StopReport, ApiError> {
+/// Stops, and says what has ended at once, or within a moment.
+pub(crate) async fn stop_now(app: &App, principal: &Principal, target: &StopTarget) -> Result<StopReport, ApiError> {
     match app.control(principal.clone(), Control::Stop(target.clone())).await? {
         Ack::Stopped(report) => Ok(report),
         other => Err(ApiError::unexpected(&other)),

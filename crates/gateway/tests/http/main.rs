@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
 
 mod approvals;
+mod archive;
 mod drain;
 mod house;
 mod mcp;
@@ -13,4 +14,5 @@ mod refusals;
 mod socket;
 mod streams;
 mod webhook;
+mod websocket;
 mod worker_link;

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::request::RequestShape;
 use crate::config::LlmConfig;
 use crate::testing::histories::every_history_is_accepted;
+use crate::thinking::Ability;
 use crate::wire::is_word;
 
 /// Why a body would be refused.
@@ -62,6 +63,6 @@ fn use_id(block: &Value) -> Result<&str, String> {
 
 #[test]
 fn whatever_history_is_left_the_request_is_valid() {
-    let shapes = [true, false].map(|vision| RequestShape::new(&LlmConfig::default(), vision));
-    every_history_is_accepted(|asked| shapes[usize::from(asked.has_tools())].body(&asked.request(), "m"), judge);
+    let shapes = [true, false].map(|vision| RequestShape::new(&LlmConfig::default(), vision, Ability::Levels));
+    every_history_is_accepted(|asked| shapes[usize::from(asked.has_tools())].body(&asked.request(), "m", None), judge);
 }

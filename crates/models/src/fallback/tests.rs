@@ -84,11 +84,10 @@ impl House {
                 Arc::new(Told { info, does, seen: Mutex::default() })
             })
             .collect();
-        let mut backends = told.iter().enumerate().map(|(place, told)| {
+        let backends = told.iter().enumerate().map(|(place, told)| {
             Backend::new(&told.info.model, &told.info.model, place, told.clone(), Gate::new(Ability::Unknown))
         });
-        let first = backends.next().unwrap();
-        Self { fallback: Fallback::new(first, backends.collect()), told }
+        Self { fallback: Fallback::new(backends.collect()), told }
     }
 
     fn alone(kinds: &[ModelErrorKind]) -> Self {

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::request::RequestShape;
 use crate::config::LlmConfig;
 use crate::testing::histories::every_history_is_accepted;
+use crate::thinking::Ability;
 use crate::wire::is_word;
 
 /// Why a body would be refused.
@@ -68,6 +69,6 @@ fn call_id(call: &Value) -> Result<&str, String> {
 #[test]
 fn whatever_history_is_left_the_request_is_valid() {
     let url = "http://h/v1".parse().unwrap();
-    let shapes = [true, false].map(|vision| RequestShape::new(&LlmConfig::default(), &url, vision));
+    let shapes = [true, false].map(|vision| RequestShape::new(&LlmConfig::default(), &url, vision, Ability::Levels));
     every_history_is_accepted(|asked| shapes[usize::from(asked.has_tools())].body(&asked.request(), "m"), judge);
 }

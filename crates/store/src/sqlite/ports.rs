@@ -14,7 +14,7 @@ use belay_protocol::{
 };
 use tokio::sync::watch;
 
-use super::{SqliteStore, archive, edits, gates, lanes, ledger, outbox, prune, reads, words};
+use super::{SqliteStore, acted_on, archive, edits, gates, lanes, ledger, outbox, prune, reads, words};
 use crate::notes;
 use crate::vault::SealedSecrets;
 use Durability::{Committed, Relaxed};
@@ -98,6 +98,15 @@ impl ThreadStore for SqliteStore {
         self.write(Committed, move |tx| edits::compact_turn(tx, &lease, &cut)).await
     }
 
+    async fn note_acted_on(&self, key: &IdempotencyKey, at: UnixMillis) -> Result<(), StoreError> {
+        let key = key.clone();
+        self.write(Committed, move |tx| acted_on::note(tx, &key, at)).await
+    }
+
+    async fn acted_on(&self) -> Result<Vec<IdempotencyKey>, StoreError> {
+        self.read(acted_on::all).await
+    }
+
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {
         self.read(reads::unfinished_sessions).await
     }
@@ -167,6 +176,11 @@ impl RunReader for SqliteStore {
     async fn conversation(&self, session: &SessionKey) -> Result<Option<Conversation>, StoreError> {
         let session = session.clone();
         self.read(move |conn| reads::conversation(conn, &session)).await
+    }
+
+    async fn recent_history(&self, session: &SessionKey, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
+        let session = session.clone();
+        self.read(move |conn| reads::recent_history(conn, &session, limit)).await
     }
 
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {

@@ -7,7 +7,7 @@ use belay_protocol::{
     SessionSummary,
 };
 use rusqlite::types::Value;
-use rusqlite::{Connection, Row, params, params_from_iter};
+use rusqlite::{Connection, Row, Rows, params, params_from_iter};
 
 use super::gates;
 use super::rows::{self, RUN_COLUMNS};
@@ -90,14 +90,30 @@ pub(super) fn unfinished_sessions(conn: &Connection) -> Done<Vec<SessionKey>> {
 }
 
 pub(super) fn history(conn: &Connection, session: &SessionKey, after: u64, limit: u32) -> Done<Vec<HistoryEntry>> {
-    let limit = limit.min(PAGE_MAX) as usize;
     let mut statement = conn.prepare_cached(
         "SELECT position, role, run_id, at, body FROM messages
          WHERE thread = (SELECT thread FROM sessions WHERE session = ?1) AND position > ?2
            AND shown = 'visible' AND scope = 'thread' AND role IN ('user', 'assistant')
          ORDER BY position",
     )?;
-    let mut found = statement.query(params![session.as_str(), to_sql_int(after)])?;
+    told(statement.query(params![session.as_str(), to_sql_int(after)])?, limit)
+}
+
+pub(super) fn recent_history(conn: &Connection, session: &SessionKey, limit: u32) -> Done<Vec<HistoryEntry>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT position, role, run_id, at, body FROM messages
+         WHERE thread = (SELECT thread FROM sessions WHERE session = ?1)
+           AND shown = 'visible' AND scope = 'thread' AND role IN ('user', 'assistant')
+         ORDER BY position DESC",
+    )?;
+    let mut entries = told(statement.query(params![session.as_str()])?, limit)?;
+    entries.reverse();
+    Ok(entries)
+}
+
+/// The first lines of history among these rows.
+fn told(mut found: Rows<'_>, limit: u32) -> Done<Vec<HistoryEntry>> {
+    let limit = limit.min(PAGE_MAX) as usize;
     let mut entries = Vec::new();
     while entries.len() < limit
         && let Some(row) = found.next()?
@@ -155,17 +171,25 @@ pub(super) fn run_messages(conn: &Connection, run: RunId) -> Done<Vec<Arc<Messag
 
 pub(super) fn events(conn: &Connection, query: &EventQuery) -> Done<Vec<Event>> {
     let (after, limit) = (to_sql_int(query.after.0), events_limit(query));
-    match query.run {
-        None => all(
+    match (query.run, &query.session) {
+        (None, None) => all(
             conn,
             "SELECT seq, at, session, run_id, kind FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2",
             params![after, limit],
             rows::event,
         ),
-        Some(run) => all(
+        // By its key, which is the order: a reader goes on from where it is, where there is little left to look through.
+        (None, Some(session)) => all(
             conn,
-            "SELECT seq, at, session, run_id, kind FROM events WHERE run_id = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2",
-            params![after, limit, run.to_string()],
+            "SELECT seq, at, session, run_id, kind FROM events WHERE session = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2",
+            params![after, limit, session.as_str()],
+            rows::event,
+        ),
+        (Some(run), session) => all(
+            conn,
+            "SELECT seq, at, session, run_id, kind FROM events
+             WHERE run_id = ?3 AND seq > ?1 AND (?4 IS NULL OR session = ?4) ORDER BY seq LIMIT ?2",
+            params![after, limit, run.to_string(), session.as_ref().map(|session| session.as_str())],
             rows::event,
         ),
     }

@@ -64,7 +64,7 @@ pub struct SealedVault {
 }
 
 impl SealedVault {
-    /// A vault over this store. Records that were sealed with another key stay where they are and cannot be opened.
+    /// A vault over this store. A record that was sealed with another key is forgotten when it is looked for.
     pub fn new(store: Arc<dyn SealedSecrets>, key: VaultKey) -> Self {
         Self { store, key, configured: HashMap::new() }
     }
@@ -91,13 +91,20 @@ impl SecretVault for SealedVault {
         self.store.put_sealed(session, name, sealed, at).await
     }
 
-    /// # Errors
-    /// [`StoreError::Unavailable`] for a record that does not open: it was sealed with another key, or was changed. The
-    /// configured secret of that name is not taken in its stead, since the session has said that it wants another.
+    /// A record that does not open, because it was sealed with another key or was changed, is forgotten with a warning, so
+    /// that it is asked for again: nobody could ever read it. The configured secret of that name is not taken in its stead
+    /// this time, since the session has said that it wants another.
     async fn find(&self, session: &SessionKey, name: &str) -> Result<Option<Secret>, StoreError> {
-        match self.store.sealed(session, name).await? {
-            Some(sealed) => self.key.open(session, name, sealed).map(Some),
-            None => Ok(self.configured.get(name).cloned()),
+        let Some(sealed) = self.store.sealed(session, name).await? else {
+            return Ok(self.configured.get(name).cloned());
+        };
+        match self.key.open(session, name, sealed) {
+            Ok(secret) => Ok(Some(secret)),
+            Err(error) => {
+                tracing::warn!(%error, %session, "a kept secret is forgotten, and asked for again");
+                self.store.remove_sealed(session, name).await?;
+                Ok(None)
+            }
         }
     }
 

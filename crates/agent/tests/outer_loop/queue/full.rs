@@ -62,6 +62,24 @@ async fn the_digest_has_an_end_too_and_what_comes_then_is_told_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_reads_its_own_run_is_answered_by_it_and_told_when_there_is_no_room() {
+    let answers = (1..=3).map(|n| Scripted::text(format!("answer {n}")).after(Duration::from_secs(1)));
+    let mut setup = setup(QueueDrop::Summarize, 2, answers);
+    setup.queue.mode = Some(QueueMode::Followup);
+    let agent = setup.start().await;
+    let mut sent = Vec::new();
+    for n in 1..=3 {
+        sent.push(agent.one.unanswered("alice", &format!("message {n}")).await);
+    }
+    let Ack::Refused(refusal) = agent.one.silently("alice", "message 4").await else { panic!("there is no room") };
+    assert!(matches!(refusal, Refusal::Busy { .. }), "{refusal:?}");
+    for (n, accepted) in sent.into_iter().enumerate() {
+        assert_eq!(end_of(accepted).await.reply, Some(format!("answer {}", n + 1)));
+    }
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_oldest_ends_and_its_conversation_is_told() {
     let setup = setup(QueueDrop::Old, 1, [busy(), Scripted::text("the newest")]);
     let mut agent = setup.start().await;

@@ -7,6 +7,7 @@ mod nothing_lost;
 mod settings;
 mod steer;
 mod stuck;
+mod widths;
 
 use std::collections::HashSet;
 use std::time::Duration;

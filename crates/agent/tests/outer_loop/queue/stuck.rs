@@ -44,6 +44,7 @@ async fn a_run_that_is_silent_for_too_long_is_ended_and_its_queue_goes_on() {
     sleep(Duration::from_secs(590)).await; // longer than a test waits for anything
     let record = end_of(stuck).await;
     assert_eq!((record.status, record.reason), (RunStatus::Failed, Some(StopReason::Stuck)));
+    assert!(record.evidence["silent_s"].as_u64().is_some_and(|silent_s| silent_s >= 600), "{:?}", record.evidence);
     let took = begun.elapsed();
     assert!(took >= Duration::from_secs(600) && took < Duration::from_secs(620), "{took:?}");
     let said = [agent.one.next().await, agent.one.next().await];

@@ -124,6 +124,9 @@ async fn history_tells_what_people_and_model_said(store: Shared) {
     assert_eq!(store.history(&session, 0, 100).await.unwrap(), expected);
     assert_eq!(store.history(&session, 2, 2).await.unwrap(), expected[2..4]);
     assert_eq!(store.history(&session, 0, 0).await.unwrap(), []);
+    for (limit, from) in [(100, 0), (2, expected.len() - 2), (0, expected.len())] {
+        assert_eq!(store.recent_history(&session, limit).await.unwrap(), expected[from..], "the newest {limit}");
+    }
 }
 
 async fn a_conversation_is_read_as_a_lane_would_load_it(store: Shared) {
@@ -181,10 +184,14 @@ async fn events_are_numbered_in_order_and_read_from_a_cursor(store: Shared) {
         .map(|(n, new)| Event { seq: Seq(n), at: new.at, session: new.session, run_id: new.run_id, kind: new.kind })
         .collect();
     assert_eq!(store.read(EventQuery::default()).await.unwrap(), expected);
-    let page = EventQuery { after: Seq(3), limit: 4, run: None };
+    let page = EventQuery { after: Seq(3), limit: 4, ..EventQuery::default() };
     assert_eq!(store.read(page).await.unwrap(), expected[3..7]);
-    let of_run = EventQuery { after: Seq(1), limit: 2, run: Some(run) };
-    assert_eq!(store.read(of_run).await.unwrap(), [expected[2].clone(), expected[4].clone()]);
+    let of_run = EventQuery { after: Seq(1), limit: 2, run: Some(run), session: None };
+    assert_eq!(store.read(of_run.clone()).await.unwrap(), [expected[2].clone(), expected[4].clone()]);
+    let of_session = EventQuery { after: Seq(3), limit: 2, run: None, session: Some("s".into()) };
+    assert_eq!(store.read(of_session).await.unwrap(), [expected[4].clone(), expected[6].clone()]);
+    let of_another = EventQuery { session: Some("t".into()), ..of_run };
+    assert_eq!(store.read(of_another).await.unwrap(), []);
     assert_eq!(store.read(EventQuery { after: Seq(u64::MAX), ..EventQuery::default() }).await.unwrap(), []);
 
     store.append((0..300).map(|n| tool_started(None, n)).collect()).await.unwrap();

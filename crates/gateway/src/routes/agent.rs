@@ -1,0 +1,72 @@
+//! `POST /api/v1/agent`, `POST /api/v1/agent/wait`, and the streams of what agents do: the RPC for those who stay with HTTP.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use belay_protocol::Ack;
+use serde_json::Value;
+
+use super::events::{EventParams, cursor};
+use super::runs::no_such_run;
+use crate::app::Shared;
+use crate::error::ApiError;
+use crate::extract::{Caller, JsonBody, Params, RunPath, SessionPath};
+use crate::streams::{Source, as_response};
+use crate::submit::AgentParams;
+use crate::ws::{WaitParams, accepted_answer, command_answer, finished, wait_for};
+
+/// Takes a message: 202 once it is on disk; 200 and how it ended for one that was sent before; 200 for a command.
+pub(crate) async fn send(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    JsonBody(params): JsonBody<AgentParams>,
+) -> Result<Response, ApiError> {
+    match app.ask(params.check(&app, principal, false)?).await? {
+        Ack::Accepted(accepted) => match finished(&app, &accepted).await? {
+            Some(end) => Ok(Json(end).into_response()),
+            None => Ok((StatusCode::ACCEPTED, Json(accepted_answer(&accepted))).into_response()),
+        },
+        Ack::Command(reply) => Ok(Json(command_answer(&reply)).into_response()),
+        other => Err(ApiError::unexpected(&other)),
+    }
+}
+
+/// Waits for the end of a run; the time ends the wait, never the run.
+pub(crate) async fn wait(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    JsonBody(params): JsonBody<WaitParams>,
+) -> Result<Json<Value>, ApiError> {
+    wait_for(&app, principal, params).await.map(Json)
+}
+
+/// What one run does, to its end.
+pub(crate) async fn of_run(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    RunPath(id): RunPath,
+    Params(params): Params<EventParams>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let after = cursor(&headers, params)?.unwrap_or_default();
+    let place = app.stream_place()?;
+    let run = app.runs.run(id).await?.ok_or_else(|| no_such_run(id))?;
+    let source = Source::of_run(app.clone(), principal, id, run.session, after, None);
+    Ok(as_response(app, source, place).into_response())
+}
+
+/// What the runs of a session do, without end. Without a number to go on from: from now on.
+pub(crate) async fn of_session(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    SessionPath(key): SessionPath,
+    Params(params): Params<EventParams>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let after = cursor(&headers, params)?;
+    let place = app.stream_place()?;
+    let mut source = Source::of_session(app.clone(), principal, key, after);
+    source.find_running().await;
+    Ok(as_response(app, source, place).into_response())
+}

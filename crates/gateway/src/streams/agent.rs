@@ -1,0 +1,353 @@
+//! Facts and fragments of one run as `agent` events. Pure.
+
+use belay_protocol::{
+    Delta, Event, EventKind, Partial, RunId, RunRecord, RunStatus, SessionKey, ToolStatus, UnixMillis,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::source::News;
+use super::terminal::Verdict;
+
+/// An event of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AgentEvent {
+    pub(crate) run_id: RunId,
+    /// 1, 2, 3 … for each run and reader. A gap: fragments were dropped on the way to a slow reader.
+    pub(crate) seq: u64,
+    /// `lifecycle`, `assistant`, `reasoning`, `tool`, `compaction`, `queue`, `approval`, `plan` or `subagent`.
+    pub(crate) stream: &'static str,
+    /// Milliseconds since 1970.
+    pub(crate) ts: i64,
+    pub(crate) data: Value,
+    pub(crate) session_key: SessionKey,
+    /// The number of the fact that it is made of, for going on behind it; fragments have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cursor: Option<u64>,
+}
+
+impl AgentEvent {
+    /// Whether it may be dropped on the way to a slow reader: what it says comes again.
+    pub(crate) fn is_passing(&self) -> bool {
+        self.cursor.is_none() && self.data.get("final").is_none()
+    }
+}
+
+/// Turns what is heard of one run into events.
+pub(crate) struct AgentMapper {
+    run: RunId,
+    session: SessionKey,
+    seq: u64,
+    /// What the model has said in the step it is at.
+    said: Partial,
+    ended: bool,
+}
+
+impl AgentMapper {
+    /// For a run of that session, of which the reader has had `seq` events.
+    pub(crate) fn new(run: RunId, session: SessionKey, seq: u64) -> Self {
+        Self { run, session, seq, said: Partial::default(), ended: false }
+    }
+
+    /// The number of its last event.
+    pub(crate) fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Whether its run has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ended
+    }
+
+    /// What is heard of the run, at that date.
+    pub(crate) fn news(&mut self, news: News, at: UnixMillis) -> Vec<AgentEvent> {
+        match news {
+            News::Fact(fact, record) => self.fact(&fact, record.as_deref()),
+            News::SoFar(_, _, said) => self.so_far(said, at),
+            News::Delta(_, _, delta) => self.delta(delta, at).into_iter().collect(),
+            News::Lost(_, _, fragments) => {
+                self.lost(fragments);
+                Vec::new()
+            }
+        }
+    }
+
+    /// A fact, and the run's record where the fact is its end.
+    fn fact(&mut self, fact: &Event, record: Option<&RunRecord>) -> Vec<AgentEvent> {
+        if self.ended {
+            return Vec::new();
+        }
+        let Some((stream, data)) = told(fact, record) else { return Vec::new() };
+        let mut events = Vec::new();
+        if matches!(fact.kind, EventKind::RunEnded { .. }) {
+            self.ended = true;
+            events.extend(self.whole_answer(record, fact.at));
+        }
+        // Only the last event of a fact carries its number: who goes on behind it has had all of them.
+        events.push(AgentEvent { cursor: Some(fact.seq.0), ..self.event(stream, data, fact.at) });
+        events
+    }
+
+    /// A fragment.
+    fn delta(&mut self, delta: Delta, at: UnixMillis) -> Option<AgentEvent> {
+        if self.ended {
+            return None;
+        }
+        let (stream, data) = match delta {
+            Delta::Text { step, text } => {
+                self.step(step);
+                self.said.text.push_str(&text);
+                ("assistant", json!({ "text": self.said.text, "delta": text, "step": step }))
+            }
+            Delta::Reasoning { step, text } => {
+                self.step(step);
+                self.said.reasoning.push_str(&text);
+                ("reasoning", json!({ "text": self.said.reasoning, "delta": text, "step": step }))
+            }
+            Delta::Tool { call_id, text } => {
+                ("tool", json!({ "phase": "update", "toolCallId": call_id, "partialResult": text }))
+            }
+        };
+        Some(self.event(stream, data, at))
+    }
+
+    /// What was said before the fragments that follow, to a reader who comes late.
+    fn so_far(&mut self, said: Partial, at: UnixMillis) -> Vec<AgentEvent> {
+        if self.ended {
+            return Vec::new();
+        }
+        let step = said.step;
+        self.said = said;
+        let mut events = Vec::new();
+        if !self.said.reasoning.is_empty() {
+            let text = self.said.reasoning.clone();
+            events.push(self.event("reasoning", json!({ "text": text, "delta": text, "step": step }), at));
+        }
+        if !self.said.text.is_empty() {
+            let text = self.said.text.clone();
+            events.push(self.event("assistant", json!({ "text": text, "delta": text, "step": step }), at));
+        }
+        events
+    }
+
+    /// So many fragments were dropped: the numbers show it.
+    fn lost(&mut self, fragments: u64) {
+        self.seq += fragments;
+    }
+
+    /// The answer of a run that ended well, for readers who missed pieces of it: `delta` is what follows the pieces.
+    fn whole_answer(&mut self, record: Option<&RunRecord>, at: UnixMillis) -> Option<AgentEvent> {
+        let record = record.filter(|record| record.status == RunStatus::Completed)?;
+        let text = record.reply.as_deref().filter(|text| !text.is_empty())?;
+        let data = match text.strip_prefix(self.said.text.as_str()) {
+            Some(rest) => json!({ "text": text, "delta": rest, "final": true }),
+            None => json!({ "text": text, "delta": text, "replace": true, "final": true }),
+        };
+        Some(self.event("assistant", data, at))
+    }
+
+    fn step(&mut self, step: u32) {
+        if step != self.said.step {
+            self.said.begin(step);
+        }
+    }
+
+    fn event(&mut self, stream: &'static str, data: Value, at: UnixMillis) -> AgentEvent {
+        self.seq += 1;
+        let (run_id, session_key) = (self.run, self.session.clone());
+        AgentEvent { run_id, seq: self.seq, stream, ts: at.0, data, session_key, cursor: None }
+    }
+}
+
+/// The stream of a fact and what is said there; `None`: it belongs to none, and is read in the log of facts.
+fn told(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static str, Value)> {
+    Some(match &fact.kind {
+        EventKind::RunAccepted => ("queue", json!({ "phase": "accepted" })),
+        EventKind::Queued { mode, before } => ("queue", json!({ "phase": "queued", "mode": mode, "before": before })),
+        EventKind::Joined { runs, how } => ("queue", json!({ "phase": "joined", "runs": runs, "how": how })),
+        EventKind::RunStarted { attempt } => {
+            ("lifecycle", json!({ "phase": "start", "startedAt": fact.at.0, "attempt": attempt }))
+        }
+        EventKind::ModelCalled { step, attempts, input, output } => {
+            let usage = json!({ "input": input, "output": output });
+            ("lifecycle", json!({ "phase": "step", "step": step, "attempts": attempts, "usage": usage }))
+        }
+        EventKind::Brake { brake, count, force_text } => {
+            ("lifecycle", json!({ "phase": "notice", "brake": brake, "count": count, "forceText": force_text }))
+        }
+        EventKind::ToolStarted { call_id, name } => {
+            ("tool", json!({ "phase": "start", "toolCallId": call_id, "name": name }))
+        }
+        EventKind::ToolFinished { call_id, name, status, took_ms } => {
+            let is_error = *status != ToolStatus::Success;
+            let data = json!({
+                "phase": "result", "toolCallId": call_id, "name": name, "isError": is_error, "status": status,
+                "tookMs": took_ms,
+            });
+            ("tool", data)
+        }
+        EventKind::Compacted { messages, before, after, by, will_retry } => {
+            let data = json!({
+                "phase": "end", "completed": true, "messages": messages, "tokensBefore": before, "tokensAfter": after,
+                "by": by, "willRetry": will_retry,
+            });
+            ("compaction", data)
+        }
+        EventKind::SubagentStarted { call_id, task, depth } => {
+            ("subagent", json!({ "phase": "start", "toolCallId": call_id, "task": task, "depth": depth }))
+        }
+        EventKind::SubagentEnded { call_id, termination, reason, turns } => {
+            let reason = reason.word();
+            let data = json!({
+                "phase": "end", "toolCallId": call_id, "termination": termination, "stopReason": reason, "turns": turns,
+            });
+            ("subagent", data)
+        }
+        EventKind::PlanCreated { plan_id, title, steps } => {
+            ("plan", json!({ "phase": "created", "planId": plan_id, "title": title, "steps": steps }))
+        }
+        EventKind::PlanStep { index, status, executor, note } => {
+            let data = json!({ "phase": "step", "index": index, "status": status, "executor": executor, "note": note });
+            ("plan", data)
+        }
+        EventKind::GateAsked { gate, call_id, name, kind, summary, why } => {
+            let data = json!({
+                "phase": "requested", "approvalId": gate, "toolCallId": call_id, "name": name, "kind": kind,
+                "summary": summary, "why": why,
+            });
+            ("approval", data)
+        }
+        EventKind::GateDecided { gate, state, by } => {
+            ("approval", json!({ "phase": "resolved", "approvalId": gate, "decision": state, "by": by }))
+        }
+        EventKind::RunEnded { status, reason, .. } => {
+            let verdict = Verdict::of(*status, *reason);
+            let mut data =
+                json!({ "phase": "end", "endedAt": fact.at.0, "status": verdict.word(), "stopReason": reason.word() });
+            if verdict.is_aborted() {
+                data["aborted"] = true.into();
+            }
+            if verdict != Verdict::Ok {
+                let line = record.and_then(|record| record.reply.as_deref()).filter(|line| !line.is_empty());
+                data["error"] = line.unwrap_or(reason.user_line()).into();
+            }
+            if *status == RunStatus::Failed {
+                data["phase"] = "error".into();
+            }
+            ("lifecycle", data)
+        }
+        // Changes of a conversation and deliveries are no part of a run's course; what others add is read in the log.
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_protocol::{Seq, StopReason};
+    use serde_json::Map;
+
+    use super::*;
+
+    fn fact(seq: u64, kind: EventKind) -> Event {
+        Event { seq: Seq(seq), at: UnixMillis(1000), session: Some("s".into()), run_id: None, kind }
+    }
+
+    fn ended(reason: StopReason) -> Event {
+        fact(9, EventKind::RunEnded { status: reason.status(), reason, evidence: Map::new() })
+    }
+
+    fn record(reason: StopReason, reply: &str) -> RunRecord {
+        RunRecord {
+            run_id: RunId::new(),
+            session: "s".into(),
+            status: reason.status(),
+            reason: Some(reason),
+            evidence: Map::new(),
+            reply: Some(reply.into()),
+            usage: Default::default(),
+            cost_micro_usd: 0,
+            attempt: 1,
+            accepted_at: UnixMillis(1),
+            started_at: None,
+            ended_at: None,
+            waiting_for: None,
+        }
+    }
+
+    fn text(step: u32, text: &str) -> Delta {
+        Delta::Text { step, text: text.into() }
+    }
+
+    fn brief(events: &[AgentEvent]) -> Vec<String> {
+        let line = |e: &AgentEvent| format!("{} {} {} {:?}", e.seq, e.stream, e.data, e.cursor);
+        events.iter().map(line).collect()
+    }
+
+    #[test]
+    fn a_course_of_a_run_is_numbered_and_ends_once_with_its_whole_answer() {
+        let mut mapper = AgentMapper::new(RunId::new(), "s".into(), 0);
+        let at = UnixMillis(1000);
+        let mut all = mapper.fact(&fact(1, EventKind::RunAccepted), None);
+        all.extend(mapper.fact(&fact(2, EventKind::RunStarted { attempt: 1 }), None));
+        all.extend(mapper.delta(text(1, "I look."), at));
+        all.extend(mapper.delta(text(2, "Fo"), at));
+        mapper.lost(3);
+        let record = record(StopReason::FinalText, "Found.");
+        all.extend(mapper.fact(&ended(StopReason::FinalText), Some(&record)));
+        all.extend(mapper.fact(&ended(StopReason::FinalText), Some(&record)));
+        all.extend(mapper.delta(text(2, "late"), at));
+        assert_eq!(
+            brief(&all),
+            [
+                r#"1 queue {"phase":"accepted"} Some(1)"#,
+                r#"2 lifecycle {"attempt":1,"phase":"start","startedAt":1000} Some(2)"#,
+                r#"3 assistant {"delta":"I look.","step":1,"text":"I look."} None"#,
+                r#"4 assistant {"delta":"Fo","step":2,"text":"Fo"} None"#,
+                r#"8 assistant {"delta":"und.","final":true,"text":"Found."} None"#,
+                r#"9 lifecycle {"endedAt":1000,"phase":"end","status":"ok","stopReason":"final_text"} Some(9)"#,
+            ]
+        );
+        assert!(all[3].is_passing() && !all[4].is_passing() && !all[5].is_passing());
+    }
+
+    #[test]
+    fn an_end_says_how_it_came() {
+        for (reason, expected) in [
+            (StopReason::FinalText, r#"{"endedAt":1000,"phase":"end","status":"ok","stopReason":"final_text"}"#),
+            (
+                StopReason::UserStop,
+                r#"{"aborted":true,"endedAt":1000,"error":"Interrupted.","phase":"end","status":"error","stopReason":"user_stop"}"#,
+            ),
+            (
+                StopReason::WallClock,
+                r#"{"endedAt":1000,"error":"Stopped: the time for this request is up.","phase":"end","status":"timeout","stopReason":"wall_clock"}"#,
+            ),
+            (
+                StopReason::MaxIterations,
+                r#"{"endedAt":1000,"error":"Stopped: the limit of tool iterations was exceeded.","phase":"error","status":"error","stopReason":"max_iterations"}"#,
+            ),
+        ] {
+            let mut mapper = AgentMapper::new(RunId::new(), "s".into(), 0);
+            let events = mapper.fact(&ended(reason), None);
+            let data: Vec<_> = events.iter().map(|event| event.data.to_string()).collect();
+            assert_eq!(data, [expected], "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn who_comes_late_hears_what_was_said_before() {
+        let mut mapper = AgentMapper::new(RunId::new(), "s".into(), 7);
+        let said = Partial { step: 2, text: "Hel".into(), reasoning: "hm".into() };
+        let mut all = mapper.so_far(said, UnixMillis(1));
+        all.extend(mapper.delta(text(2, "lo"), UnixMillis(2)));
+        assert_eq!(
+            brief(&all),
+            [
+                r#"8 reasoning {"delta":"hm","step":2,"text":"hm"} None"#,
+                r#"9 assistant {"delta":"Hel","step":2,"text":"Hel"} None"#,
+                r#"10 assistant {"delta":"lo","step":2,"text":"Hello"} None"#,
+            ]
+        );
+    }
+}

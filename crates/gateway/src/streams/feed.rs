@@ -1,0 +1,58 @@
+//! Agent events as server-sent events: the reader pulls, and goes on behind the last id it saw.
+
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+
+use axum::response::sse;
+use belay_protocol::RunId;
+use futures_util::Stream;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::agent::{AgentEvent, AgentMapper};
+use super::source::Source;
+use crate::app::Shared;
+use crate::sse::KEEP_ALIVE;
+
+/// A reader's stream of events.
+struct Feed {
+    app: Shared,
+    source: Source,
+    mappers: HashMap<RunId, AgentMapper>,
+    out: VecDeque<AgentEvent>,
+    /// Returned when the stream is dropped.
+    _place: OwnedSemaphorePermit,
+}
+
+impl Feed {
+    async fn next(&mut self) -> Option<AgentEvent> {
+        loop {
+            if let Some(event) = self.out.pop_front() {
+                return Some(event);
+            }
+            let news = self.source.next().await?;
+            let Some((run, session)) = news.concerns() else { continue };
+            let mapper = self.mappers.entry(run).or_insert_with(|| AgentMapper::new(run, session, 0));
+            self.out.extend(mapper.news(news, self.app.clock.now()));
+            if mapper.is_over() {
+                self.mappers.remove(&run);
+            }
+        }
+    }
+}
+
+/// The events of a source as a response, with comments during silence.
+pub(crate) fn as_response(
+    app: Shared,
+    source: Source,
+    place: OwnedSemaphorePermit,
+) -> sse::Sse<sse::KeepAliveStream<impl Stream<Item = Result<sse::Event, Infallible>>>> {
+    let feed = Feed { app, source, mappers: HashMap::new(), out: VecDeque::new(), _place: place };
+    let events = futures_util::stream::unfold(feed, |mut feed| async move {
+        let event = feed.next().await?;
+        let id = event.cursor.map(|cursor| cursor.to_string());
+        let data = serde_json::to_string(&event).unwrap_or_default(); // our own type: keys are texts, and nothing refuses
+        let sent = sse::Event::default().event("agent").data(data);
+        Some((Ok(id.into_iter().fold(sent, sse::Event::id)), feed))
+    });
+    sse::Sse::new(events).keep_alive(sse::KeepAlive::new().interval(KEEP_ALIVE))
+}

@@ -1,0 +1,19 @@
+//! What goes on in runs, as whoever follows them hears it: events of one form, over WebSocket and as server-sent events.
+//!
+//! [`source`] brings facts and fragments in their order; [`agent`] and [`chat`] turn them into events and are pure;
+//! [`terminal`] says what became of a run; [`feed`] is the stream of server-sent events. WebSocket is in `ws`.
+
+mod agent;
+mod chat;
+mod feed;
+mod source;
+mod terminal;
+
+pub(crate) use agent::AgentMapper;
+pub(crate) use chat::{ChatEvent, ChatMapper};
+pub(crate) use feed::as_response;
+pub(crate) use source::{News, Source, Target};
+pub(crate) use terminal::{Terminal, Verdict};
+
+/// The names of all events that a connection may be sent.
+pub(crate) const EVENTS: &[&str] = &["connect.challenge", "agent", "chat", "tick", "shutdown"];

@@ -1,0 +1,167 @@
+//! What became of a run, in the words of the RPC: `ok`, `error` or `timeout`. Pure.
+
+use belay_protocol::run::RunUsage;
+use belay_protocol::{ModelInfo, RunId, RunRecord, RunStatus, StopLayer, StopReason, UnixMillis};
+use serde::Serialize;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It did its work.
+    Ok,
+    /// It ran out of time: `wall_clock` or `active_time`.
+    Timeout,
+    /// Somebody stopped it: a person, an operator, a newer message, the end of the daemon.
+    Aborted,
+    /// It did not do its work for another reason.
+    Error,
+}
+
+impl Verdict {
+    /// Of a run that has ended so.
+    pub(crate) fn of(status: RunStatus, reason: StopReason) -> Self {
+        match (status, reason) {
+            (RunStatus::Completed, _) => Self::Ok,
+            (_, StopReason::WallClock | StopReason::ActiveTime) => Self::Timeout,
+            (_, reason) if reason.layer() == StopLayer::Operator => Self::Aborted,
+            _ => Self::Error,
+        }
+    }
+
+    /// The word on the wire. A run that was stopped is an `error` that says `aborted`.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Timeout => "timeout",
+            Self::Aborted | Self::Error => "error",
+        }
+    }
+
+    /// Whether somebody stopped it.
+    pub(crate) fn is_aborted(self) -> bool {
+        self == Self::Aborted
+    }
+}
+
+/// The end of a run as a client is told it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Terminal {
+    run_id: RunId,
+    status: &'static str,
+    /// A line for people.
+    summary: String,
+    /// `aborted`, or the word of the reason; absent where it is ok.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'static str>,
+    /// What ended it: `run_timeout`, or the word of the reason.
+    reason: &'static str,
+    started_at: Option<i64>,
+    ended_at: Option<i64>,
+    result: RunResult,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct RunResult {
+    payloads: Vec<Payload>,
+    meta: Meta,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Payload {
+    text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta {
+    duration_ms: i64,
+    agent_meta: AgentMeta,
+    stop_reason: &'static str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    aborted: bool,
+    /// The run that this one's message became a part of, and that answers it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    joined_run_id: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AgentMeta {
+    provider: String,
+    model: String,
+    usage: RunUsage,
+    cost_micro_usd: u64,
+}
+
+impl Terminal {
+    /// Of a run that has ended; `None`: it goes on.
+    pub(crate) fn of(run: &RunRecord, model: &ModelInfo) -> Option<Self> {
+        let reason = run.reason.filter(|_| run.status.is_end())?;
+        let verdict = Verdict::of(run.status, reason);
+        let reply = run.reply.as_deref().filter(|text| !text.is_empty());
+        let payloads = match verdict {
+            Verdict::Ok => reply.map(|text| Payload { text: text.to_owned() }).into_iter().collect(),
+            _ => Vec::new(), // the line that says why there is no answer is the summary
+        };
+        let summary = match verdict {
+            Verdict::Ok => "completed".to_owned(),
+            _ => reply.unwrap_or(reason.user_line()).to_owned(),
+        };
+        let joined = run.evidence.get("run").filter(|_| reason == StopReason::Joined);
+        let millis = |date: Option<UnixMillis>| date.map(|date| date.0);
+        let from = run.started_at.unwrap_or(run.accepted_at).0;
+        Some(Self {
+            run_id: run.run_id,
+            status: verdict.word(),
+            summary,
+            error: match verdict {
+                Verdict::Ok => None,
+                Verdict::Aborted => Some("aborted"),
+                Verdict::Timeout | Verdict::Error => Some(reason.word()),
+            },
+            reason: if verdict == Verdict::Timeout { "run_timeout" } else { reason.word() },
+            started_at: millis(run.started_at),
+            ended_at: millis(run.ended_at),
+            result: RunResult {
+                payloads,
+                meta: Meta {
+                    duration_ms: run.ended_at.map_or(0, |end| (end.0 - from).max(0)),
+                    agent_meta: AgentMeta {
+                        provider: model.provider.clone(),
+                        model: model.model.clone(),
+                        usage: run.usage,
+                        cost_micro_usd: run.cost_micro_usd,
+                    },
+                    stop_reason: reason.word(),
+                    aborted: verdict.is_aborted(),
+                    joined_run_id: joined.and_then(|run| run.as_str()).map(str::to_owned),
+                },
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_ok_an_error_or_a_timeout() {
+        for reason in StopReason::ALL {
+            let verdict = Verdict::of(reason.status(), *reason);
+            let expected = match reason {
+                StopReason::WallClock | StopReason::ActiveTime => ("timeout", false),
+                StopReason::UserStop
+                | StopReason::OperatorStop
+                | StopReason::ClientGone
+                | StopReason::ParentStopped
+                | StopReason::Superseded
+                | StopReason::Shutdown => ("error", true),
+                other if other.status() == RunStatus::Completed => ("ok", false),
+                _ => ("error", false),
+            };
+            assert_eq!((verdict.word(), verdict.is_aborted()), expected, "{reason:?}");
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! One connection: a reader, a writer, and a set of tasks, all of one task of the server's. When it ends, for whatever reason,
+//! every wait and every subscription of it ends with it; the runs that it began go on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::ws::{Message, WebSocket};
+use belay_protocol::{ConnectionId, RunId, Seq};
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
+
+use super::follow::{Claims, Follower, Kind};
+use super::frames::{Answer, Malformed, Request, RpcError, event, response};
+use super::handshake::{Session, shake_hands};
+use super::methods::{Begun, Caller, Does, Method, Outcome, Subscription, call};
+use super::outgoing::{Frame, Outgoing};
+use super::{Arrival, Close};
+use crate::app::Shared;
+use crate::error::ApiError;
+use crate::streams::{Source, Target, Terminal};
+
+/// Longest frame of a client. 1 MiB: ten times the longest message.
+pub(super) const MAX_FRAME_BYTES: usize = 1024 * 1024;
+
+/// What is read at a time. 16 KiB: most frames are smaller, and each connection holds as much.
+pub(super) const READ_BUFFER_BYTES: usize = 16 * 1024;
+
+/// How often a connection is told that we live.
+pub(super) const TICK: Duration = Duration::from_secs(15);
+
+/// A client of whom nothing was heard for so long, not even the answer to a ping, is gone. 60 s: four ticks.
+pub(super) const DEAF_AFTER: Duration = Duration::from_secs(60);
+
+/// Requests under way, an `agent` whose run has not ended among them. Then: `UNAVAILABLE`.
+const REQUESTS: usize = 64;
+
+/// Places beyond these for the brakes and for answers, so that a client can always stop what it has begun.
+const BRAKES: usize = 8;
+
+/// What one connection follows at a time. Then: `UNAVAILABLE`.
+const FOLLOWED: usize = 256;
+
+/// How long the other end gets to take what waits for it, and the word that it is the end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Serves a connection to its end.
+pub(super) async fn serve(app: Shared, mut socket: WebSocket, arrival: Arrival) {
+    let session = match shake_hands(&app, &mut socket, arrival).await {
+        Ok(session) => session,
+        Err(close) => {
+            tracing::debug!(?close, "a connection ended before it began");
+            let (sink, stream) = socket.split();
+            return farewell(sink, stream, close).await;
+        }
+    };
+    let (mut sink, stream) = socket.split();
+    let outgoing = Arc::new(Outgoing::new(app.config.max_buffered_bytes));
+    let id = session.id;
+    let mut talk = Talk::new(app, session, outgoing.clone(), stream);
+    let close = {
+        let writing = write(&mut sink, &outgoing);
+        tokio::pin!(writing);
+        let close = tokio::select! {
+            () = &mut writing => None,
+            close = talk.run() => close,
+        };
+        talk.tasks.shutdown().await;
+        outgoing.end();
+        if close.is_some() {
+            // Who reads gets what waits; who does not is not waited for.
+            let _ = timeout(FAREWELL, writing).await;
+        }
+        close
+    };
+    tracing::info!(connection = %id, ?close, "disconnected");
+    farewell(sink, talk.stream, close).await;
+}
+
+/// Writes what waits, to the end of the queue or of the connection.
+async fn write(sink: &mut SplitSink<WebSocket, Message>, outgoing: &Outgoing) {
+    while let Some(frame) = outgoing.next().await {
+        let message = match frame {
+            Frame::Text(text) => Message::text(text),
+            Frame::Ping => Message::Ping(Default::default()),
+        };
+        if sink.send(message).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Says why, and waits a moment for the other end to have heard it: a connection that is simply dropped loses what was
+/// sent last.
+async fn farewell(mut sink: SplitSink<WebSocket, Message>, mut stream: SplitStream<WebSocket>, close: Option<Close>) {
+    let Some(close) = close else { return };
+    let said = async {
+        if sink.send(Message::Close(Some(close.frame()))).await.is_ok() {
+            while let Some(Ok(_)) = stream.next().await {}
+        }
+    };
+    let _ = timeout(FAREWELL, said).await; // who does not answer is not waited for
+}
+
+/// What a task of the connection was.
+enum Ended {
+    /// A request that has its answer.
+    Answered,
+    /// A message that was accepted: the id of its request, and what follows from it.
+    Begun(String, Begun),
+    /// A follower, with its number.
+    Followed(u64),
+}
+
+/// Something that is followed.
+struct Following {
+    kind: Kind,
+    target: Target,
+    follower: u64,
+    task: AbortHandle,
+}
+
+struct Talk {
+    app: Shared,
+    caller: Arc<Caller>,
+    id: ConnectionId,
+    stream: SplitStream<WebSocket>,
+    outgoing: Arc<Outgoing>,
+    tasks: JoinSet<Ended>,
+    /// Requests that wait for an answer: their tasks and ids.
+    requests: HashMap<Id, String>,
+    following: HashMap<Id, Following>,
+    claims: Arc<Claims>,
+    followers: u64,
+    heard_at: Instant,
+    /// Whether the client knows that the daemon is about to end.
+    told: bool,
+    _place: tokio::sync::OwnedSemaphorePermit,
+}
+
+impl Talk {
+    fn new(app: Shared, session: Session, outgoing: Arc<Outgoing>, stream: SplitStream<WebSocket>) -> Self {
+        let Session { id, principal, scopes, place } = session;
+        Self {
+            caller: Arc::new(Caller { app: app.clone(), principal, scopes }),
+            app,
+            id,
+            stream,
+            outgoing,
+            tasks: JoinSet::new(),
+            requests: HashMap::new(),
+            following: HashMap::new(),
+            claims: Arc::default(),
+            followers: 0,
+            heard_at: Instant::now(),
+            told: false,
+            _place: place,
+        }
+    }
+
+    /// Talks until the other end goes away (`None`), or has to.
+    async fn run(&mut self) -> Option<Close> {
+        let (app, outgoing) = (self.app.clone(), self.outgoing.clone());
+        let mut ready = app.ready.clone();
+        let mut ticks = ticks();
+        let mut leave_by: Option<Instant> = None;
+        loop {
+            if leave_by.is_some_and(|by| self.requests.is_empty() || by <= Instant::now()) {
+                return Some(Close::restart());
+            }
+            tokio::select! {
+                frame = self.stream.next() => {
+                    self.heard_at = Instant::now();
+                    match frame {
+                        Some(Ok(Message::Text(text))) => {
+                            if let Some(close) = self.frame(&text) {
+                                return Some(close);
+                            }
+                        }
+                        Some(Ok(Message::Binary(_))) => return Some(Close::binary()),
+                        Some(Ok(Message::Ping(_) | Message::Pong(_))) => {} // answered by the library
+                        Some(Ok(Message::Close(_))) | None => return None,
+                        Some(Err(error)) => return Close::of_error(&error),
+                    }
+                }
+                Some(ended) = self.tasks.join_next_with_id() => self.ended(ended),
+                () = outgoing.overflowed() => return Some(Close::policy("too much waits to be read")),
+                _ = ticks.tick() => {
+                    if self.heard_at.elapsed() >= DEAF_AFTER {
+                        return Some(Close::policy("nothing was heard for too long"));
+                    }
+                    outgoing.offer(event("tick", &json!({ "ts": app.clock.now().0 })));
+                    outgoing.ping();
+                }
+                down = async { ready.wait_for(|ready| !ready).await.is_ok() }, if !self.told => {
+                    tracing::debug!(connection = %self.id, down, "told that the daemon ends");
+                    self.tell_shutdown();
+                }
+                () = app.draining.cancelled(), if leave_by.is_none() => {
+                    self.tell_shutdown();
+                    leave_by = Some(Instant::now() + FAREWELL);
+                }
+                () = until(leave_by) => {}
+            }
+        }
+    }
+
+    /// Says once that no more messages are taken. What runs still gets its end said.
+    fn tell_shutdown(&mut self) {
+        if !std::mem::replace(&mut self.told, true) {
+            self.outgoing.send(event("shutdown", &json!({ "reason": "Belay is shutting down" })));
+        }
+    }
+
+    /// Begins what a frame asks for, or says what is wrong with it. A connection is ended by a frame that nobody can be
+    /// told about.
+    fn frame(&mut self, text: &str) -> Option<Close> {
+        let request = match Request::read(text) {
+            Ok(request) => request,
+            Err(Malformed::Answer(id, why)) => {
+                self.answer(&id, Err(RpcError::invalid(why)));
+                return None;
+            }
+            Err(Malformed::Close(why)) => return Some(Close::protocol(why)),
+        };
+        if let Err(error) = self.begin(&request) {
+            self.answer(&request.id, Err(error));
+        }
+        None
+    }
+
+    fn begin(&mut self, request: &Request) -> Result<(), RpcError> {
+        let method = Method::from_name(&request.method).ok_or_else(|| match request.method.as_str() {
+            "connect" => RpcError::invalid("this connection is connected already"),
+            other => RpcError::invalid(format!("no such method: {}", other.chars().take(64).collect::<String>())),
+        })?;
+        if let Some(scope) = method.scope().filter(|scope| !self.caller.scopes.has(*scope)) {
+            return Err(RpcError::missing_scope(scope.word()));
+        }
+        match method.does() {
+            Does::Subscribe(kind) => {
+                let subscription = Subscription::read(request.params())?;
+                self.subscribe(kind, subscription, &request.id)
+            }
+            Does::Unsubscribe(kind) => {
+                let subscription = Subscription::read(request.params())?;
+                self.unfollow(kind, &Target::Session(subscription.session));
+                self.answer(&request.id, Ok(json!({ "subscribed": false })));
+                Ok(())
+            }
+            Does::Ask(urgency) => {
+                let places = if urgency.is_brake() { REQUESTS + BRAKES } else { REQUESTS };
+                if self.requests.len() >= places {
+                    return Err(ApiError::busy(format!("{places} requests of this connection are under way")).into());
+                }
+                if method.begins_runs() && self.following.len() >= FOLLOWED {
+                    return Err(too_much_followed().into());
+                }
+                self.ask(method, request);
+                Ok(())
+            }
+        }
+    }
+
+    fn ask(&mut self, method: Method, request: &Request) {
+        let (caller, outgoing) = (self.caller.clone(), self.outgoing.clone());
+        let (id, params) = (request.id.clone(), request.params().to_owned());
+        let task = self.tasks.spawn(async move {
+            let (answer, begun) = match call(&caller, method, &params).await {
+                Ok(Outcome::Answered(payload)) => (Ok(payload), None),
+                Ok(Outcome::Accepted(payload, begun)) => (Ok(payload), Some(begun)),
+                Err(error) => (Err(error), None),
+            };
+            outgoing.send(response(&id, &answer));
+            begun.map_or(Ended::Answered, |begun| Ended::Begun(id, begun))
+        });
+        self.requests.insert(task.id(), request.id.clone());
+    }
+
+    /// Sees to what follows from the end of a task.
+    fn ended(&mut self, ended: Result<(Id, Ended), JoinError>) {
+        match ended {
+            Ok((task, Ended::Answered)) => {
+                self.requests.remove(&task);
+            }
+            Ok((task, Ended::Followed(follower))) => {
+                self.following.remove(&task);
+                self.claims.release(follower);
+            }
+            Ok((task, Ended::Begun(id, begun))) => {
+                self.requests.remove(&task);
+                self.follow_run(id, begun);
+            }
+            Err(error) => {
+                if let Some(following) = self.following.remove(&error.id()) {
+                    self.claims.release(following.follower);
+                }
+                if let Some(id) = self.requests.remove(&error.id()) {
+                    self.answer(&id, Err(ApiError::internal().into()));
+                }
+                if error.is_panic() {
+                    tracing::error!(%error, connection = %self.id, "a request panicked");
+                }
+            }
+        }
+    }
+
+    /// Follows a run that was begun here, and where its request has a second answer, waits for that.
+    fn follow_run(&mut self, id: String, begun: Begun) {
+        let Begun { kind, run, session, watch, answers_twice } = begun;
+        let finished = watch.as_ref().map(|watch| watch.finished.clone());
+        let target = Target::Run(run);
+        let followed = self.following.values().any(|one| one.kind == kind && one.target == target);
+        if self.caller.may_follow() && !followed {
+            let source = Source::of_run(self.app.clone(), self.caller.principal.clone(), run, session, Seq(0), watch);
+            self.follow(kind, target, source);
+        }
+        if answers_twice {
+            let (app, outgoing, request) = (self.app.clone(), self.outgoing.clone(), id.clone());
+            let task = self.tasks.spawn(async move {
+                if let Some(answer) = last_answer(&app, run, finished).await {
+                    outgoing.send(response(&request, &answer));
+                }
+                Ended::Answered
+            });
+            self.requests.insert(task.id(), id);
+        }
+    }
+
+    fn subscribe(&mut self, kind: Kind, subscription: Subscription, id: &str) -> Result<(), RpcError> {
+        let Subscription { session, since } = subscription;
+        let target = Target::Session(session.clone());
+        let followed = self.following.values().any(|one| one.kind == kind && one.target == target);
+        if followed && since.is_none() {
+            self.answer(id, Ok(json!({ "subscribed": true })));
+            return Ok(());
+        }
+        self.unfollow(kind, &target);
+        if self.following.len() >= FOLLOWED {
+            return Err(too_much_followed().into());
+        }
+        let source = Source::of_session(self.app.clone(), self.caller.principal.clone(), session, since);
+        self.answer(id, Ok(json!({ "subscribed": true, "cursor": source.cursor().0 })));
+        self.follow(kind, target, source);
+        Ok(())
+    }
+
+    fn follow(&mut self, kind: Kind, target: Target, source: Source) {
+        self.followers += 1;
+        let id = self.followers;
+        let follower =
+            Follower { id, app: self.app.clone(), claims: self.claims.clone(), outgoing: self.outgoing.clone() };
+        let task = self.tasks.spawn(async move {
+            follower.run(kind, source).await;
+            Ended::Followed(id)
+        });
+        self.following.insert(task.id(), Following { kind, target, follower: id, task });
+    }
+
+    fn unfollow(&mut self, kind: Kind, target: &Target) {
+        let claims = &self.claims;
+        self.following.retain(|_, one| {
+            let goes = one.kind == kind && one.target == *target;
+            if goes {
+                one.task.abort();
+                claims.release(one.follower);
+            }
+            !goes
+        });
+    }
+
+    fn answer(&self, id: &str, answer: Answer) {
+        self.outgoing.send(response(id, &answer));
+    }
+}
+
+/// What became of a run; `None`: it goes on, and this daemon ends.
+async fn last_answer(
+    app: &Shared,
+    run: RunId,
+    finished: Option<tokio::sync::watch::Receiver<Option<Arc<belay_protocol::RunRecord>>>>,
+) -> Option<Answer> {
+    match app.wait_for_end(run, finished, None).await {
+        Ok(Some(record)) => Terminal::of(&record, &app.model).map(|end| Ok(json_of(&end))),
+        Ok(None) => Some(Err(ApiError::internal().into())), // it was accepted, and is nowhere
+        Err(error) => Some(Err(error.into())),
+    }
+}
+
+pub(super) fn json_of(value: &impl serde::Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_default() // our own types: keys are texts, and nothing refuses
+}
+
+fn too_much_followed() -> ApiError {
+    ApiError::busy(format!("this connection follows {FOLLOWED} runs and sessions; unsubscribe from some"))
+}
+
+fn ticks() -> Interval {
+    let mut ticks = interval_at(Instant::now() + TICK, TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,188 @@
+//! What a connection follows: runs that it has begun, and sessions that it asked for. Each is a task of the connection's.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use belay_protocol::{EventKind, RunId};
+use serde::Serialize;
+use tokio::time::{Instant, sleep_until};
+
+use super::frames::event;
+use super::outgoing::Outgoing;
+use crate::app::Shared;
+use crate::streams::{AgentMapper, ChatEvent, ChatMapper, News, Source};
+
+/// Runs of which a connection knows who follows them and how many events it has had. Then: the oldest is forgotten.
+const RUNS: usize = 1024;
+
+/// Which events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Kind {
+    /// `agent`: what the run does.
+    Agent,
+    /// `chat`: what is said.
+    Chat,
+}
+
+/// Who follows which run on one connection. A run is followed once for each kind of events: when it was begun here and its
+/// session is followed as well, the one that came first goes on, so that nothing is said twice.
+#[derive(Default)]
+pub(super) struct Claims(Mutex<BTreeMap<(RunId, Kind), Claim>>);
+
+struct Claim {
+    /// The follower; `None`: it has ended.
+    owner: Option<u64>,
+    /// The number of the last event of this run.
+    seq: u64,
+}
+
+impl Claims {
+    /// The number of the run's last event, if `follower` follows it from now on or has done so before; `None`: another does.
+    fn take(&self, kind: Kind, run: RunId, follower: u64) -> Option<u64> {
+        let mut claims = self.claims();
+        if claims.len() >= RUNS && !claims.contains_key(&(run, kind)) {
+            claims.pop_first(); // ids are in the order of time
+        }
+        let claim = claims.entry((run, kind)).or_insert(Claim { owner: None, seq: 0 });
+        let owner = *claim.owner.get_or_insert(follower);
+        (owner == follower).then_some(claim.seq)
+    }
+
+    fn note(&self, kind: Kind, run: RunId, seq: u64) {
+        if let Some(claim) = self.claims().get_mut(&(run, kind)) {
+            claim.seq = seq;
+        }
+    }
+
+    /// Lets go of what a follower that has ended was following.
+    pub(super) fn release(&self, follower: u64) {
+        for claim in self.claims().values_mut().filter(|claim| claim.owner == Some(follower)) {
+            claim.owner = None;
+        }
+    }
+
+    fn claims(&self) -> MutexGuard<'_, BTreeMap<(RunId, Kind), Claim>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where a follower's events go.
+pub(super) struct Follower {
+    pub(super) id: u64,
+    pub(super) app: Shared,
+    pub(super) claims: Arc<Claims>,
+    pub(super) outgoing: Arc<Outgoing>,
+}
+
+impl Follower {
+    /// Sends the events of a source until it ends.
+    pub(super) async fn run(self, kind: Kind, mut source: Source) {
+        source.find_running().await;
+        match kind {
+            Kind::Agent => self.agent(source).await,
+            Kind::Chat => self.chat(source).await,
+        }
+    }
+
+    async fn agent(self, mut source: Source) {
+        let mut mappers: HashMap<RunId, AgentMapper> = HashMap::new();
+        while let Some(news) = source.next().await {
+            let Some((run, session)) = news.concerns() else { continue };
+            let Some(seq) = self.claims.take(Kind::Agent, run, self.id) else { continue };
+            let mapper = mappers.entry(run).or_insert_with(|| AgentMapper::new(run, session, seq));
+            for event in mapper.news(news, self.app.clock.now()) {
+                self.send("agent", &event, event.is_passing());
+            }
+            self.claims.note(Kind::Agent, run, mapper.seq());
+            if mapper.is_over() {
+                mappers.remove(&run);
+            }
+        }
+    }
+
+    async fn chat(self, mut source: Source) {
+        let mut mappers: HashMap<RunId, ChatMapper> = HashMap::new();
+        loop {
+            let due = mappers.values().filter_map(ChatMapper::due).min();
+            let news = tokio::select! {
+                news = source.next() => news,
+                () = until(due) => {
+                    for (run, mapper) in &mut mappers {
+                        self.chat_delta(*run, mapper);
+                    }
+                    continue;
+                }
+            };
+            let Some(news) = news else { return };
+            let Some((run, session)) = news.concerns() else { continue };
+            let Some(seq) = self.claims.take(Kind::Chat, run, self.id) else { continue };
+            let mapper = mappers.entry(run).or_insert_with(|| ChatMapper::new(run, session, seq));
+            match news {
+                News::Delta(_, _, delta) => mapper.delta(delta),
+                News::SoFar(_, _, said) => mapper.so_far(said),
+                News::Lost(..) => {} // the end brings the whole
+                News::Fact(fact, record) => {
+                    let EventKind::RunEnded { reason, .. } = fact.kind else { continue };
+                    for event in mapper.end(reason, record.as_deref()) {
+                        self.send("chat", &event, false);
+                    }
+                    self.claims.note(Kind::Chat, run, mapper.seq());
+                    mappers.remove(&run);
+                }
+            }
+        }
+    }
+
+    /// Sends what is due of a run.
+    fn chat_delta(&self, run: RunId, mapper: &mut ChatMapper) {
+        let now = Instant::now();
+        if mapper.due().is_none_or(|due| due > now) {
+            return;
+        }
+        let event: ChatEvent = mapper.due_delta();
+        if self.send("chat", &event, true) {
+            mapper.taken(now);
+            self.claims.note(Kind::Chat, run, mapper.seq());
+        } else {
+            mapper.refused(now);
+        }
+    }
+
+    /// Sends an event; a passing one only while there is room. Whether it was taken.
+    fn send(&self, name: &str, payload: &impl Serialize, passing: bool) -> bool {
+        let text = event(name, payload);
+        if passing {
+            return self.outgoing.offer(text);
+        }
+        self.outgoing.send(text);
+        true
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_followed_once_for_each_kind_and_keeps_its_numbers() {
+        let claims = Claims::default();
+        let run = RunId::new();
+        assert_eq!(claims.take(Kind::Agent, run, 1), Some(0));
+        claims.note(Kind::Agent, run, 7);
+        assert_eq!((claims.take(Kind::Agent, run, 2), claims.take(Kind::Agent, run, 1)), (None, Some(7)));
+        assert_eq!(claims.take(Kind::Chat, run, 2), Some(0), "another kind");
+        claims.release(1);
+        assert_eq!(claims.take(Kind::Agent, run, 2), Some(7), "numbers go on");
+        for _ in 0..2 * RUNS {
+            claims.take(Kind::Agent, RunId::new(), 3);
+        }
+        assert_eq!(claims.claims().len(), RUNS);
+    }
+}

@@ -1,0 +1,213 @@
+//! The beginning of a connection: a challenge, then `connect`, then who it is and what it may do.
+
+use std::time::Duration;
+
+use axum::extract::ws::{Message, WebSocket};
+use belay_protocol::{ConnectionId, GateId, Principal};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout_at};
+
+use super::connection::{DEAF_AFTER, MAX_FRAME_BYTES, TICK};
+use super::frames::{Malformed, Request, RpcError, event, response};
+use super::methods::Method;
+use super::scope::Scopes;
+use super::{Arrival, Close, Entrance};
+use crate::app::Shared;
+use crate::auth::Peer;
+use crate::error::ApiError;
+use crate::extract::parse_object;
+use crate::streams::EVENTS;
+
+/// Longest time from the upgrade to `connect`. 15 s: a program has its token at hand.
+const LIMIT: Duration = Duration::from_secs(15);
+
+/// Longest frame before that, in bytes. 64 KiB: many times what `connect` needs.
+pub(super) const FRAME_MAX_BYTES: usize = 64 * 1024;
+
+/// The versions of the protocol that are spoken. All of them have the same frames: clients of this form count up to 4.
+const VERSIONS: std::ops::RangeInclusive<u32> = 1..=4;
+
+/// A connection whose other end is known.
+pub(super) struct Session {
+    pub(super) id: ConnectionId,
+    pub(super) principal: Principal,
+    pub(super) scopes: Scopes,
+    /// Held while it is open.
+    pub(super) place: OwnedSemaphorePermit,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Connect {
+    min_protocol: u32,
+    max_protocol: u32,
+    client: ClientInfo,
+    role: Option<String>,
+    scopes: Option<Vec<String>>,
+    auth: Option<Credentials>,
+    /// What the client can do. Nothing depends on it.
+    #[serde(rename = "caps")]
+    _caps: Option<Vec<IgnoredAny>>,
+    #[serde(rename = "locale")]
+    _locale: Option<String>,
+    #[serde(rename = "userAgent")]
+    _user_agent: Option<String>,
+}
+
+/// What a client says of itself; for the log, and nothing is decided by it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ClientInfo {
+    id: String,
+    version: String,
+    #[serde(rename = "platform")]
+    _platform: Option<String>,
+    #[serde(rename = "mode")]
+    _mode: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Credentials {
+    token: Option<String>,
+}
+
+/// Greets, and waits for `connect`. An `Err` says how the connection ends; whoever is there has been told why.
+pub(super) async fn shake_hands(
+    app: &Shared,
+    socket: &mut WebSocket,
+    arrival: Arrival,
+) -> Result<Session, Option<Close>> {
+    let deadline = Instant::now() + LIMIT;
+    let greeting = json!({ "nonce": GateId::new(), "ts": app.clock.now().0 });
+    let greet = socket.send(Message::text(event("connect.challenge", &greeting)));
+    match timeout_at(deadline, greet).await {
+        Ok(Ok(())) => {}
+        Ok(Err(_)) | Err(_) => return Err(None),
+    }
+    let text = tokio::select! {
+        frame = timeout_at(deadline, first_frame(socket)) => frame.unwrap_or(Err(Some(Close::policy("no connect within 15 s"))))?,
+        () = app.draining.cancelled() => return Err(Some(Close::restart())),
+    };
+    let request = match Request::read(&text) {
+        Ok(request) => request,
+        Err(Malformed::Close(why)) => return Err(Some(Close::policy(why))),
+        Err(Malformed::Answer(id, why)) => {
+            return Err(refuse(socket, deadline, &id, RpcError::invalid(why)).await);
+        }
+    };
+    match connect(app, &request, arrival) {
+        Ok((session, hello)) => {
+            let sent = timeout_at(deadline, socket.send(Message::text(response(&request.id, &Ok(hello))))).await;
+            if matches!(sent, Ok(Ok(()))) { Ok(session) } else { Err(None) }
+        }
+        Err(error) => Err(refuse(socket, deadline, &request.id, error).await),
+    }
+}
+
+async fn refuse(socket: &mut WebSocket, deadline: Instant, id: &str, error: RpcError) -> Option<Close> {
+    let close = if error.is_unauthorized() { "unauthorized" } else { "connect was refused" };
+    let said = timeout_at(deadline, socket.send(Message::text(response(id, &Err(error))))).await;
+    matches!(said, Ok(Ok(()))).then(|| Close::policy(close))
+}
+
+/// The first text; pings and pongs are passed over.
+async fn first_frame(socket: &mut WebSocket) -> Result<String, Option<Close>> {
+    loop {
+        return match socket.recv().await {
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
+            Some(Ok(Message::Text(text))) if text.len() > FRAME_MAX_BYTES => Err(Some(Close::too_big())),
+            Some(Ok(Message::Text(text))) => Ok(text.as_str().to_owned()),
+            Some(Ok(Message::Binary(_))) => Err(Some(Close::binary())),
+            Some(Err(error)) => Err(Close::of_error(&error)),
+            Some(Ok(Message::Close(_))) | None => Err(None),
+        };
+    }
+}
+
+/// Who it is and what it may do, and the answer that says so.
+fn connect(app: &Shared, request: &Request, arrival: Arrival) -> Result<(Session, Value), RpcError> {
+    if request.method != "connect" {
+        return Err(RpcError::invalid(format!("the first request is connect, not {:?}", request.method)));
+    }
+    let params: Connect = parse_object(request.params().as_bytes())?;
+    let version = (*VERSIONS.end()).min(params.max_protocol);
+    if version < params.min_protocol.max(*VERSIONS.start()) {
+        let (first, last) = (VERSIONS.start(), VERSIONS.end());
+        return Err(RpcError::invalid(format!("protocol versions {first} to {last} are spoken here")));
+    }
+    let role = params.role.as_deref().unwrap_or("operator");
+    if role != "operator" {
+        return Err(RpcError::invalid(format!("role: only \"operator\" is served, not {role:?}")));
+    }
+    let Arrival { peer, entrance } = arrival;
+    let (known, place) = match entrance {
+        Entrance::Proven(principal, place) => (Some(principal), Some(place)),
+        Entrance::Waiting(principal, _place) => (principal, None),
+    };
+    let token = params.auth.and_then(|auth| auth.token);
+    let principal = admitted(app, peer, known, token)?;
+    if !*app.ready.borrow() {
+        return Err(
+            ApiError::no_answer("Belay takes no messages yet, or none any more; connect again in a moment").into()
+        );
+    }
+    let place = match place {
+        Some(place) => place,
+        None => app.stream_place()?,
+    };
+    let scopes = Scopes::of(&principal, params.scopes.as_deref());
+    let id = ConnectionId::new();
+    tracing::info!(
+        connection = %id, principal = %principal.id, client = %short(&params.client.id),
+        version = %short(&params.client.version), "connected"
+    );
+    let hello = json!({
+        "type": "hello-ok",
+        "protocol": version,
+        "server": { "version": app.version, "connId": id },
+        "features": { "methods": Method::names(), "events": EVENTS },
+        "auth": { "role": role, "scopes": scopes.words() },
+        "policy": {
+            "maxPayload": MAX_FRAME_BYTES,
+            "maxBufferedBytes": app.config.max_buffered_bytes,
+            "tickIntervalMs": TICK.as_millis() as u64,
+            "silenceLimitMs": DEAF_AFTER.as_millis() as u64,
+        },
+    });
+    Ok((Session { id, principal, scopes, place }, hello))
+}
+
+/// Who it is, by its request and by the token that it shows now. Both must say the same where both say something.
+fn admitted(app: &Shared, peer: Peer, known: Option<Principal>, token: Option<String>) -> Result<Principal, ApiError> {
+    let shown = match token {
+        Some(token) => match app.auth.by_shown(peer, &token) {
+            Err(error) => {
+                if let Peer::Tcp(address) = peer {
+                    app.wrong_tokens.failed(address);
+                }
+                return Err(error);
+            }
+            shown => shown?,
+        },
+        None => None,
+    };
+    match (known, shown) {
+        (Some(known), Some(shown)) if known != shown => {
+            Err(ApiError::forbidden("the token in connect and the one of the request are not the same"))
+        }
+        (Some(known), _) => Ok(known),
+        (None, Some(shown)) => Ok(shown),
+        (None, None) => Err(ApiError::unauthorized(
+            "a token is needed: as auth.token in connect, or as the header \"Authorization: Bearer <token>\"",
+        )),
+    }
+}
+
+/// What a client says of itself, short enough for the log.
+fn short(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(64).collect()
+}

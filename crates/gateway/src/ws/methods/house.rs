@@ -1,0 +1,33 @@
+//! `health`, `status` and `models.list`.
+
+use belay_protocol::{Ack, Control};
+use serde_json::{Value, json};
+
+use super::{Caller, Nothing};
+use crate::error::ApiError;
+use crate::routes::not_ready_because;
+use crate::ws::connection::json_of;
+
+pub(super) async fn health(caller: &Caller, Nothing {}: Nothing) -> Value {
+    let app = &caller.app;
+    match not_ready_because(app).await {
+        None => json!({ "ok": true, "version": app.version }),
+        Some(reason) => json!({ "ok": false, "version": app.version, "reason": reason }),
+    }
+}
+
+pub(super) async fn status(caller: &Caller, Nothing {}: Nothing) -> Result<Value, ApiError> {
+    match caller.app.control(caller.principal.clone(), Control::Status).await? {
+        Ack::Status(report) => Ok(json_of(&report)),
+        other => Err(ApiError::unexpected(&other)),
+    }
+}
+
+/// The configured model; others are chosen by their names.
+pub(super) fn models(caller: &Caller, Nothing {}: Nothing) -> Value {
+    let model = &caller.app.model;
+    json!({ "models": [{
+        "id": model.model, "provider": model.provider, "contextTokens": model.context_tokens, "vision": model.vision,
+        "rehearsal": model.rehearsal, "default": true,
+    }] })
+}

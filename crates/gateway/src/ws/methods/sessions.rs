@@ -1,0 +1,120 @@
+//! `sessions.*`.
+
+use belay_protocol::{
+    Ack, Body, Inbound, QueueMode, ReasoningShown, RunOptions, SessionKey, SessionSummary, StopTarget, Thinking,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::chat::stopped;
+use super::{Caller, session_key};
+use crate::error::ApiError;
+use crate::routes::{check_limit, stop_now};
+use crate::submit::check_options;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListParams {
+    limit: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct KeyParams {
+    session_key: String,
+}
+
+pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, ApiError> {
+    let sessions = caller.app.runs.sessions(check_limit(params.limit)?).await?;
+    Ok(json!({ "sessions": sessions.iter().map(described).collect::<Vec<_>>() }))
+}
+
+pub(super) async fn get(caller: &Caller, params: KeyParams) -> Result<Value, ApiError> {
+    let key = session_key(&params.session_key)?;
+    let session = caller.app.runs.session(&key).await?;
+    let session = session.ok_or_else(|| ApiError::not_found(format!("no such session: {key}")))?;
+    Ok(described(&session))
+}
+
+/// A session is made by its first message; until then its key is all there is of it.
+pub(super) async fn create(caller: &Caller, params: KeyParams) -> Result<Value, ApiError> {
+    let key = session_key(&params.session_key)?;
+    let session = caller.app.runs.session(&key).await?;
+    Ok(session.as_ref().map_or_else(|| json!({ "sessionKey": key, "state": "new", "openRuns": 0 }), described))
+}
+
+fn described(session: &SessionSummary) -> Value {
+    json!({
+        "sessionKey": session.session, "state": session.state, "openRuns": session.open_runs,
+        "lastActiveAt": session.last_active_at.0,
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct PatchParams {
+    session_key: String,
+    queue_mode: Option<QueueMode>,
+    thinking: Option<Thinking>,
+    reasoning: Option<ReasoningShown>,
+    verbose: Option<bool>,
+    model: Option<String>,
+}
+
+/// Changes what a session asks of its runs, by the commands that a person would use: one way, one set of rules.
+pub(super) async fn patch(caller: &Caller, params: PatchParams) -> Result<Value, ApiError> {
+    let key = session_key(&params.session_key)?;
+    let asked = RunOptions { model: params.model, ..RunOptions::default() };
+    check_options(&asked, &caller.principal)?;
+    if asked.model.as_ref().is_some_and(|name| name.trim().is_empty() || name.contains(char::is_control)) {
+        return Err(ApiError::invalid("model: the name of a model, in one line"));
+    }
+    let commands = [
+        params.queue_mode.map(|mode| format!("/queue {}", mode.word())),
+        params.thinking.map(|level| format!("/think {}", level.word())),
+        params.reasoning.map(|shown| format!("/reasoning {}", shown.word())),
+        params.verbose.map(|on| format!("/verbose {}", if on { "on" } else { "off" })),
+        asked.model.map(|name| format!("/model {name}")),
+    ];
+    let mut replies = Vec::new();
+    for command in commands.into_iter().flatten() {
+        replies.push(say(caller, key.clone(), command).await?);
+    }
+    if replies.is_empty() {
+        return Err(ApiError::invalid("name at least one of queueMode, thinking, reasoning, verbose and model"));
+    }
+    Ok(json!({ "ok": true, "sessionKey": key, "replies": replies }))
+}
+
+pub(super) async fn reset(caller: &Caller, params: KeyParams) -> Result<Value, ApiError> {
+    let key = session_key(&params.session_key)?;
+    let reply = say(caller, key.clone(), "/new".into()).await?;
+    Ok(json!({ "ok": true, "sessionKey": key, "reply": reply }))
+}
+
+pub(super) async fn stop(caller: &Caller, params: KeyParams) -> Result<Value, ApiError> {
+    let key = session_key(&params.session_key)?;
+    let report = stop_now(&caller.app, &caller.principal, &StopTarget::Session(key)).await?;
+    Ok(stopped(&report))
+}
+
+/// Says a command in a session and returns its answer.
+async fn say(caller: &Caller, session: SessionKey, command: String) -> Result<String, ApiError> {
+    let inbound = Inbound {
+        channel: caller.app.channel.clone(),
+        session,
+        principal: caller.principal.clone(),
+        key: None,
+        reply_to: None,
+        body: Body::Text(command),
+        history: Vec::new(),
+        want_deltas: false,
+        outputs: Vec::new(),
+        relayed: false,
+        options: RunOptions::default(),
+    };
+    match caller.app.ask(inbound).await? {
+        Ack::Command(reply) => Ok(reply.reply),
+        other => Err(ApiError::unexpected(&other)),
+    }
+}

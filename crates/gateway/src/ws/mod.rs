@@ -1,0 +1,182 @@
+//! `GET /ws`: the RPC over WebSocket. Requests, responses and events are described in `docs/reference/websocket.md`.
+//!
+//! A connection is a task of the server's: it owns everything that it waits for and follows, and ends all of it when it
+//! ends. What it has to say waits in a bounded queue that nobody else waits for, so that a reader that stops reading loses its
+//! connection and slows nothing.
+//!
+//! Reading order: [`frames`] → [`scope`] → [`handshake`] → [`outgoing`] → [`connection`] → [`follow`] → [`methods`].
+
+mod connection;
+mod follow;
+mod frames;
+mod handshake;
+mod methods;
+mod outgoing;
+mod scope;
+mod strangers;
+
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{CloseFrame, WebSocket, WebSocketUpgrade};
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, CONNECTION};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, RequestExt};
+use belay_protocol::Principal;
+use tokio::sync::OwnedSemaphorePermit;
+
+pub(crate) use methods::{WaitParams, accepted_answer, command_answer, finished, wait_for};
+pub(crate) use strangers::Strangers;
+
+use crate::app::{App, Shared};
+use crate::auth::Peer;
+use crate::error::ApiError;
+
+/// Sockets that wait for their task, which is begun at once. Then: the connection is dropped.
+pub(crate) const NEW_SOCKETS: usize = 256;
+
+/// A socket whose task is to be begun.
+pub(crate) struct NewSocket {
+    socket: WebSocket,
+    arrival: Arrival,
+}
+
+impl NewSocket {
+    /// Serves the connection to its end.
+    pub(crate) async fn serve(self, app: Shared) {
+        connection::serve(app, self.socket, self.arrival).await;
+    }
+}
+
+/// Where a connection comes from, and as whom it came in.
+struct Arrival {
+    peer: Peer,
+    entrance: Entrance,
+}
+
+/// As whom a connection came in, and the place that it takes.
+enum Entrance {
+    /// By a token in its request, or by the control socket: it has one of the places of those who are known.
+    Proven(Principal, OwnedSemaphorePermit),
+    /// It has one of the few places of those who have yet to say `connect`; who it is, if its address says so.
+    Waiting(Option<Principal>, #[allow(dead_code, reason = "held until connect")] OwnedSemaphorePermit),
+}
+
+/// Why a connection ends, as its other end is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Close {
+    code: u16,
+    reason: &'static str,
+}
+
+// Source of the codes: RFC 6455, section 7.4.1, and the registry of IANA for 1012 and 1013.
+impl Close {
+    /// The other end does not keep to what was agreed.
+    fn policy(reason: &'static str) -> Self {
+        Self { code: 1008, reason }
+    }
+
+    fn protocol(reason: &'static str) -> Self {
+        Self { code: 1002, reason }
+    }
+
+    fn binary() -> Self {
+        Self { code: 1003, reason: "frames are text" }
+    }
+
+    fn too_big() -> Self {
+        Self { code: 1009, reason: "the frame is too long" }
+    }
+
+    fn restart() -> Self {
+        Self { code: 1012, reason: "Belay is shutting down" }
+    }
+
+    /// What a broken connection can still be told; `None`: nothing.
+    fn of_error(error: &axum::Error) -> Option<Self> {
+        // The library's own error is behind two wrappers, and its words are all that can be had without naming its crate.
+        let words = error.to_string();
+        if words.contains("too long") || words.contains("too big") {
+            Some(Self::too_big())
+        } else if words.contains("UTF-8") || words.contains("utf-8") {
+            Some(Self { code: 1007, reason: "a text is UTF-8" })
+        } else {
+            None
+        }
+    }
+
+    fn frame(&self) -> CloseFrame {
+        CloseFrame { code: self.code, reason: self.reason.into() }
+    }
+}
+
+/// Takes a connection in, or sends it away before it costs anything.
+pub(crate) async fn upgrade(
+    State(app): State<Shared>,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
+    request: Request,
+) -> Response {
+    // A request without a peer did not come through our server; it is nobody's.
+    let peer = peer.map_or(Peer::Socket { trusted: false }, |Extension(peer)| peer);
+    match enter(&app, peer, &headers) {
+        Ok(entrance) => accept(app, Arrival { peer, entrance }, request).await,
+        Err(error) => sent_away(error),
+    }
+}
+
+/// Who it is as far as its request says, and a place for it.
+fn enter(app: &App, peer: Peer, headers: &HeaderMap) -> Result<Entrance, ApiError> {
+    if let Peer::Tcp(address) = peer
+        && let Some(wait) = app.wrong_tokens.locked(address)
+    {
+        return Err(ApiError::too_many_attempts(wait));
+    }
+    let principal = match app.auth.admit_socket(peer, headers) {
+        Err(error) => {
+            if let Peer::Tcp(address) = peer
+                && error.status == StatusCode::UNAUTHORIZED
+                && headers.contains_key(AUTHORIZATION)
+            {
+                app.wrong_tokens.failed(address);
+            }
+            return Err(error);
+        }
+        Ok(principal) => principal,
+    };
+    match principal {
+        Some(principal) if app.auth.is_proof(peer, headers) => Ok(Entrance::Proven(principal, app.stream_place()?)),
+        principal => {
+            let place = app.strangers.clone().try_acquire_owned();
+            let place = place.map_err(|_full| ApiError::busy("too many connections have yet to say connect"))?;
+            Ok(Entrance::Waiting(principal, place))
+        }
+    }
+}
+
+async fn accept(app: Shared, arrival: Arrival, request: Request) -> Response {
+    let upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection> = request.extract().await;
+    let upgrade = match upgrade {
+        Ok(upgrade) => upgrade,
+        Err(rejection) => return rejection.into_response(),
+    };
+    let sockets = app.sockets.clone();
+    upgrade
+        .max_message_size(connection::MAX_FRAME_BYTES)
+        .max_frame_size(connection::MAX_FRAME_BYTES)
+        .read_buffer_size(connection::READ_BUFFER_BYTES)
+        .on_upgrade(async move |socket| {
+            // The library's task ends here: the connection is served by one of the server's own.
+            if sockets.try_send(NewSocket { socket, arrival }).is_err() {
+                tracing::debug!("a connection came too late, or too many came at once");
+            }
+        })
+}
+
+/// A refusal that also gives the connection back: who is refused by the hundred should not hold places of others.
+fn sent_away(error: ApiError) -> Response {
+    tracing::debug!(status = error.status.as_u16(), "connection refused");
+    let mut response = error.into_response();
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}

@@ -1,0 +1,157 @@
+//! What is heard of runs: once, in order, and without a gap where the past meets the present.
+
+use belay_protocol::{EventKind, RunReader, StopReason};
+use serde_json::{Value, json};
+
+use super::client::{Socket, message};
+use crate::house::House;
+use crate::streams::events;
+
+fn is_end(event: &Value) -> bool {
+    event["stream"] == "lifecycle" && matches!(event["data"]["phase"].as_str(), Some("end" | "error"))
+}
+
+fn brief(events: &[Value]) -> Vec<String> {
+    let line = |event: &Value| {
+        let data = &event["data"];
+        let what = data["phase"].as_str().or(data["delta"].as_str()).unwrap_or_default();
+        format!("{} {} {what:?}", event["seq"], event["stream"].as_str().unwrap_or_default())
+    };
+    events.iter().map(line).collect()
+}
+
+#[tokio::test]
+async fn who_begins_a_run_hears_its_course_from_the_first_fragment_to_one_end() {
+    let house = House::open().await;
+    let mut socket = Socket::open(&house).await;
+    socket.payload("agent", message("s", "hold", "k")).await;
+    let run = house.agent.seen.lock().unwrap().len();
+    assert_eq!(run, 1);
+    let begun = socket.events("agent", |event| event["data"]["phase"] == "start").await;
+    assert_eq!(brief(&begun), [r#"1 queue "accepted""#, r#"2 lifecycle "start""#]);
+    let id = begun[0]["runId"].as_str().unwrap().parse().unwrap();
+    house.agent.delta(id, 1, "Hel");
+    let first = socket.event("agent").await;
+    assert_eq!(
+        (&first["data"], &first["seq"], first.get("cursor")),
+        (&json!({ "text": "Hel", "delta": "Hel", "step": 1 }), &json!(3), None)
+    );
+    house.agent.finish(id, StopReason::FinalText, "Hello");
+    let rest = socket.events("agent", is_end).await;
+    assert_eq!(brief(&rest), [r#"4 assistant "lo""#, r#"5 lifecycle "end""#]);
+    assert_eq!((&rest[0]["data"]["text"], &rest[1]["cursor"]), (&json!("Hello"), &json!(3)));
+    socket.payload("health", json!({})).await;
+    assert!(socket.none_kept("agent"), "nothing follows the end");
+}
+
+#[tokio::test]
+async fn a_session_is_followed_from_any_number_without_a_gap_or_a_double() {
+    let house = House::open().await;
+    let mut socket = Socket::open(&house).await;
+    house.post("/api/v1/messages", json!({ "session": "s", "text": "old", "wait_ms": 1000 })).await;
+    house.post("/api/v1/messages", json!({ "session": "other", "text": "not ours", "wait_ms": 1000 })).await;
+    let run = house.hold("s").await;
+    house.agent.delta(run, 1, "nobody hears this");
+    let subscribed = socket.payload("sessions.subscribe", json!({ "sessionKey": "s", "since": 0 })).await;
+    assert_eq!(subscribed, json!({ "subscribed": true, "cursor": 0 }));
+    // Its own message in a session that it follows already is heard once.
+    let id = socket.ask("agent", message("s", "mine", "k")).await;
+    let mine = socket.answer(&id).await["payload"]["runId"].clone();
+    socket.answer(&id).await;
+    house.agent.finish(run, StopReason::FinalText, "done");
+    let heard = socket.events("agent", |event| is_end(event) && event["runId"] == json!(run)).await;
+    let mut cursors: Vec<u64> = heard.iter().filter_map(|event| event["cursor"].as_u64()).collect();
+    cursors.sort_unstable();
+    assert_eq!(cursors, [1, 2, 3, 7, 8, 9, 10, 11, 12], "each fact of the session, once");
+    for (one, ends) in [(mine, 1), (json!(run), 1)] {
+        let of_one: Vec<_> = heard.iter().filter(|event| event["runId"] == one).collect();
+        let numbers: Vec<_> = of_one.iter().filter_map(|event| event["seq"].as_u64()).collect();
+        assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "{one}");
+        assert_eq!(of_one.iter().filter(|event| is_end(event)).count(), ends, "{one}");
+    }
+    socket.payload("sessions.unsubscribe", json!({ "sessionKey": "s" })).await;
+    house.post("/api/v1/messages", json!({ "session": "s", "text": "unheard", "wait_ms": 1000 })).await;
+    socket.payload("health", json!({})).await;
+    assert!(socket.none_kept("agent"));
+}
+
+#[tokio::test]
+async fn a_conversation_is_heard_as_deltas_and_one_end() {
+    let house = House::open().await;
+    let mut socket = Socket::open(&house).await;
+    let mut watcher = Socket::open(&house).await;
+    watcher.payload("chat.subscribe", json!({ "sessionKey": "s" })).await;
+    let sent = socket.payload("chat.send", message("s", "pieces I look./Found it.", "k")).await;
+    assert_eq!(sent["status"], "started");
+    for who in [&mut socket, &mut watcher] {
+        let heard = who.events("chat", |event| event["state"] != "delta").await;
+        let last = heard.last().unwrap();
+        assert_eq!((&last["state"], &last["message"]["content"][0]["text"]), (&json!("final"), &json!("Found it.")));
+        let numbers: Vec<_> = heard.iter().filter_map(|event| event["seq"].as_u64()).collect();
+        assert_eq!(numbers, (1..=heard.len() as u64).collect::<Vec<_>>());
+        let mut text = String::new();
+        for event in heard.iter().filter(|event| event["state"] == "delta") {
+            if event["replace"] == true {
+                text.clear();
+            }
+            text.push_str(event["deltaText"].as_str().unwrap());
+            assert_eq!(event["message"]["content"][0]["text"], json!(text), "a delta holds the whole");
+        }
+    }
+    let again = socket.payload("chat.send", message("s", "pieces I look./Found it.", "k")).await;
+    assert_eq!((&again["status"], &again["runId"]), (&json!("ok"), &sent["runId"]));
+    socket.payload("chat.send", message("s", "hold", "h")).await;
+    assert_eq!(socket.payload("chat.send", message("s", "hold", "h")).await["status"], "in_flight");
+    socket.payload("chat.abort", json!({ "sessionKey": "s" })).await;
+    let heard = socket.events("chat", |event| event["state"] != "delta").await;
+    assert_eq!(heard.last().unwrap()["state"], "aborted");
+    socket.payload("chat.send", message("s", "fail max_iterations", "f")).await;
+    let heard = socket.events("chat", |event| event["state"] != "delta").await;
+    assert_eq!(
+        (&heard.last().unwrap()["state"], &heard.last().unwrap()["errorKind"]),
+        (&json!("error"), &json!("unknown"))
+    );
+}
+
+#[tokio::test]
+async fn fragments_that_were_dropped_leave_a_gap_in_the_numbers_and_the_end_brings_the_whole() {
+    let house = House::open().await;
+    let mut socket = Socket::open(&house).await;
+    // 300 fragments at once through a window of 64.
+    socket.payload("agent", message("s", "flood", "k")).await;
+    let heard = socket.events("agent", is_end).await;
+    let numbers: Vec<_> = heard.iter().filter_map(|event| event["seq"].as_u64()).collect();
+    assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
+    assert!(numbers.last() > Some(&(numbers.len() as u64)), "a gap: {numbers:?}");
+    let whole = &heard[heard.len() - 2]["data"];
+    assert_eq!((&whole["text"], &whole["final"]), (&json!("the whole flood"), &json!(true)));
+}
+
+#[tokio::test]
+async fn the_same_events_are_streamed_over_http_from_any_number() {
+    let house = House::open().await;
+    let run = house.hold("s").await;
+    let path = format!("/api/v1/runs/{run}/stream");
+    let living = house.client.get(house.url(&path)).send().await.unwrap();
+    let of_session = house.client.get(house.url("/api/v1/sessions/s/stream?since=0")).send().await.unwrap();
+    house.agent.delta(run, 1, "He");
+    let record = house.store.run(run).await.unwrap().unwrap();
+    house.store.fact(&record, EventKind::Delivered { outcome: "sent".into() });
+    house.agent.finish(run, StopReason::FinalText, "Hello");
+    let shown = |all: &[(String, String, String)]| -> Vec<String> {
+        let line = |(id, event, data): &(String, String, String)| {
+            let data: Value = serde_json::from_str(data).unwrap();
+            format!("{id} {event} {}", data["stream"].as_str().unwrap())
+        };
+        all.iter().map(line).filter(|line| line != " agent assistant").collect()
+    };
+    let facts = ["1 agent queue", "2 agent lifecycle", "4 agent lifecycle"];
+    assert_eq!(shown(&events(living, usize::MAX).await), facts);
+    let mut session = events(of_session, 4).await;
+    session.truncate(5);
+    assert_eq!(shown(&session)[..2], facts[..2]);
+    let resumed = house.client.get(house.url(&path)).header("last-event-id", "2").send().await.unwrap();
+    assert_eq!(shown(&events(resumed, usize::MAX).await), facts[2..]);
+    let over = house.client.get(house.url(&format!("{path}?since=4"))).send().await.unwrap();
+    assert_eq!(over.status().as_u16(), 200);
+}

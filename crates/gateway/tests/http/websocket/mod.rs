@@ -1,0 +1,8 @@
+//! The RPC over WebSocket: a real client on a real socket.
+
+mod bad_input;
+mod client;
+mod events;
+mod handshake;
+mod limits;
+mod methods;
