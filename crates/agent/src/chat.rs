@@ -19,6 +19,7 @@ use crate::compaction;
 use crate::core::{Asked, Executed, RunCore};
 use crate::effect_gate::Asking;
 use crate::judge;
+use crate::post::{Post, SEND_MESSAGE};
 use crate::prompt::Briefing;
 use crate::reply::{self, Reply};
 use crate::subagent::{Goal, Pursuit, binder};
@@ -52,6 +53,8 @@ pub(crate) struct ChatDelegate {
     pub(crate) summary: Option<String>,
     /// The question that the run rests on.
     pub(crate) asking: Option<Asking>,
+    /// From where it sends messages before its answer.
+    pub(crate) post: Option<Post>,
     /// Runs whose messages are about to join.
     joining: Vec<RunId>,
 }
@@ -71,6 +74,7 @@ impl ChatDelegate {
             compacted: false,
             summary: None,
             asking: None,
+            post: None,
             joining: Vec::new(),
         }
     }
@@ -202,7 +206,8 @@ impl LoopDelegate for ChatDelegate {
             };
             // The shortened request is another one: it is sent at least once, whatever the first has used up.
             attempts_left = attempts_left.saturating_sub(error.attempts).max(1);
-            let again = error.kind == ModelErrorKind::ContextTooLong && !self.compacted;
+            // What somebody has heard is not said a second time.
+            let again = error.kind == ModelErrorKind::ContextTooLong && !error.heard && !self.compacted;
             if !again || !self.compact(context).await? {
                 return Err(error.into());
             }
@@ -251,7 +256,12 @@ impl LoopDelegate for ChatDelegate {
     ) -> Result<Option<LoopOutcome>, LoopError> {
         self.core.live.end_text();
         let tools = self.reasoning.tools().clone();
-        let bind = binder(&self.core, context, &tools);
+        let (starts, post) = (binder(&self.core, context, &tools), self.post.clone());
+        let sends = tools.get(SEND_MESSAGE).cloned().zip(post);
+        let bind = |name: &str| match &sends {
+            Some((declaration, post)) if name == SEND_MESSAGE => Some(post.bind(declaration)),
+            _ => starts(name),
+        };
         let Executed { ended, asking } = self.core.execute(calls, context, &tools, &bind).await?;
         if let Some(reason) = self.core.stopped() {
             return Ok(Some(LoopOutcome::Stopped(reason.into())));

@@ -347,6 +347,8 @@ pub struct FinishedRun {
     pub cost_micro_usd: u64,
     /// When it ended.
     pub at: UnixMillis,
+    /// Messages to deliver before the reply.
+    pub said: Vec<Outbound>,
     /// The reply to deliver; `None` where nobody is told.
     pub outbound: Option<Outbound>,
     /// Facts to store before `run_ended`.

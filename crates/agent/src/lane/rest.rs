@@ -16,6 +16,7 @@ use super::port::{note, refuse_for};
 use super::{Lane, LeaseLost, STORE_BACKOFF};
 use crate::approvals::question_text;
 use crate::effect_gate::Asking;
+use crate::journal::Remainder;
 use crate::mail::{LaneAnswer, LaneNote, LaneReply, Waits};
 use crate::turn::{TurnEnd, open_calls};
 use crate::waiting::{Ending, Waiting};
@@ -58,7 +59,7 @@ impl Lane {
             question: Some(question),
             preview: None,
         });
-        let (new, events) = unstored;
+        let Remainder { messages: new, events, said } = unstored;
         let checkpoint = Checkpoint {
             run: gate.run_id,
             messages: new.clone(),
@@ -68,7 +69,7 @@ impl Lane {
             events,
             used: Vec::new(),
             joined: Vec::new(),
-            outbound: Vec::new(),
+            outbound: said.clone(),
             durability: Durability::Committed,
         };
         let paused = PausedRun { checkpoint, gate: gate.clone(), outbound };
@@ -83,6 +84,7 @@ impl Lane {
                 note(&self.port.notes, LaneNote::Woke { gate: gate.id }).await;
                 let mut ending = stopped(&current);
                 ending.messages = new.into_iter().chain(ending.messages).collect();
+                ending.said = said;
                 self.commit_ends(vec![(current, ending)]).await?;
                 return self.reload().await.map(|_| ());
             }
