@@ -62,6 +62,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         queue: settings.queue.clone(),
         sessions: settings.sessions.clone(),
         approvals: settings.approvals.clone(),
+        compaction: settings.compaction.clone(),
         streaming: settings.streaming.clone(),
         sessions: settings.sessions.clone(),
         processes: programs.processes(),
