@@ -64,7 +64,6 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         approvals: settings.approvals.clone(),
         compaction: settings.compaction.clone(),
         streaming: settings.streaming.clone(),
-        sessions: settings.sessions.clone(),
         processes: programs.processes(),
         hooks: hooks.bound(),
         outputs: Some(programs.outputs()),
