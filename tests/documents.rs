@@ -193,6 +193,9 @@ fn anchor_of(heading: &str) -> String {
 fn every_setting_and_verb_that_a_document_names_exists() {
     let keys: BTreeSet<String> = settings().iter().map(|it| format!("{}.{}", it.section, it.key)).collect();
     let sections: BTreeSet<&str> = keys.iter().filter_map(|key| key.split('.').next()).collect();
+    // Methods of the RPC look like settings.
+    let rpc = read("crates/gateway/src/ws/methods/mod.rs");
+    let methods = between(&rpc, " = \"", "\"");
     let makefile = read("Makefile");
     let verbs: BTreeSet<&str> =
         makefile.lines().filter_map(|line| line.split_once(':')).map(|(verb, _)| verb.trim()).collect();
@@ -205,7 +208,8 @@ fn every_setting_and_verb_that_a_document_names_exists() {
                     sections.contains(section) && rest.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c == '.')
                 });
                 // A file such as `store.rs`, or a field within a setting such as `llm.price.input`.
-                let known = keys.iter().any(|key| word == key || word.starts_with(&format!("{key}.")));
+                let known = methods.contains(&word)
+                    || keys.iter().any(|key| word == key || word.starts_with(&format!("{key}.")));
                 if is_key && !known && !sections.contains(word) && !word.ends_with(".rs") && !word.ends_with(".toml") {
                     wrong.push(format!("{name}: setting {word}"));
                 }

@@ -1,4 +1,4 @@
-//! What scenarios share: the real binary as a child process, a scripted model server, and a Bot API double.
+//! What scenarios share: the real binary as a child process, a scripted model server, a Bot API double, and a WebSocket client.
 //!
 //! **Does not know** any crate of the house but `protocol` and `testkit`: scenarios see what users see.
 
@@ -8,3 +8,5 @@ pub mod bot_api;
 pub mod daemon;
 #[path = "support/model_server.rs"]
 pub mod model_server;
+#[path = "support/socket.rs"]
+pub mod socket;

@@ -94,6 +94,9 @@ async fn a_program_that_starts_the_relay_has_the_daemons_tools_and_keeps_them_ov
         let answer = pipes.hear().await?;
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&Value::Null, &json!(code)), "{line}: {answer}");
     }
+    pipes.say(&format!("\"{}\"", "x".repeat(5 * 1024 * 1024))).await?;
+    let long = pipes.hear().await?;
+    assert!(long["error"]["message"].as_str().unwrap_or_default().contains("longer than 4194304 bytes"), "{long}");
     let unknown = pipes.ask("no/such/method", json!({})).await?;
     assert!(unknown["error"]["code"].is_i64(), "{unknown}");
 

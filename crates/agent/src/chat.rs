@@ -17,6 +17,7 @@ use crate::compaction::{Room, Shortener};
 use crate::core::{Asked, Executed, RunCore};
 use crate::effect_gate::Asking;
 use crate::judge;
+use crate::post::{Post, SEND_MESSAGE};
 use crate::prompt::Briefing;
 use crate::reply::{self, Reply};
 use crate::subagent::{Goal, Pursuit, binder};
@@ -48,6 +49,8 @@ pub(crate) struct ChatDelegate {
     pub(crate) summary: Option<String>,
     /// The question that the run rests on.
     pub(crate) asking: Option<Asking>,
+    /// From where it sends messages before its answer.
+    pub(crate) post: Option<Post>,
     /// Runs whose messages are about to join.
     joining: Vec<RunId>,
 }
@@ -66,6 +69,7 @@ impl ChatDelegate {
             shortener: Shortener::default(),
             summary: None,
             asking: None,
+            post: None,
             joining: Vec::new(),
         }
     }
@@ -214,7 +218,12 @@ impl LoopDelegate for ChatDelegate {
     ) -> Result<Option<LoopOutcome>, LoopError> {
         self.core.live.end_text();
         let tools = self.reasoning.tools().clone();
-        let bind = binder(&self.core, context, &tools);
+        let (starts, post) = (binder(&self.core, context, &tools), self.post.clone());
+        let sends = tools.get(SEND_MESSAGE).cloned().zip(post);
+        let bind = |name: &str| match &sends {
+            Some((declaration, post)) if name == SEND_MESSAGE => Some(post.bind(declaration)),
+            _ => starts(name),
+        };
         let Executed { ended, asking } = self.core.execute(calls, context, &tools, &bind).await?;
         if let Some(reason) = self.core.stopped() {
             return Ok(Some(LoopOutcome::Stopped(reason.into())));

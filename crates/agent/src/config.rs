@@ -19,6 +19,8 @@ pub struct AgentConfig {
     pub drain_s: u64,
     /// Whether the model may end its own turn with the tool `terminate`. A chat's text ends its turn anyway.
     pub terminate: bool,
+    /// Whether the model may send messages before its answer, and to other conversations, with the tool `send_message`.
+    pub send_message: bool,
     /// Whether a model is asked, each time, if a text that ends an agent's work by itself meets what was asked.
     pub completion_check: bool,
     /// How hard the model thinks before each step. Absent: as it does by itself.
@@ -40,6 +42,7 @@ impl Default for AgentConfig {
             max_concurrent_turns: 64,
             drain_s: 10,
             terminate: false,
+            send_message: false,
             completion_check: false,
             thinking: None,
             system_prompt: None,

@@ -14,6 +14,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use belay_protocol::store::ACTED_ON_KEPT;
 use belay_protocol::{
     Ack, AckSender, Body, CommandReply, Envelope, GateId, IdempotencyKey, Inbound, Refusal, ReplyRoute, RunId,
     SessionKey, StopReason, StoreError, UnixMillis,
@@ -42,8 +43,6 @@ const IDLE: Duration = Duration::from_secs(60);
 const MAX_TASKS: usize = 4096;
 /// What a refused message is told to wait.
 pub(crate) const BUSY_RETRY: Duration = Duration::from_secs(2);
-/// Commands whose keys are remembered, so that a redelivery does nothing. Then: the oldest is forgotten.
-const COMMAND_KEYS: usize = 1024;
 /// Crashes of a lane after which its runs are left to the next start.
 const MAX_LANE_CRASHES: u32 = 3;
 
@@ -130,6 +129,7 @@ impl Dispatcher {
 
     /// Wakes the lanes that have unfinished runs.
     pub(crate) async fn recover(&mut self) -> Result<(), StoreError> {
+        self.command_keys = self.house.store.threads.acted_on().await?.into();
         for session in self.house.store.threads.unfinished_sessions().await? {
             let lane = self.spawn_lane(session.clone(), Vec::new(), true, 0);
             self.lanes.insert(session, lane);
@@ -176,7 +176,12 @@ impl Dispatcher {
         match submission {
             Submission::Command(command) => {
                 self.house.hooks.command(&inbound, &submission::word_of(&text), &text);
-                self.command(command, &text, inbound, ack)
+                // An answer's key is kept by the lane that acts on it.
+                let kept = !matches!(command, Command::Decide(..));
+                let key = inbound.key.clone().filter(|_| kept);
+                let flow = self.command(command, &text, inbound, ack);
+                self.keep_key(key);
+                flow
             }
             Submission::Unknown { word, nearest } => {
                 let reply = format!("There is no command {word}. Did you mean {nearest}? /help lists them all.");
@@ -209,11 +214,23 @@ impl Dispatcher {
         if self.command_keys.contains(key) {
             return true;
         }
-        if self.command_keys.len() == COMMAND_KEYS {
+        if self.command_keys.len() >= ACTED_ON_KEPT {
             self.command_keys.pop_front();
         }
         self.command_keys.push_back(key.clone());
         false
+    }
+
+    /// Has the store keep the key of a command that was acted on, beside everything else: should that fail, a second delivery
+    /// after a restart acts again.
+    fn keep_key(&mut self, key: Option<IdempotencyKey>) {
+        let Some(key) = key.filter(|key| self.command_keys.contains(key)) else { return };
+        let (threads, at) = (self.house.store.threads.clone(), self.house.clock.now());
+        self.errand(async move {
+            if let Err(error) = threads.note_acted_on(&key, at).await {
+                tracing::warn!(%error, "a command that came again after a restart would not be recognised");
+            }
+        });
     }
 
     /// The lane of a session, woken if it sleeps.

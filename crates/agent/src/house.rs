@@ -22,6 +22,7 @@ use crate::effect_gate::{EffectGate, GatePorts};
 use crate::error::AgentError;
 use crate::hooks::HookChain;
 use crate::plan::{self, PlanKit};
+use crate::post::SendMessage;
 use crate::prompt::{self, Briefing, PromptBook, Snapshots};
 use crate::queue::QueueConfig;
 use crate::sessions::{Resets, SessionsConfig};
@@ -169,6 +170,9 @@ impl House {
         }
         // Executors may have subagents work for them, and always have a terminate of their own.
         let plans = PlanKit::build(&parts.config, &tools, parts.max_tokens, parts.max_attempts)?;
+        if parts.config.send_message {
+            tools.push(Arc::new(SendMessage::new()));
+        }
         if parts.config.terminate {
             tools.push(Arc::new(Terminate::new()));
         }

@@ -8,6 +8,7 @@ use belay_protocol::{
     ThreadStore,
 };
 
+use crate::post::{Said, Saying};
 use crate::tally::Tally;
 
 /// Writes the progress of one run under its lane's lease.
@@ -24,7 +25,7 @@ pub struct RunJournal {
     /// Runs that end with the next write, since this one has their messages.
     joined: Vec<JoinedRun>,
     /// What the run says with the next write.
-    saying: Vec<Outbound>,
+    saying: Saying,
     /// The account of the run's tree, whose totals go with each write.
     tally: Tally,
     keeps: Keeps,
@@ -39,6 +40,17 @@ enum Keeps {
     Facts,
     /// Nothing: the store knows no such run.
     Nothing,
+}
+
+/// What a run has not written when its turn ends.
+#[derive(Debug, Default)]
+pub struct Remainder {
+    /// Messages of the context.
+    pub messages: Vec<Arc<Message>>,
+    /// Facts.
+    pub events: Vec<NewEvent>,
+    /// Messages to deliver.
+    pub said: Vec<Outbound>,
 }
 
 /// What a run's journal hands to the runs that it starts.
@@ -71,7 +83,7 @@ impl RunJournal {
         tally: Tally,
         stored: usize,
     ) -> Self {
-        let (events, used, joined, saying) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (events, used, joined, saying) = (Vec::new(), Vec::new(), Vec::new(), Saying::default());
         Self { threads, clock, lease, run, stored, events, used, joined, saying, tally, keeps: Keeps::Everything }
     }
 
@@ -113,9 +125,21 @@ impl RunJournal {
         self.used.extend_from_slice(gates);
     }
 
-    /// With the next write, this is committed to be delivered. Lost with it, should the store not take it.
+    /// With the next write, this is committed to be delivered.
     pub fn say(&mut self, message: Outbound) {
-        self.saying.push(message);
+        self.saying.add(Said { messages: vec![message], ..Said::default() });
+    }
+
+    /// Where tools of the run leave what they say: it goes with the next write.
+    pub fn saying(&self) -> Saying {
+        self.saying.clone()
+    }
+
+    /// What is said with the next write, with its facts noted.
+    fn take_said(&mut self) -> Vec<Outbound> {
+        let Said { messages, facts } = self.saying.take();
+        facts.into_iter().for_each(|fact| self.note(fact));
+        messages
     }
 
     /// With the next write, these runs end: their messages are in the context.
@@ -140,6 +164,7 @@ impl RunJournal {
             Keeps::Nothing => return Ok(()),
         };
         let (usage, cost_micro_usd) = self.tally.spent();
+        let outbound = self.take_said();
         let checkpoint = Checkpoint {
             run: self.run,
             messages,
@@ -149,10 +174,14 @@ impl RunJournal {
             events: std::mem::take(&mut self.events),
             used: std::mem::take(&mut self.used),
             joined: std::mem::take(&mut self.joined),
-            outbound: std::mem::take(&mut self.saying),
+            outbound: outbound.clone(),
             durability,
         };
-        self.threads.checkpoint(&self.lease, checkpoint).await?;
+        if let Err(error) = self.threads.checkpoint(&self.lease, checkpoint).await {
+            // The results that say so go with the end of the run, and so does what they say was sent.
+            self.saying.add(Said { messages: outbound, ..Said::default() });
+            return Err(error);
+        }
         self.stored = context.messages.len();
         Ok(())
     }
@@ -163,7 +192,9 @@ impl RunJournal {
     }
 
     /// What is left to write with the end of the run.
-    pub fn remainder(&mut self, messages: &[Arc<Message>]) -> (Vec<Arc<Message>>, Vec<NewEvent>) {
-        (messages.get(self.stored..).unwrap_or_default().to_vec(), std::mem::take(&mut self.events))
+    pub fn remainder(&mut self, messages: &[Arc<Message>]) -> Remainder {
+        let said = self.take_said();
+        let messages = messages.get(self.stored..).unwrap_or_default().to_vec();
+        Remainder { messages, events: std::mem::take(&mut self.events), said }
     }
 }

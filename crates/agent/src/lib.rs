@@ -38,6 +38,7 @@ mod live;
 mod mail;
 pub mod metrics;
 mod plan;
+mod post;
 mod prompt;
 mod pulse;
 mod queue;

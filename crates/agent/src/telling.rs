@@ -2,18 +2,39 @@
 //! to see of the work, and in the place of what has shown it on its way.
 
 use belay_agent_loop::LoopContext;
-use belay_protocol::{HookPoint, ReasoningShown, RunEnd, RunStatus};
+use belay_protocol::{HookPoint, ReasoningShown, RunEnd, RunStatus, StopReason};
 
 use crate::chat::ChatDelegate;
 use crate::live::LiveRun;
+use crate::post;
 use crate::streaming::payload;
 use crate::streaming::screen::{Closing, Screen};
 use crate::waiting::{Delivery, Told, says};
 
-/// What a person is told who would be told nothing: which tool has failed.
-pub(crate) fn instead_of_nothing(context: &LoopContext, start: usize) -> Option<String> {
-    payload::failure_line(context.messages.get(start..)?)
+/// What a run comes to that has sent messages, or whose model ends with no word: it has said its say already, or a tool has
+/// failed and nobody has told of it.
+pub(crate) fn instead_of_nothing(
+    delegate: &mut ChatDelegate,
+    context: &LoopContext,
+    (end, reply): (RunEnd, Option<String>),
+) -> (RunEnd, Option<String>) {
+    let own = context.messages.get(delegate.turn_start..).unwrap_or_default();
+    let sent = post::sent_here(own, &delegate.core.live.session);
+    match reply {
+        Some(reply) if sent.iter().any(|sent| post::says_the_same(sent, &reply)) => {
+            (end.with(SAID_BY_TOOL, true), Some(reply))
+        }
+        None if end.reason == StopReason::EmptyReply && !sent.is_empty() => {
+            delegate.silent = true;
+            (RunEnd::of(StopReason::FinalText).with("silent", true).with(SAID_BY_TOOL, true), None)
+        }
+        None if end.reason == StopReason::EmptyReply => (end, payload::failure_line(own)),
+        reply => (end, reply),
+    }
 }
+
+/// Evidence: the answer, or its place, was taken by what a tool has sent.
+const SAID_BY_TOOL: &str = "said_by_tool";
 
 /// What there is to tell at the end of a run.
 pub(crate) struct ToTell {
@@ -31,9 +52,10 @@ pub(crate) fn told(
     reply: Option<String>,
 ) -> Option<ToTell> {
     let (core, options) = (&delegate.core, &delegate.core.options);
+    let said = end.evidence.contains_key(SAID_BY_TOOL);
     let told = core.live.stopped_by().is_some_and(|cause| cause.told) && end.reason.status() == RunStatus::Stopped;
     let answered = reply.is_some();
-    let answer = says(end, reply, delegate.silent).filter(|_| !told)?;
+    let answer = says(end, reply, delegate.silent).filter(|_| !told && !said)?;
     // Nobody reads more than the operator's hooks have agreed to.
     let free = !core.house.hooks.is_bound(HookPoint::MessageSending);
     let own = context.messages.get(delegate.turn_start..).unwrap_or_default();
@@ -58,8 +80,7 @@ pub(crate) async fn deliver(run: &LiveRun, screen: Option<Screen>, to_tell: Opti
         None => None,
     };
     let Some(ToTell { answer, lines, reasoning }) = to_tell else {
-        // What the lane says by itself, it says of a run that nobody has told about.
-        return Delivery { told: Told::Reply, preview };
+        return Delivery { told: Told::Nothing, preview };
     };
     let said = run.partial().text.clone();
     let unsaid = match run.blocks() {

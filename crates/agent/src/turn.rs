@@ -8,8 +8,8 @@ use belay_agent_loop::{
     AdmittedCall, AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopState, run_agentic_loop,
 };
 use belay_protocol::{
-    EventKind, JoinedRun, Lease, Message, MessageBody, ModelErrorKind, NewEvent, ReplyRoute, RunEnd, RunId, RunOptions,
-    RunUsage, StopLayer, StopReason, StoreError, Together, ToolCall, ToolStatus, UnixMillis,
+    EventKind, JoinedRun, Lease, Message, MessageBody, ModelErrorKind, ReplyRoute, RunEnd, RunId, RunOptions, RunUsage,
+    StopLayer, StopReason, StoreError, Together, ToolCall, ToolStatus, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -22,10 +22,11 @@ use crate::core::{RunClock, RunCore};
 use crate::effect_gate::{Asking, put_changed};
 use crate::house::House;
 use crate::joining::Joining;
-use crate::journal::RunJournal;
+use crate::journal::{Remainder, RunJournal};
 use crate::live::LiveRun;
 use crate::metrics;
 use crate::plan::run_plan;
+use crate::post::Post;
 use crate::prompt::{About, Briefing};
 use crate::sending;
 use crate::streaming::screen::Screen;
@@ -58,6 +59,8 @@ pub(crate) struct TurnJob {
     pub(crate) answers: Answers,
     /// Whether its message was relayed from a place where nobody can be asked.
     pub(crate) relayed: bool,
+    /// Whether whom it works for may have it write to other conversations.
+    pub(crate) elsewhere: bool,
     /// What its message and its session ask of it.
     pub(crate) options: Arc<RunOptions>,
     /// What it is answered together with, until it begins.
@@ -89,7 +92,7 @@ pub(crate) struct TurnEnd {
     /// Where the turn's user message stands in it.
     pub(crate) turn_start: usize,
     /// Messages and facts that are not stored yet.
-    pub(crate) unstored: (Vec<Arc<Message>>, Vec<NewEvent>),
+    pub(crate) unstored: Remainder,
     pub(crate) end: RunEnd,
     /// The model's answer; `None` where it gave none.
     pub(crate) reply: Option<String>,
@@ -119,6 +122,14 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     let goal = Goal::of(&job.state, &job.own);
     let stored = turn_start + job.own.len();
     let mut delegate = ChatDelegate::new(core_of(&job, stored), turn_start);
+    delegate.post = Some(Post {
+        house: house.clone(),
+        session: run.session.clone(),
+        run: run.id,
+        here: job.reply_to.clone(),
+        elsewhere: job.elsewhere,
+        saying: delegate.core.journal.saying(),
+    });
     delegate.shortener.calibration = job.calibration;
     let mut messages = std::mem::take(&mut job.history);
     messages.append(&mut job.own);
@@ -164,9 +175,7 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     }
     let lease_lost = matches!(&outcome, Err(LoopError::Store(StoreError::LeaseLost(_))));
     let (mut end, mut reply) = ending(&delegate, outcome);
-    if reply.is_none() && end.reason == StopReason::EmptyReply {
-        reply = telling::instead_of_nothing(&context, delegate.turn_start);
-    }
+    (end, reply) = telling::instead_of_nothing(&mut delegate, &context, (end, reply));
     if !lease_lost {
         let (start, channel) = (delegate.turn_start, job.reply_to.as_ref().map(|route| &route.channel));
         (end, reply) = sending::agree(&mut delegate.core, &mut context, start, channel, (end, reply)).await;

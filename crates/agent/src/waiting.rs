@@ -70,6 +70,8 @@ pub(crate) struct Ending {
     pub(crate) silent: bool,
     /// What the conversation is told.
     pub(crate) delivery: Delivery,
+    /// What the run has said before that and the store does not have yet.
+    pub(crate) said: Vec<Outbound>,
     /// Messages that the thread does not have yet.
     pub(crate) messages: Vec<Arc<Message>>,
     pub(crate) events: Vec<NewEvent>,
@@ -111,6 +113,7 @@ impl Ending {
             reply: None,
             silent: false,
             delivery: Delivery::default(),
+            said: Vec::new(),
             messages: Vec::new(),
             events: Vec::new(),
             totals: None,
@@ -257,7 +260,7 @@ impl Waiting {
 
     /// The row that ends the run, and the record that its watchers get.
     pub(crate) fn finish(&self, ending: Ending, at: UnixMillis) -> (FinishedRun, RunRecord) {
-        let Ending { mut end, reply, silent, delivery, messages, events, totals } = ending;
+        let Ending { mut end, reply, silent, delivery, said, messages, events, totals } = ending;
         if let Some(cause) = self.run.stopped_by().filter(|cause| cause.reason == end.reason) {
             end.evidence.extend(cause.end().evidence);
         }
@@ -286,8 +289,19 @@ impl Waiting {
         };
         let outbound = self.outbound(status, delivery, says.as_deref());
         let run = self.run.id;
-        let row =
-            FinishedRun { run, messages, end, reply: says, usage, cost_micro_usd, at, outbound, events, thread_state };
+        let row = FinishedRun {
+            run,
+            messages,
+            end,
+            reply: says,
+            usage,
+            cost_micro_usd,
+            at,
+            said,
+            outbound,
+            events,
+            thread_state,
+        };
         (row, record)
     }
 

@@ -122,3 +122,77 @@ impl Janitor for Caretaker {
         Ok(all)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
+
+    use belay_protocol::{BootId, RunId, RunReader, ThreadStore};
+    use belay_store::MemoryStore;
+    use belay_tools::ToolsConfig;
+
+    use super::*;
+
+    struct Today(i64);
+
+    impl Clock for Today {
+        fn now(&self) -> UnixMillis {
+            UnixMillis(self.0)
+        }
+    }
+
+    /// Some day after every id that a test makes: 2100-01-01.
+    const TODAY: i64 = 4_102_444_800_000;
+
+    async fn house(config: SessionsConfig) -> (Caretaker, Arc<MemoryStore>, tempfile::TempDir) {
+        let (store, directory) = (Arc::new(MemoryStore::new()), tempfile::tempdir().unwrap());
+        for (session, days) in [("long ago", 31), ("lately", 29)] {
+            store.open_lane(&session.into(), BootId::new(), UnixMillis(TODAY - days * DAY_MS)).await.unwrap();
+        }
+        let outputs = KeptOutputs::open(directory.path(), &ToolsConfig::default().outputs).unwrap();
+        outputs.keep(RunId::new(), &"call".into(), "a long output").await.unwrap();
+        (Caretaker::new(config, store.clone(), outputs, Arc::new(Today(TODAY))), store, directory)
+    }
+
+    fn kept_outputs(directory: &tempfile::TempDir) -> usize {
+        std::fs::read_dir(directory.path()).unwrap().count()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_older_than_the_settings_say_is_counted_and_then_deleted() {
+        let config = SessionsConfig { keep_days: 30, keep_outputs_days: 7, ..SessionsConfig::default() };
+        let (janitor, store, directory) = house(config).await;
+        let expected = Removed { sessions: 1, threads: 1, ..Removed::default() };
+        assert_eq!(janitor.tidy(true).await.unwrap(), expected);
+        assert_eq!((store.sessions(9).await.unwrap().len(), kept_outputs(&directory)), (2, 1));
+        assert_eq!(janitor.tidy(false).await.unwrap(), expected);
+        let left = store.sessions(9).await.unwrap();
+        assert_eq!(left.iter().map(|session| session.session.as_str()).collect::<Vec<_>>(), ["lately"]);
+        assert_eq!(kept_outputs(&directory), 0);
+        assert!(janitor.tidy(false).await.unwrap().is_nothing());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unless_it_is_told_otherwise_it_keeps_everything() {
+        let (janitor, store, directory) = house(SessionsConfig::default()).await;
+        assert!(janitor.tidy(false).await.unwrap().is_nothing());
+        assert_eq!((store.sessions(9).await.unwrap().len(), kept_outputs(&directory)), (2, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_works_at_the_start_and_every_six_hours_until_it_is_told_to_stop() {
+        let config = SessionsConfig { keep_days: 30, ..SessionsConfig::default() };
+        let (janitor, store, _directory) = house(config).await;
+        let stop = CancellationToken::new();
+        let watch = async {
+            sleep(Duration::from_secs(60)).await;
+            assert_eq!(store.sessions(9).await.unwrap().len(), 1, "at the start");
+            let old = UnixMillis(TODAY - 40 * DAY_MS);
+            store.open_lane(&"older still".into(), BootId::new(), old).await.unwrap();
+            sleep(PERIOD).await;
+            assert_eq!(store.sessions(9).await.unwrap().len(), 1, "and again");
+            stop.cancel();
+        };
+        tokio::join!(janitor.work(stop.clone()), watch);
+    }
+}

@@ -129,7 +129,7 @@ mod tests {
         let result = ToolResult {
             call_id: "c".into(),
             name: "read_file".into(),
-            status: ToolStatus::Ok,
+            status: ToolStatus::Success,
             text: "```\nfenced\n```".into(),
         };
         let written: String = [
@@ -143,7 +143,7 @@ mod tests {
         .collect();
         let expected = "\n**user** · 1970-01-01T00:00:00.000Z\n\nwhat is in it?\n\
             \n- calls ``read_file {\"path\":\"a`b\"}``\n\
-            \n- `read_file` answers (ok)\n\n````\n```\nfenced\n```\n````\n\
+            \n- `read_file` answers (success)\n\n````\n```\nfenced\n```\n````\n\
             \n**assistant** · 1970-01-01T00:00:00.000Z\n\na fence\n";
         assert_eq!(written, expected);
         let long = ToolResult { text: "x".repeat(5000), ..result_of("t") };
@@ -151,7 +151,7 @@ mod tests {
     }
 
     fn result_of(name: &str) -> ToolResult {
-        ToolResult { call_id: "c".into(), name: name.into(), status: ToolStatus::Ok, text: String::new() }
+        ToolResult { call_id: "c".into(), name: name.into(), status: ToolStatus::Success, text: String::new() }
     }
 
     #[test]

@@ -98,9 +98,19 @@ pub trait ThreadStore: Send + Sync {
     /// as well, and no later load of the thread has them, nor of the run. The originals stay in the store. Committed.
     async fn compact_turn(&self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError>;
 
+    /// Notes that a command, or an answer to a question, was acted on; once for each key. The newest [`ACTED_ON_KEPT`] are
+    /// kept. Committed.
+    async fn note_acted_on(&self, key: &IdempotencyKey, at: UnixMillis) -> Result<(), StoreError>;
+
+    /// What was acted on, oldest first: for recognising a second delivery after a restart.
+    async fn acted_on(&self) -> Result<Vec<IdempotencyKey>, StoreError>;
+
     /// Sessions that have unfinished runs, oldest first; what a start takes up again.
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError>;
 }
+
+/// Commands and answers whose keys are kept. 1024: days of them on a busy bot, and platforms deliver again within a day.
+pub const ACTED_ON_KEPT: usize = 1024;
 
 /// A lane as its new owner finds it.
 #[derive(Clone, Debug)]
@@ -337,6 +347,8 @@ pub struct FinishedRun {
     pub cost_micro_usd: u64,
     /// When it ended.
     pub at: UnixMillis,
+    /// Messages to deliver before the reply.
+    pub said: Vec<Outbound>,
     /// The reply to deliver; `None` where nobody is told.
     pub outbound: Option<Outbound>,
     /// Facts to store before `run_ended`.

@@ -49,7 +49,8 @@ outputs is offered nothing but the tools that hand them over; `not_reached` says
 fn evidence(reason: StopReason) -> &'static str {
     match reason {
         StopReason::FinalText => {
-            "`silent`: true, when the model chose to say nothing (`NO_REPLY`); `cut_off`: the reason why the text is not whole"
+            "`silent`: true, when the model chose to say nothing (`NO_REPLY`); `said_by_tool`: \
+             true, when what `send_message` has sent took the place of the answer; `cut_off`: the reason why the text is not whole"
         }
         StopReason::MaxIterations => "`iterations`: steps begun; `max_tool_iterations`: the setting",
         StopReason::CostRefused => {

@@ -108,6 +108,14 @@ impl<S: ThreadStore> ThreadStore for Faulty<S> {
         self.plan.around(StoreOp::Compact, self.store.compact_turn(lease, cut)).await
     }
 
+    async fn note_acted_on(&self, key: &IdempotencyKey, at: UnixMillis) -> Result<(), StoreError> {
+        self.plan.around(StoreOp::NoteActedOn, self.store.note_acted_on(key, at)).await
+    }
+
+    async fn acted_on(&self) -> Result<Vec<IdempotencyKey>, StoreError> {
+        self.plan.around(StoreOp::ActedOn, self.store.acted_on()).await
+    }
+
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {
         self.plan.around(StoreOp::UnfinishedSessions, self.store.unfinished_sessions()).await
     }

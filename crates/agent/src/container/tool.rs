@@ -20,6 +20,9 @@ use super::job::{self, Ended};
 use super::orders::Orders;
 use super::report::{report, termination};
 use crate::core::{RunCore, Seed};
+use crate::post::SEND_MESSAGE;
+use crate::subagent::SPAWN_SUBAGENT;
+use crate::terminate::TERMINATE;
 
 /// The tool's name.
 pub(crate) const RUN_IN_WORKER: &str = "run_in_worker";
@@ -251,5 +254,5 @@ impl Bound {
 
 /// Tools that work only in the hands of a run of this process.
 fn acts_on_the_run(name: &str) -> bool {
-    [RUN_IN_WORKER, crate::subagent::SPAWN_SUBAGENT, crate::terminate::TERMINATE].contains(&name)
+    [RUN_IN_WORKER, SPAWN_SUBAGENT, TERMINATE, SEND_MESSAGE].contains(&name)
 }

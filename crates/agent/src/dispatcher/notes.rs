@@ -30,6 +30,7 @@ impl Dispatcher {
                 self.questions.remove(&gate);
             }
             LaneNote::Stop { run, cause } => self.stop(&[run], |_| cause),
+            LaneNote::NotActedOn { key } => self.command_keys.retain(|known| *known != key),
             LaneNote::Lost { run } => {
                 let refusal = Refusal::Store("it was not accepted".into());
                 let key = self.run_keys.get(&run).cloned();

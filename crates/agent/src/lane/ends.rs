@@ -9,6 +9,7 @@ use tokio::task::JoinError;
 use super::port::{note, refuse_for};
 use super::{Lane, LeaseLost, STORE_BACKOFF, rest};
 use crate::compaction;
+use crate::journal::Remainder;
 use crate::live::LiveRun;
 use crate::mail::LaneNote;
 use crate::metrics;
@@ -64,10 +65,10 @@ impl Lane {
             // Stopped before it was taken up again: the thread has its messages, and the reload shows them.
             return self.end_early(vec![(current, Ending::early(end))]).await;
         }
-        let (new, events) = unstored;
+        let Remainder { messages: new, events, said } = unstored;
         let new = if begun { new } else { Vec::new() };
         let totals = Some((usage, cost_micro_usd));
-        let ending = Ending { end, reply, silent, delivery, messages: new, events, totals };
+        let ending = Ending { end, reply, silent, delivery, messages: new, events, said, totals };
         self.commit_ends(vec![(current, ending)]).await?;
         if begun {
             // What steered this run alone is of no use to the next one.

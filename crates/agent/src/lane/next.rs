@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{JoinedRun, Message, QueueMode, RunId};
+use belay_protocol::{JoinedRun, Message, Place, QueueMode, RunId};
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -57,6 +57,7 @@ impl Lane {
             begun_at: next.begun_at,
             answers: std::mem::take(&mut next.answers),
             relayed: next.asker.relayed,
+            elsewhere: next.asker.place == Place::Operator,
             options: Arc::new(next.options.clone().over(&self.options)),
             gathered,
             joining: joining.clone(),

@@ -43,15 +43,22 @@ impl Previewer<'_> {
     pub(super) async fn show(&self, finish: &CancellationToken) -> Left {
         let mut left = Left::default();
         let mut shown = String::new();
-        let mut not_before = Instant::now();
+        // An answer that is there within a moment is sent once, and not sent and edited.
+        let mut not_before: Option<Instant> = None;
         while !finish.is_cancelled() && !left.unsure {
-            let wanted = self.wanted(left.message.is_some()).filter(|wanted| *wanted != shown);
-            let may_begin = Instant::now() >= not_before;
-            let Some(text) = wanted.as_ref().filter(|_| may_begin) else {
+            let text = self.text();
+            if text.is_some() {
+                not_before.get_or_insert_with(|| Instant::now() + self.pace);
+            }
+            let first = left.message.is_none();
+            let wanted =
+                text.filter(|text| *text != shown).filter(|text| !first || text.chars().count() >= FIRST_CHARS);
+            let Some(text) = wanted.as_ref().filter(|_| not_before.is_none_or(|at| at <= Instant::now())) else {
+                let until = not_before.filter(|_| wanted.is_some());
                 tokio::select! {
                     () = self.run.changed() => {}
                     () = finish.cancelled() => {}
-                    () = sleep_until(not_before), if wanted.is_some() => {}
+                    () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {}
                 }
                 continue;
             };
@@ -62,14 +69,14 @@ impl Previewer<'_> {
                 }
             };
             let answered = answer(asked, finish).await;
-            not_before = Instant::now() + self.pace;
+            let mut pause = self.pace;
             match answered {
                 Some(Ok(begun)) => {
                     shown.clone_from(text);
                     left.message = begun.or(left.message);
                 }
                 Some(Err(DeliverError::Retry { after, .. })) => {
-                    not_before += after.unwrap_or_default().saturating_sub(self.pace);
+                    pause = pause.max(after.unwrap_or_default());
                 }
                 Some(Err(error)) => {
                     tracing::debug!(run = %self.run.id, %error, "the preview is given up");
@@ -77,15 +84,15 @@ impl Previewer<'_> {
                 }
                 None => left.unsure = true,
             }
+            not_before = Some(Instant::now() + pause);
         }
         left
     }
 
-    /// What should be shown now, if anything.
-    fn wanted(&self, begun: bool) -> Option<String> {
+    /// What there is to show now, as much as a message shows.
+    fn text(&self) -> Option<String> {
         let text = text_of(&self.run.partial(), self.reasoning)?;
-        let text: String = text.chars().take(self.preview.max_chars()).collect();
-        (begun || text.chars().count() >= FIRST_CHARS).then_some(text)
+        Some(text.chars().take(self.preview.max_chars()).collect())
     }
 
     /// Takes the message away.

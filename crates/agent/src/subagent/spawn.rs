@@ -18,6 +18,7 @@ use super::outputs::Declared;
 use crate::config::SubagentsConfig;
 use crate::container::{Lender, RUN_IN_WORKER};
 use crate::core::{RunCore, Seed};
+use crate::post::SEND_MESSAGE;
 use crate::terminate::{TERMINATE, Terminate};
 
 /// The tool's name.
@@ -230,11 +231,17 @@ impl Bound {
     /// subagent has anyway need not be named, and may be.
     fn part(&self, wanted: Option<&[Value]>) -> Result<Vec<Arc<dyn Tool>>, String> {
         let may_spawn = self.seed.nest().children_may_spawn();
+        // What speaks in the conversation is the conversation's own.
         let given = |name: &str| is_own(name) || name == TERMINATE;
+        let speaks = |name: &str| name == SEND_MESSAGE;
         let lendable: Vec<_> = self
             .tools
             .iter()
-            .filter(|tool| !given(&tool.spec().name) && (may_spawn || tool.spec().name != SPAWN_SUBAGENT))
+            .filter(|tool| {
+                !given(&tool.spec().name)
+                    && !speaks(&tool.spec().name)
+                    && (may_spawn || tool.spec().name != SPAWN_SUBAGENT)
+            })
             .cloned()
             .collect();
         let Some(wanted) = wanted else { return Ok(lendable) };

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use belay_agent::{SendAt, StreamingConfig};
 use belay_protocol::{
-    Accepted, DeliverError, Delta, EventKind, EventQuery, ReasoningShown, RunOptions, RunStatus, StopReason,
+    Accepted, DeliverError, Delta, EventKind, EventQuery, ModelErrorKind, PrincipalRole, ReasoningShown, RunOptions,
+    RunStatus, StopReason,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Setup, Shows, TestTool, Trouble, end_of};
+use crate::support::{Setup, Shows, TestTool, Trouble, end_of, rest_of, saw};
 
 /// Pieces of an answer of three paragraphs, each long enough to be sent alone.
 const PARAGRAPHS: [&str; 3] = [
@@ -84,6 +85,18 @@ async fn a_preview_grows_and_becomes_the_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_quick_answer_is_sent_once() {
+    let quick = Scripted::streamed(PARAGRAPHS).paced(Duration::from_millis(300));
+    let setup = showing(Shows::Preview, [quick]);
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "go").await;
+    let message = agent.one.next_message().await;
+    assert_eq!((message.text, message.preview), (PARAGRAPHS.concat(), None));
+    assert!(agent.one.probe.previews().is_empty());
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_preview_follows_the_pace_of_its_platform_and_says_nothing_twice() {
     let pieces: Vec<String> = (0..100).map(|n| format!("word {n} of a long text, ")).collect();
     let fast = Scripted::streamed(pieces).paced(Duration::from_millis(100));
@@ -104,12 +117,12 @@ async fn a_preview_follows_the_pace_of_its_platform_and_says_nothing_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn a_platform_that_does_not_answer_costs_the_preview_and_nothing_else() {
-    let setup = showing(Shows::Preview, [Scripted::streamed(PARAGRAPHS)]);
+    let setup = showing(Shows::Preview, [slowly(&PARAGRAPHS)]);
     let mut agent = setup.start().await;
     agent.one.probe.trouble(Trouble::Silence);
     let begun = Instant::now();
     let record = end_of(agent.one.accepted("alice", "go").await).await;
-    assert!(begun.elapsed() <= Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() <= Duration::from_secs(7), "six of them are the model's: {:?}", begun.elapsed());
     assert_eq!(record.status, RunStatus::Completed);
     let message = agent.one.next_message().await;
     assert_eq!((message.text, message.preview), (PARAGRAPHS.concat(), None));
@@ -239,7 +252,7 @@ async fn what_was_said_before_a_crash_is_not_said_again() {
 #[tokio::test(start_paused = true)]
 async fn a_call_of_which_a_piece_was_said_counts_as_heard() {
     for (pieces, heard) in [(&PARAGRAPHS[..1], true), (&["The first para"][..], false)] {
-        let broken = Scripted::error(belay_protocol::ModelErrorKind::Network).after_pieces(pieces.iter().copied());
+        let broken = Scripted::error(ModelErrorKind::Network).after_pieces(pieces.iter().copied());
         let setup = showing(Shows::Blocks, [broken]);
         let mut agent = setup.start().await;
         let record = end_of(agent.one.accepted("alice", "go").await).await;
@@ -293,5 +306,130 @@ async fn a_tool_that_failed_is_named_once_where_nothing_else_is_said() {
         assert_eq!(agent.one.ask("alice", "go").await, said);
         let (mut one, _) = agent.shut_down().await;
         assert!(one.delivered.try_recv().is_err());
+    }
+}
+
+fn sending(script: impl IntoIterator<Item = Scripted>) -> Setup {
+    let mut setup = Setup::new(ScriptedModel::new(script));
+    setup.config.send_message = true;
+    setup
+}
+
+fn send(place: Option<&str>, text: &str) -> Scripted {
+    let mut arguments = json!({ "text": text });
+    if let Some(place) = place {
+        arguments["place"] = place.into();
+    }
+    Scripted::call("send_message", arguments)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_tool_has_sent_here_is_not_said_again() {
+    let sent = "The meeting is at ten.";
+    for (last, said, evidence) in [
+        ("I have told them: the MEETING is at ten. 🎉", None, "said_by_tool"),
+        ("", None, "said_by_tool"),
+        ("NO_REPLY", None, "silent"),
+        ("Anything else?", Some("Anything else?"), ""),
+    ] {
+        let setup = sending([send(None, sent), Scripted::text(last)]);
+        let mut agent = setup.start().await;
+        let record = end_of(agent.one.accepted("alice", "go").await).await;
+        assert_eq!(record.status, RunStatus::Completed, "{last}");
+        assert!(evidence.is_empty() || record.evidence.get(evidence) == Some(&json!(true)), "{:?}", record.evidence);
+        let first = agent.one.next_message().await;
+        assert_eq!((first.text.as_str(), first.run_id), (sent, None));
+        if let Some(said) = said {
+            assert_eq!(agent.one.next().await, said);
+        }
+        let (mut one, _) = agent.shut_down().await;
+        assert!(one.delivered.try_recv().is_err(), "{last}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_to_another_conversation_needs_an_operator_a_yes_and_a_conversation() {
+    // The conversation `two:bob` has written before.
+    let script = [Scripted::text("hello"), send(Some("two:bob"), "Come at ten."), Scripted::text("done")];
+    let setup = sending(script);
+    let mut agent = setup.start().await;
+    assert_eq!(agent.two.ask("two:bob", "hi").await, "hello");
+    let mut accepted = agent.one.accepted("alice", "tell bob").await;
+    rest_of(&mut accepted).await;
+    assert!(agent.one.next().await.contains("send to two:bob: Come at ten."));
+    agent.one.text("alice", "yes").await;
+    let to_bob = agent.two.next_message().await;
+    assert_eq!((to_bob.text.as_str(), &*to_bob.route.conversation), ("Come at ten.", "bob"));
+    agent.shut_down().await;
+
+    for (role, place, why) in [
+        (PrincipalRole::User, "two:bob", "only an operator's request may write to other conversations"),
+        (PrincipalRole::Operator, "two:nobody", "there is no such conversation"),
+        (PrincipalRole::Operator, "nowhere", "there is no such conversation"),
+    ] {
+        let setup = setup.next_boot(ScriptedModel::new([send(Some(place), "Come at ten."), Scripted::text("no")]));
+        let mut agent = setup.start().await;
+        agent.one.text_as("carol", role, "tell bob").await;
+        assert_eq!(agent.one.next().await, "no");
+        let read = saw(&agent.model, 2);
+        assert!(read.iter().any(|text| text.contains(why)), "{read:?}");
+        let (_, mut two) = agent.shut_down().await;
+        assert!(two.delivered.try_recv().is_err());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_is_sent_with_the_result_of_its_call_and_once() {
+    // The daemon dies right behind the commit of the result: the next one does not send it again.
+    let setup = sending([send(None, "I am looking."), Scripted::hang()]);
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "go").await;
+    assert_eq!(agent.one.next().await, "I am looking.");
+    agent.asked(2).await;
+    agent.crash().await;
+    let setup = setup.next_boot(ScriptedModel::new([Scripted::text("Found.")]));
+    let mut agent = setup.start().await;
+    assert_eq!(agent.one.next().await, "Found.");
+    assert!(saw(&agent.model, 1).iter().any(|text| text == "sent"));
+    let (mut one, _) = agent.shut_down().await;
+    assert!(one.delivered.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_message_has_one_visible_ending_or_a_recorded_silence() {
+    let error = |kind| Scripted::error(kind);
+    let endings: Vec<(&str, Vec<Scripted>)> = vec![
+        ("an answer", vec![Scripted::text("42")]),
+        ("an answer in pieces", vec![Scripted::streamed(PARAGRAPHS)]),
+        ("silence", vec![Scripted::text("NO_REPLY")]),
+        ("silence behind a thought", vec![Scripted::text("<think>hm</think>NO_REPLY")]),
+        ("a thought alone", vec![Scripted::text("<think>hm")]),
+        ("nothing", vec![Scripted::text("")]),
+        ("nothing behind an error", vec![Scripted::call("fail", json!({})), Scripted::text("")]),
+        ("echoes", vec![Scripted::text("[called tool x]")]),
+        ("said by a tool", vec![send(None, "It is at ten, as ever."), Scripted::text("It is at ten, as ever.")]),
+        ("nothing behind a message", vec![send(None, "It is at ten, as ever."), Scripted::text("")]),
+        ("cut off", vec![Scripted::text("too lo").truncated()]),
+        ("the model is away", vec![error(ModelErrorKind::Network)]),
+        ("the model refuses", vec![error(ModelErrorKind::BadRequest)]),
+        ("broken off", vec![error(ModelErrorKind::Network).after_pieces(PARAGRAPHS)]),
+        ("a crash", vec![Scripted::panic("the model of the test panics")]),
+    ];
+    for shows in [Shows::Nothing, Shows::Blocks, Shows::Preview] {
+        for (name, script) in &endings {
+            let mut setup = showing(shows, script.clone());
+            setup.config.send_message = true;
+            let agent = setup.start().await;
+            let record = end_of(agent.one.accepted("alice", "go").await).await;
+            let silent = ["silent", "said_by_tool"].iter().any(|word| record.evidence.contains_key(*word));
+            let (mut one, _) = agent.shut_down().await;
+            let mut said = Vec::new();
+            while let Ok(message) = one.delivered.try_recv() {
+                said.extend(message.run_id.map(|_| message.text));
+            }
+            assert_eq!(said.is_empty(), silent, "{shows:?}, {name}: {said:?} {:?}", record.evidence);
+            let pieces = if shows == Shows::Blocks { 3 } else { 1 };
+            assert!(said.len() <= pieces, "{shows:?}, {name}: {said:?}");
+        }
     }
 }

@@ -127,8 +127,9 @@ async fn delete(args: &SessionArgs, env: &Environment, out: Output<'_>) -> Resul
 /// Deletes what is too old.
 async fn prune(args: &ClientArgs, dry_run: bool, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let client = Client::find(args, env)?;
-    let answer = client.post_with(&["api", "v1", "prune"], &[("dry_run", if dry_run { "true" } else { "false" })]);
-    tell(&answer.await?, if dry_run { "Would delete" } else { "Deleted" }, args, out);
+    let query = [("dry_run", if dry_run { "true" } else { "false" })];
+    let answer = client.post_with(&["api", "v1", "prune"], &query).await?;
+    tell(&answer, if dry_run { "Would delete" } else { "Deleted" }, args, out);
     Ok(Exit::Fine)
 }
 

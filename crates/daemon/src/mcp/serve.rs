@@ -37,6 +37,9 @@ const OUTPUT_CAPACITY: usize = 16;
 /// How long requests that are under way may take to be answered once the input has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
+/// Longest time in which a client may leave a line unread. 60 s, as for the daemon's own connections.
+const READ_LIMIT: Duration = Duration::from_secs(60);
+
 /// Longest time for what no client waits for: a notification, the end of a session.
 const ASIDE_LIMIT: Duration = Duration::from_secs(10);
 
@@ -60,6 +63,7 @@ pub(crate) async fn serve(args: &ServeArgs, env: &Environment) -> Result<Exit, F
     let mut input = FramedRead::new(tokio::io::stdin(), LinesCodec::new_with_max_length(LINE_MAX_BYTES));
     let mut stdout = tokio::io::stdout();
     let mut deadline: Option<Instant> = None;
+    let mut passed_over = false;
     loop {
         if let Some(refusal) = relay.refusals.pop_front() {
             if write(&mut stdout, &refusal).await.is_err() {
@@ -82,8 +86,11 @@ pub(crate) async fn serve(args: &ServeArgs, env: &Environment) -> Result<Exit, F
             line = input.next(), if deadline.is_none() && !relay.opening => match line {
                 Some(Ok(line)) => relay.take(&line).await,
                 Some(Err(LinesCodecError::MaxLineLengthExceeded)) => {
+                    passed_over = true;
                     relay.refuse(&Json::Null, -32700, &format!("a message is longer than {LINE_MAX_BYTES} bytes"));
                 }
+                // The reader says once that it has ended after an error, and then goes on behind the long line.
+                None if passed_over => passed_over = false,
                 Some(Err(LinesCodecError::Io(_))) | None => deadline = Some(Instant::now() + LAST_ANSWERS),
             },
             () = until(deadline) => break,
@@ -98,9 +105,13 @@ pub(crate) async fn serve(args: &ServeArgs, env: &Environment) -> Result<Exit, F
     Ok(Exit::Fine)
 }
 
+/// Writes one line. A reader that takes nothing of it for that long is gone.
 async fn write(stdout: &mut Stdout, message: &Json) -> std::io::Result<()> {
-    stdout.write_all(format!("{message}\n").as_bytes()).await?;
-    stdout.flush().await
+    timeout(READ_LIMIT, async {
+        stdout.write_all(format!("{message}\n").as_bytes()).await?;
+        stdout.flush().await
+    })
+    .await?
 }
 
 async fn until(deadline: Option<Instant>) {

@@ -34,7 +34,7 @@ async fn a_session_is_written_down_page_by_page() {
     let response = response.send().await.unwrap();
     assert_eq!(response.headers()["content-type"], "application/jsonl; charset=utf-8");
     let lines = response.text().await.unwrap();
-    let ids: Vec<_> = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].clone());
+    let ids = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].clone());
     assert_eq!(ids.collect::<Vec<_>>(), (1..=201).map(|id| json!(id)).collect::<Vec<_>>());
 
     assert_eq!(house.get("/api/v1/sessions/kept/threads").await.1["threads"][0]["active"], json!(true));

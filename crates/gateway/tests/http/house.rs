@@ -85,7 +85,6 @@ impl RunReader for FakeStore {
         for run in self.runs.lock().unwrap().iter() {
             if !seen.iter().any(|summary| summary.session == run.session) {
                 seen.push(SessionSummary {
-                    title: None,
                     session: run.session.clone(),
                     state: ThreadState::Idle,
                     open_runs: 0,

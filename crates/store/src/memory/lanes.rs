@@ -234,8 +234,8 @@ impl State {
         let active = self.lane(lease)?;
         for run in &finished {
             self.run_of(&lease.session, run.run).ok_or_else(|| not_found("run", run.run))?;
-            if let Some(outbound) = run.outbound.as_ref().filter(|_| self.is_open(run.run)) {
-                self.check_outbound(outbound)?;
+            if self.is_open(run.run) {
+                run.said.iter().chain(&run.outbound).try_for_each(|message| self.check_outbound(message))?;
             }
         }
         for run in finished {
@@ -261,7 +261,7 @@ impl State {
             finished.messages.into_iter().for_each(|message| thread.push(turn, Some(id), at, message));
         }
         self.thread_mut(place.map_or(active, |place| place.0)).touch(finished.thread_state, at);
-        if let Some(message) = finished.outbound {
+        for message in finished.said.into_iter().chain(finished.outbound) {
             self.outbox.push(Delivery { message, attempts: 0, stage: Stage::Waiting(None) });
         }
         let withdrawn = self.withdraw(&lease.session, id, at);

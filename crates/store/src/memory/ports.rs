@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use belay_protocol::store::KnownInput;
+use belay_protocol::store::{ACTED_ON_KEPT, KnownInput};
 use belay_protocol::{
     Acceptance, Archive, BootId, Checkpoint, Conversation, Decided, EditOutcome, Event, EventLog, EventQuery,
     FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message,
@@ -80,6 +80,21 @@ impl ThreadStore for MemoryStore {
 
     async fn compact_turn(&self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError> {
         self.with(|state| state.compact_turn(lease, cut))
+    }
+
+    async fn note_acted_on(&self, key: &IdempotencyKey, _at: UnixMillis) -> Result<(), StoreError> {
+        self.with(|state| {
+            if !state.acted_on.contains(key) {
+                state.acted_on.push_back(key.clone());
+            }
+            let too_many = state.acted_on.len().saturating_sub(ACTED_ON_KEPT);
+            state.acted_on.drain(..too_many);
+            Ok(())
+        })
+    }
+
+    async fn acted_on(&self) -> Result<Vec<IdempotencyKey>, StoreError> {
+        Ok(self.lock().acted_on.iter().cloned().collect())
     }
 
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {

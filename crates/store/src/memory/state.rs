@@ -1,6 +1,6 @@
 //! What the store in memory holds.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
@@ -19,6 +19,8 @@ pub(super) struct State {
     pub(super) runs: Vec<Run>,
     pub(super) run_places: HashMap<RunId, usize>,
     pub(super) keys: HashMap<IdempotencyKey, RunId>,
+    /// Keys of commands and answers, oldest first.
+    pub(super) acted_on: VecDeque<IdempotencyKey>,
     /// In the order of their numbers. The newest one is never removed.
     pub(super) events: Vec<Event>,
     /// In the order of asking.

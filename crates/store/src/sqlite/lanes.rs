@@ -371,9 +371,7 @@ fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRu
         append_messages(tx, &place, &finished.messages)?;
     }
     set_thread(tx, place.0.as_ref().unwrap_or(&lane.thread), finished.thread_state, finished.at)?;
-    if let Some(outbound) = &finished.outbound {
-        outbox::insert(tx, outbound)?;
-    }
+    finished.said.iter().chain(&finished.outbound).try_for_each(|message| outbox::insert(tx, message))?;
     let kind = EventKind::RunEnded { status, reason: finished.end.reason, evidence: finished.end.evidence.clone() };
     let ended = NewEvent { at: finished.at, session: Some(lease.session.clone()), run_id: Some(finished.run), kind };
     let mut events = finished.events.clone();

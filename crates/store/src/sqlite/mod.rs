@@ -1,5 +1,6 @@
 //! The store on disk: SQLite in WAL mode, one thread that writes, two that read.
 
+mod acted_on;
 mod archive;
 mod edits;
 mod gates;

@@ -17,6 +17,7 @@ const MIGRATIONS: &[M<'static>] = &[
     M::up(include_str!("migrations/0004.sql")),
     M::up(include_str!("migrations/0005.sql")),
     M::up(include_str!("migrations/0006.sql")),
+    M::up(include_str!("migrations/0007.sql")),
 ];
 
 /// Prepared statements that a connection keeps: more than there are different ones.

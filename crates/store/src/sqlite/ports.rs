@@ -14,7 +14,7 @@ use belay_protocol::{
 };
 use tokio::sync::watch;
 
-use super::{SqliteStore, archive, edits, gates, lanes, ledger, outbox, prune, reads, words};
+use super::{SqliteStore, acted_on, archive, edits, gates, lanes, ledger, outbox, prune, reads, words};
 use crate::notes;
 use crate::vault::SealedSecrets;
 use Durability::{Committed, Relaxed};
@@ -96,6 +96,15 @@ impl ThreadStore for SqliteStore {
     async fn compact_turn(&self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError> {
         let lease = lease.clone();
         self.write(Committed, move |tx| edits::compact_turn(tx, &lease, &cut)).await
+    }
+
+    async fn note_acted_on(&self, key: &IdempotencyKey, at: UnixMillis) -> Result<(), StoreError> {
+        let key = key.clone();
+        self.write(Committed, move |tx| acted_on::note(tx, &key, at)).await
+    }
+
+    async fn acted_on(&self) -> Result<Vec<IdempotencyKey>, StoreError> {
+        self.read(acted_on::all).await
     }
 
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {

@@ -1,5 +1,6 @@
 //! The one suite that every store passes. Each function is a test of each store.
 
+mod acted_on;
 mod answers;
 mod archive;
 mod delivery;

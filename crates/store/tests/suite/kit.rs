@@ -75,6 +75,7 @@ pub(crate) fn finished(run: RunId, reply: &str) -> FinishedRun {
         usage: RunUsage { input: 10, output: 5, model_calls: 1, tool_calls: 0 },
         cost_micro_usd: 7,
         at: at(2_000),
+        said: Vec::new(),
         outbound: None,
         events: Vec::new(),
         thread_state: Some(ThreadState::Idle),

@@ -37,6 +37,10 @@ pub enum StoreOp {
     SetLoopDetection,
     /// [`ThreadStore::compact`] and [`ThreadStore::compact_turn`].
     Compact,
+    /// [`ThreadStore::note_acted_on`].
+    NoteActedOn,
+    /// [`ThreadStore::acted_on`].
+    ActedOn,
     /// [`ThreadStore::unfinished_sessions`].
     UnfinishedSessions,
     /// [`GateStore::decide`].
