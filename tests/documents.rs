@@ -126,12 +126,15 @@ fn between<'a>(text: &'a str, open: &str, close: &str) -> Vec<&'a str> {
     text.split(open).skip(1).filter_map(|rest| Some(rest.split_once(close)?.0)).collect()
 }
 
-/// What stands in code: inline, and in blocks.
+/// What stands in code: inline, and in blocks. Not in blocks of Rust, whose `context.cancel` is no setting; the compiler reads
+/// those.
 fn code_of(text: &str) -> Vec<&str> {
-    let (mut code, mut fenced) = (Vec::new(), false);
+    let (mut code, mut fenced, mut rust) = (Vec::new(), false, false);
     for line in text.lines() {
-        if line.trim_start().starts_with("```") {
-            fenced = !fenced;
+        if let Some(language) = line.trim_start().strip_prefix("```") {
+            (fenced, rust) = (!fenced, !fenced && language.starts_with("rust"));
+        } else if fenced && rust {
+            // passed over
         } else if fenced {
             code.push(line);
         } else {

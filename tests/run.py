@@ -5,7 +5,8 @@
 
 Installs what the tests of the sandbox need where it is missing (bubblewrap; only as root, on Debian and Ubuntu), builds the belay
 binary, runs `cargo test` over the workspace, then the official OpenAI client and the example clients of the WebSocket RPC
-against a real daemon, the official MCP SDK as a server of tools, and has systemd rate the unit. Prints a table of suites and, as its last line, "N passed, N failed, N skipped".
+against a real daemon, the official MCP SDK as a client of it
+and as a server of tools, and has systemd rate the unit. Prints a table of suites and, as its last line, "N passed, N failed, N skipped".
 Ends with 1 when anything failed. Standard library only.
 """
 
@@ -211,13 +212,15 @@ def typescript_client(tally, name):
         return None
 
 
-def mcp_sdk(tally):
-    """Servers by the official MCP SDK for Python: `cargo test` leaves these tests out, since they need it."""
+def mcp_sdk(tally, environment):
+    """Servers by the official MCP SDK for Python, and its client: `cargo test` leaves these tests out, since they need it."""
     name, begin = "official MCP SDK", time.monotonic()
     python = installed(tally, name, MCP, "mcp")
     if python is None:
         return
     os.environ["BELAY_MCP_PYTHON"] = str(python)
+    script(tally, "official MCP client", begin, [str(python), str(ROOT / "tests" / "clients" / "mcp_client.py")], environment)
+    begin = time.monotonic()
     counted = False
     for line in cargo("test", "--locked", "-p", "belay-tools", "--test", "mcp_official"):
         if not isinstance(line, str):
@@ -263,7 +266,7 @@ def main():
         failures = rust(tally, environment)
         clients(tally, environment)
         websocket_clients(tally, environment)
-        mcp_sdk(tally)
+        mcp_sdk(tally, environment)
         exposure(tally)
     passed, failed, skipped = (tally.total(column) for column in (1, 2, 3))
     if failures:

@@ -5,8 +5,8 @@
 //! measured in the same run: two bare HTTP hops with the same bodies, and two writes of 4 KiB forced to the same disk. No daemon
 //! that accepts durably and asks a model can do less. A missed mark is reported, never a failure: only wrong answers are.
 //!
-//! In reading order: `scenarios` (what is measured), `daemon` (the child, and what the system says of it), `model`
-//! (the scripted server), `floor`, `http` (the cheapest client that will do), `figures` (medians, marks, table, JSON).
+//! In reading order: `scenarios` and `serving` (what is measured), `daemon` (the child, and what the system says of it), `model`
+//! and `slow` (the scripted servers), `floor`, `http` (the cheapest client that will do), `figures` (medians, marks, table, JSON).
 
 mod daemon;
 mod figures;
@@ -14,6 +14,8 @@ mod floor;
 mod http;
 mod model;
 mod scenarios;
+mod serving;
+mod slow;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,7 +32,7 @@ usage: belay-bench [--belay FILE] [--data DIR] [--set KEY=VALUE]... [--quick] [-
   --json         one JSON object instead of the table";
 
 /// What the command line asked for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) belay: PathBuf,
     pub(crate) data: PathBuf,

@@ -18,6 +18,7 @@ use crate::figures::{Mark, Report, median, milliseconds, quantile_ms};
 use crate::floor::{BareHop, Floor, Sizes, two_syncs};
 use crate::http::{Connection, find};
 use crate::model::{Model, REPLY};
+use crate::serving;
 
 /// How many conversations run at once.
 const CONVERSATIONS: [usize; 3] = [1, 16, 64];
@@ -76,6 +77,7 @@ pub(crate) async fn all(options: &Options) -> Result<Report> {
     load(options, &size, &model, &floor, &mut report).await?;
     tool_rounds(options, &size, &model, &floor, &mut report).await?;
     history(options, &size, &model, &mut report).await?;
+    serving::all(options, &mut report).await?;
     Ok(report)
 }
 

@@ -16,6 +16,8 @@ fn home(api: &BotApi, mode: &str) -> Home {
         .set("channels.telegram.api_base", api.url.as_str())
         .set("channels.telegram.allow", json!([42, 43]))
         .set("channels.telegram.operators", json!([42]))
+        // Whole messages can be counted, however slow the machine is.
+        .set("channels.telegram.stream", "off")
 }
 
 async fn hook(url: &str, secret: Option<&str>, update: &Value) -> Result<u16> {
@@ -102,5 +104,59 @@ async fn rate_limits_are_obeyed_and_a_parse_error_falls_back_to_plain_text() -> 
     let sent = api.messages(2).await;
     assert!(sent[1]["parse_mode"].is_null() && sent[1]["text"].as_str().unwrap_or_default().contains('4'), "{sent:?}");
     daemon.shut_down().await?;
+    Ok(())
+}
+
+/// Waits until something has become of it, and returns what.
+async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let wait = async {
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), wait).await.expect("in time")
+}
+
+#[tokio::test]
+async fn an_answer_is_shown_while_it_comes_and_becomes_whole_in_the_same_message() -> Result<()> {
+    let api = BotApi::start().await;
+    let home = home(&api, "webhook").set("channels.telegram.stream", "preview");
+    let daemon = home.start().await?;
+    hook(&daemon.url, Some(SECRET), &private_message(1, 42, "rehearse stall 12")).await?;
+    let first = until(|| api.sent().first().cloned()).await;
+    let ending = "nothing stopped me";
+    assert!(!first["text"].as_str().unwrap_or_default().contains(ending), "{first}");
+    let whole = until(|| {
+        let edits = api.calls("editMessageText");
+        edits.last().filter(|edit| edit["text"].as_str().is_some_and(|text| text.contains(ending))).cloned()
+    })
+    .await;
+    assert_eq!(whole["message_id"], 1000);
+
+    // Stopped: the command has told it, and what was shown goes.
+    hook(&daemon.url, Some(SECRET), &private_message(2, 42, "rehearse stall 60")).await?;
+    until(|| (api.sent().len() == 2).then_some(())).await;
+    hook(&daemon.url, Some(SECRET), &private_message(3, 42, "/stop")).await?;
+    until(|| (api.calls("deleteMessage").len() == 1).then_some(())).await;
+    until(|| (api.sent().len() == 3).then_some(())).await;
+    daemon.shut_down().await?;
+    assert_eq!(api.sent().len(), 3, "a preview, another one, the answer to /stop: {:?}", api.sent());
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_silent_token_reaches_nobody() -> Result<()> {
+    let api = BotApi::start().await;
+    let home = home(&api, "webhook").set("channels.telegram.stream", "blocks");
+    let daemon = home.start().await?;
+    hook(&daemon.url, Some(SECRET), &private_message(1, 42, "rehearse silent")).await?;
+    hook(&daemon.url, Some(SECRET), &private_message(2, 42, "calculate 6*7")).await?;
+    let sent = api.messages(1).await;
+    assert!(sent[0]["text"].as_str().unwrap_or_default().contains("42"), "{sent:?}");
+    daemon.shut_down().await?;
+    assert_eq!(api.sent().len(), 1);
     Ok(())
 }

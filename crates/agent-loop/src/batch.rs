@@ -70,7 +70,10 @@ impl LoopContext {
                     Arc::new(not_executed(call))
                 }
             };
-            all_failed &= matches!(&result.body, MessageBody::Tool(result) if result.status.is_failure());
+            // A call that the delegate did not run, since something newer came first, has not failed.
+            let skipped = |result: &ToolResult| found.is_some() && result.status == ToolStatus::NotExecuted;
+            all_failed &=
+                matches!(&result.body, MessageBody::Tool(result) if result.status.is_failure() && !skipped(result));
             self.messages.push(result);
         }
         self.messages.extend(appended.into_iter().filter(|message| !is_result(message)));
@@ -162,6 +165,13 @@ mod tests {
             ("out of order", vec![result("b", Error), result("a", Error)], false, vec!["a", "b"], true),
             ("one missing", vec![result("b", Success)], false, vec!["not executed", "b"], false),
             ("both missing", vec![], false, vec!["not executed", "not executed"], true),
+            (
+                "both skipped",
+                vec![result("a", ToolStatus::NotExecuted), result("b", ToolStatus::NotExecuted)],
+                false,
+                vec!["a", "b"],
+                false,
+            ),
             (
                 "one twice",
                 vec![result("a", Error), result("a", Success), result("b", Error)],

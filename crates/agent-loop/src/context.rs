@@ -92,6 +92,20 @@ impl Reasoning {
         self
     }
 
+    /// The same, with these words behind its prompts.
+    #[must_use]
+    pub fn with_words(&self, words: &str) -> Self {
+        let longer = |prompt: &Prompt| Prompt::new(format!("{}{words}", prompt.text));
+        Self {
+            with_tools: longer(&self.with_tools),
+            without_tools: longer(&self.without_tools),
+            tools: self.tools.clone(),
+            model: self.model.clone(),
+            max_tokens: self.max_tokens,
+            max_attempts: self.max_attempts,
+        }
+    }
+
     /// The run's tools: its allow-list, offered at the moment or not.
     pub fn tools(&self) -> &Arc<ToolSet> {
         &self.tools

@@ -11,8 +11,18 @@ use crate::policies::{Totals, Verdict};
 /// iteration comes to them.
 #[async_trait]
 pub trait LoopDelegate: Send {
-    /// What has been asked of the run since the last iteration. The first thing of every iteration.
+    /// What has been asked of the run since the last iteration. The first thing of every iteration, and asked again until
+    /// there is nothing more.
     async fn check_signals(&mut self) -> LoopSignal;
+
+    /// Hears that what [`LoopSignal::InjectMessage`] brought stands at the end of the context, once for all of it, before
+    /// the model is asked with it: the place to store it.
+    ///
+    /// # Errors
+    /// It could not be stored: it leaves the context, and the run ends.
+    async fn on_injected(&mut self, _context: &LoopContext) -> Result<(), LoopError> {
+        Ok(())
+    }
 
     /// Prepares the context for the coming model call, or ends the run. `iteration` counts from 1.
     async fn before_llm_call(&mut self, context: &mut LoopContext, iteration: u32) -> Option<LoopOutcome>;
@@ -73,7 +83,8 @@ pub enum LoopSignal {
     Continue,
     /// End now.
     Stop(StopReason),
-    /// Something more that the person said; it joins the conversation, and the iteration goes on.
+    /// Something more that the person said; it joins the conversation, and the iteration goes on. Where the run ends before
+    /// [`LoopDelegate::on_injected`] has succeeded, it has not joined.
     InjectMessage(String),
 }
 

@@ -32,14 +32,8 @@ pub async fn run_agentic_loop<D: LoopDelegate + ?Sized>(
     config: &AgenticLoopConfig,
 ) -> Result<LoopOutcome, LoopError> {
     while let Some(iteration) = context.state.begin_iteration(config) {
-        match delegate.check_signals().await {
-            LoopSignal::Continue => {}
-            LoopSignal::Stop(reason) => return Ok(LoopOutcome::Stopped(RunEnd::of(reason))),
-            LoopSignal::InjectMessage(text) => {
-                if let Some(end) = context.inject(config, text) {
-                    return Ok(LoopOutcome::Stopped(end));
-                }
-            }
+        if let Some(end) = listen(delegate, context, config).await? {
+            return Ok(LoopOutcome::Stopped(end));
         }
         if let Some(end) = context.begin_step(config, &delegate.meter()) {
             return Ok(LoopOutcome::Stopped(end));
@@ -87,4 +81,31 @@ pub async fn run_agentic_loop<D: LoopDelegate + ?Sized>(
         delegate.after_iteration(iteration, context).await?;
     }
     Ok(LoopOutcome::MaxIterations { iterations: context.state.iteration })
+}
+
+/// Reads signals until there is none. What the person says joins the conversation when the delegate has taken note of it;
+/// where the run ends first, nothing of it has joined.
+async fn listen<D: LoopDelegate + ?Sized>(
+    delegate: &mut D,
+    context: &mut LoopContext,
+    config: &AgenticLoopConfig,
+) -> Result<Option<RunEnd>, LoopError> {
+    let before = context.messages.len();
+    let ended = loop {
+        match delegate.check_signals().await {
+            LoopSignal::Continue if context.messages.len() == before => return Ok(None),
+            LoopSignal::Continue => match delegate.on_injected(context).await {
+                Ok(()) => return Ok(None),
+                Err(error) => break Err(error),
+            },
+            LoopSignal::Stop(reason) => break Ok(Some(RunEnd::of(reason))),
+            LoopSignal::InjectMessage(text) => {
+                if let Some(end) = context.inject(config, text) {
+                    break Ok(Some(end));
+                }
+            }
+        }
+    };
+    context.messages.truncate(before);
+    ended
 }

@@ -37,6 +37,10 @@ pub struct LoopState {
     /// What the stop rules told the model in this iteration, for whoever reports it.
     #[serde(skip)]
     pub fired: Vec<Fired>,
+    /// The call that a question is about, where its arguments are no longer the ones of the message that asks for it: that
+    /// message may be stored already, and it is this call that was asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changed: Option<ToolCall>,
     /// What the delegate keeps of its own over attempts; the loop does not look at it.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub delegate: Value,

@@ -29,7 +29,7 @@ use crate::mail::LaneNote;
 
 /// Notes of lanes that wait for the dispatcher. Then: the lane waits; the dispatcher never waits for a lane.
 const NOTE_CAPACITY: usize = 1024;
-/// How often sleeping lanes are looked for.
+/// How often sleeping lanes and silent runs are looked for.
 const TICK: Duration = Duration::from_secs(15);
 /// How long cancelled turns may take to be recorded at shutdown.
 const RECORD_GRACE: Duration = Duration::from_secs(3);
@@ -191,7 +191,10 @@ impl Agent {
                 tracing::error!(crashed = ended.is_err(), "the delivery task ended; it begins again");
                 self.delivery.spawn(Delivery::new(&self.house, self.deliveries.clone()).run());
             }
-            AgentEvent::Tick => self.dispatcher.retire_idle(),
+            AgentEvent::Tick => {
+                self.dispatcher.retire_idle();
+                self.dispatcher.watch_silent();
+            }
             AgentEvent::ChannelEnded(channel) => {
                 tracing::info!(%channel, "channel ended");
                 let kept_alive = self.house.channels.get(&channel).is_some_and(|channel| channel.keeps_alive());

@@ -1,9 +1,10 @@
-//! Settings of the outer loop: `[agent]`, `[limits]` and `[queue]`.
+//! Settings of the outer loop: `[agent]` and `[limits]`. `[queue]` is in [`crate::queue`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use belay_agent_loop::policies::RunLimits;
+use belay_protocol::Thinking;
 use serde::{Deserialize, Serialize};
 
 /// `[agent]`
@@ -18,8 +19,12 @@ pub struct AgentConfig {
     pub drain_s: u64,
     /// Whether the model may end its own turn with the tool `terminate`. A chat's text ends its turn anyway.
     pub terminate: bool,
+    /// Whether the model may send messages before its answer, and to other conversations, with the tool `send_message`.
+    pub send_message: bool,
     /// Whether a model is asked, each time, if a text that ends an agent's work by itself meets what was asked.
     pub completion_check: bool,
+    /// How hard the model thinks before each step. Absent: as it does by itself.
+    pub thinking: Option<Thinking>,
     /// Replaces the built-in description of the agent at the head of the system prompt.
     pub system_prompt: Option<String>,
     /// Runs that a run may start.
@@ -37,7 +42,9 @@ impl Default for AgentConfig {
             max_concurrent_turns: 64,
             drain_s: 10,
             terminate: false,
+            send_message: false,
             completion_check: false,
+            thinking: None,
             system_prompt: None,
             executors: BTreeMap::new(),
             plan: PlanConfig::default(),
@@ -89,6 +96,8 @@ pub struct SubagentsConfig {
     pub max_depth: u32,
     /// Subagents of one tree that work at the same time.
     pub max_live: u32,
+    /// Subagents of all sessions that work at the same time, at each depth; one more waits. 1 to 10000.
+    pub max_concurrent: usize,
     /// Subagents that one tree may start in all.
     pub max_total: u32,
     /// Most steps of one subagent; a call may ask for fewer.
@@ -101,7 +110,15 @@ impl Default for SubagentsConfig {
     /// 30 steps and 10 minutes are what Gemini CLI's subagents get; the caps of a tree are chosen so that one request
     /// cannot keep more than a handful of model calls open.
     fn default() -> Self {
-        Self { enabled: true, max_depth: 2, max_live: 4, max_total: 16, max_turns: 30, max_time_s: 600 }
+        Self {
+            enabled: true,
+            max_depth: 2,
+            max_live: 4,
+            max_concurrent: 8,
+            max_total: 16,
+            max_turns: 30,
+            max_time_s: 600,
+        }
     }
 }
 
@@ -112,6 +129,7 @@ impl SubagentsConfig {
         for (key, value, most) in [
             ("max_depth", u64::from(self.max_depth), 8),
             ("max_live", u64::from(self.max_live), 64),
+            ("max_concurrent", u64::try_from(self.max_concurrent).unwrap_or(u64::MAX), 10_000),
             ("max_total", u64::from(self.max_total), 10_000),
             ("max_turns", u64::from(self.max_turns), 10_000),
             ("max_time_s", self.max_time_s, 86_400),
@@ -226,27 +244,6 @@ impl LimitsConfig {
     }
 }
 
-/// `[queue]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct QueueConfig {
-    /// Messages of one session that may wait while a turn runs; the next one is answered "busy". At least 1.
-    pub cap: usize,
-}
-
-impl Default for QueueConfig {
-    fn default() -> Self {
-        Self { cap: 20 }
-    }
-}
-
-impl QueueConfig {
-    /// Every problem at once, each beginning with its key.
-    pub fn validate(&self) -> Vec<String> {
-        if (1..=1000).contains(&self.cap) { Vec::new() } else { vec!["queue.cap: must be between 1 and 1000".into()] }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,14 +251,20 @@ mod tests {
     #[test]
     fn every_problem_is_named_with_its_key() {
         assert!(AgentConfig::default().validate().is_empty());
-        assert!(QueueConfig::default().validate().is_empty());
         let bad =
             AgentConfig { max_tool_iterations: 0, max_concurrent_turns: 0, drain_s: 4000, ..AgentConfig::default() };
         assert_eq!(bad.validate().len(), 3);
-        let zero =
-            SubagentsConfig { enabled: true, max_depth: 0, max_live: 0, max_total: 0, max_turns: 0, max_time_s: 0 };
+        let zero = SubagentsConfig {
+            enabled: true,
+            max_depth: 0,
+            max_live: 0,
+            max_concurrent: 0,
+            max_total: 0,
+            max_turns: 0,
+            max_time_s: 0,
+        };
         let bad = AgentConfig { subagents: zero, ..AgentConfig::default() }.validate();
-        assert_eq!(bad.len(), 5);
+        assert_eq!(bad.len(), 6);
         assert_eq!(bad[0], "agent.subagents.max_depth: must be between 1 and 8");
         let most = SubagentsConfig { max_depth: 8, max_live: 64, max_time_s: 86_400, ..SubagentsConfig::default() };
         assert!(most.validate().is_empty());

@@ -7,8 +7,8 @@ use std::time::Duration;
 use belay_agent_loop::policies::{Action, Observation, StopRules};
 use belay_agent_loop::{AdmittedCall, BrakeAction, Fired, LlmTurn, LoopContext, LoopError, Meter, Reasoning};
 use belay_protocol::{
-    EventKind, Finding, ModelError, ModelReply, ModelRequest, Progress, RunEnd, RunOptions, StopReason, Tool, ToolSet,
-    UnixMillis, Usage,
+    EventKind, Finding, ModelError, ModelReply, ModelRequest, Progress, RunEnd, RunOptions, StopReason, Thinking, Tool,
+    ToolSet, UnixMillis, Usage, normalise,
 };
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -17,9 +17,13 @@ use crate::approvals::Answers;
 use crate::cost_guard::{Refused, Reservation};
 use crate::effect_gate::{Asking, Caller};
 use crate::house::House;
+use crate::joining::Joining;
 use crate::journal::{JournalSeed, RunJournal};
-use crate::live::{LiveRun, LiveSink};
+use crate::live::LiveRun;
 use crate::metrics;
+use crate::prompt::Briefing;
+use crate::streaming::sink::{LiveSink, Streamed};
+use crate::streaming::thoughts;
 use crate::subagent::Nest;
 use crate::tally::{Hold, Tally};
 use crate::terminate::{self, Terminated};
@@ -55,6 +59,14 @@ pub(crate) struct RunCore {
     pub(crate) may_ask: Result<(), &'static str>,
     /// What its message, its session and the configuration ask of it.
     pub(crate) options: Arc<RunOptions>,
+    /// What it is told of its surroundings; a run that another one started knows what that one was told.
+    pub(crate) briefing: Arc<Briefing>,
+    /// Messages of the person that may become part of it; `None`: none may.
+    pub(crate) joining: Option<Arc<Joining>>,
+    /// What the model had said when the run was stopped.
+    pub(crate) cut_short: Option<String>,
+    /// Which model has answered last, where there are several and it was not the one that was to.
+    pub(crate) stand_in: Option<String>,
 }
 
 /// Why a run that another one started asks nobody.
@@ -135,6 +147,7 @@ pub(crate) struct Seed {
     deadline: Option<Instant>,
     nest: Nest,
     options: Arc<RunOptions>,
+    briefing: Arc<Briefing>,
 }
 
 impl Seed {
@@ -143,9 +156,19 @@ impl Seed {
         &self.house
     }
 
+    /// The run that a person can stop.
+    pub(crate) fn live(&self) -> &LiveRun {
+        &self.live
+    }
+
     /// Where the run that hands it out stands in the tree.
     pub(crate) fn nest(&self) -> &Nest {
         &self.nest
+    }
+
+    /// What the run that hands it out was told of its surroundings.
+    pub(crate) fn briefing(&self) -> &Briefing {
+        &self.briefing
     }
 
     /// A child that is judged by `rules` of its own besides the root's limits, and has at most `time`, never more than its
@@ -167,6 +190,10 @@ impl Seed {
             answers: Answers::new(),
             may_ask: Err(NOBODY),
             options: self.options.clone(),
+            briefing: self.briefing.clone(),
+            joining: None,
+            cut_short: None,
+            stand_in: None,
         }
     }
 }
@@ -210,6 +237,11 @@ impl RunCore {
         }
     }
 
+    /// What the person says may become part of the run now: not in its last turn.
+    pub(crate) fn joining(&self) -> Option<&Arc<Joining>> {
+        self.joining.as_ref().filter(|_| self.closing.is_none())
+    }
+
     /// The time and what has been used, for the rules.
     pub(crate) fn meter(&self) -> Meter {
         Meter { clock_ms: Some(self.clock.now_ms()), totals: self.tally.totals() }
@@ -227,6 +259,7 @@ impl RunCore {
             deadline: self.deadline(context, self.allowance(1).purpose),
             nest: self.nest.clone(),
             options: self.options.clone(),
+            briefing: self.briefing.clone(),
         }
     }
 
@@ -238,6 +271,15 @@ impl RunCore {
                 let left = until.saturating_duration_since(Instant::now());
                 Allowance { attempts: 1, purpose: Purpose::Closing(left) }
             }
+        }
+    }
+
+    /// How hard the model is to think: not at all harder than by itself where it only has to close or to judge, for which
+    /// there are few tokens.
+    fn thinking(&self, purpose: Purpose) -> Option<Thinking> {
+        match purpose {
+            Purpose::Step => self.options.thinking.or(self.house.config.thinking),
+            Purpose::Closing(_) | Purpose::Aside => None,
         }
     }
 
@@ -286,12 +328,15 @@ impl RunCore {
             Some(_) => request.max_tokens.min(CLOSING_MAX_TOKENS),
             None => request.max_tokens,
         };
+        // Whatever a crash or an edit has left in it: one bad message would have every later request refused.
+        let messages = normalise(&context.messages);
         let request = reasoning.request(context);
         let request = ModelRequest {
+            messages: &messages,
             max_attempts: allowance.attempts,
             max_tokens: max_tokens(request),
             model: request.model.or(self.options.model.as_deref()),
-            thinking: self.options.thinking,
+            thinking: self.thinking(allowance.purpose),
             ..request
         };
         let (hold, reservation) = match self.reserve(&request, allowance).await? {
@@ -309,6 +354,7 @@ impl RunCore {
             true => sink.silent(),
             false => sink.shown(),
         }
+        self.live.touch();
         let result = tokio::select! {
             biased; // a stop that has arrived is never answered by one more word of the model
             () = self.cancel.cancelled() => Err(Dropped::Stopped),
@@ -316,15 +362,26 @@ impl RunCore {
             () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Err(Dropped::Late),
             result = self.house.model.call(request, &mut sink) => Ok(result),
         };
-        let said = sink.said();
+        let result = result.map(|answer| {
+            answer.map(|reply| {
+                sink.finish();
+                ModelReply { text: thoughts::without(&reply.text), ..reply }
+            })
+        });
+        let Streamed { text: said, bytes } = sink.end();
+        self.live.touch();
         context.state.stops.measures.chanting = chanting;
-        self.tally.add_output(said.len());
+        self.tally.add_output(bytes);
         match result {
             Ok(result) => Ok(self.settle(hold, reservation, result, step).await),
             Err(dropped) => {
                 let read = context.messages.iter().map(|message| message.estimated_tokens()).sum();
-                let estimate = Usage { input: read, cached_input: 0, output: said.len() as u64 / 4 };
+                let estimate = Usage { input: read, cached_input: 0, output: bytes as u64 / 4 };
                 self.settle_dropped(hold, reservation, &dropped, &estimate).await;
+                let shown = !self.child && allowance.purpose != Purpose::Aside && !said.trim().is_empty();
+                if shown && matches!(dropped, Dropped::Stopped) {
+                    self.cut_short = Some(said.clone());
+                }
                 Ok(match dropped {
                     Dropped::Stopped => Asked::Ended(self.stopped().unwrap_or(StopReason::UserStop).into()),
                     Dropped::Chanted => Asked::Chanted(said),
@@ -346,11 +403,13 @@ impl RunCore {
             Ok(reply) => {
                 self.house.model_answered();
                 let usage = reply.usage;
-                let charged = self.house.cost.settle(reservation, reply.abandoned, Some(usage.as_ref())).await;
+                let answer = Some((usage.as_ref(), reply.price.as_ref()));
+                let charged = self.house.cost.settle(reservation, reply.abandoned, answer).await;
                 self.tally.settle(hold, reply.attempts, usage.as_ref(), charged);
                 metrics::model_called(reply.attempts, None, usage.as_ref(), charged);
                 let (input, output) = usage.map_or((None, None), |u| (Some(u.input), Some(u.output)));
                 self.journal.note(EventKind::ModelCalled { step, attempts: reply.attempts, input, output });
+                self.note_stand_in(&reply);
                 Asked::Reply(reply)
             }
             Err(error) => {
@@ -361,6 +420,21 @@ impl RunCore {
                 self.house.model_failed(&error);
                 Asked::Failed(error)
             }
+        }
+    }
+
+    /// Notes which model answers in the place of another: once for each change, not for each call.
+    fn note_stand_in(&mut self, reply: &ModelReply) {
+        let Some(fell_back) = &reply.fell_back else {
+            self.stand_in = None;
+            return;
+        };
+        metrics::model_fell_back(&fell_back.why);
+        let to = reply.answered_by.clone().unwrap_or_default();
+        if self.stand_in.as_ref() != Some(&to) {
+            let (from, why) = (fell_back.from.clone(), fell_back.why.clone());
+            self.journal.note(EventKind::ModelFallback { from, to: to.clone(), why });
+            self.stand_in = Some(to);
         }
     }
 
@@ -381,7 +455,7 @@ impl RunCore {
         // The closing turn that is held back for is the root's; a child's is paid like any other call.
         let closing = allowance.purpose.closing().is_some() && !self.child;
         if !self.child && allowance.purpose == Purpose::Step && self.rules.closing_turn().is_some() {
-            let last = ModelRequest { max_tokens: CLOSING_MAX_TOKENS, ..*request };
+            let last = ModelRequest { max_tokens: CLOSING_MAX_TOKENS, thinking: None, ..*request };
             self.tally.hold_back(self.house.cost.estimate(&last));
         }
         let mut limits = self.rules.limits().clone();
@@ -406,7 +480,10 @@ impl RunCore {
                 self.tally.settle(hold, 0, None, 0);
                 Err(match refused {
                     Refused::Limit { spent, limit, needed } => {
-                        self.tally.refuse_day(spent, limit, needed);
+                        // What does not fit aside says nothing about the work: its next call is looked at by itself.
+                        if allowance.purpose != Purpose::Aside {
+                            self.tally.refuse_day(spent, limit, needed);
+                        }
                         LoopError::CostRefused {
                             spent_micro_usd: spent,
                             limit_micro_usd: limit,
@@ -485,6 +562,10 @@ impl RunCore {
             limits: self.rules.limits(),
             journal: &mut self.journal,
             progress: Progress::to(self.live.clone()),
+            // Who is not told of skills has no use for their variables.
+            variables: if self.child { Arc::default() } else { self.briefing.variables() },
+            live: &self.live,
+            newer: self.joining.as_deref().filter(|_| self.closing.is_none()),
         };
         let asking = {
             // Tools get no longer than the run has. The gate is not dropped: its token is cancelled, and it returns soon.
@@ -498,6 +579,7 @@ impl RunCore {
                 }
             }
         };
+        self.live.touch();
         self.tally.add_output(context.messages[before..].iter().map(|message| message.text().len()).sum());
         Ok(Executed { ended: terminate::ended(&context.messages[before.saturating_sub(1)..]), asking })
     }

@@ -6,7 +6,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belay_protocol::{Clock, Message, ModelRequest, Price, RunId, SpendLedger, StoreError, Usage};
+use belay_protocol::{Clock, ModelRequest, Price, RunId, SpendLedger, StoreError, Thinking, Usage};
+
+use crate::compaction::estimate::tokens_of;
 
 /// Guards the day's money.
 pub struct CostGuard {
@@ -61,7 +63,7 @@ pub enum Refused {
 }
 
 impl CostGuard {
-    /// A guard that knows what the ledger has for today.
+    /// A guard that knows what the ledger has for today. `price` is the highest that a call can have.
     ///
     /// # Errors
     /// The ledger cannot be read.
@@ -132,12 +134,18 @@ impl CostGuard {
 
     /// Settles a call: the answer by what the provider reported, or, where it reported nothing, by the estimate; and the
     /// estimate again for each of the `abandoned` requests, which it had begun to answer and broke off. `answer` is
-    /// `None` for a call that failed. Returns the amount charged.
-    pub async fn settle(&self, reservation: Reservation, abandoned: u32, answer: Option<Option<&Usage>>) -> u64 {
-        let answered = match (&self.price, answer) {
-            (Some(price), Some(Some(usage))) => price.cost_micro_usd(usage),
-            (_, Some(None)) => reservation.each,
-            _ => 0,
+    /// `None` for a call that failed; else what it used, and the price of the model that gave it where that is not the
+    /// guard's. Returns the amount charged.
+    pub async fn settle(
+        &self,
+        reservation: Reservation,
+        abandoned: u32,
+        answer: Option<(Option<&Usage>, Option<&Price>)>,
+    ) -> u64 {
+        let answered = match answer {
+            Some((Some(usage), price)) => price.or(self.price.as_ref()).map_or(0, |price| price.cost_micro_usd(usage)),
+            Some((None, _)) => reservation.each,
+            None => 0,
         };
         let charged = answered.saturating_add(reservation.each.saturating_mul(u64::from(abandoned)));
         self.close(reservation, charged).await
@@ -179,10 +187,9 @@ impl CostGuard {
 }
 
 /// What a request may use, on the safe side: a third more input than estimated, since estimates run low for code and for
-/// scripts other than Latin, and all the output it allows.
+/// scripts other than Latin, and all the output and the thoughts it allows.
 fn pessimistic(request: &ModelRequest<'_>) -> Usage {
-    let messages: u64 = request.messages.iter().map(|m: &std::sync::Arc<Message>| m.estimated_tokens()).sum();
-    let prompt = request.prompt.text.len() as u64 / 4;
-    let tools = request.tools.map_or(0, |tools| tools.described_bytes() as u64 / 4);
-    Usage { input: (messages + prompt + tools) * 4 / 3, cached_input: 0, output: u64::from(request.max_tokens) }
+    let thoughts = request.thinking.map_or(0, Thinking::budget_tokens);
+    let output = u64::from(request.max_tokens) + u64::from(thoughts);
+    Usage { input: tokens_of(request) * 4 / 3, cached_input: 0, output }
 }

@@ -1,19 +1,23 @@
 //! The dispatcher: puts each inbound message in its lane, and acts on control at once. It owns the table of lanes and of
 //! living runs, and never waits: whatever takes time is a task in its set, or a lane. What programs and people ask of the
-//! dispatcher itself is in [`control`] and [`commands`], and how people answer questions in [`answers`].
+//! dispatcher itself is in [`control`] and [`commands`], how messages reach their lane in [`input`], what lanes say in
+//! [`notes`], how people answer questions in [`answers`], and the watch over silent runs in [`watch`].
 
 mod answers;
 mod commands;
 mod control;
+mod input;
+mod notes;
+mod watch;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::store::input_digest;
+use belay_protocol::store::ACTED_ON_KEPT;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Body, CommandReply, Envelope, GateId, IdempotencyKey, Inbound, Refusal, ReplyRoute,
-    RunId, SessionKey, StopReason, StoreError, UnixMillis,
+    Ack, AckSender, Body, CommandReply, Envelope, GateId, IdempotencyKey, Inbound, Refusal, ReplyRoute, RunId,
+    SessionKey, StopReason, StoreError, UnixMillis,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -23,7 +27,7 @@ use crate::agent::Flow;
 use crate::house::House;
 use crate::lane::{LaneStart, run_lane};
 use crate::live::{LiveRun, StopCause};
-use crate::mail::{LaneInput, LaneMail, LaneNote, LanePort, Settled, Waits};
+use crate::mail::{LaneMail, LaneNote, LanePort, Waits};
 use crate::speaker::Speaker;
 use crate::subagent::Declared;
 use crate::submission::{self, Command, Submission};
@@ -38,9 +42,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// its acknowledgement learns that none will come.
 const MAX_TASKS: usize = 4096;
 /// What a refused message is told to wait.
-const BUSY_RETRY: Duration = Duration::from_secs(2);
-/// Commands whose keys are remembered, so that a redelivery does nothing. Then: the oldest is forgotten.
-const COMMAND_KEYS: usize = 1024;
+pub(crate) const BUSY_RETRY: Duration = Duration::from_secs(2);
 /// Crashes of a lane after which its runs are left to the next start.
 const MAX_LANE_CRASHES: u32 = 3;
 
@@ -127,6 +129,7 @@ impl Dispatcher {
 
     /// Wakes the lanes that have unfinished runs.
     pub(crate) async fn recover(&mut self) -> Result<(), StoreError> {
+        self.command_keys = self.house.store.threads.acted_on().await?.into();
         for session in self.house.store.threads.unfinished_sessions().await? {
             let lane = self.spawn_lane(session.clone(), Vec::new(), true, 0);
             self.lanes.insert(session, lane);
@@ -152,13 +155,16 @@ impl Dispatcher {
             self.refuse(&inbound, ack, Refusal::Invalid(what));
             return Flow::Continue;
         }
-        let submission = submission::parse(&text);
+        let submission = submission::parse_with(&text, &self.house.context.known_skills());
         let (inbound, ack) = match self.take_answer(&submission, &text, inbound, ack) {
             Ok(()) => return Flow::Continue,
             Err(no_answer) => *no_answer,
         };
         let draining = self.house.draining.is_cancelled();
-        if draining && (submission.is_input() || matches!(submission, Submission::Command(Command::Thread(_)))) {
+        if draining
+            && (submission.is_input()
+                || matches!(submission, Submission::Command(Command::Thread(_) | Command::Setting(_))))
+        {
             self.refuse(&inbound, ack, Refusal::ShuttingDown);
             return Flow::Continue;
         }
@@ -170,7 +176,12 @@ impl Dispatcher {
         match submission {
             Submission::Command(command) => {
                 self.house.hooks.command(&inbound, &submission::word_of(&text), &text);
-                self.command(command, &text, inbound, ack)
+                // An answer's key is kept by the lane that acts on it.
+                let kept = !matches!(command, Command::Decide(..));
+                let key = inbound.key.clone().filter(|_| kept);
+                let flow = self.command(command, &text, inbound, ack);
+                self.keep_key(key);
+                flow
             }
             Submission::Unknown { word, nearest } => {
                 let reply = format!("There is no command {word}. Did you mean {nearest}? /help lists them all.");
@@ -182,7 +193,11 @@ impl Dispatcher {
                 self.refuse(&inbound, ack, Refusal::Invalid(what));
                 Flow::Continue
             }
-            Submission::Input | Submission::Plan(_) => {
+            Submission::Input | Submission::Plan(_) | Submission::Skill(_) => {
+                let text = match submission {
+                    Submission::Skill(words) => words,
+                    _ => text,
+                };
                 if let Err(problems) = Declared::compile(inbound.outputs.clone()) {
                     self.refuse(&inbound, ack, Refusal::Invalid(format!("outputs: {problems}")));
                     return Flow::Continue;
@@ -199,83 +214,21 @@ impl Dispatcher {
         if self.command_keys.contains(key) {
             return true;
         }
-        if self.command_keys.len() == COMMAND_KEYS {
+        if self.command_keys.len() >= ACTED_ON_KEPT {
             self.command_keys.pop_front();
         }
         self.command_keys.push_back(key.clone());
         false
     }
 
-    fn input(&mut self, text: String, inbound: Inbound, ack: AckSender) {
-        if text.trim().is_empty() || text.contains('\0') || text.len() > MAX_TEXT_BYTES {
-            let what =
-                format!("a message must have text, at most {MAX_TEXT_BYTES} bytes of it, without NUL characters");
-            return self.refuse(&inbound, ack, Refusal::Invalid(what));
-        }
-        if let Some(key) = &inbound.key
-            && let Some(known) = self.keys.get_mut(key)
-        {
-            if known.digest != input_digest(&text) {
-                let run_id = known.run.id;
-                return self.refuse(&inbound, ack, Refusal::Conflict { run_id });
-            }
-            match &mut known.state {
-                KeyState::InFlight(waiters) => waiters.push(ack),
-                KeyState::Accepted(at) => ack.send(Ack::Accepted(joined(&known.run, *at))),
-            }
-            return;
-        }
-        let cap = self.house.queue.cap;
-        let lane = self.lane(&inbound.session);
-        if lane.runs.len() > cap {
-            return self.busy(inbound, text, ack);
-        }
-        let run = LiveRun::new(RunId::new(), inbound.session.clone(), inbound.want_deltas);
-        let key = inbound.key.clone();
-        let session = inbound.session.clone();
-        let digest = key.as_ref().map(|_| input_digest(&text));
-        let mail = LaneMail::Input(Box::new(LaneInput { run: run.clone(), inbound, text, ack }));
-        if let Err(error) = lane.mail.try_send(mail) {
-            let (mpsc::error::TrySendError::Full(mail) | mpsc::error::TrySendError::Closed(mail)) = error;
-            if let LaneMail::Input(input) = mail {
-                let LaneInput { inbound, text, ack, .. } = *input;
-                self.busy(inbound, text, ack);
-            }
-            return;
-        }
-        lane.runs.push(run.clone());
-        self.sessions.insert(run.id, session);
-        if let (Some(key), Some(digest)) = (key, digest) {
-            self.run_keys.insert(run.id, key.clone());
-            self.keys.insert(key, Known { run, digest, state: KeyState::InFlight(Vec::new()) });
-        }
-    }
-
-    /// A full lane answers "busy", but never to a duplicate: that joins its first acceptance, which the store knows.
-    fn busy(&mut self, inbound: Inbound, text: String, ack: AckSender) {
-        let cap = self.house.queue.cap;
-        let what = format!("{cap} messages of this conversation are waiting already");
-        let busy = Refusal::Busy { what, retry_after: BUSY_RETRY };
-        let Some(key) = inbound.key.clone() else { return self.refuse(&inbound, ack, busy) };
-        let (threads, speaker) = (self.house.store.threads.clone(), self.speaker.clone());
+    /// Has the store keep the key of a command that was acted on, beside everything else: should that fail, a second delivery
+    /// after a restart acts again.
+    fn keep_key(&mut self, key: Option<IdempotencyKey>) {
+        let Some(key) = key.filter(|key| self.command_keys.contains(key)) else { return };
+        let (threads, at) = (self.house.store.threads.clone(), self.house.clock.now());
         self.errand(async move {
-            let refusal = match threads.find(&key).await {
-                Ok(Some(known)) if known.digest == input_digest(&text) => {
-                    return ack.send(Ack::Accepted(Accepted {
-                        run_id: known.run_id,
-                        session: known.session,
-                        accepted_at: known.accepted_at,
-                        duplicate: true,
-                        watch: None,
-                    }));
-                }
-                Ok(Some(known)) => Refusal::Conflict { run_id: known.run_id },
-                Ok(None) => busy,
-                Err(error) => Refusal::Store(error.to_string()),
-            };
-            ack.send(Ack::Refused(refusal.clone()));
-            if worth_saying(&refusal) {
-                speaker.say(inbound.reply_to, refusal.to_string());
+            if let Err(error) = threads.note_acted_on(&key, at).await {
+                tracing::warn!(%error, "a command that came again after a restart would not be recognised");
             }
         });
     }
@@ -318,92 +271,6 @@ impl Dispatcher {
                 && !lane.opening
                 && now.duration_since(lane.idle_since) >= IDLE)
         });
-    }
-
-    pub(crate) fn note(&mut self, note: LaneNote) {
-        match note {
-            LaneNote::Settled { run, key, outcome } => self.settled(run, key, outcome),
-            LaneNote::Ended { run } => self.forget(run),
-            LaneNote::Recovered { run } => {
-                self.sessions.insert(run.id, run.session.clone());
-                if let Some(lane) = self.lanes.get_mut(&run.session) {
-                    lane.runs.push(run);
-                }
-            }
-            LaneNote::Opened { session } => {
-                if let Some(lane) = self.lanes.get_mut(&session) {
-                    lane.opening = false;
-                }
-            }
-            LaneNote::Rests(waits) => {
-                self.questions.insert(waits.gate, *waits);
-            }
-            LaneNote::Woke { gate } => {
-                self.questions.remove(&gate);
-            }
-            LaneNote::Lost { run } => {
-                let refusal = Refusal::Store("it was not accepted".into());
-                let key = self.run_keys.get(&run).cloned();
-                self.settled(run, key, Settled::Refused { refusal, reply_to: None });
-            }
-            LaneNote::Commanded { session, say } => {
-                if let Some(lane) = self.lanes.get_mut(&session) {
-                    lane.commands = lane.commands.saturating_sub(1);
-                    lane.idle_since = Instant::now();
-                }
-                if let Some((route, text)) = say {
-                    self.speaker.say(Some(route), text);
-                }
-            }
-        }
-    }
-
-    fn settled(&mut self, run: RunId, key: Option<IdempotencyKey>, outcome: Settled) {
-        if let Settled::Accepted { at } = &outcome {
-            if let Some(known) = key.as_ref().and_then(|key| self.keys.get_mut(key))
-                && let KeyState::InFlight(waiters) = std::mem::replace(&mut known.state, KeyState::Accepted(*at))
-            {
-                waiters.into_iter().for_each(|ack| ack.send(Ack::Accepted(joined(&known.run, *at))));
-            }
-            return;
-        }
-        let waiters = match key.and_then(|key| self.keys.remove(&key)) {
-            Some(Known { state: KeyState::InFlight(waiters), .. }) => waiters,
-            _ => Vec::new(),
-        };
-        match outcome {
-            Settled::Accepted { .. } => {}
-            Settled::Known(known) => {
-                for ack in waiters {
-                    ack.send(Ack::Accepted(Accepted {
-                        run_id: known.run_id,
-                        session: known.session.clone(),
-                        accepted_at: known.accepted_at,
-                        duplicate: true,
-                        watch: None,
-                    }));
-                }
-            }
-            Settled::Refused { refusal, reply_to } => {
-                waiters.into_iter().for_each(|ack| ack.send(Ack::Refused(refusal.clone())));
-                self.say_refusal(reply_to, &refusal);
-            }
-        }
-        self.forget(run);
-    }
-
-    /// Forgets a run that has ended, or never was. Whoever waits for its end learns that none will come.
-    fn forget(&mut self, run: RunId) {
-        if let Some(key) = self.run_keys.remove(&run) {
-            self.keys.remove(&key);
-        }
-        self.questions.retain(|_, waits| waits.run != run);
-        let Some(session) = self.sessions.remove(&run) else { return };
-        if let Some(lane) = self.lanes.get_mut(&session) {
-            lane.runs.iter().filter(|live| live.id == run).for_each(|live| live.gone.cancel());
-            lane.runs.retain(|live| live.id != run);
-            lane.idle_since = Instant::now();
-        }
     }
 
     /// The next task that has ended; `None` at once when there is none.
@@ -456,7 +323,7 @@ impl Dispatcher {
     }
 
     pub(crate) fn stop_everything(&mut self) {
-        let cause = StopCause { reason: StopReason::Shutdown, told: false };
+        let cause = StopCause::of(StopReason::Shutdown);
         for lane in self.lanes.values() {
             // Waiting runs stay for the next start; only what is at work is told.
             lane.runs.iter().filter(|run| run.at_work_for().is_some()).for_each(|run| {
@@ -515,17 +382,6 @@ fn end_processes(tasks: &mut JoinSet<TaskEnd>, house: &Arc<House>, run: &Arc<Liv
         processes.end(id).await;
         TaskEnd::Processes(id)
     });
-}
-
-/// The acceptance that a duplicate of a living run joins.
-fn joined(run: &Arc<LiveRun>, at: UnixMillis) -> Accepted {
-    Accepted {
-        run_id: run.id,
-        session: run.session.clone(),
-        accepted_at: at,
-        duplicate: true,
-        watch: Some(run.watch(false)),
-    }
 }
 
 /// Whether the person is told of a refusal in the conversation. Not of one after which the channel or the platform

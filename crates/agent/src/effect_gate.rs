@@ -18,19 +18,23 @@ use belay_agent_loop::policies::RunLimits;
 use belay_agent_loop::{AdmittedCall, LoopContext};
 use belay_protocol::{
     Durability, EventKind, GateStore, Generation, Message, OutputKeeper, Picture, Progress, RunId, SecretVault,
-    SessionKey, StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus,
+    SessionKey, StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus, Variable,
 };
 use jsonschema::Validator;
 use tokio_util::sync::CancellationToken;
 
-use crate::approvals::{Answers, Policy, Wanted};
+use crate::approvals::{Answer, Answers, Policy, Wanted};
 use crate::core::Bind;
-use crate::effect_gate::batch::{End, For, Ran, Runnable};
+pub(crate) use crate::effect_gate::batch::CRASHED;
+use crate::effect_gate::batch::{End, For, Ran, Runnable, SKIPPED};
+pub(crate) use crate::effect_gate::consult::put_changed;
 use crate::effect_gate::preflight::Verdict;
 use crate::effect_gate::rates::Rates;
 use crate::error::AgentError;
 use crate::hooks::HookChain;
+use crate::joining::Joining;
 use crate::journal::RunJournal;
+use crate::live::LiveRun;
 use crate::metrics;
 use crate::tally::Tally;
 
@@ -83,6 +87,21 @@ pub(crate) struct Caller<'a> {
     pub(crate) journal: &'a mut RunJournal,
     /// Where calls say how they get on.
     pub(crate) progress: Progress,
+    /// Variables of the run's skills, for tools that start programs.
+    pub(crate) variables: Arc<[Variable]>,
+    /// The run that a person can stop.
+    pub(crate) live: &'a LiveRun,
+    /// What the person may have said meanwhile; calls that have not begun then do not.
+    pub(crate) newer: Option<&'a Joining>,
+}
+
+impl Caller<'_> {
+    /// Whether a call that has not begun is skipped: the person has said something newer. One that a person was asked about
+    /// is not: its answer would be lost.
+    fn skips(&self, call: &ToolCall) -> bool {
+        let answered = self.answers.get(&call.id).is_some_and(Answer::is_open);
+        !answered && self.newer.is_some_and(Joining::is_offered)
+    }
 }
 
 /// A batch that waits for a person.
@@ -152,6 +171,7 @@ impl EffectGate {
         for (at, AdmittedCall { call, refused }) in calls.by_ref().enumerate() {
             let consulted = match refused {
                 Some(refused) => Err(refused),
+                None if caller.skips(&call) => Err(result_of(&call, ToolStatus::NotExecuted, SKIPPED.into())),
                 None => self.consult(&mut caller, context, call).await,
             };
             let call = match consulted {
@@ -173,6 +193,9 @@ impl EffectGate {
                 }
             }
         }
+        // Kept for as long as the very call waits for an answer, or for its turn after one.
+        let about = asking.as_ref().map(|(call, _)| &call.id);
+        context.state.changed.take_if(|changed| Some(&changed.id) != about);
         let asking = asking.map(|(call, wanted)| Asking {
             call,
             deferred: calls.map(|admitted| admitted.call).collect(),
@@ -196,6 +219,9 @@ impl EffectGate {
                 cancel: caller.cancel,
                 generation: caller.generation,
                 progress: &caller.progress,
+                variables: &caller.variables,
+                live: caller.live,
+                newer: caller.newer,
             };
             let admitted = runnable.len();
             let (ran, begun) = batch::run(whose, runnable).await;

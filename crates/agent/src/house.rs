@@ -6,23 +6,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use belay_agent_loop::{Reasoning, StopRules};
 use belay_protocol::inbound::ModelTrouble;
 use belay_protocol::{
-    BootId, BoundHook, Channel, ChannelId, Clock, EventKind, EventLog, GateStore, ModelError, ModelErrorKind,
-    ModelProvider, NewEvent, Outbox, OutputKeeper, RunId, RunProcesses, RunReader, SecretVault, SessionKey,
-    SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
+    Archive, BootId, BoundHook, Channel, ChannelId, Clock, ContextSource, EventKind, EventLog, GateStore, ModelError,
+    ModelErrorKind, ModelProvider, NewEvent, Outbox, OutputKeeper, RunId, RunProcesses, RunReader, SecretVault,
+    SessionKey, SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::approvals::{ApprovalsConfig, Policy};
-use crate::config::{AgentConfig, LimitsConfig, QueueConfig};
+use crate::compaction::CompactionConfig;
+use crate::config::{AgentConfig, LimitsConfig};
 use crate::container::{RunInWorker, WorkersParts};
 use crate::cost_guard::CostGuard;
 use crate::effect_gate::{EffectGate, GatePorts};
 use crate::error::AgentError;
 use crate::hooks::HookChain;
 use crate::plan::{self, PlanKit};
-use crate::prompt;
-use crate::subagent::{Goal, SpawnSubagent};
+use crate::post::SendMessage;
+use crate::prompt::{self, Briefing, PromptBook, Snapshots};
+use crate::queue::QueueConfig;
+use crate::sessions::{Resets, SessionsConfig};
+use crate::streaming::StreamingConfig;
+use crate::subagent::{Goal, SpawnSubagent, SubagentLanes};
 use crate::terminate::Terminate;
 
 /// Everything an agent is made of.
@@ -37,6 +42,12 @@ pub struct AgentParts {
     pub queue: QueueConfig,
     /// `[approvals]`
     pub approvals: ApprovalsConfig,
+    /// `[compaction]`
+    pub compaction: CompactionConfig,
+    /// `[streaming]`
+    pub streaming: StreamingConfig,
+    /// `[sessions]`
+    pub sessions: SessionsConfig,
     /// Processes of runs.
     pub processes: Arc<dyn RunProcesses>,
     /// The operator's hooks, at their points.
@@ -65,6 +76,8 @@ pub struct AgentParts {
     pub ready: watch::Sender<bool>,
     /// What workers are started with; `None`: there are none.
     pub workers: Option<WorkersParts>,
+    /// What runs are told of their surroundings.
+    pub context: Arc<dyn ContextSource>,
 }
 
 /// The ports of persistence that the agent uses.
@@ -74,6 +87,8 @@ pub struct StorePorts {
     pub threads: Arc<dyn ThreadStore>,
     /// Reads runs.
     pub runs: Arc<dyn RunReader>,
+    /// Deletes sessions.
+    pub archive: Arc<dyn Archive>,
     /// Facts.
     pub events: Arc<dyn EventLog>,
     /// Undelivered replies.
@@ -91,6 +106,14 @@ pub(crate) struct House {
     pub(crate) config: AgentConfig,
     pub(crate) queue: QueueConfig,
     pub(crate) approvals: ApprovalsConfig,
+    pub(crate) compaction: CompactionConfig,
+    pub(crate) streaming: StreamingConfig,
+    /// When conversations begin anew.
+    pub(crate) resets: Resets,
+    /// Whether people are told of it.
+    pub(crate) announce_reset: bool,
+    /// Keeps outputs that are too long to be shown whole.
+    pub(crate) outputs: Option<Arc<dyn OutputKeeper>>,
     pub(crate) processes: Arc<dyn RunProcesses>,
     pub(crate) hooks: Arc<HookChain>,
     pub(crate) model: Arc<dyn ModelProvider>,
@@ -110,8 +133,16 @@ pub(crate) struct House {
     pub(crate) started_at: UnixMillis,
     /// The global lane: one permit for each turn at work.
     pub(crate) permits: Arc<Semaphore>,
+    /// The lanes of subagents.
+    pub(crate) subagents: SubagentLanes,
     /// What the last model call failed with, until one succeeds. Held for an assignment, never across an await.
     model_trouble: Mutex<Option<ModelTrouble>>,
+    /// What runs are told of their surroundings.
+    pub(crate) context: Arc<dyn ContextSource>,
+    /// The skills that conversations began with.
+    pub(crate) snapshots: Snapshots,
+    /// Ways of asking, for what runs are told of their surroundings.
+    prompts: PromptBook,
     /// What workers are started with, where they can be.
     pub(crate) workers: Option<WorkersParts>,
     /// Cancelled when the drain begins: lanes finish their turn and start no other.
@@ -139,6 +170,9 @@ impl House {
         }
         // Executors may have subagents work for them, and always have a terminate of their own.
         let plans = PlanKit::build(&parts.config, &tools, parts.max_tokens, parts.max_attempts)?;
+        if parts.config.send_message {
+            tools.push(Arc::new(SendMessage::new()));
+        }
         if parts.config.terminate {
             tools.push(Arc::new(Terminate::new()));
         }
@@ -148,31 +182,37 @@ impl House {
         let ports = GatePorts {
             gates: parts.store.gates.clone(),
             vault: parts.store.vault.clone(),
-            outputs: parts.outputs,
+            outputs: parts.outputs.clone(),
             hooks: hooks.clone(),
         };
         let policy = Policy::compile(&parts.approvals);
         let gate = EffectGate::new(&ToolSet::new(tools.iter().cloned().chain(own).collect()), policy, ports)?;
         let tools = Arc::new(ToolSet::new(tools));
-        let persona = prompt::persona(&parts.config);
-        let (with_tools, without_tools) = (prompt::with_tools(persona, &tools), prompt::without_tools(persona));
         let cost = CostGuard::load(
             parts.store.spend.clone(),
             parts.clock.clone(),
             parts.limits.micro_usd_per_day(),
-            parts.model.info().price,
+            parts.model.dearest(),
         )
         .await?;
         let channels = parts.channels.into_iter().map(|channel| (channel.id().clone(), channel)).collect();
+        let prompt = |tools| prompt::join(&prompt::parts(&parts.config, &Briefing::default(), tools, None));
+        let (with_tools, without_tools) = (prompt(Some(&*tools)), prompt(None));
         let house = Self {
             reasoning: Arc::new(Reasoning::new(with_tools, without_tools, tools, parts.max_tokens, parts.max_attempts)),
             max_tokens: parts.max_tokens,
             plans,
             max_attempts: parts.max_attempts,
             permits: Arc::new(Semaphore::new(parts.config.max_concurrent_turns)),
+            subagents: SubagentLanes::new(&parts.config.subagents),
             config: parts.config,
             queue: parts.queue,
             approvals: parts.approvals,
+            compaction: parts.compaction,
+            streaming: parts.streaming,
+            resets: Resets::of(&parts.sessions),
+            announce_reset: parts.sessions.announce_reset,
+            outputs: parts.outputs,
             processes: parts.processes,
             hooks,
             model: parts.model,
@@ -187,30 +227,33 @@ impl House {
             version: parts.version,
             model_trouble: Mutex::new(None),
             workers,
+            context: parts.context,
+            snapshots: Snapshots::default(),
+            prompts: PromptBook::default(),
             draining: CancellationToken::new(),
         };
         Ok((house, parts.ready))
     }
 
-    /// The way of asking in a conversation's run: that of every run, unless it has a goal (then with its tools besides all
-    /// others), or is told by hooks who it is.
-    pub(crate) fn reasoning_for(&self, goal: Option<&Goal>, persona: Option<&str>) -> Arc<Reasoning> {
-        if goal.is_none() && persona.is_none() {
-            return self.reasoning.clone();
-        }
-        let persona = persona.unwrap_or_else(|| prompt::persona(&self.config));
-        let (with_tools, without_tools, tools) = match goal {
-            Some(goal) => {
-                let tools = self.reasoning.tools().iter().cloned().chain(goal.tools()).collect();
-                let prompt = || prompt::with_outputs(persona, &goal.teaching());
-                (prompt(), prompt(), Arc::new(ToolSet::new(tools)))
-            }
-            None => {
-                let tools = self.reasoning.tools().clone();
-                (prompt::with_tools(persona, &tools), prompt::without_tools(persona), tools)
-            }
+    /// The way of asking in a conversation's run with these surroundings; one with a goal has the goal's tools besides all
+    /// others, and is made for this run alone.
+    pub(crate) fn reasoning_for(&self, goal: Option<&Goal>, briefing: &Briefing) -> Arc<Reasoning> {
+        let Some(goal) = goal else {
+            return self.prompts.get(briefing, || self.ask_with(briefing, self.reasoning.tools().clone(), None));
         };
-        Arc::new(Reasoning::new(with_tools, without_tools, tools, self.max_tokens, self.max_attempts))
+        let tools = self.reasoning.tools().iter().cloned().chain(goal.tools()).collect();
+        Arc::new(self.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(&goal.teaching())))
+    }
+
+    fn ask_with(&self, briefing: &Briefing, tools: Arc<ToolSet>, outputs: Option<&str>) -> Reasoning {
+        let prompt = |tools| prompt::join(&prompt::parts(&self.config, briefing, tools, outputs));
+        let (with_tools, without_tools) = (prompt(Some(&*tools)), prompt(None));
+        Reasoning::new(with_tools, without_tools, tools, self.max_tokens, self.max_attempts)
+    }
+
+    /// Whether people speak through a channel; one that is not known is taken to be theirs.
+    pub(crate) fn carries_people(&self, channel: &ChannelId) -> bool {
+        self.channels.get(channel).is_none_or(|channel| channel.carries_people())
     }
 
     /// Notes that the model answers.

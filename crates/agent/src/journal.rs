@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    Checkpoint, Clock, Durability, EventKind, GateId, JoinedRun, Lease, Message, NewEvent, RunId, StoreError,
+    Checkpoint, Clock, Durability, EventKind, GateId, JoinedRun, Lease, Message, NewEvent, Outbound, RunId, StoreError,
     ThreadStore,
 };
 
+use crate::post::{Said, Saying};
 use crate::tally::Tally;
 
 /// Writes the progress of one run under its lane's lease.
@@ -23,10 +24,33 @@ pub struct RunJournal {
     used: Vec<GateId>,
     /// Runs that end with the next write, since this one has their messages.
     joined: Vec<JoinedRun>,
+    /// What the run says with the next write.
+    saying: Saying,
     /// The account of the run's tree, whose totals go with each write.
     tally: Tally,
-    /// Only facts are written: messages and state are those of the run that started this one.
-    facts_only: bool,
+    keeps: Keeps,
+}
+
+/// How much of what happens a journal writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeps {
+    /// All of it.
+    Everything,
+    /// Facts: messages and state are those of the run that started this one.
+    Facts,
+    /// Nothing: the store knows no such run.
+    Nothing,
+}
+
+/// What a run has not written when its turn ends.
+#[derive(Debug, Default)]
+pub struct Remainder {
+    /// Messages of the context.
+    pub messages: Vec<Arc<Message>>,
+    /// Facts.
+    pub events: Vec<NewEvent>,
+    /// Messages to deliver.
+    pub said: Vec<Outbound>,
 }
 
 /// What a run's journal hands to the runs that it starts.
@@ -37,13 +61,15 @@ pub struct JournalSeed {
     lease: Lease,
     run: RunId,
     tally: Tally,
+    keeps: Keeps,
 }
 
 impl JournalSeed {
-    /// A journal that writes facts under the same run, and nothing of a context.
+    /// A journal that writes facts under the same run, if that one does, and nothing of a context.
     pub fn grow(&self) -> RunJournal {
-        let Self { threads, clock, lease, run, tally } = self.clone();
-        RunJournal { facts_only: true, ..RunJournal::new(threads, clock, lease, run, tally, 0) }
+        let Self { threads, clock, lease, run, tally, keeps } = self.clone();
+        let keeps = if keeps == Keeps::Nothing { keeps } else { Keeps::Facts };
+        RunJournal { keeps, ..RunJournal::new(threads, clock, lease, run, tally, 0) }
     }
 }
 
@@ -57,8 +83,14 @@ impl RunJournal {
         tally: Tally,
         stored: usize,
     ) -> Self {
-        let (events, used, joined) = (Vec::new(), Vec::new(), Vec::new());
-        Self { threads, clock, lease, run, stored, events, used, joined, tally, facts_only: false }
+        let (events, used, joined, saying) = (Vec::new(), Vec::new(), Vec::new(), Saying::default());
+        Self { threads, clock, lease, run, stored, events, used, joined, saying, tally, keeps: Keeps::Everything }
+    }
+
+    /// The same for work that is no run of the store's: nothing is written, nor by what it starts.
+    #[must_use]
+    pub fn of_no_run(self) -> Self {
+        Self { keeps: Keeps::Nothing, ..self }
     }
 
     /// What journals of the runs that this one starts are made of.
@@ -69,6 +101,7 @@ impl RunJournal {
             lease: self.lease.clone(),
             run: self.run,
             tally: self.tally.clone(),
+            keeps: self.keeps,
         }
     }
 
@@ -92,6 +125,28 @@ impl RunJournal {
         self.used.extend_from_slice(gates);
     }
 
+    /// With the next write, this is committed to be delivered.
+    pub fn say(&mut self, message: Outbound) {
+        self.saying.add(Said { messages: vec![message], ..Said::default() });
+    }
+
+    /// Where tools of the run leave what they say: it goes with the next write.
+    pub fn saying(&self) -> Saying {
+        self.saying.clone()
+    }
+
+    /// What is said with the next write, with its facts noted.
+    fn take_said(&mut self) -> Vec<Outbound> {
+        let Said { messages, facts } = self.saying.take();
+        facts.into_iter().for_each(|fact| self.note(fact));
+        messages
+    }
+
+    /// With the next write, these runs end: their messages are in the context.
+    pub fn join(&mut self, joined: &[JoinedRun]) {
+        self.joined.extend_from_slice(joined);
+    }
+
     /// Writes what is new in the context, and the facts noted since the last write.
     ///
     /// # Errors
@@ -103,11 +158,13 @@ impl RunJournal {
     /// the same messages; the store appends a run's end only once, but may keep a message twice: so this is never
     /// dropped on purpose.
     pub async fn write(&mut self, context: &LoopContext, durability: Durability) -> Result<(), StoreError> {
-        let (messages, state) = match self.facts_only {
-            true => (Vec::new(), None),
-            false => (context.messages[self.stored..].to_vec(), serde_json::to_value(&context.state).ok()),
+        let (messages, state) = match self.keeps {
+            Keeps::Everything => (context.messages[self.stored..].to_vec(), serde_json::to_value(&context.state).ok()),
+            Keeps::Facts => (Vec::new(), None),
+            Keeps::Nothing => return Ok(()),
         };
         let (usage, cost_micro_usd) = self.tally.spent();
+        let outbound = self.take_said();
         let checkpoint = Checkpoint {
             run: self.run,
             messages,
@@ -117,9 +174,14 @@ impl RunJournal {
             events: std::mem::take(&mut self.events),
             used: std::mem::take(&mut self.used),
             joined: std::mem::take(&mut self.joined),
+            outbound: outbound.clone(),
             durability,
         };
-        self.threads.checkpoint(&self.lease, checkpoint).await?;
+        if let Err(error) = self.threads.checkpoint(&self.lease, checkpoint).await {
+            // The results that say so go with the end of the run, and so does what they say was sent.
+            self.saying.add(Said { messages: outbound, ..Said::default() });
+            return Err(error);
+        }
         self.stored = context.messages.len();
         Ok(())
     }
@@ -130,7 +192,9 @@ impl RunJournal {
     }
 
     /// What is left to write with the end of the run.
-    pub fn remainder(&mut self, messages: &[Arc<Message>]) -> (Vec<Arc<Message>>, Vec<NewEvent>) {
-        (messages.get(self.stored..).unwrap_or_default().to_vec(), std::mem::take(&mut self.events))
+    pub fn remainder(&mut self, messages: &[Arc<Message>]) -> Remainder {
+        let said = self.take_said();
+        let messages = messages.get(self.stored..).unwrap_or_default().to_vec();
+        Remainder { messages, events: std::mem::take(&mut self.events), said }
     }
 }

@@ -21,6 +21,7 @@ mod completion;
 mod completion_check;
 pub mod config;
 pub mod container;
+mod context_report;
 mod core;
 pub mod cost_guard;
 pub mod delivery;
@@ -29,6 +30,7 @@ pub mod effect_gate;
 pub mod error;
 mod hooks;
 mod house;
+mod joining;
 pub mod journal;
 mod judge;
 mod lane;
@@ -36,20 +38,41 @@ mod live;
 mod mail;
 pub mod metrics;
 mod plan;
+mod post;
 mod prompt;
+mod pulse;
+mod queue;
 pub mod reply;
 mod sending;
+pub mod sessions;
 mod speaker;
+mod streaming;
 mod subagent;
 pub mod submission;
 pub mod tally;
+mod telling;
 mod terminate;
 mod turn;
 mod waiting;
 
 pub use agent::{Agent, AgentExit};
 pub use approvals::{ApprovalRule, ApprovalsConfig};
-pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, QueueConfig, SubagentsConfig};
+pub use compaction::CompactionConfig;
+pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, SubagentsConfig};
 pub use container::{WorkerRoom, WorkersConfig, WorkersParts};
 pub use error::AgentError;
+
+/// The tools of the agent itself: it offers them beside those that it is given, some of them to some kinds of run.
+pub const OWN_TOOLS: [&str; 6] = [
+    subagent::COMPLETE_TASK,
+    subagent::EMIT_VALUE,
+    plan::PLANNING,
+    container::RUN_IN_WORKER,
+    subagent::SPAWN_SUBAGENT,
+    terminate::TERMINATE,
+];
+
 pub use house::{AgentParts, StorePorts};
+pub use queue::QueueConfig;
+pub use sessions::{ChannelReset, ResetMode, SessionsConfig};
+pub use streaming::{Break, SendAt, StreamingConfig};

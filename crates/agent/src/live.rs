@@ -1,17 +1,18 @@
 //! A run that is alive in this process: what dispatcher, lane and watchers share of it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use belay_agent_loop::policies::chanting::Chanting;
 use belay_protocol::{
-    CallId, Delta, DeltaSink, Generation, Heard, Partial, ProgressSink, RunId, RunRecord, RunWatch, SessionKey,
-    StopReason,
+    CallId, Delta, Generation, Heard, Partial, ProgressSink, RunEnd, RunId, RunRecord, RunWatch, SessionKey, StopReason,
 };
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use crate::pulse::Pulse;
+use crate::streaming::blocks::Blocks;
 
 /// Fragments kept for a watcher that lags. Then: the watcher misses some, and takes the text from the reply.
 const DELTA_CAPACITY: usize = 512;
@@ -31,6 +32,8 @@ pub(crate) struct LiveRun {
     loops_off: AtomicBool,
     /// It rests on a question.
     resting: AtomicBool,
+    /// When it was last heard of.
+    pulse: Pulse,
     /// Ended by a stop: nothing that belongs to the run starts after it.
     pub(crate) generation: Generation,
     finished: watch::Sender<Option<Arc<RunRecord>>>,
@@ -38,6 +41,10 @@ pub(crate) struct LiveRun {
     /// What the model has said so far in the step it is at. Held for an append, never across an await; fragments are
     /// published under it, so that whoever begins to watch reads every word once.
     partial: Mutex<Partial>,
+    /// What is said in pieces, where its channel takes it so. Held for an append, never across an await.
+    blocks: OnceLock<Mutex<Blocks>>,
+    /// Something was said: for the one task that shows it.
+    changed: Notify,
 }
 
 /// Why a run was told to stop.
@@ -46,6 +53,29 @@ pub(crate) struct StopCause {
     pub(crate) reason: StopReason,
     /// Whether the answer to the command tells the person already, so that the run itself says nothing.
     pub(crate) told: bool,
+    /// The run whose message comes in its place.
+    pub(crate) by: Option<RunId>,
+    /// Seconds since anything was heard of it.
+    pub(crate) silent_s: Option<u64>,
+}
+
+impl StopCause {
+    /// A stop for this reason, which the run tells the person itself.
+    pub(crate) fn of(reason: StopReason) -> Self {
+        Self { reason, told: false, by: None, silent_s: None }
+    }
+
+    /// The end of a run that was stopped for this.
+    pub(crate) fn end(&self) -> RunEnd {
+        let mut end = RunEnd::of(self.reason);
+        if let Some(by) = self.by {
+            end = end.with("by", by.to_string());
+        }
+        match self.silent_s {
+            Some(silent_s) => end.with("silent_s", silent_s),
+            None => end,
+        }
+    }
 }
 
 impl LiveRun {
@@ -59,10 +89,13 @@ impl LiveRun {
             started: OnceLock::new(),
             loops_off: AtomicBool::new(false),
             resting: AtomicBool::new(false),
+            pulse: Pulse::default(),
             generation: Generation::default(),
             finished: watch::Sender::new(None),
             deltas: OnceLock::new(),
             partial: Mutex::default(),
+            blocks: OnceLock::new(),
+            changed: Notify::new(),
         };
         if want_deltas {
             run.deltas.get_or_init(|| broadcast::Sender::new(DELTA_CAPACITY));
@@ -93,9 +126,30 @@ impl LiveRun {
         self.loops_off.load(Ordering::Relaxed)
     }
 
-    /// Notes that work has begun.
+    /// Notes that work has begun, or goes on after a rest.
     pub(crate) fn begin(&self) {
         self.started.get_or_init(Instant::now);
+        self.pulse.begin();
+    }
+
+    /// Notes a sign of life.
+    pub(crate) fn touch(&self) {
+        self.pulse.beat(Duration::ZERO);
+    }
+
+    /// Notes that nothing need be heard for so long: something with a deadline of its own has begun.
+    pub(crate) fn quiet_for(&self, time: Duration) {
+        self.pulse.beat(time);
+    }
+
+    /// How long nothing was heard of it; `None` while it is not at work.
+    pub(crate) fn silent_for(&self) -> Option<Duration> {
+        self.pulse.silence().filter(|_| !self.is_resting() && !self.cancel.is_cancelled())
+    }
+
+    /// Whether its silence is to be spoken of: once it has lasted `first`, and then each time it has doubled.
+    pub(crate) fn warns(&self, silence: Duration, first: Duration) -> bool {
+        self.pulse.warns(silence, first)
     }
 
     /// How long ago work has begun; `None` while it waits for its turn, or for a person.
@@ -105,6 +159,7 @@ impl LiveRun {
 
     /// Publishes that it rests on a question, after that is committed.
     pub(crate) fn rest(&self, record: Arc<RunRecord>) {
+        self.pulse.stop();
         self.resting.store(true, Ordering::Relaxed);
         self.finished.send_replace(Some(record));
     }
@@ -137,7 +192,7 @@ impl LiveRun {
 
     /// A watch over the run; with fragments from now on, or from the first one if the message asked for them.
     pub(crate) fn watch(&self, with_deltas: bool) -> RunWatch {
-        let partial = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
+        let partial = self.partial();
         let deltas =
             with_deltas.then(|| self.deltas.get_or_init(|| broadcast::Sender::new(DELTA_CAPACITY)).subscribe());
         let so_far = if with_deltas { partial.clone() } else { Partial::default() };
@@ -145,8 +200,61 @@ impl LiveRun {
     }
 
     /// What the model has said so far in the step it is at.
-    pub(crate) fn partial(&self) -> std::sync::MutexGuard<'_, Partial> {
+    pub(crate) fn partial(&self) -> MutexGuard<'_, Partial> {
         self.partial.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The model is asked: what was said before in this step is forgotten.
+    pub(crate) fn begin_step(&self, step: u32) {
+        self.partial().begin(step);
+        if let Some(mut blocks) = self.blocks() {
+            blocks.begin(step);
+        }
+        self.changed.notify_one();
+    }
+
+    /// Publishes what the model says. Whether anybody heard it.
+    pub(crate) fn say(&self, step: u32, text: &str, reasoning: &str) -> Heard {
+        let mut heard = Heard::Nobody;
+        let mut partial = self.partial();
+        if !reasoning.is_empty() {
+            partial.reasoning.push_str(reasoning);
+            heard = self.publish(|| Delta::Reasoning { step, text: reasoning.to_owned() });
+        }
+        if !text.is_empty() {
+            partial.text.push_str(text);
+            if self.publish(|| Delta::Text { step, text: text.to_owned() }) == Heard::Somebody {
+                heard = Heard::Somebody;
+            }
+            if self.blocks().is_some_and(|mut blocks| blocks.push(text)) {
+                heard = Heard::Somebody;
+            }
+        }
+        self.changed.notify_one();
+        heard
+    }
+
+    /// The text of this step is over and is not the answer.
+    pub(crate) fn end_text(&self) {
+        if let Some(mut blocks) = self.blocks() {
+            blocks.end_text();
+        }
+        self.changed.notify_one();
+    }
+
+    /// From now on, what is said is cut into pieces too.
+    pub(crate) fn say_in(&self, blocks: Blocks) {
+        let _ = self.blocks.set(Mutex::new(blocks)); // it goes on after a rest, with what it has
+    }
+
+    /// What is said in pieces, if anything is.
+    pub(crate) fn blocks(&self) -> Option<MutexGuard<'_, Blocks>> {
+        self.blocks.get().map(|blocks| blocks.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until something more was said. One task waits; what happens while it does not is not missed.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     fn publish(&self, make: impl FnOnce() -> Delta) -> Heard {
@@ -159,67 +267,7 @@ impl LiveRun {
 
 impl ProgressSink for LiveRun {
     fn progress(&self, call: &CallId, text: &str) {
+        self.touch();
         self.publish(|| Delta::Tool { call_id: call.clone(), text: text.to_owned() });
-    }
-}
-
-/// Publishes the fragments of one step to whoever watches the run, and hears whether the text goes in circles.
-pub(crate) struct LiveSink<'a> {
-    run: &'a LiveRun,
-    step: u32,
-    /// Where the text is watched, and what is cancelled when it repeats itself.
-    chanting: Option<(&'a mut Chanting, &'a CancellationToken)>,
-    /// What was streamed, where nobody is shown anything: another run asked, or it is an aside.
-    unseen: Option<String>,
-}
-
-impl<'a> LiveSink<'a> {
-    pub(crate) fn new(
-        run: &'a LiveRun,
-        step: u32,
-        chanting: Option<(&'a mut Chanting, &'a CancellationToken)>,
-    ) -> Self {
-        Self { run, step, chanting, unseen: None }
-    }
-
-    /// The same, shown to whoever watches: what was said before in this step is forgotten.
-    pub(crate) fn shown(&mut self) {
-        self.run.partial().begin(self.step);
-    }
-
-    /// The same, showing nobody anything.
-    pub(crate) fn silent(&mut self) {
-        self.unseen = Some(String::new());
-    }
-
-    /// The text that has been streamed.
-    pub(crate) fn said(self) -> String {
-        self.unseen.unwrap_or_else(|| self.run.partial().text.clone())
-    }
-}
-
-impl DeltaSink for LiveSink<'_> {
-    fn text(&mut self, piece: &str) -> Heard {
-        if let Some((chanting, cut)) = &mut self.chanting
-            && chanting.text(piece)
-        {
-            cut.cancel();
-        }
-        if let Some(unseen) = &mut self.unseen {
-            unseen.push_str(piece);
-            return Heard::Nobody;
-        }
-        let mut partial = self.run.partial();
-        partial.text.push_str(piece);
-        self.run.publish(|| Delta::Text { step: self.step, text: piece.to_owned() })
-    }
-
-    fn reasoning(&mut self, piece: &str) -> Heard {
-        if self.unseen.is_some() {
-            return Heard::Nobody;
-        }
-        let mut partial = self.run.partial();
-        partial.reasoning.push_str(piece);
-        self.run.publish(|| Delta::Reasoning { step: self.step, text: piece.to_owned() })
     }
 }

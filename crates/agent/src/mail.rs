@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    AckSender, Asker, Decision, GateId, IdempotencyKey, Inbound, KnownInput, Principal, Refusal, ReplyRoute, RunId,
-    Secret, SessionKey, UnixMillis,
+    AckSender, Asker, ChannelId, Decision, GateId, IdempotencyKey, Inbound, KnownInput, Principal, Refusal, ReplyRoute,
+    RunId, Secret, SessionKey, UnixMillis,
 };
 use tokio::sync::{Notify, mpsc};
 
-use crate::live::LiveRun;
-use crate::submission::ThreadCommand;
+use crate::live::{LiveRun, StopCause};
+use crate::submission::{SettingCommand, ThreadCommand};
 
 /// What the dispatcher puts into a lane's mailbox.
 pub(crate) enum LaneMail {
     /// A message for the model.
     Input(Box<LaneInput>),
-    /// A command that changes the thread, in order with the messages.
+    /// A command that changes the thread or what the session asks for, in order with the messages.
     Command(LaneCommand),
     /// An answer to the question that a run of the lane rests on.
     Answer(Box<LaneAnswer>),
@@ -32,10 +32,21 @@ pub(crate) struct LaneInput {
 /// A command for the lane.
 pub(crate) struct LaneCommand {
     pub(crate) session: SessionKey,
-    pub(crate) command: ThreadCommand,
+    pub(crate) order: LaneOrder,
+    /// The channel it came through.
+    pub(crate) channel: ChannelId,
     pub(crate) word: String,
     pub(crate) reply_to: Option<ReplyRoute>,
     pub(crate) ack: AckSender,
+}
+
+/// What a command is about.
+#[derive(Clone)]
+pub(crate) enum LaneOrder {
+    /// The thread.
+    Thread(ThreadCommand),
+    /// What the session asks of all its runs.
+    Setting(SettingCommand),
 }
 
 /// An answer to a question.
@@ -47,6 +58,8 @@ pub(crate) struct LaneAnswer {
     pub(crate) from: SessionKey,
     pub(crate) word: String,
     pub(crate) reply_to: Option<ReplyRoute>,
+    /// What makes a second delivery recognisable.
+    pub(crate) key: Option<IdempotencyKey>,
     pub(crate) ack: AckSender,
 }
 
@@ -83,6 +96,10 @@ pub(crate) enum LaneNote {
     Rests(Box<Waits>),
     /// It goes on.
     Woke { gate: GateId },
+    /// This run is to stop: a newer message takes its place.
+    Stop { run: Arc<LiveRun>, cause: StopCause },
+    /// An answer was not acted on, since the store could not take it: it may be given again.
+    NotActedOn { key: IdempotencyKey },
     /// A command has been answered; the reply is for the conversation.
     Commanded { session: SessionKey, say: Option<(ReplyRoute, String)> },
 }

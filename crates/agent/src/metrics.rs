@@ -17,6 +17,8 @@ pub const MODEL_REQUESTS: &str = "belay_model_requests_total";
 pub const MODEL_TOKENS: &str = "belay_model_tokens_total";
 /// Money, in millionths of a US dollar.
 pub const MODEL_MICRO_USD: &str = "belay_model_cost_micro_usd_total";
+/// Answers of a model that stood in for another one, by what kept that one from it.
+pub const MODEL_FALLBACKS: &str = "belay_model_fallbacks_total";
 /// Tool calls that have ended, by status.
 pub const TOOL_CALLS: &str = "belay_tool_calls_total";
 /// Answers of hooks, by point and outcome: `continue`, `change`, `refuse`, `failed`, `crashed`, `timeout`, and `dropped`
@@ -34,6 +36,7 @@ pub fn describe() {
     describe_counter!(MODEL_REQUESTS, "Requests sent to the model");
     describe_counter!(MODEL_TOKENS, "Tokens that the model reported");
     describe_counter!(MODEL_MICRO_USD, "What model calls were charged, in millionths of a US dollar");
+    describe_counter!(MODEL_FALLBACKS, "Answers of a model that stood in for another one");
     describe_counter!(TOOL_CALLS, "Tool calls that have ended");
     describe_counter!(HOOK_CALLS, "Answers of hooks, and their failures");
     describe_counter!(RUNS_RECOVERED, "Runs that were taken up again after a restart");
@@ -68,10 +71,16 @@ pub(crate) fn rule_fired(rule: &str, action: &'static str) {
     counter!(STOP_RULES_FIRED, "rule" => rule.to_owned(), "action" => action).increment(1);
 }
 
+/// A model has stood in for one that could not answer, for this reason: a word of a closed list.
+pub(crate) fn model_fell_back(why: &str) {
+    counter!(MODEL_FALLBACKS, "why" => why.to_owned()).increment(1);
+}
+
 /// A logical model call has ended: `requests` were sent, the last of them with this outcome.
 pub(crate) fn model_called(requests: u32, error: Option<&ModelErrorKind>, usage: Option<&Usage>, micro_usd: u64) {
     let outcome = error.map_or("ok", |kind| kind.word());
-    counter!(MODEL_REQUESTS, "outcome" => outcome).increment(1);
+    // None is sent while every model is left alone.
+    counter!(MODEL_REQUESTS, "outcome" => outcome).increment(u64::from(requests.min(1)));
     if requests > 1 {
         counter!(MODEL_REQUESTS, "outcome" => "retried").increment(u64::from(requests - 1));
     }

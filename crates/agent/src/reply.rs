@@ -1,7 +1,8 @@
 //! What becomes of the model's final text before a person sees it. Pure.
 
-/// The token by which a model says that nothing should be said.
-pub const SILENT_TOKEN: &str = "NO_REPLY";
+use crate::streaming::silence::{is_silent, without_trailing};
+
+pub use crate::streaming::silence::SILENT_TOKEN;
 
 /// A final text, ready for the person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +17,8 @@ pub enum Reply {
     OnlyEchoes,
 }
 
-/// Cleans a final text: lines that are echoes of internal tool-call text are removed, silence is recognised.
+/// Cleans a final text: silence is recognised, and taken away at the end of a text; lines that are echoes of internal
+/// tool-call text are removed.
 pub fn shape(text: &str) -> Reply {
     let trimmed = text.trim();
     if trimmed.is_empty() {
@@ -25,14 +27,8 @@ pub fn shape(text: &str) -> Reply {
     if is_silent(trimmed) {
         return Reply::Silent;
     }
-    let cleaned = without_echoes(trimmed);
+    let cleaned = without_echoes(without_trailing(trimmed));
     if cleaned.is_empty() { Reply::OnlyEchoes } else { Reply::Text(cleaned) }
-}
-
-/// The token alone, with at most 4 marks of punctuation around it.
-fn is_silent(text: &str) -> bool {
-    let bare = text.trim_matches(|c: char| c.is_ascii_punctuation() && c != '_' || c.is_whitespace());
-    bare == SILENT_TOKEN && text.len() <= SILENT_TOKEN.len() + 4
 }
 
 /// Removes lines that models copy from the way calls are recorded: `[called tool x …]`, `[tool x returned: …]`. Lines in
@@ -75,6 +71,8 @@ mod tests {
             (" NO_REPLY. ", Reply::Silent),
             ("`NO_REPLY`", Reply::Silent),
             ("NO_REPLY is the silent token", text("NO_REPLY is the silent token")),
+            ("NO_REPLY\n\nNO_REPLY", Reply::Silent),
+            ("It is noon.\n\nNO_REPLY", text("It is noon.")),
             ("[Called tool clock with {}]\nIt is noon.", text("It is noon.")),
             ("[Tool clock returned: 12:00]", Reply::OnlyEchoes),
             ("[1] a footnote", text("[1] a footnote")),

@@ -3,7 +3,11 @@
 //! A command is a message that begins with its word, then arguments; matched without case, with an optional `@botname`
 //! behind the word. Everything else is input for the model, kept as it was typed.
 
-use belay_protocol::Decision;
+mod settings;
+
+use belay_protocol::{Decision, Skill, SkillPlace, Skills};
+
+pub use settings::{Change, Setting, SettingCommand};
 
 /// A parsed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +16,8 @@ pub enum Submission {
     Input,
     /// `/plan TEXT`: for the model as well, which works through a plan for TEXT.
     Plan(String),
+    /// `/NAME [TEXT]` of a skill: for the model as well, in these words.
+    Skill(String),
     /// A command that exists.
     Command(Command),
     /// A slash word that does not exist, with the nearest one that does.
@@ -42,8 +48,8 @@ pub enum Command {
     Ping,
     /// `/tools`
     Tools,
-    /// `/model [NAME]`
-    Model(Option<String>),
+    /// `/queue` `/think` `/reasoning` `/verbose` `/model`: what the conversation asks of all its runs. Acts at once.
+    Setting(SettingCommand),
     /// `/undo` `/redo` `/clear` `/new` `/reset` `/compact`: change the thread; in order with its turns.
     Thread(ThreadCommand),
     /// `/approve [ID]` `/always [ID]` `/deny [ID]`: answer the question that waits, or the one of that id.
@@ -55,7 +61,7 @@ pub enum Command {
 }
 
 /// A command that changes the thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ThreadCommand {
     /// Hide the last turn.
     Undo,
@@ -65,10 +71,12 @@ pub enum ThreadCommand {
     Clear,
     /// Open another thread.
     New,
-    /// Shorten the older part to a summary.
-    Compact,
+    /// `/compact [INSTRUCTIONS]`: shorten the older part to a summary, keeping in mind what is said.
+    Compact(Option<String>),
     /// `/loops on|off`: whether loops are looked for. Acts at once, also on the running turn.
     Loops(bool),
+    /// Delete the whole session. Said by operators' programs alone; no word in a conversation stands for it.
+    Delete,
 }
 
 /// Every word, for help and for "did you mean".
@@ -83,10 +91,14 @@ pub const WORDS: &[(&str, &str)] = &[
     ("/clear", "forget this conversation"),
     ("/undo", "take back the last turn"),
     ("/redo", "bring it back"),
-    ("/compact", "shorten the older part of the conversation"),
+    ("/compact", "shorten the older part of the conversation; behind it, what is to be kept in mind"),
     ("/loops", "on or off: whether loops are looked for in this conversation"),
     ("/tools", "what the model can use"),
-    ("/model", "which model answers"),
+    ("/model", "which model answers; with a name, another one for this conversation"),
+    ("/queue", "what becomes of messages while I am busy: steer, followup, collect or interrupt"),
+    ("/think", "how hard the model thinks: off, low, medium or high"),
+    ("/reasoning", "what you see of its reasoning: off, on or stream"),
+    ("/verbose", "on or off: whether you see a line for each tool call"),
     ("/ping", "is anybody there"),
     ("/version", "which Belay this is"),
     ("/quit", "end the daemon (operators)"),
@@ -98,7 +110,7 @@ pub const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Words of the contract that belong to later versions.
-const NOT_YET: &[&str] = &["/queue", "/think", "/verbose", "/job", "/jobs", "/cancel", "/routine"];
+const NOT_YET: &[&str] = &["/job", "/jobs", "/cancel", "/routine"];
 
 const PLAN_USAGE: &str = "Say what is to be done: /plan and a text. It is split into steps, which are worked through one \
 after the other.";
@@ -109,7 +121,7 @@ const MAX_WORD_BYTES: usize = 32;
 impl Submission {
     /// Whether it becomes a run, in its place in the conversation.
     pub fn is_input(&self) -> bool {
-        matches!(self, Self::Input | Self::Plan(_))
+        matches!(self, Self::Input | Self::Plan(_) | Self::Skill(_))
     }
 }
 
@@ -130,6 +142,10 @@ pub fn parse(text: &str) -> Submission {
         return Submission::Input;
     }
     let argument = Some(rest.trim()).filter(|rest| !rest.is_empty()).map(str::to_owned);
+    if let Some(setting) = Setting::of(&word) {
+        let command = setting.parse(argument.as_deref());
+        return Submission::Command(command.map_or(Command::Usage(setting.usage()), Command::Setting));
+    }
     let command = match word.as_str() {
         "/quit" | "/exit" | "/shutdown" => Command::Quit,
         "/stop" => Command::Stop(argument),
@@ -139,12 +155,11 @@ pub fn parse(text: &str) -> Submission {
         "/version" => Command::Version,
         "/ping" => Command::Ping,
         "/tools" => Command::Tools,
-        "/model" => Command::Model(argument),
         "/undo" => Command::Thread(ThreadCommand::Undo),
         "/redo" => Command::Thread(ThreadCommand::Redo),
         "/clear" => Command::Thread(ThreadCommand::Clear),
         "/new" | "/reset" => Command::Thread(ThreadCommand::New),
-        "/compact" => Command::Thread(ThreadCommand::Compact),
+        "/compact" => Command::Thread(ThreadCommand::Compact(argument)),
         "/plan" => match argument {
             Some(text) => return Submission::Plan(text),
             None => Command::Usage(PLAN_USAGE),
@@ -163,6 +178,30 @@ pub fn parse(text: &str) -> Submission {
         },
     };
     Submission::Command(command)
+}
+
+/// Reads a message where there are skills as well: the word of one of them asks for it, unless it is a command.
+pub fn parse_with(text: &str, skills: &Skills) -> Submission {
+    match parse(text) {
+        Submission::Unknown { word, nearest } => match skills.by_command(&word) {
+            Some(skill) => Submission::Skill(asks_for(skill, text)),
+            None => Submission::Unknown { word, nearest },
+        },
+        other => other,
+    }
+}
+
+/// A message that asks for a skill, in words for the model.
+fn asks_for(skill: &Skill, text: &str) -> String {
+    let how = match &skill.place {
+        SkillPlace::Workspace(path) => format!("read {path} with read_file"),
+        SkillPlace::Elsewhere => "read its instructions with read_skill".to_owned(),
+    };
+    let order = format!("Use the skill {}: {how} first, and follow it.", skill.name);
+    match text.trim().split_once(char::is_whitespace) {
+        Some((_, input)) => format!("{order}\n\n{}", input.trim()),
+        None => order,
+    }
 }
 
 /// The word as typed, for the answer; without its arguments and bot name, in lower case.
@@ -212,7 +251,12 @@ mod tests {
             ("/stop  all ", command(Command::Stop(Some("all".into())))),
             ("/stopp", Submission::Unknown { word: "/stopp".into(), nearest: "/stop" }),
             ("/modelfoo", Submission::Unknown { word: "/modelfoo".into(), nearest: "/model" }),
-            ("/model gpt", command(Command::Model(Some("gpt".into())))),
+            ("/queue", command(Command::Setting(SettingCommand { setting: Setting::Queue, change: Change::Show }))),
+            (
+                "/Think default",
+                command(Command::Setting(SettingCommand { setting: Setting::Thinking, change: Change::Default })),
+            ),
+            ("/verbose loudly", command(Command::Usage(Setting::Verbose.usage()))),
             ("/quit", command(Command::Quit)),
             ("/Exit", command(Command::Quit)),
             ("/shutdown now", command(Command::Quit)),
@@ -236,6 +280,37 @@ mod tests {
             ("/ünknown", Submission::Unknown { word: "/ünknown".into(), nearest: nearest("/ünknown") }),
         ] {
             assert_eq!(parse(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_word_of_a_skill_asks_for_it_and_takes_no_word_of_ours() {
+        let skill = |name: &str, place| Skill {
+            name: name.into(),
+            description: "d".into(),
+            place,
+            user_invocable: true,
+            listed: true,
+            variables: Vec::new(),
+        };
+        let inside = SkillPlace::Workspace("skills/web/SKILL.md".into());
+        let list = vec![
+            skill("Web Search", inside),
+            skill("taxes", SkillPlace::Elsewhere),
+            skill("stop", SkillPlace::Elsewhere),
+        ];
+        let skills = Skills { list, ..Skills::default() };
+        for (text, expected) in [
+            (
+                "/web-search@Bot  two\nlines ",
+                "Use the skill Web Search: read skills/web/SKILL.md with read_file first, and follow it.\n\ntwo\nlines",
+            ),
+            ("/TAXES", "Use the skill taxes: read its instructions with read_skill first, and follow it."),
+        ] {
+            assert_eq!(parse_with(text, &skills), Submission::Skill(expected.into()), "{text:?}");
+        }
+        for text in ["/stop", "/stopp", "taxes", "/etc/taxes", "hello"] {
+            assert_eq!(parse_with(text, &skills), parse(text), "{text:?}");
         }
     }
 

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use belay_agent_loop::policies::Observation;
+use belay_agent_loop::policies::{Observation, StopRules};
 use belay_agent_loop::{
     AdmittedCall, AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopState, run_agentic_loop,
 };
 use belay_protocol::{
-    Lease, Message, MessageBody, ModelErrorKind, NewEvent, ReplyRoute, RunEnd, RunId, RunOptions, RunUsage, StopLayer,
-    StopReason, StoreError, ToolCall, ToolStatus, UnixMillis,
+    EventKind, JoinedRun, Lease, Message, MessageBody, ModelErrorKind, ReplyRoute, RunEnd, RunId, RunOptions, RunUsage,
+    StopLayer, StopReason, StoreError, Together, ToolCall, ToolStatus, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -17,19 +17,25 @@ use crate::approvals::{Answer, Answers};
 use crate::bootstrap::{self, Beginning};
 use crate::chat::ChatDelegate;
 use crate::closing::{self, closing_turn};
-use crate::compaction;
+use crate::compaction::{self, Calibration};
 use crate::core::{RunClock, RunCore};
-use crate::effect_gate::Asking;
+use crate::effect_gate::{Asking, put_changed};
 use crate::house::House;
-use crate::journal::RunJournal;
+use crate::joining::Joining;
+use crate::journal::{Remainder, RunJournal};
 use crate::live::LiveRun;
 use crate::metrics;
 use crate::plan::run_plan;
+use crate::post::Post;
+use crate::prompt::{About, Briefing};
 use crate::sending;
+use crate::streaming::screen::Screen;
 use crate::subagent::{Goal, Nest, last_chance, spawned};
 use crate::submission::{self, Submission};
 use crate::tally::Tally;
+use crate::telling;
 use crate::terminate;
+use crate::waiting::Delivery;
 
 /// What a turn is lent.
 pub(crate) struct TurnJob {
@@ -53,9 +59,28 @@ pub(crate) struct TurnJob {
     pub(crate) answers: Answers,
     /// Whether its message was relayed from a place where nobody can be asked.
     pub(crate) relayed: bool,
+    /// Whether whom it works for may have it write to other conversations.
+    pub(crate) elsewhere: bool,
     /// What its message and its session ask of it.
     pub(crate) options: Arc<RunOptions>,
+    /// What it is answered together with, until it begins.
+    pub(crate) gathered: Option<Gathered>,
+    /// What may become part of it while it runs.
+    pub(crate) joining: Arc<Joining>,
+    /// What the session knows of the provider's way of counting.
+    pub(crate) calibration: Calibration,
 }
+
+/// Messages that one turn begins with.
+pub(crate) struct Gathered {
+    /// The user message that says what all of them say.
+    pub(crate) text: String,
+    /// The runs of the others.
+    pub(crate) joined: Vec<JoinedRun>,
+}
+
+/// Behind what the model had said when its run was stopped, for the model and for people.
+const CUT_SHORT: &str = "\n\n[cut off: the run was stopped here]";
 
 /// Why a run whose message was relayed asks nobody.
 const RELAYED: &str = "this message was relayed from a group, where nobody can be asked; the person may write directly";
@@ -67,11 +92,13 @@ pub(crate) struct TurnEnd {
     /// Where the turn's user message stands in it.
     pub(crate) turn_start: usize,
     /// Messages and facts that are not stored yet.
-    pub(crate) unstored: (Vec<Arc<Message>>, Vec<NewEvent>),
+    pub(crate) unstored: Remainder,
     pub(crate) end: RunEnd,
     /// The model's answer; `None` where it gave none.
     pub(crate) reply: Option<String>,
     pub(crate) silent: bool,
+    /// What the conversation is told.
+    pub(crate) delivery: Delivery,
     /// When this attempt began; `None`: it did not.
     pub(crate) begun_at: Option<UnixMillis>,
     pub(crate) usage: RunUsage,
@@ -80,6 +107,8 @@ pub(crate) struct TurnEnd {
     pub(crate) lease_lost: bool,
     /// The drain came before a place was free: the run has not begun and stays in the store for the next start.
     pub(crate) parked: bool,
+    /// What it has learnt of the provider's way of counting.
+    pub(crate) calibration: Calibration,
     /// The question that it rests on, and the loop's state to go on from.
     pub(crate) rest: Option<(Asking, LoopState)>,
 }
@@ -93,17 +122,34 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     let goal = Goal::of(&job.state, &job.own);
     let stored = turn_start + job.own.len();
     let mut delegate = ChatDelegate::new(core_of(&job, stored), turn_start);
+    delegate.post = Some(Post {
+        house: house.clone(),
+        session: run.session.clone(),
+        run: run.id,
+        here: job.reply_to.clone(),
+        elsewhere: job.elsewhere,
+        saying: delegate.core.journal.saying(),
+    });
+    delegate.shortener.calibration = job.calibration;
     let mut messages = std::mem::take(&mut job.history);
     messages.append(&mut job.own);
     let mut context = LoopContext { messages, state: std::mem::take(&mut job.state) };
+    put_changed(&mut context);
 
     let mut parked = false;
+    let mut screen = None;
     let outcome = match enter(&mut job, permit).await {
         Ok(permit) => {
             run.begin();
+            joined_at_start(&mut job, &mut delegate.core);
             delegate.core.clock = RunClock::starting(house.clock.now());
+            let journal = || delegate.core.journal.seed().grow();
+            screen = Screen::open(&house, &run, job.reply_to.as_ref(), &job.options, journal).await;
             let outcome = match goal {
                 Ok(goal) => {
+                    if goal.is_some() {
+                        delegate.core.joining = None; // what it must come up with was declared at its beginning
+                    }
                     delegate.pursue(goal);
                     work(&mut delegate, &mut context, &job).await
                 }
@@ -129,20 +175,31 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     }
     let lease_lost = matches!(&outcome, Err(LoopError::Store(StoreError::LeaseLost(_))));
     let (mut end, mut reply) = ending(&delegate, outcome);
+    (end, reply) = telling::instead_of_nothing(&mut delegate, &context, (end, reply));
     if !lease_lost {
         let (start, channel) = (delegate.turn_start, job.reply_to.as_ref().map(|route| &route.channel));
         (end, reply) = sending::agree(&mut delegate.core, &mut context, start, channel, (end, reply)).await;
     }
+    if let Some(said) = delegate.core.cut_short.take().filter(|_| !lease_lost) {
+        context.push(Message::assistant(format!("{said}{CUT_SHORT}")));
+    }
     let unstored = delegate.core.journal.remainder(&context.messages);
     let (usage, cost_micro_usd) = delegate.core.tally.spent();
+    let told = match lease_lost || parked || delegate.asking.is_some() {
+        true => None,
+        false => telling::told(&delegate, &context, &end, reply.clone()),
+    };
+    let delivery = telling::deliver(&run, screen, told).await;
     let rest = delegate.asking.take().map(|asking| (asking, context.state));
     if rest.is_none() && !lease_lost && delegate.core.stopped().is_none() {
         end_processes(&house, run.id).await;
     }
     TurnEnd {
         rest,
+        calibration: delegate.shortener.calibration,
         turn_start: delegate.turn_start,
         silent: delegate.silent,
+        delivery,
         usage,
         cost_micro_usd,
         messages: context.messages,
@@ -173,7 +230,7 @@ fn core_of(job: &TurnJob, stored: usize) -> RunCore {
     RunCore {
         cancel: live.cancel.clone(),
         clock: RunClock::starting(house.clock.now()),
-        rules: house.rules.clone(),
+        rules: rules_of(&house.rules, &job.options),
         child: false,
         deadline: None,
         own: None,
@@ -182,10 +239,22 @@ fn core_of(job: &TurnJob, stored: usize) -> RunCore {
         may_ask: if job.relayed { Err(RELAYED) } else { Ok(()) },
         nest: Nest::root(&house.config.subagents, spawned(&job.own)),
         options: job.options.clone(),
+        briefing: Arc::default(), // before it asks anybody it is told more
+        joining: Some(job.joining.clone()),
+        cut_short: None,
+        stand_in: None,
         journal,
         tally,
         live,
         house,
+    }
+}
+
+/// The rules of a run: everybody's, but for the time that its message asks for.
+fn rules_of(rules: &Arc<StopRules>, options: &RunOptions) -> Arc<StopRules> {
+    match options.timeout_ms {
+        Some(ms) => Arc::new(rules.with_active_s(ms.div_ceil(1000))),
+        None => rules.clone(),
     }
 }
 
@@ -216,11 +285,30 @@ async fn enter(
         },
     };
     if job.begun_at.is_none() {
-        let now = job.house.clock.now();
-        job.house.store.threads.start_run(&job.lease, job.run.id, now).await.map_err(NotBegun::Store)?;
+        let (now, threads) = (job.house.clock.now(), &job.house.store.threads);
+        let begun = match &job.gathered {
+            None => threads.start_run(&job.lease, job.run.id, now).await,
+            Some(Gathered { text, joined }) => {
+                let (run, text, joined) = (job.run.id, text.clone(), joined.clone());
+                threads.start_together(&job.lease, Together { run, text, joined, at: now }).await
+            }
+        };
+        begun.map_err(NotBegun::Store)?;
         job.begun_at = Some(now);
     }
     Ok(permit)
+}
+
+/// Tells the lane and the log of the messages that the turn has begun with.
+fn joined_at_start(job: &mut TurnJob, core: &mut RunCore) {
+    let Some(Gathered { joined, .. }) = job.gathered.take() else { return };
+    for how in ["summarize", "collect"] {
+        let runs: Vec<RunId> = joined.iter().filter(|joined| joined.how == how).map(|joined| joined.run).collect();
+        if !runs.is_empty() {
+            core.journal.note(EventKind::Joined { runs, how: how.into() });
+        }
+    }
+    job.joining.committed(&joined);
 }
 
 /// What the session's other runs have cost, where that matters.
@@ -242,7 +330,7 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     if let Some(last) = context.state.stops.measures.time.newest() {
         // Taken up again: while nobody was there, the run was not at work.
         let away = delegate.core.clock.now_ms().saturating_sub(last);
-        let verdict = context.state.stops.observe(&house.rules, Observation::Paused(away));
+        let verdict = context.state.stops.observe(&delegate.core.rules, Observation::Paused(away));
         if let Some(end) = context.heed(verdict) {
             return Ok(LoopOutcome::Stopped(end));
         }
@@ -254,15 +342,16 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     delegate.core.tally.open_output(context.state.stops.measures.output_bytes.count());
     let looping = async {
         let message = context.messages.get(delegate.turn_start).map(|message| message.text().to_owned());
-        match bootstrap::begin(&mut delegate.core, context, &message.unwrap_or_default()).await? {
-            Beginning::Go(None) => {}
-            Beginning::Go(Some(persona)) => delegate.speak_as(Some(&persona)),
+        let briefing = briefing_of(job).await;
+        match bootstrap::begin(&mut delegate.core, context, &briefing, &message.unwrap_or_default()).await? {
+            Beginning::Go(told) => delegate.brief(told.over(briefing)),
             Beginning::Over(end, words) => {
                 delegate.summary = words;
                 return Ok(LoopOutcome::Stopped(end));
             }
         }
         if let Some(request) = plan_request(delegate, context) {
+            delegate.core.joining = None; // a plan is made of the one message
             let (start, core) = (delegate.turn_start, &mut delegate.core);
             let (end, said) = Box::pin(run_plan(core, context, start, &request)).await?;
             delegate.summary = said;
@@ -274,7 +363,7 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
         let last = u32::from(delegate.goal.is_none());
         let config = AgenticLoopConfig {
             max_iterations: house.config.max_tool_iterations.saturating_add(last),
-            rules: house.rules.clone(),
+            rules: delegate.core.rules.clone(),
             ..AgenticLoopConfig::default()
         };
         let mut outcome = match resumed {
@@ -308,6 +397,21 @@ async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &Turn
     };
     indicator.cancel();
     outcome
+}
+
+/// What a turn is told of its surroundings. A turn that is stopped meanwhile is told nothing, and asks nobody.
+async fn briefing_of(job: &TurnJob) -> Briefing {
+    let about = About {
+        session: &job.run.session,
+        channel: job.reply_to.as_ref().map(|route| &route.channel),
+        relayed: job.relayed,
+        options: &job.options,
+    };
+    tokio::select! {
+        biased; // a stop waits for no disk
+        () = job.run.cancel.cancelled() => Briefing::default(),
+        briefing = Briefing::of_run(&job.house, about) => briefing,
+    }
 }
 
 /// The end of a turn with outputs: a last chance where some are missing, and what is there as its answer.
@@ -367,7 +471,7 @@ async fn resume(delegate: &mut ChatDelegate, context: &mut LoopContext) -> Resul
         if let Some(outcome) = delegate.execute_tool_calls(calls, context).await? {
             return Ok(Some(outcome));
         }
-        let config = AgenticLoopConfig { rules: house.rules.clone(), ..AgenticLoopConfig::default() };
+        let config = AgenticLoopConfig { rules: delegate.core.rules.clone(), ..AgenticLoopConfig::default() };
         if let Some(end) = context.judge_last_batch(&config, &tools) {
             return Ok(Some(LoopOutcome::Stopped(end)));
         }
@@ -452,7 +556,14 @@ pub(crate) fn failure(error: LoopError) -> RunEnd {
                 ModelErrorKind::BadRequest => StopReason::BadRequest,
                 ModelErrorKind::Network => StopReason::Network,
             };
-            RunEnd::of(reason).with("requests", error.attempts).with("answers_begun", error.abandoned)
+            let end = RunEnd::of(reason).with("requests", error.attempts).with("answers_begun", error.abandoned);
+            match error.kind {
+                ModelErrorKind::RateLimited { retry_after: Some(left) }
+                | ModelErrorKind::Overloaded { retry_after: Some(left) } => {
+                    end.with("retry_after_s", left.as_secs().max(1))
+                }
+                _ => end,
+            }
         }
     }
 }

@@ -4,13 +4,18 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopState;
 use belay_protocol::{
-    Asker, FinishedRun, Gate, Message, NewEvent, Outbound, OutboxId, PendingRun, ReplyRoute, RunEnd, RunId, RunOptions,
-    RunRecord, RunStatus, RunUsage, StopReason, ThreadState, UnixMillis,
+    Asker, ChannelId, FinishedRun, Gate, Message, NewEvent, Outbound, OutboxId, PendingRun, ReplyRoute, RunEnd, RunId,
+    RunOptions, RunRecord, RunStatus, RunUsage, StopReason, ThreadState, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use crate::approvals::Answers;
 use crate::live::{LiveRun, StopCause};
+use crate::mail::LaneInput;
+use crate::queue::QueueRules;
+use crate::subagent::Goal;
+use crate::submission::{self, Submission};
 
 /// A message that waits for its turn, or is having it.
 pub(crate) struct Waiting {
@@ -39,7 +44,22 @@ pub(crate) struct Waiting {
     pub(crate) options: RunOptions,
     /// It rested on a question and goes on: that is no new attempt.
     pub(crate) rested: bool,
+    /// The channel it came through.
+    pub(crate) channel: ChannelId,
+    /// By which rules it waits.
+    pub(crate) rules: QueueRules,
+    /// When it came, as far as this lane knows.
+    pub(crate) arrived: Instant,
+    /// Whether it is words alone: no plan, no outputs, no history of its own.
+    pub(crate) words_alone: bool,
+    /// Whether it is to become a line of a digest, since too many wait.
+    pub(crate) shortened: bool,
+    /// A new conversation has begun with it by itself, of which the person is told with the answer.
+    pub(crate) began_anew: bool,
 }
+
+/// What stands before the first answer of a conversation that has begun by itself.
+const BEGAN_ANEW: &str = "_A new conversation has begun; the earlier one is kept._";
 
 /// How a run ends, before it is committed.
 pub(crate) struct Ending {
@@ -48,6 +68,10 @@ pub(crate) struct Ending {
     pub(crate) reply: Option<String>,
     /// Nothing is said to anybody: the model chose so.
     pub(crate) silent: bool,
+    /// What the conversation is told.
+    pub(crate) delivery: Delivery,
+    /// What the run has said before that and the store does not have yet.
+    pub(crate) said: Vec<Outbound>,
     /// Messages that the thread does not have yet.
     pub(crate) messages: Vec<Arc<Message>>,
     pub(crate) events: Vec<NewEvent>,
@@ -55,10 +79,45 @@ pub(crate) struct Ending {
     pub(crate) totals: Option<(RunUsage, u64)>,
 }
 
+/// What a conversation is told at the end of a run.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Delivery {
+    pub(crate) told: Told,
+    /// The message on the platform that it takes the place of.
+    pub(crate) preview: Option<Arc<str>>,
+}
+
+/// Which words.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// The reply, or the line that says why there is none.
+    #[default]
+    Reply,
+    /// None: everything has been said.
+    Nothing,
+    /// These: what has not been said of it, or more than the reply.
+    This(String),
+}
+
+/// What a run says at its end: its answer, or the line that says why there is none.
+pub(crate) fn says(end: &RunEnd, reply: Option<String>, silent: bool) -> Option<String> {
+    let line = (!silent).then(|| end.reason.user_line()).filter(|line| !line.is_empty());
+    reply.or(line.map(str::to_owned))
+}
+
 impl Ending {
     /// An end without a turn's yield.
     pub(crate) fn early(end: RunEnd) -> Self {
-        Self { end, reply: None, silent: false, messages: Vec::new(), events: Vec::new(), totals: None }
+        Self {
+            end,
+            reply: None,
+            silent: false,
+            delivery: Delivery::default(),
+            said: Vec::new(),
+            messages: Vec::new(),
+            events: Vec::new(),
+            totals: None,
+        }
     }
 
     /// The end of a run that was told to stop while it waited.
@@ -66,6 +125,11 @@ impl Ending {
         let reason = waiting.run.stopped_by().map_or(StopReason::UserStop, |cause| cause.reason);
         Self::early(RunEnd::of(reason))
     }
+}
+
+/// Whether a message is words for the model, rather than the order of a plan.
+fn is_words(text: &str) -> bool {
+    submission::parse(text) == Submission::Input
 }
 
 /// The state of the loop as it was stored; from the beginning, where it cannot be read any more.
@@ -77,10 +141,42 @@ fn state_of(run: RunId, state: serde_json::Value) -> LoopState {
 }
 
 impl Waiting {
+    /// A message that is about to be accepted.
+    pub(crate) fn arriving(input: &LaneInput, asker: Asker, history: Vec<Message>, rules: QueueRules) -> Self {
+        let LaneInput { run, inbound, text, .. } = input;
+        let words_alone = inbound.outputs.is_empty() && history.is_empty() && is_words(text);
+        Self {
+            run: run.clone(),
+            own: vec![Arc::new(Message::user(text))],
+            reply_to: inbound.reply_to.clone(),
+            accepted_at: UnixMillis::default(),
+            started_at: None,
+            attempt: 0,
+            begun_at: None,
+            in_thread: false,
+            permit: None,
+            history: history.into_iter().map(Arc::new).collect(),
+            state: Goal::beginning(inbound.outputs.clone()),
+            usage: RunUsage::default(),
+            cost_micro_usd: 0,
+            asker,
+            options: inbound.options.clone(),
+            answers: Answers::new(),
+            rested: false,
+            began_anew: false,
+            channel: inbound.channel.clone(),
+            rules,
+            arrived: Instant::now(),
+            words_alone,
+            shortened: false,
+        }
+    }
+
     /// A run that an earlier boot, or an earlier task of the lane, left unfinished.
-    pub(crate) fn again(run: Arc<LiveRun>, pending: PendingRun, answers: Answers) -> Self {
+    pub(crate) fn again(run: Arc<LiveRun>, pending: PendingRun, answers: Answers, rules: QueueRules) -> Self {
         let own: Vec<_> = pending.messages.into_iter().map(|(_, message)| message).collect();
         let in_thread = !own.is_empty();
+        let words_alone = pending.state.is_none() && pending.history.is_empty() && is_words(&pending.text);
         Self {
             run,
             own: if in_thread { own } else { vec![Arc::new(Message::user(pending.text))] },
@@ -99,7 +195,33 @@ impl Waiting {
             options: pending.options,
             answers,
             rested: pending.status == RunStatus::Paused,
+            channel: pending.channel,
+            rules,
+            arrived: Instant::now(),
+            words_alone,
+            shortened: false,
+            began_anew: false,
         }
+    }
+
+    /// What its message says.
+    pub(crate) fn text(&self) -> &str {
+        self.own.first().map_or("", |message| message.text())
+    }
+
+    /// Whether it may become part of another run: it never began, and it is words alone.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.words_alone && self.attempt == 0 && !self.in_thread
+    }
+
+    /// Whether it may be answered together with `other`: the same person says it from the same place, wants the answer in the
+    /// same conversation, and asks the same of its run.
+    pub(crate) fn is_akin(&self, other: &Self) -> bool {
+        let to = |waiting: &Self| waiting.reply_to.as_ref().map(|to| (to.channel.clone(), to.conversation.clone()));
+        self.channel == other.channel
+            && self.asker == other.asker
+            && to(self) == to(other)
+            && self.options.of_the_run() == other.options.of_the_run()
     }
 
     /// It goes on after a rest.
@@ -138,10 +260,12 @@ impl Waiting {
 
     /// The row that ends the run, and the record that its watchers get.
     pub(crate) fn finish(&self, ending: Ending, at: UnixMillis) -> (FinishedRun, RunRecord) {
-        let Ending { end, reply, silent, messages, events, totals } = ending;
+        let Ending { mut end, reply, silent, delivery, said, messages, events, totals } = ending;
+        if let Some(cause) = self.run.stopped_by().filter(|cause| cause.reason == end.reason) {
+            end.evidence.extend(cause.end().evidence);
+        }
         let status = end.reason.status();
-        let line = (!silent).then(|| end.reason.user_line()).filter(|line| !line.is_empty()).map(str::to_owned);
-        let says = reply.or(line);
+        let says = says(&end, reply, silent);
         let (usage, cost_micro_usd) = totals.unwrap_or((self.usage, self.cost_micro_usd));
         let thread_state = match status {
             _ if self.begun_at.is_none() && !self.in_thread => None,
@@ -163,17 +287,38 @@ impl Waiting {
             ended_at: Some(at),
             waiting_for: None,
         };
-        let outbound = self.outbound(status, says.as_deref());
+        let outbound = self.outbound(status, delivery, says.as_deref());
         let run = self.run.id;
-        let row =
-            FinishedRun { run, messages, end, reply: says, usage, cost_micro_usd, at, outbound, events, thread_state };
+        let row = FinishedRun {
+            run,
+            messages,
+            end,
+            reply: says,
+            usage,
+            cost_micro_usd,
+            at,
+            said,
+            outbound,
+            events,
+            thread_state,
+        };
         (row, record)
     }
 
     /// What is delivered: nothing where nobody is told, or where the answer to the stop has told the person already.
-    fn outbound(&self, status: RunStatus, text: Option<&str>) -> Option<Outbound> {
+    fn outbound(&self, status: RunStatus, delivery: Delivery, says: Option<&str>) -> Option<Outbound> {
         let told = self.run.stopped_by().is_some_and(|StopCause { told, .. }| told) && status == RunStatus::Stopped;
-        let (route, text) = (self.reply_to.clone()?, text?.to_owned());
+        let Delivery { told: words, preview } = delivery;
+        let text = match words {
+            Told::Reply => says?.to_owned(),
+            Told::Nothing => return None,
+            Told::This(text) => text,
+        };
+        let route = self.reply_to.clone()?;
+        let text = match status {
+            RunStatus::Completed if self.began_anew => format!("{BEGAN_ANEW}\n\n{text}"),
+            _ => text,
+        };
         (!told).then(|| Outbound {
             id: OutboxId::new(),
             run_id: Some(self.run.id),
@@ -181,7 +326,7 @@ impl Waiting {
             text,
             pieces_sent: 0,
             question: None,
-            preview: None,
+            preview,
         })
     }
 }

@@ -74,6 +74,18 @@ impl<'de> Deserialize<'de> for Enabled {
     }
 }
 
+/// What a channel shows of an answer while it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stream {
+    /// Nothing.
+    Off,
+    /// One message that is changed until it is the answer.
+    Preview,
+    /// Finished pieces, as messages of their own.
+    Blocks,
+}
+
 /// `[channels.telegram]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -99,10 +111,37 @@ pub struct TelegramConfig {
     pub secret_file: Option<PathBuf>,
     /// The bot's user name, without `@`. Absent: asked from Telegram.
     pub bot_username: Option<String>,
+    /// What is shown of an answer while it comes.
+    pub stream: Stream,
     /// Numeric ids of the people who may talk to the bot. Empty: nobody but the operators.
     pub allow: Vec<u64>,
     /// Numeric ids of the people who may do everything, `/shutdown` included. They may talk too.
     pub operators: Vec<u64>,
+    /// `[channels.telegram.groups]`
+    pub groups: GroupsConfig,
+}
+
+/// `[channels.telegram.groups]`: in which groups the bot is served, and what it answers there. Who may speak to it is the
+/// same as everywhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GroupsConfig {
+    /// Ids of the groups, all of them negative. Empty: none is served.
+    pub allow: Vec<i64>,
+    /// Which of their messages are for the bot.
+    pub answer: GroupAnswer,
+}
+
+/// Which messages of a group are for the bot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GroupAnswer {
+    /// What mentions it, replies to it, or is a command that names it.
+    #[default]
+    Mention,
+    /// Whatever Telegram shows it: with its privacy mode switched off, every message. A command that names another bot is
+    /// for that one all the same.
+    All,
 }
 
 impl Default for TelegramConfig {
@@ -118,8 +157,10 @@ impl Default for TelegramConfig {
             secret_env: "TELEGRAM_WEBHOOK_SECRET".into(),
             secret_file: None,
             bot_username: None,
+            stream: Stream::Preview,
             allow: Vec::new(),
             operators: Vec::new(),
+            groups: GroupsConfig::default(),
         }
     }
 }
@@ -168,6 +209,9 @@ impl TelegramConfig {
         }
         if self.allow.contains(&0) || self.operators.contains(&0) {
             problem("allow", "0 is nobody's id; ids are the numbers that @userinfobot and the log show");
+        }
+        if self.groups.allow.iter().any(|id| *id >= 0) {
+            problem("groups.allow", "the id of a group is negative; the log shows it when the bot is spoken to there");
         }
         problems
     }
@@ -231,6 +275,7 @@ mod tests {
             webhook_url = "ftp://example.org/x"
             bot_username = "@belay"
             allow = [0]
+            groups = { allow = [42] }
             "#,
         )
         .unwrap();
@@ -246,6 +291,7 @@ mod tests {
                 "channels.telegram.webhook_url",
                 "channels.telegram.bot_username",
                 "channels.telegram.allow",
+                "channels.telegram.groups.allow",
             ]
         );
     }
@@ -267,7 +313,13 @@ mod tests {
 
     #[test]
     fn user_names_and_group_ids_are_no_user_ids() {
-        for written in ["allow = [\"alice\"]", "allow = [-100123]", "operators = [1.5]"] {
+        for written in [
+            "allow = [\"alice\"]",
+            "allow = [-100123]",
+            "operators = [1.5]",
+            "groups = { allow = [\"@club\"] }",
+            "groups = { answer = \"sometimes\" }",
+        ] {
             assert!(toml::from_str::<TelegramConfig>(written).is_err(), "{written}");
         }
     }

@@ -15,6 +15,6 @@ pub mod stdin;
 pub mod telegram;
 mod words;
 
-pub use config::{Enabled, StdinConfig, TelegramConfig, TelegramMode};
+pub use config::{Enabled, GroupAnswer, GroupsConfig, StdinConfig, Stream, TelegramConfig, TelegramMode};
 pub use stdin::StdinChannel;
 pub use telegram::{Telegram, TelegramSecrets};

@@ -60,7 +60,10 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         limits: settings.limits.clone(),
         rules: programs.stop_rules(settings),
         queue: settings.queue.clone(),
+        sessions: settings.sessions.clone(),
         approvals: settings.approvals.clone(),
+        compaction: settings.compaction.clone(),
+        streaming: settings.streaming.clone(),
         processes: programs.processes(),
         hooks: hooks.bound(),
         outputs: Some(programs.outputs()),
@@ -76,6 +79,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         ready: watch::channel(false).0,
         // A question is answered in this process: nobody waits beside it for a worker's link.
         workers: None,
+        context: programs.context(),
     })
     .await
     .map_err(|error| agent_failure(&error))?;

@@ -1,9 +1,11 @@
 //! `belay check`: the settings, and what they need, without starting. Every problem at once.
 
+mod names;
+
 use std::path::Path;
 
 use belay_agent::{WorkerRoom, WorkersConfig};
-use belay_models::ProbeReport;
+use belay_models::{CandidateConfig, ProbeReport, candidates};
 use belay_store::{Held, Inspection, OpenError, StoreUrl, inspect};
 use belay_tools::mcp::{Looking, ServerReport, Standing, Trust};
 use belay_tools::sandbox::{Offers, Policy, Sandbox, SandboxConfig};
@@ -76,8 +78,11 @@ pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) 
     ];
     findings.extend(model(settings, &secrets).await);
     findings.extend(telegram(settings));
-    findings.extend(sandbox(&walls(settings, env, &paths), &paths));
-    findings.extend(workers(settings));
+    findings.extend(names::hooks(settings, env));
+    findings.extend(names::approvals(settings));
+    let (mut about_sandbox, works) = sandbox(&walls(settings, env, &paths), &paths);
+    findings.append(&mut about_sandbox);
+    findings.extend(workers(settings, works));
     findings.extend(mcp(settings, &paths, env).await);
     Ok(report(&findings, args.json, out))
 }
@@ -191,10 +196,31 @@ async fn model(settings: &Settings, secrets: &Secrets) -> Vec<Finding> {
         Err(failure) => return vec![Finding::failed("model", &failure)],
     };
     let mut findings: Vec<_> = chosen.notice.iter().map(|notice| finding(State::Note, notice.clone())).collect();
+    for (at, candidate) in candidates(&chosen.config, &chosen.keys).into_iter().enumerate() {
+        let found = look_at(&candidate, &chosen.http).await;
+        // One that only stands in keeps nothing from starting.
+        let state = if at == 0 { found.state } else { found.state.min(State::Note) };
+        findings.push(Finding { state, ..found });
+    }
     let info = chosen.provider.info();
-    let name = format!("{} by {}", info.model, info.provider);
-    let looked = belay_models::probe(&chosen.config, &chosen.keys, &chosen.http).await;
-    findings.push(match looked {
+    if info.price.is_none() && !info.rehearsal {
+        let without_effect = |what| {
+            let detail = format!("{what} has no effect: the price of the model is not known; set llm.price");
+            Finding::new("limits", State::Note, detail)
+        };
+        findings.extend(about_money(settings).into_iter().map(without_effect));
+    }
+    findings
+}
+
+/// A look at one of the models and keys that may be asked.
+async fn look_at(candidate: &CandidateConfig, http: &reqwest::Client) -> Finding {
+    let finding = |state, detail| Finding::new("model", state, detail);
+    let name = &candidate.name;
+    if let Some(lacks) = &candidate.lacks {
+        return finding(State::Refused, format!("{name} has no key and is left out: {lacks}"));
+    }
+    match belay_models::probe(&candidate.config, &candidate.keys, http).await {
         Ok(ProbeReport::Ready) => finding(State::Ok, format!("{name} is offered")),
         Ok(ProbeReport::NotProbed) => finding(State::Ok, format!("{name}; it can only be tried by asking it")),
         Ok(ProbeReport::Unlisted { reason }) => {
@@ -208,16 +234,8 @@ async fn model(settings: &Settings, secrets: &Secrets) -> Vec<Finding> {
             finding(State::Refused, format!("{name}: the provider refuses the key (HTTP {status})"))
         }
         Ok(ProbeReport::Unreachable { reason }) => finding(State::OutOfReach, format!("{name}: {reason}")),
-        Err(error) => finding(State::Refused, words(&error)),
-    });
-    if info.price.is_none() && !info.rehearsal {
-        let without_effect = |what| {
-            let detail = format!("{what} has no effect: the price of the model is not known; set llm.price");
-            Finding::new("limits", State::Note, detail)
-        };
-        findings.extend(about_money(settings).into_iter().map(without_effect));
+        Err(error) => finding(State::Refused, format!("{name}: {}", words(&error))),
     }
-    findings
 }
 
 /// The limits and rules that count money.
@@ -233,7 +251,7 @@ fn about_money(settings: &Settings) -> Vec<String> {
         let when = serde_json::to_value(&rule.when).unwrap_or_default();
         has_key(&when, &["run_usd", "session_usd"])
     });
-    limits.chain(rules.map(|(index, rule)| format!("the money in stops.rules.{index} (`{}`)", rule.name))).collect()
+    limits.chain(rules.map(|(index, rule)| format!("the money in stops.rules[{index}] (`{}`)", rule.name))).collect()
 }
 
 /// Whether one of these keys stands anywhere in a value.
@@ -305,29 +323,34 @@ fn of_server(report: &ServerReport, settings: &Settings) -> Finding {
 }
 
 /// Whether workers can be started, where they are wanted. A note where not: everything else goes on.
-fn workers(settings: &Settings) -> Option<Finding> {
+fn workers(settings: &Settings, sandbox_works: bool) -> Vec<Finding> {
     let WorkersConfig { enabled, host, docker_socket, .. } = &settings.workers;
-    let finding = |state, detail: String| Some(Finding::new("workers", state, detail));
+    if !enabled {
+        return Vec::new();
+    }
+    let finding = |state, detail: String| Finding::new("workers", state, detail);
     let none = |why: String| finding(State::Note, format!("run_in_worker is not offered: {why}"));
-    match host {
-        _ if !enabled => None,
+    let room = match host {
         WorkerRoom::Sandbox if settings.tools.sandbox.policy == Policy::Off => {
             none("workers have walls, and tools.sandbox.policy is off".into())
         }
+        WorkerRoom::Sandbox if !sandbox_works => none("workers have walls, and the sandbox does not work here".into()),
         WorkerRoom::Sandbox => finding(State::Ok, "workers live in the sandbox of commands".into()),
         WorkerRoom::Container => match std::os::unix::net::UnixStream::connect(docker_socket) {
             Ok(_) => finding(State::Ok, format!("workers live in containers; {} answers", docker_socket.display())),
             Err(error) => none(format!("{}: {error}", docker_socket.display())),
         },
-    }
+    };
+    std::iter::once(room).chain(names::host_tools(settings)).collect()
 }
 
 /// What this machine offers to the sandbox of commands, piece by piece, and whether it works as it is configured. A
-/// note where it does not: commands are refused then, and all else goes on.
-fn sandbox(config: &SandboxConfig, paths: &Paths) -> Vec<Finding> {
+/// note where it does not: commands are refused then, and all else goes on. Also whether it works.
+fn sandbox(config: &SandboxConfig, paths: &Paths) -> (Vec<Finding>, bool) {
     let finding = |state, detail: String| Finding::new("sandbox", state, detail);
     if config.policy == Policy::Off {
-        return vec![finding(State::Note, "tools.sandbox.policy is off: commands run without walls".to_owned())];
+        let off = finding(State::Note, "tools.sandbox.policy is off: commands run without walls".to_owned());
+        return (vec![off], false);
     }
     let state = |there: bool| if there { State::Ok } else { State::Note };
     let mut findings: Vec<_> =
@@ -335,11 +358,13 @@ fn sandbox(config: &SandboxConfig, paths: &Paths) -> Vec<Finding> {
     // Any directory will do to try it; the workspace may not have been made yet.
     let place = paths.data.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
     let belay = std::env::current_exe().map_err(|error| format!("the program of Belay is not found: {error}"));
-    findings.push(match belay.and_then(|belay| Sandbox::probe(config, place, &belay).map_err(|missing| missing.0)) {
+    let probed = belay.and_then(|belay| Sandbox::probe(config, place, &belay).map_err(|missing| missing.0));
+    let works = probed.is_ok();
+    findings.push(match probed {
         Ok(_) => finding(State::Ok, format!("the policy {} works here", config.policy.word())),
         Err(why) => finding(State::Note, format!("commands are refused: {why}")),
     });
-    findings
+    (findings, works)
 }
 
 #[cfg(test)]
@@ -364,7 +389,7 @@ mod tests {
             "limits.usd_per_day",
             "limits.usd_per_run",
             "limits.usd_per_session",
-            "the money in stops.rules.1 (`deep`)",
+            "the money in stops.rules[1] (`deep`)",
         ];
         assert_eq!(about_money(&settings), expected);
     }

@@ -1,5 +1,7 @@
 //! The command line.
 
+mod sessions;
+
 use std::path::PathBuf;
 
 use belay_gateway::LIST_MAX;
@@ -7,6 +9,7 @@ use belay_protocol::{DeclaredOutput, JobId};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub(crate) use self::sessions::{ExportArgs, SearchArgs, SessionArgs, SessionsArgs, SessionsCommand, SessionsListArgs};
 use crate::mcp::McpCommand;
 use crate::settings::SettingsArgs;
 use crate::stops::StopsCommand;
@@ -35,6 +38,11 @@ pub(crate) enum Command {
     Status(ClientArgs),
     /// List recent runs, or show one
     Runs(RunsArgs),
+    /// What the model is told besides the message
+    #[command(subcommand)]
+    Context(ContextCommand),
+    /// List sessions; find, read out and delete what they have said
+    Sessions(SessionsArgs),
     /// List the questions that wait for an answer, or answer one
     Approvals(ApprovalsArgs),
     /// Stop a run, a session, or everything
@@ -194,6 +202,26 @@ pub(crate) enum RunsCommand {
     },
 }
 
+/// `belay context …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum ContextCommand {
+    /// Show what the model of a session would be told now, and what it takes
+    Show(ContextArgs),
+}
+
+/// `belay context show`
+#[derive(Debug, Args)]
+pub(crate) struct ContextArgs {
+    /// The daemon.
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// Print the texts too
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// The session's key
+    pub(crate) session: String,
+}
+
 /// `belay approvals`
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -300,6 +328,23 @@ mod tests {
             ("belay runs --limit 501", false), // the API takes no more
             ("belay runs show 0193", true),
             ("belay runs show --json 0193", true),
+            ("belay context show me", true),
+            ("belay context show --full --json me", true),
+            ("belay context show", false),
+            ("belay context", false),
+            ("belay sessions", true),
+            ("belay sessions --limit 3 --json", true),
+            ("belay sessions list", true),
+            ("belay sessions show me", true),
+            ("belay sessions show", false),
+            ("belay sessions search", false),
+            ("belay sessions search --session me --limit 5 two words", true),
+            ("belay sessions export --format jsonl --all-threads -o out.jsonl me", true),
+            ("belay sessions export --format pdf me", false),
+            ("belay sessions delete me --url http://h:1", true),
+            ("belay sessions prune --dry-run", true),
+            ("belay sessions forget-secrets me mail", true),
+            ("belay sessions forget-secrets", false),
             ("belay approvals", true),
             ("belay approvals --all --session me --json", true),
             ("belay approvals list --all", true),
@@ -333,6 +378,8 @@ mod tests {
             ("belay mcp approve", false),
             ("belay mcp approve files read --set tools.max_read_lines=1", true),
             ("belay mcp", false),
+            ("belay mcp serve --url http://h:1", true),
+            ("belay mcp serve x", false),
             ("belay worker --job 0193e0e0-0000-7000-8000-000000000000 --socket /x", true),
             ("belay worker --job 7 --socket /x", false),
             ("belay worker", false),

@@ -3,9 +3,11 @@
 mod agent;
 mod approvals;
 mod connection;
+mod context;
 mod events;
 mod runs;
 mod send;
+mod sessions;
 mod status;
 mod stop;
 
@@ -16,8 +18,10 @@ use serde_json::Value as Json;
 pub(crate) use agent::agent;
 pub(crate) use approvals::{answer as approvals_answer, list as approvals_list, show as approvals_show};
 pub(crate) use connection::Client;
+pub(crate) use context::show as context_show;
 pub(crate) use runs::{list as runs_list, show as runs_show};
 pub(crate) use send::{send, verdict};
+pub(crate) use sessions::{list as sessions_list, one as sessions_one};
 pub(crate) use status::status;
 pub(crate) use stop::{shutdown, stop};
 

@@ -14,6 +14,7 @@ mod client;
 mod environment;
 mod exit;
 mod input;
+mod janitor;
 mod launch;
 mod mcp;
 mod net;
@@ -38,7 +39,7 @@ use belay_protocol::Decision;
 use clap::{CommandFactory, Parser};
 use tokio::runtime::{Builder, Runtime};
 
-use cli::{ApprovalsArgs, ApprovalsCommand, Cli, Command, ConfigCommand, RunsCommand};
+use cli::{ApprovalsArgs, ApprovalsCommand, Cli, Command, ConfigCommand, ContextCommand, RunsCommand};
 use environment::Environment;
 use exit::{Exit, Failure};
 use mcp::McpCommand;
@@ -87,6 +88,11 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
             None => block_on(one_thread(), client::runs_list(&args, env, out)),
             Some(RunsCommand::Show { client, id }) => block_on(one_thread(), client::runs_show(client, id, env, out)),
         },
+        Command::Context(ContextCommand::Show(args)) => block_on(one_thread(), client::context_show(&args, env, out)),
+        Command::Sessions(args) => match &args.command {
+            None => block_on(one_thread(), client::sessions_list(&args.list, env, out)),
+            Some(command) => block_on(one_thread(), client::sessions_one(command, env, out)),
+        },
         Command::Approvals(args) => block_on(one_thread(), approvals(&args, env, out)),
         Command::Stop(args) => block_on(one_thread(), client::stop(&args, env, out)),
         Command::Shutdown(args) => block_on(one_thread(), client::shutdown(&args, env, out)),
@@ -95,6 +101,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Stops(StopsCommand::Eval(args)) => stops::eval(&args, out),
         Command::Mcp(McpCommand::List(args)) => block_on(one_thread(), mcp::list(&args, env, out)),
         Command::Mcp(McpCommand::Approve(args)) => block_on(one_thread(), mcp::approve(&args, env, out)),
+        Command::Mcp(McpCommand::Serve(args)) => block_on(one_thread(), mcp::serve(&args, env)),
         Command::Worker(args) => block_on(one_thread(), worker::worker(&args)),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -1,4 +1,6 @@
-//! `belay mcp …`: what MCP servers offer, and the operator's yes to it.
+//! `belay mcp …`: what MCP servers offer, the operator's yes to it, and being one.
+
+mod serve;
 
 use belay_tools::mcp::{Looking, Mcp, ServerReport, Standing, ToolReport, find};
 use clap::{Args, Subcommand};
@@ -11,6 +13,8 @@ use crate::paths::{Paths, private_directory};
 use crate::settings::{Settings, SettingsArgs, load, refused};
 use crate::wiring::{McpNeeds, workspace_of};
 
+pub(crate) use serve::{ServeArgs, serve};
+
 /// `belay mcp …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpCommand {
@@ -18,6 +22,8 @@ pub(crate) enum McpCommand {
     List(ListArgs),
     /// Approve a tool of an MCP server as it describes itself now, or all of them
     Approve(ApproveArgs),
+    /// Be an MCP server over standard input and output: a relay to the running daemon, for programs that start one
+    Serve(ServeArgs),
 }
 
 /// `belay mcp list`

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use belay_channels::{TelegramConfig, TelegramMode, TelegramSecrets};
 use belay_gateway::GatewaySecrets;
-use belay_models::{EnvKeys, LlmConfig};
+use belay_models::{EnvKeys, FallbackConfig, LlmConfig};
 use belay_protocol::Secret;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -83,6 +83,26 @@ pub(crate) fn mcp_tokens(settings: &Settings, env: &Environment) -> Result<BTree
     if search.problems.is_empty() { Ok(tokens) } else { Err(search.problems) }
 }
 
+/// The keys of skills, by the names of the skills, as far as they are named and there. One that is missing costs its skill,
+/// which says so.
+///
+/// # Errors
+/// Every one that is there and cannot be used.
+pub(crate) fn skill_keys(settings: &Settings, env: &Environment) -> Result<BTreeMap<String, Secret>, Vec<Problem>> {
+    let mut search = Search { env, problems: Vec::new() };
+    let mut keys = BTreeMap::new();
+    for (name, entry) in settings.skills.entries.iter().filter(|(_, entry)| !entry.api_key_env.is_empty()) {
+        let found = search.one(
+            &format!("skills.entries.{name}.api_key"),
+            &entry.api_key_env,
+            None,
+            &format!("skill_{name}_key"),
+        );
+        keys.extend(found.map(|key| (name.clone(), Secret::new(key.expose_secret().to_owned()))));
+    }
+    if search.problems.is_empty() { Ok(keys) } else { Err(search.problems) }
+}
+
 /// Looks for one secret after another and keeps every problem.
 struct Search<'a> {
     env: &'a Environment,
@@ -141,6 +161,33 @@ impl Search<'_> {
             openai: openai.then(|| self.one("llm.api_key", OPENAI, None, "openai_api_key")).flatten(),
             anthropic: anthropic.then(|| self.one("llm.api_key", ANTHROPIC, None, "anthropic_api_key")).flatten(),
             configured: configured.and_then(|named| self.one("llm.api_key", named, file, "llm_api_key")),
+            further: self.further_keys(llm),
+            fallbacks: llm.fallbacks.iter().enumerate().map(|(at, fallback)| self.fallback_key(at, fallback)).collect(),
+        }
+    }
+
+    /// Further keys for the configured model. One that is not there is left out, so it is no problem here.
+    fn further_keys(&mut self, llm: &LlmConfig) -> Vec<Option<SecretString>> {
+        let mut keys: Vec<_> = llm.api_key_envs.iter().map(|env| self.one("llm.api_key", env, None, NOWHERE)).collect();
+        for file in &llm.api_key_files {
+            let file = crate::settings::expand(file, self.env);
+            keys.push(self.one("llm.api_key", "", Some(file), NOWHERE));
+        }
+        keys
+    }
+
+    /// The key of a model that stands in: the one that is named for it, else its provider's usual one.
+    fn fallback_key(&mut self, at: usize, fallback: &FallbackConfig) -> Option<SecretString> {
+        let file = fallback.api_key_file.as_deref().map(|path| crate::settings::expand(path, self.env));
+        let (usual, credential) = match fallback.provider.as_str() {
+            "openai" | "openai-responses" => (OPENAI, "openai_api_key"),
+            "anthropic" => (ANTHROPIC, "anthropic_api_key"),
+            _ => ("", NOWHERE),
+        };
+        let key = format!("llm.fallbacks.{at}.api_key");
+        match fallback.api_key_env.as_deref() {
+            None if file.is_none() => self.one(&key, usual, None, credential),
+            named => self.one(&key, named.unwrap_or_default(), file, NOWHERE),
         }
     }
 }
@@ -151,6 +198,9 @@ const OPENAI: &str = "OPENAI_API_KEY";
 /// Where Anthropic's key is found unless the settings say otherwise.
 const ANTHROPIC: &str = "ANTHROPIC_API_KEY";
 
+/// No systemd credential has a name for it.
+const NOWHERE: &str = "";
+
 /// Where one secret may be.
 struct Names<'a> {
     /// The settings key without its ending: `channels.telegram.token`.
@@ -159,7 +209,7 @@ struct Names<'a> {
     env: &'a str,
     /// The file.
     file: Option<&'a Path>,
-    /// The name of the systemd credential.
+    /// The name of the systemd credential; empty: none.
     credential: &'a str,
 }
 
@@ -176,7 +226,8 @@ fn find(names: &Names<'_>, env: &Environment) -> Result<Option<SecretString>, Pr
         let value = value.to_str().ok_or_else(|| refuse("is not UTF-8".to_owned()))?;
         return check(value).map_err(refuse);
     }
-    let credential = env.directory("CREDENTIALS_DIRECTORY").map(|dir| dir.join(names.credential));
+    let named = !names.credential.is_empty();
+    let credential = env.directory("CREDENTIALS_DIRECTORY").filter(|_| named).map(|dir| dir.join(names.credential));
     match credential.filter(|path| path.exists()) {
         Some(path) => read(&path).map_err(|what| Problem::new(names.key, format!("systemd credential: {what}"))),
         None => Ok(None),
@@ -276,6 +327,38 @@ mod tests {
     }
 
     #[test]
+    fn further_keys_and_those_of_fallbacks_are_found_each_in_its_own_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("key");
+        std::fs::write(&file, "from-file\n").unwrap();
+        let env =
+            Environment::from([("OPENAI_API_KEY", "o"), ("ANTHROPIC_API_KEY", "a"), ("SECOND", "2"), ("MINE", "m")]);
+        let mut settings = Settings::default();
+        settings.llm.provider = "openai".into();
+        settings.llm.api_key_envs = vec!["SECOND".into(), "NOT_SET".into()];
+        settings.llm.api_key_files = vec![file];
+        let fallback = |provider: &str, env: Option<&str>| FallbackConfig {
+            provider: provider.into(),
+            api_key_env: env.map(str::to_owned),
+            ..FallbackConfig::default()
+        };
+        settings.llm.fallbacks = vec![
+            fallback("anthropic", None),
+            fallback("groq", None),
+            fallback("groq", Some("MINE")),
+            fallback("anthropic", Some("")),
+        ];
+        let keys = Secrets::find(&settings, &env).unwrap().keys;
+        let shown = |keys: &[Option<SecretString>]| -> Vec<Option<String>> {
+            keys.iter().map(|key| key.as_ref().map(|key| key.expose_secret().to_owned())).collect()
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(shown(&keys.further), [some("2"), None, some("from-file")]);
+        assert_eq!(shown(&keys.fallbacks), [some("a"), None, some("m"), None]);
+        assert_eq!(shown(&[keys.openai, keys.configured]), [some("o"), None]);
+    }
+
+    #[test]
     fn a_bot_without_its_secrets_is_refused_with_every_one_that_is_missing() {
         let mut settings = Settings::default();
         assert!(Secrets::find(&settings, &Environment::default()).unwrap().telegram.is_none());
@@ -297,6 +380,18 @@ mod tests {
         let problems = mcp_tokens(&settings, &Environment::default()).unwrap_err();
         let keys: Vec<_> = problems.iter().map(|problem| problem.key.as_str()).collect();
         assert_eq!(keys, ["tools.mcp.there.token_env"]);
+    }
+
+    #[test]
+    fn a_key_of_a_skill_is_taken_where_it_is_there() {
+        let mut settings = Settings::default();
+        for (name, entry) in [("weather", r#"{"api_key_env":"WEATHER"}"#), ("taxes", r#"{"api_key_env":"NOT_SET"}"#)] {
+            settings.skills.entries.insert(name.into(), serde_json::from_str(entry).unwrap());
+        }
+        let env = Environment::from([("WEATHER", "hush"), ("CREDENTIALS_DIRECTORY", "/nowhere")]);
+        let keys = skill_keys(&settings, &env).unwrap();
+        assert_eq!((keys.len(), keys["weather"].expose()), (1, "hush"));
+        assert!(skill_keys(&settings, &Environment::from([("WEATHER", "a\nb")])).is_err());
     }
 
     #[test]

@@ -11,7 +11,10 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
-use belay_agent::{AgentConfig, ApprovalsConfig, LimitsConfig, QueueConfig, WorkersConfig};
+use belay_agent::{
+    AgentConfig, ApprovalsConfig, CompactionConfig, LimitsConfig, QueueConfig, SessionsConfig, StreamingConfig,
+    WorkersConfig,
+};
 use belay_agent_loop::policies::StopsConfig;
 use belay_channels::{StdinConfig, TelegramConfig};
 use belay_gateway::GatewayConfig;
@@ -19,6 +22,7 @@ use belay_hooks::HooksConfig;
 use belay_models::LlmConfig;
 use belay_store::StoreConfig;
 use belay_tools::ToolsConfig;
+use belay_tools::context::{ContextConfig, SkillsConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -39,6 +43,9 @@ use crate::telemetry::TelemetryConfig;
 /// Steps of the agent that makes plans, which no setting changes.
 const PLANNER_STEPS: u32 = 3;
 
+/// The channels that people speak through, as messages name them.
+const CHANNELS: &[&str] = &["stdin", "http", "telegram"];
+
 /// All settings. Each section is the plain struct of the crate it configures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -53,8 +60,13 @@ pub(crate) struct Settings {
     pub(crate) stops: StopsConfig,
     /// What waits.
     pub(crate) queue: QueueConfig,
+    /// Conversations over the days.
+    pub(crate) sessions: SessionsConfig,
     /// When a person is asked.
     pub(crate) approvals: ApprovalsConfig,
+    pub(crate) compaction: CompactionConfig,
+    /// How an answer is shown while it comes.
+    pub(crate) streaming: StreamingConfig,
     /// The operator's programs at points of a run.
     pub(crate) hooks: HooksConfig,
     /// Message platforms.
@@ -63,6 +75,10 @@ pub(crate) struct Settings {
     pub(crate) gateway: GatewayConfig,
     /// The built-in tools.
     pub(crate) tools: ToolsConfig,
+    /// What runs are told of the workspace.
+    pub(crate) context: ContextConfig,
+    /// Instructions for kinds of tasks.
+    pub(crate) skills: SkillsConfig,
     /// Runs in processes of their own.
     pub(crate) workers: WorkersConfig,
     /// Persistence.
@@ -91,12 +107,18 @@ impl Settings {
             self.stops.validate(),
             self.stops.problems(&self.limits.run, Some(self.max_steps())),
             self.queue.validate(),
+            self.sessions.validate(),
+            self.unknown_channels(),
             self.approvals.validate(),
+            self.compaction.validate(),
+            self.streaming.validate(),
             self.hooks.validate(),
             self.channels.stdin.validate(),
             self.channels.telegram.validate(),
             self.gateway.validate(),
             self.tools.validate(),
+            self.context.validate(),
+            self.skills.validate(),
             self.workers.validate(),
             self.store.validate(),
             self.telemetry.validate(),
@@ -113,6 +135,14 @@ impl Settings {
         let executors = agent.executors.values().filter_map(|executor| executor.max_steps);
         let others = executors.chain(subagent).chain([agent.plan.max_steps_per_execution, PLANNER_STEPS]);
         others.map(u64::from).fold(conversation, u64::max)
+    }
+
+    /// Channels that settings of sessions name and that do not exist.
+    fn unknown_channels(&self) -> Vec<String> {
+        let unknown = self.sessions.by_channel.keys().filter(|name| !CHANNELS.contains(&name.as_str()));
+        unknown
+            .map(|name| format!("sessions.by_channel.{name}: there is no such channel: {}", CHANNELS.join(", ")))
+            .collect()
     }
 
     /// Every key there is, also the ones without a value.
@@ -212,11 +242,7 @@ pub(crate) fn refused(problems: &[Problem]) -> Failure {
 /// A crate's own words, `section.key: what`, as a problem with its place.
 pub(crate) fn of_text(text: &str, origins: &Origins) -> Problem {
     match text.split_once(": ") {
-        Some((key, what)) => {
-            // What stands in a list, `hooks[0].on`, comes from where the list does.
-            let origin = origins.of(key).or_else(|| origins.of(key.split('[').next()?));
-            Problem::new(key, what).from(origin.filter(|origin| *origin != BUILT_IN))
-        }
+        Some((key, what)) => Problem::new(key, what).from(origins.around(key).filter(|origin| *origin != BUILT_IN)),
         None => Problem::new("settings", text),
     }
 }
@@ -224,15 +250,36 @@ pub(crate) fn of_text(text: &str, origins: &Origins) -> Problem {
 /// Settings that name an environment variable and hold something that cannot be a name: most likely the secret itself.
 fn misplaced_secrets(settings: &Settings, origins: &Origins) -> Vec<Problem> {
     let tree = serde_json::to_value(settings).unwrap_or_default();
-    let mut keys = Vec::new();
-    collect_keys(&tree, "", &mut keys);
-    let misplaced = keys.into_iter().filter(|key| {
-        let name = at(&tree, key).and_then(Json::as_str).unwrap_or_default();
-        key.ends_with("_env") && !crate::secrets::is_variable_name(name)
-    });
+    let mut misplaced = Vec::new();
+    collect_misplaced(&tree, "", &mut misplaced);
     let what = "expected the name of an environment variable, and this is none";
     let hint = "if it is the secret itself, put it into a variable or a file and name that".to_owned();
-    misplaced.map(|key| Problem::new(&key, what).from(origins.of(&key)).hint(Some(hint.clone()))).collect()
+    let problem = |key: String| Problem::new(&key, what).from(origins.of(&key)).hint(Some(hint.clone()));
+    misplaced.into_iter().map(problem).collect()
+}
+
+/// Collects the keys of what names a variable and cannot, in tables and lists alike.
+fn collect_misplaced(value: &Json, key: &str, misplaced: &mut Vec<String>) {
+    let below = |name: &str| if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") };
+    match value {
+        Json::Object(table) => {
+            table.iter().for_each(|(name, value)| collect_misplaced(value, &below(name), misplaced));
+        }
+        Json::Array(items) if key.ends_with("_envs") => {
+            let names = items.iter().map(|item| item.as_str().unwrap_or_default());
+            if !names.into_iter().all(crate::secrets::is_variable_name) {
+                misplaced.push(key.to_owned());
+            }
+        }
+        Json::Array(items) => {
+            let items = items.iter().enumerate();
+            items.for_each(|(index, item)| collect_misplaced(item, &below(&index.to_string()), misplaced));
+        }
+        Json::String(name) if key.ends_with("_env") && !crate::secrets::is_variable_name(name) => {
+            misplaced.push(key.to_owned());
+        }
+        _ => {}
+    }
 }
 
 /// The value at a full key.

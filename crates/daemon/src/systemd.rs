@@ -116,6 +116,10 @@ impl Channel for WatchdogChannel {
     fn keeps_alive(&self) -> bool {
         false
     }
+
+    fn carries_people(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]
@@ -151,6 +155,7 @@ mod tests {
             spent_today_micro_usd: 0,
             limit_today_micro_usd: None,
             model_trouble: None,
+            candidates: Vec::new(),
         }))
     }
 

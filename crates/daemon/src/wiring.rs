@@ -40,6 +40,7 @@ use workers::Workers;
 
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
+use crate::janitor::Caretaker;
 use crate::net::{is_plain_loopback, plain_client};
 use crate::output::note;
 use crate::paths::Paths;
@@ -63,6 +64,7 @@ pub(crate) struct Parts {
     programs: Closing,
     workers: Option<Workers>,
     hooks: HookSet,
+    janitor: Arc<Caretaker>,
     model: ModelInfo,
     /// What the person should know about the choice of the model.
     notice: Option<String>,
@@ -84,9 +86,9 @@ pub(crate) async fn build(settings: &Settings, env: &Environment, paths: &Paths)
     let store = store?;
     let assembled = async { assemble(settings, env, paths, secrets, &store, chosen?).await }.await;
     match assembled {
-        Ok(Assembled { agent, gateway, stdin, notice, programs, hooks, workers }) => {
+        Ok(Assembled { agent, gateway, stdin, notice, programs, hooks, workers, janitor }) => {
             let (model, ready) = (agent.model.info().clone(), agent.ready.subscribe());
-            Ok(Parts { agent, gateway, store, stdin, programs, hooks, workers, model, notice, ready })
+            Ok(Parts { agent, gateway, store, stdin, programs, hooks, workers, janitor, model, notice, ready })
         }
         Err(failure) => {
             store.close().await;
@@ -104,6 +106,7 @@ struct Assembled {
     programs: Closing,
     workers: Option<Workers>,
     hooks: HookSet,
+    janitor: Arc<Caretaker>,
 }
 
 async fn assemble(
@@ -121,6 +124,8 @@ async fn assemble(
     let tool_ports = ToolPorts { notes: store.notes(), runs: ports.runs.clone(), clock: clock.clone() };
     let mut programs = Programs::open(settings, env, paths, tool_ports).await?;
     let telegram = telegram(settings, secrets.telegram)?;
+    let (archive, sessions) = (ports.archive.clone(), settings.sessions.clone());
+    let janitor = Arc::new(Caretaker::new(sessions, archive, programs.kept_outputs(), clock.clone()));
 
     let (gateway, http) = Gateway::bind(GatewayParts {
         config: settings.gateway.clone(),
@@ -133,6 +138,9 @@ async fn assemble(
         metrics: metrics()?,
         trajectory: Arc::new(recording),
         gates: ports.gates.clone(),
+        archive: ports.archive.clone(),
+        vault: ports.vault.clone(),
+        janitor: janitor.clone(),
         question: Arc::new(question_text),
         extra: telegram.as_ref().and_then(|telegram| telegram.router()).into_iter().collect(),
         control_socket: Some(paths.control_socket.clone()),
@@ -158,6 +166,9 @@ async fn assemble(
         rules: programs.stop_rules(settings),
         queue: settings.queue.clone(),
         approvals: settings.approvals.clone(),
+        compaction: settings.compaction.clone(),
+        streaming: settings.streaming.clone(),
+        sessions: settings.sessions.clone(),
         processes: programs.processes(),
         hooks: hooks.bound(),
         outputs: Some(programs.outputs()),
@@ -172,9 +183,10 @@ async fn assemble(
         max_attempts: settings.llm.max_attempts,
         ready: ready_tx,
         workers,
+        context: programs.context(),
     };
     let programs = programs.closing();
-    Ok(Assembled { agent, gateway, stdin, notice: chosen.notice, programs, hooks, workers: served })
+    Ok(Assembled { agent, gateway, stdin, notice: chosen.notice, programs, hooks, workers: served, janitor })
 }
 
 impl Parts {
@@ -208,6 +220,11 @@ impl Parts {
                 Ended::Connections
             });
         }
+        let (janitor, stop) = (self.janitor, gateway_stop.clone());
+        tasks.spawn(async move {
+            janitor.work(stop).await;
+            Ended::Janitor
+        });
         let keeping = self.programs.keep(gateway_stop.clone());
         tasks.spawn(async move {
             keeping.await;
@@ -273,6 +290,7 @@ enum Ended {
     Signals,
     /// To MCP servers.
     Connections,
+    Janitor,
 }
 
 impl Running {
@@ -308,7 +326,7 @@ impl Running {
                         info!(?why, "agent ended");
                         return;
                     }
-                    Ok(Ended::Signals | Ended::Connections) => {}
+                    Ok(Ended::Signals | Ended::Connections | Ended::Janitor) => {}
                     Ok(Ended::Gateway(ended)) => {
                         error!(?ended, "the gateway ended before the agent");
                         exit = Exit::Internal;

@@ -3,6 +3,8 @@
 
 #[path = "cli/approvals.rs"]
 mod approvals;
+#[path = "cli/check.rs"]
+mod check;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixDatagram;
@@ -489,14 +491,14 @@ fn a_file_of_rules_is_refused_with_every_problem_at_once() {
     for (text, expected) in [
         (
             "[limits]\nusd_per_run = nan\n[[rules]]\nname = \"x\"\nwhen = { run_usd = inf }\n",
-            &["limits.usd_per_run: must be a finite number", "rules.0.when.run_usd: must be a finite number"][..],
+            &["limits.usd_per_run: must be a finite number", "rules[0].when.run_usd: must be a finite number"][..],
         ),
         (
             "error_stop = 1\n[[rules]]\nname = \"x\"\nwhn = { steps = 1 }\n[[rules]]\nname = \"y\"\nwhen = { step = 1 }\n",
             &[
                 "error_stop: unknown key; did you mean errors_stop?",
-                "stops.rules.0: `x`: unknown key whn; did you mean when?",
-                "stops.rules.1: `y`: when: unknown condition `step`",
+                "stops.rules[0].whn: `x`: unknown key; did you mean when?",
+                "stops.rules[1].when: `y`: unknown condition `step`",
             ],
         ),
         ("[limits]\nmodel_cals = 9\n", &["model_cals"]),

@@ -5,8 +5,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use belay_protocol::{
-    Accepted, Ack, AckSender, Body, ChannelId, Clock, CommandReply, Control, Envelope, EventLog, GateId, GateState,
-    GateStore, Inbound, ModelInfo, Principal, RunId, RunReader, RunRecord, RunStatus, RunWatch, SessionKey, StopTarget,
+    Accepted, Ack, AckSender, Archive, Body, ChannelId, Clock, CommandReply, Control, Envelope, EventLog, GateId,
+    GateState, GateStore, Inbound, Janitor, ModelInfo, Principal, RunId, RunReader, RunRecord, RunStatus, RunWatch,
+    SecretVault, SessionKey, StopTarget,
 };
 use secrecy::SecretString;
 use tokio::sync::oneshot::error::RecvError;
@@ -50,6 +51,9 @@ pub(crate) struct App {
     pub(crate) runs: Arc<dyn RunReader>,
     pub(crate) events: Arc<dyn EventLog>,
     pub(crate) gates: Arc<dyn GateStore>,
+    pub(crate) archive: Arc<dyn Archive>,
+    pub(crate) vault: Arc<dyn SecretVault>,
+    pub(crate) janitor: Arc<dyn Janitor>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) model: ModelInfo,
     pub(crate) version: String,
@@ -75,6 +79,8 @@ pub(crate) struct App {
     pub(crate) started: AtomicBool,
     /// Cancelled when the gateway takes no new messages.
     pub(crate) draining: CancellationToken,
+    /// Cancelled when the gateway has ended: nobody is left who could read an answer.
+    pub(crate) closed: CancellationToken,
     /// Takes the questions whose asker has gone away before the answer came.
     pub(crate) orphans: mpsc::Sender<Orphan>,
 }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ack, Body, Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, Refusal,
+    Ack, Body, Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, QueueMode, Refusal,
 };
 use futures_util::stream;
 use tokio::sync::mpsc;
@@ -49,6 +49,11 @@ impl Channel for HttpChannel {
             let envelope = next(&mut receiver, &intake).await?;
             Some((envelope, (receiver, intake)))
         })))
+    }
+
+    /// A program waits for the answer to its own message, so each gets a turn, unless it asks for something else.
+    fn queue_mode(&self) -> QueueMode {
+        QueueMode::Followup
     }
 
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {

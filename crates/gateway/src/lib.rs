@@ -8,7 +8,7 @@
 //! Architecture invariant: a reader never holds anything that a run waits for; a slow one slows only itself.
 //!
 //! Reading order: [`config`] → [`error`] → `channel` (how handlers reach the agent) → `app` (what handlers share) →
-//! `auth` → `extract` → `routes` → `sse` → `streams` → `submit` → `ws` → [`server`] (with `patience`) →
+//! `auth` → `extract` → `routes` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with `patience`) →
 //! [`worker_link`].
 
 mod app;
@@ -16,7 +16,9 @@ mod auth;
 mod channel;
 pub mod config;
 pub mod error;
+mod export;
 mod extract;
+mod mcp;
 mod patience;
 mod routes;
 pub mod server;

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use axum::Router;
 use belay_protocol::{
-    ChannelId, Clock, EventLog, Gate, GateStore, Message, ModelInfo, RunReader, SessionKey, UnixMillis,
+    Archive, ChannelId, Clock, EventLog, Gate, GateStore, Janitor, Message, ModelInfo, RunReader, SecretVault,
+    SessionKey, UnixMillis,
 };
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -59,6 +60,12 @@ pub struct GatewayParts {
     pub events: Arc<dyn EventLog>,
     /// Reads questions.
     pub gates: Arc<dyn GateStore>,
+    /// Finds, reads out and deletes what sessions have said.
+    pub archive: Arc<dyn Archive>,
+    /// Forgets secrets.
+    pub vault: Arc<dyn SecretVault>,
+    /// Deletes what is too old.
+    pub janitor: Arc<dyn Janitor>,
     /// Tells the date.
     pub clock: Arc<dyn Clock>,
     /// The configured model, for `/v1/models`.
@@ -124,6 +131,9 @@ impl Gateway {
             runs: parts.runs,
             events: parts.events,
             gates: parts.gates,
+            archive: parts.archive,
+            vault: parts.vault,
+            janitor: parts.janitor,
             clock: parts.clock,
             model: parts.model,
             version: parts.version,
@@ -140,6 +150,7 @@ impl Gateway {
             ready: parts.ready,
             started: AtomicBool::new(false),
             draining: CancellationToken::new(),
+            closed: CancellationToken::new(),
             orphans: orphan_sender,
             config: parts.config,
         });
@@ -161,6 +172,7 @@ impl Gateway {
     /// Dropped midway, every connection is closed at once.
     pub async fn serve(self, stop: CancellationToken) -> Result<(), GatewayError> {
         let Self { app, router, tcp, socket, mut orphans, mut sockets } = self;
+        let _closed = app.closed.clone().drop_guard();
         let limit = Duration::from_secs(app.config.drain_s);
         let places =
             (Arc::new(Semaphore::new(app.config.max_connections)), Arc::new(Semaphore::new(SOCKET_CONNECTIONS)));

@@ -55,6 +55,7 @@ impl AgentParams {
             model: self.model,
             timeout_ms: self.timeout.map(|seconds| seconds * 1000),
             extra_prompt: self.extra_system_prompt,
+            ..RunOptions::default()
         };
         check_options(&options, &principal)?;
         let key =

@@ -6,25 +6,32 @@ mod request;
 mod response;
 #[cfg(test)]
 mod tests;
+mod thoughts;
+#[cfg(test)]
+mod validity;
 
 use async_trait::async_trait;
-use belay_protocol::{DeltaSink, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest};
+use belay_protocol::{DeltaSink, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest, Thinking};
 use reqwest::Client;
 use secrecy::SecretString;
 use url::Url;
 
 use self::request::RequestShape;
 use self::response::AnthropicDecoder;
+use self::thoughts::Thoughts;
+use crate::catalog::Format;
 use crate::config::LlmConfig;
 use crate::error::ModelsError;
 use crate::http::{Endpoint, below};
 use crate::stream::exchange;
+use crate::thinking::ability;
 
 /// A server that speaks messages.
 pub(crate) struct Anthropic {
     info: ModelInfo,
     endpoint: Endpoint,
     shape: RequestShape,
+    thoughts: Thoughts,
 }
 
 impl Anthropic {
@@ -42,8 +49,9 @@ impl Anthropic {
         let base = if base.path().contains("/v1") { base.clone() } else { below(base, "/v1") };
         let endpoint = Endpoint::new(http, below(&base, "/messages"), config, key, ("x-api-key", ""))?
             .header("anthropic-version", "2023-06-01");
-        let shape = RequestShape::new(config, info.vision);
-        Ok(Self { info, endpoint, shape })
+        let ability = ability(Format::Anthropic, &info.model, &config.extra_body);
+        let shape = RequestShape::new(config, info.vision, ability);
+        Ok(Self { info, endpoint, shape, thoughts: Thoughts::default() })
     }
 }
 
@@ -54,7 +62,10 @@ impl ModelProvider for Anthropic {
     }
 
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
-        let body = self.shape.body(&request, &self.info.model);
-        exchange(&self.endpoint, body, AnthropicDecoder::default(), sink).await
+        let wanted = request.thinking.is_some_and(|level| level != Thinking::Off);
+        let replay = if wanted { self.thoughts.replay(request.messages) } else { None };
+        let body = self.shape.body(&request, &self.info.model, replay.as_ref());
+        let decoder = AnthropicDecoder::keeping(replay.as_ref().map(|_| &self.thoughts));
+        exchange(&self.endpoint, body, decoder, sink).await
     }
 }

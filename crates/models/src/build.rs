@@ -5,34 +5,67 @@ use std::sync::Arc;
 use belay_protocol::{ModelInfo, ModelProvider};
 use reqwest::Client;
 use secrecy::{ExposeSecret, SecretString};
+use tracing::warn;
 use url::Url;
 
 use crate::anthropic::Anthropic;
+use crate::backend::Backend;
+use crate::candidates::{CandidateConfig, candidates};
 use crate::catalog::{self, Entry, Format, KeyRule};
 use crate::config::{EnvKeys, LlmConfig};
 use crate::error::ModelsError;
+use crate::fallback::Fallback;
 use crate::genai::Genai;
 use crate::http::{client_for, parse_base_url};
 use crate::openai::OpenAi;
 use crate::prices::context_and_price;
 use crate::rehearsal::Rehearsal;
-use crate::retrying::Retrying;
+use crate::thinking::{Ability, Gate, ability};
 use crate::vision::sees;
 
-/// Builds the provider that the settings name, with the retry around it. `http` is the client of
-/// [`http_client`](crate::http_client). Nothing is sent.
+/// Builds the provider that the settings name: the configured model under each of its keys and the models that stand in,
+/// behind one port that tries again. `http` is the client of [`http_client`](crate::http_client). Nothing is sent.
+///
+/// A further key and a model that stands in are left out, with a line in the log, where their key is missing.
 ///
 /// # Errors
 /// Each names the setting to change. `provider = "auto"` is [`ModelsError::UnknownProvider`] here: resolve it first.
 pub fn build(config: &LlmConfig, keys: &EnvKeys, http: Client) -> Result<Arc<dyn ModelProvider>, ModelsError> {
-    let target = Target::new(config, keys)?;
-    let Some(base) = &target.base else {
+    if catalog::find(&config.provider)?.format == Format::Rehearsal {
         return Ok(Arc::new(Rehearsal::new()));
-    };
+    }
+    let mut backends: Vec<Backend> = Vec::new();
+    let mut places: Vec<Url> = Vec::new();
+    for (at, candidate) in candidates(config, keys).into_iter().enumerate() {
+        let built = match &candidate.lacks {
+            None => backend(&candidate, &mut places, &http),
+            Some(lacks) => {
+                Err(ModelsError::MissingKey { provider: candidate.config.provider.clone(), hint: lacks.clone() })
+            }
+        };
+        match built {
+            Ok(backend) => backends.push(backend),
+            // The configured model must be there: what stands in for it is not what was asked for.
+            Err(missing @ ModelsError::MissingKey { .. }) if at > 0 => {
+                warn!(model = %candidate.name, why = %missing, "a model that could stand in is left out");
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(Arc::new(Fallback::new(backends)))
+}
+
+/// One candidate. `places` are the servers so far.
+fn backend(candidate: &CandidateConfig, places: &mut Vec<Url>, http: &Client) -> Result<Backend, ModelsError> {
+    let CandidateConfig { name, config, keys, .. } = candidate;
+    let target = Target::new(config, keys)?;
     let model = config.model.as_deref().unwrap_or(target.entry.default_model);
     if model.is_empty() {
         return Err(ModelsError::MissingModel { provider: config.provider.clone() });
     }
+    let Some(base) = &target.base else {
+        return Ok(Backend::new(name, model, 0, Arc::new(Rehearsal::new()), Gate::new(Ability::Never)));
+    };
     let (context_tokens, price) = context_and_price(config, base, model);
     let info = ModelInfo {
         provider: config.provider.clone(),
@@ -42,14 +75,19 @@ pub fn build(config: &LlmConfig, keys: &EnvKeys, http: Client) -> Result<Arc<dyn
         rehearsal: false,
         vision: sees(config.vision, target.entry.format, model),
     };
-    let http = client_for(base, config, &http)?;
-    let inner: Arc<dyn ModelProvider> = match target.entry.format {
+    let http = client_for(base, config, http)?;
+    let provider: Arc<dyn ModelProvider> = match target.entry.format {
         Format::OpenAi => Arc::new(OpenAi::new(info, config, base, http, target.key)?),
         Format::Anthropic => Arc::new(Anthropic::new(info, config, base, http, target.key)?),
         Format::Library(kind) => Arc::new(Genai::new(info, config, kind, base, http, target.key)?),
         Format::Rehearsal => Arc::new(Rehearsal::new()),
     };
-    Ok(Arc::new(Retrying::new(inner)))
+    let place = places.iter().position(|place| place == base).unwrap_or_else(|| {
+        places.push(base.clone());
+        places.len() - 1
+    });
+    let thinking = Gate::new(ability(target.entry.format, model, &config.extra_body));
+    Ok(Backend::new(name, model, place, provider, thinking))
 }
 
 /// Whom the settings mean: who it is, where, and with which key.
@@ -102,7 +140,7 @@ mod tests {
     use crate::testing::{client, config};
 
     fn keys() -> EnvKeys {
-        EnvKeys { openai: Some("sk-o".into()), anthropic: Some("sk-a".into()), configured: None }
+        EnvKeys { openai: Some("sk-o".into()), anthropic: Some("sk-a".into()), ..EnvKeys::default() }
     }
 
     fn info_of(settings: serde_json::Value, keys: &EnvKeys) -> Result<ModelInfo, String> {
@@ -144,6 +182,40 @@ mod tests {
             info_of(json!({"provider": "ollama", "model": "m", "context_tokens": 4096}), &EnvKeys::default()).unwrap();
         assert_eq!((info.context_tokens, info.price.map(|p| p.output)), (4096, Some(0)));
         assert!(info_of(json!({"provider": "rehearsal"}), &EnvKeys::default()).unwrap().rehearsal);
+    }
+
+    #[test]
+    fn each_key_and_each_model_that_stands_in_is_a_candidate_if_its_key_is_there() {
+        let settings = config(json!({
+            "provider": "openai", "api_key_envs": ["A", "B"], "api_key_files": ["/c"],
+            "fallbacks": [
+                {"provider": "anthropic"},
+                {"provider": "groq", "model": "x", "api_key_env": "G"},
+                {"provider": "openai", "base_url": "http://127.0.0.1:1", "model": "gpt-4.1-mini"},
+            ],
+        }));
+        let keys = EnvKeys {
+            further: vec![Some("a".into()), None, Some("c".into())],
+            fallbacks: vec![Some("f".into()), Some(" ".into()), None],
+            ..keys()
+        };
+        let provider = build(&settings, &keys, client()).unwrap();
+        let names: Vec<_> = provider.candidates().into_iter().map(|candidate| candidate.name).collect();
+        let expected = [
+            "gpt-4.1-mini by openai",
+            "gpt-4.1-mini by openai (key 2)",
+            "gpt-4.1-mini by openai (key 4)",
+            "claude-sonnet-4-6 by anthropic",
+            "gpt-4.1-mini by openai at http://127.0.0.1:1",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(provider.models(), ["gpt-4.1-mini", "claude-sonnet-4-6"]);
+        assert_eq!(provider.dearest().map(|price| price.input), Some(3_000_000));
+
+        let lacking: Vec<_> = candidates(&settings, &keys).into_iter().filter_map(|it| it.lacks).collect();
+        assert_eq!(lacking, ["the environment variable B is not set", "the environment variable G is not set"]);
+        let without_the_first = EnvKeys { openai: None, ..keys };
+        assert!(build(&settings, &without_the_first, client()).is_err(), "the configured model is not replaced");
     }
 
     #[test]

@@ -125,6 +125,11 @@ impl Collector {
         self.calls[at.0].arguments.is_empty()
     }
 
+    /// Whether any text or call has come.
+    pub(crate) fn has_content(&self) -> bool {
+        !self.text.is_empty() || !self.calls.is_empty()
+    }
+
     /// The key of the latest call.
     pub(crate) fn last_key(&self) -> Option<u64> {
         self.calls.last().map(|call| call.key)
@@ -155,7 +160,7 @@ impl Collector {
             (FinishReason::ToolCalls, true) => FinishReason::Stop,
             (finish, _) => finish,
         };
-        ModelReply { text: self.text, tool_calls, finish, usage: self.usage, attempts: 1, abandoned: 0 }
+        ModelReply { text: self.text, tool_calls, finish, usage: self.usage, attempts: 1, ..ModelReply::default() }
     }
 }
 

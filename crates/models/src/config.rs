@@ -27,6 +27,13 @@ pub struct LlmConfig {
     pub api_key_env: Option<String>,
     /// File with the key; read by the daemon.
     pub api_key_file: Option<PathBuf>,
+    /// Names of environment variables with further keys for the same model, in the order in which they stand in for the
+    /// first one. At most 8, together with those in files.
+    pub api_key_envs: Vec<String>,
+    /// Files with further keys, after those in variables.
+    pub api_key_files: Vec<PathBuf>,
+    /// Models that answer when this one cannot, in this order. At most 8.
+    pub fallbacks: Vec<FallbackConfig>,
     /// Most tokens to generate in one call, at least 1.
     pub max_tokens: u32,
     /// Requests for one logical call, all layers together, 1 to 10.
@@ -57,6 +64,9 @@ impl Default for LlmConfig {
             model: None,
             api_key_env: None,
             api_key_file: None,
+            api_key_envs: Vec::new(),
+            api_key_files: Vec::new(),
+            fallbacks: Vec::new(),
             max_tokens: 4096,
             max_attempts: 3,
             connect_timeout_s: 10,
@@ -67,6 +77,92 @@ impl Default for LlmConfig {
             temperature: None,
             extra_body: Map::new(),
         }
+    }
+}
+
+/// Most further keys for one model. 8: who has more shares them out elsewhere.
+const KEYS_MAX: usize = 8;
+
+/// Most models that stand in. 8: a person waits for each that fails.
+const FALLBACKS_MAX: usize = 8;
+
+/// A model that answers when the configured one cannot. What it does not say is as with the configured one where that
+/// is about every model (tokens, attempts, time limits), else as if nothing were set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FallbackConfig {
+    /// The provider's name, as in [`LlmConfig::provider`], but neither `auto` nor `rehearsal`.
+    pub provider: String,
+    /// Name of the model. Absent: the provider's usual small one, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Address of the server. Absent: the provider's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// Name of the environment variable with the key. Absent: the provider's usual one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key_env: Option<String>,
+    /// File with the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key_file: Option<PathBuf>,
+    /// Size of the model's context in tokens. Absent: from our table, else an assumption.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_tokens: Option<u64>,
+    /// What it costs. Absent: from our table; a server on this machine costs nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// Whether it can see.
+    #[serde(default)]
+    pub vision: Vision,
+    /// Sampling temperature, 0 to 2. Absent: not sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// Fields added to the body of each request.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub extra_body: Map<String, Value>,
+}
+
+impl FallbackConfig {
+    /// The settings as if this were the configured model.
+    pub(crate) fn alone(&self, base: &LlmConfig) -> LlmConfig {
+        LlmConfig {
+            provider: self.provider.clone(),
+            base_url: self.base_url.clone(),
+            model: self.model.clone(),
+            api_key_env: self.api_key_env.clone(),
+            api_key_file: self.api_key_file.clone(),
+            context_tokens: self.context_tokens,
+            price: self.price,
+            vision: self.vision,
+            temperature: self.temperature,
+            extra_body: self.extra_body.clone(),
+            max_tokens: base.max_tokens,
+            max_attempts: base.max_attempts,
+            connect_timeout_s: base.connect_timeout_s,
+            idle_timeout_s: base.idle_timeout_s,
+            ..LlmConfig::default()
+        }
+    }
+
+    /// Every problem, each starting with the key in the list.
+    fn problems(&self, at: usize, base: &LlmConfig) -> Vec<String> {
+        let key = format!("llm.fallbacks.{at}");
+        if matches!(self.provider.as_str(), catalog::AUTO | catalog::REHEARSAL) {
+            return vec![format!("{key}.provider: name a provider; `{}` stands in for nobody", self.provider)];
+        }
+        // What both share is told once, with the configured model.
+        let shared = |problem: &String| {
+            ["llm.max_tokens", "llm.max_attempts", "llm.connect_timeout_s", "llm.idle_timeout_s"]
+                .iter()
+                .any(|key| problem.starts_with(key))
+        };
+        let alone = self.alone(base).validate().into_iter().filter(|problem| !shared(problem));
+        let mut problems: Vec<_> = alone.map(|problem| problem.replace("llm.", &format!("{key}."))).collect();
+        let usual = catalog::find(&self.provider).map_or("?", |entry| entry.default_model);
+        if self.model.is_none() && usual.is_empty() {
+            problems.push(format!("{key}.model: name the model to use with the provider `{}`", self.provider));
+        }
+        problems
     }
 }
 
@@ -91,6 +187,13 @@ impl LlmConfig {
         check(self.model.as_ref().is_none_or(|m| !m.trim().is_empty()), "llm.model: must not be empty");
         let keys = [self.api_key_env.as_ref().is_some_and(|name| !name.is_empty()), self.api_key_file.is_some()];
         check(keys != [true, true], "llm.api_key_file: give either this or llm.api_key_env, not both");
+        check(
+            self.api_key_envs.len() + self.api_key_files.len() <= KEYS_MAX,
+            &format!("llm.api_key_envs: at most {KEYS_MAX} further keys, together with llm.api_key_files"),
+        );
+        let empty = self.api_key_envs.iter().any(|name| name.trim().is_empty());
+        check(!empty, "llm.api_key_envs: a name must not be empty");
+        check(self.fallbacks.len() <= FALLBACKS_MAX, &format!("llm.fallbacks: at most {FALLBACKS_MAX}"));
         for name in RESERVED {
             check(
                 !self.extra_body.contains_key(name),
@@ -107,6 +210,7 @@ impl LlmConfig {
         {
             problems.push(error.to_string());
         }
+        problems.extend(self.fallbacks.iter().enumerate().flat_map(|(at, fallback)| fallback.problems(at, self)));
         problems
     }
 
@@ -130,6 +234,10 @@ pub struct EnvKeys {
     pub anthropic: Option<SecretString>,
     /// From `llm.api_key_env` or `llm.api_key_file`; goes before the other two.
     pub configured: Option<SecretString>,
+    /// From `llm.api_key_envs`, then `llm.api_key_files`, one for each name.
+    pub further: Vec<Option<SecretString>>,
+    /// One for each of `llm.fallbacks`.
+    pub fallbacks: Vec<Option<SecretString>>,
 }
 
 #[cfg(test)]
@@ -148,7 +256,12 @@ mod tests {
         let config: LlmConfig = serde_json::from_value(json!({
             "provider": "antropic", "base_url": "ftp://x", "model": " ", "api_key_env": "A", "api_key_file": "/b",
             "max_tokens": 0, "max_attempts": 11, "connect_timeout_s": 0, "idle_timeout_s": 0, "context_tokens": 1,
-            "temperature": 3.0, "extra_body": {"messages": [], "stream": false}
+            "temperature": 3.0, "extra_body": {"messages": [], "stream": false},
+            "api_key_envs": ["A", ""], "api_key_files": ["a", "b", "c", "d", "e", "f", "g"],
+            "fallbacks": [
+                {"provider": "auto"}, {"provider": "groq", "base_url": "ftp://x", "api_key_env": "A", "api_key_file": "/b"},
+                {"provider": "anthropic"}
+            ]
         }))
         .expect("parses");
         let problems = config.validate();
@@ -164,13 +277,19 @@ mod tests {
                 "llm.temperature",
                 "llm.model",
                 "llm.api_key_file",
+                "llm.api_key_envs",
+                "llm.api_key_envs",
                 "llm.extra_body.messages",
                 "llm.extra_body.stream",
                 "llm.provider",
                 "llm.base_url",
+                "llm.fallbacks.0.provider",
+                "llm.fallbacks.1.api_key_file",
+                "llm.fallbacks.1.base_url",
+                "llm.fallbacks.1.model",
             ]
         );
-        assert!(problems[10].contains("did you mean `anthropic`?"), "{problems:?}");
+        assert!(problems[12].contains("did you mean `anthropic`?"), "{problems:?}");
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub struct Resolved {
 /// Decides what `provider = "auto"` means: an OpenAI-compatible server, where `base_url` names one; else whom the key is
 /// for (a configured one and OpenAI's: OpenAI; Anthropic's: Anthropic); else a server already listening on this machine
 /// that has the model; else the rehearsal, which the notice says. That is never chosen once a provider, an address, a
-/// model or a key is configured. Then names the model where none is: the provider's usual one, else the first one the
+/// model, a key or a fallback is configured. Then names the model where none is: the provider's usual one, else the first one the
 /// server offers.
 ///
 /// `http` is the client of [`http_client`](crate::http_client). A server that does not answer is no error here, since
@@ -67,7 +67,7 @@ async fn resolve_among(
             config.provider = catalog::ANTHROPIC.into();
         } else if let Some(found) = find_local(servers, &config).await? {
             return Ok(found);
-        } else if config.model.is_some() {
+        } else if config.model.is_some() || !config.fallbacks.is_empty() {
             // Somebody wants a model, so the rehearsal will not do; what follows asks for the key.
             config.provider = catalog::OPENAI.into();
         } else {
@@ -250,7 +250,7 @@ mod tests {
     async fn auto_prefers_what_is_named_then_keys_then_this_machine() {
         let server = Server::start(vec![Script::json(200, LIST); 4]).await;
         let local = [("Ollama", server.url())];
-        let both = EnvKeys { openai: Some("a".into()), anthropic: Some("b".into()), configured: None };
+        let both = EnvKeys { openai: Some("a".into()), anthropic: Some("b".into()), ..EnvKeys::default() };
         let second = EnvKeys { anthropic: Some("b".into()), ..EnvKeys::default() };
         let third = EnvKeys { configured: Some("c".into()), ..second.clone() };
         let none = EnvKeys::default();

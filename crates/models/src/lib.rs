@@ -1,5 +1,5 @@
 //! Model providers: everything that turns a [`ModelRequest`](belay_protocol::ModelRequest) into bytes on a wire and an
-//! answer back into a [`ModelReply`](belay_protocol::ModelReply), and the wrapper that tries again.
+//! answer back into a [`ModelReply`](belay_protocol::ModelReply), and what tries again and falls back.
 //!
 //! **For**: `daemon`, which resolves a [`LlmConfig`] once and builds one provider from it.
 //!
@@ -15,40 +15,48 @@
 //! broken one: there is one for connecting and one for silence. Whatever a server sends is bounded in memory
 //! (`bounds`) and ends in an answer or a typed error, never in a panic.
 //!
-//! Reading order: `config` → `catalog` → `vision` → `build` → `discover` and `probe` for what happens at the start; `http` →
-//! `stream` → `sse` → `collect` → `wire` → `openai`, `anthropic`, `genai` for a call; `failure` for how it goes wrong
-//! and `retrying` for what is done about it.
+//! Reading order: `config` → `catalog` → `vision` → `thinking` → `candidates` → `build` → `discover` and `probe` for what
+//! happens at the start; `http` → `stream` → `sse` → `collect` → `wire` → `openai`, `anthropic`, `genai` for a call;
+//! `failure` for how it goes wrong, and `circuit` → `choice` → `patience` → `backend` → `fallback` for what is done
+//! about it.
 
 mod anthropic;
+mod backend;
 mod bounds;
 mod build;
+mod candidates;
 mod catalog;
+mod choice;
+mod circuit;
 mod collect;
 mod config;
 mod discover;
 mod error;
 mod failure;
+mod fallback;
 mod genai;
 mod http;
+mod listening;
 mod openai;
+mod patience;
 mod prices;
 mod probe;
 #[cfg(test)]
 mod real_server;
 pub mod rehearsal;
-mod retrying;
 mod sse;
 mod stream;
 #[cfg(test)]
 mod testing;
+mod thinking;
 mod vision;
 mod wire;
 
 pub use build::build;
-pub use config::{EnvKeys, LlmConfig};
+pub use candidates::{CandidateConfig, candidates};
+pub use config::{EnvKeys, FallbackConfig, LlmConfig};
 pub use discover::{Resolved, resolve};
 pub use error::ModelsError;
 pub use http::http_client;
 pub use probe::{ProbeReport, probe};
-pub use retrying::Retrying;
 pub use vision::Vision;

@@ -6,6 +6,8 @@ mod request;
 pub(crate) mod response;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod validity;
 
 use async_trait::async_trait;
 use belay_protocol::{DeltaSink, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest};
@@ -15,10 +17,12 @@ use url::Url;
 
 use self::request::RequestShape;
 use self::response::OpenAiDecoder;
+use crate::catalog::Format;
 use crate::config::LlmConfig;
 use crate::error::ModelsError;
 use crate::http::{Endpoint, below};
 use crate::stream::exchange;
+use crate::thinking::ability;
 
 /// A server that speaks chat completions.
 pub(crate) struct OpenAi {
@@ -41,7 +45,8 @@ impl OpenAi {
     ) -> Result<Self, ModelsError> {
         let url = below(base, "/chat/completions");
         let endpoint = Endpoint::new(http, url, config, key, ("authorization", "Bearer "))?;
-        let shape = RequestShape::new(config, endpoint.url(), info.vision);
+        let ability = ability(Format::OpenAi, &info.model, &config.extra_body);
+        let shape = RequestShape::new(config, endpoint.url(), info.vision, ability);
         Ok(Self { info, endpoint, shape })
     }
 }

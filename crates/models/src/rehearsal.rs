@@ -90,7 +90,7 @@ impl ModelProvider for Rehearsal {
             }
         };
         let usage = Some(usage(&request, &said.text, &tool_calls));
-        Ok(ModelReply { text: said.text, tool_calls, finish, usage, attempts: 1, abandoned: 0 })
+        Ok(ModelReply { text: said.text, tool_calls, finish, usage, attempts: 1, ..ModelReply::default() })
     }
 }
 

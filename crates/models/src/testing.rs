@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+pub(crate) mod histories;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
@@ -75,6 +77,10 @@ impl Asked {
             max_tokens: 100,
             max_attempts: 3,
         }
+    }
+
+    pub(crate) fn has_tools(&self) -> bool {
+        self.tools.is_some()
     }
 
     /// The same, with no form kept.

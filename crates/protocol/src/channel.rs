@@ -45,6 +45,12 @@ pub trait Channel: Send + Sync {
         true
     }
 
+    /// Whether people speak through it. What a timer or a watchdog sends neither begins a conversation anew nor keeps one
+    /// alive.
+    fn carries_people(&self) -> bool {
+        true
+    }
+
     /// What a turn may show of its answer while it comes; the answer itself comes by [`Channel::deliver`].
     fn streaming(&self) -> Streaming<'_> {
         Streaming::Off

@@ -81,6 +81,15 @@ pub enum EventKind {
         /// Tokens generated, when told.
         output: Option<u64>,
     },
+    /// Another model answers than the one that was to.
+    ModelFallback {
+        /// The one that was to answer.
+        from: String,
+        /// The one that does.
+        to: String,
+        /// What keeps the first one from it: `rate_limited`, `overloaded`, `auth`, `network`.
+        why: String,
+    },
     /// A tool call begins.
     ToolStarted {
         /// The call.
@@ -108,10 +117,29 @@ pub enum EventKind {
         /// Whether no more tools are offered from here on.
         force_text: bool,
     },
+    /// Older messages are about to be replaced by a shorter account.
+    CompactionStarted {
+        /// Estimated tokens of the context.
+        tokens: u64,
+        /// Why: `threshold`, `overflow` or `command`.
+        why: String,
+    },
     /// Older messages have been replaced by a shorter account.
     Compacted {
         /// Messages that left the context.
         messages: u32,
+        /// Estimated tokens of the context before; 0 in facts of earlier versions, as after.
+        #[serde(default)]
+        before: u64,
+        /// And after.
+        #[serde(default)]
+        after: u64,
+        /// Who made the account: `model`, or `extract` for one by rule.
+        #[serde(default)]
+        by: String,
+        /// Whether a model call is repeated with what is left.
+        #[serde(default)]
+        will_retry: bool,
     },
     /// A run has started another one to do a part of its work.
     SubagentStarted {
@@ -201,6 +229,11 @@ pub enum EventKind {
     ThreadEdited {
         /// Which command.
         edit: String,
+    },
+    /// A part of an answer was committed to be delivered while its run goes on.
+    Said {
+        /// blake3 of its text, in hex: by it an attempt after a crash knows what has been said.
+        digest: String,
     },
     /// A reply has been delivered, or given up.
     Delivered {

@@ -45,7 +45,7 @@ macro_rules! points {
 }
 
 points! {
-    /// Before the system prompt of a run is final. May change `prompt`.
+    /// Before the system prompt of a run is final. May change `prompt` and `files`.
     Bootstrap = "agent:bootstrap", Change, 5, Open;
     /// Any command in a conversation.
     Command = "command", Observe, 5, Open;

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::approval::Decision;
+use crate::archive::Removed;
+use crate::context::ContextReport;
 use crate::declared::DeclaredOutput;
 use crate::ids::{ChannelId, GateId, RunId, SessionKey};
 use crate::model::{Delta, ModelInfo};
@@ -80,8 +82,18 @@ pub enum Control {
     Watch(RunId),
     /// What is going on. Answered with [`Ack::Status`].
     Status,
+    /// What the model of a session would be told now, with the texts themselves or without. Answered with [`Ack::Context`].
+    Context {
+        /// The session.
+        session: SessionKey,
+        /// Whether the texts are wanted too.
+        full: bool,
+    },
     /// Drain and end; operators only. Answered with [`Ack::Command`].
     Shutdown,
+    /// Delete a session with everything of it, unless a message of it is still being answered; operators only. Answered with
+    /// [`Ack::Removed`].
+    DeleteSession(SessionKey),
     /// Answer a question about a tool call. Answered with [`Ack::Command`].
     Decide {
         /// The question.
@@ -209,10 +221,14 @@ pub enum Ack {
     Command(CommandReply),
     /// What a stop has done.
     Stopped(StopReport),
+    /// What was deleted.
+    Removed(Removed),
     /// The run, while it is alive; `None`: it is not (the store knows more).
     Watch(Option<RunWatch>),
     /// What is going on.
     Status(Box<StatusReport>),
+    /// What the model would be told.
+    Context(Box<ContextReport>),
     /// It is not accepted.
     Refused(Refusal),
 }
@@ -364,6 +380,20 @@ pub struct StatusReport {
     pub limit_today_micro_usd: Option<u64>,
     /// What the model fails with, if its last call failed.
     pub model_trouble: Option<ModelTrouble>,
+    /// The models and keys that may be asked, in the order of preference; empty where there is only one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<CandidateStatus>,
+}
+
+/// How one of several models, or of the keys to one, stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CandidateStatus {
+    /// Its name.
+    pub name: String,
+    /// Until when it is not asked; `null`: it is.
+    pub cooling_until: Option<UnixMillis>,
+    /// What it failed with: `rate_limited`, `auth`, … `null`: it is asked.
+    pub why: Option<String>,
 }
 
 /// A model that does not answer.

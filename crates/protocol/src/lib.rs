@@ -6,8 +6,8 @@
 //! **Does not know**: how anything is done. No IO, no SQL, no HTTP, no task is started here. The only moving parts are
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
-//! Reading order: [`ids`] → [`message`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`inbound`] → [`outbound`] → [`channel`]
-//! → [`event`] → [`store`] → [`worker`].
+//! Reading order: [`ids`] → [`message`] → [`history`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`context`] → [`inbound`] → [`outbound`] → [`channel`]
+//! → [`event`] → [`store`] → [`archive`] → [`worker`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
 #[cfg(doctest)]
@@ -21,9 +21,12 @@ mod examples {
 }
 
 pub mod approval;
+pub mod archive;
 pub mod channel;
+pub mod context;
 pub mod declared;
 pub mod event;
+pub mod history;
 pub mod hook;
 pub mod ids;
 pub mod inbound;
@@ -41,25 +44,31 @@ pub mod tool;
 pub mod worker;
 
 pub use approval::{Asker, Decided, Decision, Gate, GateFilter, GateKind, GateState, GateStore, Place, Question};
+pub use archive::{Archive, Found, Janitor, Removed, Retention, SearchQuery, ThreadSummary, TranscriptLine};
 pub use channel::{Channel, ChannelError, InboundStream, Preview, Streaming};
+pub use context::{
+    Bootstrap, BootstrapFile, ContextReport, ContextSource, Conversation, NoContext, RULES_FILE, Skill, SkillPlace,
+    Skills, Skipped, Variable,
+};
 pub use declared::DeclaredOutput;
 pub use event::{Event, EventKind, NewEvent, Seq};
+pub use history::normalise;
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
 pub use ids::{BootId, CallId, ChannelId, ConnectionId, GateId, JobId, OutboxId, RunId, SessionKey, ThreadId};
 pub use inbound::{
-    Accepted, Ack, AckSender, Attachment, Body, CommandReply, Control, Envelope, IdempotencyKey, Inbound, Partial,
-    Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, StatusReport, StillRunning, StopReport,
-    StopTarget,
+    Accepted, Ack, AckSender, Attachment, Body, CandidateStatus, CommandReply, Control, Envelope, IdempotencyKey,
+    Inbound, Partial, Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, StatusReport, StillRunning,
+    StopReport, StopTarget,
 };
 pub use message::{
     Arguments, Message, MessageBody, MessageScope, NOT_SHOWN, Picture, ToolCall, ToolResult, ToolStatus, WireCache,
     canonical_json,
 };
 pub use model::{
-    Delta, DeltaSink, FinishReason, Heard, ModelError, ModelErrorKind, ModelInfo, ModelProvider, ModelReply,
-    ModelRequest, NoSink, Price, Prompt, Retry, Usage,
+    Candidate, Cooling, Delta, DeltaSink, FellBack, FinishReason, Heard, ModelError, ModelErrorKind, ModelInfo,
+    ModelProvider, ModelReply, ModelRequest, NoSink, Price, Prompt, Retry, Usage,
 };
-pub use options::{QueueMode, ReasoningShown, RunOptions, Thinking};
+pub use options::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Thinking};
 pub use outbound::{DeliverError, Outbound};
 pub use process::{Generation, NoProcesses, RunProcesses};
 pub use run::{AgentState, RunRecord, RunStatus, RunUsage, Termination, WaitingFor};
@@ -69,7 +78,7 @@ pub use store::{
     Acceptance, Checkpoint, Durability, EditOutcome, EventLog, EventQuery, FinishedRun, HistoryEntry, JoinedRun,
     KnownInput, Lease, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PausedRun, PendingRun,
     RunFilter, RunReader, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadSnapshot, ThreadState,
-    ThreadStore, Together,
+    ThreadStore, Together, TurnCut,
 };
 pub use time::{Clock, UnixMillis};
 pub use tool::{

@@ -35,7 +35,7 @@ pub struct ModelRequest<'a> {
     pub prompt: &'a Prompt,
     /// The tools offered. `None`: the request carries no tools at all, which is what `force_text` means.
     pub tools: Option<&'a ToolSet>,
-    /// The context, oldest first.
+    /// The context, oldest first, as [`normalise`](crate::history::normalise) leaves it.
     pub messages: &'a [Arc<Message>],
     /// The model's name, where the session chose another than the configured one.
     pub model: Option<&'a str>,
@@ -62,6 +62,24 @@ pub struct ModelReply {
     pub attempts: u32,
     /// Of the failed ones, those that the provider had begun to answer, so that it may charge for them.
     pub abandoned: u32,
+    /// Which of several models answered, by its [`Candidate::name`]; `None` where there is only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_by: Option<String>,
+    /// What the model that answered costs, where there are several; `None`: what [`ModelInfo::price`] says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// Why another model answered than the one that was to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fell_back: Option<FellBack>,
+}
+
+/// That another model answered than the one that was to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FellBack {
+    /// The one that was to, by its [`Candidate::name`].
+    pub from: String,
+    /// What keeps it from answering: a word of [`ModelErrorKind::word`].
+    pub why: String,
 }
 
 /// Why a model stopped.
@@ -133,6 +151,8 @@ pub trait DeltaSink: Send {
     fn text(&mut self, piece: &str) -> Heard;
     /// A piece of reasoning.
     fn reasoning(&mut self, piece: &str) -> Heard;
+    /// The call is about to be sent again, since nobody has heard anything: what was given so far is void.
+    fn restart(&mut self) {}
 }
 
 /// A sink that nobody listens to.
@@ -179,6 +199,20 @@ pub struct Price {
 }
 
 impl Price {
+    /// What nothing costs.
+    pub const FREE: Self = Self { input: 0, cached_input: None, output: 0 };
+
+    /// The higher of two prices, each kind of tokens by itself.
+    #[must_use]
+    pub fn max(&self, other: &Self) -> Self {
+        let cached = |price: &Self| price.cached_input.unwrap_or(price.input);
+        Self {
+            input: self.input.max(other.input),
+            cached_input: Some(cached(self).max(cached(other))),
+            output: self.output.max(other.output),
+        }
+    }
+
     /// The cost of some tokens in millionths of a US dollar, rounded up.
     pub fn cost_micro_usd(&self, usage: &Usage) -> u64 {
         let cached = usage.cached_input.min(usage.input);
@@ -189,11 +223,34 @@ impl Price {
     }
 }
 
+/// One of the models, or of the keys to one, that a provider may ask, and how it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its name for people: `gpt-4.1-mini by openai`, `gpt-4.1-mini by openai (key 2)`.
+    pub name: String,
+    /// Why it is not asked now; `None`: it is.
+    pub cooling: Option<Cooling>,
+}
+
+/// Why a candidate is not asked for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cooling {
+    /// For how long still. Zero: its next request is a trial.
+    pub left: Duration,
+    /// What it failed with.
+    pub why: ModelErrorKind,
+}
+
 /// A model that can be asked. Wrappers (retry, metering) implement it too.
 #[async_trait]
 pub trait ModelProvider: Send + Sync {
     /// What this is; constant for the life of the provider.
     fn info(&self) -> &ModelInfo;
+
+    /// The names of the models that a session may choose, the configured one first.
+    fn models(&self) -> Vec<String> {
+        vec![self.info().model.clone()]
+    }
 
     /// Asks, streaming, and returns the whole answer. Fragments go to `sink` while they come.
     ///
@@ -205,6 +262,17 @@ pub trait ModelProvider: Send + Sync {
     /// Dropping the future closes the connection to the provider. What the provider charges for the part it had
     /// generated is unknown.
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError>;
+
+    /// The most that an answer can cost, whichever model gives it: what is reserved before a call goes by it. `None`: no
+    /// price is known.
+    fn dearest(&self) -> Option<Price> {
+        self.info().price
+    }
+
+    /// What may be asked, in the order of preference, and how each stands now. Empty where there is only one.
+    fn candidates(&self) -> Vec<Candidate> {
+        Vec::new()
+    }
 }
 
 /// A call that failed.

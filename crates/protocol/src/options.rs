@@ -45,6 +45,39 @@ impl QueueMode {
     }
 }
 
+/// What becomes of messages that wait when there are as many as may wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueDrop {
+    /// The oldest becomes a line of a digest, which the next turn begins with.
+    #[default]
+    Summarize,
+    /// The oldest ends unanswered, and whoever sent it is told.
+    Old,
+    /// The new one is answered "busy".
+    New,
+}
+
+impl QueueDrop {
+    /// Every choice.
+    pub const ALL: &'static [Self] = &[Self::Summarize, Self::Old, Self::New];
+
+    /// The word in settings, commands and on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Summarize => "summarize",
+            Self::Old => "old",
+            Self::New => "new",
+        }
+    }
+
+    /// The choice of that word; `summarise` is understood too.
+    pub fn from_word(word: &str) -> Option<Self> {
+        let word = word.to_lowercase().replace("summarise", "summarize");
+        Self::ALL.iter().copied().find(|drop| drop.word() == word)
+    }
+}
+
 /// How hard a model thinks before it answers, where it can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -77,6 +110,16 @@ impl Thinking {
     pub fn from_word(word: &str) -> Option<Self> {
         let word = word.to_lowercase();
         Self::ALL.iter().copied().find(|level| level.word() == word)
+    }
+
+    /// Most tokens to think for, where a provider wants a number. They come on top of those of the answer.
+    pub fn budget_tokens(self) -> u32 {
+        match self {
+            Self::Off => 0,
+            Self::Low => 2048,
+            Self::Medium => 8192,
+            Self::High => 24_576,
+        }
     }
 }
 
@@ -120,6 +163,15 @@ pub struct RunOptions {
     /// What becomes of a message that meets a busy session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueMode>,
+    /// Milliseconds without a new message after which those that wait become one turn; for a session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_debounce_ms: Option<u64>,
+    /// Messages that may wait, at least 1; for a session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_cap: Option<usize>,
+    /// What becomes of them when there are more; for a session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_drop: Option<QueueDrop>,
     /// How hard the model thinks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<Thinking>,
@@ -151,6 +203,9 @@ impl RunOptions {
     pub fn over(self, base: &Self) -> Self {
         Self {
             queue: self.queue.or(base.queue),
+            queue_debounce_ms: self.queue_debounce_ms.or(base.queue_debounce_ms),
+            queue_cap: self.queue_cap.or(base.queue_cap),
+            queue_drop: self.queue_drop.or(base.queue_drop),
             thinking: self.thinking.or(base.thinking),
             reasoning: self.reasoning.or(base.reasoning),
             verbose: self.verbose.or(base.verbose),
@@ -158,6 +213,12 @@ impl RunOptions {
             timeout_ms: self.timeout_ms.or(base.timeout_ms),
             extra_prompt: self.extra_prompt.or_else(|| base.extra_prompt.clone()),
         }
+    }
+
+    /// What is asked of the run itself: the same without a word about how its message waits.
+    #[must_use]
+    pub fn of_the_run(&self) -> Self {
+        Self { queue: None, queue_debounce_ms: None, queue_cap: None, queue_drop: None, ..self.clone() }
     }
 }
 
@@ -172,6 +233,8 @@ mod tests {
         let both = message.over(&session);
         assert_eq!((both.verbose, both.thinking, both.queue), (Some(false), Some(Thinking::High), None));
         assert!(RunOptions::default().is_default() && !both.is_default());
+        let queued = RunOptions { queue: Some(QueueMode::Collect), queue_cap: Some(3), ..both.clone() };
+        assert_eq!(queued.of_the_run(), both);
     }
 
     #[test]
@@ -179,6 +242,7 @@ mod tests {
         assert!(QueueMode::ALL.iter().all(|mode| QueueMode::from_word(mode.word()) == Some(*mode)));
         assert!(Thinking::ALL.iter().all(|level| Thinking::from_word(level.word()) == Some(*level)));
         assert!(ReasoningShown::ALL.iter().all(|shown| ReasoningShown::from_word(shown.word()) == Some(*shown)));
+        assert!(QueueDrop::ALL.iter().all(|drop| QueueDrop::from_word(drop.word()) == Some(*drop)));
         assert_eq!(QueueMode::from_word("Follow-Up"), Some(QueueMode::Followup));
         assert_eq!(serde_json::to_string(&RunOptions::default()).ok().as_deref(), Some("{}"));
     }

@@ -40,4 +40,6 @@ pub trait SecretVault: Send + Sync {
     async fn find(&self, session: &SessionKey, name: &str) -> Result<Option<Secret>, StoreError>;
     /// Forgets one. `false`: there was none.
     async fn forget(&self, session: &SessionKey, name: &str) -> Result<bool, StoreError>;
+    /// Forgets all that a session was given; how many.
+    async fn forget_all(&self, session: &SessionKey) -> Result<u32, StoreError>;
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::approval::{Asker, Gate};
+use crate::context::Conversation;
 use crate::event::{Event, NewEvent, Seq};
 use crate::ids::{BootId, ChannelId, GateId, OutboxId, RunId, SessionKey, ThreadId};
 use crate::inbound::{IdempotencyKey, ReplyRoute};
@@ -93,9 +94,23 @@ pub trait ThreadStore: Send + Sync {
     async fn compact(&self, lease: &Lease, keep: u32, summary: String, events: Vec<NewEvent>)
     -> Result<(), StoreError>;
 
+    /// As [`ThreadStore::compact`], for a cut that goes through a turn at work: the summary stands for messages of its run
+    /// as well, and no later load of the thread has them, nor of the run. The originals stay in the store. Committed.
+    async fn compact_turn(&self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError>;
+
+    /// Notes that a command, or an answer to a question, was acted on; once for each key. The newest [`ACTED_ON_KEPT`] are
+    /// kept. Committed.
+    async fn note_acted_on(&self, key: &IdempotencyKey, at: UnixMillis) -> Result<(), StoreError>;
+
+    /// What was acted on, oldest first: for recognising a second delivery after a restart.
+    async fn acted_on(&self) -> Result<Vec<IdempotencyKey>, StoreError>;
+
     /// Sessions that have unfinished runs, oldest first; what a start takes up again.
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError>;
 }
+
+/// Commands and answers whose keys are kept. 1024: days of them on a busy bot, and platforms deliver again within a day.
+pub const ACTED_ON_KEPT: usize = 1024;
 
 /// A lane as its new owner finds it.
 #[derive(Clone, Debug)]
@@ -112,6 +127,8 @@ pub struct OpenedLane {
     pub options: RunOptions,
     /// Whether nothing was ever said in the active thread: no run has begun in it, and none waits to.
     pub fresh: bool,
+    /// When a person last said something in the session; `None`: never, as far as is known.
+    pub spoken_at: Option<UnixMillis>,
 }
 
 /// The active thread of a session.
@@ -178,7 +195,8 @@ pub struct PendingRun {
     /// The history that the message brought along, which its first start appends to the thread; empty after that.
     pub history: Vec<Message>,
     /// The run's messages so far, oldest first, with their positions: its user message and whatever checkpoints have
-    /// added, those of run scope included. Empty before its first start.
+    /// added, those of run scope included, without those that [`ThreadStore::compact_turn`] took away. Empty before its
+    /// first start.
     pub messages: Vec<(u64, Arc<Message>)>,
 }
 
@@ -212,6 +230,8 @@ pub struct NewInput {
     pub at: UnixMillis,
     /// Whether the run begins with this commit.
     pub start: bool,
+    /// Whether a person says it: what a timer sends keeps no conversation alive.
+    pub spoken: bool,
 }
 
 /// What became of a message.
@@ -263,6 +283,8 @@ pub struct Checkpoint {
     /// Runs whose messages are among those that are appended: they end in the same commit, so that each message is
     /// answered by one run.
     pub joined: Vec<JoinedRun>,
+    /// Messages to deliver, in the same commit: what the run says while it goes on.
+    pub outbound: Vec<Outbound>,
     /// Whether it is waited for.
     pub durability: Durability,
 }
@@ -325,6 +347,8 @@ pub struct FinishedRun {
     pub cost_micro_usd: u64,
     /// When it ended.
     pub at: UnixMillis,
+    /// Messages to deliver before the reply.
+    pub said: Vec<Outbound>,
     /// The reply to deliver; `None` where nobody is told.
     pub outbound: Option<Outbound>,
     /// Facts to store before `run_ended`.
@@ -355,6 +379,21 @@ pub enum EditOutcome {
     Nothing,
 }
 
+/// What leaves the context while a turn is at work.
+#[derive(Clone, Debug)]
+pub struct TurnCut {
+    /// The run of that turn.
+    pub run: RunId,
+    /// Its messages that leave, by their number in [`PendingRun::messages`], from 0. Others than there are are passed over.
+    pub left: Vec<u32>,
+    /// How many of the newest visible messages of ended turns stay.
+    pub keep: u32,
+    /// The account of all that has left.
+    pub summary: String,
+    /// Facts to store.
+    pub events: Vec<NewEvent>,
+}
+
 /// Reads runs, sessions and history, for the API and the command line. Never blocks a writer.
 #[async_trait]
 pub trait RunReader: Send + Sync {
@@ -371,6 +410,19 @@ pub trait RunReader: Send + Sync {
     /// What people and model said in a session's active thread, oldest first, after the position `after`: user and
     /// assistant texts, without run-scope messages and tool traffic.
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError>;
+    /// The conversation of a session as it stands; `None`: there is no such session. As it stands this knows texts only; a
+    /// store that has the rest answers with everything.
+    async fn conversation(&self, session: &SessionKey) -> Result<Option<Conversation>, StoreError> {
+        if self.session(session).await?.is_none() {
+            return Ok(None);
+        }
+        let said = self.history(session, 0, u32::MAX).await?;
+        let message = |line: HistoryEntry| match line.role.as_str() {
+            "assistant" => Arc::new(Message::assistant(line.text)),
+            _ => Arc::new(Message::user(line.text)),
+        };
+        Ok(Some(Conversation { messages: said.into_iter().map(message).collect(), ..Conversation::default() }))
+    }
     /// The newest `limit` lines of a session's history, oldest first. As it stands this looks through all of it, page by
     /// page; a store with an index answers directly.
     async fn recent_history(&self, session: &SessionKey, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
@@ -414,7 +466,12 @@ pub struct SessionSummary {
     pub open_runs: u32,
     /// When it was last used.
     pub last_active_at: UnixMillis,
+    /// The first words that a person said in its active thread: one line, at most [`TITLE_MAX_CHARS`] characters.
+    pub title: Option<String>,
 }
+
+/// Longest title of a session, in characters.
+pub const TITLE_MAX_CHARS: usize = 80;
 
 /// A line of history.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
+use crate::context::Variable;
 use crate::ids::{CallId, RunId, SessionKey};
 use crate::message::{Picture, WireCache};
 use crate::process::Generation;
@@ -63,6 +64,8 @@ pub struct ToolSpec {
     pub sensitive: Vec<String>,
     /// A secret that it needs; without one the turn ends by asking for it.
     pub credential: Option<CredentialNeed>,
+    /// Whether it starts programs for the run, which get the variables of the run's skills.
+    pub takes_variables: bool,
 }
 
 /// Longest result that the model is shown, where a tool does not say. 64 KiB: about 16 000 tokens, a share of a context
@@ -87,6 +90,7 @@ impl ToolSpec {
             foreign: false,
             sensitive: Vec::new(),
             credential: None,
+            takes_variables: false,
         }
     }
 }
@@ -160,6 +164,8 @@ pub struct ToolContext {
     pub credential: Option<Secret>,
     /// Takes what the tool has to say while it is at work.
     pub progress: Progress,
+    /// Variables for the programs that it starts; empty unless [`ToolSpec::takes_variables`].
+    pub variables: Arc<[Variable]>,
 }
 
 /// Where a call says how it gets on. What is said shows that the run is alive, and is shown to whoever watches; it may be
@@ -256,6 +262,9 @@ pub struct Weight {
     pub ask: Option<Ask>,
     /// What "always" covers from here on, for example a command without its arguments. `None`: these very arguments.
     pub covers: Option<String>,
+    /// Why an answer cannot be bound to all that the call depends on, as the end of a sentence. Then nobody is asked: a call
+    /// that needs a yes is not made.
+    pub unbound: Option<String>,
 }
 
 impl ToolFailure {
@@ -294,6 +303,9 @@ pub trait OutputKeeper: Send + Sync {
     /// # Errors
     /// Plain words: it could not be kept; the model is told that the rest is lost.
     async fn keep(&self, run: RunId, call: &CallId, output: &str) -> Result<Kept, String>;
+
+    /// Removes what is kept of these runs. Best effort: what cannot be removed is logged.
+    async fn forget(&self, runs: &[RunId]);
 }
 
 /// The tools of a run: its allow-list, in a fixed order, serialised once.

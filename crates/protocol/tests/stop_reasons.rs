@@ -49,18 +49,18 @@ outputs is offered nothing but the tools that hand them over; `not_reached` says
 fn evidence(reason: StopReason) -> &'static str {
     match reason {
         StopReason::FinalText => {
-            "`silent`: true, when the model chose to say nothing (`NO_REPLY`); `cut_off`: the reason why the text is not whole"
+            "`silent`: true, when the model chose to say nothing (`NO_REPLY`); `said_by_tool`: \
+             true, when what `send_message` has sent took the place of the answer; `cut_off`: the reason why the text is not whole"
         }
         StopReason::MaxIterations => "`iterations`: steps begun; `max_tool_iterations`: the setting",
         StopReason::CostRefused => {
             "`spent_micro_usd`, `limit_micro_usd`, `needed_micro_usd` (by one request): today's, in millionths of a US dollar"
         }
-        StopReason::RateLimited
-        | StopReason::Overloaded
-        | StopReason::ProviderAuth
-        | StopReason::ContextTooLong
-        | StopReason::BadRequest
-        | StopReason::Network => {
+        StopReason::RateLimited | StopReason::Overloaded => {
+            "`requests`: sent for the call that failed; `answers_begun`: how many of them were answered in part; \
+             `retry_after_s`: when to try again, if that is known"
+        }
+        StopReason::ProviderAuth | StopReason::ContextTooLong | StopReason::BadRequest | StopReason::Network => {
             "`requests`: sent for the call that failed; `answers_begun`: how many of them were answered in part"
         }
         StopReason::Internal => "`cause`: `store` or `panic`, among others",

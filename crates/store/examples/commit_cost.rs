@@ -65,6 +65,7 @@ async fn message(store: &SqliteStore, lease: &Lease, n: u32) -> Result<(), Store
         state: None,
         at: UnixMillis(i64::from(n)),
         start: true,
+        spoken: true,
     };
     store.accept(lease, input).await?;
     let finished = FinishedRun {
@@ -75,6 +76,7 @@ async fn message(store: &SqliteStore, lease: &Lease, n: u32) -> Result<(), Store
         usage: RunUsage { input: 100, output: 20, model_calls: 1, tool_calls: 0 },
         cost_micro_usd: 10,
         at: UnixMillis(i64::from(n)),
+        said: Vec::new(),
         outbound: None,
         events: Vec::new(),
         thread_state: Some(ThreadState::Idle),

@@ -8,11 +8,12 @@
 //! order, once, and says so only when it is true. Only this crate knows SQL.
 //!
 //! Reading order: `config` → `sqlite/migrations` (the tables) → `sqlite/open` → `sqlite/writer` (the one thread that
-//! writes, and how a commit is shared) → `sqlite/lanes`, `threads`, `gates`, `edits`, `outbox`, `ledger` (what is
-//! written) → `sqlite/reads` → `inspect` (a look from outside) → `vault` (secrets, sealed) → `memory`.
+//! writes, and how a commit is shared) → `sqlite/lanes`, `threads`, `words`, `gates`, `edits`, `outbox`, `ledger`
+//! (what is written) → `sqlite/prune` (what is deleted) → `sqlite/reads`, `archive` → `inspect` (a look from outside) → `vault` (secrets, sealed) → `memory`.
 
 mod config;
 mod error;
+mod excerpt;
 mod gates;
 mod inspect;
 mod limits;

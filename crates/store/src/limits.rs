@@ -1,6 +1,6 @@
 //! Limits and small facts that both stores share.
 
-use belay_protocol::{EventKind, EventQuery, NewEvent, RunFilter, SessionKey, ThreadEdit, UnixMillis};
+use belay_protocol::{EventKind, EventQuery, NewEvent, RunFilter, SearchQuery, SessionKey, ThreadEdit, UnixMillis};
 
 /// Turns that can be undone in a row.
 pub(crate) const UNDO_DEPTH: u32 = 20;
@@ -14,6 +14,9 @@ const RUNS_DEFAULT: u32 = 50;
 /// Rows of a read of events when the query says 0.
 const EVENTS_DEFAULT: u32 = 256;
 
+/// Hits of a search when the query says 0.
+const HITS_DEFAULT: u32 = 20;
+
 /// Largest amount that one reservation counts for, in millionths of a US dollar: a thousand million dollars. Keeps the
 /// sums of any number of calls far from overflow.
 pub(crate) const AMOUNT_MAX_MICRO_USD: u64 = 1_000_000_000_000_000;
@@ -26,6 +29,24 @@ pub(crate) fn runs_limit(filter: &RunFilter) -> u32 {
 /// How many events a query asks for.
 pub(crate) fn events_limit(query: &EventQuery) -> u32 {
     if query.limit == 0 { EVENTS_DEFAULT } else { query.limit.min(PAGE_MAX) }
+}
+
+/// How many hits a search asks for.
+pub(crate) fn search_limit(query: &SearchQuery) -> u32 {
+    if query.limit == 0 { HITS_DEFAULT } else { query.limit.min(PAGE_MAX) }
+}
+
+/// What every id that was made before the date is smaller than, as text: ids are UUIDs of version 7, which begin with the date
+/// (RFC 9562, 5.7).
+pub(crate) fn id_before(date: UnixMillis) -> String {
+    let ms = u64::try_from(date.0).unwrap_or(0) & 0xffff_ffff_ffff;
+    format!("{:08x}-{:04x}", ms >> 16, ms & 0xffff)
+}
+
+/// The fact that a session was deleted.
+pub(crate) fn deleted(session: &SessionKey, at: UnixMillis) -> NewEvent {
+    let kind = EventKind::ThreadEdited { edit: "deleted".into() };
+    NewEvent { at, session: Some(session.clone()), run_id: None, kind }
 }
 
 /// The fact that a thread was edited.

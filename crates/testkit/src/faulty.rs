@@ -7,11 +7,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::store::KnownInput;
 use belay_protocol::{
-    Acceptance, BootId, Checkpoint, Decided, EditOutcome, Event, EventLog, EventQuery, FinishedRun, Gate, GateFilter,
-    GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent, NewInput, Note, NoteStore,
-    OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, ReplyRoute, RunFilter, RunId,
-    RunOptions, RunReader, RunRecord, Secret, SecretVault, Seq, SessionKey, SessionSummary, SpendLedger, StoreError,
-    ThreadEdit, ThreadStore, Together, UnixMillis,
+    Acceptance, Archive, BootId, Checkpoint, Decided, EditOutcome, Event, EventLog, EventQuery, FinishedRun, Found,
+    Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent, NewInput,
+    Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Removed, ReplyRoute,
+    Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord, SearchQuery, Secret, SecretVault, Seq, SessionKey,
+    SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together,
+    TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -103,6 +104,18 @@ impl<S: ThreadStore> ThreadStore for Faulty<S> {
         self.plan.around(StoreOp::Compact, self.store.compact(lease, keep, summary, events)).await
     }
 
+    async fn compact_turn(&self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError> {
+        self.plan.around(StoreOp::Compact, self.store.compact_turn(lease, cut)).await
+    }
+
+    async fn note_acted_on(&self, key: &IdempotencyKey, at: UnixMillis) -> Result<(), StoreError> {
+        self.plan.around(StoreOp::NoteActedOn, self.store.note_acted_on(key, at)).await
+    }
+
+    async fn acted_on(&self) -> Result<Vec<IdempotencyKey>, StoreError> {
+        self.plan.around(StoreOp::ActedOn, self.store.acted_on()).await
+    }
+
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {
         self.plan.around(StoreOp::UnfinishedSessions, self.store.unfinished_sessions()).await
     }
@@ -155,6 +168,10 @@ impl<S: SecretVault> SecretVault for Faulty<S> {
     async fn forget(&self, session: &SessionKey, name: &str) -> Result<bool, StoreError> {
         self.plan.around(StoreOp::ForgetSecret, self.store.forget(session, name)).await
     }
+
+    async fn forget_all(&self, session: &SessionKey) -> Result<u32, StoreError> {
+        self.plan.around(StoreOp::ForgetSecret, self.store.forget_all(session)).await
+    }
 }
 
 #[async_trait]
@@ -185,6 +202,41 @@ impl<S: RunReader> RunReader for Faulty<S> {
 
     async fn ping(&self) -> Result<(), StoreError> {
         self.plan.around(StoreOp::Ping, self.store.ping()).await
+    }
+}
+
+#[async_trait]
+impl<S: Archive> Archive for Faulty<S> {
+    async fn search(&self, query: SearchQuery) -> Result<Vec<Found>, StoreError> {
+        self.plan.around(StoreOp::Archive, self.store.search(query)).await
+    }
+
+    async fn threads(&self, session: &SessionKey) -> Result<Vec<ThreadSummary>, StoreError> {
+        self.plan.around(StoreOp::Archive, self.store.threads(session)).await
+    }
+
+    async fn transcript(&self, thread: ThreadId, after: u64, limit: u32) -> Result<Vec<TranscriptLine>, StoreError> {
+        self.plan.around(StoreOp::Archive, self.store.transcript(thread, after, limit)).await
+    }
+
+    async fn delete_session(&self, lease: &Lease, at: UnixMillis) -> Result<Removed, StoreError> {
+        self.plan.around(StoreOp::Archive, self.store.delete_session(lease, at)).await
+    }
+
+    async fn prune(&self, old: Retention, most: u32) -> Result<Removed, StoreError> {
+        self.plan.around(StoreOp::Archive, self.store.prune(old, most)).await
+    }
+
+    async fn prunable(&self, old: Retention) -> Result<Removed, StoreError> {
+        self.plan.around(StoreOp::Archive, self.store.prunable(old)).await
+    }
+
+    async fn index(&self, most: u32) -> Result<bool, StoreError> {
+        self.plan.around(StoreOp::Archive, self.store.index(most)).await
+    }
+
+    async fn shrink(&self, pages: u32) -> Result<(), StoreError> {
+        self.plan.around(StoreOp::Archive, self.store.shrink(pages)).await
     }
 }
 

@@ -150,6 +150,7 @@ mod tests {
             tools: tools.map(|tools| tools.iter().map(|tool| (*tool).to_owned()).collect()),
             messages: messages.to_vec(),
             model: None,
+            thinking: None,
             max_tokens: 1,
             max_attempts: 1,
         }

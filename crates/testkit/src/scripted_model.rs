@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Arguments, CallId, DeltaSink, FinishReason, Heard, Message, MessageBody, ModelError, ModelErrorKind, ModelInfo,
-    ModelProvider, ModelReply, ModelRequest, ToolCall, Usage,
+    Arguments, CallId, DeltaSink, FellBack, FinishReason, Heard, Message, MessageBody, ModelError, ModelErrorKind,
+    ModelInfo, ModelProvider, ModelReply, ModelRequest, Price, Thinking, ToolCall, Usage,
 };
 use serde_json::Value;
 use tokio::sync::watch;
@@ -23,6 +23,8 @@ use crate::golden;
 pub struct Scripted {
     delay: Duration,
     pieces: Vec<String>,
+    /// Between two pieces.
+    pace: Duration,
     ending: Ending,
 }
 
@@ -36,7 +38,7 @@ enum Ending {
 
 impl Scripted {
     fn new(ending: Ending) -> Self {
-        Self { delay: Duration::ZERO, pieces: Vec::new(), ending }
+        Self { delay: Duration::ZERO, pieces: Vec::new(), pace: Duration::ZERO, ending }
     }
 
     /// This very reply.
@@ -122,6 +124,16 @@ impl Scripted {
         self.change(|reply| reply.usage = Some(Usage { input, cached_input: 0, output }))
     }
 
+    /// The same, said by a model of this name and price in the place of the one that was to.
+    #[must_use]
+    pub fn standing_in(self, name: &str, price: Price) -> Self {
+        self.change(|reply| {
+            reply.answered_by = Some(name.to_owned());
+            reply.price = Some(price);
+            reply.fell_back = Some(FellBack { from: "scripted".into(), why: "rate_limited".into() });
+        })
+    }
+
     /// The same after these pieces have been given to the sink: a stream that hangs, fails or panics midway.
     #[must_use]
     pub fn after_pieces<T: Into<String>>(mut self, pieces: impl IntoIterator<Item = T>) -> Self {
@@ -133,6 +145,13 @@ impl Scripted {
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.delay = delay;
+        self
+    }
+
+    /// The same with this time behind each piece. In a test with paused time it costs none.
+    #[must_use]
+    pub fn paced(mut self, pace: Duration) -> Self {
+        self.pace = pace;
         self
     }
 
@@ -158,6 +177,8 @@ pub struct SeenRequest {
     pub messages: Vec<Arc<Message>>,
     /// The model asked for, where it is not the configured one.
     pub model: Option<String>,
+    /// How hard the model is to think.
+    pub thinking: Option<Thinking>,
     /// Most tokens to generate.
     pub max_tokens: u32,
     /// Requests allowed for the call.
@@ -274,6 +295,7 @@ impl ScriptedModel {
             tools: request.tools.map(|tools| tools.iter().map(|tool| tool.spec().name.clone()).collect()),
             messages: request.messages.to_vec(),
             model: request.model.map(str::to_owned),
+            thinking: request.thinking,
             max_tokens: request.max_tokens,
             max_attempts: request.max_attempts,
         });
@@ -338,7 +360,10 @@ impl ModelProvider for ScriptedModel {
         let mut heard = false;
         for piece in &next.pieces {
             heard |= sink.text(piece) == Heard::Somebody;
-            tokio::task::yield_now().await;
+            match next.pace.is_zero() {
+                true => tokio::task::yield_now().await,
+                false => tokio::time::sleep(next.pace).await,
+            }
         }
         if matches!(next.ending, Ending::Hang) {
             std::future::pending::<()>().await;

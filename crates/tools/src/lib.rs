@@ -10,13 +10,14 @@
 //!
 //! Reading order: [`config`] → `arguments` (how a tool is declared and called) → `clock` → `calculate` → `workspace`
 //! (what keeps the file tools inside) → `files` → `notes` → `outputs` → [`process`] → [`sandbox`] → `commands` → [`web`]
-//! (what keeps the web tools outside) → [`mcp`] → [`worker`].
+//! (what keeps the web tools outside) → [`mcp`] → [`worker`] → [`context`].
 
 mod arguments;
 mod calculate;
 mod clock;
 mod commands;
 pub mod config;
+pub mod context;
 mod digest;
 mod error;
 mod files;
@@ -44,6 +45,7 @@ pub use crate::outputs::KeptOutputs;
 use crate::process::Processes;
 use crate::sandbox::{Missing, Sandbox};
 use crate::workspace::Workspace;
+pub use crate::workspace::sweep;
 
 /// What the built-in tools work with.
 pub struct ToolsParts {
@@ -97,6 +99,24 @@ pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn To
     }
     Ok(tools)
 }
+
+/// The names of all built-in tools, also of those that the settings leave out, in the order of the alphabet.
+pub const BUILTIN: [&str; 14] = [
+    "calculate",
+    "clock",
+    "edit_file",
+    "fetch_url",
+    "list_files",
+    "read_file",
+    "read_output",
+    "recall",
+    "remember",
+    "run_command",
+    "run_shell",
+    "search_files",
+    "web_search",
+    "write_file",
+];
 
 #[cfg(test)]
 mod tests {
@@ -165,6 +185,13 @@ mod tests {
                 row("write_file", "content create_dirs path", json!(["path", "content"]), Effect::Write),
             ]
         );
+    }
+
+    #[test]
+    fn the_list_of_names_has_every_tool() {
+        let dir = tempfile::tempdir().unwrap();
+        let names: Vec<_> = all(dir.path()).iter().map(|tool| tool.spec().name.clone()).collect();
+        assert_eq!(names, BUILTIN);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use belay_protocol::{CallId, Kept, OutputKeeper, RunId};
+use belay_protocol::{CallId, Kept, OutputKeeper, RunId, UnixMillis};
 
 pub(crate) use self::name::OutputName;
 pub(crate) use self::read_output::ReadOutput;
@@ -60,6 +60,17 @@ impl KeptOutputs {
         Ok(Self { shelf })
     }
 
+    /// Removes the outputs of runs that were accepted before a date; how many. Best effort: what cannot be removed is logged.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, some may stay until the next time.
+    pub async fn forget_before(&self, date: UnixMillis) -> usize {
+        let gone = self.shelf.lock().take_before(date);
+        let removed = gone.len();
+        self.shelf.remove_all(gone).await;
+        removed
+    }
+
     /// Begins to keep an output that is still being made.
     ///
     /// # Errors
@@ -87,11 +98,16 @@ impl Shelf {
     /// Notes how large an output became, and removes the oldest ones until all fit.
     async fn settle(self: &Arc<Self>, name: &OutputName, bytes: u64) {
         let oldest = self.lock().settle(name, bytes, self.max_total_bytes);
-        if oldest.is_empty() {
+        self.remove_all(oldest).await;
+    }
+
+    /// Removes files that the ledger has no more.
+    async fn remove_all(self: &Arc<Self>, gone: Vec<OutputName>) {
+        if gone.is_empty() {
             return;
         }
         let this = self.clone();
-        let removal = tokio::task::spawn_blocking(move || oldest.iter().for_each(|name| this.remove(name)));
+        let removal = tokio::task::spawn_blocking(move || gone.iter().for_each(|name| this.remove(name)));
         if let Err(error) = removal.await {
             tracing::error!(%error, "removing old outputs panicked");
         }
@@ -123,6 +139,11 @@ impl OutputKeeper for KeptOutputs {
         let mut writing = self.begin(run, call).await?;
         writing.write(output.as_bytes()).await?;
         writing.finish().await
+    }
+
+    async fn forget(&self, runs: &[RunId]) {
+        let gone = self.shelf.lock().take_of(runs);
+        self.shelf.remove_all(gone).await;
     }
 }
 
@@ -175,6 +196,22 @@ impl Ledger {
         }
         leaving.iter().for_each(|name| self.forget(name));
         leaving
+    }
+
+    /// Takes out what these runs have.
+    fn take_of(&mut self, runs: &[RunId]) -> Vec<OutputName> {
+        let of = |run: &RunId| self.sizes.range(OutputName::all_of(*run)).map(|(name, _)| name.clone());
+        let gone: Vec<_> = runs.iter().flat_map(of).collect();
+        gone.iter().for_each(|name| self.forget(name));
+        gone
+    }
+
+    /// Takes out what runs have that were accepted before the date; what is still being written stays.
+    fn take_before(&mut self, date: UnixMillis) -> Vec<OutputName> {
+        let finished = self.sizes.iter().filter(|(_, size)| **size > 0).map(|(name, _)| name);
+        let gone: Vec<_> = finished.filter(|name| name.made_before(date)).cloned().collect();
+        gone.iter().for_each(|name| self.forget(name));
+        gone
     }
 
     fn forget(&mut self, name: &OutputName) {

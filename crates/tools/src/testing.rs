@@ -108,6 +108,7 @@ pub(crate) fn context(session: &str) -> ToolContext {
         generation: Generation::default(),
         credential: None,
         progress: belay_protocol::Progress::default(),
+        variables: std::sync::Arc::default(),
     }
 }
 

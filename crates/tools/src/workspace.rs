@@ -4,6 +4,7 @@
 //! once. So `..`, absolute paths and symbolic links cannot lead outside, also while somebody swaps directories for
 //! links: there is no moment between a check and a use.
 
+mod leftovers;
 mod write;
 
 use std::ffi::{CStr, OsStr, OsString};
@@ -14,7 +15,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use belay_protocol::ToolFailure;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2, statat};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +24,7 @@ use crate::error::ToolsError;
 use crate::near::{did_you_mean, nearest};
 use crate::visible::escaped;
 
+pub use self::leftovers::sweep;
 pub(crate) use self::write::Place;
 
 /// Longest path, in bytes: what the kernel takes (`PATH_MAX`, with its closing zero).
@@ -67,6 +69,30 @@ pub(crate) enum EntryKind {
     Gone,
 }
 
+/// What tells one state of a file from another, without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    device: u64,
+    inode: u64,
+    /// In bytes.
+    pub(crate) size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(stat: &Stat) -> Self {
+        let nanoseconds = |field: u64| i64::try_from(field).unwrap_or(0);
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: (stat.st_mtime, nanoseconds(stat.st_mtime_nsec)),
+            changed: (stat.st_ctime, nanoseconds(stat.st_ctime_nsec)),
+        }
+    }
+}
+
 /// The entries of a directory, in the order of their names.
 #[derive(Debug)]
 pub(crate) struct Listing {
@@ -85,6 +111,16 @@ impl Workspace {
         Ok(Self { root, path: std::fs::canonicalize(path).map_err(failed)? })
     }
 
+    /// Opens a root that is there already, and is never written to.
+    ///
+    /// # Errors
+    /// Plain words: there is none, or it cannot be opened.
+    pub(crate) fn open_existing(path: &Path) -> Result<Self, String> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| errno.to_string())?;
+        Ok(Self { root, path: std::fs::canonicalize(path).map_err(|error| error.to_string())? })
+    }
+
     /// Where the root is, without symbolic links.
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -100,6 +136,39 @@ impl Workspace {
     pub(crate) fn digest(&self, path: &str) -> Result<String, ToolFailure> {
         let (mut file, _) = self.file(path)?;
         digest::of_file(&mut file).map_err(|error| ToolFailure::failed(format!("{path:?} could not be read: {error}.")))
+    }
+
+    /// What tells the file that a path names from a changed one; `None`: it names no file in here.
+    ///
+    /// # Errors
+    /// There is one, or may be, and nothing tells it from a changed one.
+    pub(crate) fn fingerprint(&self, path: &str) -> Result<Option<String>, ToolFailure> {
+        if check(path).is_err() {
+            return Ok(None);
+        }
+        let unreadable =
+            |error: &dyn std::fmt::Display| ToolFailure::failed(format!("{path:?} could not be read: {error}."));
+        let fd = match self.open_beneath(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
+            Ok(fd) => fd,
+            // Nothing is there, or it is elsewhere, or nobody can read it as a file.
+            Err(
+                Errno::NOENT
+                | Errno::NOTDIR
+                | Errno::XDEV
+                | Errno::LOOP
+                | Errno::NAMETOOLONG
+                | Errno::NXIO
+                | Errno::NODEV,
+            ) => return Ok(None),
+            // What the daemon cannot read its commands cannot read either; once they can, it tells itself from this.
+            Err(Errno::ACCESS | Errno::PERM) => return Ok(Some("may not be read".to_owned())),
+            Err(errno) => return Err(explain(path, errno)),
+        };
+        let stat = fstat(&fd).map_err(|errno| unreadable(&errno))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Ok(None);
+        }
+        digest::of_file(&mut File::from(fd)).map(Some).map_err(|error| unreadable(&error))
     }
 
     /// Whether a path lies in the inner directory of a git repository, by its name or by where its links lead. What is
@@ -127,6 +196,22 @@ impl Workspace {
             FileType::Directory => {
                 Err(ToolFailure::failed(format!("{path:?} is a directory. list_files shows what is in it.")))
             }
+            _ => Err(not_a_file(path)),
+        }
+    }
+
+    /// Opens a regular file and tells its stamp; `None`: there is nothing under that path.
+    pub(crate) fn stamped(&self, path: &str) -> Result<Option<(File, Stamp)>, ToolFailure> {
+        check(path)?;
+        let fd = match self.open_beneath(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(explain(path, errno)),
+        };
+        let stat = fstat(&fd).map_err(|errno| explain(path, errno))?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Ok(Some((File::from(fd), Stamp::of(&stat)))),
+            FileType::Directory => Err(ToolFailure::failed(format!("{path:?} is a directory, not a file."))),
             _ => Err(not_a_file(path)),
         }
     }

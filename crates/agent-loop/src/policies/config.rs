@@ -154,7 +154,7 @@ impl StopsConfig {
 
 fn problems_of_rule(index: usize, rule: &Rule) -> Vec<String> {
     let mut problems = Vec::new();
-    let key = format!("stops.rules.{index}");
+    let key = format!("stops.rules[{index}]");
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if rule.name.is_empty() || rule.name.len() > MAX_RULE_NAME_BYTES || !rule.name.chars().all(is_plain) {
         problems.push(format!(
@@ -256,10 +256,10 @@ mod tests {
             "stops.max_strikes",
             "stops.errors_stop",
             "stops.closing_turn_s",
-            "stops.rules.0.name",
-            "stops.rules.1.name",
-            "stops.rules.2.say",
-            "stops.rules.3.say",
+            "stops.rules[0].name",
+            "stops.rules[1].name",
+            "stops.rules[2].say",
+            "stops.rules[3].say",
         ];
         assert_eq!(keys, expected, "{problems:#?}");
         let many = StopsConfig { rules: vec![named("x"); MAX_RULES + 1], ..StopsConfig::default() };

@@ -56,7 +56,7 @@ impl StopsConfig {
         let ceilings = ceilings(&self.rules, &limits, &progress, max_steps);
         for (index, rule) in self.rules.iter().enumerate() {
             let what = self.problems_of(index, rule, &ceilings);
-            problems.extend(what.into_iter().map(|what| format!("stops.rules.{index}: `{}` {what}", rule.name)));
+            problems.extend(what.into_iter().map(|what| format!("stops.rules[{index}]: `{}` {what}", rule.name)));
         }
         problems
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::condition::{Condition, micro_usd};
-use super::rules::{Rule, Then, tool_limit};
+use super::rules::{ACTIVE_S, Rule, Then, tool_limit};
 
 /// Largest number that a setting of TOML can hold.
 const MAX: u64 = i64::MAX as u64;
@@ -80,7 +80,7 @@ impl RunLimits {
     fn numbers(&self) -> impl Iterator<Item = (&'static str, u64, Condition)> {
         type Make = fn(u64) -> Condition;
         let table: [(&'static str, Option<u64>, Make); 8] = [
-            ("active_s", Some(self.active_s).filter(|s| *s > 0), Condition::ActiveS),
+            (ACTIVE_S, Some(self.active_s).filter(|s| *s > 0), Condition::ActiveS),
             ("wall_clock_s", self.wall_clock_s, Condition::WallClockS),
             ("model_calls", self.model_calls, Condition::ModelCalls),
             ("tool_calls", self.tool_calls, Condition::ToolCalls),

@@ -13,6 +13,9 @@ use super::mentions::Wanted;
 use super::state::StopState;
 use super::tool_loops::ToolLoopConfig;
 
+/// The name of the limit of the time at work.
+pub(crate) const ACTIVE_S: &str = "active_s";
+
 /// Rules, compiled from the configuration once and shared by all runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StopRules {
@@ -150,6 +153,22 @@ impl StopRules {
             limits: limits.clone(),
             closing_turn: stops.closing_turn(),
         };
+        rules.note_what_is_asked();
+        rules
+    }
+
+    /// The same rules with another limit of the time at work, in seconds; 0: none.
+    #[must_use]
+    pub fn with_active_s(&self, seconds: u64) -> Self {
+        let mut rules = self.clone();
+        rules.limits.active_s = seconds;
+        rules.compiled.retain(|one| one.origin != Origin::Limit || one.rule.name != ACTIVE_S);
+        if seconds > 0 {
+            let rule = Rule::new(ACTIVE_S, Condition::ActiveS(seconds), Then::Stop);
+            let asks_about = rule.when.asks_about();
+            rules.compiled.insert(0, Compiled { rule, origin: Origin::Limit, asks_about });
+        }
+        rules.asked = Touched::NOTHING;
         rules.note_what_is_asked();
         rules
     }

@@ -62,6 +62,8 @@ pub(crate) struct Play {
     pub(crate) model: Arc<ScriptedModel>,
     /// What `check_signals` answers.
     pub(crate) signals: BTreeMap<u32, LoopSignal>,
+    /// Whether the newest signal was something said.
+    injected: bool,
     /// What `before_llm_call` answers.
     pub(crate) early: BTreeMap<u32, LoopOutcome>,
     /// Cancelled while a model call is in progress.
@@ -91,6 +93,7 @@ impl Play {
         Self {
             model: Arc::new(model),
             signals: BTreeMap::new(),
+            injected: false,
             early: BTreeMap::new(),
             stop: CancellationToken::new(),
             ends_with: None,
@@ -145,6 +148,7 @@ impl Play {
             generation: Generation::default(),
             credential: None,
             progress: belay_protocol::Progress::default(),
+            variables: std::sync::Arc::default(),
         };
         let tool = self.tools.get(&call.name).expect("a refused call is never run");
         let Arguments::Object(arguments) = &call.arguments else { panic!("malformed arguments are never run") };
@@ -183,9 +187,14 @@ impl Play {
 #[async_trait]
 impl LoopDelegate for Play {
     async fn check_signals(&mut self) -> LoopSignal {
+        if std::mem::take(&mut self.injected) {
+            return LoopSignal::Continue; // the same iteration asks whether there is more
+        }
         self.iteration += 1;
         self.visited.push(format!("signals {}", self.iteration));
-        self.signals.get(&self.iteration).cloned().unwrap_or(LoopSignal::Continue)
+        let signal = self.signals.get(&self.iteration).cloned().unwrap_or(LoopSignal::Continue);
+        self.injected = matches!(signal, LoopSignal::InjectMessage(_));
+        signal
     }
 
     async fn before_llm_call(&mut self, _context: &mut LoopContext, iteration: u32) -> Option<LoopOutcome> {

@@ -98,6 +98,21 @@ impl ApprovalsConfig {
         problems
     }
 
+    /// The rules, by their numbers, that fit none of these tools.
+    pub fn about_nothing(&self, tools: &[&str]) -> Vec<usize> {
+        let fits_none = |rule: &ApprovalRule| {
+            let pattern = Glob::new(&rule.tool).map(|glob| glob.compile_matcher());
+            pattern.is_ok_and(|pattern| !tools.iter().any(|tool| pattern.is_match(tool)))
+        };
+        self.rules.iter().enumerate().filter(|(_, rule)| fits_none(rule)).map(|(at, _)| at).collect()
+    }
+
+    /// The rules that never decide anything, since an earlier one fits every call that they fit: each with that one.
+    pub fn never_reached(&self) -> Vec<(usize, usize)> {
+        let earlier = |at: usize| self.rules[..at].iter().position(|earlier| earlier.catches_all_of(&self.rules[at]));
+        (0..self.rules.len()).filter_map(|at| Some((at, earlier(at)?))).collect()
+    }
+
     /// How long a question waits.
     pub fn expires(&self) -> Duration {
         Duration::from_secs(self.expires_s)
@@ -109,9 +124,63 @@ impl ApprovalsConfig {
     }
 }
 
+impl ApprovalRule {
+    /// Whether this fits every call that the other fits. Some pairs of patterns are not seen through; then it is no.
+    fn catches_all_of(&self, other: &Self) -> bool {
+        covers(&self.tool, &other.tool)
+            && self
+                .arguments
+                .iter()
+                .all(|(name, pattern)| other.arguments.get(name).is_some_and(|narrower| covers(pattern, narrower)))
+    }
+}
+
+/// Whether a pattern fits everything that another fits.
+fn covers(wide: &str, narrow: &str) -> bool {
+    const SPECIAL: [char; 8] = ['*', '?', '[', ']', '{', '}', '!', '\\'];
+    if wide == narrow || wide == "*" {
+        return true;
+    }
+    let literal = narrow.find(SPECIAL).map_or(narrow, |at| &narrow[..at]);
+    if literal == narrow {
+        return Glob::new(wide).is_ok_and(|glob| glob.compile_matcher().is_match(narrow));
+    }
+    wide.strip_suffix('*').is_some_and(|start| !start.contains(SPECIAL) && literal.starts_with(start))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rule_behind_one_that_fits_all_of_it_is_never_reached() {
+        let rule = |(tool, arguments): &(&str, &[(&str, &str)])| ApprovalRule {
+            tool: (*tool).to_owned(),
+            arguments: arguments.iter().map(|(name, pattern)| ((*name).to_owned(), (*pattern).to_owned())).collect(),
+            ask: RuleAsk::Never,
+            even_outside: false,
+        };
+        type Row = (&'static str, &'static [(&'static str, &'static str)]);
+        let git: Row = ("run_command", &[("argv", "git *")]);
+        let cases: &[(&[Row], &[(usize, usize)])] = &[
+            (&[("run_*", &[]), git, ("run_shell", &[])], &[(1, 0), (2, 0)]),
+            (&[git, ("run_command", &[]), ("run_command", &[("argv", "ls*")])], &[(2, 1)]),
+            (&[git, ("run_command", &[("argv", "git push*")])], &[(1, 0)]),
+            (&[git, ("run_command", &[("argv", "git push"), ("directory", ".")])], &[(1, 0)]),
+            (&[("run_command", &[("argv", "git push*")]), git], &[]),
+            (&[("run_command", &[("argv", "git *"), ("directory", ".")]), git], &[]),
+            (&[("run_c?mmand", &[]), ("run_command", &[]), ("run_*", &[])], &[(1, 0)]),
+            (&[("*", &[]), ("x", &[]), ("*", &[("a", "b")])], &[(1, 0), (2, 0)]),
+            (&[("a*", &[]), ("*a", &[])], &[]),
+        ];
+        for (rules, expected) in cases {
+            let config = ApprovalsConfig { rules: rules.iter().map(rule).collect(), ..ApprovalsConfig::default() };
+            assert_eq!(config.never_reached(), *expected, "{rules:?}");
+        }
+        let rules = ["run_*", "walk", "read_file"].map(|tool| rule(&(tool, &[]))).into();
+        let config = ApprovalsConfig { rules, ..ApprovalsConfig::default() };
+        assert_eq!(config.about_nothing(&["run_command", "read_file"]), [1]);
+    }
 
     #[test]
     fn every_problem_is_named_with_its_key() {

@@ -29,6 +29,8 @@ pub(crate) struct Wanted {
 pub(crate) struct Answer {
     /// A yes that is not used yet: its gate, and what it is bound to.
     pub(crate) approved: Option<(GateId, String)>,
+    /// Earlier ones of the same call, which had changed before it was made, so that it was asked about again.
+    pub(crate) outdated: Vec<GateId>,
     /// A secret was given.
     pub(crate) supplied: Option<GateId>,
     /// A no, in words for the model.
@@ -44,13 +46,21 @@ impl Answer {
         self.approved.is_some() || self.supplied.is_some() || self.denied.is_some()
     }
 
-    /// The answers that a run's questions have got.
+    /// Every yes that is not used yet. All are used up together: one call is made once.
+    pub(crate) fn yeses(&self) -> Vec<GateId> {
+        self.outdated.iter().copied().chain(self.approved.iter().map(|(gate, _)| *gate)).collect()
+    }
+
+    /// The answers that a run's questions have got; questions in the order in which they were asked.
     pub(crate) fn of(gates: Vec<Gate>) -> Answers {
         let mut answers = Answers::new();
         for gate in gates {
             let answer = answers.entry(gate.call_id.clone()).or_default();
             match (&gate.kind, gate.state) {
-                (GateKind::Approval, GateState::Approved) => answer.approved = Some((gate.id, gate.digest)),
+                (GateKind::Approval, GateState::Approved) => {
+                    let before = answer.approved.replace((gate.id, gate.digest));
+                    answer.outdated.extend(before.map(|(earlier, _)| earlier));
+                }
                 (GateKind::Credential { .. }, GateState::Approved) => answer.supplied = Some(gate.id),
                 (kind, state @ (GateState::Denied | GateState::Expired)) => {
                     answer.denied = Some(denial(kind, state));
@@ -174,6 +184,7 @@ pub(crate) fn parse_answer(text: &str) -> Option<Decision> {
 /// A span of time in words.
 fn span(seconds: i64) -> String {
     match seconds {
+        1 => "1 second".to_owned(),
         ..=90 => format!("{} seconds", seconds.max(0)),
         91..=5400 => format!("{} minutes", (seconds + 30) / 60),
         5401..=172_800 => format!("{} hours", (seconds + 1800) / 3600),

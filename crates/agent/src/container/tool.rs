@@ -20,6 +20,9 @@ use super::job::{self, Ended};
 use super::orders::Orders;
 use super::report::{report, termination};
 use crate::core::{RunCore, Seed};
+use crate::post::SEND_MESSAGE;
+use crate::subagent::SPAWN_SUBAGENT;
+use crate::terminate::TERMINATE;
 
 /// The tool's name.
 pub(crate) const RUN_IN_WORKER: &str = "run_in_worker";
@@ -151,7 +154,8 @@ impl Tool for Bound {
         core.cancel = context.cancel.child_token();
         core.nest = nest;
         let tools = Arc::new(ToolSet::new(self.lent()));
-        let prompt = || Prompt::new(ROLE);
+        let rules = self.seed.briefing().rules();
+        let prompt = || Prompt::new(format!("{ROLE}{rules}"));
         let reasoning = Reasoning::new(prompt(), prompt(), tools.clone(), house.max_tokens, house.max_attempts);
         let orders = Arc::new(Orders::default());
         let task = WorkerTask {
@@ -250,5 +254,5 @@ impl Bound {
 
 /// Tools that work only in the hands of a run of this process.
 fn acts_on_the_run(name: &str) -> bool {
-    [RUN_IN_WORKER, crate::subagent::SPAWN_SUBAGENT, crate::terminate::TERMINATE].contains(&name)
+    [RUN_IN_WORKER, SPAWN_SUBAGENT, TERMINATE, SEND_MESSAGE].contains(&name)
 }

@@ -1,6 +1,7 @@
 //! The worker's own side: the shared loop, with a delegate that has nothing but a link to its host.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,12 +15,14 @@ use belay_protocol::{
     Order, Prompt, RunEnd, RunId, SessionKey, StopReason, Tool, ToolBatch, ToolContext, ToolDone, ToolFailure,
     ToolOutput, ToolSet, ToolSpec, WorkerEnd, WorkerLink, WorkerTask,
 };
+use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::chat::{CUT_OFF, WITHHELD};
+use crate::effect_gate::CRASHED;
 use crate::reply::{self, Reply};
 
 /// Pause before the link is asked for orders again after it broke.
@@ -181,10 +184,15 @@ impl ContainerDelegate {
             generation: Generation::default(),
             credential: None,
             progress: belay_protocol::Progress::default(),
+            variables: std::sync::Arc::default(),
         };
         async move {
             let output = match tool {
-                Ok(tool) => DoneOutput::from(tool.call(&arguments, &context).await),
+                // As on the host, a tool that panics costs its call and nothing else.
+                Ok(tool) => match AssertUnwindSafe(tool.call(&arguments, &context)).catch_unwind().await {
+                    Ok(output) => output.into(),
+                    Err(_panic) => DoneOutput::Failed { text: CRASHED.into() },
+                },
                 Err(text) => DoneOutput::Failed { text },
             };
             if let Err(error) = link.done(ToolDone { call, output }).await {

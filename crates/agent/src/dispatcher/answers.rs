@@ -99,7 +99,7 @@ impl Dispatcher {
             return self.explain(gate, reply_to, ack);
         };
         let lane = self.lane(&session);
-        let answer = LaneAnswer { gate, reply, who: principal, from, word, reply_to, ack };
+        let answer = LaneAnswer { gate, reply, who: principal, from, word, reply_to, key: key.clone(), ack };
         match lane.mail.try_send(LaneMail::Answer(Box::new(answer))) {
             Ok(()) => lane.commands += 1,
             Err(mpsc::error::TrySendError::Full(mail) | mpsc::error::TrySendError::Closed(mail)) => {

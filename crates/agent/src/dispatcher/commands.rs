@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, AckSender, CommandReply, Inbound, Refusal, RunId, SessionKey, StillRunning, StopReason, StopReport, StopTarget,
+    Ack, AckSender, CommandReply, Inbound, Refusal, RunId, SessionKey, Skills, StillRunning, StopReason, StopReport,
+    StopTarget,
 };
 use tokio::sync::mpsc;
 
@@ -11,8 +12,8 @@ use super::control::{operators_only, report};
 use super::{BUSY_RETRY, Dispatcher};
 use crate::agent::Flow;
 use crate::live::{LiveRun, StopCause};
-use crate::mail::{LaneCommand, LaneMail};
-use crate::submission::{self, Command, ThreadCommand};
+use crate::mail::{LaneCommand, LaneMail, LaneOrder};
+use crate::submission::{self, Command};
 
 impl Dispatcher {
     pub(super) fn command(&mut self, command: Command, text: &str, inbound: Inbound, ack: AckSender) -> Flow {
@@ -29,19 +30,13 @@ impl Dispatcher {
                 let running = runs.into_iter().filter(|run| run.is_engaged()).collect();
                 return self.stop_in_conversation(running, word, inbound, ack);
             }
-            Command::Thread(command) => return self.thread_command(command, word, inbound, ack),
+            Command::Thread(command) => return self.lane_command(LaneOrder::Thread(command), word, inbound, ack),
+            Command::Setting(command) => return self.lane_command(LaneOrder::Setting(command), word, inbound, ack),
             Command::Status => self.status_text(),
-            Command::Help => help_text(),
+            Command::Help => help_text(&self.house.context.known_skills()),
             Command::Version => format!("Belay {}", self.house.version),
             Command::Ping => "pong".into(),
             Command::Tools => self.tools_text(),
-            Command::Model(None) => self.model_text(),
-            Command::Model(Some(_)) => {
-                format!(
-                    "{} Choosing another model for one conversation is not possible in this version.",
-                    self.model_text()
-                )
-            }
             Command::Decide(decision, gate) => {
                 self.decide_in_conversation(decision, gate, word, inbound, ack);
                 return Flow::Continue;
@@ -87,8 +82,8 @@ impl Dispatcher {
         let told = inbound.reply_to.is_some();
         // Where a run belongs to another conversation, that one is told by the run's own line.
         self.stop(&runs, |run| match run.session == inbound.session {
-            true => StopCause { reason: StopReason::UserStop, told },
-            false => StopCause { reason: StopReason::OperatorStop, told: false },
+            true => StopCause { told, ..StopCause::of(StopReason::UserStop) },
+            false => StopCause::of(StopReason::OperatorStop),
         });
         let (speaker, processes) = (self.speaker.clone(), self.house.processes.clone());
         self.errand(async move {
@@ -99,10 +94,10 @@ impl Dispatcher {
         Flow::Continue
     }
 
-    fn thread_command(&mut self, command: ThreadCommand, word: String, inbound: Inbound, ack: AckSender) -> Flow {
+    pub(super) fn lane_command(&mut self, order: LaneOrder, word: String, inbound: Inbound, ack: AckSender) -> Flow {
         let lane = self.lane(&inbound.session);
-        let reply_to = inbound.reply_to.clone();
-        let mail = LaneMail::Command(LaneCommand { session: inbound.session.clone(), command, word, reply_to, ack });
+        let (session, channel, reply_to) = (inbound.session.clone(), inbound.channel.clone(), inbound.reply_to.clone());
+        let mail = LaneMail::Command(LaneCommand { session, order, channel, word, reply_to, ack });
         match lane.mail.try_send(mail) {
             Ok(()) => lane.commands += 1,
             Err(mpsc::error::TrySendError::Full(mail) | mpsc::error::TrySendError::Closed(mail)) => {
@@ -145,6 +140,11 @@ impl Dispatcher {
                 trouble.since.to_rfc3339()
             ));
         }
+        for candidate in &status.candidates {
+            if let (Some(until), Some(why)) = (candidate.cooling_until, &candidate.why) {
+                text.push_str(&format!("\n{} is not asked until {} ({why}).", candidate.name, until.to_rfc3339()));
+            }
+        }
         if let Some(limit) = status.limit_today_micro_usd {
             let (spent, limit) = (status.spent_today_micro_usd as f64 / 1e6, limit as f64 / 1e6);
             text.push_str(&format!("\nSpent today: {spent:.4} of {limit:.2} US dollars."));
@@ -164,8 +164,12 @@ impl Dispatcher {
     }
 }
 
-fn help_text() -> String {
-    submission::WORDS.iter().map(|(word, what)| format!("- `{word}`: {what}")).collect::<Vec<_>>().join("\n")
+/// Every command, then the skills that people may ask for.
+fn help_text(skills: &Skills) -> String {
+    let commands = submission::WORDS.iter().map(|(word, what)| format!("- `{word}`: {what}"));
+    let asked_for = skills.list.iter().filter(|skill| skill.user_invocable);
+    let skills = asked_for.map(|skill| format!("- `/{}`: {}", skill.command(), skill.description));
+    commands.chain(skills).collect::<Vec<_>>().join("\n")
 }
 
 /// `at_work`: the runs that were having their turn when they were told.

@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use belay_protocol::inbound::LiveRun as LiveRunInfo;
 use belay_protocol::{
-    Ack, AckSender, CommandReply, Control, Inbound, PrincipalRole, Refusal, RunId, RunProcesses, RunRecord, RunStatus,
-    StatusReport, StillRunning, StopReason, StopReport, StopTarget,
+    Ack, AckSender, Candidate, CandidateStatus, CommandReply, Control, Inbound, PrincipalRole, Refusal, RunId,
+    RunProcesses, RunRecord, RunStatus, StatusReport, StillRunning, StopReason, StopReport, StopTarget, UnixMillis,
 };
 use tokio::time::{Instant, timeout_at};
 
 use super::{Dispatcher, end_processes};
 use crate::agent::Flow;
+use crate::context_report;
 use crate::live::{LiveRun, StopCause};
-use crate::mail::LaneReply;
+use crate::mail::{LaneOrder, LaneReply};
+use crate::submission::ThreadCommand;
 
 /// How long a stop waits before it answers with what still runs.
 const STOP_ANSWER: Duration = Duration::from_millis(100);
@@ -27,6 +29,15 @@ impl Dispatcher {
                 ack.send(Ack::Watch(self.find(run).map(|live| live.watch(inbound.want_deltas))));
             }
             Control::Status => ack.send(Ack::Status(Box::new(self.status()))),
+            Control::Context { session, full } => {
+                let house = self.house.clone();
+                self.errand(async move {
+                    ack.send(match context_report::of(&house, &session, full).await {
+                        Ok(report) => Ack::Context(Box::new(report)),
+                        Err(refusal) => Ack::Refused(refusal),
+                    });
+                });
+            }
             Control::Shutdown if who.is_operator() => {
                 let reply = "Shutting down.".to_owned();
                 ack.send(Ack::Command(CommandReply { command: "/shutdown".into(), reply, resumes: None }));
@@ -43,9 +54,19 @@ impl Dispatcher {
                     _ => StopReason::UserStop,
                 };
                 let runs = self.targets(&target);
-                self.stop(&runs, |_| StopCause { reason, told: false });
+                self.stop(&runs, |_| StopCause::of(reason));
                 let processes = self.house.processes.clone();
                 self.errand(async move { ack.send(Ack::Stopped(report(runs, &*processes).await)) });
+            }
+            Control::DeleteSession(_) if !who.is_operator() => {
+                ack.send(Ack::Refused(operators_only("delete a session")));
+            }
+            Control::DeleteSession(_) if self.house.draining.is_cancelled() => {
+                ack.send(Ack::Refused(Refusal::ShuttingDown));
+            }
+            Control::DeleteSession(session) => {
+                let inbound = Inbound { session, reply_to: None, ..inbound.clone() };
+                return self.lane_command(LaneOrder::Thread(ThreadCommand::Delete), "/sessions".into(), inbound, ack);
             }
             Control::Decide { gate, decision } => {
                 self.decide(gate, LaneReply::Decision(decision), "/approvals".into(), inbound.clone(), ack);
@@ -117,7 +138,21 @@ impl Dispatcher {
             spent_today_micro_usd: self.house.cost.spent_today(),
             limit_today_micro_usd: self.house.cost.limit(),
             model_trouble: self.house.model_trouble(),
+            candidates: self.candidates(),
         }
+    }
+
+    /// The models and keys that may be asked, and until when each is left alone.
+    fn candidates(&self) -> Vec<CandidateStatus> {
+        let now = self.house.clock.now();
+        let status = |candidate: Candidate| CandidateStatus {
+            name: candidate.name,
+            cooling_until: candidate.cooling.map(|cooling| {
+                UnixMillis(now.0.saturating_add(i64::try_from(cooling.left.as_millis()).unwrap_or(i64::MAX)))
+            }),
+            why: candidate.cooling.map(|cooling| cooling.why.word().to_owned()),
+        };
+        self.house.model.candidates().into_iter().map(status).collect()
     }
 }
 

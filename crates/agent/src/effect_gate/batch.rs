@@ -7,17 +7,25 @@ use std::time::Duration;
 use belay_protocol::Generation;
 use belay_protocol::{
     GateId, Progress, RunId, Secret, SessionKey, Tool, ToolCall, ToolContext, ToolFailure, ToolOutput, ToolReply,
-    ToolStatus,
+    ToolStatus, Variable,
 };
 use serde_json::{Map, Value};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::joining::Joining;
+use crate::live::LiveRun;
+
 /// Calls of one batch that run at the same time; the others follow as these end.
 const MAX_PARALLEL: usize = 16;
 /// How long a tool that was told to stop may take to return. Less than the 100 ms after which a stop is answered.
 pub(super) const STOP_GRACE: Duration = Duration::from_millis(60);
+
+/// What a call reads that had not begun when the person said something more.
+pub(super) const SKIPPED: &str = "skipped: a newer message of the person came first";
+/// What the model reads of a call whose tool panicked.
+pub(crate) const CRASHED: &str = "the tool crashed; this is a fault of the tool";
 
 /// A call that may run: its place in the batch, its tool, its checked arguments.
 pub(super) struct Runnable {
@@ -38,6 +46,9 @@ pub(super) struct For<'a> {
     pub(super) cancel: &'a CancellationToken,
     pub(super) generation: &'a Generation,
     pub(super) progress: &'a Progress,
+    pub(super) variables: &'a Arc<[Variable]>,
+    pub(super) live: &'a LiveRun,
+    pub(super) newer: Option<&'a Joining>,
 }
 
 /// A call that has ended, or never began.
@@ -100,7 +111,7 @@ impl Place {
             return self.abandoned();
         }
         let status = if self.lasting() { ToolStatus::OutcomeUnknown } else { ToolStatus::Error };
-        self.ended(End::Ours(status, "the tool crashed; this is a fault of the tool".into()))
+        self.ended(End::Ours(status, CRASHED.into()))
     }
 
     fn abandoned(self) -> Ran {
@@ -119,7 +130,7 @@ impl Place {
 /// # Cancel safety
 /// Told by the token, it returns within [`STOP_GRACE`]. Dropped, running tools are aborted.
 pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, usize) {
-    let mut waiting = runnable.into_iter();
+    let mut waiting = runnable.into_iter().peekable();
     let mut running: JoinSet<Option<ToolOutput>> = JoinSet::new();
     let mut places: HashMap<Id, Place> = HashMap::new();
     let mut ran = Vec::with_capacity(waiting.len());
@@ -128,7 +139,15 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
     loop {
         let stopped = || whose.cancel.is_cancelled() || !whose.generation.is_current();
         while give_up.is_none() && !stopped() && running.len() < MAX_PARALLEL {
+            // What a person has approved is in this batch alone, and is done: the approval is used up by now.
+            let skips = |next: &Runnable| next.uses.is_empty() && whose.newer.is_some_and(Joining::is_offered);
+            if let Some(Runnable { at, call, tool, .. }) = waiting.next_if(skips) {
+                let end = End::Ours(ToolStatus::NotExecuted, SKIPPED.into());
+                ran.push(Ran { at, call, tool, end, took: Duration::ZERO });
+                continue;
+            }
             let Some(Runnable { at, call, tool, arguments, credential, .. }) = waiting.next() else { break };
+            whose.live.quiet_for(tool.spec().timeout); // it has a deadline of its own
             let context = ToolContext {
                 session: whose.session.clone(),
                 run_id: whose.run,
@@ -137,6 +156,10 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
                 generation: whose.generation.clone(),
                 credential,
                 progress: whose.progress.clone(),
+                variables: match tool.spec().takes_variables {
+                    true => whose.variables.clone(),
+                    false => Arc::default(),
+                },
             };
             let id = running.spawn(call_tool(tool.clone(), arguments, context)).id();
             places.insert(id, Place { at, call, tool, begun: Instant::now() });
@@ -152,7 +175,7 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
             () = whose.cancel.cancelled(), if give_up.is_none() => give_up = Some(Instant::now() + STOP_GRACE),
             () = sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
                 // Aborted by the drop of the set, or, if it never yields, left to its thread: the run ends either way.
-                tracing::warn!(run = %whose.run, tools = running.len(), "tools did not stop when told and are abandoned");
+                tell_abandoned(whose.run, &places);
                 break;
             }
         }
@@ -163,6 +186,21 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
         Ran { at, call, tool, end, took: Duration::ZERO }
     }));
     (ran, begun)
+}
+
+/// Says which tools were left behind. Only one whose effect nobody knows now is worth a warning: any other is about to end,
+/// or has nothing to leave behind.
+fn tell_abandoned(run: RunId, places: &HashMap<Id, Place>) {
+    let named = |lasting: bool| -> Vec<&str> {
+        places.values().filter(|place| place.lasting() == lasting).map(|place| place.call.name.as_str()).collect()
+    };
+    let (unknown, harmless) = (named(true), named(false));
+    if !unknown.is_empty() {
+        tracing::warn!(%run, tools = ?unknown, "tools did not stop when told; what they have done is unknown");
+    }
+    if !harmless.is_empty() {
+        tracing::debug!(%run, tools = ?harmless, "tools did not stop when told and are abandoned");
+    }
 }
 
 /// Calls a tool under its deadline. A tool that passes it is told to stop and gets a moment to return; `None` then.

@@ -44,6 +44,7 @@ impl EffectGate {
             Some(Ok(changed)) => {
                 let call = ToolCall { arguments: Arguments::Object(changed), ..call };
                 put(&call, context);
+                context.state.changed = Some(call.clone());
                 Ok(call)
             }
         };
@@ -89,6 +90,13 @@ fn place<'a>(caller: &Caller<'a>) -> Place<'a> {
 
 fn about<'a>(caller: &Caller<'a>, call: &'a ToolCall) -> CallAbout<'a> {
     CallAbout { place: place(caller), id: &call.id, tool: &call.name }
+}
+
+/// Puts the call that was asked about in the place of the one that the model had made, as it was before the restart.
+pub(crate) fn put_changed(context: &mut LoopContext) {
+    if let Some(call) = context.state.changed.clone() {
+        put(&call, context);
+    }
 }
 
 /// Puts a call in the place of the one of its id, in the message that asks for it.

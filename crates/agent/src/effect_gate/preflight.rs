@@ -23,6 +23,10 @@ const MAX_PROBLEMS: usize = 5;
 /// How long a tool may take to say what a call would do.
 const WEIGH_LIMIT: Duration = Duration::from_secs(5);
 
+/// What the model reads of a call that a person has approved twice as it no longer was.
+const CHANGED: &str = "denied: what was approved has changed since, so it was not done. Look at it again, and call again to have \
+                       it approved as it is now.";
+
 /// What becomes of a call.
 pub(super) enum Verdict {
     /// It may begin.
@@ -78,7 +82,12 @@ impl EffectGate {
         let tool = find(caller.tools, call)?;
         let tool = (caller.bind)(&call.name).unwrap_or(tool);
         let arguments = self.check(call)?;
-        let weight = weigh(&*tool, &arguments, caller).await?;
+        let mut weight = weigh(&*tool, &arguments, caller).await?;
+        if tool.spec().takes_variables && !caller.variables.is_empty() {
+            // Who says yes knows what the program is given, by name.
+            let names: Vec<&str> = caller.variables.iter().map(|variable| variable.name.as_str()).collect();
+            weight.bound.push(("variables of skills".to_owned(), names.join(", ")));
+        }
         let answer = caller.answers.get(&call.id).cloned().unwrap_or_default();
         let mut uses = self.approve(caller, call, tool.spec(), &arguments, weight, &answer).await?;
         let credential = match &tool.spec().credential {
@@ -135,25 +144,28 @@ impl EffectGate {
         // The descriptions of foreign tools are in every request: words of the outside before any was read.
         let outside = caller.tally.outside() || caller.tools.iter().any(|tool| tool.spec().foreign);
         let case = Case { spec, arguments, weight: &weight, outside };
-        let need = self.policy.need(case);
-        if let (Some((gate, approved)), false) = (&answer.approved, matches!(need, Need::Refused(_))) {
-            if *approved == digest {
-                return Ok(vec![*gate]);
-            }
-            let text = "denied: what was approved has changed since, so it was not done. Look at it again, and call again \
-                        to have it approved as it is now.";
-            return Err(No(ToolStatus::Denied, text.into()).into());
-        }
-        let (unless_approved, why) = match need {
-            Need::Nobody => return Ok(Vec::new()),
-            Need::Refused(why) => {
+        let (unless_approved, why) = match (self.policy.need(case), &answer.approved) {
+            (Need::Refused(why), _) => {
                 return Err(No(ToolStatus::Denied, format!("denied: {why}. It was not done.")).into());
             }
-            Need::Yes { unless_approved, why } => (unless_approved, why),
+            (_, Some((_, approved))) if *approved == digest => return Ok(answer.yeses()),
+            (Need::Nobody, _) => return Ok(answer.yeses()),
+            // Twice is enough: what changes under every question cannot be approved.
+            (Need::Yes { .. }, Some(_)) if !answer.outdated.is_empty() || caller.may_ask.is_err() => {
+                return Err(No(ToolStatus::Denied, CHANGED.into()).into());
+            }
+            (Need::Yes { unless_approved, .. }, Some(_)) => {
+                (unless_approved, "what was approved has changed since; this is how it is now".to_owned())
+            }
+            (Need::Yes { unless_approved, why }, None) => (unless_approved, why),
         };
         let covers = weight.covers.unwrap_or_else(|| format!("exactly this call ({})", &digest[..16]));
         if unless_approved && self.gates.granted(caller.session, &spec.name, &covers).await? {
-            return Ok(Vec::new());
+            return Ok(answer.yeses());
+        }
+        if let Some(unbound) = weight.unbound {
+            let text = format!("denied: {} needs a person's yes, and {unbound}. It was not done.", spec.name);
+            return Err(No(ToolStatus::Denied, text).into());
         }
         if let Err(nobody) = caller.may_ask {
             return Err(No(

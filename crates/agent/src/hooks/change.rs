@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 /// The fields of a point's data that hooks may change. Others are there to be read.
 pub(super) fn changeable(point: HookPoint) -> &'static [&'static str] {
     match point {
-        HookPoint::Bootstrap | HookPoint::BeforeAgentStart => &["prompt"],
+        HookPoint::Bootstrap => &["prompt", "files"],
+        HookPoint::BeforeAgentStart => &["prompt"],
         HookPoint::BeforeToolCall => &["arguments"],
         HookPoint::ToolResultPersist | HookPoint::MessageReceived | HookPoint::MessageSending => &["text"],
         HookPoint::Command

@@ -100,7 +100,8 @@ impl HookChain {
         self.observe(HookPoint::SessionEnd, about, || json!({ "reason": command.trim_start_matches('/') }));
     }
 
-    /// A run is about to ask the model for the first time; returns its instructions as hooks have left them.
+    /// A run is about to ask the model for the first time; returns who it is told it is, and the files of the workspace that
+    /// it is told of, as hooks have left them.
     ///
     /// # Errors
     /// The run is refused.
@@ -108,14 +109,17 @@ impl HookChain {
         &self,
         place: Place<'_>,
         prompt: String,
+        files: Value,
         message: &str,
         facts: &mut Vec<EventKind>,
-    ) -> Result<String, HookRefusal> {
-        let data = self.change(HookPoint::Bootstrap, place.into(), json!({ "prompt": prompt }), facts).await;
+    ) -> Result<(String, Value), HookRefusal> {
+        let data = json!({ "prompt": prompt, "files": files });
+        let mut data = self.change(HookPoint::Bootstrap, place.into(), data, facts).await;
+        let files = data.get_mut("files").map(Value::take).unwrap_or_default();
         let prompt = text_of(take(data, "prompt"));
         let data = json!({ "prompt": prompt, "message": message });
         let decision = self.decide(HookPoint::BeforeAgentStart, place.into(), data, facts).await;
-        field(decision, "prompt").map(text_of)
+        Ok((field(decision, "prompt").map(text_of)?, files))
     }
 
     /// A run has ended.

@@ -1,12 +1,13 @@
-//! A message that hooks look at before it is accepted. The lane takes no other mail meanwhile, so that messages keep their
-//! order, and goes on with everything else: a stop, the end of its turn.
+//! A message that hooks look at before it is accepted. The lane keeps other messages and commands for later meanwhile, so that
+//! they keep their order, and goes on with everything else: an answer to a question, a stop, the end of its turn.
 
 use belay_protocol::store::input_digest;
 use belay_protocol::{EventKind, HookPoint, NewEvent, Refusal};
 use tokio::task::{JoinError, JoinSet};
 use tracing::Instrument;
 
-use super::{Lane, LeaseLost, refuse};
+use super::port::refuse;
+use super::{Lane, LeaseLost};
 use crate::dispatcher::MAX_TEXT_BYTES;
 use crate::hooks::HookRefusal;
 use crate::mail::LaneInput;

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Ack, Checkpoint, CommandReply, Decided, Decision, Durability, Gate, GateId, GateKind, GateState, Message, Outbound,
-    OutboxId, PausedRun, Question, Refusal, StoreError, ToolResult, ToolStatus, UnixMillis,
+    Ack, Checkpoint, CommandReply, Decided, Decision, Durability, Gate, GateId, GateKind, GateState, IdempotencyKey,
+    Message, Outbound, OutboxId, PausedRun, Question, Refusal, StoreError, ToolResult, ToolStatus, UnixMillis,
 };
 use tokio::time::Instant;
 
-use super::{Lane, LeaseLost, STORE_BACKOFF, note, refuse_for};
+use super::port::{note, refuse_for};
+use super::{Lane, LeaseLost, STORE_BACKOFF};
 use crate::approvals::question_text;
 use crate::effect_gate::Asking;
+use crate::journal::Remainder;
 use crate::mail::{LaneAnswer, LaneNote, LaneReply, Waits};
 use crate::turn::{TurnEnd, open_calls};
 use crate::waiting::{Ending, Waiting};
@@ -57,7 +59,7 @@ impl Lane {
             question: Some(question),
             preview: None,
         });
-        let (new, events) = unstored;
+        let Remainder { messages: new, events, said } = unstored;
         let checkpoint = Checkpoint {
             run: gate.run_id,
             messages: new.clone(),
@@ -67,6 +69,7 @@ impl Lane {
             events,
             used: Vec::new(),
             joined: Vec::new(),
+            outbound: said.clone(),
             durability: Durability::Committed,
         };
         let paused = PausedRun { checkpoint, gate: gate.clone(), outbound };
@@ -81,8 +84,9 @@ impl Lane {
                 note(&self.port.notes, LaneNote::Woke { gate: gate.id }).await;
                 let mut ending = stopped(&current);
                 ending.messages = new.into_iter().chain(ending.messages).collect();
+                ending.said = said;
                 self.commit_ends(vec![(current, ending)]).await?;
-                return self.reload().await;
+                return self.reload().await.map(|_| ());
             }
             match self.house.store.threads.pause_run(&self.lease, paused.clone()).await {
                 Ok(()) => break,
@@ -166,7 +170,7 @@ impl Lane {
 
     /// A person's answer.
     pub(super) async fn answer(&mut self, answer: LaneAnswer) -> Result<(), LeaseLost> {
-        let LaneAnswer { gate, reply, who, from, word, reply_to, ack } = answer;
+        let LaneAnswer { gate, reply, who, from, word, reply_to, key, ack } = answer;
         if self.resting.as_ref().is_some_and(|resting| self.house.clock.now().0 >= resting.gate.expires_at.0) {
             self.expire().await?; // silence came first
         }
@@ -184,6 +188,7 @@ impl Lane {
         };
         let say = match outcome {
             Ok(text) => {
+                self.remember_answer(key).await;
                 let resumes = self.resting.as_ref().map(|resting| {
                     resting.waiting.run.wake();
                     resting.gate.run_id
@@ -194,6 +199,9 @@ impl Lane {
                 text
             }
             Err(refusal) => {
+                if let (Refusal::Store(_), Some(key)) = (&refusal, key) {
+                    note(&self.port.notes, LaneNote::NotActedOn { key }).await;
+                }
                 let text = refusal.to_string();
                 ack.send(Ack::Refused(refusal));
                 text
@@ -202,6 +210,15 @@ impl Lane {
         let say = reply_to.map(|route| (route, say));
         note(&self.port.notes, LaneNote::Commanded { session: self.lease.session.clone(), say }).await;
         Ok(())
+    }
+
+    /// Notes that an answer was acted on, before whoever gave it hears so: delivered again, also after a restart, it must not
+    /// meet another question.
+    async fn remember_answer(&self, key: Option<IdempotencyKey>) {
+        let Some(key) = key else { return };
+        if let Err(error) = self.house.store.threads.note_acted_on(&key, self.house.clock.now()).await {
+            tracing::warn!(%error, "an answer that came again after a restart would not be recognised");
+        }
     }
 
     /// What became of a question that waits no more.

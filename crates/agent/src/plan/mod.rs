@@ -33,6 +33,7 @@ use belay_protocol::Tool;
 
 pub(crate) use executors::PlanKit;
 pub(crate) use flow::run_plan;
+pub(crate) use tool::PLANNING;
 
 /// The tool that planners have, for whoever must know its schema.
 pub(crate) fn tool() -> Arc<dyn Tool> {

@@ -41,8 +41,9 @@ pub(super) async fn execute(core: RunCore, executor: &Executor, task: String) ->
     let mut context = LoopContext::new(vec![Message::user(&task).into()]);
     let config = AgenticLoopConfig { max_iterations: executor.max_steps, rules, ..AgenticLoopConfig::default() };
     let limit = executor.max_steps;
+    let reasoning = executor.reasoning.with_words(&core.briefing.rules());
     let mut delegate = StepDelegate { core, executor, task, limit, nudged: false, ended: None };
-    let outcome = run_agentic_loop(&mut delegate, &executor.reasoning, &mut context, &config).await;
+    let outcome = run_agentic_loop(&mut delegate, &reasoning, &mut context, &config).await;
     let StepDelegate { mut core, ended, .. } = delegate;
     let end = match (ended, outcome) {
         _ if core.stopped().is_some() => ChildEnd::Over(StopReason::ParentStopped.into()),

@@ -5,17 +5,20 @@
 //! the whole tree, stops with its parent, and ends for one of five reasons: `GOAL`, `MAX_TURNS`, `TIMEOUT`, `ERROR`,
 //! `ABORTED`.
 //!
-//! Reading order: [`bounds`] → [`outputs`] → [`emit`] → [`goal`] → [`tree`] → [`delegate`] → [`spawn`].
+//! Reading order: [`bounds`] → [`outputs`] → [`emit`] → [`goal`] → [`tree`] → [`lanes`] → [`delegate`] → [`spawn`].
 
 mod bounds;
 mod delegate;
 mod emit;
 mod goal;
+mod lanes;
 mod outputs;
 mod spawn;
 mod tree;
 
+pub(crate) use emit::{COMPLETE_TASK, EMIT_VALUE};
 pub(crate) use goal::{Goal, Pursuit, last_chance};
+pub(crate) use lanes::SubagentLanes;
 pub(crate) use outputs::Declared;
 pub(crate) use spawn::{SPAWN_SUBAGENT, SpawnSubagent, binder, spawned};
 pub(crate) use tree::Nest;

@@ -18,6 +18,7 @@ use super::outputs::Declared;
 use crate::config::SubagentsConfig;
 use crate::container::{Lender, RUN_IN_WORKER};
 use crate::core::{RunCore, Seed};
+use crate::post::SEND_MESSAGE;
 use crate::terminate::{TERMINATE, Terminate};
 
 /// The tool's name.
@@ -49,7 +50,7 @@ impl SpawnSubagent {
         Self(ToolSpec {
             effect: Effect::Write,
             idempotent: false,
-            timeout: config.max_time() + closing + SLACK,
+            timeout: 2 * config.max_time() + closing + SLACK, // as long as it may wait for a place, and as it may work
             max_output_bytes: MAX_RESULT_BYTES,
             ..ToolSpec::new(
                 SPAWN_SUBAGENT,
@@ -158,6 +159,9 @@ impl Tool for Bound {
             self.order(arguments).map_err(|what| ToolFailure::failed(format!("{INVALID_ARGUMENTS}: {what}")))?;
         let (nest, _place) = self.seed.nest().enter().map_err(|cap| ToolFailure::failed(format!("refused: {cap}")))?;
         let house = self.seed.house();
+        let (depth, longest) = (nest.depth(), house.config.subagents.max_time());
+        let entered = house.subagents.enter(depth, self.seed.live(), &context.cancel, longest).await;
+        let _width = entered.map_err(ToolFailure::failed)?;
         let mut core = self.seed.grow(house.rules.clone(), order.time);
         core.cancel = context.cancel.child_token(); // this call's own, which hangs on the parent's
         let mut tools = order.tools;
@@ -165,7 +169,8 @@ impl Tool for Bound {
         let goal = Goal::new(order.declared);
         tools.extend(goal.tools());
         tools.push(Arc::new(Terminate::new()));
-        let prompt = || Prompt::new(format!("{ROLE}\n\n{}\n\n{GIVE_UP}", goal.teaching()));
+        let rules = self.seed.briefing().rules();
+        let prompt = || Prompt::new(format!("{ROLE}\n\n{}\n\n{GIVE_UP}{rules}", goal.teaching()));
         let tools = Arc::new(ToolSet::new(tools));
         let reasoning = Arc::new(Reasoning::new(prompt(), prompt(), tools, house.max_tokens, house.max_attempts));
 
@@ -226,11 +231,17 @@ impl Bound {
     /// subagent has anyway need not be named, and may be.
     fn part(&self, wanted: Option<&[Value]>) -> Result<Vec<Arc<dyn Tool>>, String> {
         let may_spawn = self.seed.nest().children_may_spawn();
+        // What speaks in the conversation is the conversation's own.
         let given = |name: &str| is_own(name) || name == TERMINATE;
+        let speaks = |name: &str| name == SEND_MESSAGE;
         let lendable: Vec<_> = self
             .tools
             .iter()
-            .filter(|tool| !given(&tool.spec().name) && (may_spawn || tool.spec().name != SPAWN_SUBAGENT))
+            .filter(|tool| {
+                !given(&tool.spec().name)
+                    && !speaks(&tool.spec().name)
+                    && (may_spawn || tool.spec().name != SPAWN_SUBAGENT)
+            })
             .cloned()
             .collect();
         let Some(wanted) = wanted else { return Ok(lendable) };

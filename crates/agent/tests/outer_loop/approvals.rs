@@ -147,12 +147,46 @@ async fn an_approval_does_not_outlive_what_it_was_given_for() {
     assert!(agent.one.next().await.contains("script of yesterday"));
     *world.lock().expect("not poisoned") = "script of today".into();
     agent.one.command("alice", "yes").await;
-    assert_eq!(agent.one.next().await, "it changed");
+    let again = agent.one.next().await;
+    assert!(again.contains("script of today") && again.contains("has changed since"), "{again}");
+    *world.lock().expect("not poisoned") = "script of tomorrow".into();
+    agent.one.command("alice", "yes").await;
+    assert_eq!(agent.one.next().await, "it changed", "twice is enough");
     let (status, text) = results(&agent, 1).remove(0);
     assert_eq!(status, ToolStatus::Denied);
     assert!(text.contains("has changed since"), "{text}");
     assert_eq!(rung.load(Ordering::SeqCst), 0);
     agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_has_changed_since_its_yes_is_asked_about_again_and_made_once() {
+    for answer in ["yes", "no"] {
+        let bell = ringing();
+        let (rung, world) = (bell.calls.clone(), bell.world());
+        *world.lock().expect("not poisoned") = "script of yesterday".into();
+        let setup = Setup::new(ScriptedModel::new([ring("noon"), Scripted::text("done")])).tool(bell);
+        let mut agent = setup.start().await;
+        let accepted = agent.one.accepted("alice", "ring").await;
+        let run = accepted.run_id;
+        agent.one.next().await;
+        *world.lock().expect("not poisoned") = "script of today".into();
+        agent.one.command("alice", "yes").await;
+        assert!(agent.one.next().await.contains("script of today"));
+        agent.one.command("alice", answer).await;
+        assert_eq!(agent.one.next().await, "done");
+        end_of(accepted).await;
+        assert_eq!(rung.load(Ordering::SeqCst), usize::from(answer == "yes"), "{answer}");
+        let states: Vec<_> =
+            setup.store.gates.gates_of(run).await.expect("read").iter().map(|gate| gate.state).collect();
+        // No yes is left over that could stand for the call again.
+        let expected = match answer {
+            "yes" => [GateState::Used, GateState::Used],
+            _ => [GateState::Withdrawn, GateState::Denied],
+        };
+        assert_eq!(states, expected, "{answer}");
+        agent.shut_down().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use belay_agent::AgentConfig;
 use belay_agent_loop::StopRules;
-use belay_protocol::{EventKind, EventQuery, Price, RunRecord, RunStatus, StopReason, ToolStatus};
+use belay_protocol::{Ack, EventKind, EventQuery, Price, RunOptions, RunRecord, RunStatus, StopReason, ToolStatus};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 
@@ -316,6 +316,24 @@ async fn the_time_in_which_the_daemon_was_down_is_no_time_at_work_and_yet_passes
         let record = setup.store.runs.run(accepted.run_id).await.expect("readable").expect("known");
         assert_eq!((record.reason, record.attempt), (Some(reason), 2), "{record:?}");
         second.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_may_bring_its_own_limit_of_time_or_none() {
+    for (timeout_ms, reason) in [(Some(1_500), StopReason::ActiveTime), (Some(0), StopReason::FinalText)] {
+        let setup = Setup {
+            rules: rules("closing_turn = false\n[limits]\nactive_s = 30"),
+            ..Setup::new(ScriptedModel::new([Scripted::text("at last").after(Duration::from_secs(50))]))
+        };
+        let agent = setup.start().await;
+        let begun = tokio::time::Instant::now();
+        let options = RunOptions { timeout_ms, ..RunOptions::default() };
+        let Ack::Accepted(run) = agent.one.text_with("alice", "go", options).await else { panic!("accepted") };
+        let record = end_of(run).await;
+        assert_eq!(record.reason, Some(reason), "{record:?}");
+        assert_eq!(begun.elapsed().as_secs(), if reason == StopReason::ActiveTime { 2 } else { 50 });
+        agent.shut_down().await;
     }
 }
 

@@ -1,12 +1,29 @@
 //! One gate: the same calls have the same outcomes, whoever makes them.
 
+use std::sync::Arc;
+
 use belay_agent::approvals::RuleAsk;
 use belay_agent::{ApprovalRule, ApprovalsConfig};
-use belay_protocol::{EventKind, EventQuery, MessageBody, RunId, RunRecord, RunStatus, ToolStatus};
+use belay_protocol::{EventKind, EventQuery, MessageBody, RunId, RunRecord, RunStatus, Tool, ToolStatus};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::{Value, json};
 
 use crate::support::{Setup, TestTool, end_of};
+use crate::workers::{employ_here, hand_over};
+
+/// The tool that a rule and a person are asked about.
+const RING: &str = "ring";
+/// The tool whose answers are of the outside.
+const PAGE: &str = "page";
+
+/// The tools of the table, and the names that a worker has for them.
+const IN_WORKER: [(&str, &str); 5] = [
+    ("echo", "read_file"),
+    ("fail", "write_file"),
+    (RING, "edit_file"),
+    ("panic", "list_files"),
+    (PAGE, "search_files"),
+];
 
 /// Calls of every kind: one that works, one whose arguments do not fit, one that fails, one that a rule refuses, one
 /// whose answer is of the outside, and one that crashes.
@@ -89,7 +106,7 @@ async fn seen(setup: &Setup, run: RunId, at: usize) -> Vec<(String, ToolStatus, 
         .collect();
     let mine = &results[results.len() - calls().len()..];
     for (outside, result) in mine {
-        assert_eq!(*outside, result.name == "page", "{result:?}");
+        assert_eq!(*outside, [PAGE, IN_WORKER[4].1].contains(&&*result.name), "{result:?}");
         assert_eq!(finished(&result.call_id, result.status), 1, "one event tells the end of {result:?}");
     }
     mine.iter()
@@ -147,6 +164,45 @@ async fn a_step_of_a_plan() {
     let record = completed(&setup, "/plan it", false).await;
     assert_eq!(seen(&setup, record.run_id, 2).await, outcomes());
     assert_eq!(record.usage.tool_calls, 6);
+}
+
+/// What a worker's own tool of that name does.
+fn in_worker(name: &str) -> TestTool {
+    let does = match IN_WORKER.iter().find(|(_, own)| *own == name) {
+        Some((RING | PAGE, _)) => "echo",
+        Some((does, _)) => does,
+        None => "wait",
+    };
+    TestTool::named(does).called(name)
+}
+
+/// A worker carries out its own tools alone: those of the table under the names that it knows.
+#[tokio::test(start_paused = true)]
+async fn a_worker() {
+    let renamed = |name: &str| IN_WORKER.iter().find(|(known, _)| *known == name).map_or("", |(_, own)| own);
+    let calls: Vec<_> = calls().into_iter().map(|(name, arguments)| (renamed(name), arguments)).collect();
+    let task = hand_over(json!({"task": "do it"}));
+    let mut setup = setup([task, Scripted::calls(calls), Scripted::text("done"), Scripted::text("it is done")]);
+    setup.approvals.rules[0].tool = renamed("ring").into();
+    setup.tools = IN_WORKER
+        .iter()
+        .map(|(does, name)| {
+            // What is declared here is never called here.
+            let tool = TestTool::named("deaf").called(name);
+            let tool = if *does == RING { tool.asking() } else { tool };
+            Arc::new(if *does == PAGE { tool.of_outside() } else { tool }) as Arc<dyn Tool>
+        })
+        .collect();
+    employ_here(&mut setup, in_worker);
+    let record = completed(&setup, "go", false).await;
+    let expected: Vec<_> = outcomes()
+        .into_iter()
+        .map(|(name, status, text, began)| {
+            (renamed(&name).to_owned(), status, text.replace("by page:", &format!("by {}:", renamed(PAGE))), began)
+        })
+        .collect();
+    assert_eq!(seen(&setup, record.run_id, 2).await, expected);
+    assert_eq!(record.usage.tool_calls, 5);
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::support::{Running, Setup, TestTool, end_of, rest_of, saw};
+use crate::support::{Running, Setup, TestTool, by_rule, end_of, rest_of, saw};
 
 /// What hooks were told, in order.
 #[derive(Clone, Default)]
@@ -264,7 +264,7 @@ async fn each_point_is_reached_once_on_each_path() {
                 .into(),
         ),
     ] {
-        let mut setup = Setup::new(ScriptedModel::new(script)).tool(ringing());
+        let mut setup = Setup::new(by_rule(ScriptedModel::new(script))).tool(ringing());
         let (hooks, book) = spy(HookPoint::ALL, |_| Some(HookAnswer::Continue));
         setup.hooks = hooks;
         let mut agent = setup.start().await;
@@ -418,6 +418,37 @@ async fn a_changed_call_is_the_one_that_is_asked_about_made_and_remembered() {
     let seen = agent.model.seen();
     let call = seen[1].messages.iter().flat_map(|message| message.tool_calls()).next().expect("the call");
     assert_eq!(call.arguments.canonical(), r#"{"text":"softly"}"#);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_changed_behind_a_question_is_made_as_it_was_approved_also_after_a_restart() {
+    let calls =
+        [("ring", json!({"text": "first"})), ("ring", json!({"text": "loud"})), ("ring", json!({"text": "loud"}))];
+    let mut setup = Setup::new(ScriptedModel::new([Scripted::calls(calls)])).tool(ringing());
+    (setup.hooks, _) = spy(&[HookPoint::BeforeToolCall], |event| match event.data["arguments"]["text"].as_str() {
+        Some("loud") => change(json!({"arguments": {"text": "softly"}})),
+        _ => Some(HookAnswer::Continue),
+    });
+    let mut agent = setup.start().await;
+    let mut accepted = agent.one.accepted("alice", "ring").await;
+    let said = agent.one.next().await;
+    assert!(said.contains("first"), "{said}");
+    rest_of(&mut accepted).await;
+    agent.one.command("alice", "yes").await;
+    // The message with both calls is stored by now, with what the model had said.
+    assert!(agent.one.next().await.contains("softly"));
+    for _ in 0..2 {
+        agent.crash().await;
+        setup = setup.next_boot(ScriptedModel::new([Scripted::text("done")]));
+        agent = setup.start().await;
+        agent.one.command("alice", "yes").await;
+        // First the question about the third call, which hooks change as well, then the end.
+        let said = agent.one.next().await;
+        assert!(said.contains("softly") || said == "done", "{said}");
+    }
+    let expected = ["first", "softly", "softly"].map(|text| (ToolStatus::Success, text.to_owned()));
+    assert_eq!(results(&agent, 1), expected);
     agent.shut_down().await;
 }
 

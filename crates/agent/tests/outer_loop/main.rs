@@ -3,6 +3,8 @@
 
 mod approvals;
 mod chat;
+mod compaction;
+mod context;
 mod endings;
 mod gate;
 mod hooks;
@@ -11,7 +13,10 @@ mod outputs;
 mod plan;
 mod queue;
 mod recovery;
+mod sessions;
+mod stand_in;
 mod stop;
+mod streaming;
 mod subagents;
 mod support;
 mod threads;

@@ -1,21 +1,23 @@
 //! An agent in a test: who talks to it, what it talks to.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::{
-    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, LimitsConfig, QueueConfig, StorePorts, WorkersParts,
+    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, LimitsConfig, QueueConfig,
+    SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
 };
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock, Control,
-    CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream,
-    NoProcesses, Outbound, Principal, PrincipalRole, ReplyRoute, RunRecord, RunStatus, SessionKey, Tool, ToolContext,
-    ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
+    Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock, ContextSource,
+    Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream,
+    NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole, QueueMode, ReplyRoute, RunOptions, RunRecord,
+    RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::scripted_model::ScriptedModel;
@@ -32,6 +34,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 pub(crate) struct TestClock(AtomicI64);
 
 impl TestClock {
+    pub(crate) fn forward(&self, by: Duration) {
+        self.0.fetch_add(i64::try_from(by.as_millis()).expect("in range"), Ordering::SeqCst);
+    }
+
     pub(crate) fn set(&self, ms: i64) {
         self.0.store(ms, Ordering::SeqCst);
     }
@@ -51,9 +57,72 @@ pub(crate) struct ProbeChannel {
     delivered: mpsc::Sender<Outbound>,
     refusals: Mutex<Vec<DeliverError>>,
     open_in_drain: Arc<AtomicBool>,
+    shows: Shows,
+    /// What was asked of its preview, one line each.
+    previews: Mutex<Vec<String>>,
+    /// What becomes of the next changes of its preview.
+    troubles: Mutex<VecDeque<Trouble>>,
+}
+
+/// What a channel shows of an answer while it comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Shows {
+    #[default]
+    Nothing,
+    Blocks,
+    Preview,
+}
+
+/// What a platform does with a preview instead of the usual.
+pub(crate) enum Trouble {
+    Error(DeliverError),
+    Silence,
+}
+
+#[async_trait]
+impl Preview for ProbeChannel {
+    async fn begin(&self, _route: &ReplyRoute, text: &str) -> Result<Arc<str>, DeliverError> {
+        self.preview(format!("begin {text}")).await.map(|()| "p1".into())
+    }
+
+    async fn change(&self, _route: &ReplyRoute, message: &str, text: &str) -> Result<(), DeliverError> {
+        self.preview(format!("{message} {text}")).await
+    }
+
+    async fn discard(&self, _route: &ReplyRoute, message: &str) {
+        let _ = self.preview(format!("discard {message}")).await; // it has no answer
+    }
+
+    fn pace(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn max_chars(&self) -> usize {
+        4000
+    }
 }
 
 impl ProbeChannel {
+    async fn preview(&self, asked: String) -> Result<(), DeliverError> {
+        self.previews.lock().expect("no test panics with it").push(asked);
+        let trouble = self.troubles.lock().expect("no test panics with it").pop_front();
+        match trouble {
+            Some(Trouble::Error(error)) => Err(error),
+            Some(Trouble::Silence) => std::future::pending().await,
+            None => Ok(()),
+        }
+    }
+
+    /// What was asked of its preview.
+    pub(crate) fn previews(&self) -> Vec<String> {
+        self.previews.lock().expect("no test panics with it").clone()
+    }
+
+    /// What becomes of the next change of its preview.
+    pub(crate) fn trouble(&self, trouble: Trouble) {
+        self.troubles.lock().expect("no test panics with it").push_back(trouble);
+    }
+
     /// What the next deliveries answer.
     pub(crate) fn fail_next(&self, errors: Vec<DeliverError>) {
         *self.refusals.lock().expect("no test panics with it") = errors;
@@ -67,6 +136,19 @@ impl Channel for ProbeChannel {
     }
 
     fn keeps_alive(&self) -> bool {
+        self.keeps_alive
+    }
+
+    fn streaming(&self) -> Streaming<'_> {
+        match self.shows {
+            Shows::Nothing => Streaming::Off,
+            Shows::Blocks => Streaming::Blocks { max_chars: 4000 },
+            Shows::Preview => Streaming::Preview(self),
+        }
+    }
+
+    /// Only injects what timers say, where the daemon does not live for it.
+    fn carries_people(&self) -> bool {
         self.keeps_alive
     }
 
@@ -123,7 +205,7 @@ impl Talker {
             want_deltas: false,
             outputs: Vec::new(),
             relayed: false,
-            options: belay_protocol::RunOptions::default(),
+            options: RunOptions::default(),
         }
     }
 
@@ -149,15 +231,40 @@ impl Talker {
         self.send(Inbound { principal, ..inbound }).await
     }
 
+    /// Sends a text that asks this of its run.
+    pub(crate) async fn text_with(&self, session: &str, text: &str, options: RunOptions) -> Ack {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        self.send(Inbound { options, ..inbound }).await
+    }
+
     /// Sends a text that a platform has relayed from a group.
     pub(crate) async fn relayed(&self, session: &str, text: &str) -> Ack {
         let inbound = self.inbound(session, PrincipalRole::User, Body::Text(text.into()), None);
         self.send(Inbound { relayed: true, ..inbound }).await
     }
 
+    /// Sends a text that asks this of its run, and wants to read along.
+    pub(crate) async fn asking(&self, session: &str, text: &str, options: RunOptions) -> Accepted {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        match self.send(Inbound { options, want_deltas: true, ..inbound }).await {
+            Ack::Accepted(accepted) => accepted,
+            other => panic!("{text:?} was not accepted: {other:?}"),
+        }
+    }
+
+    /// The next delivered message.
+    pub(crate) async fn next_message(&mut self) -> Outbound {
+        let next = tokio::time::timeout(PATIENCE, self.delivered.recv()).await.expect("a delivery");
+        next.expect("the agent delivers")
+    }
+
     /// Sends a text with an idempotency key.
     pub(crate) async fn keyed(&self, session: &str, text: &str, key: &str) -> Ack {
         self.send(self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), Some(key))).await
+    }
+
+    pub(crate) async fn control_as(&self, role: PrincipalRole, control: Control) -> Ack {
+        self.send(self.inbound("control", role, Body::Control(control), None)).await
     }
 
     pub(crate) async fn control(&self, control: Control) -> Ack {
@@ -195,9 +302,14 @@ impl Talker {
     }
 
     /// Sends a text whose answer is not delivered: whoever sent it reads the run.
-    pub(crate) async fn unanswered(&self, session: &str, text: &str) -> Accepted {
+    pub(crate) async fn silently(&self, session: &str, text: &str) -> Ack {
         let inbound = self.inbound(session, PrincipalRole::Client, Body::Text(text.into()), None);
-        match self.send(Inbound { reply_to: None, ..inbound }).await {
+        self.send(Inbound { reply_to: None, ..inbound }).await
+    }
+
+    /// The same, which must be accepted.
+    pub(crate) async fn unanswered(&self, session: &str, text: &str) -> Accepted {
+        match self.silently(session, text).await {
             Ack::Accepted(accepted) => accepted,
             other => panic!("{text:?} was not accepted: {other:?}"),
         }
@@ -209,10 +321,52 @@ impl Talker {
         self.send(Inbound { history, ..inbound }).await
     }
 
+    /// Sends a text that asks this of its run.
+    pub(crate) async fn with_options(&self, session: &str, text: &str, options: RunOptions) -> Ack {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        self.send(Inbound { options, ..inbound }).await
+    }
+
     /// Sends a text that must come up with these outputs.
     pub(crate) async fn with_outputs(&self, session: &str, text: &str, outputs: Vec<DeclaredOutput>) -> Ack {
         let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
         self.send(Inbound { outputs, ..inbound }).await
+    }
+
+    /// Sends a text and listens to every word of the answer.
+    pub(crate) async fn watching(&self, session: &str, text: &str) -> Accepted {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        match self.send(Inbound { want_deltas: true, ..inbound }).await {
+            Ack::Accepted(accepted) => accepted,
+            other => panic!("{text:?} was not accepted: {other:?}"),
+        }
+    }
+
+    /// Somebody else who writes in the same channel, and does not read it.
+    pub(crate) fn writer(&self) -> Talker {
+        let (_, delivered) = mpsc::channel(1);
+        Talker { channel: self.channel.clone(), tx: self.tx.clone(), delivered, probe: self.probe.clone() }
+    }
+
+    /// Sends a text that asks for this mode.
+    pub(crate) async fn in_mode(&self, session: &str, mode: QueueMode, text: &str) -> Accepted {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        let options = RunOptions { queue: Some(mode), ..RunOptions::default() };
+        match self.send(Inbound { options, ..inbound }).await {
+            Ack::Accepted(accepted) => accepted,
+            other => panic!("{text:?} was not accepted: {other:?}"),
+        }
+    }
+
+    /// The same, for another conversation of the same session.
+    pub(crate) async fn elsewhere(&self, session: &str, place: &str, mode: QueueMode, text: &str) -> Accepted {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        let options = RunOptions { queue: Some(mode), ..RunOptions::default() };
+        let reply_to = inbound.reply_to.clone().map(|route| ReplyRoute { conversation: place.into(), ..route });
+        match self.send(Inbound { options, reply_to, ..inbound }).await {
+            Ack::Accepted(accepted) => accepted,
+            other => panic!("{text:?} was not accepted: {other:?}"),
+        }
     }
 
     /// Lets the channel go on yielding while the agent drains, as one does that can still take control.
@@ -248,6 +402,8 @@ pub(crate) struct Setup {
     pub(crate) config: AgentConfig,
     pub(crate) limits: LimitsConfig,
     pub(crate) approvals: ApprovalsConfig,
+    pub(crate) compaction: CompactionConfig,
+    pub(crate) sessions: SessionsConfig,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) queue: QueueConfig,
     pub(crate) model: Arc<ScriptedModel>,
@@ -256,7 +412,11 @@ pub(crate) struct Setup {
     pub(crate) clock: Arc<TestClock>,
     pub(crate) injector: bool,
     pub(crate) workers: Option<WorkersParts>,
+    pub(crate) context: Arc<dyn ContextSource>,
     pub(crate) hooks: Vec<BoundHook>,
+    /// What its channels show of an answer while it comes.
+    pub(crate) shows: Shows,
+    pub(crate) streaming: StreamingConfig,
 }
 
 /// The ports of one store.
@@ -264,6 +424,7 @@ pub(crate) fn ports<S>(store: Arc<S>) -> StorePorts
 where
     S: belay_protocol::ThreadStore
         + belay_protocol::RunReader
+        + belay_protocol::Archive
         + belay_protocol::EventLog
         + belay_protocol::Outbox
         + belay_protocol::SpendLedger
@@ -274,6 +435,7 @@ where
     StorePorts {
         threads: store.clone(),
         runs: store.clone(),
+        archive: store.clone(),
         events: store.clone(),
         outbox: store.clone(),
         gates: store.clone(),
@@ -294,6 +456,8 @@ impl Setup {
             config: AgentConfig::default(),
             limits: LimitsConfig::default(),
             approvals: ApprovalsConfig::default(),
+            compaction: CompactionConfig::default(),
+            sessions: SessionsConfig::default(),
             rules: Arc::new(StopRules::progress()),
             queue: QueueConfig::default(),
             model: Arc::new(model),
@@ -306,7 +470,10 @@ impl Setup {
             clock: Arc::new(TestClock(AtomicI64::new(1_795_000_000_000))),
             injector: false,
             workers: None,
+            context: Arc::new(NoContext),
             hooks: Vec::new(),
+            shows: Shows::default(),
+            streaming: StreamingConfig::default(),
         }
     }
 
@@ -321,6 +488,8 @@ impl Setup {
             config: self.config.clone(),
             limits: self.limits.clone(),
             approvals: self.approvals.clone(),
+            compaction: self.compaction.clone(),
+            sessions: self.sessions.clone(),
             rules: self.rules.clone(),
             queue: self.queue.clone(),
             model: Arc::new(model),
@@ -329,11 +498,14 @@ impl Setup {
             clock: self.clock.clone(),
             injector: self.injector,
             workers: self.workers.clone(),
+            context: self.context.clone(),
             hooks: self.hooks.clone(),
+            shows: self.shows,
+            streaming: self.streaming.clone(),
         }
     }
 
-    fn channel(name: &str, keeps_alive: bool) -> Talker {
+    fn channel(&self, name: &str, keeps_alive: bool) -> Talker {
         let (tx, inbound) = mpsc::channel(256);
         let (delivered_tx, delivered) = mpsc::channel(256);
         let probe = Arc::new(ProbeChannel {
@@ -343,6 +515,9 @@ impl Setup {
             delivered: delivered_tx,
             refusals: Mutex::default(),
             open_in_drain: Arc::default(),
+            shows: self.shows,
+            previews: Mutex::default(),
+            troubles: Mutex::default(),
         });
         Talker { channel: name.into(), tx, delivered, probe }
     }
@@ -353,6 +528,9 @@ impl Setup {
             config: self.config.clone(),
             limits: self.limits.clone(),
             approvals: self.approvals.clone(),
+            compaction: self.compaction.clone(),
+            streaming: self.streaming.clone(),
+            sessions: self.sessions.clone(),
             processes: Arc::new(NoProcesses),
             outputs: None,
             hooks: self.hooks.clone(),
@@ -368,14 +546,15 @@ impl Setup {
             max_tokens: 1000,
             max_attempts: 3,
             workers: self.workers.clone(),
+            context: self.context.clone(),
             ready: watch::Sender::new(false),
         }
     }
 
     /// Starts the agent with two channels, `one` and `two`.
     pub(crate) async fn start(&self) -> Running {
-        let one = Self::channel("one", true);
-        let two = Self::channel("two", !self.injector);
+        let one = self.channel("one", true);
+        let two = self.channel("two", !self.injector);
         let parts = AgentParts { channels: vec![one.probe.clone(), two.probe.clone()], ..self.parts() };
         let stop = CancellationToken::new();
         let agent = Agent::start(parts).await.expect("the agent starts");
@@ -465,6 +644,12 @@ impl TestTool {
         self
     }
 
+    /// The same tool, whose results may have so many bytes.
+    pub(crate) fn saying(mut self, max_output_bytes: usize) -> Self {
+        self.spec.max_output_bytes = max_output_bytes;
+        self
+    }
+
     /// The same tool under another name.
     pub(crate) fn called(mut self, name: &str) -> Self {
         self.spec.name = name.into();
@@ -532,6 +717,11 @@ impl Tool for TestTool {
             other => panic!("no such test tool: {other}"),
         }
     }
+}
+
+/// The same model, which is never asked to write the account of what leaves a conversation: a rule does.
+pub(crate) fn by_rule(model: ScriptedModel) -> ScriptedModel {
+    model.with_info(|info| info.rehearsal = true)
 }
 
 /// What the model saw in its request number `n`, from 1, as one text for simple assertions.

@@ -10,7 +10,7 @@ use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 
-use crate::support::{Setup, TestTool, end_of, ports, saw};
+use crate::support::{Setup, TestTool, end_of, ports, rest_of, saw};
 
 fn faulty(model: ScriptedModel) -> (Setup, Faulty<MemoryStore>) {
     let store = Faulty::new(Arc::new(MemoryStore::new()));
@@ -226,4 +226,48 @@ async fn the_status_shows_a_model_that_is_away_and_not_one_that_refuses_a_reques
         assert_eq!(status.model_trouble, None, "it answers again");
         agent.shut_down().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_acted_on_before_a_restart_is_not_acted_on_again() {
+    let call = || Scripted::call("mark", json!({}));
+    let tool = || TestTool::named("echo").called("mark").asking();
+    let setup = Setup::new(ScriptedModel::new([Scripted::text("ok"), call(), Scripted::text("marked")])).tool(tool());
+    let mut agent = setup.start().await;
+    agent.one.ask("alice", "question").await;
+    let mut asking = agent.one.accepted("alice", "mark it").await;
+    rest_of(&mut asking).await;
+    let Ack::Command(_) = agent.one.keyed("alice", "yes", "update 1").await else { panic!("an answer") };
+    end_of(asking).await;
+    let Ack::Command(_) = agent.one.keyed("alice", "/undo", "update 2").await else { panic!("a command") };
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    agent.crash().await;
+
+    let next = setup.next_boot(ScriptedModel::new([call(), Scripted::text("not marked")]));
+    let agent = next.start().await;
+    let mut asking = agent.one.accepted("alice", "mark it again").await;
+    rest_of(&mut asking).await;
+    for (text, key) in [("yes", "update 1"), ("/undo", "update 2")] {
+        let Ack::Command(reply) = agent.one.keyed("alice", text, key).await else { panic!("{text}") };
+        assert_eq!(reply.reply, "This was delivered before, and acted on.", "{text}");
+    }
+    let Ack::Command(_) = agent.one.text("alice", "no").await else { panic!("an answer") };
+    assert_eq!(end_of(asking).await.reply.as_deref(), Some("not marked"), "the late yes was for another question");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_could_not_be_stored_may_be_given_again() {
+    let (setup, store) = faulty(ScriptedModel::new([Scripted::call("mark", json!({})), Scripted::text("marked")]));
+    let setup = setup.tool(TestTool::named("echo").called("mark").asking());
+    let agent = setup.start().await;
+    let mut asking = agent.one.accepted("alice", "mark it").await;
+    rest_of(&mut asking).await;
+    store.plan().nth_of(StoreOp::Decide, 1, Fault::Fail);
+    let Ack::Refused(refusal) = agent.one.keyed("alice", "yes", "update 1").await else { panic!("it was not stored") };
+    assert!(matches!(refusal, Refusal::Store(_)), "{refusal:?}");
+    let Ack::Command(reply) = agent.one.keyed("alice", "yes", "update 1").await else { panic!("an answer") };
+    assert_eq!(reply.reply, "Approved.");
+    assert_eq!(end_of(asking).await.reply.as_deref(), Some("marked"));
+    agent.shut_down().await;
 }

@@ -68,6 +68,8 @@ type Seen = (u32, Option<Result<(), LinkError>>);
 struct Here {
     links: Direct,
     deed: Deed,
+    /// What the worker's own tools do, by their names.
+    own: fn(&str) -> TestTool,
     seen: Arc<Mutex<Seen>>,
 }
 
@@ -84,20 +86,20 @@ impl WorkerHost for Here {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).0 += 1;
         let link = self.links.0.lock().unwrap_or_else(PoisonError::into_inner)[&start.job].clone();
         let gone = CancellationToken::new();
-        let (deed, seen, guard) = (self.deed, self.seen.clone(), gone.clone().drop_guard());
+        let (deed, own, seen, guard) = (self.deed, self.own, self.seen.clone(), gone.clone().drop_guard());
         let task = tokio::spawn(async move {
             let _guard = guard;
-            act(deed, link, seen).await;
+            act(deed, own, link, seen).await;
         });
         Ok(Box::new(Task { gone, task }))
     }
 }
 
-async fn act(deed: Deed, link: Arc<dyn WorkerLink>, seen: Arc<Mutex<Seen>>) {
+async fn act(deed: Deed, own: fn(&str) -> TestTool, link: Arc<dyn WorkerLink>, seen: Arc<Mutex<Seen>>) {
     match deed {
         Deed::Work => {
-            let own = WORKER_TOOLS.iter().map(|name| Arc::new(own_tool(name)) as Arc<dyn Tool>).collect();
-            let _ = work(link, ToolSet::new(own)).await;
+            let tools = WORKER_TOOLS.iter().map(|name| Arc::new(own(name)) as Arc<dyn Tool>).collect();
+            let _ = work(link, ToolSet::new(tools)).await;
         }
         Deed::Hang => std::future::pending().await,
         Deed::Say(wire) => {
@@ -161,7 +163,19 @@ struct Played {
     seen: Arc<Mutex<Seen>>,
 }
 
-fn hand_over(arguments: Value) -> Scripted {
+/// Has the agent start workers in this process, whose own tools are these.
+fn employ(setup: &mut Setup, links: &Direct, own: fn(&str) -> TestTool) {
+    let host = Here { links: links.clone(), deed: Deed::Work, own, seen: Arc::default() };
+    let config = WorkersConfig { enabled: true, ..WorkersConfig::default() };
+    setup.workers = Some(WorkersParts { config, host: Arc::new(host), links: Arc::new(links.clone()) });
+}
+
+/// The same, for tests that look at nothing of the links.
+pub(crate) fn employ_here(setup: &mut Setup, own: fn(&str) -> TestTool) {
+    employ(setup, &Direct::default(), own);
+}
+
+pub(crate) fn hand_over(arguments: Value) -> Scripted {
     Scripted::call("run_in_worker", arguments)
 }
 
@@ -180,7 +194,7 @@ async fn play(deed: Deed, script: Vec<Scripted>, change: impl FnOnce(&mut Setup,
     let mut config = WorkersConfig { enabled: true, ..WorkersConfig::default() };
     change(&mut setup, &mut config);
     let (links, seen) = (Direct::default(), Arc::default());
-    let host = Here { links: links.clone(), deed, seen: Arc::clone(&seen) };
+    let host = Here { links: links.clone(), deed, own: own_tool, seen: Arc::clone(&seen) };
     setup.workers = Some(WorkersParts { config, host: Arc::new(host), links: Arc::new(links.clone()) });
     let agent = setup.start().await;
     let record = end_of(agent.one.accepted("alice", "go").await).await;
@@ -381,9 +395,7 @@ async fn a_stop_ends_the_worker_and_revokes_its_link() {
     let mut setup = Setup::new(ScriptedModel::new(script));
     setup.tools = host_tools();
     let links = Direct::default();
-    let host = Here { links: links.clone(), deed: Deed::Work, seen: Arc::default() };
-    let config = WorkersConfig { enabled: true, ..WorkersConfig::default() };
-    setup.workers = Some(WorkersParts { config, host: Arc::new(host), links: Arc::new(links.clone()) });
+    employ(&mut setup, &links, own_tool);
     let agent = setup.start().await;
     let accepted = agent.one.accepted("alice", "go").await;
     while setup.model.seen().len() < 2 {

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use async_trait::async_trait;
-use belay_protocol::{Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound};
+use belay_protocol::{Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, QueueMode};
 use futures_util::stream;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -165,6 +165,20 @@ impl Channel for StdinChannel {
             Pump::new(taken, interrupted, self.printer.clone(), Arc::clone(&self.deliveries), self.ending, intake);
         let open = Open { pump, prompt: self.prompt.clone() };
         Ok(Box::pin(stream::unfold(open, |mut open| async move { open.next().await.map(|envelope| (envelope, open)) })))
+    }
+
+    /// A script wants an answer to each of its lines; a person at the keyboard adds to what is being done.
+    fn queue_mode(&self) -> QueueMode {
+        match self.ending {
+            Ending::AfterAnswers => QueueMode::Followup,
+            Ending::AtOnce => QueueMode::Steer,
+        }
+    }
+
+    fn hints(&self) -> Option<&str> {
+        Some(
+            "Answers are read in a terminal: write plain text with as little markup as possible, and lines that are not long.",
+        )
     }
 
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {

@@ -64,6 +64,17 @@ impl ApiError {
         matches!(self, Self::Refused { code: 409, .. })
     }
 
+    /// A request that need not be sent, since Telegram would refuse it.
+    pub(super) fn refused(description: String) -> Self {
+        Self::Refused { code: 400, description, migrate_to: None }
+    }
+
+    /// Whether the message says already what it was to say.
+    pub(super) fn is_not_modified(&self) -> bool {
+        matches!(self, Self::Refused { code: 400, description, .. }
+            if description.to_ascii_lowercase().contains("message is not modified"))
+    }
+
     /// Whether Telegram could not read our HTML.
     pub(super) fn is_parse_error(&self) -> bool {
         matches!(self, Self::Refused { code: 400, description, .. }

@@ -3,11 +3,11 @@
 use std::future::Future;
 use std::time::Duration;
 
-use belay_protocol::{DeliverError, Outbound};
+use belay_protocol::{DeliverError, Outbound, ReplyRoute};
 use frankenstein::ParseMode;
 use frankenstein::methods::{SendChatActionParams, SendMessageParams};
 use frankenstein::types::{ChatAction, InlineKeyboardMarkup, LinkPreviewOptions, ReplyMarkup, ReplyParameters};
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
@@ -15,7 +15,7 @@ use tracing::{debug, info};
 use super::api::{ApiError, BotApi};
 use super::conversation::Conversation;
 use super::split::{Piece, pieces};
-use super::taps;
+use super::{preview, taps};
 
 /// Deadline of a message. Telegram answers within a second; a slow line needs longer.
 const SEND_DEADLINE: Duration = Duration::from_secs(30);
@@ -26,21 +26,53 @@ const TYPING_DEADLINE: Duration = Duration::from_secs(4);
 /// How often the typing indicator is renewed. Telegram: sendChatAction, "5 seconds or less".
 const TYPING_EVERY: Duration = Duration::from_secs(4);
 
-/// Sends a reply, piece after piece, beginning with the first one that has not been taken. The last piece of a question
-/// has its buttons.
+/// Sends a reply, piece after piece, beginning with the first one that has not been taken. The first takes the place of the
+/// message that has shown the answer while it came; where it cannot, it is sent like the others, and that message goes. The
+/// last piece of a question has its buttons.
 pub(super) async fn deliver(api: &BotApi, message: &Outbound) -> Result<(), DeliverError> {
-    let conversation: Conversation = message.route.conversation.parse().map_err(|_| DeliverError::Refused {
-        detail: format!("{:?} is no Telegram conversation", message.route.conversation),
-    })?;
+    let to = conversation(&message.route)?;
     let answered = message.route.reply_to.as_deref().and_then(|id| id.parse().ok());
     let pieces = pieces(&message.text);
     let mut keyboard = message.question.as_ref().and_then(taps::keyboard);
     for (number, piece) in (0..).zip(&pieces).skip(message.pieces_sent as usize) {
+        let preview = message.preview.as_deref().filter(|_| number == 0);
+        if let Some(preview) = preview
+            && replace(api, to, preview, piece).await?
+        {
+            continue;
+        }
         let reply_to = answered.filter(|_| number == 0);
         let buttons = if number as usize + 1 == pieces.len() { keyboard.take() } else { None };
-        send(api, conversation, reply_to, piece, buttons).await.map_err(|error| failed(error, number))?;
+        send::<IgnoredAny>(api, to, reply_to, piece, buttons, SEND_DEADLINE)
+            .await
+            .map_err(|error| failed(error, number))?;
+        if let Some(preview) = preview {
+            preview::delete(api, to, preview).await;
+        }
     }
     Ok(())
+}
+
+/// Puts a piece in the place of what a message says. `false`: it cannot be done.
+async fn replace(api: &BotApi, to: Conversation, message: &str, piece: &Piece) -> Result<bool, DeliverError> {
+    let Err(error) = preview::edit(api, to, message, piece, SEND_DEADLINE).await else { return Ok(true) };
+    match failed(error, 0) {
+        DeliverError::Refused { detail } => {
+            info!(detail, "a preview cannot become the answer, which is sent as a message of its own");
+            Ok(false)
+        }
+        // Whatever became of it, the same change once more does no harm.
+        DeliverError::Ambiguous { detail, pieces_sent } => {
+            Err(DeliverError::Retry { after: None, detail, pieces_sent })
+        }
+        error @ DeliverError::Retry { .. } => Err(error),
+    }
+}
+
+/// The conversation that a route names.
+pub(super) fn conversation(route: &ReplyRoute) -> Result<Conversation, DeliverError> {
+    let unknown = |_| DeliverError::Refused { detail: format!("{:?} is no Telegram conversation", route.conversation) };
+    route.conversation.parse().map_err(unknown)
 }
 
 /// Sends a plain line, as an answer to a message if there is one.
@@ -56,20 +88,21 @@ pub(super) async fn notice(
 }
 
 /// Sends one piece: as HTML, and as plain text where Telegram cannot read the HTML. A group that has moved is followed.
-async fn send(
+pub(super) async fn send<R: DeserializeOwned>(
     api: &BotApi,
     mut to: Conversation,
     reply_to: Option<i32>,
     piece: &Piece,
     buttons: Option<InlineKeyboardMarkup>,
-) -> Result<(), ApiError> {
+    deadline: Duration,
+) -> Result<R, ApiError> {
     let mut is_html = true;
     let mut may_follow = true;
     loop {
         let (text, mode) = if is_html { (&piece.html, Some(ParseMode::Html)) } else { (&piece.plain, None) };
         let parameters = parameters(to, reply_to, text, mode, buttons.clone());
-        match api.call::<_, IgnoredAny>("sendMessage", &parameters, SEND_DEADLINE).await {
-            Ok(_) => return Ok(()),
+        match api.call("sendMessage", &parameters, deadline).await {
+            Ok(sent) => return Ok(sent),
             Err(error) if is_html && error.is_parse_error() => {
                 info!(%error, "telegram could not read our formatting; the text is sent plain");
                 is_html = false;
@@ -110,7 +143,7 @@ fn thread(conversation: Conversation) -> Option<i32> {
 }
 
 /// What a failed call means for the delivery.
-fn failed(error: ApiError, pieces_sent: u32) -> DeliverError {
+pub(super) fn failed(error: ApiError, pieces_sent: u32) -> DeliverError {
     let detail = error.to_string();
     match error {
         ApiError::Flood(after) => DeliverError::Retry { after: Some(after), detail, pieces_sent },

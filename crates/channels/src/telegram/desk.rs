@@ -16,7 +16,7 @@ use super::deliver;
 use super::intake::{Rules, Verdict};
 use super::taps::{self, Tap};
 
-/// Strangers that are remembered as logged. Beyond, new ones are logged at debug level only, so that nobody fills the
+/// Strangers, and groups, that are remembered as logged. Beyond, new ones are logged at debug level only, so that nobody fills the
 /// log by opening accounts.
 const STRANGERS_MAX: usize = 256;
 
@@ -33,6 +33,8 @@ pub(super) struct Desk {
     pub(super) api: BotApi,
     pub(super) rules: Rules,
     strangers: Mutex<HashSet<u64>>,
+    /// Groups that are not listed and were logged; the bot may be added to any.
+    groups: Mutex<HashSet<i64>>,
     /// The last album that was answered: each of its pictures is an update of its own.
     album: Mutex<Option<String>>,
 }
@@ -73,7 +75,7 @@ const LATER: Duration = Duration::from_secs(2);
 
 impl Desk {
     pub(super) fn new(api: BotApi, rules: Rules) -> Self {
-        Self { api, rules, strangers: Mutex::default(), album: Mutex::default() }
+        Self { api, rules, strangers: Mutex::default(), groups: Mutex::default(), album: Mutex::default() }
     }
 
     /// Decides on an update as it came. One that cannot be understood is done with: it would be the same next time.
@@ -107,6 +109,7 @@ impl Desk {
                 }
             }
             Verdict::Stranger(id) => self.log_stranger(id),
+            Verdict::UnlistedGroup(id) => self.log_group(id),
             Verdict::NotForUs(why) => trace!(update_id, why, "update skipped"),
         }
         Sorted::Done
@@ -154,14 +157,25 @@ impl Desk {
         }
     }
 
+    fn log_group(&self, id: i64) {
+        if is_new(&self.groups, id) {
+            info!(telegram_group = id, "messages of a group not in channels.telegram.groups.allow are dropped");
+        }
+    }
+
     fn log_stranger(&self, id: u64) {
-        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
-        if strangers.len() < STRANGERS_MAX && strangers.insert(id) {
+        if is_new(&self.strangers, id) {
             info!(telegram_user = id, "a message from somebody not in channels.telegram.allow was dropped");
         } else {
             debug!(telegram_user = id, "a stranger's message was dropped");
         }
     }
+}
+
+/// Whether that id was not there before, and is remembered now.
+fn is_new<T: Eq + std::hash::Hash>(seen: &Mutex<HashSet<T>>, id: T) -> bool {
+    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    seen.len() < STRANGERS_MAX && seen.insert(id)
 }
 
 /// The number of an update that may be broken otherwise.

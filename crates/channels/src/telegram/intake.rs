@@ -11,6 +11,7 @@ use frankenstein::updates::{Update, UpdateContent};
 
 use super::NAME;
 use super::conversation::Conversation;
+use super::groups::{Addressed, Groups, Heard};
 use super::taps::{self, Tap};
 use crate::words::ends_the_daemon;
 
@@ -20,6 +21,9 @@ const NOT_YOURS: &str = "This question is not yours to answer.";
 /// What a tap on a button of another time is told.
 const OUT_OF_USE: &str = "This button is out of use. Write /approve or /deny instead.";
 
+/// What a tap in a group is told in which the bot is no longer served.
+const NOT_HERE: &str = "Belay is not served in this group any more.";
+
 /// Who the bot is and who may talk to it.
 pub(super) struct Rules {
     /// The token's numeric prefix: the bot's user id.
@@ -28,6 +32,7 @@ pub(super) struct Rules {
     pub(super) username: OnceLock<String>,
     pub(super) allow: HashSet<u64>,
     pub(super) operators: HashSet<u64>,
+    pub(super) groups: Groups,
     /// When this daemon was started, in seconds since 1970: a word to end it that is older was meant for another one.
     pub(super) since: u64,
 }
@@ -59,6 +64,8 @@ pub(super) enum Verdict {
     },
     /// From somebody who may not talk to the bot.
     Stranger(u64),
+    /// From a group in which the bot is not served.
+    UnlistedGroup(i64),
     /// It names somebody, and whether that is us is not known before our user name is.
     NotYet,
     /// Not for us, and why.
@@ -79,11 +86,14 @@ impl Rules {
         let words = Words::of(&message);
         let is_private = match message.chat.type_field {
             ChatType::Private => true,
-            ChatType::Group | ChatType::Supergroup => match self.addressed(&message, &words) {
-                Addressed::Us => false,
-                Addressed::NotUs => return Verdict::NotForUs("does not address the bot"),
-                Addressed::Perhaps => return Verdict::NotYet,
-            },
+            ChatType::Group | ChatType::Supergroup => {
+                match self.groups.hear(message.chat.id, self.addressed(&message, &words)) {
+                    Heard::Yes => false,
+                    Heard::No(why) => return Verdict::NotForUs(why),
+                    Heard::NotYet => return Verdict::NotYet,
+                    Heard::Unlisted => return Verdict::UnlistedGroup(message.chat.id),
+                }
+            }
             ChatType::Channel => return Verdict::NotForUs("a channel post"),
         };
         let Some(role) = self.role(sender) else { return Verdict::Stranger(sender) };
@@ -145,6 +155,9 @@ impl Rules {
         let (Some((gate, decision)), Some(message)) = (answer, taps::message_of(query)) else {
             return Verdict::TappedInVain { tap, words: OUT_OF_USE, stranger: None };
         };
+        if message.chat.type_field != ChatType::Private && !self.groups.serve(message.chat.id) {
+            return Verdict::TappedInVain { tap, words: NOT_HERE, stranger: None };
+        }
         let inbound = Inbound {
             channel: ChannelId::new(NAME),
             session: SessionKey::from(format!("{NAME}:{}", conversation(message))),
@@ -163,7 +176,7 @@ impl Rules {
 
     /// Whether a group message is meant for the bot: a mention, a reply to it, or a command that names it.
     fn addressed(&self, message: &Message, words: &Words<'_>) -> Addressed {
-        let mut addressed = Addressed::NotUs;
+        let mut addressed = Addressed::Nobody;
         if let Some(replied) = &message.reply_to_message
             // Every message of a topic "replies" to the topic's creation.
             && replied.forum_topic_created.is_none()
@@ -174,9 +187,9 @@ impl Rules {
         for entity in words.entities {
             match self.names(entity, words.text) {
                 Names::Us => return Addressed::Us,
-                Names::Unknown if addressed == Addressed::NotUs => addressed = Addressed::Perhaps,
+                Names::Unknown if addressed == Addressed::Nobody => addressed = Addressed::Perhaps,
                 // `/stop@other_bot` is for the other one, even in a reply to us.
-                Names::Other if entity.type_field == MessageEntityType::BotCommand => return Addressed::NotUs,
+                Names::Other if entity.type_field == MessageEntityType::BotCommand => return Addressed::OtherBot,
                 _ => {}
             }
         }
@@ -241,13 +254,6 @@ fn without(text: &str, stretches: &[Range<usize>]) -> String {
     }
     kept.push_str(&text[at..]);
     kept
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Addressed {
-    Us,
-    NotUs,
-    Perhaps,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

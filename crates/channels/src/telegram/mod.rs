@@ -1,19 +1,21 @@
 //! Telegram as a channel: a bot, by webhook or by long polling.
 //!
-//! Who may talk is a list of numeric ids; the secret of the webhook proves that an update comes from Telegram. In groups
-//! the bot hears only what addresses it. What is accepted is known to the store by its `update_id`, so that a repeated
+//! Who may talk is a list of numeric ids; the secret of the webhook proves that an update comes from Telegram. Groups are
+//! served where they are listed, and there the bot hears what addresses it. What is accepted is known to the store by its `update_id`, so that a repeated
 //! delivery changes nothing; a second tap on a button is told what the first one did.
 //!
-//! Reading order: `intake` (which updates are messages) → `webhook`, `polling` (how they arrive) → `format`,
-//! `split` (how an answer is written) → `deliver` (how it is sent) → `taps` (the buttons under a question) → `api`.
+//! Reading order: `groups`, `intake` (which updates are messages) → `webhook`, `polling` (how they arrive) → `format`,
+//! `split` (how an answer is written) → `deliver` (how it is sent) → `preview` (what is shown before) → `taps` (the buttons under a question) → `api`.
 
 mod api;
 mod conversation;
 mod deliver;
 mod desk;
 mod format;
+mod groups;
 mod intake;
 mod polling;
+mod preview;
 mod setup;
 mod split;
 mod styled;
@@ -27,7 +29,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use axum::Router;
-use belay_protocol::{Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, ReplyRoute};
+use belay_protocol::{
+    Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, ReplyRoute, Streaming,
+};
 use futures_util::{future::OptionFuture, stream};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::mpsc;
@@ -37,10 +41,11 @@ use tracing::{info, warn};
 use self::api::BotApi;
 use self::conversation::Conversation;
 use self::desk::Desk;
+use self::groups::Groups;
 use self::intake::Rules;
 use self::polling::Poller;
 use self::webhook::Webhook;
-use crate::config::{TelegramConfig, TelegramMode};
+use crate::config::{Stream, TelegramConfig, TelegramMode};
 
 /// The channel's id, and what its session keys begin with.
 const NAME: &str = "telegram";
@@ -87,6 +92,7 @@ impl Telegram {
             username,
             allow: config.allow.iter().copied().collect(),
             operators: config.operators.iter().copied().collect(),
+            groups: Groups::new(&config.groups),
             since: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
         };
         let desk = Arc::new(Desk::new(BotApi::new(http, &config.api_base, secrets.token), rules));
@@ -151,8 +157,23 @@ impl Channel for Telegram {
         Ok(Box::pin(stream::unfold(open, |mut open| async move { open.next().await.map(|envelope| (envelope, open)) })))
     }
 
+    fn hints(&self) -> Option<&str> {
+        Some(
+            "Answers are read on a phone, in Telegram: write short paragraphs and short lists, no tables and no headings; \
+             put code into fenced blocks.",
+        )
+    }
+
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
         deliver::deliver(&self.desk.api, message).await
+    }
+
+    fn streaming(&self) -> Streaming<'_> {
+        match self.config.stream {
+            Stream::Off => Streaming::Off,
+            Stream::Preview => Streaming::Preview(&*self.desk),
+            Stream::Blocks => Streaming::Blocks { max_chars: split::PIECE_MAX_UNITS },
+        }
     }
 
     async fn working(&self, route: &ReplyRoute, run: CancellationToken) {
@@ -215,12 +236,15 @@ fn usable_secret(secret: Option<SecretString>) -> Result<SecretString, &'static 
 /// A desk that reaches nobody.
 #[cfg(test)]
 fn test_desk() -> Desk {
+    use crate::config::GroupsConfig;
+
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default(); // another test was first
     let rules = Rules {
         bot_id: 777,
         username: OnceLock::from("Belay_Bot".to_owned()),
         allow: [42].into(),
         operators: [7].into(),
+        groups: Groups::new(&GroupsConfig { allow: vec![-100], ..GroupsConfig::default() }),
         since: 0,
     };
     Desk::new(

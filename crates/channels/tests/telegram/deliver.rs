@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use crate::double::{Double, Trouble, refusal};
 use crate::{config, telegram};
 
-fn route(conversation: &str, reply_to: Option<&str>) -> ReplyRoute {
+pub(crate) fn route(conversation: &str, reply_to: Option<&str>) -> ReplyRoute {
     ReplyRoute {
         channel: ChannelId::new("telegram"),
         conversation: conversation.into(),

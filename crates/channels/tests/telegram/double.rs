@@ -166,6 +166,8 @@ fn check(bot: &str, method: &str, parameters: &Value) -> Result<(), String> {
             "reply_parameters",
             "reply_markup",
         ],
+        "editMessageText" => &["chat_id", "message_id", "text", "parse_mode", "link_preview_options"],
+        "deleteMessage" => &["chat_id", "message_id"],
         "sendChatAction" => &["chat_id", "message_thread_id", "action"],
         "getUpdates" => &["offset", "limit", "timeout", "allowed_updates"],
         "setWebhook" => &["url", "secret_token", "allowed_updates"],
@@ -181,7 +183,7 @@ fn check(bot: &str, method: &str, parameters: &Value) -> Result<(), String> {
     if method == "answerCallbackQuery" && parameters["text"].as_str().is_none_or(|text| text.chars().count() > 200) {
         return Err("the text has more than 200 characters, or is none".into());
     }
-    if method != "sendMessage" {
+    if !["sendMessage", "editMessageText"].contains(&method) {
         return Ok(());
     }
     let rows = parameters.get("reply_markup").and_then(|markup| markup["inline_keyboard"].as_array());

@@ -4,6 +4,7 @@
 mod deliver;
 mod double;
 mod polling;
+mod preview;
 mod taps;
 mod webhook;
 
@@ -31,6 +32,7 @@ fn config(api_base: &str) -> TelegramConfig {
         api_base: api_base.into(),
         allow: vec![42],
         operators: vec![7],
+        groups: belay_channels::GroupsConfig { allow: vec![-100], ..Default::default() },
         ..TelegramConfig::default()
     }
 }

@@ -85,14 +85,28 @@ impl Client {
         })
     }
 
+    /// A request by hand, for what is no call of the API.
+    pub(crate) fn request(&self, method: Method, path: &[&str]) -> Result<reqwest::RequestBuilder, Failure> {
+        let request = self.http.request(method, self.url(path, &[])?);
+        Ok(match &self.token {
+            Some(token) => request.bearer_auth(token.expose_secret()),
+            None => request,
+        })
+    }
+
+    /// Where the daemon is, for messages.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
+    }
+
     /// Asks for something.
     pub(crate) async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Json, Failure> {
         self.ask(Method::GET, self.url(path, query)?, None, ANSWER_LIMIT).await
     }
 
     /// Asks for something that is text, not JSON.
-    pub(crate) async fn get_text(&self, path: &[&str]) -> Result<String, Failure> {
-        let (status, bytes) = self.fetch(Method::GET, self.url(path, &[])?, None, ANSWER_LIMIT).await?;
+    pub(crate) async fn get_text(&self, path: &[&str], query: &[(&str, &str)]) -> Result<String, Failure> {
+        let (status, bytes) = self.fetch(Method::GET, self.url(path, query)?, None, ANSWER_LIMIT).await?;
         match serde_json::from_slice::<Json>(&bytes) {
             Ok(answer) if !status.is_success() && answer.pointer("/error/message").is_some() => {
                 Err(refused(status, &answer))
@@ -115,6 +129,16 @@ impl Client {
     /// Has something done.
     pub(crate) async fn post(&self, path: &[&str], body: Option<&Json>, wait: Duration) -> Result<Json, Failure> {
         self.ask(Method::POST, self.url(path, &[])?, body, ANSWER_LIMIT + wait).await
+    }
+
+    /// Has something done that the query says more about, however long it takes: an hour at most.
+    pub(crate) async fn post_with(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Json, Failure> {
+        self.ask(Method::POST, self.url(path, query)?, None, Duration::from_secs(3600)).await
+    }
+
+    /// Has something deleted.
+    pub(crate) async fn delete(&self, path: &[&str]) -> Result<Json, Failure> {
+        self.ask(Method::DELETE, self.url(path, &[])?, None, ANSWER_LIMIT).await
     }
 
     /// Opens a stream of events.

@@ -45,8 +45,19 @@ fn rows(report: &Json) -> Vec<Vec<Cell>> {
     if let Some(trouble) = report.pointer("/model_trouble").filter(|trouble| !trouble.is_null()) {
         rows.push(row("trouble", Cell::new(trouble.to_string(), Tone::Bad)));
     }
+    rows.extend(cooling(report).into_iter().map(|words| row("not asked", Cell::new(words, Tone::Warn))));
     rows.push(row("running", running(report)));
     rows
+}
+
+/// The models and keys that are left alone for a while.
+fn cooling(report: &Json) -> Vec<String> {
+    let candidates = report.pointer("/candidates").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    let words = |candidate: &Json| {
+        let until = candidate.pointer("/cooling_until").and_then(Json::as_str)?;
+        Some(format!("{} until {until} ({})", text(candidate, "/name"), text(candidate, "/why")))
+    };
+    candidates.iter().filter_map(words).collect()
 }
 
 fn paused(report: &Json) -> Cell {
@@ -113,6 +124,10 @@ mod tests {
             "model": {"provider": "rehearsal", "model": "rehearsal", "rehearsal": true},
             "channels": ["stdin", "http"], "spent_today_micro_usd": 1200, "limit_today_micro_usd": 5_000_000,
             "running": [{"run_id": "r1", "session": "me", "for_ms": 3000}], "model_trouble": null,
+            "candidates": [
+                {"name": "a by openai", "cooling_until": "2026-01-01T12:00:00Z", "why": "rate_limited"},
+                {"name": "b by anthropic", "cooling_until": null, "why": null},
+            ],
         });
         let shown: Vec<_> = rows(&report).into_iter().flatten().collect();
         for cell in [
@@ -121,6 +136,7 @@ mod tests {
             Cell::from("$0.0012 of $5.00 today (UTC)"),
             Cell::from("r1 in me for 3 s"),
             Cell::new("1 run waits for an answer", Tone::Warn),
+            Cell::new("a by openai until 2026-01-01T12:00:00Z (rate_limited)", Tone::Warn),
         ] {
             assert!(shown.contains(&cell), "{cell:?} in {shown:?}");
         }

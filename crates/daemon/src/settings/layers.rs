@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use config::{ConfigError, Source, Value, ValueKind};
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::problem::Problem;
@@ -252,9 +253,13 @@ fn convert(value: DeValue<'_>, offset: usize, path: &str, place: &mut Place<'_>)
         },
         DeValue::Datetime(date) => ValueKind::String(date.to_string()),
         DeValue::Table(table) => ValueKind::Table(convert_table(table, path, place)),
-        DeValue::Array(items) => ValueKind::Array(
-            items.into_iter().filter_map(|item| convert(item.into_inner(), offset, path, place)).collect(),
-        ),
+        DeValue::Array(items) => {
+            let item = |(at, item): (usize, Spanned<DeValue<'_>>)| {
+                let offset = item.span().start;
+                convert(item.into_inner(), offset, &format!("{path}[{at}]"), place)
+            };
+            ValueKind::Array(items.into_iter().enumerate().filter_map(item).collect())
+        }
     };
     Some(Value::new(Some(&origin), kind))
 }

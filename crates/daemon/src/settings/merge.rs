@@ -23,6 +23,15 @@ impl Origins {
     }
 }
 
+impl Origins {
+    /// Where a value came from, or else the nearest thing around it that came from somewhere: what is missing in an element
+    /// of a list belongs where the element is.
+    pub(crate) fn around(&self, key: &str) -> Option<&str> {
+        let mut wider = std::iter::successors(Some(key), |key| key.get(..key.rfind(['.', '['])?));
+        wider.find_map(|key| self.of(key))
+    }
+}
+
 /// The merged layers.
 pub(super) struct Merged {
     pub(super) tree: Json,
@@ -57,8 +66,16 @@ fn to_json(value: &Value, key: &str, origins: &mut Origins) -> Json {
         ValueKind::U128(number) => Json::String(number.to_string()),
         ValueKind::Float(number) => Number::from_f64(*number).map_or(Json::Null, Json::Number),
         ValueKind::String(text) => Json::String(text.clone()),
-        // Elements share the key of their array: origins are kept for whole settings.
-        ValueKind::Array(items) => items.iter().map(|item| to_json(item, "", origins)).collect(),
+        ValueKind::Array(items) => {
+            let mut item = |(at, item): (usize, &Value)| {
+                let key = format!("{key}[{at}]");
+                let json = to_json(item, &key, origins);
+                // A table in a list has a place of its own, where what is missing in it belongs.
+                origins.0.entry(key).or_insert_with(|| item.origin().unwrap_or_default().to_owned());
+                json
+            };
+            items.iter().enumerate().map(&mut item).collect()
+        }
         ValueKind::Table(table) => {
             let join = |name: &str| if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") };
             Json::Object(

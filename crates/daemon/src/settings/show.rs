@@ -85,10 +85,16 @@ fn toml_text(value: &Json) -> String {
     }
 }
 
-/// The value, unless it may be a secret: what stands in place of a variable's name, or a password within an address.
+/// The value, unless it may be a secret: what stands in place of a variable's name, or a password within an address. Lists
+/// and tables are looked through.
 fn masked(key: &str, value: &Json) -> Json {
-    let Json::String(text) = value else { return value.clone() };
-    if key.ends_with("_env") && !looks_like_a_name(text) {
+    let text = match value {
+        Json::String(text) => text,
+        Json::Array(items) => return items.iter().map(|item| masked(key, item)).collect(),
+        Json::Object(table) => return table.iter().map(|(name, value)| (name.clone(), masked(name, value))).collect(),
+        _ => return value.clone(),
+    };
+    if (key.ends_with("_env") || key.ends_with("_envs")) && !looks_like_a_name(text) {
         return MASK.into();
     }
     let Ok(mut url) = url::Url::parse(text) else { return value.clone() };

@@ -169,7 +169,7 @@ fn a_number_that_is_not_finite_is_refused_and_never_taken_for_unset() {
         let file = file.display();
         let expected = [
             format!("limits.usd_per_day: must be a finite number ({file}, line 2)"),
-            format!("stops.rules.when.run_usd: must be a finite number ({file}, line 5)"),
+            format!("stops.rules[0].when.run_usd: must be a finite number ({file}, line 5)"),
         ];
         assert_eq!(shown.into_iter().collect::<BTreeSet<_>>(), expected.into());
     }
@@ -194,20 +194,55 @@ fn each_rule_that_cannot_be_read_is_named_and_none_hides_another() {
     let rules = rules.map(|rule| format!("[[stops.rules]]\n{rule}\n")).concat();
     std::fs::write(&file, format!("[queue]\ncap = 0\n{rules}")).unwrap();
     let shown = lines(load(&args(&[file], &[]), &Environment::default(), &paths(dir.path())));
-    for (index, begins) in [
-        (1, "`key`: unknown key whn ("),
-        (2, "`condition`: when.any[0]: unknown condition `step`; did you mean `steps`?"),
-        (3, "missing field `name`"),
-        (4, "`then`: then: expected one of notice, strike, stop ("),
-        (5, "name: expected text in quotes, found 5"),
-        (6, "`inner`: unknown key when.tool_calls_of.cuont ("),
+    for (key, line, what) in [
+        ("[1].whn", 8, "`key`: unknown key"),
+        ("[2].when.any[0]", 11, "`condition`: unknown condition `step`; did you mean `steps`?"),
+        ("[3]", 12, "missing field `name`"),
+        ("[4].then", 17, "`then`: expected one of notice, strike, stop"),
+        ("[5].name", 19, "expected text in quotes, found 5"),
+        ("[6].when.tool_calls_of.cuont", 23, "`inner`: unknown key"),
     ] {
-        let begins = format!("stops.rules.{index}: {begins}");
-        assert!(shown.iter().any(|line| line.starts_with(&begins)), "{begins}\n{shown:#?}");
+        let (begins, place) = (format!("stops.rules{key}: {what}"), format!(", line {line})"));
+        assert!(
+            shown.iter().any(|shown| shown.starts_with(&begins) && shown.contains(&place)),
+            "{begins}{place}\n{shown:#?}"
+        );
     }
     assert!(shown.iter().any(|line| line.contains("whn") && line.ends_with("did you mean when?")), "{shown:#?}");
     assert!(shown.iter().any(|line| line.contains("cuont") && line.ends_with("did you mean count?")), "{shown:#?}");
     assert!(shown.len() == 7 && shown.iter().any(|line| line.starts_with("queue.cap")), "{shown:#?}");
+}
+
+#[test]
+fn each_approval_rule_that_cannot_be_read_is_named_with_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("named.toml");
+    let rules = [
+        "tool = \"a\"\nask = \"never\"",
+        "tool = 7\nask = \"never\"",
+        "tool = \"b\"\nask = \"nevr\"",
+        "tol = \"c\"",
+        "tool = \"\"\nask = \"never\"",
+    ];
+    let write = |rules: &[&str]| {
+        let rules: String = rules.iter().map(|rule| format!("[[approvals.rules]]\n{rule}\n")).collect();
+        std::fs::write(&file, rules).unwrap();
+        lines(load(&args(std::slice::from_ref(&file), &[]), &Environment::default(), &paths(dir.path())))
+    };
+    let at = |line: u32| format!("({}, line {line})", file.display());
+    let expected = [
+        format!("approvals.rules[1].tool: expected text in quotes, found 7 {}", at(5)),
+        format!(
+            "approvals.rules[2].ask: expected one of never, unless_approved, always, refuse {}; did you mean never?",
+            at(9)
+        ),
+        format!("approvals.rules[3].tol: unknown key {}; did you mean tool?", at(11)),
+    ];
+    assert_eq!(write(&rules[..4]).into_iter().collect::<BTreeSet<_>>(), expected.into());
+    assert_eq!(
+        write(&rules[4..]),
+        [format!("approvals.rules[0].tool: must not be empty; `*` fits anything {}", at(2))]
+    );
 }
 
 #[test]
@@ -224,10 +259,10 @@ fn each_hook_that_cannot_be_used_is_named_with_its_file() {
     let wrong = shown(&[fine, "nmae = \"a\"", "name = \"b\"\non_failure = \"shut\""]);
     assert_eq!(wrong.len(), 2, "{wrong:#?}");
     assert!(
-        wrong[0].starts_with("hooks.1: unknown key nmae (") && wrong[0].ends_with("did you mean name?"),
+        wrong[0].starts_with("hooks[1].nmae: unknown key (") && wrong[0].ends_with("did you mean name?"),
         "{wrong:#?}"
     );
-    assert!(wrong[1].starts_with("hooks.2: `b`: on_failure: expected open or closed ("), "{wrong:#?}");
+    assert!(wrong[1].starts_with("hooks[2].on_failure: `b`: expected open or closed ("), "{wrong:#?}");
     let wrong = shown(&[fine, "name = \"b\"\non = \"agent_ends\"\ncommand = [\"true\"]"]);
     let begins = "hooks[1].on: there is no point \"agent_ends\"; did you mean agent_end? (";
     assert!(wrong.len() == 1 && wrong[0].starts_with(begins), "{wrong:#?}");
@@ -241,7 +276,7 @@ fn a_rule_above_the_steps_of_every_kind_of_agent_is_named() {
         let rule = format!("[[stops.rules]]\nname = \"late\"\nwhen = {{ steps = {steps} }}\nthen = \"notice\"\n");
         std::fs::write(&file, format!("{agent}\n{rule}")).unwrap();
         let shown = lines(load(&args(std::slice::from_ref(&file), &[]), &Environment::default(), &paths(dir.path())));
-        assert!(shown.iter().all(|line| line.starts_with("stops.rules.0: `late` can never fire")), "{shown:#?}");
+        assert!(shown.iter().all(|line| line.starts_with("stops.rules[0]: `late` can never fire")), "{shown:#?}");
         !shown.is_empty()
     };
     let no_subagents = "[agent]\nsubagents.enabled = false\n";
@@ -286,6 +321,8 @@ fn a_secret_in_the_wrong_place_is_refused_and_never_shown() {
     for (key, value) in [
         ("llm.api_key_env", "sk-hush0123456789"),
         ("llm.api_key", "sk-hush0123456789"),
+        ("llm.api_key_envs", "[\"GOOD\", \"sk-hush0123456789\"]"),
+        ("llm.fallbacks", "[{ provider = \"groq\", model = \"m\", api_key_env = \"sk-hush0123456789\" }]"),
         ("channels.telegram.token", "123:hush"),
         ("channels.telegram.token_env", "123:hush"),
         ("gateway.token", "hush"),
@@ -305,6 +342,8 @@ fn show_prints_toml_that_reads_back_with_origins_and_without_secrets() {
         "channels.telegram.api_base=http://user:hush@h/v1",
         "channels.telegram.allow=[1, 2]",
         "llm.extra_body={a.b=1}",
+        "llm.api_key_envs=[\"SECOND_KEY\"]",
+        "llm.fallbacks=[{ provider = \"groq\", model = \"m\", api_key_env = \"THEIR_KEY\" }]",
     ];
     let env = [("BELAY__QUEUE__CAP", "3"), ("OPENAI_API_KEY", "hush"), ("BELAY__LLM__MODEL", "a \"b\" \u{1b}")];
     let loaded = load_in(dir.path(), env, &sets).unwrap();

@@ -19,7 +19,7 @@ pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) 
         None => feed(&mut judge, recording(&args.file)?, &args.file)?,
         Some(id) => {
             let client = Client::find(&ClientArgs { url: args.url.clone(), json: false }, env)?;
-            let lines = client.get_text(&["api", "v1", "runs", id, "trajectory"]).await?;
+            let lines = client.get_text(&["api", "v1", "runs", id, "trajectory"], &[]).await?;
             feed(&mut judge, Reader::new(lines.as_bytes()), Path::new(id))?;
         }
     }

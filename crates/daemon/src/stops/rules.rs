@@ -73,7 +73,7 @@ fn find_not_finite(key: &str, value: &toml::Value, found: &mut Vec<String>) {
         toml::Value::Float(number) if !number.is_finite() => found.push(format!("{key}: {NOT_FINITE}")),
         toml::Value::Array(items) => {
             let items = items.iter().enumerate();
-            items.for_each(|(index, item)| find_not_finite(&format!("{key}.{index}"), item, found));
+            items.for_each(|(index, item)| find_not_finite(&format!("{key}[{index}]"), item, found));
         }
         toml::Value::Table(table) => {
             table.iter().for_each(|(name, value)| find_not_finite(&format!("{key}.{name}"), value, found));

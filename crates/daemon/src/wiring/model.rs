@@ -48,6 +48,10 @@ impl Chosen {
 /// Whether no provider beyond this machine can come of these settings, so that the shared client will not be used:
 /// servers on loopback are reached through a client of their own.
 fn stays_here(llm: &LlmConfig, keys: &EnvKeys) -> bool {
+    let mut addresses = llm.fallbacks.iter().map(|fallback| fallback.base_url.as_deref());
+    if !addresses.all(|address| address.is_some_and(is_plain_loopback)) {
+        return false;
+    }
     let no_key = keys.openai.is_none() && keys.anthropic.is_none() && keys.configured.is_none();
     match (llm.provider.as_str(), llm.base_url.as_deref()) {
         ("rehearsal", _) => true,

@@ -1,15 +1,17 @@
 //! Everything that tools act with: processes and the walls around them, kept outputs, MCP servers.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::StopsConfig;
-use belay_protocol::{Clock, NoteStore, OutputKeeper, RunProcesses, RunReader, Tool, WorkerHost};
+use belay_protocol::{Clock, ContextSource, NoteStore, OutputKeeper, RunProcesses, RunReader, Tool, WorkerHost};
+use belay_tools::context::{SkillNeeds, WorkspaceContext};
 use belay_tools::mcp::{Looking, McpSessions, RunEnds};
 use belay_tools::process::Processes;
 use belay_tools::sandbox::{Missing, Sandbox};
 use belay_tools::worker::SandboxHost;
-use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts};
+use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts, sweep};
 use tokio_util::sync::CancellationToken;
 
 use super::mcp::{McpNeeds, workspace_of};
@@ -17,7 +19,8 @@ use super::words;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::paths::{Paths, private_directory};
-use crate::settings::Settings;
+use crate::secrets::skill_keys;
+use crate::settings::{Settings, expand, refused as refuse_settings};
 
 /// The directory of kept outputs in the data directory.
 const OUTPUTS: &str = "outputs";
@@ -30,6 +33,7 @@ pub(crate) struct Programs {
     processes: Arc<Processes>,
     sessions: Arc<McpSessions>,
     sandbox: Result<Sandbox, Missing>,
+    context: Arc<WorkspaceContext>,
 }
 
 /// What tools need of the daemon besides.
@@ -55,6 +59,12 @@ impl Programs {
         private_directory(&workspace).map_err(|error| {
             Failure::new(Exit::Refused, error).next("set tools.workspace to a directory that may be written")
         })?;
+        let swept = workspace.clone();
+        match tokio::task::spawn_blocking(move || sweep(&swept)).await {
+            Ok(0) => {}
+            Ok(files) => tracing::info!(files, "temporary files of writes that a crash cut off were removed"),
+            Err(error) => tracing::warn!(%error, "the workspace was not swept"),
+        }
         let refused = |error: &dyn std::error::Error| Failure::new(Exit::Refused, words(error));
         let outputs = KeptOutputs::open(&paths.data.join(OUTPUTS), &settings.tools.outputs);
         let outputs = outputs.map_err(|error| refused(&error))?;
@@ -63,6 +73,7 @@ impl Programs {
             tracing::warn!(%missing, "commands are refused: there is no sandbox");
         }
         let mcp = needs.servers(settings, env, paths)?;
+        let context = surroundings(settings, env, &workspace)?;
         let config = ToolsConfig { workspace: Some(workspace), ..settings.tools.clone() };
         let parts = ToolsParts {
             notes: ports.notes,
@@ -78,8 +89,18 @@ impl Programs {
             let survey = survey.map_err(|error| Failure::new(Exit::OutOfReach, words(&error)))?;
             tools.extend(mcp.tools(&survey));
         }
+        tools.extend(context.tools());
+        // Once, so that commands that name a skill are known from the first message on.
+        context.skills().await;
         let sessions = mcp.sessions().clone();
-        Ok(Self { tools, outputs, processes: needs.processes, sessions, sandbox: needs.sandbox })
+        Ok(Self {
+            context: Arc::new(context),
+            tools,
+            outputs,
+            processes: needs.processes,
+            sessions,
+            sandbox: needs.sandbox,
+        })
     }
 
     /// Ends what runs have started: their processes, and the MCP servers among them.
@@ -87,9 +108,19 @@ impl Programs {
         Arc::new(RunEnds::new(self.processes.clone(), self.sessions.clone()))
     }
 
+    /// What runs are told of their surroundings.
+    pub(crate) fn context(&self) -> Arc<dyn ContextSource> {
+        self.context.clone()
+    }
+
     /// Starts workers behind the walls of commands.
     pub(crate) fn worker_host(&self) -> Arc<dyn WorkerHost> {
         Arc::new(SandboxHost::new(self.processes.clone(), self.sandbox.clone()))
+    }
+
+    /// The same, for whoever deletes old ones.
+    pub(crate) fn kept_outputs(&self) -> KeptOutputs {
+        self.outputs.clone()
     }
 
     /// Keeps long outputs.
@@ -109,6 +140,18 @@ impl Programs {
     pub(crate) fn closing(&self) -> Closing {
         Closing { processes: self.processes.clone(), sessions: self.sessions.clone() }
     }
+}
+
+/// Files of the workspace and skills, with what skills are judged by.
+fn surroundings(settings: &Settings, env: &Environment, workspace: &Path) -> Result<WorkspaceContext, Failure> {
+    let needs = SkillNeeds {
+        keys: skill_keys(settings, env).map_err(|problems| refuse_settings(&problems))?,
+        settings: serde_json::to_value(settings).unwrap_or_default(), // plain data: it always serialises
+    };
+    let dirs = settings.skills.dirs.iter().map(|dir| expand(dir, env)).collect();
+    let skills = settings.skills.with_dirs(dirs);
+    WorkspaceContext::open(workspace, &settings.context, &skills, &settings.tools.commands, needs)
+        .map_err(|error| Failure::new(Exit::Refused, words(&error)))
 }
 
 /// The end of all programs.

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use belay_agent::StorePorts;
-use belay_protocol::{EventLog, GateStore, NoteStore, Outbox, RunReader, SecretVault, SpendLedger, ThreadStore};
+use belay_protocol::{
+    Archive, EventLog, GateStore, NoteStore, Outbox, RunReader, SecretVault, SpendLedger, ThreadStore,
+};
 use belay_store::{
     KeyError, MemoryStore, OpenError, SealedVault, SqliteStore, StoreOptions, StoreUrl, VaultKey, parse_url,
 };
@@ -103,11 +105,12 @@ impl Store {
 
 fn ports_of<S>(store: Arc<S>, vault: Arc<dyn SecretVault>) -> StorePorts
 where
-    S: ThreadStore + RunReader + EventLog + Outbox + SpendLedger + GateStore + 'static,
+    S: ThreadStore + RunReader + Archive + EventLog + Outbox + SpendLedger + GateStore + 'static,
 {
     StorePorts {
         threads: store.clone(),
         runs: store.clone(),
+        archive: store.clone(),
         events: store.clone(),
         outbox: store.clone(),
         gates: store.clone(),

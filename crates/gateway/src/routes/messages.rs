@@ -26,7 +26,7 @@ pub(crate) const TEXT_MAX_BYTES: usize = 100_000;
 pub(crate) const KEY_MAX_BYTES: usize = 256;
 
 /// A message as a client sends it.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewMessage {
     session: String,
@@ -92,8 +92,13 @@ pub(crate) async fn send(
 }
 
 impl NewMessage {
+    /// A message that asks for nothing special.
+    pub(crate) fn plain(session: String, text: String, idempotency_key: Option<String>, wait_ms: Option<u64>) -> Self {
+        Self { session, text, idempotency_key, wait_ms, ..Self::default() }
+    }
+
     /// The message in our own form, and how long to wait for its run.
-    fn check(
+    pub(crate) fn check(
         self,
         config: &GatewayConfig,
         channel: ChannelId,
@@ -123,7 +128,7 @@ impl NewMessage {
             verbose: self.verbose,
             model: self.model,
             timeout_ms: self.timeout_ms,
-            extra_prompt: None,
+            ..RunOptions::default()
         };
         check_options(&options, &principal)?;
         let inbound = Inbound {

@@ -2,6 +2,8 @@
 
 mod agent;
 mod approvals;
+mod archive;
+mod context;
 mod events;
 mod health;
 mod messages;
@@ -15,11 +17,11 @@ mod webhook;
 use std::any::Any;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, OriginalUri};
+use axum::extract::{DefaultBodyLimit, OriginalUri, Request};
 use axum::http::header::AUTHORIZATION;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
+use axum::routing::{any, delete, get, post};
 use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
@@ -29,14 +31,17 @@ use tracing::Level;
 
 pub(crate) use approvals::{decide_gate, list_gates};
 pub(crate) use health::not_ready_because;
-pub(crate) use messages::{check_key, check_text};
+pub(crate) use messages::{NewMessage, check_key, check_text};
 pub use runs::LIST_MAX;
 pub(crate) use runs::{check_limit, no_such_run};
-pub(crate) use stop::stop_now;
+pub(crate) use stop::{stop_now, stop_run};
+
+pub(crate) use sessions::no_such_session;
 
 use crate::app::Shared;
 use crate::auth::guard;
 use crate::error::ApiError;
+use crate::mcp;
 use crate::ws;
 
 /// All routes, ours and those that others brought, under the layers that every request passes.
@@ -56,7 +61,13 @@ pub(crate) fn router(app: Shared, extra: Vec<Router>) -> Router {
 
 /// What only a principal may ask.
 fn guarded(app: &Shared) -> Router<Shared> {
-    Router::new()
+    let mut guarded = Router::new();
+    if app.config.mcp {
+        let endpoint = mcp::Endpoint::new(app.clone());
+        let handle = move |request: Request| endpoint.clone().handle(request);
+        guarded = guarded.route("/mcp", get(handle.clone()).post(handle.clone()).delete(handle));
+    }
+    guarded
         .route("/api/v1/messages", post(messages::send))
         .route("/api/v1/agent", post(agent::send))
         .route("/api/v1/agent/wait", post(agent::wait))
@@ -69,9 +80,16 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/runs/{id}/stop", post(stop::run))
         .route("/api/v1/events", get(events::all))
         .route("/api/v1/sessions", get(sessions::list))
-        .route("/api/v1/sessions/{key}", get(sessions::show))
+        .route("/api/v1/sessions/{key}", get(sessions::show).delete(archive::delete))
+        .route("/api/v1/sessions/{key}/threads", get(archive::threads))
+        .route("/api/v1/sessions/{key}/export", get(archive::export))
+        .route("/api/v1/sessions/{key}/secrets", delete(archive::forget_secrets))
+        .route("/api/v1/sessions/{key}/secrets/{name}", delete(archive::forget_secret))
+        .route("/api/v1/search", get(archive::search))
+        .route("/api/v1/prune", post(archive::prune))
         .route("/api/v1/sessions/{key}/messages", get(sessions::messages))
         .route("/api/v1/sessions/{key}/stream", get(agent::of_session))
+        .route("/api/v1/sessions/{key}/context", get(context::show))
         .route("/api/v1/sessions/{key}/stop", post(stop::session))
         .route("/api/v1/approvals", get(approvals::list))
         .route("/api/v1/approvals/{id}", get(approvals::show).post(approvals::decide))

@@ -66,6 +66,7 @@ pub(crate) async fn messages(
     Ok(Json(History { messages, next }).into_response())
 }
 
-fn no_such_session(key: &SessionKey) -> ApiError {
+/// 404 for a session.
+pub(crate) fn no_such_session(key: &SessionKey) -> ApiError {
     ApiError::not_found(format!("no such session: {key}"))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use belay_protocol::{Ack, Control, Principal, StopReport, StopTarget};
+use belay_protocol::{Ack, Control, Principal, RunId, StopReport, StopTarget};
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -26,6 +26,15 @@ pub(crate) struct StopParams {
     wait_ms: Option<u64>,
 }
 
+impl StopParams {
+    fn wait(&self) -> Result<Duration, ApiError> {
+        match Duration::from_millis(self.wait_ms.unwrap_or(0)) {
+            wait if wait <= WAIT_MAX => Ok(wait),
+            _ => Err(ApiError::invalid(format!("wait_ms: at most {}", WAIT_MAX.as_millis()))),
+        }
+    }
+}
+
 /// Stops one run.
 pub(crate) async fn run(
     State(app): State<Shared>,
@@ -34,12 +43,25 @@ pub(crate) async fn run(
     Params(params): Params<StopParams>,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Json<StopReport>, ApiError> {
-    let report = stop(&app, principal, StopTarget::Run(id), params).await?;
+    stop_run(&app, principal, id, params.wait()?).await.map(Json)
+}
+
+/// Stops that run, and waits so long for what of it still ends.
+///
+/// # Errors
+/// There is no such run, or the agent does not answer.
+pub(crate) async fn stop_run(
+    app: &App,
+    principal: Principal,
+    id: RunId,
+    wait: Duration,
+) -> Result<StopReport, ApiError> {
+    let report = stop(app, principal, StopTarget::Run(id), wait).await?;
     // Nothing to stop: it has ended before, or never was.
     if report.stopped.is_empty() && report.still_running.is_empty() && app.runs.run(id).await?.is_none() {
         return Err(no_such_run(id));
     }
-    Ok(Json(report))
+    Ok(report)
 }
 
 /// Stops the running turn of a session and clears its queue.
@@ -50,7 +72,7 @@ pub(crate) async fn session(
     Params(params): Params<StopParams>,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Json<StopReport>, ApiError> {
-    let report = stop(&app, principal, StopTarget::Session(key.clone()), params).await?;
+    let report = stop(&app, principal, StopTarget::Session(key.clone()), params.wait()?).await?;
     if report == StopReport::default() && app.runs.session(&key).await?.is_none() {
         // A mistyped brake must not look like one that worked.
         return Err(ApiError::not_found("no such session"));
@@ -65,15 +87,11 @@ pub(crate) async fn all(
     Params(params): Params<StopParams>,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Json<StopReport>, ApiError> {
-    stop(&app, caller.operator()?, StopTarget::All, params).await.map(Json)
+    stop(&app, caller.operator()?, StopTarget::All, params.wait()?).await.map(Json)
 }
 
-/// Stops, and with `wait_ms` asks again until nothing is left or the time is up.
-async fn stop(app: &App, principal: Principal, target: StopTarget, params: StopParams) -> Result<StopReport, ApiError> {
-    let wait = Duration::from_millis(params.wait_ms.unwrap_or(0));
-    if wait > WAIT_MAX {
-        return Err(ApiError::invalid(format!("wait_ms: at most {}", WAIT_MAX.as_millis())));
-    }
+/// Stops, and asks again until nothing is left or the time is up.
+async fn stop(app: &App, principal: Principal, target: StopTarget, wait: Duration) -> Result<StopReport, ApiError> {
     let deadline = Instant::now() + wait;
     let mut report = stop_now(app, &principal, &target).await?;
     while !report.still_running.is_empty() && Instant::now() < deadline {

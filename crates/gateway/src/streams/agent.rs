@@ -187,8 +187,12 @@ fn told(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static str, Value
             });
             ("tool", data)
         }
-        EventKind::Compacted { messages } => {
-            ("compaction", json!({ "phase": "end", "completed": true, "messages": messages }))
+        EventKind::Compacted { messages, before, after, by, will_retry } => {
+            let data = json!({
+                "phase": "end", "completed": true, "messages": messages, "tokensBefore": before, "tokensAfter": after,
+                "by": by, "willRetry": will_retry,
+            });
+            ("compaction", data)
         }
         EventKind::SubagentStarted { call_id, task, depth } => {
             ("subagent", json!({ "phase": "start", "toolCallId": call_id, "task": task, "depth": depth }))

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_gateway::{Gateway, GatewayConfig, GatewayError, GatewayParts, GatewaySecrets, HttpChannel};
+use belay_protocol::ContextReport;
+use belay_protocol::context::PartReport;
 use belay_protocol::run::RunUsage;
 use belay_protocol::*;
 use futures_util::StreamExt;
@@ -87,6 +89,7 @@ impl RunReader for FakeStore {
                     state: ThreadState::Idle,
                     open_runs: 0,
                     last_active_at: UnixMillis(NOW),
+                    title: None,
                 });
             }
         }
@@ -177,6 +180,87 @@ impl GateStore for FakeStore {
     }
 }
 
+/// An archive with one session, `kept`, of 201 messages; it finds nothing but `tea`.
+struct FakeArchive;
+
+/// The only thread there is.
+fn kept_thread() -> ThreadId {
+    "01890000-0000-7000-8000-000000000002".parse().unwrap()
+}
+
+#[async_trait]
+impl Archive for FakeArchive {
+    async fn search(&self, query: SearchQuery) -> Result<Vec<Found>, StoreError> {
+        let hit = Found {
+            session: query.session.clone().unwrap_or_else(|| "kept".into()),
+            thread: kept_thread(),
+            id: u64::from(query.limit),
+            role: "user".into(),
+            snippet: "a cup of tea".into(),
+            run_id: None,
+            at: UnixMillis(NOW),
+        };
+        Ok(if query.terms() == ["tea"] { vec![hit] } else { vec![] })
+    }
+    async fn threads(&self, session: &SessionKey) -> Result<Vec<ThreadSummary>, StoreError> {
+        let thread = ThreadSummary {
+            thread: kept_thread(),
+            state: ThreadState::Idle,
+            active: true,
+            last_active_at: UnixMillis(NOW),
+            summary: None,
+        };
+        Ok(if session.as_str() == "kept" { vec![thread] } else { vec![] })
+    }
+    async fn transcript(&self, _thread: ThreadId, after: u64, limit: u32) -> Result<Vec<TranscriptLine>, StoreError> {
+        let line = |id: u64| TranscriptLine {
+            id,
+            run_id: None,
+            at: UnixMillis(NOW),
+            message: Arc::new(Message::user(format!("line {id}"))),
+        };
+        Ok((after + 1..=201).take(limit as usize).map(line).collect())
+    }
+    async fn delete_session(&self, _lease: &Lease, _at: UnixMillis) -> Result<Removed, StoreError> {
+        panic!("a session is deleted by its lane")
+    }
+    async fn prune(&self, _old: Retention, _most: u32) -> Result<Removed, StoreError> {
+        panic!("the janitor does that")
+    }
+    async fn prunable(&self, _old: Retention) -> Result<Removed, StoreError> {
+        panic!("the janitor does that")
+    }
+    async fn index(&self, _most: u32) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+    async fn shrink(&self, _pages: u32) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl SecretVault for FakeArchive {
+    async fn keep(&self, _: &SessionKey, _: &str, _: &Secret, _: UnixMillis) -> Result<(), StoreError> {
+        panic!("secrets are given in conversations")
+    }
+    async fn find(&self, _: &SessionKey, _: &str) -> Result<Option<Secret>, StoreError> {
+        panic!("secrets are shown to nobody")
+    }
+    async fn forget(&self, _: &SessionKey, name: &str) -> Result<bool, StoreError> {
+        Ok(name == "mail")
+    }
+    async fn forget_all(&self, _: &SessionKey) -> Result<u32, StoreError> {
+        Ok(3)
+    }
+}
+
+#[async_trait]
+impl Janitor for FakeArchive {
+    async fn tidy(&self, dry_run: bool) -> Result<Removed, StoreError> {
+        Ok(Removed { runs: if dry_run { 9 } else { 4 }, ..Removed::default() })
+    }
+}
+
 struct Life {
     record: RunRecord,
     finished: watch::Sender<Option<Arc<RunRecord>>>,
@@ -216,7 +300,12 @@ impl FakeAgent {
                 Ack::Command(CommandReply { command: "/shutdown".into(), reply: "Bye.".into(), resumes: None })
             }
             Control::Decide { .. } => panic!("decided elsewhere"),
+            Control::DeleteSession(_) => Ack::Removed(Removed { sessions: 1, messages: 2, ..Removed::default() }),
             Control::Status => Ack::Status(Box::new(status())),
+            Control::Context { session, full } => match session.as_str() {
+                "nobody" => Ack::Refused(Refusal::Unknown("There is no session nobody.".into())),
+                _ => Ack::Context(Box::new(context(session, *full))),
+            },
             Control::Stop(target) => {
                 let lives: Vec<_> =
                     self.lives.lock().unwrap().values().map(|l| (l.record.run_id, l.record.session.clone())).collect();
@@ -487,6 +576,7 @@ fn status() -> StatusReport {
         spent_today_micro_usd: 0,
         limit_today_micro_usd: None,
         model_trouble: None,
+        candidates: Vec::new(),
     }
 }
 
@@ -590,6 +680,25 @@ pub(crate) async fn start(channel: &HttpChannel, intake: CancellationToken) -> I
     channel.start(intake).await.unwrap()
 }
 
+fn context(session: &SessionKey, full: bool) -> ContextReport {
+    let part =
+        |name: &str| PartReport { name: name.into(), chars: 8, tokens: 2, text: full.then(|| "the text".to_owned()) };
+    ContextReport {
+        session: session.clone(),
+        model: "m".into(),
+        context_tokens: 1000,
+        used_tokens: 4,
+        prompt: vec![part("identity")],
+        files: Vec::new(),
+        skills: Vec::new(),
+        skipped: Vec::new(),
+        tools: Vec::new(),
+        summary: None,
+        messages: 1,
+        conversation: part("messages"),
+    }
+}
+
 pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch::Receiver<bool>) -> GatewayParts {
     GatewayParts {
         metrics: Arc::new(|| "belay_test 1\n".to_owned()),
@@ -599,6 +708,9 @@ pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch
         runs: store.clone(),
         events: store.clone(),
         gates: store.clone(),
+        archive: Arc::new(FakeArchive),
+        vault: Arc::new(FakeArchive),
+        janitor: Arc::new(FakeArchive),
         question: Arc::new(|gate, _now| format!("May I {}?", gate.summary)),
         clock: clock.clone(),
         model: model(),

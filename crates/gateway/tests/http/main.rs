@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
 
 mod approvals;
+mod archive;
 mod drain;
 mod house;
+mod mcp;
 mod messages;
 mod openai;
 mod refusals;

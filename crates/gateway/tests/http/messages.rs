@@ -125,6 +125,19 @@ async fn sessions_and_their_messages_come_in_pages() {
 }
 
 #[tokio::test]
+async fn the_context_of_a_session_is_shown_with_its_texts_where_they_are_wanted() {
+    let house = House::open().await;
+    let (status, report) = house.get("/api/v1/sessions/a%2Fb/context").await;
+    assert_eq!((status, &report["session"], &report["used_tokens"]), (200, &json!("a/b"), &json!(4)));
+    assert_eq!(report["prompt"], json!([{"name": "identity", "chars": 8, "tokens": 2}]));
+    let (_, report) = house.get("/api/v1/sessions/a%2Fb/context?full=true").await;
+    assert_eq!(report["prompt"][0]["text"], "the text");
+    let (status, refusal) = house.get("/api/v1/sessions/nobody/context").await;
+    assert_eq!((status, &refusal["error"]["code"]), (404, &json!("not_found")));
+    assert_eq!(house.get("/api/v1/sessions/a/context?fill=true").await.0, 422);
+}
+
+#[tokio::test]
 async fn status_and_health_answer_and_every_answer_has_a_request_id() {
     let house = House::open().await;
     let (status, report) = house.get("/api/v1/status").await;

@@ -4,12 +4,18 @@
 //! blocks that are not empty. It caches prefixes up to marked blocks, at most four: we mark the tools, the prompt, the
 //! system text of the history, and the last block of the conversation.
 //!
+//! A model that thinks is sent its thoughts back (`thoughts`), and must not be sent a temperature.
+//!
 //! A message keeps its blocks without the last closing brace, since only the request knows whether a mark follows.
 
-use belay_protocol::{CallId, Message, MessageBody, ModelRequest, ToolCall, ToolResult, ToolSet};
+use std::sync::Arc;
+
+use belay_protocol::{CallId, Message, MessageBody, ModelRequest, Thinking, ToolCall, ToolResult, ToolSet};
 use serde_json::{Map, json};
 
+use super::thoughts::Replay;
 use crate::config::LlmConfig;
+use crate::thinking::Ability;
 use crate::vision::{CANNOT_SEE, text_instead};
 use crate::wire::{arguments_json, body_capacity, extra_fields, is_word, json, push_json, tool_name};
 
@@ -33,29 +39,45 @@ const FILLER: &str = r#"{"type":"text","text":"(conversation continues)""#;
 /// What is the same for each request.
 pub(super) struct RequestShape {
     always: Vec<u8>,
+    /// The same for a model that thinks.
+    always_thinking: Vec<u8>,
     with_tools: Vec<u8>,
     /// Whether pictures are sent.
     vision: bool,
+    /// How the model is told to think.
+    ability: Ability,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+/// Whose turn something belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
     User,
     Assistant,
 }
 
 impl RequestShape {
-    pub(super) fn new(config: &LlmConfig, vision: bool) -> Self {
+    pub(super) fn new(config: &LlmConfig, vision: bool, ability: Ability) -> Self {
         let (always, with_tools) = extra_fields(config, Map::new());
-        Self { always, with_tools, vision }
+        let (always_thinking, _) = extra_fields(&LlmConfig { temperature: None, ..config.clone() }, Map::new());
+        Self { always, always_thinking, with_tools, vision, ability }
     }
 
-    pub(super) fn body(&self, request: &ModelRequest<'_>, model: &str) -> Vec<u8> {
+    /// The body. With a `replay` the model is told to think, at the level of the request.
+    pub(super) fn body(&self, request: &ModelRequest<'_>, model: &str, replay: Option<&Replay>) -> Vec<u8> {
         let mut out = Vec::with_capacity(body_capacity(request, self.vision));
         out.extend_from_slice(b"{\"model\":");
         push_json(&mut out, request.model.unwrap_or(model));
-        out.extend_from_slice(format!(",\"stream\":true,\"max_tokens\":{}", request.max_tokens).as_bytes());
-        out.extend_from_slice(&self.always);
+        let level = request.thinking.filter(|_| replay.is_some());
+        // Thoughts count as output: they come on top of what the answer may have.
+        let max_tokens = request.max_tokens.saturating_add(level.map_or(0, Thinking::budget_tokens));
+        out.extend_from_slice(format!(",\"stream\":true,\"max_tokens\":{max_tokens}").as_bytes());
+        match level {
+            None => out.extend_from_slice(&self.always),
+            Some(level) => {
+                out.extend_from_slice(self.thinking(level).as_bytes());
+                out.extend_from_slice(&self.always_thinking);
+            }
+        }
         if let Some(tools) = request.tools.filter(|tools| !tools.is_empty()) {
             out.extend_from_slice(b",\"tools\":");
             tools.wire.append(FORMAT, &mut out, || tools_form(tools));
@@ -63,9 +85,21 @@ impl RequestShape {
         }
         push_system(&mut out, request);
         out.extend_from_slice(b",\"messages\":[");
-        push_turns(&mut out, request, self.vision);
+        push_turns(&mut out, request, self.vision, replay.map_or(&[], Vec::as_slice));
         out.extend_from_slice(b"]}");
         out
+    }
+
+    /// The fields that have the model think. Newer ones choose the number of tokens by themselves and refuse one; what they
+    /// think is told only on demand.
+    fn thinking(&self, level: Thinking) -> String {
+        match self.ability {
+            Ability::Adaptive => format!(
+                ",\"thinking\":{{\"type\":\"adaptive\",\"display\":\"summarized\"}},\"output_config\":{{\"effort\":\"{}\"}}",
+                level.word()
+            ),
+            _ => format!(",\"thinking\":{{\"type\":\"enabled\",\"budget_tokens\":{}}}", level.budget_tokens()),
+        }
     }
 }
 
@@ -94,15 +128,19 @@ fn push_system(out: &mut Vec<u8>, request: &ModelRequest<'_>) {
     out.push(b']');
 }
 
-fn push_turns(out: &mut Vec<u8>, request: &ModelRequest<'_>, vision: bool) {
+fn push_turns(out: &mut Vec<u8>, request: &ModelRequest<'_>, vision: bool, replay: &[(usize, Arc<str>)]) {
     let mut turn = None;
-    for message in request.messages {
+    let mut replay = replay.iter().peekable();
+    for (at, message) in request.messages.iter().enumerate() {
         let Some(role) = role_of(message) else { continue };
         if turn.is_none() && role == Role::Assistant {
             open_turn(out, &mut turn, Role::User);
             out.extend_from_slice(FILLER.as_bytes());
         }
         open_turn(out, &mut turn, role);
+        if let Some((_, thoughts)) = replay.next_if(|(before, _)| *before == at) {
+            out.extend_from_slice(thoughts.as_bytes());
+        }
         push_blocks(out, message, vision);
     }
     if turn != Some(Role::User) {
@@ -163,7 +201,7 @@ fn open_turn(out: &mut Vec<u8>, turn: &mut Option<Role>, role: Role) {
 }
 
 /// Whose turn a message belongs to; `None` when it has no block to send there.
-fn role_of(message: &Message) -> Option<Role> {
+pub(super) fn role_of(message: &Message) -> Option<Role> {
     match &message.body {
         MessageBody::System { .. } => None,
         MessageBody::User { text } => (!is_blank(text)).then_some(Role::User),
@@ -255,7 +293,12 @@ mod tests {
     use crate::testing::{Asked, history_with_pictures, long_history, result, sample_history};
 
     fn body(asked: &Asked) -> Value {
-        serde_json::from_slice(&RequestShape::new(&LlmConfig::default(), true).body(&asked.request(), "m")).unwrap()
+        serde_json::from_slice(&RequestShape::new(&LlmConfig::default(), true, Ability::Levels).body(
+            &asked.request(),
+            "m",
+            None,
+        ))
+        .unwrap()
     }
 
     #[test]
@@ -322,9 +365,10 @@ mod tests {
     #[test]
     fn pictures_that_are_not_shown_are_told_in_words() {
         let asked = Asked::new("", false, history_with_pictures());
-        let seen = RequestShape::new(&LlmConfig::default(), true);
-        let (before, blind) = (seen.body(&asked.request(), "m"), RequestShape::new(&LlmConfig::default(), false));
-        let body: Value = serde_json::from_slice(&blind.body(&asked.request(), "m")).unwrap();
+        let seen = RequestShape::new(&LlmConfig::default(), true, Ability::Levels);
+        let (before, blind) =
+            (seen.body(&asked.request(), "m", None), RequestShape::new(&LlmConfig::default(), false, Ability::Levels));
+        let body: Value = serde_json::from_slice(&blind.body(&asked.request(), "m", None)).unwrap();
         let texts: Vec<_> = (0..3).map(|at| body["messages"][2]["content"][at]["content"].clone()).collect();
         let expected = [
             "[2 pictures not shown: this model cannot see]",
@@ -332,16 +376,49 @@ mod tests {
             "[a.png]\n[1 picture not shown: this model cannot see]",
         ];
         assert_eq!(texts, expected);
-        assert!(before == seen.body(&asked.request(), "m"), "the form for the one is not taken for the other");
+        assert!(before == seen.body(&asked.request(), "m", None), "the form for the one is not taken for the other");
 
         let mut history = history_with_pictures();
         history[4] = result("c3", "read_file", ToolStatus::Error, "no").with_pictures(history[4].pictures.clone());
-        let body: Value = serde_json::from_slice(&seen.body(&Asked::new("", false, history).request(), "m")).unwrap();
+        let body: Value =
+            serde_json::from_slice(&seen.body(&Asked::new("", false, history).request(), "m", None)).unwrap();
         let failed = &body["messages"][2]["content"][2];
         assert_eq!(
             (&failed["is_error"], &failed["content"]),
             (&json!(true), &json!("no\n[1 picture not shown: the call failed]"))
         );
+    }
+
+    #[test]
+    fn a_model_that_thinks_has_tokens_for_it_and_no_temperature_and_reads_its_thoughts_again() {
+        let config = LlmConfig { temperature: Some(0.5), ..LlmConfig::default() };
+        let asked = Asked::new("", false, sample_history()[..4].to_vec());
+        let ask = |ability, thinking, replay: Option<&Replay>| -> Value {
+            let shape = RequestShape::new(&config, true, ability);
+            let request = ModelRequest { thinking, ..asked.request() };
+            serde_json::from_slice(&shape.body(&request, "m", replay)).unwrap()
+        };
+        let thoughts: Replay = vec![(1, r#"{"type":"thinking","thinking":"hm","signature":"s"},"#.into())];
+        for (level, budget) in [(Thinking::Low, 2048), (Thinking::Medium, 8192), (Thinking::High, 24_576)] {
+            let body = ask(Ability::Levels, Some(level), Some(&thoughts));
+            assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": budget}));
+            assert_eq!((&body["max_tokens"], body.get("temperature")), (&json!(budget + 100), None));
+            let blocks = &body["messages"][1]["content"];
+            assert_eq!(blocks[0], json!({"type": "thinking", "thinking": "hm", "signature": "s"}));
+            assert_eq!(blocks[1]["type"], "tool_use");
+        }
+        let body = ask(Ability::Adaptive, Some(Thinking::Low), Some(&thoughts));
+        assert_eq!(
+            (&body["thinking"]["type"], &body["output_config"]),
+            (&json!("adaptive"), &json!({"effort": "low"}))
+        );
+        for body in [ask(Ability::Levels, None, None), ask(Ability::Levels, Some(Thinking::High), None)] {
+            assert_eq!((body.get("thinking"), &body["max_tokens"]), (None, &json!(100)));
+            assert_eq!(
+                (&body["temperature"], &body["messages"][1]["content"][0]["type"]),
+                (&json!(0.5), &json!("tool_use"))
+            );
+        }
     }
 
     /// Roles and texts of the turns, as `u:a|b` for two blocks of the user's.
@@ -373,11 +450,11 @@ mod tests {
 
     #[test]
     fn a_request_of_kept_forms_equals_one_of_fresh_forms() {
-        let shape = RequestShape::new(&LlmConfig::default(), true);
+        let shape = RequestShape::new(&LlmConfig::default(), true, Ability::Levels);
         let asked = Asked::new("be brief", true, long_history(200));
-        let fresh = shape.body(&asked.request(), "m");
-        let kept = shape.body(&asked.request(), "m");
-        let again = shape.body(&asked.forgetful().request(), "m");
+        let fresh = shape.body(&asked.request(), "m", None);
+        let kept = shape.body(&asked.request(), "m", None);
+        let again = shape.body(&asked.forgetful().request(), "m", None);
         assert!(fresh == kept && fresh == again, "the forms differ");
         serde_json::from_slice::<Value>(&fresh).unwrap();
     }

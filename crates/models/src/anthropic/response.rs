@@ -4,6 +4,7 @@ use belay_protocol::{DeltaSink, FinishReason, ModelError, ModelReply, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::thoughts::{Thinking, Thoughts};
 use crate::collect::Collector;
 use crate::failure::{from_error_body, network};
 use crate::sse::{Event, EventName};
@@ -55,6 +56,11 @@ struct Block<'a> {
     #[serde(borrow, default)]
     thinking: Option<Text<'a>>,
     #[serde(borrow, default)]
+    signature: Option<Text<'a>>,
+    /// Of thoughts that only the provider can read.
+    #[serde(borrow, default)]
+    data: Option<Text<'a>>,
+    #[serde(borrow, default)]
     input: Option<&'a RawValue>,
 }
 
@@ -64,6 +70,8 @@ struct WireDelta<'a> {
     text: Option<Text<'a>>,
     #[serde(borrow, default)]
     thinking: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    signature: Option<Text<'a>>,
     #[serde(borrow, default)]
     partial_json: Option<Text<'a>>,
     #[serde(borrow, default)]
@@ -111,14 +119,22 @@ impl Counts {
 
 /// Reads an answer.
 #[derive(Default)]
-pub(super) struct AnthropicDecoder {
+pub(super) struct AnthropicDecoder<'t> {
     collected: Collector,
+    thinking: Thinking,
+    /// Where thoughts are kept, if the model was told to think.
+    thoughts: Option<&'t Thoughts>,
     counts: Counts,
     /// Arguments that came with a call's beginning; used when no pieces follow.
     early_input: Option<(u64, String)>,
 }
 
-impl AnthropicDecoder {
+impl<'t> AnthropicDecoder<'t> {
+    /// Reads an answer, and keeps the thoughts before its calls.
+    pub(super) fn keeping(thoughts: Option<&'t Thoughts>) -> Self {
+        Self { thoughts, ..Self::default() }
+    }
+
     fn usage(&mut self, usage: Option<WireUsage>) {
         if let Some(usage) = usage {
             self.counts.update(&usage);
@@ -146,7 +162,12 @@ impl AnthropicDecoder {
                 self.early_input = block.input.map(|input| (key, input.get().to_owned()));
                 Ok(())
             }
-            "thinking" => self.collected.reasoning(text(&block.thinking), sink),
+            "thinking" => {
+                let behind = self.collected.has_content();
+                self.thinking.begin(text(&block.thinking), text(&block.signature), behind)?;
+                self.collected.reasoning(text(&block.thinking), sink)
+            }
+            "redacted_thinking" => self.thinking.redacted(text(&block.data), self.collected.has_content()),
             _ => self.collected.text(text(&block.text), sink),
         }
     }
@@ -165,6 +186,7 @@ impl AnthropicDecoder {
     fn delta(&mut self, key: u64, delta: WireDelta<'_>, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
         self.collected.text(text(&delta.text), sink)?;
         self.collected.reasoning(text(&delta.thinking), sink)?;
+        self.thinking.add(text(&delta.thinking), text(&delta.signature))?;
         match (delta.partial_json, self.collected.call(key)) {
             (Some(piece), Some(at)) => self.collected.arguments(at, &piece.0),
             // Arguments of a block that is no call of ours, such as a tool of the provider's.
@@ -178,7 +200,7 @@ fn parse(data: &[u8]) -> Result<AnyEvent<'_>, ModelError> {
         .map_err(|error| network(format!("not an event of a message ({error}): {}", excerpt(data))))
 }
 
-impl Decoder for AnthropicDecoder {
+impl Decoder for AnthropicDecoder<'_> {
     fn event(&mut self, event: &Event<'_>, sink: &mut dyn DeltaSink) -> Result<Flow, ModelError> {
         if event.data.trim_ascii().is_empty() {
             return Ok(Flow::Continue);
@@ -244,6 +266,12 @@ impl Decoder for AnthropicDecoder {
     }
 
     fn into_reply(self) -> ModelReply {
-        self.collected.into_reply()
+        let reply = self.collected.into_reply();
+        if let (Some(thoughts), Some(call), Some(blocks)) =
+            (self.thoughts, reply.tool_calls.first(), self.thinking.blocks())
+        {
+            thoughts.keep(&call.id, &blocks);
+        }
+        reply
     }
 }

@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used)]
 
 use belay_protocol::ModelErrorKind::*;
-use belay_protocol::{Arguments, FinishReason, ModelError, ModelReply, NoSink, ToolCall, Usage};
+use belay_protocol::{
+    Arguments, FinishReason, Message, ModelError, ModelProvider, ModelReply, ModelRequest, NoSink, Thinking, ToolCall,
+    ToolStatus, Usage,
+};
 use serde_json::{Value, json};
 
-use crate::testing::{Audience, Script, Server, ask_once, provider};
+use crate::testing::{Asked, Audience, Script, Server, ask_once, provider, result};
 
 fn event(body: Value) -> String {
     format!("event: {}\ndata: {body}\n\n", body["type"].as_str().unwrap())
@@ -79,7 +82,8 @@ async fn an_answer_is_the_same_in_one_piece_and_byte_by_byte() {
                 finish: FinishReason::ToolCalls,
                 usage: Some(Usage { input: 130, cached_input: 100, output: 42 }),
                 attempts: 1,
-                abandoned: 0
+                abandoned: 0,
+                ..ModelReply::default()
             }
         );
         assert_eq!(audience, Audience { text: "I look \n🕰".into(), reasoning: "hm".into() });
@@ -158,4 +162,42 @@ async fn a_lying_server_gives_a_typed_error() {
         let error = answer(script).await.expect_err(what);
         assert_eq!((error.kind, error.abandoned > 0), (kind, started), "{what}: {error}");
     }
+}
+
+#[tokio::test]
+async fn a_model_that_thinks_reads_its_thoughts_again_within_a_chain_of_calls() {
+    let script = || vec![Script::sse(&whole_stream()); 2];
+    let (first, second) = (Server::start(script()).await, Server::start(script()).await);
+    let build = |server: &Server| provider(json!({"provider": "anthropic", "base_url": server.url(), "model": "m"}));
+    let ask = async |provider: &dyn ModelProvider, history: Vec<Message>| {
+        let asked = Asked::new("", true, history);
+        let request = ModelRequest { thinking: Some(Thinking::Medium), max_attempts: 1, ..asked.request() };
+        provider.call(request, &mut NoSink).await.unwrap()
+    };
+    let model = build(&first);
+    let question = Message::user("what time is it?");
+    let reply = ask(&*model, vec![question.clone()]).await;
+    let results = ["t1", "t2"].map(|id| result(id, "clock", ToolStatus::Success, "12:00"));
+    let mut history = vec![question, Message::assistant_calls(reply.text, reply.tool_calls)];
+    history.extend(results);
+    ask(&*model, history.clone()).await;
+    // A restart has lost them: it goes on without thinking.
+    ask(&*build(&second), history).await;
+
+    let body = |server: &Server, at: usize| -> Value {
+        let request = &server.requests()[at];
+        serde_json::from_str(request.split("\r\n\r\n").nth(1).unwrap()).unwrap()
+    };
+    let kinds = |body: &Value| -> Vec<String> {
+        let blocks = body["messages"][1]["content"].as_array().unwrap();
+        blocks.iter().map(|block| block["type"].as_str().unwrap().to_owned()).collect()
+    };
+    let (begun, again, lost) = (body(&first, 0), body(&first, 1), body(&second, 0));
+    assert_eq!(begun["thinking"], json!({"type": "enabled", "budget_tokens": 8192}));
+    assert_eq!((&again["thinking"], &again["max_tokens"]), (&begun["thinking"], &json!(8292)));
+    assert_eq!(kinds(&again), ["thinking", "text", "tool_use", "tool_use"]);
+    let thoughts = json!({"type": "thinking", "thinking": "hm", "signature": "abc"});
+    assert_eq!(again["messages"][1]["content"][0], thoughts);
+    assert_eq!((lost.get("thinking"), &lost["max_tokens"]), (None, &json!(100)));
+    assert_eq!(kinds(&lost), ["text", "tool_use", "tool_use"]);
 }

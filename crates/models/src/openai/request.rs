@@ -4,11 +4,12 @@
 //! follow it, in a message of the user's that says which tool each is from. They are not kept with a form: they are large,
 //! and written as they are.
 
-use belay_protocol::{CallId, Message, MessageBody, ModelRequest, Picture, ToolCall, ToolResult, ToolSet};
+use belay_protocol::{CallId, Message, MessageBody, ModelRequest, Picture, Thinking, ToolCall, ToolResult, ToolSet};
 use serde_json::{Map, json};
 use url::Url;
 
 use crate::config::LlmConfig;
+use crate::thinking::Ability;
 use crate::vision::{CANNOT_SEE, text_instead};
 use crate::wire::{arguments_json, body_capacity, extra_fields, json, push_json, tool_name};
 
@@ -26,10 +27,12 @@ pub(super) struct RequestShape {
     with_tools: Vec<u8>,
     /// Whether pictures are sent.
     vision: bool,
+    /// What the model calls not thinking at all, where it can be told so.
+    off: Option<&'static str>,
 }
 
 impl RequestShape {
-    pub(super) fn new(config: &LlmConfig, url: &Url, vision: bool) -> Self {
+    pub(super) fn new(config: &LlmConfig, url: &Url, vision: bool, ability: Ability) -> Self {
         let host = url.host_str().unwrap_or_default();
         // OpenAI's own models refuse the old name, and most other servers know only that one.
         let is_openai = host == "api.openai.com" || host.ends_with(".openai.azure.com");
@@ -40,7 +43,8 @@ impl RequestShape {
             (false, true) => "max_completion_tokens",
             (false, false) => "max_tokens",
         };
-        Self { max_tokens_field, always, with_tools, vision }
+        let off = if let Ability::LevelsAndOff(word) = ability { Some(word) } else { None };
+        Self { max_tokens_field, always, with_tools, vision, off }
     }
 
     pub(super) fn body(&self, request: &ModelRequest<'_>, model: &str) -> Vec<u8> {
@@ -52,6 +56,13 @@ impl RequestShape {
             out.extend_from_slice(format!(",\"{}\":{}", self.max_tokens_field, request.max_tokens).as_bytes());
         }
         out.extend_from_slice(&self.always);
+        let level = match request.thinking {
+            Some(Thinking::Off) => self.off,
+            level => level.map(Thinking::word),
+        };
+        if let Some(level) = level {
+            out.extend_from_slice(format!(",\"reasoning_effort\":\"{level}\"").as_bytes());
+        }
         if let Some(tools) = request.tools.filter(|tools| !tools.is_empty()) {
             out.extend_from_slice(b",\"tools\":");
             tools.wire.append(FORMAT, &mut out, || tools_form(tools));
@@ -172,7 +183,7 @@ mod tests {
     use crate::testing::{Asked, history_with_pictures, long_history, sample_history};
 
     fn shape(config: &LlmConfig, url: &str) -> RequestShape {
-        RequestShape::new(config, &Url::parse(url).unwrap(), true)
+        RequestShape::new(config, &Url::parse(url).unwrap(), true, Ability::LevelsAndOff("none"))
     }
 
     fn body(config: &LlmConfig, url: &str, asked: &Asked) -> Value {
@@ -207,6 +218,26 @@ mod tests {
                 ],
             })
         );
+    }
+
+    #[test]
+    fn a_level_of_thinking_is_sent_in_the_words_of_the_format() {
+        let asked = Asked::new("", false, sample_history());
+        for (ability, level, sent) in [
+            (Ability::Levels, None, None),
+            (Ability::Levels, Some(Thinking::Low), Some("low")),
+            (Ability::Unknown, Some(Thinking::Medium), Some("medium")),
+            (Ability::LevelsAndOff("none"), Some(Thinking::High), Some("high")),
+            (Ability::LevelsAndOff("none"), Some(Thinking::Off), Some("none")),
+            (Ability::LevelsAndOff("minimal"), Some(Thinking::Off), Some("minimal")),
+            (Ability::Levels, Some(Thinking::Off), None),
+        ] {
+            let shape = RequestShape::new(&LlmConfig::default(), &Url::parse("http://h/v1").unwrap(), true, ability);
+            let request = ModelRequest { thinking: level, ..asked.request() };
+            let body: Value = serde_json::from_slice(&shape.body(&request, "m")).unwrap();
+            let effort = body.get("reasoning_effort").and_then(Value::as_str);
+            assert_eq!((effort, &body["max_tokens"]), (sent, &json!(100)), "{ability:?} {level:?}");
+        }
     }
 
     #[test]
@@ -258,7 +289,8 @@ mod tests {
 
     #[test]
     fn a_model_that_cannot_see_is_told_how_many_pictures_it_misses() {
-        let blind = RequestShape::new(&LlmConfig::default(), &Url::parse("http://h/v1").unwrap(), false);
+        let blind =
+            RequestShape::new(&LlmConfig::default(), &Url::parse("http://h/v1").unwrap(), false, Ability::Unknown);
         let asked = Asked::new("", false, history_with_pictures());
         let seen = shape(&LlmConfig::default(), "http://h/v1").body(&asked.request(), "m");
         let body: Value = serde_json::from_slice(&blind.body(&asked.request(), "m")).unwrap();

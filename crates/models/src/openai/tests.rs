@@ -54,6 +54,7 @@ fn text_reply() -> ModelReply {
         usage: Some(Usage { input: 12, cached_input: 8, output: 5 }),
         attempts: 1,
         abandoned: 0,
+        ..ModelReply::default()
     }
 }
 

@@ -433,7 +433,8 @@ async fn a_reply_is_streamed_word_by_word_and_counted() {
             finish: FinishReason::Stop,
             usage: Some(Usage { input: 3 + 5 + 6 + 7, cached_input: 0, output: 11 }),
             attempts: 1,
-            abandoned: 0
+            abandoned: 0,
+            ..ModelReply::default()
         }
     );
     assert_eq!(heard.0, ["Before ", "this ", "you ", "said: ", "\"hello\""]);

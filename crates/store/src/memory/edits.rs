@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use belay_protocol::{
-    EditOutcome, Lease, NewEvent, SessionKey, StoreError, ThreadEdit, ThreadId, ThreadState, UnixMillis,
+    EditOutcome, Lease, NewEvent, SessionKey, StoreError, ThreadEdit, ThreadId, ThreadState, TurnCut, UnixMillis,
 };
 
-use super::state::{Shown, State, Thread};
+use super::state::{Line, Shown, State, Thread};
 use crate::limits::{UNDO_DEPTH, edited};
 
 impl State {
@@ -42,7 +42,7 @@ impl State {
     ) -> belay_protocol::ThreadSnapshot {
         self.thread_mut(active).state = ThreadState::Completed;
         let fresh = ThreadId::new();
-        self.threads.insert(fresh, Thread::new(at));
+        self.threads.insert(fresh, Thread::new(session.clone(), at));
         if let Some(row) = self.sessions.get_mut(session) {
             row.thread = fresh;
         }
@@ -65,6 +65,15 @@ impl State {
         thread.upto = thread.upto.max(upto);
         self.push_events(events);
         Ok(())
+    }
+
+    pub(super) fn compact_turn(&mut self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError> {
+        let active = self.lane(lease)?;
+        let of_run = |line: &&mut Line| line.run == Some(cut.run) && !line.summarised;
+        for (number, line) in (0..).zip(self.thread_mut(active).messages.iter_mut().filter(of_run)) {
+            line.summarised = cut.left.contains(&number);
+        }
+        self.compact(lease, cut.keep, cut.summary, &cut.events)
     }
 }
 

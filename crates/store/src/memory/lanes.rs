@@ -10,27 +10,37 @@ use belay_protocol::{
     Together, UnixMillis,
 };
 
-use super::state::{Delivery, Ended, Run, Session, Shown, Stage, State, Thread};
+use super::state::{Delivery, Ended, Line, Run, Session, Shown, Stage, State, Thread};
 
 impl State {
     pub(super) fn open_lane(&mut self, session: &SessionKey, owner: BootId, at: UnixMillis) -> OpenedLane {
         if !self.sessions.contains_key(session) {
             let thread = ThreadId::new();
-            self.threads.insert(thread, Thread::new(at));
+            self.threads.insert(thread, Thread::new(session.clone(), at));
             self.sessions.insert(
                 session.clone(),
-                Session { owner, epoch: 0, thread, loop_detection: true, options: RunOptions::default() },
+                Session {
+                    owner,
+                    epoch: 0,
+                    thread,
+                    loop_detection: true,
+                    options: RunOptions::default(),
+                    opened_at: at,
+                },
             );
         }
         let row = self.sessions.get_mut(session).expect("inserted above");
         row.owner = owner;
         row.epoch += 1;
+        row.opened_at = at;
         let (epoch, thread, loop_detection) = (row.epoch, row.thread, row.loop_detection);
         let options = row.options.clone();
         let open = self.runs.iter().filter(|run| run.session == *session && run.end.is_none());
         let unfinished: Vec<PendingRun> = open.map(|run| self.pending(run)).collect();
         let begun = self.threads.get(&thread).is_some_and(|thread| thread.turns > 0);
+        let spoken = self.runs.iter().rev().find(|run| run.session == *session && run.input.spoken);
         OpenedLane {
+            spoken_at: spoken.map(|run| run.input.at),
             lease: Lease { session: session.clone(), owner, epoch },
             thread: self.snapshot(thread),
             fresh: !begun && unfinished.is_empty(),
@@ -59,7 +69,8 @@ impl State {
     fn pending(&self, run: &Run) -> PendingRun {
         let id = run.input.run_id;
         let thread = run.place.and_then(|(thread, _)| self.threads.get(&thread));
-        let messages = thread.into_iter().flat_map(Thread::positions).filter(|(_, line)| line.run == Some(id));
+        let of_run = |(_, line): &(u64, &Line)| line.run == Some(id) && !line.summarised;
+        let messages = thread.into_iter().flat_map(Thread::positions).filter(of_run);
         PendingRun {
             run_id: id,
             text: run.input.text.clone(),
@@ -202,6 +213,7 @@ impl State {
         self.running(lease, id)?;
         self.check_approved(id, &checkpoint.used)?;
         self.check_joined(lease, &checkpoint.joined)?;
+        checkpoint.outbound.iter().try_for_each(|message| self.check_outbound(message))?;
         self.use_up(&checkpoint.used);
         let run = self.running(lease, id)?;
         run.usage = checkpoint.usage;
@@ -215,15 +227,15 @@ impl State {
         }
         self.push_events(&checkpoint.events);
         self.join(lease, id, checkpoint.joined);
-        Ok(())
+        checkpoint.outbound.into_iter().try_for_each(|message| self.enqueue(message))
     }
 
     pub(super) fn finish_runs(&mut self, lease: &Lease, finished: Vec<FinishedRun>) -> Result<(), StoreError> {
         let active = self.lane(lease)?;
         for run in &finished {
             self.run_of(&lease.session, run.run).ok_or_else(|| not_found("run", run.run))?;
-            if let Some(outbound) = run.outbound.as_ref().filter(|_| self.is_open(run.run)) {
-                self.check_outbound(outbound)?;
+            if self.is_open(run.run) {
+                run.said.iter().chain(&run.outbound).try_for_each(|message| self.check_outbound(message))?;
             }
         }
         for run in finished {
@@ -249,7 +261,7 @@ impl State {
             finished.messages.into_iter().for_each(|message| thread.push(turn, Some(id), at, message));
         }
         self.thread_mut(place.map_or(active, |place| place.0)).touch(finished.thread_state, at);
-        if let Some(message) = finished.outbound {
+        for message in finished.said.into_iter().chain(finished.outbound) {
             self.outbox.push(Delivery { message, attempts: 0, stage: Stage::Waiting(None) });
         }
         let withdrawn = self.withdraw(&lease.session, id, at);

@@ -3,6 +3,7 @@
 //!
 //! Written apart from the SQLite store, so that the conformance suite compares two accounts of the same promises.
 
+mod archive;
 mod edits;
 mod gates;
 mod lanes;
@@ -36,10 +37,10 @@ impl MemoryStore {
     /// Does one operation, and tells who follows events and outbox when it has added some.
     fn with<T>(&self, operate: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
-        let (events, messages) = (state.events.len(), state.outbox.len());
+        let (newest, messages) = (state.newest_event(), state.outbox.len());
         let result = operate(&mut state);
-        if state.events.len() > events {
-            self.tip.send_replace(Seq(state.events.len() as u64));
+        if state.newest_event() > newest {
+            self.tip.send_replace(state.newest_event());
         }
         if state.outbox.len() > messages {
             self.outbox.send_modify(|commits| *commits += 1);

@@ -4,18 +4,20 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use belay_protocol::store::KnownInput;
+use belay_protocol::store::{ACTED_ON_KEPT, KnownInput};
 use belay_protocol::{
-    Acceptance, BootId, Checkpoint, Decided, EditOutcome, Event, EventLog, EventQuery, FinishedRun, Gate, GateFilter,
-    GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, MessageBody, MessageScope, NewEvent,
-    NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, ReplyRoute,
-    RunFilter, RunId, RunOptions, RunReader, RunRecord, Seq, SessionKey, SessionSummary, SpendLedger, StoreError,
-    ThreadEdit, ThreadStore, Together, UnixMillis,
+    Acceptance, Archive, BootId, Checkpoint, Conversation, Decided, EditOutcome, Event, EventLog, EventQuery,
+    FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message,
+    MessageBody, MessageScope, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow,
+    OutboxState, PausedRun, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord,
+    SearchQuery, Seq, SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId, ThreadSnapshot,
+    ThreadStore, ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
 use super::MemoryStore;
 use super::state::{Line, Shown, State};
+use crate::excerpt::title;
 use crate::limits::{AMOUNT_MAX_MICRO_USD, PAGE_MAX, events_limit, runs_limit};
 use crate::notes;
 use crate::vault::{self, SealedSecrets};
@@ -74,6 +76,25 @@ impl ThreadStore for MemoryStore {
         events: Vec<NewEvent>,
     ) -> Result<(), StoreError> {
         self.with(|state| state.compact(lease, keep, summary, &events))
+    }
+
+    async fn compact_turn(&self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError> {
+        self.with(|state| state.compact_turn(lease, cut))
+    }
+
+    async fn note_acted_on(&self, key: &IdempotencyKey, _at: UnixMillis) -> Result<(), StoreError> {
+        self.with(|state| {
+            if !state.acted_on.contains(key) {
+                state.acted_on.push_back(key.clone());
+            }
+            let too_many = state.acted_on.len().saturating_sub(ACTED_ON_KEPT);
+            state.acted_on.drain(..too_many);
+            Ok(())
+        })
+    }
+
+    async fn acted_on(&self) -> Result<Vec<IdempotencyKey>, StoreError> {
+        Ok(self.lock().acted_on.iter().cloned().collect())
     }
 
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {
@@ -161,6 +182,19 @@ impl RunReader for MemoryStore {
         Ok(entries.take(limit.min(PAGE_MAX) as usize).collect())
     }
 
+    async fn conversation(&self, session: &SessionKey) -> Result<Option<Conversation>, StoreError> {
+        let state = self.lock();
+        let Some(row) = state.sessions.get(session) else { return Ok(None) };
+        let ThreadSnapshot { summary, messages, .. } = state.snapshot(row.thread);
+        let newest = state.runs.iter().rev().find(|run| run.session == *session);
+        Ok(Some(Conversation {
+            summary,
+            messages: messages.into_iter().map(|(_, message)| message).collect(),
+            options: row.options.clone(),
+            channel: newest.map(|run| run.input.channel.clone()),
+        }))
+    }
+
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
         let state = self.lock();
         let threads = state.threads.values();
@@ -182,6 +216,11 @@ fn summary(state: &State, session: &SessionKey) -> Option<SessionSummary> {
         state: thread.state,
         open_runs: u32::try_from(open).unwrap_or(u32::MAX),
         last_active_at: thread.last_active_at,
+        title: thread
+            .positions()
+            .filter_map(|(position, line)| entry(position, line))
+            .find(|entry| entry.role == "user")
+            .map(|entry| title(&entry.text)),
     })
 }
 
@@ -203,6 +242,43 @@ fn entry(position: u64, line: &Line) -> Option<HistoryEntry> {
 }
 
 #[async_trait]
+impl Archive for MemoryStore {
+    async fn search(&self, query: SearchQuery) -> Result<Vec<Found>, StoreError> {
+        Ok(self.lock().search(&query))
+    }
+
+    async fn threads(&self, session: &SessionKey) -> Result<Vec<ThreadSummary>, StoreError> {
+        Ok(self.lock().threads_of(session))
+    }
+
+    async fn transcript(&self, thread: ThreadId, after: u64, limit: u32) -> Result<Vec<TranscriptLine>, StoreError> {
+        Ok(self.lock().transcript(thread, after, limit))
+    }
+
+    async fn delete_session(&self, lease: &Lease, at: UnixMillis) -> Result<Removed, StoreError> {
+        self.with(|state| state.delete_session(lease, at))
+    }
+
+    /// All at once: nobody waits for a disk.
+    async fn prune(&self, old: Retention, _most: u32) -> Result<Removed, StoreError> {
+        Ok(self.with(|state| state.prune(&old)))
+    }
+
+    async fn prunable(&self, old: Retention) -> Result<Removed, StoreError> {
+        Ok(self.lock().prunable(&old))
+    }
+
+    /// No earlier version has written here.
+    async fn index(&self, _most: u32) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    async fn shrink(&self, _pages: u32) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
 impl EventLog for MemoryStore {
     async fn append(&self, events: Vec<NewEvent>) -> Result<(), StoreError> {
         self.with(|state| state.push_events(&events));
@@ -211,8 +287,7 @@ impl EventLog for MemoryStore {
 
     async fn read(&self, query: EventQuery) -> Result<Vec<Event>, StoreError> {
         let state = self.lock();
-        let after = usize::try_from(query.after.0).unwrap_or(usize::MAX);
-        let later = state.events.iter().skip(after);
+        let later = state.events.iter().filter(|event| event.seq > query.after);
         let wanted = later.filter(|event| {
             (query.run.is_none() || event.run_id == query.run)
                 && (query.session.is_none() || event.session == query.session)
@@ -324,5 +399,10 @@ impl SealedSecrets for MemoryStore {
 
     async fn remove_sealed(&self, session: &SessionKey, name: &str) -> Result<bool, StoreError> {
         Ok(self.lock().secrets.get_mut(session).is_some_and(|kept| kept.remove(name).is_some()))
+    }
+
+    async fn remove_all_sealed(&self, session: &SessionKey) -> Result<u32, StoreError> {
+        let removed = self.lock().secrets.remove(session).map_or(0, |kept| kept.len());
+        Ok(u32::try_from(removed).unwrap_or(u32::MAX))
     }
 }

@@ -1,6 +1,6 @@
 //! What the store in memory holds.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
@@ -11,7 +11,7 @@ use belay_protocol::{
 };
 use serde_json::Value;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct State {
     pub(super) sessions: HashMap<SessionKey, Session>,
     pub(super) threads: HashMap<ThreadId, Thread>,
@@ -19,7 +19,9 @@ pub(super) struct State {
     pub(super) runs: Vec<Run>,
     pub(super) run_places: HashMap<RunId, usize>,
     pub(super) keys: HashMap<IdempotencyKey, RunId>,
-    /// The event of number n is at n - 1.
+    /// Keys of commands and answers, oldest first.
+    pub(super) acted_on: VecDeque<IdempotencyKey>,
+    /// In the order of their numbers. The newest one is never removed.
     pub(super) events: Vec<Event>,
     /// In the order of asking.
     pub(super) gates: Vec<Gate>,
@@ -34,17 +36,20 @@ pub(super) struct State {
     pub(super) secrets: HashMap<SessionKey, HashMap<String, Vec<u8>>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) owner: BootId,
     pub(super) epoch: u64,
     pub(super) thread: ThreadId,
     pub(super) loop_detection: bool,
     pub(super) options: RunOptions,
+    /// When its lane was last opened.
+    pub(super) opened_at: UnixMillis,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Thread {
+    pub(super) session: SessionKey,
     pub(super) state: ThreadState,
     pub(super) summary: Option<String>,
     /// Messages up to this position are left out of a load.
@@ -57,13 +62,15 @@ pub(super) struct Thread {
 }
 
 /// One message in a thread.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Line {
     pub(super) turn: u32,
     /// None for a history that was brought along.
     pub(super) run: Option<RunId>,
     pub(super) at: UnixMillis,
     pub(super) shown: Shown,
+    /// The summary stands for it, although its turn was at work.
+    pub(super) summarised: bool,
     pub(super) message: Arc<Message>,
 }
 
@@ -74,7 +81,7 @@ pub(super) enum Shown {
     Cleared,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) input: NewInput,
     pub(super) session: SessionKey,
@@ -90,14 +97,14 @@ pub(super) struct Run {
     pub(super) end: Option<Ended>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Ended {
     pub(super) end: RunEnd,
     pub(super) reply: Option<String>,
     pub(super) at: UnixMillis,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Delivery {
     pub(super) message: Outbound,
     pub(super) attempts: u32,
@@ -143,14 +150,15 @@ impl State {
 
     /// A thread that the caller has from a session or a run.
     pub(super) fn thread_mut(&mut self, id: ThreadId) -> &mut Thread {
-        self.threads.get_mut(&id).expect("threads are inserted with what names them, and never removed")
+        self.threads.get_mut(&id).expect("threads are inserted with what names them, and removed with it")
     }
 
     pub(super) fn snapshot(&self, id: ThreadId) -> ThreadSnapshot {
-        let thread = self.threads.get(&id).expect("threads are inserted with what names them, and never removed");
+        let thread = self.threads.get(&id).expect("threads are inserted with what names them, and removed with it");
         let messages = thread.positions().filter(|(position, line)| {
             *position > thread.upto
                 && line.shown == Shown::Visible
+                && !line.summarised
                 && line.message.scope == MessageScope::Thread
                 && !line.run.is_some_and(|run| self.is_open(run))
         });
@@ -162,17 +170,23 @@ impl State {
         }
     }
 
+    /// The number of the newest event; 0 while there is none.
+    pub(super) fn newest_event(&self) -> Seq {
+        self.events.last().map_or(Seq(0), |event| event.seq)
+    }
+
     pub(super) fn push_events(&mut self, events: &[NewEvent]) {
         for NewEvent { at, session, run_id, kind } in events.iter().cloned() {
-            let seq = Seq(self.events.len() as u64 + 1);
+            let seq = Seq(self.newest_event().0 + 1);
             self.events.push(Event { seq, at, session, run_id, kind });
         }
     }
 }
 
 impl Thread {
-    pub(super) fn new(at: UnixMillis) -> Self {
-        Self { state: ThreadState::Idle, summary: None, upto: 0, turns: 0, last_active_at: at, messages: Vec::new() }
+    pub(super) fn new(session: SessionKey, at: UnixMillis) -> Self {
+        let (state, messages) = (ThreadState::Idle, Vec::new());
+        Self { session, state, summary: None, upto: 0, turns: 0, last_active_at: at, messages }
     }
 
     /// Messages with their positions.
@@ -181,7 +195,7 @@ impl Thread {
     }
 
     pub(super) fn push(&mut self, turn: u32, run: Option<RunId>, at: UnixMillis, message: Arc<Message>) {
-        self.messages.push(Line { turn, run, at, shown: Shown::Visible, message });
+        self.messages.push(Line { turn, run, at, shown: Shown::Visible, summarised: false, message });
     }
 
     /// Notes that the thread was used, and its new state if there is one. A completed thread stays completed.

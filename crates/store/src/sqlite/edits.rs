@@ -2,7 +2,7 @@
 //!
 //! A turn at work is left alone by all of them: its owner still appends to it, and half a turn would be no conversation.
 
-use belay_protocol::{EditOutcome, Lease, NewEvent, SessionKey, ThreadEdit, ThreadId, UnixMillis};
+use belay_protocol::{EditOutcome, Lease, NewEvent, SessionKey, ThreadEdit, ThreadId, TurnCut, UnixMillis};
 use rusqlite::params;
 
 use super::lanes::{Lane, lane};
@@ -120,7 +120,7 @@ pub(super) fn compact(tx: &mut Tx<'_>, lease: &Lease, keep: u32, summary: &str, 
     let upto = tx.row(
         "SELECT position FROM messages
          WHERE thread = ?1 AND position > (SELECT summary_upto FROM threads WHERE id = ?1)
-           AND shown = 'visible' AND scope = 'thread'
+           AND shown = 'visible' AND scope = 'thread' AND summarised = 0
            AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE session = ?2 AND ended_at IS NULL))
          ORDER BY position DESC LIMIT 1 OFFSET ?3",
         params![lane.thread, lease.session.as_str(), keep],
@@ -131,4 +131,19 @@ pub(super) fn compact(tx: &mut Tx<'_>, lease: &Lease, keep: u32, summary: &str, 
         params![lane.thread, upto, summary],
     )?;
     append_events(tx, events)
+}
+
+/// The same, and takes messages of a running turn out of every later load.
+pub(super) fn compact_turn(tx: &mut Tx<'_>, lease: &Lease, cut: &TurnCut) -> Done<()> {
+    let thread = lane(tx, lease)?.thread;
+    let run = cut.run.to_string();
+    let positions = tx.rows(
+        "SELECT position FROM messages WHERE thread = ?1 AND run_id = ?2 AND summarised = 0 ORDER BY position",
+        params![thread, run],
+        |row| Ok(row.get::<_, i64>(0)?),
+    )?;
+    for position in cut.left.iter().filter_map(|number| positions.get(*number as usize)) {
+        tx.exec("UPDATE messages SET summarised = 1 WHERE thread = ?1 AND position = ?2", params![thread, position])?;
+    }
+    compact(tx, lease, cut.keep, &cut.summary, &cut.events)
 }

@@ -50,13 +50,12 @@ pub(super) fn open_lane(
 ) -> Done<OpenedLane> {
     let fresh = fresh.to_string();
     let opened = tx.row(
-        "INSERT INTO sessions (session, owner, epoch, thread) VALUES (?1, ?2, 1, ?3)
-         ON CONFLICT (session) DO UPDATE SET owner = excluded.owner, epoch = epoch + 1
+        "INSERT INTO sessions (session, owner, epoch, thread, opened_at) VALUES (?1, ?2, 1, ?3, ?4)
+         ON CONFLICT (session) DO UPDATE SET owner = excluded.owner, epoch = epoch + 1, opened_at = excluded.opened_at
          RETURNING epoch, thread, loop_detection, options",
-        params![session.as_str(), owner.to_string(), fresh],
+        params![session.as_str(), owner.to_string(), fresh, at.0],
         |row| {
-            let options = row.get::<_, Option<String>>("options")?;
-            let options = options.map(|text| rows::from_json(&text)).transpose()?.unwrap_or_default();
+            let options = rows::readable(row, session, "options")?.unwrap_or_default();
             Ok((rows::count(row, "epoch")?, row.get::<_, String>("thread")?, row.get("loop_detection")?, options))
         },
     )?;
@@ -67,9 +66,14 @@ pub(super) fn open_lane(
     let lease = Lease { session: session.clone(), owner, epoch };
     let begun =
         tx.row("SELECT turns > 0 FROM threads WHERE id = ?1", params![thread], |row| Ok(row.get::<_, bool>(0)?))?;
+    let spoken_at = tx.row(
+        "SELECT accepted_at FROM runs WHERE session = ?1 AND spoken = 1 ORDER BY seq DESC LIMIT 1",
+        params![session.as_str()],
+        |row| rows::date(row, "accepted_at"),
+    )?;
     let (thread, unfinished) = (snapshot(tx, session, &thread)?, unfinished(tx, session)?);
     let fresh = begun == Some(false) && unfinished.is_empty();
-    Ok(OpenedLane { lease, thread, unfinished, loop_detection, options, fresh })
+    Ok(OpenedLane { lease, thread, unfinished, loop_detection, options, fresh, spoken_at })
 }
 
 pub(super) fn set_options(tx: &mut Tx<'_>, lease: &Lease, options: &RunOptions) -> Done<()> {
@@ -102,7 +106,8 @@ fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
     for (mut run, thread) in pending {
         if let Some(thread) = thread {
             run.messages = tx.rows(
-                "SELECT position, body FROM messages WHERE thread = ?1 AND run_id = ?2 ORDER BY position",
+                "SELECT position, body FROM messages
+                 WHERE thread = ?1 AND run_id = ?2 AND summarised = 0 ORDER BY position",
                 params![thread, run.run_id.to_string()],
                 rows::message,
             )?;
@@ -151,10 +156,10 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     let key = input.key.as_ref();
     let inserted = tx.exec(
         "INSERT INTO runs (id, session, status, attempt, thread, turn, accepted_at, started_at, channel, principal,
-                           asker_place, relayed, reply_to, key_channel, key_account, key_message, digest, text, history, state, options)
+                           asker_place, relayed, reply_to, key_channel, key_account, key_message, digest, text, history, state, options, spoken)
          VALUES (:id, :session, :status, :attempt, :thread, :turn, :at, 
                  :started_at, :channel, :principal, :asker_place, :relayed, :reply_to,
-                 :key_channel, :key_account, :key_message, :digest, :text, :history, :state, :options)
+                 :key_channel, :key_account, :key_message, :digest, :text, :history, :state, :options, :spoken)
          ON CONFLICT (key_channel, key_account, key_message) WHERE key_message IS NOT NULL DO NOTHING",
         named_params! {
             ":id": input.run_id.to_string(),
@@ -178,6 +183,7 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
             ":history": history,
             ":state": state,
             ":options": options_json(&input.options)?,
+            ":spoken": input.spoken,
         },
     )?;
     if inserted == 0 {
@@ -322,6 +328,7 @@ pub(super) fn progress(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint, 
     append_messages(tx, &place, &checkpoint.messages)?;
     append_events(tx, &checkpoint.events)?;
     join(tx, lease, checkpoint.run, &checkpoint.joined)?;
+    checkpoint.outbound.iter().try_for_each(|message| outbox::insert(tx, message))?;
     Ok(thread)
 }
 
@@ -364,9 +371,7 @@ fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRu
         append_messages(tx, &place, &finished.messages)?;
     }
     set_thread(tx, place.0.as_ref().unwrap_or(&lane.thread), finished.thread_state, finished.at)?;
-    if let Some(outbound) = &finished.outbound {
-        outbox::insert(tx, outbound)?;
-    }
+    finished.said.iter().chain(&finished.outbound).try_for_each(|message| outbox::insert(tx, message))?;
     let kind = EventKind::RunEnded { status, reason: finished.end.reason, evidence: finished.end.evidence.clone() };
     let ended = NewEvent { at: finished.at, session: Some(lease.session.clone()), run_id: Some(finished.run), kind };
     let mut events = finished.events.clone();

@@ -111,6 +111,11 @@ pub(super) fn remove_sealed(tx: &mut Tx<'_>, session: &SessionKey, name: &str) -
     Ok(removed > 0)
 }
 
+pub(super) fn remove_all_sealed(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u32> {
+    let removed = tx.exec("DELETE FROM secrets WHERE session = ?1", params![session.as_str()])?;
+    Ok(u32::try_from(removed).unwrap_or(u32::MAX))
+}
+
 /// Writes something, so that a disk that takes no writes is noticed.
 pub(super) fn ping(tx: &mut Tx<'_>) -> Done<()> {
     tx.exec("UPDATE pings SET count = count + 1", [])?;

@@ -1,5 +1,7 @@
 //! The store on disk: SQLite in WAL mode, one thread that writes, two that read.
 
+mod acted_on;
+mod archive;
 mod edits;
 mod gates;
 mod lanes;
@@ -7,11 +9,13 @@ mod ledger;
 mod open;
 mod outbox;
 mod ports;
+mod prune;
 mod readers;
 mod reads;
 mod rows;
 mod threads;
 mod tx;
+mod words;
 mod writer;
 
 use std::path::Path;

@@ -15,6 +15,9 @@ const MIGRATIONS: &[M<'static>] = &[
     M::up(include_str!("migrations/0002.sql")),
     M::up(include_str!("migrations/0003.sql")),
     M::up(include_str!("migrations/0004.sql")),
+    M::up(include_str!("migrations/0005.sql")),
+    M::up(include_str!("migrations/0006.sql")),
+    M::up(include_str!("migrations/0007.sql")),
 ];
 
 /// Prepared statements that a connection keeps: more than there are different ones.
@@ -55,6 +58,8 @@ fn create_database(path: &Path) -> Result<(), OpenError> {
     let file = private_file(&new)?;
     let mut conn = Connection::open_with_flags(&new, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     conn.pragma_update(None, "synchronous", "OFF")?;
+    // Before there is anything in it: later it would need the whole file to be written anew.
+    conn.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     conn.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?; // kept in the file
     Migrations::from_slice(MIGRATIONS).to_latest(&mut conn).map_err(|error| OpenError::Sqlite(error.into()))?;
     conn.close().map_err(|(_, error)| error)?;
@@ -78,7 +83,7 @@ fn configure(conn: &Connection) -> Result<(), OpenError> {
     conn.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
     conn.pragma_update(None, "synchronous", "FULL")?; // the log is synchronised with every commit
     conn.pragma_update(None, "fullfsync", true)?; // on macOS a plain fsync does not reach the disk; elsewhere no effect
-    conn.pragma_update(None, "foreign_keys", false)?; // rows are written together by one thread, and never deleted
+    conn.pragma_update(None, "foreign_keys", false)?; // rows are written and deleted together by one thread
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     // Bytes that the log keeps after a checkpoint; one long read may have made it grow.
     conn.query_row("PRAGMA journal_size_limit = 16777216", [], |_| Ok(()))?;

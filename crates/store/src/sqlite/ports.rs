@@ -5,15 +5,16 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::store::{KnownInput, input_digest};
 use belay_protocol::{
-    Acceptance, BootId, Checkpoint, Decided, Durability, EditOutcome, Event, EventLog, EventQuery, FinishedRun, Gate,
-    GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent, NewInput, Note,
-    NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, ReplyRoute, RunFilter, RunId,
-    RunOptions, RunReader, RunRecord, Seq, SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId,
-    ThreadStore, Together, UnixMillis,
+    Acceptance, Archive, BootId, Checkpoint, Conversation, Decided, Durability, EditOutcome, Event, EventLog,
+    EventQuery, FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey,
+    Lease, Message, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow,
+    OutboxState, PausedRun, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord,
+    SearchQuery, Seq, SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId, ThreadStore,
+    ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
-use super::{SqliteStore, edits, gates, lanes, ledger, outbox, reads};
+use super::{SqliteStore, acted_on, archive, edits, gates, lanes, ledger, outbox, prune, reads, words};
 use crate::notes;
 use crate::vault::SealedSecrets;
 use Durability::{Committed, Relaxed};
@@ -92,6 +93,20 @@ impl ThreadStore for SqliteStore {
         self.write(Committed, move |tx| edits::compact(tx, &lease, keep, &summary, &events)).await
     }
 
+    async fn compact_turn(&self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.write(Committed, move |tx| edits::compact_turn(tx, &lease, &cut)).await
+    }
+
+    async fn note_acted_on(&self, key: &IdempotencyKey, at: UnixMillis) -> Result<(), StoreError> {
+        let key = key.clone();
+        self.write(Committed, move |tx| acted_on::note(tx, &key, at)).await
+    }
+
+    async fn acted_on(&self) -> Result<Vec<IdempotencyKey>, StoreError> {
+        self.read(acted_on::all).await
+    }
+
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {
         self.read(reads::unfinished_sessions).await
     }
@@ -158,6 +173,11 @@ impl RunReader for SqliteStore {
         self.read(move |conn| reads::history(conn, &session, after, limit)).await
     }
 
+    async fn conversation(&self, session: &SessionKey) -> Result<Option<Conversation>, StoreError> {
+        let session = session.clone();
+        self.read(move |conn| reads::conversation(conn, &session)).await
+    }
+
     async fn recent_history(&self, session: &SessionKey, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
         let session = session.clone();
         self.read(move |conn| reads::recent_history(conn, &session, limit)).await
@@ -169,6 +189,45 @@ impl RunReader for SqliteStore {
 
     async fn ping(&self) -> Result<(), StoreError> {
         self.write(Committed, ledger::ping).await
+    }
+}
+
+#[async_trait]
+impl Archive for SqliteStore {
+    async fn search(&self, query: SearchQuery) -> Result<Vec<Found>, StoreError> {
+        self.read(move |conn| words::search(conn, &query)).await
+    }
+
+    async fn threads(&self, session: &SessionKey) -> Result<Vec<ThreadSummary>, StoreError> {
+        let session = session.clone();
+        self.read(move |conn| archive::threads(conn, &session)).await
+    }
+
+    async fn transcript(&self, thread: ThreadId, after: u64, limit: u32) -> Result<Vec<TranscriptLine>, StoreError> {
+        self.read(move |conn| archive::transcript(conn, thread, after, limit)).await
+    }
+
+    async fn delete_session(&self, lease: &Lease, at: UnixMillis) -> Result<Removed, StoreError> {
+        let lease = lease.clone();
+        self.write(Committed, move |tx| prune::delete_session(tx, &lease, at)).await
+    }
+
+    async fn prune(&self, old: Retention, most: u32) -> Result<Removed, StoreError> {
+        self.write(Committed, move |tx| prune::prune(tx, &old, most)).await
+    }
+
+    async fn prunable(&self, old: Retention) -> Result<Removed, StoreError> {
+        self.read(move |conn| prune::prunable(conn, &old)).await
+    }
+
+    async fn index(&self, most: u32) -> Result<bool, StoreError> {
+        self.write(Committed, move |tx| words::keep_older(tx, most)).await
+    }
+
+    async fn shrink(&self, pages: u32) -> Result<(), StoreError> {
+        // A row for each page that is given back.
+        let sql = format!("PRAGMA incremental_vacuum({pages})");
+        self.write(Committed, move |tx| tx.rows(&sql, [], |_| Ok(())).map(|_| ())).await
     }
 }
 
@@ -274,5 +333,10 @@ impl SealedSecrets for SqliteStore {
     async fn remove_sealed(&self, session: &SessionKey, name: &str) -> Result<bool, StoreError> {
         let (session, name) = (session.clone(), name.to_owned());
         self.write(Committed, move |tx| ledger::remove_sealed(tx, &session, &name)).await
+    }
+
+    async fn remove_all_sealed(&self, session: &SessionKey) -> Result<u32, StoreError> {
+        let session = session.clone();
+        self.write(Committed, move |tx| ledger::remove_all_sealed(tx, &session)).await
     }
 }

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Event, EventQuery, HistoryEntry, Message, Note, RunFilter, RunId, RunRecord, SessionKey, SessionSummary,
+    ChannelId, Conversation, Event, EventQuery, HistoryEntry, Message, Note, RunFilter, RunId, RunRecord, SessionKey,
+    SessionSummary,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, Rows, params, params_from_iter};
 
 use super::gates;
 use super::rows::{self, RUN_COLUMNS};
+use super::threads::SEEN;
 use super::tx::{Done, from_sql_int, row, rows as all, to_sql_int};
+use crate::excerpt::title;
 use crate::limits::{PAGE_MAX, events_limit, runs_limit};
 
 pub(super) fn run(conn: &Connection, id: RunId) -> Done<Option<RunRecord>> {
@@ -47,6 +50,8 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
 macro_rules! summaries {
     () => {
         "SELECT s.session, t.state, t.last_active_at,
+                (SELECT body FROM messages m WHERE m.thread = t.id AND m.role = 'user' AND m.scope = 'thread'
+                    AND m.shown = 'visible' ORDER BY m.position LIMIT 1) AS first,
                 (SELECT COUNT(*) FROM runs r WHERE r.session = s.session AND r.ended_at IS NULL) AS open_runs
          FROM sessions s JOIN threads t ON t.id = s.thread "
     };
@@ -71,6 +76,7 @@ fn summary(row: &Row<'_>) -> Done<SessionSummary> {
         state: rows::thread_state(row)?,
         open_runs: row.get("open_runs")?,
         last_active_at: rows::date(row, "last_active_at")?,
+        title: rows::readable::<Message>(row, "a message", "first")?.map(|message| title(message.text())),
     })
 }
 
@@ -125,6 +131,30 @@ fn told(mut found: Rows<'_>, limit: u32) -> Done<Vec<HistoryEntry>> {
         });
     }
     Ok(entries)
+}
+
+pub(super) fn conversation(conn: &Connection, session: &SessionKey) -> Done<Option<Conversation>> {
+    let head = row(
+        conn,
+        "SELECT t.id, t.summary, t.summary_upto, s.options,
+                (SELECT r.channel FROM runs r WHERE r.session = s.session ORDER BY r.seq DESC LIMIT 1) AS channel
+         FROM sessions s JOIN threads t ON t.id = s.thread WHERE s.session = ?1",
+        params![session.as_str()],
+        |row| {
+            let options = row.get::<_, Option<String>>("options")?;
+            let conversation = Conversation {
+                summary: row.get("summary")?,
+                messages: Vec::new(),
+                options: options.map(|text| rows::from_json(&text)).transpose()?.unwrap_or_default(),
+                channel: row.get::<_, Option<String>>("channel")?.map(ChannelId::new),
+            };
+            Ok((row.get::<_, String>("id")?, row.get::<_, i64>("summary_upto")?, conversation))
+        },
+    )?;
+    let Some((thread, upto, conversation)) = head else { return Ok(None) };
+    let messages = all(conn, SEEN, params![thread, upto, session.as_str()], rows::message)?;
+    let messages = messages.into_iter().map(|(_, message)| message).collect();
+    Ok(Some(Conversation { messages, ..conversation }))
 }
 
 /// The thread's rows are few enough to be looked through: a run is read for people, and never while anything waits.

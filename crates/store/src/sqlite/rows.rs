@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    Asker, Event, Message, MessageBody, MessageScope, Outbound, OutboxRow, Place, ReplyRoute, RunId, RunRecord,
-    RunStatus, Seq, StopReason, ThreadState, UnixMillis,
+    Asker, Event, Message, MessageBody, MessageScope, Outbound, OutboxRow, Place, ReplyRoute, RunRecord, RunStatus,
+    Seq, StopReason, ThreadState, UnixMillis,
 };
 use rusqlite::Row;
 use serde::Serialize;
@@ -23,15 +23,19 @@ pub(super) fn from_json<T: DeserializeOwned>(text: &str) -> Done<T> {
     serde_json::from_str(text).map_err(|error| Failure::damaged(&format!("JSON at column {}", error.column())))
 }
 
-/// What a run keeps for itself in a column of JSON. One that cannot be read is logged and counts as absent: the run goes
-/// on without it, where an error would keep the whole lane shut, now and at every start.
-pub(super) fn readable<T: DeserializeOwned>(row: &Row<'_>, run: RunId, column: &'static str) -> Done<Option<T>> {
+/// What a run or a session, `of`, keeps for itself in a column of JSON. One that cannot be read is logged and counts as
+/// absent: it goes on without, where an error would keep the whole lane shut, now and at every start.
+pub(super) fn readable<T: DeserializeOwned>(
+    row: &Row<'_>,
+    of: impl std::fmt::Display,
+    column: &'static str,
+) -> Done<Option<T>> {
     let Some(text) = row.get::<_, Option<String>>(column)? else { return Ok(None) };
     match from_json(&text) {
         Ok(value) => Ok(Some(value)),
         Err(failure) => {
             let error = failure.into_store_error();
-            tracing::error!(%run, column, %error, "what is stored of a run cannot be read, it goes on without it");
+            tracing::error!(%of, column, %error, "what is stored of it cannot be read, it goes on without");
             Ok(None)
         }
     }

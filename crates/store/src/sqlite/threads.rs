@@ -7,7 +7,8 @@ use rusqlite::params;
 
 use super::lanes::Lane;
 use super::rows;
-use super::tx::{Done, Failure, Tx};
+use super::tx::{Done, Failure, Tx, to_sql_int};
+use super::words;
 
 pub(super) fn insert_thread(tx: &mut Tx<'_>, session: &SessionKey, id: &str, at: UnixMillis) -> Done<()> {
     tx.exec(
@@ -17,7 +18,14 @@ pub(super) fn insert_thread(tx: &mut Tx<'_>, session: &SessionKey, id: &str, at:
     Ok(())
 }
 
-/// A thread as the model may see it: visible messages of ended turns, behind the summary.
+/// The messages of a thread (`?1`) as the model may see them: visible ones of ended turns of the session (`?3`), behind the
+/// summary (`?2`).
+pub(super) const SEEN: &str = "SELECT position, body FROM messages
+     WHERE thread = ?1 AND position > ?2 AND shown = 'visible' AND scope = 'thread' AND summarised = 0
+       AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE session = ?3 AND ended_at IS NULL))
+     ORDER BY position";
+
+/// A thread as the model may see it, with its summary.
 pub(super) fn snapshot(tx: &mut Tx<'_>, session: &SessionKey, thread: &str) -> Done<ThreadSnapshot> {
     let head =
         tx.row("SELECT id, state, summary, summary_upto FROM threads WHERE id = ?1", params![thread], |row| {
@@ -29,14 +37,7 @@ pub(super) fn snapshot(tx: &mut Tx<'_>, session: &SessionKey, thread: &str) -> D
             ))
         })?;
     let (id, state, summary, upto) = head.ok_or_else(|| Failure::damaged("a session without its thread"))?;
-    let messages = tx.rows(
-        "SELECT position, body FROM messages
-         WHERE thread = ?1 AND position > ?2 AND shown = 'visible' AND scope = 'thread'
-           AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE session = ?3 AND ended_at IS NULL))
-         ORDER BY position",
-        params![thread, upto, session.as_str()],
-        rows::message,
-    )?;
+    let messages = tx.rows(SEEN, params![thread, upto, session.as_str()], rows::message)?;
     Ok(ThreadSnapshot { id, state, summary, messages })
 }
 
@@ -75,9 +76,10 @@ pub(super) struct Place<'a> {
 }
 
 fn append_message(tx: &mut Tx<'_>, place: &Place<'_>, message: &Message) -> Done<()> {
+    let doc = words::keep(tx, message)?;
     tx.exec(
-        "INSERT INTO messages (thread, position, turn, run_id, role, scope, at, body)
-         VALUES (?1, (SELECT COALESCE(MAX(position), 0) + 1 FROM messages WHERE thread = ?1), ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO messages (thread, position, turn, run_id, role, scope, at, body, doc)
+         VALUES (?1, (SELECT COALESCE(MAX(position), 0) + 1 FROM messages WHERE thread = ?1), ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         params![
             place.thread,
             place.turn,
@@ -85,7 +87,8 @@ fn append_message(tx: &mut Tx<'_>, place: &Place<'_>, message: &Message) -> Done
             rows::role_word(message),
             rows::scope_word(message.scope),
             place.at.0,
-            rows::to_json(message)?
+            rows::to_json(message)?,
+            doc.map(to_sql_int)
         ],
     )?;
     Ok(())

@@ -50,6 +50,8 @@ pub trait SealedSecrets: Send + Sync {
     async fn sealed(&self, session: &SessionKey, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
     /// Removes a record. `false`: there was none. Committed.
     async fn remove_sealed(&self, session: &SessionKey, name: &str) -> Result<bool, StoreError>;
+    /// Removes all records of a session; how many. Committed.
+    async fn remove_all_sealed(&self, session: &SessionKey) -> Result<u32, StoreError>;
 }
 
 /// Secrets of sessions, sealed in a store, and secrets of the configuration, which every session has.
@@ -62,7 +64,7 @@ pub struct SealedVault {
 }
 
 impl SealedVault {
-    /// A vault over this store. Records that were sealed with another key stay where they are and cannot be opened.
+    /// A vault over this store. A record that was sealed with another key is forgotten when it is looked for.
     pub fn new(store: Arc<dyn SealedSecrets>, key: VaultKey) -> Self {
         Self { store, key, configured: HashMap::new() }
     }
@@ -89,19 +91,31 @@ impl SecretVault for SealedVault {
         self.store.put_sealed(session, name, sealed, at).await
     }
 
-    /// # Errors
-    /// [`StoreError::Unavailable`] for a record that does not open: it was sealed with another key, or was changed. The
-    /// configured secret of that name is not taken in its stead, since the session has said that it wants another.
+    /// A record that does not open, because it was sealed with another key or was changed, is forgotten with a warning, so
+    /// that it is asked for again: nobody could ever read it. The configured secret of that name is not taken in its stead
+    /// this time, since the session has said that it wants another.
     async fn find(&self, session: &SessionKey, name: &str) -> Result<Option<Secret>, StoreError> {
-        match self.store.sealed(session, name).await? {
-            Some(sealed) => self.key.open(session, name, sealed).map(Some),
-            None => Ok(self.configured.get(name).cloned()),
+        let Some(sealed) = self.store.sealed(session, name).await? else {
+            return Ok(self.configured.get(name).cloned());
+        };
+        match self.key.open(session, name, sealed) {
+            Ok(secret) => Ok(Some(secret)),
+            Err(error) => {
+                tracing::warn!(%error, %session, "a kept secret is forgotten, and asked for again");
+                self.store.remove_sealed(session, name).await?;
+                Ok(None)
+            }
         }
     }
 
     /// Forgets the session's own; one that is configured stays.
     async fn forget(&self, session: &SessionKey, name: &str) -> Result<bool, StoreError> {
         self.store.remove_sealed(session, name).await
+    }
+
+    /// Forgets the session's own; those that are configured stay.
+    async fn forget_all(&self, session: &SessionKey) -> Result<u32, StoreError> {
+        self.store.remove_all_sealed(session).await
     }
 }
 

@@ -36,8 +36,7 @@ impl VaultKey {
     pub(super) fn open(&self, session: &SessionKey, name: &str, sealed: Vec<u8>) -> Result<Secret, StoreError> {
         self.opened(session, name, sealed).ok_or_else(|| {
             StoreError::Unavailable(format!(
-                "the secret {name:?} cannot be opened: it was sealed with another key, or was changed since. Put the \
-                 former key back, or forget the secret and give it again"
+                "the secret {name:?} cannot be opened: it was sealed with another key, or was changed since"
             ))
         })
     }

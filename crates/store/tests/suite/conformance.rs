@@ -1,6 +1,8 @@
 //! The one suite that every store passes. Each function is a test of each store.
 
+mod acted_on;
 mod answers;
+mod archive;
 mod delivery;
 mod ledgers;
 mod pauses;
@@ -8,6 +10,7 @@ mod reading;
 mod runs;
 mod secrets;
 mod threads;
+mod together;
 
 /// Makes a test of each store out of each function of the module.
 macro_rules! for_every_store {

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use belay_protocol::{
-    Acceptance, BootId, Durability, FinishedRun, Lease, Message, NewInput, OutboxState, RunStatus, SessionKey,
-    StoreError, ThreadEdit, ThreadState,
+    Acceptance, BootId, Durability, FinishedRun, JoinedRun, Lease, Message, NewInput, OutboxState, RunStatus,
+    SessionKey, StoreError, ThreadEdit, ThreadState, Together,
 };
 use belay_protocol::{Outbox, RunReader, SpendLedger, ThreadStore};
 use belay_store::{SqliteStore, StoreOptions};
@@ -114,6 +114,38 @@ async fn a_reply_is_committed_with_the_end_of_its_turn_and_not_sent_twice() {
     assert_eq!(settled.iter().map(|row| row.message.id).collect::<Vec<_>>(), [sending]);
     let due = after.due(at(0), &[], 10).await.unwrap();
     assert_eq!(due.iter().map(|row| row.message.text.as_str()).collect::<Vec<_>>(), ["two"]);
+}
+
+/// A message that has joined another run is answered by that one alone: neither before nor after a crash by both.
+#[tokio::test]
+async fn a_message_that_joined_another_run_is_not_taken_up_again() {
+    let (store, directory) = sqlite();
+    let lease = open(&store, "s").await.lease;
+    let first = accept(&store, &lease, queued("one")).await;
+    let second = accept(&store, &lease, queued("two")).await;
+    let (before, _copy) = after_death(&directory);
+    assert_eq!(open(&before, "s").await.unfinished.len(), 2, "until then both are to be answered");
+
+    let joined = vec![JoinedRun { run: first, how: "collect", at: at(1_500) }];
+    store
+        .start_together(&lease, Together { run: second, text: "one, two".into(), joined, at: at(1_500) })
+        .await
+        .unwrap();
+    let third = accept(&store, &lease, queued("three")).await;
+    let steer = belay_protocol::Checkpoint {
+        joined: vec![JoinedRun { run: third, how: "steer", at: at(1_600) }],
+        ..checkpoint(second, vec![Message::user("three")])
+    };
+    assert_eq!(steer.durability, Durability::Relaxed);
+    store.checkpoint(&lease, steer).await.unwrap();
+
+    let (after, _copy) = after_death(&directory);
+    let opened = open(&after, "s").await;
+    let pending: Vec<_> = opened.unfinished.iter().map(|run| (run.run_id, texts(&run.messages))).collect();
+    assert_eq!(pending, [(second, vec!["one, two", "three"])]);
+    for run in [first, third] {
+        assert_eq!(after.run(run).await.unwrap().map(|run| run.status), Some(RunStatus::Completed));
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! Files, locks and full disks.
 
 use belay_protocol::{
-    EventLog, EventQuery, Message, NewInput, NoteStore, Outbox, RunReader, RunStatus, Seq, StoreError, ThreadStore,
+    Archive, EventLog, EventQuery, Message, NewInput, NoteStore, Outbox, RunReader, RunStatus, Seq, StoreError,
+    ThreadStore,
 };
 use belay_store::{OpenError, SqliteStore, StoreOptions};
 
@@ -35,7 +36,7 @@ async fn a_newer_schema_is_refused_and_left_untouched() {
     drop(conn);
     let before = std::fs::read(&path).unwrap();
     let error = SqliteStore::open(&path, StoreOptions::default()).unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 99, known: 4 }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found: 99, known: 6 }), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
@@ -162,7 +163,8 @@ async fn waiting_writes_share_a_commit() {
 }
 
 /// The figures are those of a message as it was before runs could ask: five statements to take it, three for a step, and
-/// five for its end. Whoever never asks pays nothing for those who do.
+/// five for its end; and one for the words of each of its three messages, by which they are found. Whoever never asks pays
+/// nothing for those who do.
 #[tokio::test]
 async fn a_message_that_asks_nothing_costs_no_statement_more_for_it() {
     let (store, _directory) = sqlite();
@@ -172,7 +174,7 @@ async fn a_message_that_asks_nothing_costs_no_statement_more_for_it() {
     let run = accept(&store, &lease, input("hi")).await;
     store.checkpoint(&lease, checkpoint(run, vec![Message::assistant("step")])).await.unwrap();
     store.finish_runs(&lease, vec![finished(run, "yo")]).await.unwrap();
-    assert_eq!(store.stats().statements - before, 13);
+    assert_eq!(store.stats().statements - before, 13 + 3);
 }
 
 #[tokio::test]
@@ -185,4 +187,44 @@ async fn numbers_of_events_go_on_after_a_restart() {
     assert_eq!(*store.tip().borrow(), Seq(3));
     turn(&store, &open(&store, "s").await.lease, "again").await;
     assert_eq!(*store.tip().borrow(), Seq(6));
+}
+
+#[tokio::test]
+async fn a_session_whose_options_cannot_be_read_opens_without_them() {
+    let (store, directory) = sqlite();
+    turn(&store, &open(&store, "s").await.lease, "hi").await;
+    store.close().await;
+    let path = directory.path().join("belay.db");
+    let conn = rusqlite::Connection::open(&path).unwrap();
+    conn.execute("UPDATE sessions SET options = '{\"of a later version\": 1}'", []).unwrap();
+    drop(conn);
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
+    let opened = open(&store, "s").await;
+    assert!(opened.options.is_default());
+    assert_eq!(texts(&opened.thread.messages), ["hi", "re: hi"]);
+}
+
+#[tokio::test]
+async fn what_deletions_free_goes_back_to_the_disk() {
+    let (store, directory) = sqlite();
+    let lease = open(&store, "s").await.lease;
+    for _ in 0..40 {
+        turn(&store, &lease, &"many words ".repeat(2_000)).await;
+    }
+    let size = async || {
+        let conn = rusqlite::Connection::open(directory.path().join("belay.db")).unwrap();
+        conn.query_row("PRAGMA page_count", [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    let before = size().await;
+    store.delete_session(&lease, at(3_000)).await.unwrap();
+    let freed = size().await;
+    assert!(freed > before / 2, "{before} {freed}: nothing is given back by itself");
+    for _ in 0..200 {
+        store.shrink(50).await.unwrap();
+    }
+    assert!(size().await < before / 4, "{before} {}", size().await);
+    store.close().await;
+    let conn = rusqlite::Connection::open(directory.path().join("belay.db")).unwrap();
+    let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(check, "ok");
 }

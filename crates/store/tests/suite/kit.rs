@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    Acceptance, Asker, BootId, Checkpoint, Decided, Durability, EditOutcome, EventKind, EventLog, EventQuery,
+    Acceptance, Archive, Asker, BootId, Checkpoint, Decided, Durability, EditOutcome, EventKind, EventLog, EventQuery,
     FinishedRun, Gate, GateId, GateKind, GateState, GateStore, IdempotencyKey, Lease, Message, NewInput, NoteStore,
     OpenedLane, Outbound, Outbox, OutboxId, PausedRun, ReplyRoute, RunEnd, RunId, RunReader, SessionKey, SpendLedger,
     StopReason, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, UnixMillis,
@@ -14,10 +14,13 @@ use tempfile::TempDir;
 
 /// All ports at once.
 pub(crate) trait Store:
-    ThreadStore + RunReader + EventLog + Outbox + NoteStore + SpendLedger + GateStore + SealedSecrets
+    ThreadStore + RunReader + Archive + EventLog + Outbox + NoteStore + SpendLedger + GateStore + SealedSecrets
 {
 }
-impl<S: ThreadStore + RunReader + EventLog + Outbox + NoteStore + SpendLedger + GateStore + SealedSecrets> Store for S {}
+impl<S> Store for S where
+    S: ThreadStore + RunReader + Archive + EventLog + Outbox + NoteStore + SpendLedger + GateStore + SealedSecrets
+{
+}
 
 pub(crate) type Shared = Arc<dyn Store>;
 
@@ -55,6 +58,7 @@ pub(crate) fn input(text: &str) -> NewInput {
         state: None,
         at: at(1_000),
         start: true,
+        spoken: true,
     }
 }
 
@@ -71,6 +75,7 @@ pub(crate) fn finished(run: RunId, reply: &str) -> FinishedRun {
         usage: RunUsage { input: 10, output: 5, model_calls: 1, tool_calls: 0 },
         cost_micro_usd: 7,
         at: at(2_000),
+        said: Vec::new(),
         outbound: None,
         events: Vec::new(),
         thread_state: Some(ThreadState::Idle),
@@ -87,6 +92,7 @@ pub(crate) fn checkpoint(run: RunId, messages: Vec<Message>) -> Checkpoint {
         events: Vec::new(),
         used: Vec::new(),
         joined: Vec::new(),
+        outbound: Vec::new(),
         durability: Durability::Relaxed,
     }
 }

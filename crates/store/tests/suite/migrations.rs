@@ -3,20 +3,35 @@
 use std::path::Path;
 
 use belay_protocol::{
-    Asker, GateState, GateStore, Outbox, Place, RunId, RunReader, RunStatus, ThreadState, ThreadStore,
+    Archive, Asker, GateState, GateStore, Message, Outbox, Place, RunId, RunReader, RunStatus, SearchQuery,
+    ThreadState, ThreadStore,
 };
 use belay_store::{SqliteStore, StoreOptions};
 use rusqlite::{Connection, params};
 
 use crate::kit::*;
 
-/// A store of schema 2 with a session in which one run has ended, one is at work and one waits.
-fn old_store(path: &Path) -> [RunId; 3] {
+/// The steps that made the schemas of earlier versions.
+const STEPS: [&str; 5] = [
+    include_str!("../../src/sqlite/migrations/0001.sql"),
+    include_str!("../../src/sqlite/migrations/0002.sql"),
+    include_str!("../../src/sqlite/migrations/0003.sql"),
+    include_str!("../../src/sqlite/migrations/0004.sql"),
+    include_str!("../../src/sqlite/migrations/0005.sql"),
+];
+
+/// An empty store of that schema.
+fn of_schema(path: &Path, schema: usize) -> Connection {
     let conn = Connection::open(path).unwrap();
     conn.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).unwrap();
-    conn.execute_batch(include_str!("../../src/sqlite/migrations/0001.sql")).unwrap();
-    conn.execute_batch(include_str!("../../src/sqlite/migrations/0002.sql")).unwrap();
-    conn.pragma_update(None, "user_version", 2).unwrap();
+    STEPS[..schema].iter().for_each(|step| conn.execute_batch(step).unwrap());
+    conn.pragma_update(None, "user_version", i64::try_from(schema).unwrap()).unwrap();
+    conn
+}
+
+/// A store of schema 2 or later with a session in which one run has ended, one is at work and one waits.
+fn old_store(path: &Path, schema: usize) -> [RunId; 3] {
+    let conn = of_schema(path, schema);
     conn.execute_batch(
         "INSERT INTO sessions (session, owner, epoch, thread)
              VALUES ('s', '01890000-0000-7000-8000-000000000001', 4, '01890000-0000-7000-8000-000000000002');
@@ -47,13 +62,21 @@ fn old_store(path: &Path) -> [RunId; 3] {
 
 #[tokio::test]
 async fn an_old_store_is_brought_up_to_date_with_its_runs() {
+    for schema in 2..=STEPS.len() {
+        brought_up_to_date(schema).await;
+    }
+}
+
+async fn brought_up_to_date(schema: usize) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("belay.db");
-    let [ended, working, waiting] = old_store(&path);
+    let [ended, working, waiting] = old_store(&path, schema);
 
     let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
     let opened = open(&store, "s").await;
     assert_eq!((opened.lease.epoch, opened.thread.state), (5, ThreadState::Processing));
+    assert!(opened.options.is_default() && opened.loop_detection && !opened.fresh);
+    assert!(opened.unfinished.iter().all(|run| run.options.is_default()), "nothing was asked of them");
     let pending: Vec<_> =
         opened.unfinished.into_iter().map(|run| (run.run_id, run.status, run.asker, run.gate)).collect();
     let asker = Asker { principal: "ann".into(), place: Place::Conversation, relayed: false };
@@ -63,8 +86,8 @@ async fn an_old_store_is_brought_up_to_date_with_its_runs() {
     assert_eq!((record.status, record.waiting_for), (RunStatus::Completed, None));
     let due = store.due(at(0), &[], 10).await.unwrap();
     assert_eq!(
-        due.iter().map(|row| (&*row.message.text, row.message.question.clone())).collect::<Vec<_>>(),
-        [("an old answer", None)]
+        due.iter().map(|row| (&*row.message.text, &row.message.question, &row.message.preview)).collect::<Vec<_>>(),
+        [("an old answer", &None, &None)]
     );
 
     // An old run can ask like any other.
@@ -78,6 +101,54 @@ async fn an_old_store_is_brought_up_to_date_with_its_runs() {
     let conn = Connection::open(&path).unwrap();
     let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(check, "ok");
+}
+
+/// What an earlier version has stored is found too, once it was looked through in the background, and found once.
+#[tokio::test]
+async fn old_messages_become_findable_piece_by_piece() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("belay.db");
+    let conn = of_schema(&path, 4);
+    for (thread, position, scope, text) in (1..=7)
+        .map(|n| (n % 3, n, "thread", format!("tea {n}")))
+        .chain([(1, 8, "run", "tea, for the run alone".to_owned()), (1, 9, "thread", String::new())])
+    {
+        let thread = format!("01890000-0000-7000-8000-00000000000{thread}");
+        let message = Message::assistant(text);
+        let message = if scope == "run" { message.for_run() } else { message };
+        conn.execute(
+            "INSERT INTO threads (id, session, state, last_active_at) VALUES (?1, 's', 'completed', 1)
+             ON CONFLICT DO NOTHING",
+            params![thread],
+        )
+        .unwrap();
+        conn.execute(
+            "INSERT INTO messages (thread, position, turn, role, scope, at, body) VALUES (?1, ?2, 1, 'assistant', ?3, 1, ?4)",
+            params![thread, position, scope, serde_json::to_string(&message).unwrap()],
+        )
+        .unwrap();
+    }
+    drop(conn);
+
+    let found = async |store: &SqliteStore| {
+        let query = SearchQuery { words: "tea".into(), limit: 100, ..SearchQuery::default() };
+        store.search(query).await.unwrap().len()
+    };
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
+    let lease = open(&store, "s").await.lease;
+    turn(&store, &lease, "new tea").await;
+    assert_eq!(found(&store).await, 2);
+    assert!(store.index(4).await.unwrap());
+    store.close().await;
+    // The next start goes on where this one was.
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
+    let mut rounds = 0;
+    while store.index(4).await.unwrap() {
+        rounds += 1;
+    }
+    assert_eq!((found(&store).await, rounds), (9, 1));
+    assert!(!store.index(4).await.unwrap());
+    store.close().await;
 }
 
 /// The words are checked by the database too: another program that writes the file cannot make an approval of a typing

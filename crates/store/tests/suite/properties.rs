@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::{
     Acceptance, Checkpoint, Decided, EditOutcome, EventLog as _, EventQuery, Gate, GateFilter, GateId, GateState,
-    GateStore as _, Lease, Message, NewInput, RunId, RunReader as _, RunStatus, StoreError, ThreadEdit, ThreadSnapshot,
-    ThreadState,
+    GateStore as _, JoinedRun, Lease, Message, NewInput, Removed, Retention, RunFilter, RunId, RunReader as _,
+    RunStatus, SearchQuery, StoreError, ThreadEdit, ThreadSnapshot, ThreadState, Together,
 };
 use belay_store::MemoryStore;
 use proptest::prelude::*;
@@ -28,6 +28,13 @@ enum Step {
         for_run: bool,
         /// An approval that it uses up.
         used: Option<usize>,
+        /// A run whose message joins it.
+        joined: Option<usize>,
+    },
+    /// Begin a run together with another one.
+    Together {
+        run: usize,
+        other: usize,
     },
     /// Lay a run to rest on a question. Questions are named by the order of asking.
     Pause(usize),
@@ -43,6 +50,9 @@ enum Step {
     Edit(ThreadEdit),
     Compact(u32),
     Reopen,
+    /// Delete what was used last before this date.
+    Prune(i64),
+    Delete,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -54,8 +64,9 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (any::<bool>(), prop::bool::weighted(0.2), prop::option::weighted(0.3, 0..4_u8), 0..3_u8)
             .prop_map(|(start, history, key, text)| Step::Accept { start, history, key, text }),
         2 => run.clone().prop_map(Step::Start),
-        3 => (run.clone(), any::<bool>(), prop::option::weighted(0.5, 0..3_usize))
-            .prop_map(|(run, for_run, used)| Step::Checkpoint { run, for_run, used }),
+        3 => (run.clone(), any::<bool>(), prop::option::weighted(0.5, 0..3_usize), prop::option::weighted(0.3, 1..6_usize))
+            .prop_map(|(run, for_run, used, joined)| Step::Checkpoint { run, for_run, used, joined }),
+        2 => (run.clone(), 1..6_usize).prop_map(|(run, by)| Step::Together { run, other: (run + by) % 6 }),
         3 => run.clone().prop_map(Step::Pause),
         3 => (0..3_usize, decision, any::<bool>()).prop_map(|(gate, state, always)| Step::Decide { gate, state, always }),
         5 => (run, state).prop_map(|(run, state)| Step::Finish { run, state }),
@@ -64,6 +75,8 @@ fn step() -> impl Strategy<Value = Step> {
         ].prop_map(Step::Edit),
         1 => (0..5_u32).prop_map(Step::Compact),
         1 => Just(Step::Reopen),
+        1 => prop_oneof![Just(900), Just(1_700), Just(10_000)].prop_map(Step::Prune),
+        1 => Just(Step::Delete),
     ]
 }
 
@@ -84,11 +97,13 @@ struct Shown {
     new: bool,
     /// What became of an answer.
     decided: Option<Decided>,
+    /// What was deleted.
+    removed: Option<Removed>,
 }
 
 fn shown(thread: ThreadSnapshot) -> Shown {
     let ThreadSnapshot { state, summary, messages, .. } = thread;
-    Shown { state, summary, messages, unfinished: Vec::new(), new: false, decided: None }
+    Shown { state, summary, messages, unfinished: Vec::new(), new: false, decided: None, removed: None }
 }
 
 /// One store and the lane in it.
@@ -112,11 +127,21 @@ impl Player<'_> {
                 outcome.map(|acceptance| (acceptance == Acceptance::New).then(|| self.empty()))
             }
             Step::Start(run) => self.store.start_run(&self.lease, named(*run), at(1_500)).await.map(done),
-            Step::Checkpoint { run, for_run, used } => {
+            Step::Together { run, other } => {
+                let joined = vec![joined(named(*other), "collect")];
+                let together = Together { run: named(*run), text: "both".into(), joined, at: at(1_600) };
+                match named(*run) == named(*other) {
+                    true => Ok(None), // there are fewer runs than names; no run joins itself
+                    false => self.store.start_together(&self.lease, together).await.map(done),
+                }
+            }
+            Step::Checkpoint { run, for_run, used, joined: other } => {
                 let message = Message::assistant("draft");
                 let message = if *for_run { message.for_run() } else { message };
                 let used = used.map(question).into_iter().collect();
-                let progress = Checkpoint { used, ..checkpoint(named(*run), vec![message]) };
+                let others = other.map(|by| named((run + by) % 6)).filter(|other| *other != named(*run));
+                let joined = others.map(|other| joined(other, "steer")).into_iter().collect();
+                let progress = Checkpoint { used, joined, ..checkpoint(named(*run), vec![message]) };
                 self.store.checkpoint(&self.lease, progress).await.map(done)
             }
             Step::Pause(run) => {
@@ -142,8 +167,28 @@ impl Player<'_> {
                 self.store.compact(&self.lease, *keep, format!("all but {keep}"), Vec::new()).await.map(done)
             }
             Step::Reopen => Ok(Some(self.look().await)),
+            Step::Prune(before) => {
+                Ok(Some(Shown { new: false, removed: Some(self.prune(*before).await), ..self.empty() }))
+            }
+            Step::Delete => {
+                let removed = self.store.delete_session(&self.lease, at(3_000)).await;
+                removed.map(|removed| Some(Shown { new: false, removed: Some(in_order(removed)), ..self.empty() }))
+            }
         };
         answer.map_err(|error| std::mem::discriminant(&error))
+    }
+
+    /// Two rows at a time, until nothing is too old any more.
+    async fn prune(&self, before: i64) -> Removed {
+        let old = Retention { threads_before: Some(at(before)), events_before: None, keys_before: at(before) };
+        let mut all = Removed::default();
+        loop {
+            let removed = self.store.prune(old, 2).await.unwrap();
+            if removed.is_nothing() {
+                return in_order(all);
+            }
+            all.add(removed);
+        }
     }
 
     /// What a new owner of the lane finds.
@@ -156,8 +201,17 @@ impl Player<'_> {
 
     fn empty(&self) -> Shown {
         let (state, messages, unfinished) = (ThreadState::Idle, Vec::new(), Vec::new());
-        Shown { state, summary: None, messages, unfinished, new: true, decided: None }
+        Shown { state, summary: None, messages, unfinished, new: true, decided: None, removed: None }
     }
+}
+
+fn in_order(mut removed: Removed) -> Removed {
+    removed.run_ids.sort();
+    removed
+}
+
+fn joined(run: RunId, how: &'static str) -> JoinedRun {
+    JoinedRun { run, how, at: at(1_600) }
 }
 
 /// The question that a step may ask.
@@ -185,6 +239,8 @@ async fn both_show_the_same(steps: Vec<Step>) -> Result<(), TestCaseError> {
         prop_assert_eq!(expected.look().await, actual.look().await, "after {:?}", step);
     }
     sqlite.ping().await.unwrap(); // readers see what is committed
+    what_is_left_fits_together(&memory).await?;
+    what_is_left_fits_together(&sqlite).await?;
     for run in runs {
         prop_assert_eq!(memory.run(run).await.unwrap(), sqlite.run(run).await.unwrap());
     }
@@ -199,6 +255,34 @@ async fn both_show_the_same(steps: Vec<Step>) -> Result<(), TestCaseError> {
     let all = EventQuery { limit: 1_000, ..EventQuery::default() };
     let (one, other) = (memory.read(all.clone()).await.unwrap(), sqlite.read(all).await.unwrap());
     prop_assert_eq!(one, other);
+    Ok(())
+}
+
+/// Every run, message, question and fact that is left belongs to something that is left.
+async fn what_is_left_fits_together(store: &dyn Store) -> Result<(), TestCaseError> {
+    let runs = store.runs(RunFilter { limit: 1_000, ..RunFilter::default() }).await.unwrap();
+    let known = |run: RunId| runs.iter().any(|record| record.run_id == run);
+    let gates = store.gates(GateFilter { limit: 1_000, ..GateFilter::default() }).await.unwrap();
+    prop_assert!(gates.iter().all(|gate| known(gate.run_id)), "a question of no run: {:?}", gates);
+    for record in &runs {
+        let own = |gate: &Gate| gate.run_id == record.run_id;
+        let asked =
+            record.waiting_for.as_ref().is_none_or(|it| gates.iter().any(|gate| own(gate) && gate.id == it.gate));
+        prop_assert!(asked, "it waits for a question that is gone: {:?}", record);
+        prop_assert!(record.status != RunStatus::Paused || gates.iter().any(own), "it rests on nothing: {:?}", record);
+    }
+    for thread in store.threads(&"s".into()).await.unwrap() {
+        let lines = store.transcript(thread.thread, 0, 1_000).await.unwrap();
+        prop_assert!(lines.iter().all(|line| line.run_id.is_none_or(known)), "a message of no run: {:?}", lines);
+        prop_assert!(thread.active || thread.state == ThreadState::Completed, "{:?}", thread);
+    }
+    let query = SearchQuery { words: "reply".into(), limit: 1_000, ..SearchQuery::default() };
+    for hit in store.search(query).await.unwrap() {
+        prop_assert!(hit.run_id.is_none_or(known), "a hit of no run: {:?}", hit);
+    }
+    let events = store.read(EventQuery { limit: 1_000, ..EventQuery::default() }).await.unwrap();
+    prop_assert!(events.is_sorted_by(|one, other| one.seq < other.seq));
+    prop_assert_eq!(events.last().map(|event| event.seq).unwrap_or_default(), *store.tip().borrow());
     Ok(())
 }
 

@@ -52,7 +52,6 @@ async fn a_secret_is_found_after_a_restart_with_the_key_file_and_not_without() {
     assert_eq!(found.map(|secret| secret.expose().to_owned()).as_deref(), Some(CANARY));
 
     std::fs::remove_file(directory.path().join("secret.key")).unwrap();
-    let words = vault(&store, directory.path()).find(&"s".into(), "mail").await.unwrap_err().to_string();
-    assert!(words.contains("another key") && !words.contains(CANARY), "{words}");
+    assert_eq!(vault(&store, directory.path()).find(&"s".into(), "mail").await.unwrap(), None);
     store.ping().await.unwrap(); // the rest of the store goes on
 }

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belay_protocol::StoreError;
 #[cfg(doc)]
-use belay_protocol::{EventLog, GateStore, NoteStore, Outbox, RunReader, SecretVault, SpendLedger, ThreadStore};
+use belay_protocol::{
+    Archive, EventLog, GateStore, NoteStore, Outbox, RunReader, SecretVault, SpendLedger, ThreadStore,
+};
 use tokio::sync::watch;
 
 /// The operations of a store.
@@ -33,8 +35,12 @@ pub enum StoreOp {
     SetOptions,
     /// [`ThreadStore::set_loop_detection`].
     SetLoopDetection,
-    /// [`ThreadStore::compact`].
+    /// [`ThreadStore::compact`] and [`ThreadStore::compact_turn`].
     Compact,
+    /// [`ThreadStore::note_acted_on`].
+    NoteActedOn,
+    /// [`ThreadStore::acted_on`].
+    ActedOn,
     /// [`ThreadStore::unfinished_sessions`].
     UnfinishedSessions,
     /// [`GateStore::decide`].
@@ -53,7 +59,7 @@ pub enum StoreOp {
     KeepSecret,
     /// [`SecretVault::find`].
     FindSecret,
-    /// [`SecretVault::forget`].
+    /// [`SecretVault::forget`] and [`SecretVault::forget_all`].
     ForgetSecret,
     /// [`RunReader::run`].
     Run,
@@ -67,6 +73,8 @@ pub enum StoreOp {
     History,
     /// [`RunReader::run_messages`].
     RunMessages,
+    /// Every operation of an [`Archive`].
+    Archive,
     /// [`RunReader::ping`].
     Ping,
     /// [`EventLog::append`].

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use belay_protocol::Variable;
+
 use crate::config::CommandsConfig;
 
 /// What keeps programs from waiting for a person, from colours, and git from running what a repository names.
@@ -50,11 +52,28 @@ pub(super) fn of(config: &CommandsConfig, home: &Path) -> Vec<(OsString, OsStrin
     env
 }
 
+/// This environment and the variables of the run's skills; what the operator has set for every command stays.
+pub(super) fn with(env: &[(OsString, OsString)], variables: &[Variable]) -> Vec<(OsString, OsString)> {
+    let set = |variable: &&Variable| env.iter().all(|(name, _)| *name != *variable.name);
+    let more = variables.iter().filter(set).map(|Variable { name, value }| (name.into(), value.expose().into()));
+    env.iter().cloned().chain(more).collect()
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use belay_protocol::Secret;
+
     use super::*;
+
+    #[test]
+    fn variables_of_skills_come_besides_those_of_every_command() {
+        let env = [("PATH".into(), "/bin".into())];
+        let variable = |name: &str| Variable { name: name.to_owned(), value: Secret::new("v".to_owned()) };
+        let all = with(&env, &[variable("KEY"), variable("PATH")]);
+        assert_eq!(all, [("PATH".into(), "/bin".into()), ("KEY".into(), "v".into())]);
+    }
 
     #[test]
     fn what_the_operator_sets_replaces_the_usual_and_nothing_is_twice() {

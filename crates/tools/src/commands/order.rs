@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use belay_protocol::ToolFailure;
+use belay_protocol::{ToolFailure, Variable};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::environment;
@@ -97,8 +97,8 @@ impl Orders {
         Ok(())
     }
 
-    /// What is to be started.
-    pub(super) fn launch(&self, order: &Order, stdin: Stdin) -> Launch {
+    /// What is to be started, with these variables besides its own.
+    pub(super) fn launch(&self, order: &Order, stdin: Stdin, variables: &[Variable]) -> Launch {
         let program = match &order.program {
             // As it is seen from where the command works.
             Program::Inside(path) => self.places.view.join(path),
@@ -107,7 +107,7 @@ impl Orders {
         Launch {
             program: program.into(),
             args: order.argv[1..].iter().map(OsString::from).collect(),
-            env: self.env.clone(),
+            env: environment::with(&self.env, variables),
             directory: order.real_directory.clone(),
             stdin,
             isolated: false,
@@ -128,7 +128,11 @@ impl Orders {
 
     /// The files of the workspace among the program and its arguments, with what tells them from changed ones. A script
     /// is one of them.
-    pub(super) fn files(&self, order: &Order) -> Vec<(String, String)> {
+    ///
+    /// # Errors
+    /// Why an answer cannot be bound to all of them, as the end of a sentence. Bound to some of them it would be a yes to
+    /// whatever becomes of the others.
+    pub(super) fn files(&self, order: &Order) -> Result<Vec<(String, String)>, String> {
         let program = match &order.program {
             Program::Inside(path) => Some(path.clone()),
             Program::Known { .. } | Program::Elsewhere(_) => None,
@@ -140,15 +144,23 @@ impl Orders {
         let inside = named.filter_map(|path| self.places.inside(path, &order.directory));
         let mut files: Vec<(String, String)> = Vec::new();
         for path in program.into_iter().chain(inside) {
+            if files.iter().any(|(known, _)| *known == path) {
+                continue;
+            }
+            let found = self.places.workspace.fingerprint(&path).map_err(|failure| match failure {
+                ToolFailure::Failed(text) => text.trim_end_matches('.').to_owned(),
+                _ => format!("{path:?} could not be looked at"),
+            })?;
+            let Some(digest) = found else { continue };
             if files.len() == MAX_BOUND_FILES {
-                break;
+                return Err(format!(
+                    "it names more than {MAX_BOUND_FILES} files of the workspace, which is more than a yes can be bound to; \
+                     name fewer at a time, or their directory"
+                ));
             }
-            let known = files.iter().any(|(known, _)| *known == path);
-            if let Some(digest) = (!known).then(|| self.places.workspace.digest(&path).ok()).flatten() {
-                files.push((path, digest));
-            }
+            files.push((path, digest));
         }
-        files
+        Ok(files)
     }
 }
 

@@ -94,8 +94,15 @@ impl Places {
         Some(parts.join("/")).filter(|inside| !inside.is_empty())
     }
 
-    /// Whether an argument names a program: what is given one may start it.
-    pub(super) fn names_program(&self, word: &str, directory: &str) -> bool {
+    /// Whether an argument names a program, or the value in it does: what is given one may start it.
+    pub(super) fn names_program(&self, argument: &str, directory: &str) -> bool {
+        // `--shell=/bin/sh`, `-e/bin/sh`, `pager:sh`
+        let joined = argument.starts_with('-').then(|| argument.find('/')).flatten().map(|at| &argument[at..]);
+        let parts = argument.split(['=', ':', ',']);
+        std::iter::once(argument).chain(parts).chain(joined).any(|word| self.is_program(word, directory))
+    }
+
+    fn is_program(&self, word: &str, directory: &str) -> bool {
         if !word.contains('/') {
             return !word.is_empty() && self.path.iter().any(|directory| is_executable(&directory.join(word)));
         }

@@ -92,6 +92,7 @@ impl RunCommand {
             idempotent: false,
             approval: Ask::UnlessApproved,
             outside: true,
+            takes_variables: true,
             max_output_bytes: MAX_RESULT_BYTES,
             ..spec
         };
@@ -131,7 +132,7 @@ impl Tool for RunCommand {
         let (order, limit, stdin) = self.order(arguments).await?;
         let stdin = stdin.map_or(Stdin::Null, |text| Stdin::Bytes(text.into_bytes()));
         let what = quoted(&order.argv);
-        self.runner.run(self.orders.launch(&order, stdin), &what, limit, context).await
+        self.runner.run(self.orders.launch(&order, stdin, &context.variables), &what, limit, context).await
     }
 }
 
@@ -148,7 +149,13 @@ fn weigh(orders: &Orders, order: &Order, policy: String, stdin: Option<&str>) ->
         ("policy".to_owned(), policy),
         ("stdin".to_owned(), input_shown(stdin)),
     ];
-    bound.extend(orders.files(order).into_iter().map(|(path, digest)| (format!("file {path}"), digest)));
+    let unbound = match orders.files(order) {
+        Ok(files) => {
+            bound.extend(files.into_iter().map(|(path, digest)| (format!("file {path}"), digest)));
+            None
+        }
+        Err(why) => Some(why),
+    };
     if order.program.names().contains(&"git")
         && let Some(repository) = repository::around(&places.workspace, &order.directory)
     {
@@ -163,5 +170,5 @@ fn weigh(orders: &Orders, order: &Order, policy: String, stdin: Option<&str>) ->
         "." => String::new(),
         directory => format!(" (in {})", quoted(&[directory.to_owned()])),
     };
-    Weight { summary: format!("{line}{place}"), bound, ask, covers }
+    Weight { summary: format!("{line}{place}"), bound, ask, covers, unbound }
 }

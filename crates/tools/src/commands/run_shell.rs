@@ -52,6 +52,7 @@ impl RunShell {
             idempotent: false,
             approval: Ask::Always,
             outside: true,
+            takes_variables: true,
             max_output_bytes: MAX_RESULT_BYTES,
             ..spec
         };
@@ -87,13 +88,13 @@ impl Tool for RunShell {
             ("policy".to_owned(), policy),
         ];
         let summary = format!("{} (in {})", quoted(&order.argv), quoted(std::slice::from_ref(&order.directory)));
-        Ok(Weight { summary, bound, ask: Some(Ask::Always), covers: None })
+        Ok(Weight { summary, bound, ask: Some(Ask::Always), covers: None, unbound: None })
     }
 
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         self.runner.sandbox()?;
         let (order, limit) = self.order(arguments).await?;
         let what = quoted(&order.argv);
-        self.runner.run(self.orders.launch(&order, Stdin::Null), &what, limit, context).await
+        self.runner.run(self.orders.launch(&order, Stdin::Null, &context.variables), &what, limit, context).await
     }
 }

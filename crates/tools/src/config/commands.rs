@@ -103,7 +103,8 @@ impl CommandsConfig {
     }
 }
 
-fn problem_of(name: &str, value: &str) -> Option<&'static str> {
+/// Why commands may not have this variable; `None`: they may.
+pub(crate) fn problem_of(name: &str, value: &str) -> Option<&'static str> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || !name.chars().all(is_word) || name.starts_with(|c: char| c.is_ascii_digit()) {
         Some("is not a name: letters, digits and _, no digit first")

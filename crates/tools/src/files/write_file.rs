@@ -118,5 +118,6 @@ pub(super) fn weight(
         ],
         ask: risky.then_some(Ask::Always),
         covers: (!risky).then(|| tool.to_owned()),
+        unbound: None,
     }
 }

@@ -110,6 +110,7 @@ impl Tool for McpTool {
             ask: None,
             // Of this server, and as it is described now: under another description it is another tool.
             covers: Some(format!("{tool} of the MCP server {server}, as described now ({digest})")),
+            unbound: None,
         })
     }
 

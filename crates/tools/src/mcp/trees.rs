@@ -46,6 +46,18 @@ impl ProcessTrees {
     }
 }
 
+/// Where a program was looked for that is not there. The sandbox shows programs where they are, or not at all.
+fn missing(program: &Program) -> Option<String> {
+    let name = program.argv.first()?;
+    if name.contains('/') {
+        let path = program.directory.join(name);
+        return (!path.exists()).then(|| format!("{} does not exist", path.display()));
+    }
+    let path = program.env.iter().find(|(key, _)| key == "PATH").map(|(_, path)| path)?;
+    let found = std::env::split_paths(path).any(|directory| directory.join(name).is_file());
+    (!found).then(|| format!("there is no program {name} in PATH ({})", path.display()))
+}
+
 #[async_trait]
 impl StartPrograms for ProcessTrees {
     async fn start(
@@ -55,7 +67,11 @@ impl StartPrograms for ProcessTrees {
         generation: &Generation,
         what: &str,
     ) -> Result<Started, String> {
-        let started = self.processes.start(self.launch(program)?, run, generation, what).await;
+        let launch = self.launch(program)?;
+        if let Some(missing) = missing(program) {
+            return Err(missing);
+        }
+        let started = self.processes.start(launch, run, generation, what).await;
         // What is dropped below is ended.
         let mut running = started.map_err(|error| error.to_string().trim_end_matches('.').to_owned())?;
         let (Some(stdin), Some((stdout, stderr))) = (running.take_stdin(), running.take_output()) else {

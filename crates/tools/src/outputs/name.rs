@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use belay_protocol::{CallId, RunId};
+use belay_protocol::{CallId, RunId, UnixMillis};
 
 /// Length of [`OutputName::call`]: 12 hex digits, 48 bits of a digest, enough to tell the calls of a run apart.
 const CALL_DIGITS: usize = 12;
@@ -47,6 +47,13 @@ impl OutputName {
     /// The run whose output it is.
     pub(crate) fn run(&self) -> RunId {
         self.run
+    }
+
+    /// Whether its run was accepted before the date, which the ids of runs begin with.
+    pub(super) fn made_before(&self, date: UnixMillis) -> bool {
+        let made = self.run.as_uuid().get_timestamp().map(|made| made.to_unix());
+        let ms = made.map(|(seconds, nanos)| i128::from(seconds) * 1000 + i128::from(nanos / 1_000_000));
+        ms.is_some_and(|ms| ms < i128::from(date.0))
     }
 
     pub(super) fn number(&self) -> u32 {

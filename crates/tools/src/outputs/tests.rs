@@ -4,7 +4,7 @@
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::sync::Arc;
 
-use belay_protocol::{OutputKeeper as _, RunId, Tool as _, ToolContext, ToolFailure};
+use belay_protocol::{OutputKeeper as _, RunId, Tool as _, ToolContext, ToolFailure, UnixMillis};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -140,4 +140,23 @@ async fn many_at_once_get_names_of_their_own() {
     names.sort();
     names.dedup();
     assert_eq!((names.len(), house.files()), (50, 50));
+}
+
+#[tokio::test]
+async fn outputs_go_with_their_runs_and_by_age() {
+    let house = house(1000, 10_000);
+    let [one, two] = [RunId::new(), RunId::new()];
+    for (run, call) in [(one, "a"), (one, "b"), (two, "a")] {
+        house.keep(run, call, "output").await;
+    }
+    house.outputs.forget(&[one, RunId::new()]).await;
+    assert_eq!(house.files(), 1, "those of other runs stay");
+    house.outputs.forget(&[one]).await; // again: nothing happens
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let now = i64::try_from(now.as_millis()).unwrap();
+    assert_eq!(house.outputs.forget_before(UnixMillis(now - 3_600_000)).await, 0);
+    assert_eq!(house.outputs.forget_before(UnixMillis(now + 3_600_000)).await, 1);
+    assert_eq!(house.files(), 0);
+    house.keep(two, "c", "x".repeat(1000).as_str()).await;
+    assert_eq!(house.files(), 1, "there is room again");
 }

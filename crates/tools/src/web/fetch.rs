@@ -148,6 +148,7 @@ impl Tool for FetchUrl {
             bound: vec![("url".into(), target.url.to_string())],
             ask: None,
             covers: Some(format!("fetch_url {}", target.origin())),
+            unbound: None,
         })
     }
 

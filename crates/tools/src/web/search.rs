@@ -149,6 +149,7 @@ impl Tool for WebSearch {
             bound: vec![("provider".into(), name.into()), ("query".into(), query.into())],
             ask: None,
             covers: Some(format!("web_search {name}")),
+            unbound: None,
         })
     }
 

@@ -133,3 +133,49 @@ async fn the_operators_lists_are_heeded_by_name_and_by_path() {
     let usual = house(Policy::Off).weigh(json!({"argv": ["su", "-c", "id"]})).await;
     assert!(matches!(usual, Err(ToolFailure::Denied(_))), "{usual:?}");
 }
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_bound_to_every_file_is_not_asked_for() {
+    let house = house(Policy::Off);
+    let mut argv = vec!["cat".to_owned()];
+    for at in 0..65 {
+        house.write(&format!("f{at}"), "x", 0o644);
+        argv.push(format!("f{at}"));
+    }
+    let weight = house.weigh(json!({ "argv": argv })).await.unwrap();
+    let why = weight.unbound.unwrap();
+    assert!(why.contains("more than 64 files") && why.contains("name fewer"), "{why}");
+    // The same file again is no other file, and what is no file needs no binding.
+    argv.pop();
+    argv.extend(["f0".to_owned(), "missing".to_owned(), "--out=f1".to_owned()]);
+    let weight = house.weigh(json!({ "argv": argv })).await.unwrap();
+    let files = weight.bound.iter().filter(|(name, _)| name.starts_with("file ")).count();
+    assert_eq!((files, weight.unbound), (64, None));
+}
+
+#[tokio::test]
+async fn a_program_that_is_named_within_an_argument_is_seen() {
+    let programs = tempfile::tempdir().unwrap();
+    let own = programs.path().join("own");
+    std::fs::write(&own, "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(&own, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut commands = CommandsConfig::default();
+    commands.path.push(programs.path().to_owned());
+    let house = house_with(SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() }, commands);
+    for (argument, covers) in [
+        ("notes", Some("own")),
+        ("--colour=always", Some("own")),
+        ("--out=/no/such/program", Some("own")),
+        ("sh", None),
+        ("/bin/sh", None),
+        ("--shell=/bin/sh", None),
+        ("--shell=sh", None),
+        ("-e/bin/sh", None),
+        ("pager:sh", None),
+        ("a,sh", None),
+        ("x=y=/bin/sh", None),
+    ] {
+        let weight = house.weigh(json!({ "argv": ["own", argument] })).await.unwrap();
+        assert_eq!(weight.covers.as_deref(), covers, "{argument}");
+    }
+}

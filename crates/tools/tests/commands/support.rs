@@ -82,6 +82,7 @@ impl House {
             generation: Generation::default().renewed(),
             credential: None,
             progress: belay_protocol::Progress::default(),
+            variables: std::sync::Arc::default(),
         }
     }
 

@@ -54,7 +54,7 @@ async fn a_server_that_cannot_be_asked_is_reported_and_left_out() {
     assert_eq!(offered(&mcp, &survey), ["mcp_good_t"]);
     let found = |name: &str| survey.reports.iter().find(|report| report.server == name).unwrap();
     let others = [
-        ("missing", "cannot be started: Not started: there is no program /nowhere/server"),
+        ("missing", "cannot be started: /nowhere/server does not exist"),
         ("boxed", "cannot be started: it is to run in the sandbox, and there is none here"),
     ];
     for (name, expected) in bad.iter().map(|(name, _, expected)| (*name, *expected)).chain(others) {

@@ -156,6 +156,7 @@ impl Run {
             generation: self.generation.clone(),
             credential: None,
             progress: belay_protocol::Progress::default(),
+            variables: std::sync::Arc::default(),
         };
         tool.call(arguments.as_object().unwrap(), &context).await
     }

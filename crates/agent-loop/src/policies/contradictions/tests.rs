@@ -157,5 +157,5 @@ fn settings_of_a_rule_that_mean_nothing_are_named() {
     let strike = "loops = false\n[[rules]]\nname = 'x'\nwhen = { steps = 3 }\nthen = 'strike'";
     check(&problems(strike), &["`x` is a strike, and loops = false"], "a strike without loops");
     let twice = "[[rules]]\nname = 'x'\nwhen = { steps = 3 }\n[[rules]]\nname = 'x'\nwhen = { steps = 2 }";
-    check(&problems(twice), &["stops.rules.0: `x` is replaced by a later rule"], "two rules of one name");
+    check(&problems(twice), &["stops.rules[0]: `x` is replaced by a later rule"], "two rules of one name");
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::config::{GroupAnswer, GroupsConfig};
 
 fn rules() -> Rules {
     Rules {
@@ -10,8 +11,13 @@ fn rules() -> Rules {
         username: OnceLock::from("Belay_Bot".to_owned()),
         allow: [42].into(),
         operators: [7].into(),
+        groups: in_groups(GroupAnswer::Mention),
         since: 0,
     }
+}
+
+fn in_groups(answer: GroupAnswer) -> Groups {
+    Groups::new(&GroupsConfig { allow: vec![-100], answer })
 }
 
 /// A message with these fields over those of a private text of user 42.
@@ -60,6 +66,7 @@ fn line(verdict: Verdict) -> String {
         Verdict::TappedInVain { words, stranger, .. } => format!("(tap of {stranger:?}: {words})"),
         Verdict::NoText { album, .. } => format!("(no text, album {album:?})"),
         Verdict::Stranger(id) => format!("(stranger {id})"),
+        Verdict::UnlistedGroup(id) => format!("(group {id} is not listed)"),
         Verdict::NotYet => "(not yet)".into(),
         Verdict::NotForUs(why) => format!("({why})"),
     }
@@ -173,14 +180,14 @@ fn in_groups_only_what_addresses_the_bot_is_heard() {
         ),
         (say("/stop@belay_bot now", "bot_command", "/stop@belay_bot"), "/stop now"),
         (say("/stop", "bot_command", "/stop"), not_us),
-        (say("/stop@other_bot", "bot_command", "/stop@other_bot"), not_us),
+        (say("/stop@other_bot", "bot_command", "/stop@other_bot"), "(a command for another bot)"),
         (
             with(
                 say("/stop@other_bot", "bot_command", "/stop@other_bot"),
                 "reply_to_message",
                 group(json!({"from": bot})),
             ),
-            not_us,
+            "(a command for another bot)",
         ),
         (with(say("/stop", "bot_command", "/stop"), "reply_to_message", group(json!({"from": bot}))), "/stop"),
         (json!({"reply_to_message": group(json!({"from": bot}))}), "hello"),
@@ -216,6 +223,74 @@ fn in_groups_only_what_addresses_the_bot_is_heard() {
 }
 
 #[test]
+fn where_everything_is_for_the_bot_people_on_the_lists_need_not_name_it() {
+    let rules = Rules { groups: in_groups(GroupAnswer::All), ..rules() };
+    let stranger = json!({"id": 43, "is_bot": false, "first_name": "X"});
+    let command = |text: &str| json!({"text": text, "entities": [entity("bot_command", text, text)]});
+    for (fields, expected) in [
+        (json!({}), "hello"),
+        (json!({"from": stranger}), "(stranger 43)"),
+        (command("/stop"), "/stop"),
+        (command("/stop@belay_bot"), "/stop"),
+        (command("/stop@other_bot"), "(a command for another bot)"),
+    ] {
+        assert_eq!(line(judge(&rules, group(fields.clone()))), expected, "{fields}");
+    }
+}
+
+#[test]
+fn a_group_that_is_not_listed_is_not_heard_whoever_speaks_and_whatever_they_say() {
+    let elsewhere = json!({"id": -200, "type": "group", "title": "H"});
+    let text = "@belay_bot hi";
+    let mention = json!([entity("mention", text, "@belay_bot")]);
+    for answer in [GroupAnswer::Mention, GroupAnswer::All] {
+        for username in [OnceLock::new(), OnceLock::from("Belay_Bot".to_owned())] {
+            let rules = Rules { groups: in_groups(answer), username, ..rules() };
+            for from in [7, 42, 43] {
+                let sent = message(json!({
+                    "chat": elsewhere, "text": text, "entities": mention,
+                    "from": {"id": from, "is_bot": false, "first_name": "X"},
+                }));
+                assert_eq!(line(judge(&rules, sent)), "(group -200 is not listed)");
+            }
+        }
+    }
+}
+
+#[test]
+fn conversations_of_two_people_two_groups_and_two_topics_are_never_the_same() {
+    let rules = Rules { allow: [42, 44].into(), ..rules() };
+    let rules =
+        Rules { groups: Groups::new(&GroupsConfig { allow: vec![-42, -100], answer: GroupAnswer::All }), ..rules };
+    let from = |id: u64| json!({"id": id, "is_bot": false, "first_name": "X"});
+    let of = |from: Value, chat: i64, kind: &str, topic: Option<i32>| {
+        let mut fields = json!({"from": from, "chat": {"id": chat, "type": kind, "title": "T"}});
+        if let Some(topic) = topic {
+            fields["message_thread_id"] = json!(topic);
+            fields["is_topic_message"] = json!(true);
+        }
+        match judge(&rules, message(fields)) {
+            Verdict::Message(inbound) => inbound.session.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let keys = [
+        of(from(42), 42, "private", None),
+        of(from(44), 44, "private", None),
+        of(from(42), -42, "group", None),
+        of(from(44), -100, "supergroup", None),
+        of(from(44), -100, "supergroup", Some(9)),
+        of(from(44), -100, "supergroup", Some(10)),
+    ];
+    assert_eq!(
+        keys,
+        ["telegram:42", "telegram:44", "telegram:-42", "telegram:-100", "telegram:-100:9", "telegram:-100:10"]
+    );
+    let shared = of(from(42), -100, "supergroup", Some(9));
+    assert_eq!(shared, keys[4], "a topic is one conversation, whoever speaks in it");
+}
+
+#[test]
 fn before_our_name_is_known_a_message_that_names_somebody_is_asked_for_again() {
     let rules = Rules { username: OnceLock::new(), ..rules() };
     let bot = json!({"id": 777, "is_bot": true, "first_name": "B"});
@@ -247,6 +322,7 @@ fn a_tap_is_an_answer_of_its_person_in_the_conversation_of_its_question() {
     let bot = json!({"id": 777, "is_bot": true, "first_name": "B"});
     let own = message(json!({"from": bot}));
     let topic = group(json!({"from": bot, "message_thread_id": 9, "is_topic_message": true}));
+    let elsewhere = message(json!({"from": bot, "chat": {"id": -200, "type": "group", "title": "H"}}));
     let decide = |decision, who: Principal, session: &str| {
         let body = Body::Control(Control::Decide { gate, decision });
         format!("{body:?} of {who:?} in {session}")
@@ -258,6 +334,7 @@ fn a_tap_is_an_answer_of_its_person_in_the_conversation_of_its_question() {
         (42, format!("belay:y:{gate}"), &topic, decide(Always, user, "telegram:-100:9")),
         (7, format!("belay:d:{gate}"), &topic, decide(Deny, Principal::operator("7"), "telegram:-100:9")),
         (43, format!("belay:a:{gate}"), &topic, format!("(tap of Some(43): {NOT_YOURS})")),
+        (42, format!("belay:a:{gate}"), &elsewhere, format!("(tap of None: {NOT_HERE})")),
         (42, "belay:a:17".into(), &own, format!("(tap of None: {OUT_OF_USE})")),
         (42, format!("belay:a:{gate}"), &Value::Null, format!("(tap of None: {OUT_OF_USE})")),
     ] {

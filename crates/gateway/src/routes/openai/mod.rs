@@ -12,7 +12,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{Accepted, Ack, Body, CommandReply, Inbound, Principal};
+use belay_protocol::{Accepted, Ack, Body, CommandReply, Inbound, Principal, QueueMode, RunOptions};
 use serde_json::{Value, json};
 
 pub(crate) use self::error::OpenAiError;
@@ -90,7 +90,8 @@ impl Conversation {
             want_deltas,
             outputs: Vec::new(),
             relayed: false,
-            options: belay_protocol::RunOptions::default(),
+            // Its client waits for the answer to this very request.
+            options: RunOptions { queue: Some(QueueMode::Followup), ..RunOptions::default() },
         }
     }
 }

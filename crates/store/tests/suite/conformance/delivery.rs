@@ -8,6 +8,7 @@ super::for_every_store! {
     conversations_are_delivered_side_by_side_and_each_in_order
     what_is_not_due_keeps_its_conversation_waiting
     a_row_reads_back_as_it_was_with_its_attempts
+    a_reply_names_the_message_whose_place_it_takes
     every_ending_lets_the_next_one_through
     what_a_dead_daemon_was_sending_is_ambiguous
     the_outbox_tells_of_new_rows
@@ -63,6 +64,21 @@ async fn a_row_reads_back_as_it_was_with_its_attempts(store: Shared) {
     store.mark(message.id, OutboxState::Waiting { until: at(1), pieces_sent: 2 }).await.unwrap();
     let row = OutboxRow { message: belay_protocol::Outbound { pieces_sent: 2, ..message }, attempts: 1 };
     assert_eq!(store.due(at(1), &[], 10).await.unwrap(), [row]);
+}
+
+async fn a_reply_names_the_message_whose_place_it_takes(store: Shared) {
+    for preview in [None, Some("77".into())] {
+        let message = belay_protocol::Outbound { preview, ..outbound("a", "the answer") };
+        store.enqueue(message.clone()).await.unwrap();
+        let due = store.due(at(0), &[], 1).await.unwrap();
+        assert_eq!(due.into_iter().map(|row| row.message).collect::<Vec<_>>(), std::slice::from_ref(&message));
+        // Also after a failed attempt: the next one finds the same message to change.
+        store.mark(message.id, OutboxState::Sending).await.unwrap();
+        store.mark(message.id, OutboxState::Waiting { until: at(5), pieces_sent: 0 }).await.unwrap();
+        let due = store.due(at(5), &[], 1).await.unwrap();
+        assert_eq!(due.first().map(|row| &row.message.preview), Some(&message.preview));
+        store.mark(message.id, OutboxState::Sent).await.unwrap();
+    }
 }
 
 async fn every_ending_lets_the_next_one_through(store: Shared) {

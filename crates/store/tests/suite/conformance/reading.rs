@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Event, EventKind, EventQuery, HistoryEntry, Message, NewEvent, NewInput, RunFilter, RunId, RunStatus, Seq,
-    SessionKey, SessionSummary, ThreadState,
+    Conversation, Event, EventKind, EventQuery, HistoryEntry, Message, NewEvent, NewInput, RunFilter, RunId,
+    RunOptions, RunStatus, Seq, SessionKey, SessionSummary, ThreadState,
 };
 
 use crate::kit::*;
@@ -13,6 +13,7 @@ super::for_every_store! {
     runs_are_listed_newest_first_and_filtered
     sessions_are_listed_by_their_last_use
     history_tells_what_people_and_model_said
+    a_conversation_is_read_as_a_lane_would_load_it
     unfinished_sessions_come_in_the_order_of_their_oldest_message
     events_are_numbered_in_order_and_read_from_a_cursor
     the_tip_follows_the_events
@@ -59,16 +60,17 @@ async fn sessions_are_listed_by_their_last_use(store: Shared) {
     accept(&*store, &a, NewInput { at: at(4_000), ..input("x") }).await;
     accept(&*store, &a, NewInput { at: at(3_500), ..queued("an older date changes nothing") }).await;
 
-    let summary = |session: &str, state, open_runs, ms| SessionSummary {
+    let summary = |session: &str, state, open_runs, ms, title: Option<&str>| SessionSummary {
         session: session.into(),
         state,
         open_runs,
         last_active_at: at(ms),
+        title: title.map(Into::into),
     };
     let expected = [
-        summary("a", ThreadState::Processing, 2, 4_000),
-        summary("b", ThreadState::Idle, 1, 3_000),
-        summary("c", ThreadState::Idle, 0, 500),
+        summary("a", ThreadState::Processing, 2, 4_000, Some("x")),
+        summary("b", ThreadState::Idle, 1, 3_000, None),
+        summary("c", ThreadState::Idle, 0, 500, None),
     ];
     assert_eq!(store.sessions(10).await.unwrap(), expected);
     assert_eq!(store.sessions(2).await.unwrap(), expected[..2]);
@@ -125,6 +127,28 @@ async fn history_tells_what_people_and_model_said(store: Shared) {
     for (limit, from) in [(100, 0), (2, expected.len() - 2), (0, expected.len())] {
         assert_eq!(store.recent_history(&session, limit).await.unwrap(), expected[from..], "the newest {limit}");
     }
+}
+
+async fn a_conversation_is_read_as_a_lane_would_load_it(store: Shared) {
+    let mut lease = open(&*store, "s").await.lease;
+    turn(&*store, &lease, "a").await;
+    turn(&*store, &lease, "b").await;
+    store.compact(&lease, 2, "earlier: a".into(), Vec::new()).await.unwrap();
+    let options = RunOptions { extra_prompt: Some("Be brief.".into()), ..RunOptions::default() };
+    store.set_options(&lease, options.clone()).await.unwrap();
+    accept(&*store, &lease, NewInput { channel: "telegram".into(), ..input("still being answered") }).await;
+
+    let read = store.conversation(&"s".into()).await.unwrap().unwrap();
+    let loaded = reload(&*store, &mut lease).await.thread;
+    let expected = Conversation {
+        summary: Some("earlier: a".into()),
+        messages: loaded.messages.into_iter().map(|(_, message)| message).collect(),
+        options,
+        channel: Some("telegram".into()),
+    };
+    assert_eq!(read, expected);
+    assert_eq!(read.messages.len(), 2, "the running turn is not part of it yet");
+    assert_eq!(store.conversation(&"nobody".into()).await.unwrap(), None);
 }
 
 async fn unfinished_sessions_come_in_the_order_of_their_oldest_message(store: Shared) {

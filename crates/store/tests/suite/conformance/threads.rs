@@ -2,7 +2,7 @@
 
 use belay_protocol::{
     EventKind, EventQuery, FinishedRun, Message, MessageScope, NewInput, StoreError, ThreadEdit, ThreadState,
-    ToolResult, ToolStatus,
+    ToolResult, ToolStatus, TurnCut,
 };
 
 use crate::kit::*;
@@ -21,6 +21,7 @@ super::for_every_store! {
     new_completes_the_thread_and_it_is_never_active_again
     a_summary_replaces_all_but_the_newest_messages
     a_running_turn_is_not_swallowed_by_a_summary
+    what_leaves_a_running_turn_is_in_no_later_load
     positions_are_never_used_twice
     edits_are_recorded
 }
@@ -229,7 +230,8 @@ async fn a_running_turn_is_not_swallowed_by_a_summary(store: Shared) {
     let mut lease = open(&*store, "s").await.lease;
     turn(&*store, &lease, "a").await;
     let run = accept(&*store, &lease, input("b")).await;
-    let kind = EventKind::Compacted { messages: 2 };
+    let by = "extract".to_owned();
+    let kind = EventKind::Compacted { messages: 2, before: 900, after: 100, by, will_retry: true };
     let event =
         belay_protocol::NewEvent { at: at(1_600), session: Some(lease.session.clone()), run_id: Some(run), kind };
     store.compact(&lease, 0, "about a".into(), vec![event.clone()]).await.unwrap();
@@ -240,6 +242,36 @@ async fn a_running_turn_is_not_swallowed_by_a_summary(store: Shared) {
     assert_eq!(texts(&reload(&*store, &mut lease).await.thread.messages), ["b", "yo"]);
     let events = store.read(EventQuery { run: Some(run), ..EventQuery::default() }).await.unwrap();
     assert!(events.iter().any(|stored| stored.kind == event.kind));
+}
+
+async fn what_leaves_a_running_turn_is_in_no_later_load(store: Shared) {
+    let mut lease = open(&*store, "s").await.lease;
+    for text in ["a", "b"] {
+        turn(&*store, &lease, text).await;
+    }
+    let run = accept(&*store, &lease, input("c")).await;
+    let steps = |texts: &[&str]| texts.iter().map(|text| Message::assistant(*text)).collect::<Vec<_>>();
+    store.checkpoint(&lease, checkpoint(run, steps(&["1", "2", "3"]))).await.unwrap();
+    let cut = |left: &[u32], summary: &str| {
+        let (left, summary) = (left.to_vec(), summary.to_owned());
+        TurnCut { run, left, keep: 1, summary, events: Vec::new() }
+    };
+    store.compact_turn(&lease, cut(&[1, 9], "a and 1")).await.unwrap();
+    let opened = reload(&*store, &mut lease).await;
+    assert_eq!(
+        (opened.thread.summary.as_deref(), texts(&opened.thread.messages)),
+        (Some("a and 1"), vec!["re: b".into()])
+    );
+    assert_eq!(texts(&opened.unfinished[0].messages), ["c", "2", "3"]);
+
+    store.checkpoint(&lease, checkpoint(run, steps(&["4"]))).await.unwrap();
+    store.compact_turn(&lease, cut(&[1, 2], "a and 3")).await.unwrap();
+    assert_eq!(texts(&reload(&*store, &mut lease).await.unfinished[0].messages), ["c", "4"], "numbered anew");
+    store.finish_runs(&lease, vec![finished(run, "yo")]).await.unwrap();
+    assert_eq!(texts(&reload(&*store, &mut lease).await.thread.messages), ["re: b", "c", "4", "yo"]);
+    assert_eq!(store.run_messages(run).await.unwrap().len(), 6, "the originals stay");
+    store.compact(&lease, 2, "all but two".into(), Vec::new()).await.unwrap();
+    assert_eq!(texts(&reload(&*store, &mut lease).await.thread.messages), ["4", "yo"], "what has left is not counted");
 }
 
 async fn positions_are_never_used_twice(store: Shared) {

@@ -1,9 +1,18 @@
 //! One lane per session: order, bounds, duplicates, and lanes side by side.
 
+mod collect;
+mod full;
+mod interrupt;
+mod nothing_lost;
+mod settings;
+mod steer;
+mod stuck;
+mod widths;
+
 use std::collections::HashSet;
 use std::time::Duration;
 
-use belay_protocol::{Ack, Refusal};
+use belay_protocol::{Ack, QueueDrop, Refusal};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 
 use crate::support::{Setup, end_of, saw};
@@ -25,7 +34,8 @@ async fn what_arrives_during_a_turn_is_answered_next_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn twenty_messages_wait_the_next_is_told_so_and_a_duplicate_never_is() {
-    let setup = Setup::new(ScriptedModel::new([Scripted::hang()]));
+    let mut setup = Setup::new(ScriptedModel::new([Scripted::hang()]));
+    setup.queue.drop = QueueDrop::New;
     let mut agent = setup.start().await;
     let mut first_waiting = None;
     for n in 0..21 {

@@ -1,0 +1,103 @@
+//! What the model of a session would be told now, counted: for an operator who wonders where a context goes.
+
+use std::sync::Arc;
+
+use belay_protocol::context::{FileReport, PartReport, SkillReport};
+use belay_protocol::{
+    BootstrapFile, ContextReport, Conversation, Message, MessageBody, Refusal, SessionKey, Skill, SkillPlace, Tool,
+};
+
+use crate::compaction;
+use crate::house::House;
+use crate::prompt::{self, About, Briefing};
+
+/// The report. What hooks would change is not in it, since they are asked only when a run begins.
+///
+/// # Errors
+/// There is no such session, or it cannot be read.
+pub(crate) async fn of(house: &House, session: &SessionKey, full: bool) -> Result<ContextReport, Refusal> {
+    let conversation = house.store.runs.conversation(session).await;
+    let conversation = conversation.map_err(|error| Refusal::Store(error.to_string()))?;
+    let Some(Conversation { summary, messages, options, channel }) = conversation else {
+        return Err(Refusal::Unknown(format!("There is no session {session}.")));
+    };
+    let about = About { session, channel: channel.as_ref(), relayed: false, options: &options };
+    let briefing = Briefing::of(house, about).await;
+    let tools = house.reasoning.tools();
+    let parts = prompt::parts(&house.config, &briefing, Some(tools), None);
+    let summary = summary.map(|summary| of_messages("summary", &[compaction::pinned(&summary)], full));
+    let conversation = of_messages("messages", &messages, full);
+    let prompt: Vec<_> = parts.iter().map(|part| report(part.name, &part.text, full)).collect();
+    let tools: Vec<_> = tools.iter().map(|tool| of_tool(&**tool, full)).collect();
+    let used = prompt.iter().chain(&tools).chain(&summary).chain([&conversation]).map(|part| part.tokens).sum();
+    let info = house.model.info();
+    Ok(ContextReport {
+        session: session.clone(),
+        model: options.model.unwrap_or_else(|| info.model.clone()),
+        context_tokens: info.context_tokens,
+        used_tokens: used,
+        prompt,
+        files: briefing.files.files.iter().map(of_file).collect(),
+        skills: briefing.skills.list.iter().map(of_skill).collect(),
+        skipped: briefing.files.skipped.iter().chain(&briefing.skills.skipped).cloned().collect(),
+        tools,
+        summary,
+        messages: messages.len(),
+        conversation,
+    })
+}
+
+fn report(name: &str, text: &str, full: bool) -> PartReport {
+    PartReport {
+        name: name.to_owned(),
+        chars: text.chars().count(),
+        tokens: text.len() as u64 / 4,
+        text: full.then(|| text.to_owned()),
+    }
+}
+
+fn of_tool(tool: &dyn Tool, full: bool) -> PartReport {
+    let spec = tool.spec();
+    report(&spec.name, &format!("{}\n{}", spec.description, spec.schema), full)
+}
+
+fn of_file(file: &BootstrapFile) -> FileReport {
+    let BootstrapFile { name, text, whole_chars, cut } = file;
+    FileReport { name: name.clone(), chars: *whole_chars, told_chars: text.chars().count(), cut: *cut }
+}
+
+fn of_skill(skill: &Skill) -> SkillReport {
+    SkillReport {
+        name: skill.name.clone(),
+        command: skill.user_invocable.then(|| format!("/{}", skill.command())),
+        listed: skill.listed,
+        path: match &skill.place {
+            SkillPlace::Workspace(path) => Some(path.clone()),
+            SkillPlace::Elsewhere => None,
+        },
+        variables: skill.variables.iter().map(|variable| variable.name.clone()).collect(),
+    }
+}
+
+fn of_messages(name: &str, messages: &[Arc<Message>], full: bool) -> PartReport {
+    PartReport {
+        name: name.to_owned(),
+        chars: messages.iter().map(|message| message.text().chars().count()).sum(),
+        tokens: messages.iter().map(|message| message.estimated_tokens()).sum(),
+        text: full.then(|| messages.iter().map(|message| line(message)).collect::<Vec<_>>().join("\n")),
+    }
+}
+
+/// A message as a person reads it. Of calls the names alone: arguments may hold what is not to be shown.
+fn line(message: &Message) -> String {
+    let text = message.text();
+    match &message.body {
+        MessageBody::System { .. } => format!("system> {text}"),
+        MessageBody::User { .. } => format!("user> {text}"),
+        MessageBody::Assistant { tool_calls, .. } => {
+            let calls = tool_calls.iter().map(|call| format!(" [calls {}]", call.name));
+            format!("assistant> {text}{}", calls.collect::<String>())
+        }
+        MessageBody::Tool(result) => format!("{}> {text}", result.name),
+    }
+}

@@ -1,0 +1,98 @@
+//! What lanes say to the dispatcher.
+
+use belay_protocol::{Accepted, Ack, IdempotencyKey, Refusal, RunId};
+use tokio::time::Instant;
+
+use super::input::joined;
+use super::{Dispatcher, KeyState, Known};
+use crate::mail::{LaneNote, Settled};
+
+impl Dispatcher {
+    pub(crate) fn note(&mut self, note: LaneNote) {
+        match note {
+            LaneNote::Settled { run, key, outcome } => self.settled(run, key, outcome),
+            LaneNote::Ended { run } => self.forget(run),
+            LaneNote::Recovered { run } => {
+                self.sessions.insert(run.id, run.session.clone());
+                if let Some(lane) = self.lanes.get_mut(&run.session) {
+                    lane.runs.push(run);
+                }
+            }
+            LaneNote::Opened { session } => {
+                if let Some(lane) = self.lanes.get_mut(&session) {
+                    lane.opening = false;
+                }
+            }
+            LaneNote::Rests(waits) => {
+                self.questions.insert(waits.gate, *waits);
+            }
+            LaneNote::Woke { gate } => {
+                self.questions.remove(&gate);
+            }
+            LaneNote::Stop { run, cause } => self.stop(&[run], |_| cause),
+            LaneNote::NotActedOn { key } => self.command_keys.retain(|known| *known != key),
+            LaneNote::Lost { run } => {
+                let refusal = Refusal::Store("it was not accepted".into());
+                let key = self.run_keys.get(&run).cloned();
+                self.settled(run, key, Settled::Refused { refusal, reply_to: None });
+            }
+            LaneNote::Commanded { session, say } => {
+                if let Some(lane) = self.lanes.get_mut(&session) {
+                    lane.commands = lane.commands.saturating_sub(1);
+                    lane.idle_since = Instant::now();
+                }
+                if let Some((route, text)) = say {
+                    self.speaker.say(Some(route), text);
+                }
+            }
+        }
+    }
+
+    fn settled(&mut self, run: RunId, key: Option<IdempotencyKey>, outcome: Settled) {
+        if let Settled::Accepted { at } = &outcome {
+            if let Some(known) = key.as_ref().and_then(|key| self.keys.get_mut(key))
+                && let KeyState::InFlight(waiters) = std::mem::replace(&mut known.state, KeyState::Accepted(*at))
+            {
+                waiters.into_iter().for_each(|ack| ack.send(Ack::Accepted(joined(&known.run, *at))));
+            }
+            return;
+        }
+        let waiters = match key.and_then(|key| self.keys.remove(&key)) {
+            Some(Known { state: KeyState::InFlight(waiters), .. }) => waiters,
+            _ => Vec::new(),
+        };
+        match outcome {
+            Settled::Accepted { .. } => {}
+            Settled::Known(known) => {
+                for ack in waiters {
+                    ack.send(Ack::Accepted(Accepted {
+                        run_id: known.run_id,
+                        session: known.session.clone(),
+                        accepted_at: known.accepted_at,
+                        duplicate: true,
+                        watch: None,
+                    }));
+                }
+            }
+            Settled::Refused { refusal, reply_to } => {
+                waiters.into_iter().for_each(|ack| ack.send(Ack::Refused(refusal.clone())));
+                self.say_refusal(reply_to, &refusal);
+            }
+        }
+        self.forget(run);
+    }
+
+    /// Forgets a run that has ended, or never was. Whoever waits for its end learns that none will come.
+    pub(super) fn forget(&mut self, run: RunId) {
+        if let Some(key) = self.run_keys.remove(&run) {
+            self.keys.remove(&key);
+        }
+        self.questions.retain(|_, waits| waits.run != run);
+        let Some(session) = self.sessions.remove(&run) else { return };
+        if let Some(lane) = self.lanes.get_mut(&session) {
+            lane.runs.iter().filter(|live| live.id == run).for_each(|live| live.gone.cancel());
+            lane.runs.retain(|live| live.id != run);
+            lane.idle_since = Instant::now();
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The acceptance of a message: committed, acknowledged, and put where its mode says.
+
+use belay_protocol::inbound::{HistoryLine, HistoryRole};
+use belay_protocol::store::input_digest;
+use belay_protocol::{
+    Acceptance, Accepted, Ack, Asker, ChannelId, EventKind, KnownInput, Message, MessageBody, NewInput, QueueMode,
+    Refusal, RunEnd, RunOptions, StopReason, StoreError,
+};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::port::{note, refuse};
+use super::{Lane, LeaseLost};
+use crate::compaction;
+use crate::dispatcher::BUSY_RETRY;
+use crate::hooks::Place;
+use crate::joining::Offer;
+use crate::live::StopCause;
+use crate::mail::{LaneInput, LaneNote, Settled};
+use crate::queue::{QueueRules, Room, Waits, room};
+use crate::waiting::{Ending, Waiting};
+
+impl Lane {
+    /// Commits a message and acknowledges it. It begins in the same commit when nothing is before it. `sent` is the digest
+    /// of what was sent, where hooks have made another text of it.
+    pub(super) async fn accept(&mut self, input: LaneInput, sent: Option<String>) -> Result<(), LeaseLost> {
+        Box::pin(self.begin_anew(&input)).await?;
+        let spoken = self.house.carries_people(&input.inbound.channel);
+        let rules = self.rules_of(&input.inbound.options, &input.inbound.channel);
+        let history = self.fresh_history(&input.inbound.history);
+        let waiting = Waiting::arriving(&input, asker_of(&input), history, rules);
+        let room = self.room_for(&waiting);
+        if room == Room::None {
+            return self.busy(input, sent).await;
+        }
+        let permit = self.place_at_once();
+        let new = self.new_input(&input, &waiting, sent, permit.is_some());
+        let at = new.at;
+        let outcome = match self.house.store.threads.accept(&self.lease, new).await {
+            Ok(Acceptance::New) => {
+                let LaneInput { run, inbound, ack, .. } = input;
+                ack.send(Ack::Accepted(Accepted {
+                    run_id: run.id,
+                    session: run.session.clone(),
+                    accepted_at: at,
+                    duplicate: false,
+                    watch: Some(run.watch(inbound.want_deltas)),
+                }));
+                if spoken {
+                    self.spoken_at = Some(at);
+                }
+                if std::mem::take(&mut self.fresh) {
+                    self.house.hooks.session_start(Place { session: &run.session, run: run.id }, &inbound);
+                }
+                let settled = LaneNote::Settled { run: run.id, key: inbound.key, outcome: Settled::Accepted { at } };
+                note(&self.port.notes, settled).await;
+                let began_anew = std::mem::take(&mut self.announce);
+                return self.put(Waiting { accepted_at: at, began_anew, ..waiting }, permit, room).await;
+            }
+            Ok(Acceptance::Known(known)) => known,
+            Ok(Acceptance::Conflict(known)) => {
+                let refusal = Refusal::Conflict { run_id: known.run_id };
+                refuse(&self.port.notes, input, refusal).await;
+                return Ok(());
+            }
+            Err(error) => {
+                let lost = matches!(error, StoreError::LeaseLost(_));
+                tracing::error!(%error, session = %self.lease.session, "a message could not be stored");
+                refuse(&self.port.notes, input, Refusal::Store(error.to_string())).await;
+                return if lost { Err(LeaseLost) } else { Ok(()) };
+            }
+        };
+        self.known(input, outcome).await;
+        Ok(())
+    }
+
+    /// By which rules a message waits here.
+    pub(super) fn rules_of(&self, asked: &RunOptions, channel: &ChannelId) -> QueueRules {
+        let by_nature =
+            self.house.channels.get(channel).map_or_else(QueueMode::default, |channel| channel.queue_mode());
+        QueueRules::of(&asked.clone().over(&self.options), channel, by_nature, &self.house.queue)
+    }
+
+    /// What a new message finds among those that wait.
+    fn room_for(&self, new: &Waiting) -> Room {
+        let waits = |waiting: &Waiting| match waiting.shortened {
+            _ if self.is_in_flight(waiting.run.id) => Waits::InFlight,
+            true => Waits::Shortened,
+            // Whoever reads the run itself, since nobody is told, waits for an answer in it.
+            false if waiting.reply_to.is_none() => Waits::Alone,
+            false if waiting.is_plain() && new.is_plain() && waiting.is_akin(new) => Waits::Shortenable,
+            false => Waits::Alone,
+        };
+        let waiting: Vec<Waits> = self.queue.iter().map(waits).collect();
+        room(&waiting, new.rules.cap, new.rules.drop)
+    }
+
+    /// A place in the global lane for a message that nothing is before, where one is free.
+    fn place_at_once(&self) -> Option<OwnedSemaphorePermit> {
+        let free = self.current.is_none()
+            && self.resting.is_none()
+            && self.compacting.is_none()
+            && self.queue.is_empty()
+            && !self.house.draining.is_cancelled();
+        if free { self.house.permits.clone().try_acquire_owned().ok() } else { None }
+    }
+
+    fn new_input(&self, input: &LaneInput, waiting: &Waiting, sent: Option<String>, start: bool) -> NewInput {
+        let outputs = !input.inbound.outputs.is_empty();
+        let before = self.queue.len() + usize::from(self.current.is_some()) + usize::from(self.resting.is_some());
+        let queued = (before > 0).then(|| EventKind::Queued {
+            mode: waiting.rules.mode.word().into(),
+            before: u32::try_from(before).unwrap_or(u32::MAX),
+        });
+        NewInput {
+            run_id: input.run.id,
+            key: input.inbound.key.clone(),
+            channel: input.inbound.channel.clone(),
+            asker: waiting.asker.clone(),
+            text: input.text.clone(),
+            digest: sent,
+            reply_to: input.inbound.reply_to.clone(),
+            options: input.inbound.options.clone(),
+            events: queued.into_iter().map(|kind| self.house.event(&input.run.session, input.run.id, kind)).collect(),
+            history: waiting.history.iter().map(|message| Message::clone(message)).collect(),
+            // Kept from the acceptance on: a restart knows what the message has asked for.
+            state: outputs.then(|| serde_json::to_value(&waiting.state).ok()).flatten(),
+            at: self.house.clock.now(),
+            start,
+            spoken: self.house.carries_people(&input.inbound.channel),
+        }
+    }
+
+    /// Puts a committed message where its mode says, and lets another give way where there was no room.
+    async fn put(
+        &mut self,
+        mut waiting: Waiting,
+        permit: Option<OwnedSemaphorePermit>,
+        room: Room,
+    ) -> Result<(), LeaseLost> {
+        if permit.is_some() {
+            waiting.begin(waiting.accepted_at);
+            waiting.permit = permit;
+        }
+        let ended = match room {
+            Room::Shorten(at) if self.gives_way(at) => {
+                self.queue.iter_mut().skip(at).take(1).for_each(|oldest| oldest.shortened = true);
+                None
+            }
+            Room::End(at) if self.gives_way(at) => self.queue.remove(at),
+            _ => None,
+        };
+        let by = waiting.run.id;
+        match (waiting.rules.mode, &self.current, &self.joining) {
+            (QueueMode::Steer, Some(current), Some(joining)) if waiting.is_plain() && waiting.is_akin(current) => {
+                joining.offer(Offer { run: waiting.run.clone(), text: waiting.text().to_owned() });
+                self.queue.push_back(waiting);
+            }
+            (QueueMode::Interrupt, Some(current), _) => {
+                let cause = StopCause { by: Some(by), ..StopCause::of(StopReason::Superseded) };
+                note(&self.port.notes, LaneNote::Stop { run: current.run.clone(), cause }).await;
+                self.queue.push_front(waiting);
+            }
+            _ => self.queue.push_back(waiting),
+        }
+        let Some(ended) = ended else { return Ok(()) };
+        let end = RunEnd::of(StopReason::Superseded).with("by", by.to_string());
+        self.end_early(vec![(ended, Ending::early(end))]).await
+    }
+
+    /// Whether a message that waits can still give way; the running turn may have taken it in hand meanwhile.
+    fn gives_way(&self, at: usize) -> bool {
+        let run = self.queue.get(at).map(|waiting| waiting.run.id);
+        run.is_some_and(|run| self.joining.as_ref().is_none_or(|joining| joining.withdraw(run)))
+    }
+
+    /// Answers that too many wait, but never to a duplicate: that joins its first acceptance, which the store knows.
+    async fn busy(&mut self, input: LaneInput, sent: Option<String>) -> Result<(), LeaseLost> {
+        let known = match &input.inbound.key {
+            Some(key) => self.house.store.threads.find(key).await,
+            None => Ok(None),
+        };
+        let refusal = match known {
+            Ok(Some(known)) if known.digest == sent.unwrap_or_else(|| input_digest(&input.text)) => {
+                self.known(input, known).await;
+                return Ok(());
+            }
+            Ok(Some(known)) => Refusal::Conflict { run_id: known.run_id },
+            Ok(None) => {
+                let what = format!("{} messages of this conversation are waiting already", self.queue.len());
+                Refusal::Busy { what, retry_after: BUSY_RETRY }
+            }
+            Err(error) => Refusal::Store(error.to_string()),
+        };
+        refuse(&self.port.notes, input, refusal).await;
+        Ok(())
+    }
+
+    /// Acknowledges a duplicate.
+    async fn known(&self, input: LaneInput, known: KnownInput) {
+        let resting = self.resting.iter().map(|resting| &resting.waiting);
+        let alive =
+            self.current.iter().chain(resting).chain(&self.queue).find(|waiting| waiting.run.id == known.run_id);
+        input.ack.send(Ack::Accepted(Accepted {
+            run_id: known.run_id,
+            session: known.session.clone(),
+            accepted_at: known.accepted_at,
+            duplicate: true,
+            watch: alive.map(|waiting| waiting.run.watch(false)),
+        }));
+        let settled = LaneNote::Settled { run: input.run.id, key: input.inbound.key, outcome: Settled::Known(known) };
+        note(&self.port.notes, settled).await;
+    }
+
+    /// The messages that a client brings along, without instructions that the thread has already, or is about to have.
+    fn fresh_history(&self, lines: &[HistoryLine]) -> Vec<Message> {
+        let coming = self.queue.iter().flat_map(|waiting| &waiting.history);
+        let here: Vec<&str> = self.messages.iter().chain(coming).filter_map(|message| instruction(message)).collect();
+        let summary = self.summary.as_deref().unwrap_or_default();
+        let summarised = |text: &str| summary.lines().any(|line| line == compaction::instruction_line(text));
+        let lent = |text: &str| self.instructions.iter().any(|lent| lent == text);
+        let known = |text: &str| here.contains(&text) || lent(text) || summarised(text);
+        let message = |line: &HistoryLine| match line.role {
+            HistoryRole::System if known(&line.text) => None,
+            HistoryRole::System => Some(Message::system(&line.text)),
+            HistoryRole::User => Some(Message::user(&line.text)),
+            HistoryRole::Assistant => Some(Message::assistant(&line.text)),
+        };
+        lines.iter().filter_map(message).collect()
+    }
+}
+
+fn asker_of(input: &LaneInput) -> Asker {
+    Asker {
+        principal: input.inbound.principal.id.to_string(),
+        place: input.inbound.principal.role.into(),
+        relayed: input.inbound.relayed,
+    }
+}
+
+/// The text of a system message that belongs to the conversation.
+pub(super) fn instruction(message: &Message) -> Option<&str> {
+    match &message.body {
+        MessageBody::System { text } if message.scope.is_thread() && !compaction::is_pinned(message) => Some(text),
+        _ => None,
+    }
+}

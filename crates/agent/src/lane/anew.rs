@@ -1,0 +1,93 @@
+//! A conversation that ends by itself: found out when the next message of a person arrives, and never while something of it
+//! is unfinished. And one that an operator deletes.
+
+use belay_protocol::{Ack, EditOutcome, Refusal, StoreError, ThreadEdit};
+
+use super::port::note;
+use super::{Lane, LeaseLost};
+use crate::mail::{LaneCommand, LaneInput, LaneNote};
+use crate::prompt::Briefing;
+
+impl Lane {
+    /// Opens a new conversation before this message, if the last one is over by the rule of its channel. A store that does
+    /// not do it leaves the conversation as it is.
+    pub(super) async fn begin_anew(&mut self, input: &LaneInput) -> Result<(), LeaseLost> {
+        let inbound = &input.inbound;
+        if self.fresh || !self.is_quiet() || !self.house.carries_people(&inbound.channel) {
+            return Ok(());
+        }
+        let now = self.house.clock.now();
+        let due = self.spoken_at.and_then(|spoken| self.house.resets.due(&inbound.channel, spoken, now));
+        let Some(why) = due else { return Ok(()) };
+        // A second delivery belongs to the conversation that has answered it.
+        if let Some(key) = &inbound.key
+            && !matches!(self.house.store.threads.find(key).await, Ok(None))
+        {
+            return Ok(());
+        }
+        let session = &self.lease.session;
+        // First what was approved for good: should the rest fail, it is asked once more, and nothing else has changed.
+        let done = match self.house.store.gates.forget_grants(session).await {
+            Ok(_) => self.house.store.threads.edit_thread(&self.lease, ThreadEdit::New, now).await,
+            Err(error) => Err(error),
+        };
+        match done {
+            Ok(EditOutcome::Done(thread)) => {
+                tracing::info!(session = %self.lease.session, why = why.word(), "a new conversation begins");
+                self.show(thread);
+                Briefing::begin_anew(&self.house, &self.lease.session).await;
+                self.fresh = true;
+                self.announce = self.house.announce_reset;
+                self.house.hooks.session_end(&self.lease.session, why.word());
+                Ok(())
+            }
+            Ok(EditOutcome::Nothing) => Ok(()),
+            Err(StoreError::LeaseLost(_)) => Err(LeaseLost),
+            Err(error) => {
+                tracing::error!(%error, %session, "a new conversation could not begin; the old one goes on");
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether nothing of the session is unfinished.
+    fn is_quiet(&self) -> bool {
+        self.current.is_none() && self.resting.is_none() && self.compacting.is_none() && self.queue.is_empty()
+    }
+
+    /// Deletes the session. The next mail opens it anew.
+    pub(super) async fn delete(&mut self, command: LaneCommand) -> Result<(), LeaseLost> {
+        let at = self.house.clock.now();
+        let outcome = match self.is_quiet() {
+            true => self.house.store.archive.delete_session(&self.lease, at).await,
+            false => Err(StoreError::TooMuch("a message of it is still being answered: stop it first".into())),
+        };
+        let ack = match outcome {
+            Ok(removed) => {
+                tracing::info!(session = %self.lease.session, %removed, "a session was deleted");
+                self.deleted = true;
+                if let Some(outputs) = &self.house.outputs {
+                    outputs.forget(&removed.run_ids).await;
+                }
+                Ack::Removed(removed)
+            }
+            Err(StoreError::LeaseLost(_)) => return Err(LeaseLost),
+            Err(StoreError::TooMuch(what)) => Ack::Refused(Refusal::Decided(what)),
+            Err(error) => Ack::Refused(Refusal::Store(error.to_string())),
+        };
+        command.ack.send(ack);
+        note(&self.port.notes, LaneNote::Commanded { session: command.session, say: None }).await;
+        Ok(())
+    }
+
+    /// Makes the session again, if it was deleted: something comes in for it.
+    pub(super) async fn revive(&mut self) -> Result<(), LeaseLost> {
+        if !std::mem::take(&mut self.deleted) {
+            return Ok(());
+        }
+        self.reload().await?;
+        (self.fresh, self.loop_detection, self.spoken_at, self.announce) = (true, true, None, false);
+        self.options = belay_protocol::RunOptions::default();
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! How runs of a lane end: committed first, then told.
+
+use std::sync::Arc;
+
+use belay_protocol::store::joined_end;
+use belay_protocol::{JoinedRun, Message, Refusal, RunEnd, RunId, RunRecord, StopReason, StoreError};
+use tokio::task::JoinError;
+
+use super::port::{note, refuse_for};
+use super::{Lane, LeaseLost, STORE_BACKOFF, rest};
+use crate::compaction;
+use crate::journal::Remainder;
+use crate::live::LiveRun;
+use crate::mail::LaneNote;
+use crate::metrics;
+use crate::turn::{TurnEnd, end_processes};
+use crate::waiting::{Ending, Waiting};
+
+impl Lane {
+    /// The turn that ran has ended: so do messages that have joined it, and those that have not wait on.
+    pub(super) async fn end_turn(&mut self, ended: Result<TurnEnd, JoinError>) -> Result<(), LeaseLost> {
+        self.abort_at = None;
+        self.end_joined().await;
+        let unsure = self.joining.take().map(|joining| joining.close()).unwrap_or_default();
+        self.conclude(ended).await?;
+        // On drain, the next start finds out.
+        if !unsure.is_empty() && !self.house.draining.is_cancelled() {
+            self.settle_unsure(unsure).await?;
+        }
+        self.end_stopped_in_queue().await
+    }
+
+    /// Commits the end of the turn that ran, or lays it to rest.
+    async fn conclude(&mut self, ended: Result<TurnEnd, JoinError>) -> Result<(), LeaseLost> {
+        let Some(mut current) = self.current.take() else { return Ok(()) };
+        self.instructions.clear();
+        if let Ok(ended) = &ended {
+            self.calibration = ended.calibration;
+        }
+        let ended = match ended {
+            Ok(ended) if ended.lease_lost => return Err(LeaseLost),
+            Ok(ended) if ended.parked => return Ok(()),
+            Ok(ended) if ended.rest.is_some() => return Box::pin(self.rest(current, ended)).await,
+            Ok(ended) => ended,
+            Err(error) => return self.end_crashed(current, &error).await,
+        };
+        let TurnEnd {
+            mut messages,
+            turn_start,
+            unstored,
+            end,
+            reply,
+            silent,
+            delivery,
+            begun_at,
+            usage,
+            cost_micro_usd,
+            ..
+        } = ended;
+        if let Some(at) = begun_at {
+            current.begin(at);
+        }
+        let begun = current.begun_at.is_some();
+        if !begun && current.in_thread {
+            // Stopped before it was taken up again: the thread has its messages, and the reload shows them.
+            return self.end_early(vec![(current, Ending::early(end))]).await;
+        }
+        let Remainder { messages: new, events, said } = unstored;
+        let new = if begun { new } else { Vec::new() };
+        let totals = Some((usage, cost_micro_usd));
+        let ending = Ending { end, reply, silent, delivery, messages: new, events, said, totals };
+        self.commit_ends(vec![(current, ending)]).await?;
+        if begun {
+            // What steered this run alone is of no use to the next one.
+            let mut at = 0;
+            messages.retain(|message| {
+                at += 1;
+                at <= turn_start || message.scope.is_thread()
+            });
+        } else {
+            messages.truncate(turn_start - self.brought);
+        }
+        self.keep(messages);
+        Ok(())
+    }
+
+    /// Publishes the ends of messages that have become part of the running turn: the store has them.
+    pub(super) async fn end_joined(&mut self) {
+        let Some(joining) = self.joining.clone() else { return };
+        for JoinedRun { run, how, at } in joining.joined() {
+            let Some(place) = self.queue.iter().position(|waiting| waiting.run.id == run) else { continue };
+            let Some(waiting) = self.queue.remove(place) else { continue };
+            let (_, record) = waiting.finish(Ending::early(joined_end(joining.into, how)), at);
+            self.publish(&waiting.run, Arc::new(record)).await;
+        }
+    }
+
+    /// Finds out about messages that a turn was about to take when it ended. Opening the lane anew is a write of its own:
+    /// whatever the turn had still under way comes before it, or is refused.
+    async fn settle_unsure(&mut self, unsure: Vec<RunId>) -> Result<(), LeaseLost> {
+        let unfinished = self.reload().await?;
+        for run in unsure.into_iter().filter(|run| !unfinished.contains(run)) {
+            let Some(place) = self.queue.iter().position(|waiting| waiting.run.id == run) else { continue };
+            let Some(waiting) = self.queue.remove(place) else { continue };
+            match self.house.store.runs.run(run).await {
+                Ok(Some(record)) => self.publish(&waiting.run, Arc::new(record)).await,
+                // It has ended; whoever watches it is told to read the store.
+                unread => {
+                    tracing::error!(%run, read = ?unread.err(), "the end of a message that was joined cannot be read");
+                    note(&self.port.notes, LaneNote::Ended { run }).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the conversation back from a turn, its pinned summary first if it has one.
+    pub(super) fn keep(&mut self, mut messages: Vec<Arc<Message>>) {
+        if messages.first().is_some_and(|message| compaction::is_pinned(message)) {
+            self.summary = Some(messages.remove(0).text().to_owned());
+        }
+        self.messages = messages;
+    }
+
+    /// A turn panicked, or was aborted since it did not return when told to stop: what it had stored stays, and what it was
+    /// lent is read anew.
+    async fn end_crashed(&mut self, mut current: Waiting, error: &JoinError) -> Result<(), LeaseLost> {
+        tracing::error!(run = %current.run.id, %error, "a turn crashed");
+        end_processes(&self.house, current.run.id).await;
+        let stored = self.house.store.runs.run(current.run.id).await.ok().flatten();
+        let end = match current.run.stopped_by().filter(|_| error.is_cancelled()) {
+            Some(cause) => cause.end().with("aborted", true),
+            None => RunEnd::of(StopReason::Internal).with("cause", "panic"),
+        };
+        let mut ending = Ending::early(end);
+        if let Some(record) = stored {
+            ending.totals = Some((record.usage, record.cost_micro_usd));
+            // It had begun, unless it crashed before it could say so.
+            if let Some(at) = record.started_at {
+                current.begin(at);
+            }
+        }
+        self.commit_ends(vec![(current, ending)]).await?;
+        self.reload().await.map(|_| ())
+    }
+
+    /// Ends every waiting run that was told to stop, in one commit.
+    pub(super) async fn end_stopped_in_queue(&mut self) -> Result<(), LeaseLost> {
+        let joining = self.joining.clone();
+        // What the running turn has in hand ends with it, or comes back.
+        let is_here = |run: RunId| joining.as_ref().is_none_or(|joining| joining.withdraw(run));
+        let (stopped, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.queue)
+            .into_iter()
+            .partition(|waiting| waiting.run.cancel.is_cancelled() && is_here(waiting.run.id));
+        self.queue = waiting.into();
+        let waited = stopped.into_iter().map(|waiting| {
+            let ending = rest::stopped(&waiting);
+            (waiting, ending)
+        });
+        let endings = self.stopped_at_rest().into_iter().chain(waited.collect::<Vec<_>>());
+        self.end_early(endings.collect()).await
+    }
+
+    /// Ends runs without a turn. Where one of them had begun in an earlier attempt, the thread is read anew: it has that
+    /// attempt's messages.
+    pub(super) async fn end_early(&mut self, ends: Vec<(Waiting, Ending)>) -> Result<(), LeaseLost> {
+        let reload = ends.iter().any(|(waiting, _)| waiting.in_thread) && self.turn.is_empty();
+        self.commit_ends(ends).await?;
+        if reload { self.reload().await.map(|_| ()) } else { Ok(()) }
+    }
+
+    /// Commits ends, then publishes them. A store that does not take them is asked again until it does, or until the
+    /// daemon ends and the next start takes the runs up again: told before durable is never an option.
+    pub(super) async fn commit_ends(&mut self, ends: Vec<(Waiting, Ending)>) -> Result<(), LeaseLost> {
+        if ends.is_empty() {
+            return Ok(());
+        }
+        let at = self.house.clock.now();
+        let mut finished = Vec::with_capacity(ends.len());
+        let mut records = Vec::with_capacity(ends.len());
+        for (waiting, ending) in ends {
+            let (row, record) = waiting.finish(ending, at);
+            finished.push(row);
+            records.push((waiting.run, Arc::new(record)));
+        }
+        let mut pause = STORE_BACKOFF.0;
+        while let Err(error) = self.house.store.threads.finish_runs(&self.lease, finished.clone()).await {
+            if matches!(error, StoreError::LeaseLost(_)) {
+                return Err(LeaseLost);
+            }
+            tracing::error!(%error, session = %self.lease.session, "the end of a run could not be stored; trying again");
+            refuse_for(&mut self.port, Refusal::Store(error.to_string()), pause).await;
+            pause = (pause * 2).min(STORE_BACKOFF.1);
+        }
+        for (run, record) in records {
+            self.publish(&run, record).await;
+        }
+        Ok(())
+    }
+
+    /// Publishes an end that is committed.
+    async fn publish(&self, run: &Arc<LiveRun>, record: Arc<RunRecord>) {
+        let reason = record.reason.map_or("", StopReason::word);
+        tracing::info!(
+            run = %run.id, session = %run.session, status = record.status.word(), reason,
+            model_calls = record.usage.model_calls, tool_calls = record.usage.tool_calls, "run ended"
+        );
+        metrics::run_ended(&record);
+        self.house.hooks.agent_end(&record);
+        run.finish(record);
+        note(&self.port.notes, LaneNote::Ended { run: run.id }).await;
+    }
+
+    /// Reads the thread anew. Returns the runs that have not ended.
+    pub(super) async fn reload(&mut self) -> Result<Vec<RunId>, LeaseLost> {
+        let now = self.house.clock.now();
+        let mut pause = STORE_BACKOFF.0;
+        loop {
+            match self.house.store.threads.open_lane(&self.lease.session, self.house.boot, now).await {
+                Ok(opened) => {
+                    self.lease = opened.lease;
+                    self.show(opened.thread);
+                    return Ok(opened.unfinished.into_iter().map(|pending| pending.run_id).collect());
+                }
+                Err(StoreError::LeaseLost(_)) => return Err(LeaseLost),
+                Err(error) => {
+                    tracing::error!(%error, "the thread could not be read; trying again");
+                    refuse_for(&mut self.port, Refusal::Store(error.to_string()), pause).await;
+                }
+            }
+            pause = (pause * 2).min(STORE_BACKOFF.1);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The beginning of a lane: it is opened, and what is unfinished in it is taken up again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_agent_loop::LoopContext;
+use belay_protocol::{
+    GateState, OpenedLane, PendingRun, Refusal, RunEnd, RunId, RunStatus, SessionKey, StopReason, StoreError,
+    ThreadSnapshot, ToolStatus,
+};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::port::{note, refuse_all, refuse_for, refuse_mail};
+use super::{Lane, LeaseLost, STORE_BACKOFF};
+use crate::approvals::{Answer, Answers};
+use crate::compaction::Calibration;
+use crate::house::House;
+use crate::live::LiveRun;
+use crate::mail::{LaneNote, LanePort};
+use crate::metrics;
+use crate::waiting::{Ending, Waiting};
+
+/// How often a run is taken up before it is given up. 5: a crash that one message causes shows itself at once, and
+/// four restarts of an upgrade do not.
+const MAX_ATTEMPTS: u32 = 5;
+/// What a call reads whose result a crash has swallowed.
+const UNKNOWN: &str = "outcome unknown: this was interrupted; check before doing it again";
+
+/// What a lane begins with.
+pub(crate) struct LaneStart {
+    pub(crate) session: SessionKey,
+    /// Runs that an earlier task of this lane left behind.
+    pub(crate) adopted: Vec<Arc<LiveRun>>,
+    /// Whether something unfinished waits for the lane, so that it tries to open until it can.
+    pub(crate) insist: bool,
+    /// How often the lane's task has crashed; each crash makes it wait longer before it begins again.
+    pub(crate) crashes: u32,
+}
+
+/// Runs a lane until the dispatcher retires it.
+pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: LanePort) {
+    let LaneStart { session, adopted, insist, crashes } = start;
+    sleep(Duration::from_secs(u64::from(crashes))).await;
+    let mut pause = STORE_BACKOFF.0;
+    let opened = loop {
+        match house.store.threads.open_lane(&session, house.boot, house.clock.now()).await {
+            Ok(opened) => break opened,
+            Err(error) => {
+                tracing::error!(%error, %session, "a lane could not be opened");
+                let refusal = Refusal::Store(error.to_string());
+                if !insist || house.draining.is_cancelled() {
+                    return refuse_all(&mut port, refusal).await;
+                }
+                refuse_for(&mut port, refusal, pause).await;
+                pause = (pause * 2).min(STORE_BACKOFF.1);
+            }
+        }
+    };
+    let OpenedLane { lease, thread, unfinished, loop_detection, options, fresh, spoken_at } = opened;
+    let mut lane = Lane {
+        house,
+        port,
+        lease,
+        summary: None,
+        messages: Vec::new(),
+        queue: VecDeque::new(),
+        current: None,
+        resting: None,
+        receiving: None,
+        compacting: None,
+        calibration: Calibration::default(),
+        fresh,
+        instructions: Vec::new(),
+        brought: 0,
+        loop_detection,
+        options,
+        joining: None,
+        individually: false,
+        abort_at: None,
+        held: VecDeque::new(),
+        spoken_at,
+        announce: false,
+        deleted: false,
+        turn: JoinSet::new(),
+    };
+    lane.show(thread);
+    if Box::pin(lane.take_up(unfinished, adopted)).await.is_err() || lane.run().await.is_err() {
+        tracing::error!(%session, "the lane belongs to another owner and is let go");
+    }
+    lane.refuse_receiving(Refusal::ShuttingDown).await;
+    lane.refuse_compacting(Refusal::ShuttingDown).await;
+    for mail in std::mem::take(&mut lane.held) {
+        refuse_mail(&lane.port, mail, Refusal::ShuttingDown).await;
+    }
+    refuse_all(&mut lane.port, Refusal::ShuttingDown).await;
+}
+
+impl Lane {
+    /// Replaces what is known of the thread by what the store has. A call whose result a crash has swallowed gets one.
+    pub(super) fn show(&mut self, thread: ThreadSnapshot) {
+        self.summary = thread.summary;
+        let mut context = LoopContext::new(thread.messages.into_iter().map(|(_, message)| message).collect());
+        context.answer_open_calls(ToolStatus::OutcomeUnknown, UNKNOWN);
+        self.messages = context.messages;
+    }
+
+    /// Queues what an earlier boot, or an earlier task of this lane, left unfinished.
+    async fn take_up(&mut self, unfinished: Vec<PendingRun>, adopted: Vec<Arc<LiveRun>>) -> Result<(), LeaseLost> {
+        for ghost in adopted.iter().filter(|run| unfinished.iter().all(|pending| pending.run_id != run.id)) {
+            note(&self.port.notes, LaneNote::Lost { run: ghost.id }).await;
+        }
+        let mut given_up = Vec::new();
+        for pending in unfinished {
+            let known = adopted.iter().find(|run| run.id == pending.run_id).cloned();
+            let run = match known {
+                Some(run) => run,
+                None => {
+                    let run = LiveRun::new(pending.run_id, self.lease.session.clone(), false);
+                    metrics::run_recovered();
+                    note(&self.port.notes, LaneNote::Recovered { run: run.clone() }).await;
+                    run
+                }
+            };
+            tracing::info!(run = %run.id, session = %run.session, attempt = pending.attempt + 1, "run taken up again");
+            let exhausted = pending.attempt >= MAX_ATTEMPTS && pending.status != RunStatus::Paused;
+            let asked = pending.gate.clone();
+            let answers = match &asked {
+                Some(_) => self.answers_of(run.id).await?,
+                None => Answers::new(),
+            };
+            let rules = self.rules_of(&pending.options, &pending.channel);
+            let waiting = Waiting::again(run, pending, answers, rules);
+            if let Some(gate) = asked.filter(|gate| gate.state == GateState::Waiting && waiting.rested) {
+                self.rest_again(waiting, gate).await;
+                continue;
+            }
+            if exhausted {
+                let end = RunEnd::of(StopReason::RestartLimit).with("attempts", waiting.attempt);
+                given_up.push((waiting, Ending::early(end)));
+            } else {
+                self.queue.push_back(waiting);
+            }
+        }
+        self.end_early(given_up).await?;
+        note(&self.port.notes, LaneNote::Opened { session: self.lease.session.clone() }).await;
+        Ok(())
+    }
+
+    /// What people have answered about calls of a run.
+    pub(super) async fn answers_of(&mut self, run: RunId) -> Result<Answers, LeaseLost> {
+        let mut pause = STORE_BACKOFF.0;
+        loop {
+            match self.house.store.gates.gates_of(run).await {
+                Ok(gates) => return Ok(Answer::of(gates)),
+                Err(StoreError::LeaseLost(_)) => return Err(LeaseLost),
+                Err(error) => {
+                    tracing::error!(%error, %run, "the answers of a run could not be read; trying again");
+                    refuse_for(&mut self.port, Refusal::Store(error.to_string()), pause).await;
+                }
+            }
+            pause = (pause * 2).min(STORE_BACKOFF.1);
+        }
+    }
+}

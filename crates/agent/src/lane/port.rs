@@ -1,0 +1,54 @@
+//! A lane's end of what it says to the dispatcher, and the refusing of mail that it cannot take.
+
+use std::time::Duration;
+
+use belay_protocol::{Ack, Refusal};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::mail::{LaneInput, LaneMail, LaneNote, LanePort, Settled};
+
+/// Refuses whatever is in the mailbox; nothing of it was accepted.
+pub(super) async fn refuse_all(port: &mut LanePort, refusal: Refusal) {
+    port.mail.close();
+    while let Some(mail) = port.mail.recv().await {
+        refuse_mail(port, mail, refusal.clone()).await;
+    }
+}
+
+/// Refuses what comes in during a pause.
+pub(super) async fn refuse_for(port: &mut LanePort, refusal: Refusal, pause: Duration) {
+    let until = Instant::now() + pause;
+    while let Ok(Some(mail)) = timeout_at(until, port.mail.recv()).await {
+        refuse_mail(port, mail, refusal.clone()).await;
+    }
+    sleep_until(until).await;
+}
+
+pub(super) async fn refuse_mail(port: &LanePort, mail: LaneMail, refusal: Refusal) {
+    let LanePort { notes, session, .. } = port;
+    match mail {
+        LaneMail::Input(input) => refuse(notes, *input, refusal).await,
+        LaneMail::Command(command) => {
+            let say = command.reply_to.map(|route| (route, refusal.to_string()));
+            command.ack.send(Ack::Refused(refusal));
+            note(notes, LaneNote::Commanded { session: command.session, say }).await;
+        }
+        LaneMail::Answer(answer) => {
+            let say = answer.reply_to.map(|route| (route, refusal.to_string()));
+            answer.ack.send(Ack::Refused(refusal));
+            note(notes, LaneNote::Commanded { session: session.clone(), say }).await;
+        }
+    }
+}
+
+pub(super) async fn refuse(notes: &mpsc::Sender<LaneNote>, input: LaneInput, refusal: Refusal) {
+    input.ack.send(Ack::Refused(refusal.clone()));
+    let outcome = Settled::Refused { refusal, reply_to: input.inbound.reply_to };
+    note(notes, LaneNote::Settled { run: input.run.id, key: input.inbound.key, outcome }).await;
+}
+
+/// Tells the dispatcher. It only goes away together with all lanes, and then nobody is left to tell.
+pub(super) async fn note(notes: &mpsc::Sender<LaneNote>, what: LaneNote) {
+    let _ = notes.send(what).await;
+}

@@ -1,0 +1,81 @@
+//! What the conversation asks of all its runs, as it is shown and changed by commands. Acts at once: from the next message
+//! on, and on the running turn where it looks.
+
+use belay_protocol::{ChannelId, RunOptions};
+
+use super::{Lane, LeaseLost, unchanged};
+use crate::submission::{Change, Setting, SettingCommand};
+
+/// Names of models that are listed where one is not known.
+const MOST_NAMES: usize = 20;
+
+impl Lane {
+    /// Shows a setting, or changes it once the store has it. `channel`: where the command came from.
+    pub(super) async fn set(&mut self, command: SettingCommand, channel: &ChannelId) -> Result<String, LeaseLost> {
+        if command.change == Change::Show {
+            return Ok(self.shown(command.setting, channel));
+        }
+        if let Change::To(RunOptions { model: Some(name), .. }) = &command.change
+            && let Err(unknown) = self.known_model(name)
+        {
+            return Ok(unknown);
+        }
+        let options = command.applied_to(self.options.clone());
+        if let Err(error) = self.house.store.threads.set_options(&self.lease, options.clone()).await {
+            return unchanged(&error);
+        }
+        self.options = options;
+        Ok(match command.change {
+            Change::Default => format!("Taken back. {}", self.shown(command.setting, channel)),
+            _ => self.shown(command.setting, channel),
+        })
+    }
+
+    fn known_model(&self, name: &str) -> Result<(), String> {
+        let known = self.house.model.models();
+        if known.iter().any(|known| known == name) {
+            return Ok(());
+        }
+        let listed: Vec<&str> = known.iter().take(MOST_NAMES).map(String::as_str).collect();
+        Err(format!("I know no model {name}. There is: {}.", listed.join(", ")))
+    }
+
+    fn shown(&self, setting: Setting, channel: &ChannelId) -> String {
+        let options = &self.options;
+        let or_default = |word: Option<&'static str>| word.unwrap_or("default");
+        match setting {
+            Setting::Queue => {
+                let rules = self.rules_of(&RunOptions::default(), channel);
+                let waiting = match self.queue.len() {
+                    0 => "Nothing waits.".to_owned(),
+                    1 => "1 message waits.".to_owned(),
+                    n => format!("{n} messages wait."),
+                };
+                format!(
+                    "Queue: {} (debounce {} ms, cap {}, drop {}). {waiting}",
+                    rules.mode.word(),
+                    rules.debounce.as_millis(),
+                    rules.cap,
+                    rules.drop.word()
+                )
+            }
+            Setting::Thinking => format!("Thinking: {}.", or_default(options.thinking.map(|level| level.word()))),
+            Setting::Reasoning => format!("Reasoning: {}.", or_default(options.reasoning.map(|shown| shown.word()))),
+            Setting::Verbose => {
+                let word = options.verbose.map(|on| if on { "on" } else { "off" });
+                format!("Verbose: {}.", or_default(word))
+            }
+            Setting::Model => self.model_shown(),
+        }
+    }
+
+    fn model_shown(&self) -> String {
+        let info = self.house.model.info();
+        let label = if info.rehearsal { " (the built-in stand-in, not a model)" } else { "" };
+        let configured = format!("{} by {}{label}", info.model, info.provider);
+        match &self.options.model {
+            Some(chosen) if *chosen != info.model => format!("Model: {chosen}, chosen here. Configured: {configured}."),
+            _ => format!("Model: {configured}."),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What a run is told of its surroundings, as they are when it begins.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_protocol::{Bootstrap, BootstrapFile, ChannelId, RunOptions, SessionKey, Skills, Variable};
+use tokio::time::timeout;
+
+use super::files;
+use crate::house::House;
+
+/// How long the surroundings may take to be read. They are small local files; a disk that takes longer is broken.
+const READ_LIMIT: Duration = Duration::from_secs(10);
+
+/// What a run is told besides its conversation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Briefing {
+    /// Who the model is told it is, where hooks have said so.
+    pub(crate) persona: Option<String>,
+    pub(crate) files: Arc<Bootstrap>,
+    pub(crate) skills: Arc<Skills>,
+    /// How answers are written for the place where they go.
+    pub(crate) hints: Option<String>,
+    /// Whether nothing may be an answer.
+    pub(crate) may_be_silent: bool,
+    pub(crate) today: Option<String>,
+    /// What the message, or the session, adds.
+    pub(crate) extra: Option<String>,
+}
+
+/// Whose surroundings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct About<'a> {
+    pub(crate) session: &'a SessionKey,
+    /// Where the answer goes.
+    pub(crate) channel: Option<&'a ChannelId>,
+    /// Whether the message was relayed from a group.
+    pub(crate) relayed: bool,
+    pub(crate) options: &'a RunOptions,
+}
+
+impl Briefing {
+    /// The surroundings of a run that begins. The skills are those that the conversation began with.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub(crate) async fn of_run(house: &House, about: About<'_>) -> Self {
+        let briefing = Self::of(house, about).await;
+        house.snapshots.keep(about.session, &briefing.skills);
+        briefing
+    }
+
+    /// The same, for whoever only looks.
+    pub(crate) async fn of(house: &House, About { session, channel, relayed, options }: About<'_>) -> Self {
+        let source = &house.context;
+        let read = async {
+            let skills = match house.snapshots.of(session) {
+                Some(skills) => skills,
+                None => source.skills().await,
+            };
+            (skills, source.bootstrap().await)
+        };
+        let (skills, files) = timeout(READ_LIMIT, read).await.unwrap_or_else(|_elapsed| {
+            tracing::error!(%session, "the workspace could not be read in time; a run begins without its files and skills");
+            (source.known_skills(), Arc::default())
+        });
+        let hints = channel.and_then(|channel| house.channels.get(channel)).and_then(|channel| channel.hints());
+        Self {
+            persona: None,
+            files,
+            skills,
+            hints: hints.map(str::to_owned),
+            may_be_silent: relayed,
+            today: source.today(house.clock.now()),
+            extra: options.extra_prompt.clone(),
+        }
+    }
+
+    /// A conversation begins anew: skills are looked for at once, so that commands which name a new one know it.
+    pub(crate) async fn begin_anew(house: &House, session: &SessionKey) {
+        house.snapshots.forget(session);
+        if timeout(READ_LIMIT, house.context.skills()).await.is_err() {
+            tracing::error!(%session, "skills could not be looked for in time");
+        }
+    }
+
+    /// The same, with what hooks have said.
+    pub(crate) fn with(self, persona: Option<String>, files: Option<Vec<BootstrapFile>>) -> Self {
+        let files = match files {
+            Some(files) => Arc::new(Bootstrap { files, skipped: self.files.skipped.clone() }),
+            None => self.files,
+        };
+        Self { persona, files, ..self }
+    }
+
+    /// What subagents, steps of plans and workers are told as well, behind their own prompts: the rules of the workspace.
+    /// Empty: there are none.
+    pub(crate) fn rules(&self) -> String {
+        files::rules(&self.files.files).map(|rules| format!("\n\n{rules}")).unwrap_or_default()
+    }
+
+    /// Variables for the commands of the run.
+    pub(crate) fn variables(&self) -> Arc<[Variable]> {
+        self.skills.variables()
+    }
+
+    /// Whether both make the same prompts. What was read once is compared by where it is, not by what it says.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let Self { persona, files, skills, hints, may_be_silent, today, extra } = self;
+        Arc::ptr_eq(files, &other.files)
+            && Arc::ptr_eq(skills, &other.skills)
+            && (persona, hints, may_be_silent) == (&other.persona, &other.hints, &other.may_be_silent)
+            && (today, extra) == (&other.today, &other.extra)
+    }
+}

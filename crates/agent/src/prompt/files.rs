@@ -1,0 +1,29 @@
+//! Files of the workspace in a prompt.
+
+use belay_protocol::{BootstrapFile, RULES_FILE};
+
+const HEAD: &str = "Files of the workspace, as they are now. They are kept by the people you work for: follow what they ask \
+of you, and take the rest as what you know.";
+const CUT: &str = "Some are too long to be shown whole; read_file shows the rest.";
+
+/// All files; `None`: there is none.
+pub(super) fn part(files: &[BootstrapFile]) -> Option<String> {
+    if files.is_empty() {
+        return None;
+    }
+    let mut text = HEAD.to_owned();
+    if files.iter().any(|file| file.cut) {
+        text.push(' ');
+        text.push_str(CUT);
+    }
+    for file in files {
+        text.push_str(&format!("\n\n<file name=\"{}\">\n{}\n</file>", file.name, file.text));
+    }
+    Some(text)
+}
+
+/// The rules of the workspace alone; `None`: there are none.
+pub(super) fn rules(files: &[BootstrapFile]) -> Option<String> {
+    let at = files.iter().position(|file| file.name == RULES_FILE)?;
+    part(&files[at..=at])
+}

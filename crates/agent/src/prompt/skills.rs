@@ -1,0 +1,74 @@
+//! The list of skills in a prompt: names, places and descriptions, within a budget. All names stay, whatever the budget;
+//! descriptions become shorter, down to nothing.
+
+use belay_protocol::{Skill, SkillPlace, Skills, ToolSet};
+
+const HEAD: &str = "Skills are instructions for kinds of tasks, kept in files. When a task fits one of them, read its \
+instructions first and follow them; read one at a time, and none that does not fit.";
+
+/// The list, as far as these tools can read what is on it; `None`: there is nothing on it.
+pub(super) fn part(skills: &Skills, tools: &ToolSet) -> Option<String> {
+    let readable = |skill: &&Skill| tools.get(reader(skill)).is_some();
+    let listed: Vec<&Skill> = skills.list.iter().filter(|skill| skill.listed).filter(readable).collect();
+    if listed.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = listed.iter().map(|skill| name(skill)).collect();
+    let fixed = chars(HEAD) + names.iter().map(|name| chars(name) + 1).sum::<usize>();
+    let room = skills.max_prompt_chars.saturating_sub(fixed);
+    let longest = longest_that_fits(&listed, room);
+    let mut text = HEAD.to_owned();
+    for (skill, name) in listed.iter().zip(names) {
+        text.push('\n');
+        text.push_str(&name);
+        if let Some(description) = shortened(&skill.description, longest) {
+            text.push_str(": ");
+            text.push_str(&description);
+        }
+    }
+    Some(text)
+}
+
+/// The tool that reads the instructions of a skill.
+fn reader(skill: &Skill) -> &'static str {
+    match skill.place {
+        SkillPlace::Workspace(_) => "read_file",
+        SkillPlace::Elsewhere => "read_skill",
+    }
+}
+
+fn name(skill: &Skill) -> String {
+    match &skill.place {
+        SkillPlace::Workspace(path) => format!("- {} ({path})", skill.name),
+        SkillPlace::Elsewhere => format!("- {} (read_skill)", skill.name),
+    }
+}
+
+/// The most characters that each description may have so that all of them fit.
+fn longest_that_fits(listed: &[&Skill], room: usize) -> usize {
+    let lengths: Vec<usize> = listed.iter().map(|skill| chars(&skill.description)).collect();
+    let taken = |longest: usize| -> usize {
+        // A description that is left out takes nothing; each other one has ": " before it.
+        lengths.iter().map(|length| (*length).min(longest)).filter(|length| *length > 0).map(|length| length + 2).sum()
+    };
+    let (mut low, mut high) = (0, lengths.iter().copied().max().unwrap_or(0));
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if taken(middle) <= room { low = middle } else { high = middle - 1 }
+    }
+    low
+}
+
+/// A description of at most so many characters; `None`: it would say nothing.
+fn shortened(description: &str, longest: usize) -> Option<String> {
+    if chars(description) <= longest {
+        return Some(description.to_owned());
+    }
+    let kept = longest.checked_sub(1).filter(|kept| *kept > 0)?;
+    let text: String = description.chars().take(kept).collect();
+    Some(format!("{}…", text.trim_end()))
+}
+
+fn chars(text: &str) -> usize {
+    text.chars().count()
+}

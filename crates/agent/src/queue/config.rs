@@ -1,0 +1,101 @@
+//! `[queue]`
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use belay_protocol::{QueueDrop, QueueMode};
+use serde::{Deserialize, Serialize};
+
+/// `[queue]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct QueueConfig {
+    /// What becomes of a message that meets a running turn. Absent: what its channel is made for.
+    pub mode: Option<QueueMode>,
+    /// The same for one channel, by its name.
+    pub by_channel: BTreeMap<String, QueueMode>,
+    /// Milliseconds without a new message after which collected ones become one turn. 0 to 60000; 0: at once.
+    pub debounce_ms: u64,
+    /// Messages of one session that may wait while a turn runs. 1 to 1000.
+    pub cap: usize,
+    /// What becomes of them when there are more.
+    pub drop: QueueDrop,
+    /// Seconds of silence of a run at work after which the log has a warning. 0: never.
+    pub stuck_warn_s: u64,
+    /// Seconds of silence of a run at work after which it is ended. 0: never.
+    pub stuck_after_s: u64,
+}
+
+impl Default for QueueConfig {
+    /// 500 ms: somebody who sends a thought in pieces is done by then, and nobody waits noticeably. 600 s of silence: longer
+    /// than a model may stay silent in a stream, and than a tool may take by itself.
+    fn default() -> Self {
+        Self {
+            mode: None,
+            by_channel: BTreeMap::new(),
+            debounce_ms: 500,
+            cap: 20,
+            drop: QueueDrop::Summarize,
+            stuck_warn_s: 120,
+            stuck_after_s: 600,
+        }
+    }
+}
+
+/// Most that `cap` may be, in the settings and in a conversation.
+pub(crate) const MAX_CAP: usize = 1000;
+/// Longest `debounce_ms`, in the settings and in a conversation. A minute: longer is a schedule, not a pause for breath.
+pub(crate) const MAX_DEBOUNCE_MS: u64 = 60_000;
+/// Longest span of silence that can be watched for: a day.
+const MAX_SILENCE_S: u64 = 86_400;
+
+impl QueueConfig {
+    /// Every problem at once, each beginning with its key.
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if !(1..=MAX_CAP).contains(&self.cap) {
+            problems.push(format!("queue.cap: must be between 1 and {MAX_CAP}"));
+        }
+        if self.debounce_ms > MAX_DEBOUNCE_MS {
+            problems.push(format!("queue.debounce_ms: must be at most {MAX_DEBOUNCE_MS}"));
+        }
+        for (key, value) in [("stuck_warn_s", self.stuck_warn_s), ("stuck_after_s", self.stuck_after_s)] {
+            if value > MAX_SILENCE_S {
+                problems.push(format!("queue.{key}: must be at most {MAX_SILENCE_S}"));
+            }
+        }
+        problems
+    }
+
+    /// Silence after which the log has a warning.
+    pub fn stuck_warn(&self) -> Option<Duration> {
+        (self.stuck_warn_s > 0).then(|| Duration::from_secs(self.stuck_warn_s))
+    }
+
+    /// Silence after which a run is ended.
+    pub fn stuck_after(&self) -> Option<Duration> {
+        (self.stuck_after_s > 0).then(|| Duration::from_secs(self.stuck_after_s))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_problem_is_named_with_its_key() {
+        assert!(QueueConfig::default().validate().is_empty());
+        let bad = QueueConfig {
+            cap: 0,
+            debounce_ms: 60_001,
+            stuck_warn_s: 86_401,
+            stuck_after_s: u64::MAX,
+            ..QueueConfig::default()
+        };
+        let keys: Vec<String> =
+            bad.validate().iter().filter_map(|problem| Some(problem.split_once(':')?.0.to_owned())).collect();
+        assert_eq!(keys, ["queue.cap", "queue.debounce_ms", "queue.stuck_warn_s", "queue.stuck_after_s"]);
+        let never = QueueConfig { stuck_warn_s: 0, stuck_after_s: 0, ..QueueConfig::default() };
+        assert_eq!((never.stuck_warn(), never.stuck_after()), (None, None));
+    }
+}

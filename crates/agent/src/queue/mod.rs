@@ -1,0 +1,15 @@
+//! How messages wait that meet a busy session: by which rules, which of them give way when there are too many, and what
+//! the model reads of several that get one turn. Pure.
+//!
+//! **Does not know** lanes, turns, time or the store: the lane asks, and carries out.
+
+mod config;
+mod room;
+mod rules;
+mod texts;
+
+pub use config::QueueConfig;
+pub(crate) use config::{MAX_CAP, MAX_DEBOUNCE_MS};
+pub(crate) use room::{Room, Waits, room};
+pub(crate) use rules::QueueRules;
+pub(crate) use texts::{fits_in, one_text};

@@ -1,0 +1,304 @@
+//! Block streaming: finished pieces of what the model says become messages of their own while the run is at work.
+//!
+//! [`Blocks`] takes the fragments as they are published and cuts them; it never waits. A task of the turn sends what is
+//! ready, in order: the message and the fact that it was sent are in one commit, by which an attempt after a crash knows
+//! what has been said. A model call of which a piece is ready counts as heard and is not sent again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_agent_loop::LoopContext;
+use belay_protocol::{Durability, EventKind, EventLog, EventQuery, Outbound, OutboxId, ReplyRoute, RunId, StoreError};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::chunker::{Chunker, JOINT, Limits};
+use super::config::{SendAt, StreamingConfig};
+use crate::journal::RunJournal;
+use crate::live::LiveRun;
+
+/// What a run says in pieces: those that are ready, and the rest of the step it is at.
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    limits: Limits,
+    at: SendAt,
+    step: u32,
+    chunker: Chunker,
+    /// Of the step's text, in bytes: what is in a piece.
+    cut_to: usize,
+    ready: VecDeque<Block>,
+    /// Digests of what earlier attempts have sent: each is passed over once.
+    before: Vec<String>,
+}
+
+/// A message that could be sent now.
+#[derive(Debug, PartialEq, Eq)]
+struct Next {
+    text: String,
+    /// Of how many pieces it is made.
+    count: usize,
+    /// Whether it is short and had better wait for more to go along with it.
+    may_wait: bool,
+}
+
+/// A piece that is ready.
+#[derive(Debug)]
+struct Block {
+    text: String,
+    /// It is the end of a text, and may go along with what follows.
+    ends_text: bool,
+}
+
+impl Blocks {
+    pub(crate) fn new(config: &StreamingConfig, channel_max: usize, before: Vec<String>) -> Self {
+        let limits = Limits::new(config, channel_max);
+        let (chunker, ready) = (Chunker::new(limits), VecDeque::new());
+        Self { limits, at: config.at, step: 0, chunker, cut_to: 0, ready, before }
+    }
+
+    /// A model call begins. The same step again: the call before came to nothing that anybody has heard.
+    pub(crate) fn begin(&mut self, step: u32) {
+        if step != self.step {
+            self.end_text();
+        }
+        self.step = step;
+        self.chunker = Chunker::new(self.limits);
+        self.cut_to = 0;
+    }
+
+    /// Takes a fragment. Whether something of this step is ready, and so as good as heard.
+    pub(crate) fn push(&mut self, fragment: &str) -> bool {
+        self.chunker.push(fragment);
+        if self.at == SendAt::TextEnd {
+            self.cut();
+        }
+        self.cut_to > 0
+    }
+
+    /// The text is over and the run goes on: all of it is ready.
+    pub(crate) fn end_text(&mut self) {
+        self.cut();
+        while let Some(piece) = self.chunker.next_of_rest() {
+            self.cut_to = piece.of.end;
+            self.ready.push_back(Block { text: piece.text, ends_text: true });
+        }
+    }
+
+    /// What is certain of the text is ready. Of an answer, the rest goes with the end of the run.
+    pub(crate) fn cut(&mut self) {
+        while let Some(piece) = self.chunker.next() {
+            self.cut_to = piece.of.end;
+            self.ready.push_back(Block { text: piece.text, ends_text: false });
+        }
+    }
+
+    /// The next message: a piece, and those behind it that go along with it. They stay until they are [`Self::sent`].
+    fn next(&self) -> Option<Next> {
+        let mut blocks = self.ready.iter();
+        let first = blocks.next()?;
+        let (mut text, mut ends_text, mut count) = (first.text.clone(), first.ends_text, 1);
+        for block in blocks {
+            if !ends_text || !self.limits.take_both(&text, &block.text) {
+                break;
+            }
+            text = text + JOINT + &block.text;
+            ends_text = block.ends_text;
+            count += 1;
+        }
+        let may_wait = ends_text && count == self.ready.len() && !self.limits.is_long_enough(&text);
+        Some(Next { text, count, may_wait })
+    }
+
+    /// The first so many pieces are out.
+    fn sent(&mut self, count: usize) {
+        self.ready.drain(..count.min(self.ready.len()));
+    }
+
+    /// Whether an earlier attempt has sent this.
+    fn was_sent(&mut self, digest: &str) -> bool {
+        let at = self.before.iter().position(|before| before == digest);
+        at.map(|at| self.before.remove(at)).is_some()
+    }
+
+    /// What of an answer has not been said: the answer without the pieces of it that are out. `said`: the text that was
+    /// streamed in the last step.
+    pub(crate) fn unsaid(&self, said: &str, answer: &str) -> Option<String> {
+        let behind = said.get(..self.cut_to).map(str::trim_start).filter(|out| !out.is_empty());
+        let rest = match behind.and_then(|out| answer.trim_start().strip_prefix(out)) {
+            Some(behind) => self.chunker.clone().rest_of(behind),
+            None => Some(answer.to_owned()),
+        };
+        // What could not be sent by itself goes along with the rest.
+        let parts: Vec<String> = self.ready.iter().map(|block| block.text.clone()).chain(rest).collect();
+        (!parts.is_empty()).then(|| parts.join(JOINT))
+    }
+}
+
+/// What earlier attempts of a run have sent, by digest.
+///
+/// # Errors
+/// The store does not say.
+pub(super) async fn sent_before(events: &dyn EventLog, run: RunId) -> Result<Vec<String>, StoreError> {
+    let (mut digests, mut query) = (Vec::new(), EventQuery { run: Some(run), ..EventQuery::default() });
+    loop {
+        let page = events.read(query.clone()).await?;
+        let Some(last) = page.last() else { return Ok(digests) };
+        query.after = last.seq;
+        digests.extend(page.into_iter().filter_map(|event| match event.kind {
+            EventKind::Said { digest } => Some(digest),
+            _ => None,
+        }));
+    }
+}
+
+/// What sends the pieces of one turn.
+pub(super) struct BlockSender {
+    pub(super) run: Arc<LiveRun>,
+    pub(super) journal: RunJournal,
+    pub(super) route: ReplyRoute,
+    /// How long a piece that is too short waits for more.
+    pub(super) idle: Duration,
+}
+
+impl BlockSender {
+    /// Sends what becomes ready, until told to finish; then what is ready at that moment is still sent. What the store
+    /// does not take stays, and goes with the end of the run.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, a message may have been committed; the fact is in the same commit, and the next attempt finds it.
+    pub(super) async fn send_all(mut self, finish: CancellationToken) {
+        let mut waits_since = None;
+        while let Some(next) = self.run.blocks().map(|blocks| blocks.next()) {
+            let since = *waits_since.get_or_insert_with(Instant::now);
+            let until = match next {
+                // Whoever has stopped the run wants to read no more of it.
+                _ if self.run.cancel.is_cancelled() => return,
+                Some(next) if !next.may_wait || finish.is_cancelled() || since.elapsed() >= self.idle => {
+                    if let Err(error) = self.send(next).await {
+                        tracing::error!(run = %self.run.id, %error, "a piece of an answer could not be stored");
+                        return;
+                    }
+                    waits_since = None;
+                    continue;
+                }
+                Some(_) => Some(since + self.idle),
+                None if finish.is_cancelled() => return,
+                None => {
+                    waits_since = None;
+                    None
+                }
+            };
+            tokio::select! {
+                () = self.run.changed() => {}
+                () = finish.cancelled() => {}
+                () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {}
+            }
+        }
+    }
+
+    async fn send(&mut self, next: Next) -> Result<(), StoreError> {
+        let digest = blake3::hash(next.text.as_bytes()).to_hex().to_string();
+        let known = self.run.blocks().is_some_and(|mut blocks| blocks.was_sent(&digest));
+        if !known {
+            self.journal.note(EventKind::Said { digest });
+            self.journal.say(Outbound {
+                id: OutboxId::new(),
+                run_id: Some(self.run.id),
+                route: self.route.clone(),
+                text: next.text,
+                pieces_sent: 0,
+                question: None,
+                preview: None,
+            });
+            self.journal.write(&LoopContext::default(), Durability::Committed).await?;
+        }
+        if let Some(mut blocks) = self.run.blocks() {
+            blocks.sent(next.count);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks(at: SendAt) -> Blocks {
+        let config = StreamingConfig { min_chars: 20, max_chars: 200, at, ..StreamingConfig::default() };
+        Blocks::new(&config, 4000, Vec::new())
+    }
+
+    fn drain(blocks: &mut Blocks) -> Vec<String> {
+        let mut texts = Vec::new();
+        while let Some(next) = blocks.next() {
+            texts.push(next.text);
+            blocks.sent(next.count);
+        }
+        texts
+    }
+
+    const ANSWER: &str = "The first paragraph.\n\nAnd the second one, which ends.";
+
+    #[test]
+    fn the_end_of_a_run_says_what_was_not_said() {
+        let mut blocks = blocks(SendAt::TextEnd);
+        blocks.begin(1);
+        assert!(!blocks.push("The first para"));
+        assert!(blocks.push("graph.\n\nAnd the second one, which ends."));
+        assert_eq!(drain(&mut blocks), ["The first paragraph."]);
+        assert_eq!(blocks.unsaid(ANSWER, ANSWER).as_deref(), Some("And the second one, which ends."));
+    }
+
+    #[test]
+    fn another_answer_than_the_one_that_was_streamed_is_said_whole() {
+        let mut blocks = blocks(SendAt::TextEnd);
+        blocks.begin(1);
+        blocks.push(ANSWER);
+        assert_eq!(drain(&mut blocks).len(), 1);
+        assert_eq!(blocks.unsaid(ANSWER, "Interrupted.").as_deref(), Some("Interrupted."));
+    }
+
+    #[test]
+    fn what_could_not_be_sent_goes_along_with_the_rest() {
+        let mut blocks = blocks(SendAt::TextEnd);
+        blocks.begin(1);
+        blocks.push(ANSWER);
+        assert_eq!(blocks.unsaid(ANSWER, ANSWER).as_deref(), Some(ANSWER));
+    }
+
+    #[test]
+    fn short_ends_of_texts_go_together_and_wait_for_more() {
+        let mut blocks = blocks(SendAt::TextEnd);
+        for (step, text) in [(1, "Let me see."), (2, "One more look."), (3, ANSWER)] {
+            blocks.begin(step);
+            blocks.push(text);
+            if step < 3 {
+                blocks.end_text();
+                assert_eq!(blocks.next().map(|next| next.may_wait), Some(step == 1), "{step}");
+            }
+        }
+        let first = "Let me see.\n\nOne more look.\n\nThe first paragraph.";
+        assert_eq!(drain(&mut blocks), [first]);
+    }
+
+    #[test]
+    fn a_call_that_nobody_heard_leaves_nothing_behind() {
+        let mut blocks = blocks(SendAt::TextEnd);
+        blocks.begin(1);
+        blocks.push("The first pa");
+        blocks.begin(1);
+        blocks.push(ANSWER);
+        assert_eq!(drain(&mut blocks), ["The first paragraph."]);
+    }
+
+    #[test]
+    fn at_the_end_of_a_message_means_not_before() {
+        let mut blocks = blocks(SendAt::MessageEnd);
+        blocks.begin(1);
+        assert!(!blocks.push(ANSWER));
+        assert_eq!(blocks.next(), None);
+        blocks.end_text();
+        assert_eq!(drain(&mut blocks), ["The first paragraph.", "And the second one, which ends."]);
+    }
+}

@@ -1,0 +1,135 @@
+//! What a turn shows in its conversation before its answer: pieces, a preview, or nothing, as its channel has it.
+
+use std::sync::Arc;
+
+use belay_protocol::{Channel, HookPoint, ReplyRoute, RunOptions, Streaming};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::blocks::{BlockSender, Blocks, sent_before};
+use super::preview::{Left, Previewer};
+use crate::house::House;
+use crate::journal::RunJournal;
+use crate::live::LiveRun;
+
+/// What shows a turn. Dropped, it shows nothing more.
+pub(crate) struct Screen {
+    run: Arc<LiveRun>,
+    /// The one task that shows it.
+    task: JoinSet<Left>,
+    finish: CancellationToken,
+    shower: Shower,
+}
+
+/// Where a preview is shown.
+#[derive(Clone)]
+struct Shower {
+    run: Arc<LiveRun>,
+    channel: Arc<dyn Channel>,
+    route: ReplyRoute,
+    house: Arc<House>,
+    options: Arc<RunOptions>,
+}
+
+/// What becomes of what was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closing {
+    /// An answer takes its place.
+    Answered,
+    /// Nothing does: the run is silent, rests, or somebody else has told the person.
+    Nothing,
+}
+
+impl Screen {
+    /// Begins to show a run, where its channel shows anything and nobody has to look at the answer first.
+    pub(crate) async fn open(
+        house: &Arc<House>,
+        run: &Arc<LiveRun>,
+        route: Option<&ReplyRoute>,
+        options: &Arc<RunOptions>,
+        journal: impl FnOnce() -> RunJournal,
+    ) -> Option<Self> {
+        let route = route?.clone();
+        let channel = house.channels.get(&route.channel)?.clone();
+        // Nobody reads what the operator's hooks have not agreed to.
+        if house.hooks.is_bound(HookPoint::MessageSending) {
+            return None;
+        }
+        let (mut task, finish) = (JoinSet::new(), CancellationToken::new());
+        let shower = Shower { run: run.clone(), channel, route, house: house.clone(), options: options.clone() };
+        match shower.channel.streaming() {
+            Streaming::Off => return None,
+            Streaming::Blocks { max_chars } => {
+                if run.blocks().is_none() {
+                    let before = match sent_before(&*house.store.events, run.id).await {
+                        Ok(before) => before,
+                        Err(error) => {
+                            tracing::error!(run = %run.id, %error, "what was said before is not known; nothing is said early");
+                            return None;
+                        }
+                    };
+                    run.say_in(Blocks::new(&house.streaming, max_chars, before));
+                }
+                let (journal, idle) = (journal(), house.streaming.idle());
+                let sender = BlockSender { run: run.clone(), journal, route: shower.route.clone(), idle };
+                let finish = finish.clone();
+                task.spawn(async move {
+                    sender.send_all(finish).await;
+                    Left::default()
+                });
+            }
+            Streaming::Preview(_) => {
+                let (shower, finish) = (shower.clone(), finish.clone());
+                task.spawn(async move {
+                    match shower.previewer() {
+                        Some(previewer) => previewer.show(&finish).await,
+                        None => Left::default(),
+                    }
+                });
+            }
+        }
+        Some(Self { run: run.clone(), task, finish, shower })
+    }
+
+    /// Ends the showing. Returns the message on the platform that the answer takes the place of.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, a message may be left on the platform that shows a part of the answer.
+    pub(crate) async fn close(mut self, closing: Closing) -> Option<Arc<str>> {
+        if closing == Closing::Answered
+            && let Some(mut blocks) = self.run.blocks()
+        {
+            blocks.cut();
+        }
+        self.finish.cancel();
+        let left = match self.task.join_next().await {
+            Some(Ok(left)) => left,
+            Some(Err(error)) => {
+                tracing::error!(run = %self.run.id, %error, "what shows an answer crashed");
+                Left::default()
+            }
+            None => Left::default(),
+        };
+        let message = left.message?;
+        if closing == Closing::Answered && !left.unsure {
+            return Some(message);
+        }
+        if let Some(previewer) = self.shower.previewer() {
+            previewer.discard(&message).await;
+        }
+        None
+    }
+}
+
+impl Shower {
+    fn previewer(&self) -> Option<Previewer<'_>> {
+        let Streaming::Preview(preview) = self.channel.streaming() else { return None };
+        Some(Previewer {
+            run: &self.run,
+            preview,
+            route: &self.route,
+            pace: self.house.streaming.preview_pace().max(preview.pace()),
+            reasoning: self.options.reasoning.unwrap_or_default(),
+        })
+    }
+}

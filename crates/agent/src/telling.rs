@@ -1,0 +1,92 @@
+//! The end of a turn as its conversation reads it: the answer, as far as it was not said before, with what the person wants
+//! to see of the work, and in the place of what has shown it on its way.
+
+use belay_agent_loop::LoopContext;
+use belay_protocol::{HookPoint, ReasoningShown, RunEnd, RunStatus, StopReason};
+
+use crate::chat::ChatDelegate;
+use crate::live::LiveRun;
+use crate::post;
+use crate::streaming::payload;
+use crate::streaming::screen::{Closing, Screen};
+use crate::waiting::{Delivery, Told, says};
+
+/// What a run comes to that has sent messages, or whose model ends with no word: it has said its say already, or a tool has
+/// failed and nobody has told of it.
+pub(crate) fn instead_of_nothing(
+    delegate: &mut ChatDelegate,
+    context: &LoopContext,
+    (end, reply): (RunEnd, Option<String>),
+) -> (RunEnd, Option<String>) {
+    let own = context.messages.get(delegate.turn_start..).unwrap_or_default();
+    let sent = post::sent_here(own, &delegate.core.live.session);
+    match reply {
+        Some(reply) if sent.iter().any(|sent| post::says_the_same(sent, &reply)) => {
+            (end.with(SAID_BY_TOOL, true), Some(reply))
+        }
+        None if end.reason == StopReason::EmptyReply && !sent.is_empty() => {
+            delegate.silent = true;
+            (RunEnd::of(StopReason::FinalText).with("silent", true).with(SAID_BY_TOOL, true), None)
+        }
+        None if end.reason == StopReason::EmptyReply => (end, payload::failure_line(own)),
+        reply => (end, reply),
+    }
+}
+
+/// Evidence: the answer, or its place, was taken by what a tool has sent.
+const SAID_BY_TOOL: &str = "said_by_tool";
+
+/// What there is to tell at the end of a run.
+pub(crate) struct ToTell {
+    answer: String,
+    /// A line for each tool call.
+    lines: Vec<String>,
+    reasoning: Option<String>,
+}
+
+/// What there is to tell; `None` where nobody is told: the model chose to be silent, or the answer to a stop has told it.
+pub(crate) fn told(
+    delegate: &ChatDelegate,
+    context: &LoopContext,
+    end: &RunEnd,
+    reply: Option<String>,
+) -> Option<ToTell> {
+    let (core, options) = (&delegate.core, &delegate.core.options);
+    let said = end.evidence.contains_key(SAID_BY_TOOL);
+    let told = core.live.stopped_by().is_some_and(|cause| cause.told) && end.reason.status() == RunStatus::Stopped;
+    let answered = reply.is_some();
+    let answer = says(end, reply, delegate.silent).filter(|_| !told && !said)?;
+    // Nobody reads more than the operator's hooks have agreed to.
+    let free = !core.house.hooks.is_bound(HookPoint::MessageSending);
+    let own = context.messages.get(delegate.turn_start..).unwrap_or_default();
+    let lines = match options.verbose == Some(true) && free {
+        true => payload::tool_lines(own, delegate.reasoning.tools()),
+        false => Vec::new(),
+    };
+    // Without an answer there is nothing to join it to: it is never shown in the place of one.
+    let shows_reasoning = options.reasoning == Some(ReasoningShown::On) && free && answered;
+    let reasoning = shows_reasoning.then(|| core.live.partial().reasoning.trim().to_owned());
+    Some(ToTell { answer, lines, reasoning: reasoning.filter(|text| !text.is_empty()) })
+}
+
+/// Ends the showing of a turn, and makes of what there is to tell what is delivered.
+///
+/// # Cancel safety
+/// As [`Screen::close`].
+pub(crate) async fn deliver(run: &LiveRun, screen: Option<Screen>, to_tell: Option<ToTell>) -> Delivery {
+    let closing = if to_tell.is_some() { Closing::Answered } else { Closing::Nothing };
+    let preview = match screen {
+        Some(screen) => screen.close(closing).await,
+        None => None,
+    };
+    let Some(ToTell { answer, lines, reasoning }) = to_tell else {
+        return Delivery { told: Told::Nothing, preview };
+    };
+    let said = run.partial().text.clone();
+    let unsaid = match run.blocks() {
+        Some(blocks) => blocks.unsaid(&said, &answer),
+        None => Some(answer),
+    };
+    let told = payload::compose(&lines, reasoning.as_deref(), unsaid.as_deref()).map_or(Told::Nothing, Told::This);
+    Delivery { told, preview }
+}

@@ -1,0 +1,115 @@
+//! What the settings name: programs of hooks, tools of rules and of workers.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use belay_agent::OWN_TOOLS;
+use belay_tools::BUILTIN;
+
+use super::{Finding, State};
+use crate::environment::Environment;
+use crate::settings::{Settings, nearest};
+
+/// The hooks whose program cannot be started.
+pub(super) fn hooks(settings: &Settings, env: &Environment) -> Vec<Finding> {
+    let hooks = settings.hooks.0.iter().enumerate().filter_map(|(at, hook)| {
+        let program = hook.command.first()?;
+        let path = hook.env.get("PATH").map(OsString::from).or_else(|| env.raw("PATH").map(OsStr::to_owned));
+        let trouble = trouble_with(program, path.as_deref())?;
+        let what = format!("hooks[{at}].command: {trouble}; the hook `{}` fails each time it is asked", hook.name);
+        Some(Finding::new("hooks", State::OutOfReach, what))
+    });
+    let mut findings: Vec<_> = hooks.collect();
+    if findings.is_empty() && settings.hooks.0.iter().any(|hook| !hook.command.is_empty()) {
+        findings.push(Finding::new("hooks", State::Ok, "every program is there"));
+    }
+    findings
+}
+
+/// Why a program cannot be started; `None`: it is there.
+fn trouble_with(program: &str, path: Option<&OsStr>) -> Option<String> {
+    if program.contains('/') {
+        return match std::fs::metadata(program) {
+            Err(error) => Some(format!("{program}: {error}")),
+            Ok(file) if !file.is_file() => Some(format!("{program} is no file")),
+            Ok(file) if file.permissions().mode() & 0o111 == 0 => {
+                Some(format!("{program} may not be run: chmod +x it"))
+            }
+            Ok(_) => None,
+        };
+    }
+    let path = path.unwrap_or_default();
+    let found = std::env::split_paths(path).any(|directory| is_program(&directory.join(program)));
+    (!found).then(|| format!("there is no program {program} in PATH ({})", path.display()))
+}
+
+fn is_program(file: &Path) -> bool {
+    std::fs::metadata(file).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+/// The rules of approval that decide nothing: about a tool that there is not, or behind one that fits all of theirs.
+pub(super) fn approvals(settings: &Settings) -> Vec<Finding> {
+    let finding = |what: String| Finding::new("approvals", State::Note, what);
+    let approvals = &settings.approvals;
+    let of_servers = settings.tools.mcp.values().any(|server| server.enabled);
+    let known: Vec<&str> = tools().collect();
+    let unknown = approvals.about_nothing(&known).into_iter().filter_map(|at| {
+        let tool = &approvals.rules[at].tool;
+        // What servers offer is not known without asking them.
+        if of_servers && tool.starts_with("mcp_") {
+            return None;
+        }
+        Some(finding(format!("approvals.rules[{at}].tool: {}", no_tool(tool))))
+    });
+    let unreached = approvals.never_reached().into_iter().map(|(at, earlier)| {
+        finding(format!(
+            "approvals.rules[{at}] is never reached: approvals.rules[{earlier}] fits every call that it fits"
+        ))
+    });
+    unknown.chain(unreached).collect()
+}
+
+/// The tools that workers are lent and that there are not.
+pub(super) fn host_tools(settings: &Settings) -> Vec<Finding> {
+    let missing = settings.workers.host_tools.iter().enumerate().filter(|(_, tool)| {
+        let foreign = tool.starts_with("mcp_") && settings.tools.mcp.values().any(|server| server.enabled);
+        !foreign && !tools().any(|known| known == tool.as_str())
+    });
+    let finding = |(at, tool): (usize, &String)| {
+        Finding::new("workers", State::Note, format!("workers.host_tools[{at}]: {}", no_tool(tool)))
+    };
+    missing.map(finding).collect()
+}
+
+/// The tools that there are without any server.
+fn tools() -> impl Iterator<Item = &'static str> {
+    BUILTIN.into_iter().chain(OWN_TOOLS)
+}
+
+fn no_tool(name: &str) -> String {
+    let near = nearest(name, tools()).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+    format!("no tool is called {name}{near}")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_as_the_kernel_would_find_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("run-me");
+        std::fs::write(&file, "#!/bin/sh\n").unwrap();
+        let (file, path) = (file.to_str().unwrap().to_owned(), dir.path().as_os_str());
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(trouble_with(&file, None).unwrap().ends_with("may not be run: chmod +x it"));
+        assert!(trouble_with("run-me", Some(path)).unwrap().contains("no program run-me in PATH"));
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!((trouble_with(&file, None), trouble_with("run-me", Some(path))), (None, None));
+        assert!(trouble_with("/no/such/program", None).unwrap().contains("No such file"));
+        assert!(trouble_with(dir.path().to_str().unwrap(), None).unwrap().ends_with("is no file"));
+        assert!(trouble_with("run-me", None).is_some());
+    }
+}

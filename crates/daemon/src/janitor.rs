@@ -1,0 +1,198 @@
+//! Deletes what is too old by `[sessions]`: at the start, every six hours, and when an operator asks.
+//!
+//! In small pieces, each a write of its own among all others: no message waits for more than one of them, and two rounds that
+//! meet share the work.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_agent::SessionsConfig;
+use belay_protocol::archive::KEYS_KEPT_MS;
+use belay_protocol::{Archive, Clock, Janitor, OutputKeeper, Removed, Retention, StoreError, UnixMillis};
+use belay_tools::KeptOutputs;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+/// How often it looks.
+const PERIOD: Duration = Duration::from_secs(6 * 3600);
+
+/// Rows that one write deletes, or indexes. 200: a few milliseconds.
+const PIECE: u32 = 200;
+
+/// Pages that one write gives back to the disk: 400 kB.
+const PAGES: u32 = 100;
+
+/// Pause between two pieces, in which others write.
+const BREATH: Duration = Duration::from_millis(20);
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+/// The janitor.
+pub(crate) struct Caretaker {
+    config: SessionsConfig,
+    archive: Arc<dyn Archive>,
+    outputs: KeptOutputs,
+    clock: Arc<dyn Clock>,
+}
+
+impl Caretaker {
+    /// One that has done nothing yet.
+    pub(crate) fn new(
+        config: SessionsConfig,
+        archive: Arc<dyn Archive>,
+        outputs: KeptOutputs,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { config, archive, outputs, clock }
+    }
+
+    /// Works until told to stop. Cancelled in the middle of a round, the next start goes on with it.
+    pub(crate) async fn work(&self, stop: CancellationToken) {
+        let rounds = async {
+            let mut ticks = interval(PERIOD);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            self.index().await;
+            loop {
+                ticks.tick().await;
+                match self.tidy(false).await {
+                    Ok(removed) if removed.is_nothing() => {}
+                    Ok(removed) => info!(%removed, "what was too old is deleted"),
+                    Err(error) => error!(%error, "what is too old could not be deleted; it is tried again later"),
+                }
+            }
+        };
+        let _ = stop.run_until_cancelled(rounds).await; // cancelled is how it ends
+    }
+
+    /// Makes what an earlier version has stored ready to be found.
+    async fn index(&self) {
+        loop {
+            match self.archive.index(PIECE).await {
+                Ok(true) => sleep(BREATH).await,
+                Ok(false) => return,
+                Err(error) => {
+                    return error!(%error, "older messages are not all found; the next start goes on with them");
+                }
+            }
+        }
+    }
+
+    /// From when on things are kept, as of now.
+    fn retention(&self) -> Retention {
+        let before = |days: u32| (days > 0).then(|| self.days_ago(days));
+        Retention {
+            threads_before: before(self.config.keep_days),
+            events_before: before(self.config.keep_events_days),
+            keys_before: UnixMillis(self.clock.now().0.saturating_sub(KEYS_KEPT_MS)),
+        }
+    }
+
+    fn days_ago(&self, days: u32) -> UnixMillis {
+        UnixMillis(self.clock.now().0.saturating_sub(i64::from(days).saturating_mul(DAY_MS)))
+    }
+}
+
+#[async_trait]
+impl Janitor for Caretaker {
+    async fn tidy(&self, dry_run: bool) -> Result<Removed, StoreError> {
+        let old = self.retention();
+        if dry_run {
+            return self.archive.prunable(old).await;
+        }
+        let mut all = Removed::default();
+        loop {
+            let mut removed = self.archive.prune(old, PIECE).await?;
+            if removed.is_nothing() {
+                break;
+            }
+            // The rows are gone: nobody can ask for these any more.
+            self.outputs.forget(&std::mem::take(&mut removed.run_ids)).await;
+            all.add(removed);
+            self.archive.shrink(PAGES).await?;
+            sleep(BREATH).await;
+        }
+        if self.config.keep_outputs_days > 0 {
+            let outputs = self.outputs.forget_before(self.days_ago(self.config.keep_outputs_days)).await;
+            if outputs > 0 {
+                info!(outputs, "old outputs of tools are deleted");
+            }
+        }
+        Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
+
+    use belay_protocol::{BootId, RunId, RunReader, ThreadStore};
+    use belay_store::MemoryStore;
+    use belay_tools::ToolsConfig;
+
+    use super::*;
+
+    struct Today(i64);
+
+    impl Clock for Today {
+        fn now(&self) -> UnixMillis {
+            UnixMillis(self.0)
+        }
+    }
+
+    /// Some day after every id that a test makes: 2100-01-01.
+    const TODAY: i64 = 4_102_444_800_000;
+
+    async fn house(config: SessionsConfig) -> (Caretaker, Arc<MemoryStore>, tempfile::TempDir) {
+        let (store, directory) = (Arc::new(MemoryStore::new()), tempfile::tempdir().unwrap());
+        for (session, days) in [("long ago", 31), ("lately", 29)] {
+            store.open_lane(&session.into(), BootId::new(), UnixMillis(TODAY - days * DAY_MS)).await.unwrap();
+        }
+        let outputs = KeptOutputs::open(directory.path(), &ToolsConfig::default().outputs).unwrap();
+        outputs.keep(RunId::new(), &"call".into(), "a long output").await.unwrap();
+        (Caretaker::new(config, store.clone(), outputs, Arc::new(Today(TODAY))), store, directory)
+    }
+
+    fn kept_outputs(directory: &tempfile::TempDir) -> usize {
+        std::fs::read_dir(directory.path()).unwrap().count()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_older_than_the_settings_say_is_counted_and_then_deleted() {
+        let config = SessionsConfig { keep_days: 30, keep_outputs_days: 7, ..SessionsConfig::default() };
+        let (janitor, store, directory) = house(config).await;
+        let expected = Removed { sessions: 1, threads: 1, ..Removed::default() };
+        assert_eq!(janitor.tidy(true).await.unwrap(), expected);
+        assert_eq!((store.sessions(9).await.unwrap().len(), kept_outputs(&directory)), (2, 1));
+        assert_eq!(janitor.tidy(false).await.unwrap(), expected);
+        let left = store.sessions(9).await.unwrap();
+        assert_eq!(left.iter().map(|session| session.session.as_str()).collect::<Vec<_>>(), ["lately"]);
+        assert_eq!(kept_outputs(&directory), 0);
+        assert!(janitor.tidy(false).await.unwrap().is_nothing());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unless_it_is_told_otherwise_it_keeps_everything() {
+        let (janitor, store, directory) = house(SessionsConfig::default()).await;
+        assert!(janitor.tidy(false).await.unwrap().is_nothing());
+        assert_eq!((store.sessions(9).await.unwrap().len(), kept_outputs(&directory)), (2, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_works_at_the_start_and_every_six_hours_until_it_is_told_to_stop() {
+        let config = SessionsConfig { keep_days: 30, ..SessionsConfig::default() };
+        let (janitor, store, _directory) = house(config).await;
+        let stop = CancellationToken::new();
+        let watch = async {
+            sleep(Duration::from_secs(60)).await;
+            assert_eq!(store.sessions(9).await.unwrap().len(), 1, "at the start");
+            let old = UnixMillis(TODAY - 40 * DAY_MS);
+            store.open_lane(&"older still".into(), BootId::new(), old).await.unwrap();
+            sleep(PERIOD).await;
+            assert_eq!(store.sessions(9).await.unwrap().len(), 1, "and again");
+            stop.cancel();
+        };
+        tokio::join!(janitor.work(stop.clone()), watch);
+    }
+}

@@ -1,0 +1,214 @@
+//! `belay mcp serve`: the daemon's `/mcp` for programs that start their MCP servers themselves and talk to them over pipes.
+//!
+//! A relay and nothing else: each line of standard input is one message, sent to the daemon as one request; what comes back
+//! is one line of standard output. One loop owns all of it: the session, the requests under way, and the output. It ends
+//! with its input.
+
+mod answers;
+mod post;
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::StreamExt;
+use serde_json::Value as Json;
+use tokio::io::{AsyncWriteExt, Stdout};
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
+
+use crate::cli::ClientArgs;
+use crate::client::Client;
+use crate::environment::Environment;
+use crate::exit::{Exit, Failure};
+use post::{Ended, Line, Post};
+
+/// Longest message of the client in bytes. 4 MiB: four times what the daemon takes by default.
+const LINE_MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// Requests under way. Then: the next one is answered with an error at once, so that a cancellation is still read.
+const REQUESTS_MAX: usize = 64;
+
+/// Lines that wait to be written. Then: the requests whose answers they are wait.
+const OUTPUT_CAPACITY: usize = 16;
+
+/// How long requests that are under way may take to be answered once the input has ended.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
+/// Longest time in which a client may leave a line unread. 60 s, as for the daemon's own connections.
+const READ_LIMIT: Duration = Duration::from_secs(60);
+
+/// Longest time for what no client waits for: a notification, the end of a session.
+const ASIDE_LIMIT: Duration = Duration::from_secs(10);
+
+/// `belay mcp serve`
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Where the daemon is: http://host:port, or unix:/path/of/control.sock [default: this user's control socket]
+    #[arg(long, env = "BELAY_URL", value_name = "URL")]
+    url: Option<String>,
+}
+
+/// Relays until the input ends.
+///
+/// # Errors
+/// No daemon answers (69), it does not offer this (69), or it does not let us in (1).
+pub(crate) async fn serve(args: &ServeArgs, env: &Environment) -> Result<Exit, Failure> {
+    let client = Client::find(&ClientArgs { url: args.url.clone(), json: false }, env)?;
+    let line = Line::open(client).await?;
+    let (output, mut written) = mpsc::channel(OUTPUT_CAPACITY);
+    let mut relay = Relay::new(line, output);
+    let mut input = FramedRead::new(tokio::io::stdin(), LinesCodec::new_with_max_length(LINE_MAX_BYTES));
+    let mut stdout = tokio::io::stdout();
+    let mut deadline: Option<Instant> = None;
+    let mut passed_over = false;
+    loop {
+        if let Some(refusal) = relay.refusals.pop_front() {
+            if write(&mut stdout, &refusal).await.is_err() {
+                break; // nobody reads any more
+            }
+            continue;
+        }
+        tokio::select! {
+            biased; // what is there already is written before anything new begins
+            Some(answer) = written.recv() => {
+                if write(&mut stdout, &answer).await.is_err() {
+                    break;
+                }
+            }
+            Some(ended) = relay.tasks.join_next() => {
+                if let Ok(ended) = ended { // else it was cancelled
+                    relay.settle(ended).await;
+                }
+            }
+            line = input.next(), if deadline.is_none() && !relay.opening => match line {
+                Some(Ok(line)) => relay.take(&line).await,
+                Some(Err(LinesCodecError::MaxLineLengthExceeded)) => {
+                    passed_over = true;
+                    relay.refuse(&Json::Null, -32700, &format!("a message is longer than {LINE_MAX_BYTES} bytes"));
+                }
+                // The reader says once that it has ended after an error, and then goes on behind the long line.
+                None if passed_over => passed_over = false,
+                Some(Err(LinesCodecError::Io(_))) | None => deadline = Some(Instant::now() + LAST_ANSWERS),
+            },
+            () = until(deadline) => break,
+        }
+        if deadline.is_some() && relay.tasks.is_empty() && relay.refusals.is_empty() && written.is_empty() {
+            break;
+        }
+    }
+    relay.tasks.shutdown().await;
+    // What still waits for a run in the daemon is told by this that nobody does any more.
+    let _ = timeout(ASIDE_LIMIT, relay.line.close()).await;
+    Ok(Exit::Fine)
+}
+
+/// Writes one line. A reader that takes nothing of it for that long is gone.
+async fn write(stdout: &mut Stdout, message: &Json) -> std::io::Result<()> {
+    timeout(READ_LIMIT, async {
+        stdout.write_all(format!("{message}\n").as_bytes()).await?;
+        stdout.flush().await
+    })
+    .await?
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What the loop owns.
+struct Relay {
+    line: Line,
+    output: mpsc::Sender<Json>,
+    /// Our own answers. One line of input makes one at most, and the next is read when it is written.
+    refusals: VecDeque<Json>,
+    tasks: JoinSet<Ended>,
+    /// Requests under way, by their id as JSON.
+    under_way: HashMap<String, AbortHandle>,
+    /// Whether the client has said hello and has no answer yet: what it says next needs the session.
+    opening: bool,
+}
+
+impl Relay {
+    fn new(line: Line, output: mpsc::Sender<Json>) -> Self {
+        let (tasks, under_way) = (JoinSet::new(), HashMap::new());
+        Self { line, output, refusals: VecDeque::new(), tasks, under_way, opening: false }
+    }
+
+    /// Takes one line of the client.
+    async fn take(&mut self, line: &str) {
+        if line.trim().is_empty() {
+            return;
+        }
+        let message = match serde_json::from_str::<Json>(line) {
+            Ok(message) if message.is_object() => message,
+            Ok(_) => return self.refuse(&Json::Null, -32600, "a message is one JSON object"),
+            Err(error) => return self.refuse(&Json::Null, -32700, &format!("a line is not JSON: {error}")),
+        };
+        let post = Post::of(message);
+        match post.id() {
+            None => self.notify(post).await,
+            Some(id) if self.tasks.len() >= REQUESTS_MAX => {
+                let id = id.clone();
+                self.refuse(&id, -32000, "too many requests are under way; wait for one to be answered");
+            }
+            Some(_) => self.begin(post),
+        }
+    }
+
+    /// Sends a request; its task ends when it is answered.
+    fn begin(&mut self, post: Post) {
+        self.opening |= post.is_hello();
+        let key = post.id().map(Json::to_string).unwrap_or_default();
+        let task = self.tasks.spawn(self.line.send(post, Some(self.output.clone())));
+        self.under_way.insert(key, task);
+    }
+
+    /// Sends what has no answer. In its turn: a client's "initialized" comes before what it asks next.
+    async fn notify(&mut self, post: Post) {
+        let cancelled = post.cancels().and_then(|id| self.under_way.remove(&id.to_string()));
+        let sent = self.line.send(post, None);
+        // A daemon that is away is heard of with the next request, which has an answer to say it in.
+        let _ = timeout(ASIDE_LIMIT, sent).await;
+        if let Some(task) = cancelled {
+            task.abort(); // where there is no session, the end of the connection is what cancels
+        }
+    }
+
+    /// Takes note of how a request ended.
+    async fn settle(&mut self, ended: Ended) {
+        match ended {
+            Ended::Answered { id } => {
+                self.under_way.remove(&id.to_string());
+            }
+            Ended::Opened { id, hello, session } => {
+                self.under_way.remove(&id.to_string());
+                self.opening = false;
+                self.line.begin(hello, session);
+            }
+            Ended::Unopened { id } => {
+                self.under_way.remove(&id.to_string());
+                self.opening = false;
+            }
+            // The daemon was started anew, or has forgotten us: the client cannot know, and need not.
+            Ended::Lost { post, session } => {
+                if !post.is_repeated() && self.line.reopen(&session).await {
+                    return self.begin(post.repeated());
+                }
+                let id = post.id().cloned().unwrap_or_default();
+                self.under_way.remove(&id.to_string());
+                self.refuse(&id, -32000, "the daemon does not know this session any more; start the server again");
+            }
+        }
+    }
+
+    /// Answers a message ourselves, with an error.
+    fn refuse(&mut self, id: &Json, code: i32, message: &str) {
+        self.refusals.push_back(post::error(id, code, message));
+    }
+}

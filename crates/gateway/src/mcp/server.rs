@@ -1,0 +1,96 @@
+//! Who answers: the requests of the protocol that we serve, which are those about tools.
+
+use std::sync::Arc;
+
+use axum::http::request::Parts;
+use belay_protocol::Principal;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult, PaginatedRequestParams,
+    ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::RequestContext;
+use rmcp::{RoleServer, ServerHandler};
+use serde_json::Value;
+
+use super::told::{self, Told};
+use super::tools::{arguments, catalogue};
+use super::{conversations, runs};
+use crate::app::Shared;
+
+/// What a client is told about the server as a whole.
+const INSTRUCTIONS: &str = "Belay is an agent that runs on its own: a message to one of its sessions begins a run, which \
+    may call tools, wait for a person, and go on after this connection is gone. send_message begins one, run_status reads \
+    it, stop_run ends it.";
+
+/// Answers clients. One for all of them: it holds nothing of anybody's.
+#[derive(Clone)]
+pub(super) struct Server {
+    app: Shared,
+    tools: Arc<[Tool]>,
+}
+
+impl Server {
+    pub(super) fn new(app: Shared) -> Self {
+        let tools = catalogue(app.config.max_wait_ms).into();
+        Self { app, tools }
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("belay", self.app.version.clone()))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.tools.iter().find(|tool| tool.name == name).cloned()
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.tools.to_vec()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        // Each request brings the principal that the guard has found for it: a session is nobody's.
+        let principal = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Principal>());
+        let Some(principal) = principal.cloned() else {
+            return Err(ErrorData::internal_error("the request came past the guard", None));
+        };
+        Ok(told::told(self.answer(request, principal, &context).await).into())
+    }
+}
+
+impl Server {
+    /// Carries one call out.
+    ///
+    /// # Errors
+    /// For the client's model, which can do something about it.
+    async fn answer(
+        &self,
+        request: CallToolRequestParams,
+        principal: Principal,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Value, Told> {
+        let (app, given) = (&*self.app, request.arguments);
+        match &*request.name {
+            "send_message" => runs::send(app, principal, arguments(given)?, context).await,
+            "run_status" => runs::status(app, principal, arguments(given)?, context).await,
+            "stop_run" => runs::stop(app, principal, arguments(given)?).await,
+            "list_sessions" => conversations::list(app, arguments(given)?).await,
+            "read_conversation" => conversations::read(app, arguments(given)?).await,
+            other => {
+                let names: Vec<_> = self.tools.iter().map(|tool| &*tool.name).collect();
+                Err(Told::no_tool(other, &names.join(", ")))
+            }
+        }
+    }
+}

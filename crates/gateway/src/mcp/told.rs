@@ -1,0 +1,126 @@
+//! What a caller is told: results as JSON, and errors as sentences that say what to do next. Both are read by a model.
+
+use belay_protocol::{RunRecord, RunStatus};
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::error::ApiError;
+
+/// The answer to a call that did not work.
+#[derive(Debug)]
+pub(super) struct Told {
+    what: String,
+    next: Option<&'static str>,
+}
+
+impl Told {
+    /// The arguments are wrong.
+    pub(super) fn wrong(what: impl Into<String>) -> Self {
+        Self { what: what.into(), next: Some("Look at the tool's schema and call it again.") }
+    }
+
+    /// There is no such tool; these there are.
+    pub(super) fn no_tool(name: &str, names: &str) -> Self {
+        Self { what: format!("there is no tool named {name:?}; there are {names}"), next: None }
+    }
+
+    /// It was cancelled; nobody reads this, but a call has one answer.
+    pub(super) fn cancelled() -> Self {
+        Self { what: "the call was cancelled".into(), next: None }
+    }
+
+    /// As many calls wait as may.
+    pub(super) fn too_many_wait() -> Self {
+        Self {
+            what: "too many calls wait for runs already".into(),
+            next: Some("Leave wait_ms out and ask run_status later."),
+        }
+    }
+
+    /// The text of the answer.
+    pub(super) fn text(&self) -> String {
+        match self.next {
+            Some(next) => format!("{}. {next}", self.what.trim_end_matches('.')),
+            None => self.what.clone(),
+        }
+    }
+}
+
+impl From<ApiError> for Told {
+    fn from(error: ApiError) -> Self {
+        let next = match error.code {
+            "busy" | "store" | "unavailable" => Some("Try again in a few seconds."),
+            "conflict" => Some("Use a new idempotency_key for another message."),
+            "not_found" => Some("list_sessions shows which conversations there are."),
+            "forbidden" => Some("A person with the operator's rights has to do this."),
+            "shutting_down" => Some("It takes messages again after its next start."),
+            "invalid" => Some("Look at the tool's schema and call it again."),
+            _ => None,
+        };
+        Self { what: error.message.into_owned(), next }
+    }
+}
+
+/// The result of a call.
+pub(super) fn told(answer: Result<Value, Told>) -> CallToolResult {
+    match answer {
+        Ok(value) => CallToolResult::structured(value),
+        Err(told) => CallToolResult::error(vec![ContentBlock::text(told.text())]),
+    }
+}
+
+/// A value in JSON.
+pub(super) fn json_of(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_default() // our own records: they have no keys that are no text
+}
+
+/// A run as it stands, and what can be done about it.
+pub(super) fn run(record: &RunRecord) -> Value {
+    let mut value = json_of(record);
+    if let Some(next) = next_step(record.status) {
+        value["next"] = json!(next);
+    }
+    value
+}
+
+/// What to do about a run of that status; `None`: nothing, it is over.
+pub(super) fn next_step(status: RunStatus) -> Option<&'static str> {
+    match status {
+        RunStatus::Accepted | RunStatus::Queued | RunStatus::Running => {
+            Some("It goes on: ask run_status for its reply (wait_ms waits for it), or end it with stop_run.")
+        }
+        RunStatus::Paused => Some(
+            "It rests until a person has answered the question in waiting_for (`belay approvals` shows it); ask \
+             run_status later, or end it with stop_run.",
+        ),
+        RunStatus::Completed | RunStatus::Stopped | RunStatus::Failed => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_sentence_and_the_next_step_another() {
+        for (told, text) in [
+            (Told::wrong("limit: must be 1"), "limit: must be 1. Look at the tool's schema and call it again."),
+            (
+                Told::from(ApiError::not_found("no such run.")),
+                "no such run. list_sessions shows which conversations there are.",
+            ),
+            (Told::from(ApiError::internal()), "something went wrong inside Belay; the log says more"),
+        ] {
+            assert_eq!(told.text(), text);
+        }
+    }
+
+    #[test]
+    fn only_a_run_that_is_over_has_no_next_step() {
+        use RunStatus::*;
+        for status in [Accepted, Queued, Running, Paused, Completed, Stopped, Failed] {
+            assert_eq!(next_step(status).is_none(), status.is_end(), "{status:?}");
+        }
+    }
+}

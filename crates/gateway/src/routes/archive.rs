@@ -1,0 +1,226 @@
+//! What is kept of sessions: `GET /api/v1/search`, `/api/v1/sessions/{key}/threads` and `/export`; and what operators delete:
+//! `DELETE /api/v1/sessions/{key}` and `/secrets`, `POST /api/v1/prune`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use belay_protocol::archive::QUERY_MAX_BYTES;
+use belay_protocol::{Ack, Archive, Control, Found, Removed, SearchQuery, SessionKey, StoreError, ThreadSummary};
+use futures_util::stream;
+use serde::{Deserialize, Serialize};
+
+use super::runs::check_limit;
+use super::sessions::no_such_session;
+use super::status::Nothing;
+use crate::app::Shared;
+use crate::error::ApiError;
+use crate::export::Format;
+use crate::extract::{Caller, OptionalBody, Params, SessionPath};
+
+/// Messages that an export reads at a time.
+const PAGE: u32 = 200;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SearchParams {
+    q: String,
+    session: Option<String>,
+    limit: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct FoundList {
+    found: Vec<Found>,
+}
+
+/// What was said that has the words, best first.
+pub(crate) async fn search(
+    State(app): State<Shared>,
+    Params(params): Params<SearchParams>,
+) -> Result<Response, ApiError> {
+    let session = params.session.as_deref().map(SessionKey::parse).transpose();
+    let session = session.map_err(|error| ApiError::invalid(format!("session: {error}")))?;
+    if params.q.len() > QUERY_MAX_BYTES {
+        return Err(ApiError::invalid(format!("q: at most {QUERY_MAX_BYTES} bytes")));
+    }
+    let query = SearchQuery { words: params.q, session, limit: check_limit(params.limit.or(Some(20)))? };
+    if query.terms().is_empty() {
+        return Err(ApiError::invalid("q: a word to look for is needed"));
+    }
+    Ok(Json(FoundList { found: app.archive.search(query).await? }).into_response())
+}
+
+#[derive(Serialize)]
+struct ThreadList {
+    threads: Vec<ThreadSummary>,
+}
+
+/// The conversations of a session, oldest first.
+pub(crate) async fn threads(State(app): State<Shared>, SessionPath(key): SessionPath) -> Result<Response, ApiError> {
+    Ok(Json(ThreadList { threads: threads_of(&app, &key).await? }).into_response())
+}
+
+async fn threads_of(app: &Shared, key: &SessionKey) -> Result<Vec<ThreadSummary>, ApiError> {
+    let threads = app.archive.threads(key).await?;
+    if threads.is_empty() { Err(no_such_session(key)) } else { Ok(threads) }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExportParams {
+    #[serde(default)]
+    format: Format,
+    #[serde(default)]
+    threads: Which,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Which {
+    #[default]
+    Active,
+    All,
+}
+
+/// A session written down, read and sent page by page. A conversation that is deleted meanwhile ends there.
+pub(crate) async fn export(
+    State(app): State<Shared>,
+    SessionPath(key): SessionPath,
+    Params(params): Params<ExportParams>,
+) -> Result<Response, ApiError> {
+    let mut threads = threads_of(&app, &key).await?;
+    threads.retain(|thread| params.threads == Which::All || thread.active);
+    let (format, archive) = (params.format, app.archive.clone());
+    let writing = Writing {
+        archive,
+        format,
+        title: Some(format.title(&key)),
+        session: key,
+        threads: threads.into(),
+        after: None,
+    };
+    let pages = stream::try_unfold(writing, |mut writing| async move {
+        Ok::<_, StoreError>(writing.next_page().await?.map(|page| (page, writing)))
+    });
+    Ok(([(CONTENT_TYPE, format.content_type())], Body::from_stream(pages)).into_response())
+}
+
+/// An export on its way.
+struct Writing {
+    archive: Arc<dyn Archive>,
+    format: Format,
+    session: SessionKey,
+    /// What stands before everything, until it is written.
+    title: Option<String>,
+    /// Conversations that are not written yet; the first may be begun.
+    threads: VecDeque<ThreadSummary>,
+    /// How far the first one has come; `None`: it is not begun.
+    after: Option<u64>,
+}
+
+impl Writing {
+    async fn next_page(&mut self) -> Result<Option<String>, StoreError> {
+        if let Some(title) = self.title.take().filter(|title| !title.is_empty()) {
+            return Ok(Some(title));
+        }
+        while let Some(thread) = self.threads.front() {
+            let mut page = if self.after.is_none() { self.format.head(thread) } else { String::new() };
+            let lines = self.archive.transcript(thread.thread, self.after.unwrap_or(0), PAGE).await?;
+            page.extend(lines.iter().map(|line| self.format.line(&self.session, thread, line)));
+            match lines.last() {
+                Some(last) => self.after = Some(last.id),
+                None => {
+                    self.threads.pop_front();
+                    self.after = None;
+                }
+            }
+            if !page.is_empty() {
+                return Ok(Some(page));
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[derive(Serialize)]
+struct Deleted {
+    session: SessionKey,
+    removed: Removed,
+}
+
+/// Deletes a session; operators only.
+pub(crate) async fn delete(
+    State(app): State<Shared>,
+    caller: Caller,
+    SessionPath(key): SessionPath,
+    OptionalBody(Nothing {}): OptionalBody<Nothing>,
+) -> Result<Response, ApiError> {
+    let principal = caller.operator()?;
+    if app.runs.session(&key).await?.is_none() {
+        return Err(no_such_session(&key));
+    }
+    match app.control(principal, Control::DeleteSession(key.clone())).await? {
+        Ack::Removed(removed) => Ok(Json(Deleted { session: key, removed }).into_response()),
+        other => Err(ApiError::unexpected(&other)),
+    }
+}
+
+#[derive(Serialize)]
+struct Forgotten {
+    session: SessionKey,
+    forgotten: u32,
+}
+
+/// Forgets all secrets of a session; operators only.
+pub(crate) async fn forget_secrets(
+    State(app): State<Shared>,
+    caller: Caller,
+    SessionPath(session): SessionPath,
+) -> Result<Response, ApiError> {
+    caller.operator()?;
+    let forgotten = app.vault.forget_all(&session).await?;
+    Ok(Json(Forgotten { session, forgotten }).into_response())
+}
+
+/// Forgets one secret of a session; operators only.
+pub(crate) async fn forget_secret(
+    State(app): State<Shared>,
+    caller: Caller,
+    Path((session, name)): Path<(String, String)>,
+) -> Result<Response, ApiError> {
+    caller.operator()?;
+    let session = SessionKey::parse(&session).map_err(ApiError::invalid)?;
+    if !app.vault.forget(&session, &name).await? {
+        return Err(ApiError::not_found(format!("{session} has no secret {name:?}")));
+    }
+    Ok(Json(Forgotten { session, forgotten: 1 }).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PruneParams {
+    #[serde(default)]
+    dry_run: bool,
+}
+
+#[derive(Serialize)]
+struct Pruned {
+    dry_run: bool,
+    removed: Removed,
+}
+
+/// Deletes what is too old by the settings, or says what would be; operators only.
+pub(crate) async fn prune(
+    State(app): State<Shared>,
+    caller: Caller,
+    Params(PruneParams { dry_run }): Params<PruneParams>,
+    OptionalBody(Nothing {}): OptionalBody<Nothing>,
+) -> Result<Response, ApiError> {
+    caller.operator()?;
+    Ok(Json(Pruned { dry_run, removed: app.janitor.tidy(dry_run).await? }).into_response())
+}

@@ -1,0 +1,31 @@
+//! `GET /api/v1/sessions/{key}/context`: what the model of a session would be told now.
+
+use axum::Json;
+use axum::extract::State;
+use belay_protocol::{Ack, ContextReport, Control};
+use serde::Deserialize;
+
+use crate::app::Shared;
+use crate::error::ApiError;
+use crate::extract::{Caller, Params, SessionPath};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ContextParams {
+    /// Whether the texts themselves are wanted.
+    #[serde(default)]
+    full: bool,
+}
+
+/// The report.
+pub(crate) async fn show(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    SessionPath(session): SessionPath,
+    Params(ContextParams { full }): Params<ContextParams>,
+) -> Result<Json<Box<ContextReport>>, ApiError> {
+    match app.control(principal, Control::Context { session, full }).await? {
+        Ack::Context(report) => Ok(Json(report)),
+        other => Err(ApiError::unexpected(&other)),
+    }
+}

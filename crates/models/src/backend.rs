@@ -1,0 +1,67 @@
+//! One candidate: a server, a model and a key, and what was learnt about them.
+
+use std::sync::Arc;
+
+use belay_protocol::{ModelError, ModelErrorKind, ModelProvider, ModelReply, ModelRequest};
+
+use crate::listening::Listening;
+use crate::thinking::Gate;
+
+/// A candidate that can be asked.
+pub(crate) struct Backend {
+    /// For people: `gpt-4.1-mini by openai (key 2)`.
+    pub(crate) name: String,
+    /// What a session calls it.
+    pub(crate) model: String,
+    /// Which server it is on.
+    pub(crate) place: usize,
+    /// Sends one request for each call.
+    pub(crate) provider: Arc<dyn ModelProvider>,
+    /// Which levels of thinking are sent.
+    pub(crate) thinking: Gate,
+}
+
+impl Backend {
+    /// A candidate of which nothing is known but its settings.
+    pub(crate) fn new(name: &str, model: &str, place: usize, provider: Arc<dyn ModelProvider>, thinking: Gate) -> Self {
+        Self { name: name.to_owned(), model: model.to_owned(), place, provider, thinking }
+    }
+
+    /// Sends one request; or two, where the first one is refused for its level of thinking, and a budget of `requests`
+    /// allows for another without.
+    ///
+    /// # Errors
+    /// As the provider's; attempts are those of both requests.
+    pub(crate) async fn ask(
+        &self,
+        request: ModelRequest<'_>,
+        sink: &mut Listening<'_>,
+        requests: u32,
+    ) -> Result<ModelReply, ModelError> {
+        let thinking = self.thinking.admit(request.thinking, &self.name);
+        // One request each: whatever is inside has no budget of its own.
+        let once = ModelRequest { thinking, max_attempts: 1, ..request };
+        let refused = match self.provider.call(once, sink).await {
+            Err(error) if error.kind == ModelErrorKind::BadRequest && thinking.is_some() && !sink.heard() => error,
+            other => return other,
+        };
+        if requests < 2 {
+            // Whether it was the level, nobody can say now; the next call would otherwise fail in the same way.
+            self.thinking.close(&self.name);
+            return Err(refused);
+        }
+        match self.provider.call(ModelRequest { thinking: None, ..once }, sink).await {
+            Ok(mut reply) => {
+                self.thinking.close(&self.name);
+                reply.attempts = reply.attempts.max(1).saturating_add(refused.attempts.max(1));
+                reply.abandoned = reply.abandoned.saturating_add(refused.abandoned);
+                Ok(reply)
+            }
+            Err(mut error) => {
+                error.attempts = error.attempts.max(1).saturating_add(refused.attempts.max(1));
+                error.abandoned = error.abandoned.saturating_add(refused.abandoned);
+                Err(error)
+            }
+        }
+    }
+}

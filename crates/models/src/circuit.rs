@@ -1,0 +1,316 @@
+//! When a candidate that fails is left alone, and for how long: a machine that never awaits and is given the time.
+//!
+//! ```text
+//! closed ── a failure of its own ──▶ open until … ── time passes ──▶ half open ── one request ──▶ trial
+//!   ▲                                  ▲                               ▲                          │ │
+//!   │                                  └──────── it fails: for twice as long ────────────────────┘ │
+//!   └──────────────────────────────────────────── it answers ──────────────────────────────────────┘
+//! ```
+//!
+//! A request that began before the circuit last opened or closed changes nothing: of many that fail together, one
+//! opens it, and an answer that was under way does not close it.
+
+use std::time::Duration;
+
+use belay_protocol::{Cooling, ModelErrorKind};
+use tokio::time::Instant;
+
+/// How long a key is left alone that was refused or is out of credit. 30 min: somebody has to do something about it.
+const KEY_REST: Duration = Duration::from_secs(30 * 60);
+
+/// The first rest after a limit of the rate without a delay of the provider's. 60 s: limits are counted by the minute.
+const RATE_REST: Duration = Duration::from_secs(60);
+
+/// The first rest of a server that is overloaded or away.
+const SERVER_REST: Duration = Duration::from_secs(30);
+
+/// Failures of a server in a row that open the circuit: one may be bad luck.
+const SERVER_FAILURES: u32 = 3;
+
+/// The longest rest that doubling leads to.
+const REST_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// The longest delay of a provider's own that is remembered. 1 h: after that, asking is better than believing.
+const DELAY_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// The circuit of one candidate.
+#[derive(Debug, Default)]
+pub(crate) struct Circuit {
+    state: State,
+    /// Failures of the server in a row while closed.
+    failures: u32,
+    /// How often in a row it has opened.
+    openings: u32,
+    /// Counts openings and closings, to know the requests that began before the last one.
+    epoch: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum State {
+    #[default]
+    Closed,
+    /// Half open once the time is reached.
+    Open(Rest),
+    /// One request is out to see whether it answers again.
+    Trial(Rest),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    until: Instant,
+    /// Whether the provider itself asked for it.
+    asked: bool,
+    why: ModelErrorKind,
+}
+
+/// Whether a candidate may be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Availability {
+    /// Yes.
+    Now,
+    /// Not before this time; whether the provider itself asked for that.
+    At(Instant, bool),
+    /// Another request tries it out at the moment.
+    OnTrial,
+}
+
+/// A request that has begun. It is handed back with what became of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticket(u32);
+
+impl Circuit {
+    /// Whether the candidate may be asked now.
+    pub(crate) fn availability(&self, now: Instant) -> Availability {
+        match self.state {
+            State::Closed => Availability::Now,
+            State::Open(rest) if rest.until <= now => Availability::Now,
+            State::Open(rest) => Availability::At(rest.until, rest.asked),
+            State::Trial(_) => Availability::OnTrial,
+        }
+    }
+
+    /// A request begins; one that finds the circuit half open is the trial.
+    pub(crate) fn begin(&mut self) -> Ticket {
+        if let State::Open(rest) = self.state {
+            self.state = State::Trial(rest);
+        }
+        Ticket(self.epoch)
+    }
+
+    /// A request was answered. Whether this ended a rest.
+    pub(crate) fn answered(&mut self, ticket: Ticket) -> bool {
+        if ticket.0 != self.epoch {
+            return false;
+        }
+        self.failures = 0;
+        let was_resting = matches!(self.state, State::Trial(_));
+        if was_resting {
+            self.state = State::Closed;
+            self.openings = 0;
+            self.epoch += 1;
+        }
+        was_resting
+    }
+
+    /// A request failed. How long the candidate is left alone, if this has opened the circuit.
+    pub(crate) fn failed(&mut self, ticket: Ticket, kind: ModelErrorKind, now: Instant) -> Option<Duration> {
+        use ModelErrorKind::{Auth, BadRequest, ContextTooLong, Network, Overloaded, RateLimited};
+        if ticket.0 != self.epoch {
+            return None;
+        }
+        let doubled = |first: Duration| first.saturating_mul(1 << self.openings.min(16)).min(REST_MAX);
+        let (rest, asked) = match kind {
+            // The request is to blame, not the candidate: whatever it was, it still is.
+            ContextTooLong | BadRequest => {
+                self.dropped(ticket);
+                return None;
+            }
+            Auth => (KEY_REST, false),
+            RateLimited { retry_after: Some(delay) } | Overloaded { retry_after: Some(delay) } => {
+                (delay.min(DELAY_MAX), true)
+            }
+            RateLimited { retry_after: None } => (doubled(RATE_REST), false),
+            Overloaded { retry_after: None } | Network => {
+                self.failures += 1;
+                if matches!(self.state, State::Closed) && self.failures < SERVER_FAILURES {
+                    return None;
+                }
+                (doubled(SERVER_REST), false)
+            }
+        };
+        self.state = State::Open(Rest { until: now + rest, asked, why: kind });
+        self.failures = 0;
+        self.openings = self.openings.saturating_add(1);
+        self.epoch += 1;
+        Some(rest)
+    }
+
+    /// A request was dropped, or says nothing about the candidate: a trial may be made again.
+    pub(crate) fn dropped(&mut self, ticket: Ticket) {
+        if ticket.0 == self.epoch
+            && let State::Trial(rest) = self.state
+        {
+            self.state = State::Open(rest);
+        }
+    }
+
+    /// Why the candidate is left alone, and for how long still; zero while it is tried out.
+    pub(crate) fn cooling(&self, now: Instant) -> Option<Cooling> {
+        match self.state {
+            State::Closed => None,
+            State::Open(rest) | State::Trial(rest) => {
+                Some(Cooling { left: rest.until.saturating_duration_since(now), why: rest.why })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ModelErrorKind::*;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BUSY: ModelErrorKind = Overloaded { retry_after: None };
+    const LIMITED: ModelErrorKind = RateLimited { retry_after: None };
+
+    fn after(seconds: u64) -> Option<Duration> {
+        Some(Duration::from_secs(seconds))
+    }
+
+    /// Fails with each kind in turn, the next one as soon as the candidate may be asked again. The rests in seconds, 0
+    /// where the circuit stays closed.
+    fn rests(kinds: &[ModelErrorKind]) -> Vec<u64> {
+        let mut circuit = Circuit::default();
+        let mut now = Instant::now();
+        let mut rests = Vec::new();
+        for kind in kinds {
+            let ticket = circuit.begin();
+            let rest = circuit.failed(ticket, *kind, now).unwrap_or_default();
+            if !rest.is_zero() {
+                let almost = now + rest - Duration::from_millis(1);
+                assert!(matches!(circuit.availability(almost), Availability::At(..)), "{kind:?}");
+            }
+            now += rest;
+            assert_eq!(circuit.availability(now), Availability::Now, "{kind:?}");
+            rests.push(rest.as_secs());
+        }
+        rests
+    }
+
+    #[test]
+    fn each_kind_of_failure_has_its_rest() {
+        for (kinds, expected) in [
+            (vec![Auth, Auth], vec![1800, 1800]),
+            (vec![LIMITED; 5], vec![60, 120, 240, 300, 300]),
+            (vec![RateLimited { retry_after: after(7) }, LIMITED], vec![7, 120]),
+            (vec![RateLimited { retry_after: after(90_000) }], vec![3600]),
+            (vec![Overloaded { retry_after: after(5) }], vec![5]),
+            (vec![BUSY, Network, BUSY], vec![0, 0, 30]),
+            (vec![Network; 8], vec![0, 0, 30, 60, 120, 240, 300, 300]),
+            (vec![BadRequest, ContextTooLong, BadRequest, BadRequest], vec![0; 4]),
+            (vec![Network, BadRequest, Network, ContextTooLong, Network], vec![0, 0, 0, 0, 30]),
+        ] {
+            assert_eq!(rests(&kinds), expected, "{kinds:?}");
+        }
+    }
+
+    /// A circuit that is half open now.
+    fn half_open() -> (Circuit, Instant) {
+        let (mut circuit, now) = (Circuit::default(), Instant::now());
+        let ticket = circuit.begin();
+        circuit.failed(ticket, LIMITED, now);
+        (circuit, now + RATE_REST)
+    }
+
+    #[test]
+    fn one_request_tries_out_a_candidate_that_has_rested() {
+        let (mut circuit, now) = half_open();
+        assert_eq!(circuit.availability(now), Availability::Now);
+        let trial = circuit.begin();
+        assert_eq!(circuit.availability(now), Availability::OnTrial);
+        assert!(circuit.answered(trial));
+        assert_eq!((circuit.availability(now), circuit.cooling(now)), (Availability::Now, None));
+        // It has forgotten how often it opened.
+        let ticket = circuit.begin();
+        assert_eq!(circuit.failed(ticket, LIMITED, now), after(60));
+    }
+
+    #[test]
+    fn a_trial_that_is_dropped_or_says_nothing_leaves_the_circuit_half_open() {
+        for kind in [None, Some(BadRequest), Some(ContextTooLong)] {
+            let (mut circuit, now) = half_open();
+            let trial = circuit.begin();
+            match kind {
+                None => circuit.dropped(trial),
+                Some(kind) => assert_eq!(circuit.failed(trial, kind, now), None),
+            }
+            assert_eq!(circuit.availability(now), Availability::Now, "{kind:?}");
+            let trial = circuit.begin();
+            assert_eq!(circuit.failed(trial, BUSY, now), after(60), "a trial has one chance, and twice the rest");
+        }
+    }
+
+    #[test]
+    fn requests_that_began_before_it_opened_change_nothing() {
+        let (mut circuit, now) = (Circuit::default(), Instant::now());
+        let (first, second, third) = (circuit.begin(), circuit.begin(), circuit.begin());
+        assert_eq!(circuit.failed(first, LIMITED, now), after(60));
+        assert_eq!(circuit.failed(second, LIMITED, now), None);
+        assert!(!circuit.answered(third));
+        circuit.dropped(third);
+        assert_eq!(circuit.availability(now), Availability::At(now + RATE_REST, false));
+        let cooling = circuit.cooling(now + Duration::from_secs(20));
+        assert_eq!(cooling, Some(Cooling { left: Duration::from_secs(40), why: LIMITED }));
+    }
+
+    proptest! {
+        /// Requests begin, answer, fail and are dropped in any order while time passes.
+        #[test]
+        fn whatever_happens_one_trial_is_out_at_most_and_every_rest_ends(
+            steps in proptest::collection::vec((0_u8..5, 0_usize..4, 0_u64..400), 0..60),
+        ) {
+            const KINDS: [ModelErrorKind; 4] = [BUSY, LIMITED, Auth, BadRequest];
+            let (mut circuit, mut now) = (Circuit::default(), Instant::now());
+            let mut under_way: Vec<(Ticket, bool)> = Vec::new();
+            for (what, which, seconds) in steps {
+                match (what, under_way.is_empty()) {
+                    (0 | 1, _) if circuit.availability(now) == Availability::Now => {
+                        let resting = circuit.cooling(now).is_some();
+                        under_way.push((circuit.begin(), resting));
+                    }
+                    (2, false) => drop(circuit.answered(under_way.swap_remove(which % under_way.len()).0)),
+                    (3, false) => {
+                        let (ticket, _) = under_way.swap_remove(which % under_way.len());
+                        circuit.failed(ticket, KINDS[which], now);
+                    }
+                    (4, false) => circuit.dropped(under_way.swap_remove(which % under_way.len()).0),
+                    _ => now += Duration::from_secs(seconds),
+                }
+                let trials = under_way.iter().filter(|(ticket, trial)| *trial && ticket.0 == circuit.epoch).count();
+                prop_assert!(trials <= 1);
+                prop_assert_eq!(trials == 1, circuit.availability(now) == Availability::OnTrial);
+                if let Some(cooling) = circuit.cooling(now) {
+                    prop_assert!(cooling.left <= KEY_REST);
+                }
+            }
+            under_way.into_iter().for_each(|(ticket, _)| circuit.dropped(ticket));
+            prop_assert_eq!(circuit.availability(now + KEY_REST), Availability::Now);
+        }
+    }
+
+    #[test]
+    fn an_answer_between_failures_forgets_them() {
+        let (mut circuit, now) = (Circuit::default(), Instant::now());
+        for _ in 0..4 {
+            for _ in 0..2 {
+                let ticket = circuit.begin();
+                assert_eq!(circuit.failed(ticket, Network, now), None);
+            }
+            let ticket = circuit.begin();
+            assert!(!circuit.answered(ticket));
+        }
+        assert_eq!(circuit.cooling(now), None);
+    }
+}

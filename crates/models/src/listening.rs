@@ -1,0 +1,42 @@
+//! A sink that notes whether anybody has received a piece: from then on a call is never sent again.
+
+use belay_protocol::{DeltaSink, Heard};
+
+/// Passes everything on.
+pub(crate) struct Listening<'a> {
+    inner: &'a mut dyn DeltaSink,
+    heard: bool,
+}
+
+impl<'a> Listening<'a> {
+    /// Nothing has been heard yet.
+    pub(crate) fn new(inner: &'a mut dyn DeltaSink) -> Self {
+        Self { inner, heard: false }
+    }
+
+    /// Whether anybody has received a piece.
+    pub(crate) fn heard(&self) -> bool {
+        self.heard
+    }
+
+    fn note(&mut self, heard: Heard) -> Heard {
+        self.heard |= heard == Heard::Somebody;
+        heard
+    }
+}
+
+impl DeltaSink for Listening<'_> {
+    fn text(&mut self, piece: &str) -> Heard {
+        let heard = self.inner.text(piece);
+        self.note(heard)
+    }
+
+    fn reasoning(&mut self, piece: &str) -> Heard {
+        let heard = self.inner.reasoning(piece);
+        self.note(heard)
+    }
+
+    fn restart(&mut self) {
+        self.inner.restart();
+    }
+}

@@ -1,0 +1,90 @@
+//! Parts of texts that lists show: the first words, and the words around what was looked for. The same in both stores.
+
+use belay_protocol::store::TITLE_MAX_CHARS;
+
+/// Characters of a snippet before its hit.
+const BEFORE: usize = 60;
+
+/// Characters of a snippet from its hit on.
+const AFTER: usize = 140;
+
+/// A text in one line: its first words.
+pub(crate) fn title(text: &str) -> String {
+    let line = one_line(text);
+    match line.char_indices().nth(TITLE_MAX_CHARS) {
+        None => line,
+        Some(_) => line.chars().take(TITLE_MAX_CHARS - 1).chain(['…']).collect(),
+    }
+}
+
+/// The words around the first one that begins with one of the terms, which are in lower case; the beginning where none does.
+pub(crate) fn snippet(text: &str, terms: &[String]) -> String {
+    let text = one_line(text);
+    let hit = words(&text).find(|(_, word)| terms.iter().any(|term| begins(word, term))).map_or(0, |(at, _)| at);
+    let start = text[..hit].char_indices().rev().nth(BEFORE - 1).map_or(0, |(at, _)| at);
+    let end = text[hit..].char_indices().nth(AFTER).map_or(text.len(), |(at, _)| hit + at);
+    let (cut_before, cut_after) = (if start > 0 { "…" } else { "" }, if end < text.len() { "…" } else { "" });
+    format!("{cut_before}{}{cut_after}", &text[start..end])
+}
+
+/// How many words begin with a term, if each term has one that does.
+pub(crate) fn hits(text: &str, terms: &[String]) -> Option<usize> {
+    let hits_of = |term: &String| words(text).filter(|(_, word)| begins(word, term)).count();
+    let counts: Vec<usize> = terms.iter().map(hits_of).collect();
+    (!counts.is_empty() && !counts.contains(&0)).then(|| counts.iter().sum())
+}
+
+fn begins(word: &str, term: &str) -> bool {
+    word.to_lowercase().starts_with(term)
+}
+
+/// The words of a text, and where each begins.
+fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let between = |c: char| !c.is_alphanumeric();
+    let start = text.as_ptr() as usize;
+    text.split(between).filter(|word| !word.is_empty()).map(move |word| (word.as_ptr() as usize - start, word))
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_title_is_one_line_of_the_first_words() {
+        assert_eq!(title("  what\n time\tis it? "), "what time is it?");
+        let long = title(&"ключ ".repeat(40));
+        assert_eq!((long.chars().count(), long.ends_with('…')), (TITLE_MAX_CHARS, true));
+        assert_eq!(title(&"x".repeat(TITLE_MAX_CHARS)), "x".repeat(TITLE_MAX_CHARS));
+    }
+
+    #[test]
+    fn a_snippet_shows_the_words_around_the_first_hit() {
+        let long = format!("{} Deployed to prod {}", "before ".repeat(40), "after ".repeat(40));
+        let shown = snippet(&long, &terms(&["deploy"]));
+        assert!(shown.starts_with('…') && shown.ends_with('…') && shown.contains("before Deployed to prod"), "{shown}");
+        assert_eq!(shown.chars().count(), BEFORE + AFTER + 2);
+        assert_eq!(snippet("a short text", &terms(&["nothing"])), "a short text");
+        assert_eq!(snippet("🗝 ключ\nот 🗝", &terms(&["ключ"])), "🗝 ключ от 🗝");
+    }
+
+    #[test]
+    fn a_text_is_hit_when_every_term_begins_one_of_its_words() {
+        for (text, looked_for, expected) in [
+            ("Deployed the deployer", &["deploy"][..], Some(2)),
+            ("Deployed the deployer", &["deploy", "the"], Some(3)),
+            ("Deployed the deployer", &["ploy"], None),
+            ("Deployed", &["deploy", "prod"], None),
+            ("anything", &[], None),
+        ] {
+            assert_eq!(hits(text, &terms(looked_for)), expected, "{text} {looked_for:?}");
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Deleting: whole sessions at once, and what is too old in pieces.
+//!
+//! A conversation goes in the order session, messages, runs, thread: what is left in between belongs to a thread that nobody
+//! can go on with. A run goes with all that names it. What recognises a second delivery of its message stays as long as it has
+//! to: as a row without words.
+
+use belay_protocol::archive::KEYS_KEPT_MS;
+use belay_protocol::{Lease, Removed, Retention, RunId, SessionKey, StoreError, UnixMillis};
+use rusqlite::{Connection, params};
+
+use super::lanes::lane;
+use super::ledger::append_events;
+use super::rows;
+use super::tx::{self, Done, Tx, from_sql_int};
+use super::words;
+use crate::limits::{deleted, id_before};
+
+/// A condition on threads `t`, joined with their session `s` where they are its active one: used last before `?1`, by nobody
+/// opened since, and without a run that has not ended.
+macro_rules! too_old {
+    () => {
+        "FROM threads t LEFT JOIN sessions s ON s.session = t.session AND s.thread = t.id
+         WHERE t.last_active_at < ?1 AND (s.session IS NULL OR COALESCE(s.opened_at < ?1, TRUE))
+           AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session = t.session AND r.ended_at IS NULL
+                                                  AND (r.thread = t.id OR s.session IS NOT NULL))"
+    };
+}
+
+/// Replies that are no longer on their way.
+macro_rules! delivered {
+    () => {
+        "state NOT IN ('waiting', 'sending')"
+    };
+}
+
+/// Runs without a thread that ended before `?1` and are still there for more than their key; or for no more than a key from
+/// before `?2`.
+macro_rules! loose_runs {
+    () => {
+        "FROM runs WHERE thread IS NULL AND ended_at IS NOT NULL
+           AND ((ended_at < ?1 AND (text <> '' OR key_message IS NULL)) OR (text = '' AND accepted_at < ?2))"
+    };
+}
+
+/// The first number of events that stay, by date: numbers and dates run together, and where a clock was set back, some stay
+/// for longer.
+const FIRST_KEPT_EVENT: &str =
+    "SELECT COALESCE((SELECT seq FROM events WHERE at >= ?1 ORDER BY seq LIMIT 1), (SELECT MAX(seq) FROM events), 0)";
+
+pub(super) fn delete_session(tx: &mut Tx<'_>, lease: &Lease, at: UnixMillis) -> Done<Removed> {
+    lane(tx, lease)?;
+    let session = lease.session.as_str();
+    let open = "SELECT 1 FROM runs WHERE session = ?1 AND ended_at IS NULL";
+    if tx.row(open, params![session], |_| Ok(()))?.is_some() {
+        let what = format!("{session} has a message that is still being answered: stop it first");
+        return Err(StoreError::TooMuch(what).into());
+    }
+    // The newest fact from here on, so that all the others can go.
+    append_events(tx, &[deleted(&lease.session, at)])?;
+    let mut removed = Removed { sessions: 1, ..Removed::default() };
+    removed.replies = count(tx.exec(
+        concat!(
+            "DELETE FROM outbox WHERE run_id IS NULL AND ",
+            delivered!(),
+            " AND (channel, conversation) IN
+                 (SELECT reply_to ->> 'channel', reply_to ->> 'conversation' FROM runs WHERE session = ?1)"
+        ),
+        params![session],
+    )?);
+    let threads =
+        tx.rows("SELECT id FROM threads WHERE session = ?1", params![session], |row| Ok(row.get::<_, String>("id")?))?;
+    for thread in threads {
+        let (old, mut whole) = (Old { thread, session: lease.session.clone() }, i64::MAX);
+        delete_part(tx, &old, keys_before(at), &mut whole, &mut removed)?;
+    }
+    let loose =
+        tx.rows("SELECT id FROM runs WHERE session = ?1 AND text <> ''", params![session], |row| rows::id(row, "id"))?;
+    for run in loose {
+        delete_run(tx, run, keys_before(at), &mut removed)?;
+    }
+    removed.events += facts_of_session(tx, &lease.session)?;
+    removed.notes = count(tx.exec("DELETE FROM notes WHERE session = ?1", params![session])?);
+    removed.secrets = count(tx.exec("DELETE FROM secrets WHERE session = ?1", params![session])?);
+    end_session(tx, &lease.session)?;
+    Ok(removed)
+}
+
+fn keys_before(at: UnixMillis) -> UnixMillis {
+    UnixMillis(at.0.saturating_sub(KEYS_KEPT_MS))
+}
+
+/// A thread that goes.
+struct Old {
+    thread: String,
+    session: SessionKey,
+}
+
+pub(super) fn prune(tx: &mut Tx<'_>, old: &Retention, most: u32) -> Done<Removed> {
+    let (mut removed, mut left) = (Removed::default(), i64::from(most));
+    if let Some(before) = old.threads_before {
+        while left > 0
+            && let Some(thread) = oldest(tx, before, &mut removed)?
+        {
+            delete_part(tx, &thread, old.keys_before, &mut left, &mut removed)?;
+        }
+        let replies = tx.exec(
+            concat!(
+                "DELETE FROM outbox WHERE seq IN
+                     (SELECT seq FROM outbox WHERE run_id IS NULL AND id < ?1 AND ",
+                delivered!(),
+                " LIMIT ?2)"
+            ),
+            params![id_before(before), left.max(0)],
+        )?;
+        removed.replies += count(replies);
+    }
+    delete_loose_runs(tx, old, &mut left, &mut removed)?;
+    if let Some(before) = old.events_before {
+        let events = tx.exec(
+            &format!(
+                "DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE seq < ({FIRST_KEPT_EVENT})
+                                                  ORDER BY seq LIMIT ?2)"
+            ),
+            params![before.0, left.max(0)],
+        )?;
+        removed.events += count(events);
+    }
+    Ok(removed)
+}
+
+/// The thread that is too old for the longest time. Where it is a session's active one, the session ends with that.
+fn oldest(tx: &mut Tx<'_>, before: UnixMillis, removed: &mut Removed) -> Done<Option<Old>> {
+    let found = tx.row(
+        concat!(
+            "SELECT t.id, t.session, s.session IS NOT NULL AS active ",
+            too_old!(),
+            " ORDER BY t.last_active_at LIMIT 1"
+        ),
+        params![before.0],
+        |row| {
+            let old = Old { thread: row.get("id")?, session: row.get::<_, String>("session")?.into() };
+            Ok((old, row.get::<_, bool>("active")?))
+        },
+    )?;
+    let Some((old, active)) = found else { return Ok(None) };
+    if active {
+        removed.sessions += 1;
+        removed.events += facts_of_session(tx, &old.session)?;
+        end_session(tx, &old.session)?;
+    }
+    Ok(Some(old))
+}
+
+fn end_session(tx: &mut Tx<'_>, session: &SessionKey) -> Done<()> {
+    tx.exec("DELETE FROM grants WHERE session = ?1", params![session.as_str()])?;
+    tx.exec("DELETE FROM sessions WHERE session = ?1", params![session.as_str()])?;
+    Ok(())
+}
+
+/// Facts of a session that are no run's.
+fn facts_of_session(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u64> {
+    Ok(count(tx.exec(
+        "DELETE FROM events WHERE session = ?1 AND run_id IS NULL AND seq < (SELECT MAX(seq) FROM events)",
+        params![session.as_str()],
+    )?))
+}
+
+/// Deletes a thread, as far as `left` more rows may be deleted now.
+fn delete_part(tx: &mut Tx<'_>, old: &Old, keys_before: UnixMillis, left: &mut i64, removed: &mut Removed) -> Done<()> {
+    let Old { thread, session } = old;
+    let upto = tx.row(
+        "SELECT MAX(position), COUNT(*) FROM (SELECT position FROM messages WHERE thread = ?1 ORDER BY position LIMIT ?2)",
+        params![thread, *left],
+        |row| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, i64>(1)?)),
+    )?;
+    if let Some((Some(upto), rows)) = upto {
+        words::forget(tx, thread, upto)?;
+        removed.messages +=
+            count(tx.exec("DELETE FROM messages WHERE thread = ?1 AND position <= ?2", params![thread, upto])?);
+        *left -= rows;
+    }
+    let runs = tx.rows(
+        "SELECT id FROM runs WHERE session = ?1 AND thread = ?2 LIMIT ?3",
+        params![session.as_str(), thread, (*left).max(0)],
+        |row| rows::id(row, "id"),
+    )?;
+    for run in runs {
+        *left -= delete_run(tx, run, keys_before, removed)?;
+    }
+    if *left > 0 {
+        removed.threads += count(tx.exec("DELETE FROM threads WHERE id = ?1", params![thread])?);
+        *left -= 1;
+    }
+    Ok(())
+}
+
+fn delete_loose_runs(tx: &mut Tx<'_>, old: &Retention, left: &mut i64, removed: &mut Removed) -> Done<()> {
+    let loose = tx.rows(
+        concat!("SELECT id ", loose_runs!(), " LIMIT ?3"),
+        params![old.threads_before.map_or(i64::MIN, |before| before.0), old.keys_before.0, (*left).max(0)],
+        |row| rows::id(row, "id"),
+    )?;
+    for run in loose {
+        *left -= delete_run(tx, run, old.keys_before, removed)?;
+    }
+    Ok(())
+}
+
+/// Deletes a run with all that names it, and returns how many rows that were. Its key stays until it may go.
+fn delete_run(tx: &mut Tx<'_>, run: RunId, keys_before: UnixMillis, removed: &mut Removed) -> Done<i64> {
+    let id = run.to_string();
+    let events =
+        tx.exec("DELETE FROM events WHERE run_id = ?1 AND seq < (SELECT MAX(seq) FROM events)", params![id])?;
+    let gates = tx.exec("DELETE FROM gates WHERE run_id = ?1", params![id])?;
+    let replies = tx.exec(concat!("DELETE FROM outbox WHERE run_id = ?1 AND ", delivered!()), params![id])?;
+    let stripped = tx.exec(
+        "UPDATE runs SET thread = NULL, turn = NULL, text = '', reply = NULL, evidence = NULL, reply_to = NULL,
+                         options = NULL
+         WHERE id = ?1 AND key_message IS NOT NULL AND accepted_at >= ?2",
+        params![id, keys_before.0],
+    )?;
+    if stripped == 0 {
+        tx.exec("DELETE FROM runs WHERE id = ?1", params![id])?;
+    }
+    removed.runs += 1;
+    removed.events += count(events);
+    removed.replies += count(replies);
+    removed.run_ids.push(run);
+    Ok(1 + i64::try_from(events + gates + replies).unwrap_or(i64::MAX))
+}
+
+fn count(rows: usize) -> u64 {
+    rows as u64
+}
+
+/// What [`prune`] would delete in all. Runs that would go with a thread are counted with all their facts.
+pub(super) fn prunable(conn: &Connection, old: &Retention) -> Done<Removed> {
+    let (threads_before, keys_before) = (old.threads_before.map_or(i64::MIN, |before| before.0), old.keys_before.0);
+    let one = |sql: &str, values: &[i64]| -> Done<u64> {
+        let found = tx::row(conn, sql, rusqlite::params_from_iter(values), |row| Ok(from_sql_int(row.get(0)?)))?;
+        Ok(found.unwrap_or(0))
+    };
+    let old_threads = concat!("(SELECT t.id ", too_old!(), ")");
+    let runs = format!("(SELECT id FROM runs WHERE thread IN {old_threads} UNION SELECT id {})", loose_runs!());
+    let of_runs = |what: &str| one(&format!("SELECT COUNT(*) {what} IN {runs}"), &[threads_before, keys_before]);
+    let by_date = match old.events_before {
+        Some(before) => {
+            let upto = one(FIRST_KEPT_EVENT, &[before.0])?;
+            let upto = i64::try_from(upto).unwrap_or(i64::MAX);
+            one("SELECT COUNT(*) FROM events WHERE seq < ?1", &[upto])?
+        }
+        None => 0,
+    };
+    Ok(Removed {
+        sessions: one(concat!("SELECT COUNT(s.session) ", too_old!()), &[threads_before])?,
+        threads: one(concat!("SELECT COUNT(*) ", too_old!()), &[threads_before])?,
+        messages: one(&format!("SELECT COUNT(*) FROM messages WHERE thread IN {old_threads}"), &[threads_before])?,
+        runs: of_runs("FROM runs WHERE id")?,
+        events: of_runs("FROM events WHERE run_id")?.max(by_date),
+        replies: of_runs(concat!("FROM outbox WHERE ", delivered!(), " AND run_id"))?,
+        ..Removed::default()
+    })
+}

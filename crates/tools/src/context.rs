@@ -1,0 +1,172 @@
+//! What runs are told of their surroundings: files of the workspace, skills, the date.
+//!
+//! **For**: the port [`ContextSource`] over the workspace: what has not changed is not read again, what cannot be used is
+//! passed over with a reason, and nothing leads out of the workspace, since its own door is used.
+//!
+//! **Does not know**: how a prompt is made of it, or who is told.
+//!
+//! Reading order: [`config`] → `read` → `cut` → `bootstrap` → `skills` → here.
+
+mod bootstrap;
+pub mod config;
+mod cut;
+mod read;
+mod skills;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use belay_protocol::{Bootstrap, ContextSource, Skills, Tool, UnixMillis};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+pub use self::config::{ContextConfig, SkillEntry, SkillsConfig};
+pub use self::skills::SkillNeeds;
+use self::skills::{Library, ReadSkill};
+use crate::config::CommandsConfig;
+use crate::error::ToolsError;
+use crate::workspace::Workspace;
+
+/// The surroundings of runs that work in this workspace.
+#[derive(Clone, Debug)]
+pub struct WorkspaceContext {
+    workspace: Arc<Workspace>,
+    config: Arc<ContextConfig>,
+    zone: TimeZone,
+    /// The files as they were last read. Held for an assignment.
+    files: Arc<Mutex<(bootstrap::Look, Arc<Bootstrap>)>>,
+    library: Arc<Library>,
+}
+
+impl WorkspaceContext {
+    /// Surroundings by these settings. `commands`: what skills that need programs or variables are judged by.
+    ///
+    /// # Errors
+    /// [`ToolsError::Workspace`]: the workspace cannot be opened.
+    pub fn open(
+        workspace: &Path,
+        config: &ContextConfig,
+        skills: &SkillsConfig,
+        commands: &CommandsConfig,
+        needs: SkillNeeds,
+    ) -> Result<Self, ToolsError> {
+        // Validation has refused what is no zone.
+        let named = config.timezone.as_deref().and_then(|name| TimeZone::get(name).ok());
+        Ok(Self {
+            workspace: Arc::new(Workspace::open(workspace)?),
+            config: Arc::new(config.clone()),
+            zone: named.unwrap_or_else(TimeZone::system),
+            files: Arc::default(),
+            library: Arc::new(Library::new(skills, commands, needs)),
+        })
+    }
+
+    /// The tool that reads skills outside of the workspace, where there can be any.
+    pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        match self.library.reaches_out() {
+            true => vec![Arc::new(ReadSkill::new(self.library.clone()))],
+            false => Vec::new(),
+        }
+    }
+
+    /// The files, read again if any of them looks different. Blocks.
+    fn read(&self) -> Arc<Bootstrap> {
+        let look = bootstrap::look(&self.workspace, &self.config);
+        let lock = || self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let before = lock();
+            if before.0 == look {
+                return before.1.clone();
+            }
+        }
+        let told = bootstrap::read(&self.workspace, &self.config);
+        let mut before = lock();
+        // A file may have changed between the look and the reading: the next look differs then, and it is read again.
+        before.0 = look;
+        if *before.1 != told {
+            for skipped in told.skipped.iter().filter(|one| !before.1.skipped.contains(one)) {
+                tracing::warn!(
+                    file = skipped.what,
+                    why = skipped.why,
+                    "a file of the workspace is not part of prompts"
+                );
+            }
+            before.1 = Arc::new(told);
+        }
+        before.1.clone()
+    }
+}
+
+#[async_trait]
+impl ContextSource for WorkspaceContext {
+    async fn bootstrap(&self) -> Arc<Bootstrap> {
+        let context = self.clone();
+        tokio::task::spawn_blocking(move || context.read()).await.unwrap_or_else(|error| {
+            tracing::error!(%error, "the files of the workspace could not be read");
+            self.files.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+        })
+    }
+
+    async fn skills(&self) -> Arc<Skills> {
+        let (library, workspace) = (self.library.clone(), self.workspace.clone());
+        tokio::task::spawn_blocking(move || library.scan(&workspace)).await.unwrap_or_else(|error| {
+            tracing::error!(%error, "skills could not be looked for");
+            self.library.known()
+        })
+    }
+
+    fn known_skills(&self) -> Arc<Skills> {
+        self.library.known()
+    }
+
+    fn today(&self, now: UnixMillis) -> Option<String> {
+        let now = Timestamp::from_millisecond(now.0).ok()?.to_zoned(self.zone.clone());
+        let zone = self.zone.iana_name().map_or_else(|| now.strftime("UTC%:z").to_string(), str::to_owned);
+        Some(format!("{} ({zone})", now.strftime("%A, %-d %B %Y")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn open(dir: &Path, config: &ContextConfig) -> WorkspaceContext {
+        let (skills, commands) = (SkillsConfig::default(), CommandsConfig::default());
+        WorkspaceContext::open(dir, config, &skills, &commands, SkillNeeds::default()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn files_are_the_same_until_one_of_them_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("AGENTS.md"), "one").unwrap();
+        let context = open(dir.path(), &ContextConfig::default());
+        let first = context.bootstrap().await;
+        assert_eq!(first.files[0].text, "one");
+        assert!(Arc::ptr_eq(&first, &context.bootstrap().await));
+        std::fs::write(dir.path().join("AGENTS.md"), "two!").unwrap();
+        assert_eq!(context.bootstrap().await.files[0].text, "two!");
+        std::fs::write(dir.path().join("SOUL.md"), " ").unwrap();
+        let same = context.bootstrap().await;
+        assert!(Arc::ptr_eq(&same, &context.bootstrap().await));
+    }
+
+    #[test]
+    fn the_date_is_that_of_the_zone() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |zone: &str| {
+            let config = ContextConfig { timezone: Some(zone.to_owned()), ..ContextConfig::default() };
+            open(dir.path(), &config).today(UnixMillis(1_793_836_800_000)).unwrap() // 2026-11-05T00:00:00Z
+        };
+        assert_eq!(at("UTC"), "Thursday, 5 November 2026 (UTC)");
+        assert_eq!(at("Pacific/Honolulu"), "Wednesday, 4 November 2026 (Pacific/Honolulu)");
+    }
+
+    #[test]
+    fn without_directories_of_the_operator_there_is_no_tool_for_them() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(open(dir.path(), &ContextConfig::default()).tools().is_empty());
+    }
+}

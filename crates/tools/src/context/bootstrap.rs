@@ -1,0 +1,172 @@
+//! The files of the workspace that are part of every prompt: read when they have changed, cut to what there is room for.
+
+use belay_protocol::{Bootstrap, BootstrapFile, Skipped};
+
+use super::config::{ContextConfig, MIN_CHARS};
+use super::cut::cut;
+use super::read::{text, why};
+use crate::workspace::{Stamp, Workspace};
+
+/// Largest file that is read, in bytes. 4 MiB: far more than is ever told, so that a long memory is still cut rather than
+/// left out.
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
+
+/// How the files looked when they were read: what they have in common with how they look now decides whether to read again.
+/// A file that cannot be used has its reason in the place of its stamp.
+pub(super) type Look = Vec<Result<Option<Stamp>, String>>;
+
+/// How the files look, without reading any. Blocks.
+pub(super) fn look(workspace: &Workspace, config: &ContextConfig) -> Look {
+    let stamp = |name: &String| match workspace.stamped(name) {
+        Ok(found) => Ok(found.map(|(_, stamp)| stamp)),
+        Err(failure) => Err(why(failure)),
+    };
+    config.files.iter().map(stamp).collect()
+}
+
+/// Reads the files. Blocks.
+pub(super) fn read(workspace: &Workspace, config: &ContextConfig) -> Bootstrap {
+    let mut told = Bootstrap::default();
+    let mut room = config.total_max_chars;
+    for name in &config.files {
+        match read_one(workspace, name) {
+            Ok(Some(whole)) => match fit(name, &whole, config.file_max_chars, room) {
+                Ok(file) => {
+                    room -= file.text.chars().count().min(room);
+                    told.files.push(file);
+                }
+                Err(why) => told.skipped.push(Skipped { what: name.clone(), why }),
+            },
+            Ok(None) => {}
+            Err(why) => told.skipped.push(Skipped { what: name.clone(), why }),
+        }
+    }
+    told
+}
+
+/// One file; `None`: there is none, or it is blank.
+fn read_one(workspace: &Workspace, name: &str) -> Result<Option<String>, String> {
+    let Some((file, stamp)) = workspace.stamped(name).map_err(why)? else { return Ok(None) };
+    let text = text(file, &stamp, MAX_BYTES)?;
+    let text = text.trim();
+    Ok((!text.is_empty()).then(|| text.to_owned()))
+}
+
+fn fit(name: &str, text: &str, file_max: usize, room: usize) -> Result<BootstrapFile, String> {
+    let whole_chars = text.chars().count();
+    let max = file_max.min(room);
+    if whole_chars > max && max < MIN_CHARS {
+        return Err(format!("the files before it have taken the room for all of them; {room} characters were left"));
+    }
+    let (text, cut) = cut(text, whole_chars, max, name);
+    Ok(BootstrapFile { name: name.to_owned(), text, whole_chars, cut })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use super::*;
+
+    fn config(files: &[&str]) -> ContextConfig {
+        ContextConfig { files: files.iter().map(|name| (*name).to_owned()).collect(), ..ContextConfig::default() }
+    }
+
+    fn read_in(dir: &Path, config: &ContextConfig) -> Bootstrap {
+        read(&Workspace::open(dir).unwrap(), config)
+    }
+
+    fn names(told: &Bootstrap) -> Vec<&str> {
+        told.files.iter().map(|file| &*file.name).collect()
+    }
+
+    #[test]
+    fn files_come_in_their_order_and_those_that_are_missing_or_blank_are_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in [("MEMORY.md", "m"), ("AGENTS.md", "\u{feff}rules\r\n\r\n"), ("USER.md", " \n\t\n")] {
+            fs::write(dir.path().join(name), text).unwrap();
+        }
+        fs::write(dir.path().join("HEARTBEAT.md"), "not told").unwrap();
+        let told = read_in(dir.path(), &ContextConfig::default());
+        let file = |name: &str, text: &str| BootstrapFile {
+            name: name.into(),
+            text: text.into(),
+            whole_chars: text.len(),
+            cut: false,
+        };
+        assert_eq!(
+            told,
+            Bootstrap { files: vec![file("AGENTS.md", "rules"), file("MEMORY.md", "m")], skipped: vec![] }
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_passed_over_with_a_reason_and_the_others_are_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("secret"), "hush").unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("binary"), b"a\0b").unwrap();
+        fs::write(at("latin"), b"caf\xe9").unwrap();
+        fs::create_dir(at("directory")).unwrap();
+        symlink(outside.path().join("secret"), at("escape")).unwrap();
+        symlink("../../../../../../etc/hostname", at("relative")).unwrap();
+        symlink("loop", at("loop")).unwrap();
+        let fifo = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, at("fifo"), rustix::fs::FileType::Fifo, fifo, 0).unwrap();
+        fs::File::create(at("huge")).unwrap().set_len(MAX_BYTES + 1).unwrap();
+        fs::write(at("good"), "told").unwrap();
+        symlink("good", at("inside")).unwrap();
+        let bad = ["binary", "latin", "directory", "escape", "relative", "loop", "fifo", "huge"];
+        let told = read_in(dir.path(), &config(&[&bad[..], &["good", "inside"]].concat()));
+        assert_eq!(names(&told), ["good", "inside"], "a link within the workspace is as good as a file");
+        let reasons: Vec<_> = told.skipped.iter().map(|skipped| (&*skipped.what, &*skipped.why)).collect();
+        for (skipped, (name, why)) in reasons.iter().zip([
+            ("binary", "zero bytes"),
+            ("latin", "not UTF-8 (byte 3)"),
+            ("directory", "is a directory"),
+            ("escape", "leads out of the workspace"),
+            ("relative", "leads out of the workspace"),
+            ("loop", "too many symbolic links"),
+            ("fifo", "is a pipe"),
+            ("huge", "4194305 bytes"),
+        ]) {
+            assert!(skipped.0 == name && skipped.1.contains(why), "{skipped:?}: {why}");
+        }
+        assert_eq!(reasons.len(), bad.len());
+        assert!(!format!("{told:?}").contains("hush"));
+    }
+
+    #[test]
+    fn long_files_are_cut_and_those_without_any_room_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c"] {
+            fs::write(dir.path().join(name), name.repeat(3000)).unwrap();
+        }
+        let config = ContextConfig { file_max_chars: 1000, total_max_chars: 1600, ..config(&["a", "b", "c"]) };
+        let told = read_in(dir.path(), &config);
+        assert_eq!(names(&told), ["a", "b"]);
+        assert!(told.files.iter().all(|file| file.cut && file.whole_chars == 3000));
+        assert!(told.files.iter().map(|file| file.text.chars().count()).sum::<usize>() <= 1600);
+        assert_eq!(told.skipped[0].what, "c");
+        assert!(told.skipped[0].why.contains("have taken the room"), "{:?}", told.skipped);
+    }
+
+    #[test]
+    fn a_file_that_changes_looks_different() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(dir.path()).unwrap();
+        let config = config(&["a", "b"]);
+        let nothing = look(&workspace, &config);
+        fs::write(dir.path().join("a"), "1").unwrap();
+        let one = look(&workspace, &config);
+        assert_ne!(nothing, one);
+        assert_eq!(one, look(&workspace, &config));
+        fs::write(dir.path().join("a"), "12").unwrap();
+        assert_ne!(one, look(&workspace, &config));
+    }
+}

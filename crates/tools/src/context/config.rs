@@ -1,0 +1,224 @@
+//! Settings of what runs are told: the sections `[context]` and `[skills]`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::commands::problem_of;
+
+/// `[context]`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ContextConfig {
+    /// The files of the workspace that are part of every prompt, in this order.
+    pub files: Vec<String>,
+    /// Most characters of one of them; [`MIN_CHARS`] to [`MAX_CHARS`].
+    pub file_max_chars: usize,
+    /// Most characters of all of them; [`MIN_CHARS`] to [`MAX_CHARS`].
+    pub total_max_chars: usize,
+    /// The time zone of the date that the model is told, by its IANA name. Absent: that of the machine.
+    pub timezone: Option<String>,
+}
+
+/// Upper end of what a prompt takes of files. A million characters are the whole context of the largest models.
+pub const MAX_CHARS: usize = 1_000_000;
+
+/// Lower end. Below, what a cut leaves of a file says less than the line about the cut.
+pub const MIN_CHARS: usize = 500;
+
+/// Most files. Each is looked at before each run.
+const MAX_FILES: usize = 32;
+
+impl Default for ContextConfig {
+    fn default() -> Self {
+        let files = ["AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "MEMORY.md"];
+        Self {
+            files: files.map(str::to_owned).to_vec(),
+            file_max_chars: 20_000,
+            total_max_chars: 60_000,
+            timezone: None,
+        }
+    }
+}
+
+impl ContextConfig {
+    /// Every problem at once, each beginning with its key; empty when all is well.
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.files.len() > MAX_FILES {
+            problems.push(format!("context.files: at most {MAX_FILES}"));
+        }
+        for (at, file) in self.files.iter().enumerate() {
+            let plain = !file.is_empty() && file.len() <= 200 && !file.chars().any(char::is_control);
+            if !plain || file.starts_with('/') || file.split('/').any(|part| part == "..") {
+                problems.push(format!("context.files: {file:?} is not a path within the workspace"));
+            } else if self.files[..at].contains(file) {
+                problems.push(format!("context.files: {file} is there twice"));
+            }
+        }
+        for (key, value) in [("file_max_chars", self.file_max_chars), ("total_max_chars", self.total_max_chars)] {
+            if !(MIN_CHARS..=MAX_CHARS).contains(&value) {
+                problems.push(format!("context.{key}: must be from {MIN_CHARS} to {MAX_CHARS}, is {value}"));
+            }
+        }
+        if let Some(name) = &self.timezone
+            && jiff::tz::TimeZone::get(name).is_err()
+        {
+            problems
+                .push(format!("context.timezone: {name:?} is no time zone; a name such as Europe/Paris is expected"));
+        }
+        problems
+    }
+}
+
+/// `[skills]`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SkillsConfig {
+    /// Whether skills are looked for.
+    pub enabled: bool,
+    /// Directories besides those of the workspace, which come first.
+    pub dirs: Vec<PathBuf>,
+    /// Only these, by name. Absent: all.
+    pub allow: Option<Vec<String>>,
+    /// Most characters of their list in a prompt; [`MIN_CHARS`] to [`MAX_CHARS`].
+    pub max_prompt_chars: usize,
+    /// What is said of single ones, by name.
+    pub entries: BTreeMap<String, SkillEntry>,
+}
+
+/// `[skills.entries.NAME]`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SkillEntry {
+    /// Whether it is used.
+    pub enabled: bool,
+    /// Variables for the commands of runs that have it. No secrets: settings are shown.
+    pub env: BTreeMap<String, String>,
+    /// The daemon's variable with its key, which commands get under the name that the skill says (`primaryEnv`).
+    pub api_key_env: String,
+}
+
+impl Default for SkillEntry {
+    fn default() -> Self {
+        Self { enabled: true, env: BTreeMap::new(), api_key_env: String::new() }
+    }
+}
+
+impl Default for SkillsConfig {
+    fn default() -> Self {
+        Self { enabled: true, dirs: Vec::new(), allow: None, max_prompt_chars: 18_000, entries: BTreeMap::new() }
+    }
+}
+
+/// Most directories besides those of the workspace.
+const MAX_DIRS: usize = 16;
+
+impl SkillsConfig {
+    /// Every problem at once, each beginning with its key; empty when all is well.
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.dirs.len() > MAX_DIRS {
+            problems.push(format!("skills.dirs: at most {MAX_DIRS}"));
+        }
+        if self.dirs.iter().any(|dir| dir.as_os_str().is_empty()) {
+            problems.push("skills.dirs: a directory has no name".to_owned());
+        }
+        if !(MIN_CHARS..=MAX_CHARS).contains(&self.max_prompt_chars) {
+            let is = self.max_prompt_chars;
+            problems.push(format!("skills.max_prompt_chars: must be from {MIN_CHARS} to {MAX_CHARS}, is {is}"));
+        }
+        for (name, entry) in &self.entries {
+            for (variable, value) in &entry.env {
+                if let Some(problem) = problem_of_variable(variable, value) {
+                    problems.push(format!("skills.entries.{name}.env: {variable:?} {problem}"));
+                }
+            }
+        }
+        problems
+    }
+}
+
+/// Variables that make programs load or trust something else than they would, or take another way out.
+const DANGEROUS: [&str; 18] = [
+    "CURL_CA_BUNDLE",
+    "JAVA_TOOL_OPTIONS",
+    "NODE_EXTRA_CA_CERTS",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "PERL5LIB",
+    "PERL5OPT",
+    "PROMPT_COMMAND",
+    "PS4",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "REQUESTS_CA_BUNDLE",
+    "RUBYLIB",
+    "RUBYOPT",
+    "SHELL",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+];
+
+/// Why a skill may not have this variable; `None`: it may.
+pub(crate) fn problem_of_variable(name: &str, value: &str) -> Option<&'static str> {
+    let upper = name.to_ascii_uppercase();
+    if DANGEROUS.contains(&&*upper) || upper.ends_with("_PROXY") {
+        return Some("steers how programs start or where they connect; a skill cannot set it");
+    }
+    // Names are compared as they are, and some programs read them in lower case too.
+    problem_of(name, value).or_else(|| problem_of(&upper, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(env: &[(&str, &str)]) -> SkillEntry {
+        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        SkillEntry { env, ..SkillEntry::default() }
+    }
+
+    #[test]
+    fn the_defaults_are_valid() {
+        assert_eq!(ContextConfig::default().validate(), Vec::<String>::new());
+        assert_eq!(SkillsConfig::default().validate(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_problem_is_told_at_once_with_its_key() {
+        let files = ["AGENTS.md", "../x", "/etc/passwd", "", "a\nb", "AGENTS.md"];
+        let context = ContextConfig {
+            files: files.map(str::to_owned).to_vec(),
+            file_max_chars: 0,
+            total_max_chars: MAX_CHARS + 1,
+            timezone: Some("Middle/Earth".to_owned()),
+        };
+        let problems = context.validate();
+        let keys: Vec<_> = problems.iter().map(|problem| problem.split(": ").next().unwrap_or_default()).collect();
+        let file = "context.files";
+        assert_eq!(
+            keys,
+            [file, file, file, file, file, "context.file_max_chars", "context.total_max_chars", "context.timezone"]
+        );
+        let dangerous = [
+            ("PATH", "x"),
+            ("LD_PRELOAD", "x"),
+            ("DYLD_INSERT_LIBRARIES", "x"),
+            ("NODE_OPTIONS", "x"),
+            ("https_proxy", "x"),
+            ("ALL_PROXY", "x"),
+            ("ld_preload", "x"),
+            ("BAD NAME", "x"),
+            ("FINE", "a\0b"),
+        ];
+        let entries = BTreeMap::from([("w".to_owned(), entry(&dangerous)), ("ok".to_owned(), entry(&[("CITY", "x")]))]);
+        let skills =
+            SkillsConfig { dirs: vec![PathBuf::new()], max_prompt_chars: 0, entries, ..SkillsConfig::default() };
+        let problems = skills.validate();
+        assert_eq!(problems.len(), 2 + dangerous.len(), "{problems:#?}");
+        assert!(problems[2..].iter().all(|problem| problem.starts_with("skills.entries.w.env: ")));
+    }
+}

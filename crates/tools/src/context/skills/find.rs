@@ -1,0 +1,102 @@
+//! Finding skills: folders with a `SKILL.md`, at most so deep below their place, and none that leads out of it.
+
+use belay_protocol::Skipped;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::read::why;
+use crate::visible::may_be_in_a_name;
+use crate::workspace::{Entry, EntryKind, Stamp, Workspace, shown};
+
+/// The file that makes a folder a skill.
+pub(super) const SKILL_FILE: &str = "SKILL.md";
+/// How deep below its place the folder of a skill may be.
+const MAX_DEPTH: usize = 6;
+/// Most folders of one place that are looked into.
+const MAX_FOLDERS: usize = 2000;
+
+/// A `SKILL.md`.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// Its path from the root.
+    pub(super) path: String,
+    /// How it looks; or why it cannot be opened.
+    pub(super) stamp: Result<Stamp, String>,
+}
+
+/// What was found in a place.
+#[derive(Debug, Default)]
+pub(super) struct Walk {
+    pub(super) found: Vec<Found>,
+    pub(super) skipped: Vec<Skipped>,
+    folders: usize,
+}
+
+impl Walk {
+    /// Looks through a place, a folder of this root, in the order of the names; a place that is not there has nothing.
+    /// Blocks.
+    pub(super) fn through(root: &Workspace, place: &str) -> Self {
+        let mut walk = Self::default();
+        if !matches!(root.stamped(place), Ok(None)) {
+            walk.folder(root, place, 0);
+        }
+        walk
+    }
+
+    fn folder(&mut self, root: &Workspace, folder: &str, depth: usize) {
+        self.folders += 1;
+        if self.folders > MAX_FOLDERS {
+            if self.folders == MAX_FOLDERS + 1 {
+                self.skip(folder, format!("there are more than {MAX_FOLDERS} folders before it"));
+            }
+            return;
+        }
+        // Nobody waits for it: a scan is short.
+        let listing = match root.list(folder, &CancellationToken::new()) {
+            Ok(listing) => listing,
+            Err(failure) => return self.skip(folder, why(failure)),
+        };
+        if listing.entries.iter().any(|entry| entry.name == SKILL_FILE.as_bytes()) {
+            return self.skill(root, join(folder, SKILL_FILE));
+        }
+        if depth == MAX_DEPTH {
+            return;
+        }
+        for Entry { name, kind } in listing.entries {
+            if name.starts_with(b".") || !matches!(kind, EntryKind::Directory | EntryKind::Link) {
+                continue;
+            }
+            let Some(name) = std::str::from_utf8(&name).ok().filter(|name| name.chars().all(may_be_in_a_name)) else {
+                let what = join(folder, &shown(&name));
+                self.skip(&what, "its name has characters that cannot be seen, or is not UTF-8".to_owned());
+                continue;
+            };
+            let path = join(folder, name);
+            // A link to a file is no skill; one that leads out is told.
+            if kind == EntryKind::Directory || root.stamped(&path).is_err() {
+                self.folder(root, &path, depth + 1);
+            }
+        }
+    }
+
+    fn skill(&mut self, root: &Workspace, path: String) {
+        let stamp = match root.stamped(&path) {
+            Ok(Some((_, stamp))) => Ok(stamp),
+            Ok(None) => Err("it has gone".to_owned()),
+            Err(failure) => Err(why(failure)),
+        };
+        self.found.push(Found { path, stamp });
+    }
+
+    fn skip(&mut self, what: &str, why: String) {
+        self.skipped.push(Skipped { what: what.to_owned(), why });
+    }
+}
+
+fn join(folder: &str, name: &str) -> String {
+    if folder == "." { name.to_owned() } else { format!("{folder}/{name}") }
+}
+
+/// The folder of a skill, from the path of its file.
+pub(super) fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or(".", |(folder, _)| folder)
+}

@@ -1,0 +1,186 @@
+//! Whether a skill is of use here, and what its commands get.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use belay_protocol::{Secret, Variable};
+use rustix::fs::{Access, access};
+use serde_json::Value;
+
+use super::head::{Head, Needs};
+use crate::context::config::{SkillEntry, SkillsConfig, problem_of_variable};
+
+/// What skills may need, as it stands here.
+#[derive(Debug)]
+pub(super) struct Here {
+    /// Where commands find programs.
+    pub(super) path: Vec<PathBuf>,
+    /// Names of the variables that every command has.
+    pub(super) variables: Vec<String>,
+    /// Keys, by the names of the skills.
+    pub(super) keys: BTreeMap<String, Secret>,
+    /// All settings.
+    pub(super) settings: Value,
+}
+
+/// The variables of a skill that can be used.
+///
+/// # Errors
+/// Why it cannot, in plain words.
+pub(super) fn admit(head: &Head, config: &SkillsConfig, here: &Here) -> Result<Vec<Variable>, String> {
+    let name = &head.name;
+    if config.allow.as_ref().is_some_and(|allow| !allow.contains(name)) {
+        return Err("it is not in skills.allow".to_owned());
+    }
+    let usual = SkillEntry::default();
+    let entry = config.entries.get(name).unwrap_or(&usual);
+    if !entry.enabled {
+        return Err(format!("skills.entries.{name}.enabled is false"));
+    }
+    let variables = variables(head, entry, here)?;
+    if !head.needs.always {
+        meet(&head.needs, name, &variables, here)?;
+    }
+    Ok(variables)
+}
+
+fn variables(head: &Head, entry: &SkillEntry, here: &Here) -> Result<Vec<Variable>, String> {
+    let own = entry.env.iter().map(|(name, value)| Variable { name: name.clone(), value: Secret::new(value.clone()) });
+    let mut variables: Vec<Variable> = own.collect();
+    let Some(key) = here.keys.get(&head.name) else { return Ok(variables) };
+    let Some(primary) = &head.needs.primary_env else {
+        return Err(
+            "its settings have a key for it, and it does not say in which variable it wants one (primaryEnv)".into()
+        );
+    };
+    if let Some(problem) = problem_of_variable(primary, key.expose()) {
+        return Err(format!("it wants its key in a variable that {problem}"));
+    }
+    variables.retain(|variable| variable.name != *primary);
+    variables.push(Variable { name: primary.clone(), value: key.clone() });
+    Ok(variables)
+}
+
+fn meet(needs: &Needs, skill: &str, variables: &[Variable], here: &Here) -> Result<(), String> {
+    let os = std::env::consts::OS;
+    if !needs.os.is_empty() && !needs.os.iter().any(|wanted| wanted.eq_ignore_ascii_case(os)) {
+        return Err(format!("it is for {}, and this is {os}", needs.os.join(", ")));
+    }
+    let requires = &needs.requires;
+    if let Some(missing) = requires.bins.iter().find(|program| !here.has_program(program)) {
+        return Err(format!("it needs the program {missing}, which is in no directory of tools.commands.path"));
+    }
+    if !requires.any_bins.is_empty() && !requires.any_bins.iter().any(|program| here.has_program(program)) {
+        let any = requires.any_bins.join(", ");
+        return Err(format!("it needs one of the programs {any}, and none is in a directory of tools.commands.path"));
+    }
+    // The daemon's own variables reach no command, so they do not count.
+    let has = |name: &String| here.variables.contains(name) || variables.iter().any(|variable| variable.name == *name);
+    if let Some(missing) = requires.env.iter().find(|name| !has(name)) {
+        return Err(format!(
+            "it needs the variable {missing}: set it in skills.entries.{skill} (env, or api_key_env for a key) or in \
+             tools.commands.environment"
+        ));
+    }
+    if let Some(missing) = requires.config.iter().find(|key| !here.is_set(key)) {
+        return Err(format!("it needs the setting {missing}"));
+    }
+    Ok(())
+}
+
+impl Here {
+    fn has_program(&self, name: &str) -> bool {
+        let plain = !name.is_empty() && !name.contains(['/', '\0']);
+        let runs = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+        plain && self.path.iter().any(|dir| runs(&dir.join(name)))
+    }
+
+    /// Whether a setting says anything but no.
+    fn is_set(&self, key: &str) -> bool {
+        match key.split('.').try_fold(&self.settings, |value, name| value.get(name)) {
+            None | Some(Value::Null | Value::Bool(false)) => false,
+            Some(Value::String(text)) => !text.is_empty(),
+            Some(Value::Array(list)) => !list.is_empty(),
+            Some(Value::Object(table)) => !table.is_empty(),
+            Some(Value::Number(number)) => number.as_f64() != Some(0.0),
+            Some(Value::Bool(true)) => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn here() -> Here {
+        Here {
+            path: vec!["/usr/bin".into(), "/bin".into()],
+            variables: vec!["EVERYWHERE".into()],
+            keys: BTreeMap::from([("weather".to_owned(), Secret::new("hush".into()))]),
+            settings: json!({"tools": {"web": {"enabled": true}, "shell": {"enabled": false}}, "n": 0, "list": []}),
+        }
+    }
+
+    fn head(name: &str, needs: &str) -> Head {
+        super::super::head::read(&format!("---\nname: {name}\ndescription: d\nmetadata: {needs}\n---\n")).unwrap()
+    }
+
+    #[test]
+    fn a_skill_is_of_use_where_everything_it_needs_is_there() {
+        for (needs, why) in [
+            ("{}", ""),
+            ("{os: [linux, darwin]}", ""),
+            ("{os: [plan9]}", "it is for plan9"),
+            ("{requires: {bins: [sh]}}", ""),
+            ("{requires: {bins: [sh, no-such-program]}}", "the program no-such-program"),
+            ("{requires: {bins: [/bin/sh]}}", "the program /bin/sh"),
+            ("{requires: {anyBins: [no-such-program, sh]}}", ""),
+            ("{requires: {anyBins: [no-such-program]}}", "one of the programs no-such-program"),
+            ("{requires: {env: [EVERYWHERE, CITY]}}", ""),
+            ("{requires: {env: [HOME_TOWN]}}", "the variable HOME_TOWN"),
+            ("{requires: {config: [tools.web.enabled, tools]}}", ""),
+            ("{requires: {config: [tools.shell.enabled]}}", "the setting tools.shell.enabled"),
+            ("{requires: {config: [n]}}", "the setting n"),
+            ("{requires: {config: [list]}}", "the setting list"),
+            ("{requires: {config: [tools.web.enabled.deeper]}}", "the setting tools.web.enabled.deeper"),
+            ("{always: true, os: [plan9], requires: {bins: [no-such-program]}}", ""),
+        ] {
+            let entry = SkillEntry { env: BTreeMap::from([("CITY".into(), "Bonn".into())]), ..SkillEntry::default() };
+            let config =
+                SkillsConfig { entries: BTreeMap::from([("other".to_owned(), entry)]), ..SkillsConfig::default() };
+            let admitted = admit(&head("other", needs), &config, &here());
+            match (why, admitted) {
+                ("", Ok(variables)) => assert_eq!(variables.len(), 1, "{needs}"),
+                (why, Err(told)) if !why.is_empty() => assert!(told.contains(why), "{needs}: {told}"),
+                (_, other) => panic!("{needs}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_is_given_under_the_name_that_the_skill_says() {
+        let config = SkillsConfig::default();
+        let variables =
+            admit(&head("weather", "{primaryEnv: WEATHER_KEY, requires: {env: [WEATHER_KEY]}}"), &config, &here());
+        let variables = variables.unwrap();
+        assert_eq!((&*variables[0].name, variables[0].value.expose()), ("WEATHER_KEY", "hush"));
+        for needs in ["{}", "{primaryEnv: PATH}", "{primaryEnv: LD_PRELOAD}", "{primaryEnv: 'A B'}"] {
+            let refused = admit(&head("weather", needs), &config, &here()).unwrap_err();
+            assert!(!refused.contains("hush"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_operator_says_which_are_used() {
+        let config = SkillsConfig { allow: Some(vec!["a".into()]), ..SkillsConfig::default() };
+        assert!(admit(&head("a", "{}"), &config, &here()).is_ok());
+        assert!(admit(&head("b", "{}"), &config, &here()).unwrap_err().contains("skills.allow"));
+        let off = SkillEntry { enabled: false, ..SkillEntry::default() };
+        let config = SkillsConfig { entries: BTreeMap::from([("a".to_owned(), off)]), ..SkillsConfig::default() };
+        assert!(admit(&head("a", "{}"), &config, &here()).unwrap_err().contains("enabled is false"));
+    }
+}

@@ -1,0 +1,57 @@
+//! What was said is found, read out and deleted; and what is too old goes by itself.
+
+use anyhow::Result;
+use belay_tests::daemon::Home;
+use serde_json::Value;
+
+#[tokio::test]
+async fn what_was_said_is_found_read_out_and_deleted_also_after_a_restart() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    daemon.ask("alice", "the parcel is in the blue cupboard").await?;
+    daemon.ask("alice", "/new").await?;
+    daemon.ask("alice", "calculate 6*7").await?;
+    daemon.ask("bob", "my parcel is at the neighbours'").await?;
+    daemon.shut_down().await?;
+
+    let daemon = home.start().await?;
+    let listed = home.run(&["sessions", "--json"], "").await?;
+    let listed: Value = serde_json::from_str(&listed.stdout)?;
+    assert_eq!(listed["sessions"][1]["title"], "calculate 6*7", "{listed}");
+    let found = home.run(&["sessions", "search", "--session", "alice", "PARC", "cupboard"], "").await?;
+    assert!(found.status.success() && found.stdout.contains("the parcel is in the blue cupboard"), "{found:?}");
+    let nothing = home.run(&["sessions", "search", "submarine"], "").await?;
+    assert_eq!(nothing.status.code(), Some(1), "{nothing:?}");
+    let shown = home.run(&["sessions", "show", "alice"], "").await?;
+    assert!(shown.stdout.contains("42") && !shown.stdout.contains("parcel"), "{shown:?}");
+
+    let file = home.path().join("alice.md");
+    let path = file.to_string_lossy().into_owned();
+    let written = home.run(&["sessions", "export", "alice", "--all-threads", "-o", &path], "").await?;
+    assert!(written.status.success(), "{written:?}");
+    let text = std::fs::read_to_string(&file)?;
+    let (parcel, sum) = (text.find("the blue cupboard"), text.find("calculate 6*7"));
+    assert!(parcel.is_some() && parcel < sum, "{text}");
+    let lines = home.run(&["sessions", "export", "bob", "--format", "jsonl"], "").await?;
+    let first: Value = serde_json::from_str(lines.stdout.lines().next().unwrap_or_default())?;
+    assert_eq!((&first["role"], &first["session"]), (&"user".into(), &"bob".into()), "{lines:?}");
+
+    let deleted = home.run(&["sessions", "delete", "alice"], "").await?;
+    assert!(deleted.status.success() && deleted.stdout.contains("threads: 2"), "{deleted:?}");
+    let gone = home.run(&["sessions", "search", "cupboard"], "").await?;
+    assert_eq!(gone.status.code(), Some(1), "{gone:?}");
+    let again = home.run(&["sessions", "delete", "alice"], "").await?;
+    assert!(again.stderr.contains("no such session"), "{again:?}");
+    assert_eq!(daemon.ask("alice", "calculate 2+2").await?["status"], "completed", "and it begins anew");
+    let secrets = home.run(&["sessions", "forget-secrets", "alice"], "").await?;
+    assert!(secrets.stdout.contains("there was none"), "{secrets:?}");
+
+    let dry = home.run(&["sessions", "prune", "--dry-run"], "").await?;
+    assert!(dry.stdout.contains("Would delete nothing"), "for ever is the default: {dry:?}");
+    let stall = daemon.send("bob", "rehearse stall").await?;
+    daemon.until(&stall, "running").await?;
+    let busy = home.run(&["sessions", "delete", "bob"], "").await?;
+    assert!(!busy.status.success() && busy.stderr.contains("stop it first"), "{busy:?}");
+    daemon.shut_down().await?;
+    Ok(())
+}
