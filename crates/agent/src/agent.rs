@@ -55,7 +55,7 @@ pub enum AgentExit {
 /// What the outer loop reacts to.
 pub(crate) enum AgentEvent {
     /// A message.
-    Inbound(Envelope),
+    Inbound(Box<Envelope>),
     /// A channel's stream has ended.
     ChannelEnded(ChannelId),
     /// A lane has something to say.
@@ -173,7 +173,7 @@ impl Agent {
             Some(ended) = self.dispatcher.next_ended() => AgentEvent::TaskEnded(ended),
             Some(ended) = self.delivery.join_next() => AgentEvent::DeliveryEnded(ended),
             Some((channel, envelope)) = self.inbound.next() => match envelope {
-                Some(envelope) => AgentEvent::Inbound(envelope),
+                Some(envelope) => AgentEvent::Inbound(Box::new(envelope)),
                 None => AgentEvent::ChannelEnded(channel),
             },
             _ = self.tick.tick() => AgentEvent::Tick,
@@ -184,7 +184,7 @@ impl Agent {
     /// Routes one event. Never waits.
     fn handle(&mut self, event: AgentEvent) -> Flow {
         match event {
-            AgentEvent::Inbound(envelope) => return self.dispatcher.route(envelope),
+            AgentEvent::Inbound(envelope) => return self.dispatcher.route(*envelope),
             AgentEvent::Lane(note) => self.dispatcher.note(note),
             AgentEvent::TaskEnded(ended) => self.dispatcher.task_ended(ended),
             AgentEvent::DeliveryEnded(ended) => {

@@ -116,20 +116,20 @@ impl Lane {
                 return Ok(());
             }
             let (expiry, quiet_at) = (self.resting.as_ref().map(|resting| resting.until), self.quiet_at());
-            // What is large and not on the way of every message is boxed, so that a lane is small.
+            // What is large is boxed, so that a lane that waits is small.
             tokio::select! {
                 biased; // a stop before the turn it stops, an end before what waits for it
-                () = self.port.wake.notified() => self.woken().await?,
+                () = self.port.wake.notified() => Box::pin(self.woken()).await?,
                 Some(ended) = self.turn.join_next() => Box::pin(self.end_turn(ended)).await?,
                 Some(said) = looked_at(&mut self.receiving) => Box::pin(self.received(said)).await?,
                 Some(made) = compacted(&mut self.compacting) => Box::pin(self.end_compaction(made)).await?,
                 mail = self.port.mail.recv(), if !no_mail && self.held.len() < HELD => match mail {
-                    Some(LaneMail::Answer(answer)) => self.answer(*answer).await?,
+                    Some(LaneMail::Answer(answer)) => Box::pin(self.answer(*answer)).await?,
                     Some(mail) if self.receiving.is_some() => self.held.push_back(mail),
                     Some(mail) => self.take(mail).await?,
                     None => {}
                 },
-                () = at(expiry), if expiry.is_some() => self.expire().await?,
+                () = at(expiry), if expiry.is_some() => Box::pin(self.expire()).await?,
                 () = at(quiet_at), if quiet_at.is_some() => {} // the next turn begins
                 () = at(self.abort_at), if self.abort_at.is_some() => self.abort_turn(),
                 () = draining.cancelled(), if !draining.is_cancelled() => {}
@@ -140,9 +140,9 @@ impl Lane {
     async fn take(&mut self, mail: LaneMail) -> Result<(), LeaseLost> {
         self.revive().await?;
         match mail {
-            LaneMail::Input(input) => self.receive(*input).await,
-            LaneMail::Command(command) => self.command(command).await,
-            LaneMail::Answer(answer) => self.answer(*answer).await,
+            LaneMail::Input(input) => Box::pin(self.receive(*input)).await,
+            LaneMail::Command(command) => Box::pin(self.command(*command)).await,
+            LaneMail::Answer(answer) => Box::pin(self.answer(*answer)).await,
         }
     }
 

@@ -16,7 +16,7 @@ pub(crate) enum LaneMail {
     /// A message for the model.
     Input(Box<LaneInput>),
     /// A command that changes the thread or what the session asks for, in order with the messages.
-    Command(LaneCommand),
+    Command(Box<LaneCommand>),
     /// An answer to the question that a run of the lane rests on.
     Answer(Box<LaneAnswer>),
 }

@@ -30,7 +30,7 @@ impl Lane {
         let waiting = Waiting::arriving(&input, asker_of(&input), history, rules);
         let room = self.room_for(&waiting);
         if room == Room::None {
-            return self.busy(input, sent).await;
+            return Box::pin(self.busy(input, sent)).await;
         }
         let permit = self.place_at_once();
         let new = self.new_input(&input, &waiting, sent, permit.is_some());
@@ -164,7 +164,7 @@ impl Lane {
         }
         let Some(ended) = ended else { return Ok(()) };
         let end = RunEnd::of(StopReason::Superseded).with("by", by.to_string());
-        self.end_early(vec![(ended, Ending::early(end))]).await
+        Box::pin(self.end_early(vec![(ended, Ending::early(end))])).await
     }
 
     /// Whether a message that waits can still give way; the running turn may have taken it in hand meanwhile.
