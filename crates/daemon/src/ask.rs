@@ -60,6 +60,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         limits: settings.limits.clone(),
         rules: programs.stop_rules(settings),
         queue: settings.queue.clone(),
+        sessions: settings.sessions.clone(),
         approvals: settings.approvals.clone(),
         compaction: settings.compaction.clone(),
         streaming: settings.streaming.clone(),

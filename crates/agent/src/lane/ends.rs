@@ -22,7 +22,7 @@ impl Lane {
         self.abort_at = None;
         self.end_joined().await;
         let unsure = self.joining.take().map(|joining| joining.close()).unwrap_or_default();
-        Box::pin(self.conclude(ended)).await?;
+        Box::pin(self.conclude(ended)).await?; // large: a lane waits most of its time
         // On drain, the next start finds out.
         if !unsure.is_empty() && !self.house.draining.is_cancelled() {
             Box::pin(self.settle_unsure(unsure)).await?;
