@@ -70,7 +70,7 @@ fn is_host(word: &str) -> bool {
         labels.last().is_some_and(|last| last.len() >= 2 && last.starts_with(|c: char| c.is_ascii_alphabetic()));
     let numbers = labels.len() == 4 && labels.iter().all(|label| label.parse::<u8>().is_ok());
     let alone = labels.len() == 1 && port.is_some() && named;
-    labels.iter().all(|label| fits(label)) && (alone || numbers || (labels.len() >= 2 && named && labels[0].len() >= 2))
+    labels.iter().all(fits) && (alone || numbers || (labels.len() >= 2 && named && labels[0].len() >= 2))
 }
 
 /// Letters and digits mixed, as in a ticket, a hash or a key; or a long number.
