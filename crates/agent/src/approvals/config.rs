@@ -162,8 +162,8 @@ mod tests {
         };
         type Row = (&'static str, &'static [(&'static str, &'static str)]);
         let git: Row = ("run_command", &[("argv", "git *")]);
-        type Case = (&'static [Row], &'static [(usize, usize)]);
-        let cases: &[Case] = &[
+        type Case<'a> = (&'a [Row], &'a [(usize, usize)]);
+        let cases: &[Case<'_>] = &[
             (&[("run_*", &[]), git, ("run_shell", &[])], &[(1, 0), (2, 0)]),
             (&[git, ("run_command", &[]), ("run_command", &[("argv", "ls*")])], &[(2, 1)]),
             (&[git, ("run_command", &[("argv", "git push*")])], &[(1, 0)]),
