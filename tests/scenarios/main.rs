@@ -5,6 +5,7 @@ mod approvals;
 mod bad_input;
 mod brakes;
 mod command_line;
+mod compaction;
 mod context;
 mod conversation;
 mod endings;

@@ -6,16 +6,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use belay_agent_loop::policies::Observation;
 use belay_agent_loop::{
     AdmittedCall, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter, PendingApproval,
     Reasoning, TextAction,
 };
-use belay_protocol::{
-    Durability, EventKind, FinishReason, JoinedRun, Message, ModelErrorKind, RunEnd, RunId, StopReason,
-};
+use belay_protocol::{Durability, EventKind, FinishReason, JoinedRun, Message, ModelErrorKind, RunId, StopReason};
 
-use crate::compaction;
+use crate::compaction::estimate::tokens_of;
+use crate::compaction::{Room, Shortener};
 use crate::core::{Asked, Executed, RunCore};
 use crate::effect_gate::Asking;
 use crate::judge;
@@ -45,10 +43,8 @@ pub(crate) struct ChatDelegate {
     pub(crate) silent: bool,
     /// Why the final text is not whole: what the reason would be if nothing had been said.
     pub(crate) cut_off: Option<StopReason>,
-    /// An end that follows from shortening the context.
-    pub(crate) due: Option<RunEnd>,
-    /// Whether the context was shortened for this call already.
-    pub(crate) compacted: bool,
+    /// What it knows of its shortenings.
+    pub(crate) shortener: Shortener,
     /// What the model said when it ended the run by a tool.
     pub(crate) summary: Option<String>,
     /// The question that the run rests on.
@@ -70,8 +66,7 @@ impl ChatDelegate {
             turn_start,
             silent: false,
             cut_off: None,
-            due: None,
-            compacted: false,
+            shortener: Shortener::default(),
             summary: None,
             asking: None,
             post: None,
@@ -96,44 +91,6 @@ impl ChatDelegate {
         self.asking = Some(asking);
         LoopOutcome::NeedApproval(Box::new(pending))
     }
-
-    /// Makes the context shorter, in memory and in the store. `false`: nothing could leave.
-    async fn compact(&mut self, context: &mut LoopContext) -> Result<bool, LoopError> {
-        let Some(shorter) = compaction::compact(&context.messages, self.turn_start) else { return Ok(false) };
-        // Everything that leaves must be in the store first.
-        let RunCore { house, live, journal, rules, .. } = &mut self.core;
-        journal.write(context, Durability::Relaxed).await?;
-        house.hooks.before_compaction(&live.session, Some(live.id), context.messages.len());
-        let event = house.event(
-            &live.session,
-            live.id,
-            EventKind::Compacted {
-                messages: shorter.dropped,
-                before: 0,
-                after: 0,
-                by: "extract".into(),
-                will_retry: true,
-            },
-        );
-        let keep = shorter.kept_of_earlier_turns;
-        house.store.threads.compact(journal.lease(), keep, shorter.summary, vec![event]).await?;
-        let left = shorter.messages.len();
-        house.hooks.after_compaction(&live.session, Some(live.id), left, shorter.dropped);
-        tracing::info!(run = %live.id, dropped = shorter.dropped, "context compacted");
-        let before = tokens(&context.messages);
-        context.messages = shorter.messages;
-        self.turn_start = shorter.turn_start;
-        journal.rebase(context.messages.len());
-        self.compacted = true;
-        let seen = Observation::Compacted { before, after: tokens(&context.messages) };
-        let verdict = context.state.stops.observe(rules, seen);
-        self.due = context.heed(verdict);
-        Ok(true)
-    }
-}
-
-fn tokens(messages: &[Arc<Message>]) -> u64 {
-    messages.iter().map(|message| message.estimated_tokens()).sum()
 }
 
 #[async_trait]
@@ -196,23 +153,28 @@ impl LoopDelegate for ChatDelegate {
         context: &mut LoopContext,
         iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
+        if let Some(end) = self.keep_room(reasoning, context).await? {
+            return Ok(LlmTurn::Stopped(end));
+        }
         let mut attempts_left = self.core.house.max_attempts.max(1);
         loop {
             let allowance = self.core.allowance(attempts_left);
-            let asked = self.core.ask(reasoning, context, iteration, allowance).await?;
-            let Asked::Failed(error) = asked else {
-                self.compacted = false; // it fits: should it outgrow the model again, it is shortened again
-                return self.core.turn_of(asked, context);
+            let estimated = tokens_of(&reasoning.request(context));
+            let error = match self.core.ask(reasoning, context, iteration, allowance).await? {
+                // Nobody has heard a word of it, or it would be said twice.
+                Asked::Failed(error) if error.kind == ModelErrorKind::ContextTooLong && !error.heard => error,
+                Asked::Reply(reply) => {
+                    self.learn(estimated, reply.usage.as_ref());
+                    return Ok(LlmTurn::Reply(reply));
+                }
+                asked => return self.core.turn_of(asked, context),
             };
             // The shortened request is another one: it is sent at least once, whatever the first has used up.
             attempts_left = attempts_left.saturating_sub(error.attempts).max(1);
-            // What somebody has heard is not said a second time.
-            let again = error.kind == ModelErrorKind::ContextTooLong && !error.heard && !self.compacted;
-            if !again || !self.compact(context).await? {
-                return Err(error.into());
-            }
-            if let Some(end) = self.due.take() {
-                return Ok(LlmTurn::Stopped(end));
+            match self.make_room(context).await? {
+                Room::Made => {}
+                Room::None => return Err(error.into()),
+                Room::Ended(end) => return Ok(LlmTurn::Stopped(end)),
             }
         }
     }

@@ -480,7 +480,10 @@ impl RunCore {
                 self.tally.settle(hold, 0, None, 0);
                 Err(match refused {
                     Refused::Limit { spent, limit, needed } => {
-                        self.tally.refuse_day(spent, limit, needed);
+                        // What does not fit aside says nothing about the work: its next call is looked at by itself.
+                        if allowance.purpose != Purpose::Aside {
+                            self.tally.refuse_day(spent, limit, needed);
+                        }
                         LoopError::CostRefused {
                             spent_micro_usd: spent,
                             limit_micro_usd: limit,

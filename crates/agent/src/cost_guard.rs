@@ -6,7 +6,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belay_protocol::{Clock, Message, ModelRequest, Price, RunId, SpendLedger, StoreError, Thinking, Usage};
+use belay_protocol::{Clock, ModelRequest, Price, RunId, SpendLedger, StoreError, Thinking, Usage};
+
+use crate::compaction::estimate::tokens_of;
 
 /// Guards the day's money.
 pub struct CostGuard {
@@ -187,10 +189,7 @@ impl CostGuard {
 /// What a request may use, on the safe side: a third more input than estimated, since estimates run low for code and for
 /// scripts other than Latin, and all the output and the thoughts it allows.
 fn pessimistic(request: &ModelRequest<'_>) -> Usage {
-    let messages: u64 = request.messages.iter().map(|m: &std::sync::Arc<Message>| m.estimated_tokens()).sum();
-    let prompt = request.prompt.text.len() as u64 / 4;
-    let tools = request.tools.map_or(0, |tools| tools.described_bytes() as u64 / 4);
     let thoughts = request.thinking.map_or(0, Thinking::budget_tokens);
     let output = u64::from(request.max_tokens) + u64::from(thoughts);
-    Usage { input: (messages + prompt + tools) * 4 / 3, cached_input: 0, output }
+    Usage { input: tokens_of(request) * 4 / 3, cached_input: 0, output }
 }

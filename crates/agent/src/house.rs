@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::approvals::{ApprovalsConfig, Policy};
+use crate::compaction::CompactionConfig;
 use crate::config::{AgentConfig, LimitsConfig};
 use crate::container::{RunInWorker, WorkersParts};
 use crate::cost_guard::CostGuard;
@@ -41,6 +42,8 @@ pub struct AgentParts {
     pub queue: QueueConfig,
     /// `[approvals]`
     pub approvals: ApprovalsConfig,
+    /// `[compaction]`
+    pub compaction: CompactionConfig,
     /// `[streaming]`
     pub streaming: StreamingConfig,
     /// `[sessions]`
@@ -103,6 +106,7 @@ pub(crate) struct House {
     pub(crate) config: AgentConfig,
     pub(crate) queue: QueueConfig,
     pub(crate) approvals: ApprovalsConfig,
+    pub(crate) compaction: CompactionConfig,
     pub(crate) streaming: StreamingConfig,
     /// When conversations begin anew.
     pub(crate) resets: Resets,
@@ -204,6 +208,7 @@ impl House {
             config: parts.config,
             queue: parts.queue,
             approvals: parts.approvals,
+            compaction: parts.compaction,
             streaming: parts.streaming,
             resets: Resets::of(&parts.sessions),
             announce_reset: parts.sessions.announce_reset,

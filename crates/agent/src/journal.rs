@@ -28,8 +28,18 @@ pub struct RunJournal {
     saying: Saying,
     /// The account of the run's tree, whose totals go with each write.
     tally: Tally,
-    /// Only facts are written: messages and state are those of the run that started this one.
-    facts_only: bool,
+    keeps: Keeps,
+}
+
+/// How much of what happens a journal writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeps {
+    /// All of it.
+    Everything,
+    /// Facts: messages and state are those of the run that started this one.
+    Facts,
+    /// Nothing: the store knows no such run.
+    Nothing,
 }
 
 /// What a run has not written when its turn ends.
@@ -51,13 +61,15 @@ pub struct JournalSeed {
     lease: Lease,
     run: RunId,
     tally: Tally,
+    keeps: Keeps,
 }
 
 impl JournalSeed {
-    /// A journal that writes facts under the same run, and nothing of a context.
+    /// A journal that writes facts under the same run, if that one does, and nothing of a context.
     pub fn grow(&self) -> RunJournal {
-        let Self { threads, clock, lease, run, tally } = self.clone();
-        RunJournal { facts_only: true, ..RunJournal::new(threads, clock, lease, run, tally, 0) }
+        let Self { threads, clock, lease, run, tally, keeps } = self.clone();
+        let keeps = if keeps == Keeps::Nothing { keeps } else { Keeps::Facts };
+        RunJournal { keeps, ..RunJournal::new(threads, clock, lease, run, tally, 0) }
     }
 }
 
@@ -72,7 +84,13 @@ impl RunJournal {
         stored: usize,
     ) -> Self {
         let (events, used, joined, saying) = (Vec::new(), Vec::new(), Vec::new(), Saying::default());
-        Self { threads, clock, lease, run, stored, events, used, joined, saying, tally, facts_only: false }
+        Self { threads, clock, lease, run, stored, events, used, joined, saying, tally, keeps: Keeps::Everything }
+    }
+
+    /// The same for work that is no run of the store's: nothing is written, nor by what it starts.
+    #[must_use]
+    pub fn of_no_run(self) -> Self {
+        Self { keeps: Keeps::Nothing, ..self }
     }
 
     /// What journals of the runs that this one starts are made of.
@@ -83,6 +101,7 @@ impl RunJournal {
             lease: self.lease.clone(),
             run: self.run,
             tally: self.tally.clone(),
+            keeps: self.keeps,
         }
     }
 
@@ -139,9 +158,10 @@ impl RunJournal {
     /// the same messages; the store appends a run's end only once, but may keep a message twice: so this is never
     /// dropped on purpose.
     pub async fn write(&mut self, context: &LoopContext, durability: Durability) -> Result<(), StoreError> {
-        let (messages, state) = match self.facts_only {
-            true => (Vec::new(), None),
-            false => (context.messages[self.stored..].to_vec(), serde_json::to_value(&context.state).ok()),
+        let (messages, state) = match self.keeps {
+            Keeps::Everything => (context.messages[self.stored..].to_vec(), serde_json::to_value(&context.state).ok()),
+            Keeps::Facts => (Vec::new(), None),
+            Keeps::Nothing => return Ok(()),
         };
         let (usage, cost_micro_usd) = self.tally.spent();
         let outbound = self.take_said();

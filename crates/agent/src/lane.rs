@@ -7,6 +7,7 @@
 
 mod accept;
 mod anew;
+mod compact;
 mod ends;
 mod next;
 mod opening;
@@ -19,22 +20,20 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{
-    Ack, CommandReply, EditOutcome, Lease, Message, Refusal, RunOptions, StoreError, ThreadEdit, UnixMillis,
-};
+use belay_protocol::{EditOutcome, Lease, Message, Refusal, RunOptions, StoreError, ThreadEdit, UnixMillis};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use self::port::note;
+use self::compact::{Compacting, compacted};
 use self::receive::{Receiving, looked_at};
 use self::rest::Resting;
-use crate::compaction;
+use crate::compaction::Calibration;
 use crate::house::House;
 use crate::joining::Joining;
-use crate::mail::{LaneCommand, LaneMail, LaneNote, LaneOrder, LanePort};
+use crate::mail::{LaneCommand, LaneMail, LaneOrder, LanePort};
 use crate::prompt::Briefing;
 use crate::submission::ThreadCommand;
-use crate::turn::{TurnEnd, context_of};
+use crate::turn::TurnEnd;
 use crate::waiting::Waiting;
 
 pub(crate) use self::opening::{LaneStart, run_lane};
@@ -61,6 +60,10 @@ struct Lane {
     resting: Option<Resting>,
     /// The message that hooks are looking at.
     receiving: Option<Receiving>,
+    /// The conversation is being shortened; nothing begins before that is done.
+    compacting: Option<Compacting>,
+    /// What is known of the provider's way of counting tokens.
+    calibration: Calibration,
     /// Whether nobody has said anything in the thread yet.
     fresh: bool,
     /// Instructions in the messages that the running turn was lent.
@@ -106,8 +109,10 @@ impl Lane {
             let no_mail = self.port.mail.is_closed() && self.port.mail.is_empty();
             if draining.is_cancelled() {
                 self.refuse_receiving(Refusal::ShuttingDown).await;
+                self.refuse_compacting(Refusal::ShuttingDown).await;
             }
-            if self.turn.is_empty() && self.receiving.is_none() && (draining.is_cancelled() || no_mail) {
+            let busy = !self.turn.is_empty() || self.receiving.is_some() || self.compacting.is_some();
+            if !busy && (draining.is_cancelled() || no_mail) {
                 return Ok(());
             }
             let (expiry, quiet_at) = (self.resting.as_ref().map(|resting| resting.until), self.quiet_at());
@@ -117,6 +122,7 @@ impl Lane {
                 () = self.port.wake.notified() => self.woken().await?,
                 Some(ended) = self.turn.join_next() => Box::pin(self.end_turn(ended)).await?,
                 Some(said) = looked_at(&mut self.receiving) => Box::pin(self.received(said)).await?,
+                Some(made) = compacted(&mut self.compacting) => Box::pin(self.end_compaction(made)).await?,
                 mail = self.port.mail.recv(), if !no_mail && self.held.len() < HELD => match mail {
                     Some(LaneMail::Answer(answer)) => self.answer(*answer).await?,
                     Some(mail) if self.receiving.is_some() => self.held.push_back(mail),
@@ -163,31 +169,37 @@ impl Lane {
         if matches!(command.order, LaneOrder::Thread(ThreadCommand::Delete)) {
             return self.delete(command).await;
         }
-        let reply = match command.order {
+        let busy = self.current.is_some() || self.resting.is_some() || !self.queue.is_empty();
+        let word = command.word.clone();
+        let reply = match command.order.clone() {
             LaneOrder::Setting(setting) => self.set(setting, &command.channel).await?,
             LaneOrder::Thread(ThreadCommand::Loops(on)) => self.set_loop_detection(on).await?,
-            LaneOrder::Thread(_) if self.current.is_some() || self.resting.is_some() || !self.queue.is_empty() => {
-                format!("A message is still being answered. Send /stop first, then {}.", command.word)
+            LaneOrder::Thread(_) if self.compacting.is_some() => {
+                format!("This conversation is being shortened. Send /stop first, or {word} again in a moment.")
             }
-            LaneOrder::Thread(change) => self.edit(change, &command.word).await?,
+            LaneOrder::Thread(_) if busy => {
+                format!("A message is still being answered. Send /stop first, then {word}.")
+            }
+            LaneOrder::Thread(ThreadCommand::Compact(wish)) => {
+                Box::pin(self.begin_compaction(command, wish)).await;
+                return Ok(());
+            }
+            LaneOrder::Thread(ThreadCommand::Undo) => self.edit(ThreadEdit::Undo, &word).await?,
+            LaneOrder::Thread(ThreadCommand::Redo) => self.edit(ThreadEdit::Redo, &word).await?,
+            LaneOrder::Thread(ThreadCommand::Clear) => self.edit(ThreadEdit::Clear, &word).await?,
+            LaneOrder::Thread(ThreadCommand::New) => self.edit(ThreadEdit::New, &word).await?,
+            LaneOrder::Thread(ThreadCommand::Delete) => "A conversation is deleted by an operator.".into(),
         };
-        command.ack.send(Ack::Command(CommandReply { command: command.word, reply: reply.clone(), resumes: None }));
-        let say = command.reply_to.map(|route| (route, reply));
-        note(&self.port.notes, LaneNote::Commanded { session: command.session, say }).await;
+        self.say(command, reply).await;
         Ok(())
     }
 
-    async fn edit(&mut self, command: ThreadCommand, word: &str) -> Result<String, LeaseLost> {
-        let (edit, done, nothing) = match command {
-            ThreadCommand::Undo => {
-                (ThreadEdit::Undo, "Took back the last turn. /redo brings it back.", "There is nothing to undo.")
-            }
-            ThreadCommand::Redo => (ThreadEdit::Redo, "Brought the turn back.", "There is nothing to redo."),
-            ThreadCommand::Clear => (ThreadEdit::Clear, "Forgot this conversation.", "There is nothing to forget."),
-            ThreadCommand::New => (ThreadEdit::New, "Began a new conversation.", "Began a new conversation."),
-            ThreadCommand::Compact => return self.compact().await,
-            ThreadCommand::Loops(on) => return self.set_loop_detection(on).await,
-            ThreadCommand::Delete => return Ok("A conversation is deleted by an operator.".into()),
+    async fn edit(&mut self, edit: ThreadEdit, word: &str) -> Result<String, LeaseLost> {
+        let (done, nothing) = match edit {
+            ThreadEdit::Undo => ("Took back the last turn. /redo brings it back.", "There is nothing to undo."),
+            ThreadEdit::Redo => ("Brought the turn back.", "There is nothing to redo."),
+            ThreadEdit::Clear => ("Forgot this conversation.", "There is nothing to forget."),
+            ThreadEdit::New => ("Began a new conversation.", "Began a new conversation."),
         };
         let at = self.house.clock.now();
         match self.house.store.threads.edit_thread(&self.lease, edit, at).await {
@@ -226,26 +238,6 @@ impl Lane {
                 "Loops are no longer looked for in this conversation; its limits stay. /loops on brings it back.".into()
             }
         })
-    }
-
-    async fn compact(&mut self) -> Result<String, LeaseLost> {
-        let context = context_of(self.summary.as_deref(), self.messages.clone());
-        let Some(shorter) = compaction::compact(&context, context.len()) else {
-            return Ok("There is nothing to shorten.".into());
-        };
-        let keep = shorter.kept_of_earlier_turns;
-        self.house.hooks.before_compaction(&self.lease.session, None, context.len());
-        match self.house.store.threads.compact(&self.lease, keep, shorter.summary.clone(), Vec::new()).await {
-            Ok(()) => {
-                self.messages = shorter.messages.into_iter().skip(1).collect();
-                self.summary = Some(shorter.summary);
-                let dropped = shorter.dropped;
-                let left = self.messages.len() + 1; // and the summary
-                self.house.hooks.after_compaction(&self.lease.session, None, left, dropped);
-                Ok(format!("Shortened {dropped} older messages to a summary; the originals are kept in the store."))
-            }
-            Err(error) => unchanged(&error),
-        }
     }
 }
 

@@ -57,6 +57,7 @@ mod waiting;
 
 pub use agent::{Agent, AgentExit};
 pub use approvals::{ApprovalRule, ApprovalsConfig};
+pub use compaction::CompactionConfig;
 pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, SubagentsConfig};
 pub use container::{WorkerRoom, WorkersConfig, WorkersParts};
 pub use error::AgentError;

@@ -41,6 +41,7 @@ pub(crate) struct LaneCommand {
 }
 
 /// What a command is about.
+#[derive(Clone)]
 pub(crate) enum LaneOrder {
     /// The thread.
     Thread(ThreadCommand),

@@ -61,7 +61,7 @@ pub enum Command {
 }
 
 /// A command that changes the thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ThreadCommand {
     /// Hide the last turn.
     Undo,
@@ -71,8 +71,8 @@ pub enum ThreadCommand {
     Clear,
     /// Open another thread.
     New,
-    /// Shorten the older part to a summary.
-    Compact,
+    /// `/compact [INSTRUCTIONS]`: shorten the older part to a summary, keeping in mind what is said.
+    Compact(Option<String>),
     /// `/loops on|off`: whether loops are looked for. Acts at once, also on the running turn.
     Loops(bool),
     /// Delete the whole session. Said by operators' programs alone; no word in a conversation stands for it.
@@ -91,7 +91,7 @@ pub const WORDS: &[(&str, &str)] = &[
     ("/clear", "forget this conversation"),
     ("/undo", "take back the last turn"),
     ("/redo", "bring it back"),
-    ("/compact", "shorten the older part of the conversation"),
+    ("/compact", "shorten the older part of the conversation; behind it, what is to be kept in mind"),
     ("/loops", "on or off: whether loops are looked for in this conversation"),
     ("/tools", "what the model can use"),
     ("/model", "which model answers; with a name, another one for this conversation"),
@@ -159,7 +159,7 @@ pub fn parse(text: &str) -> Submission {
         "/redo" => Command::Thread(ThreadCommand::Redo),
         "/clear" => Command::Thread(ThreadCommand::Clear),
         "/new" | "/reset" => Command::Thread(ThreadCommand::New),
-        "/compact" => Command::Thread(ThreadCommand::Compact),
+        "/compact" => Command::Thread(ThreadCommand::Compact(argument)),
         "/plan" => match argument {
             Some(text) => return Submission::Plan(text),
             None => Command::Usage(PLAN_USAGE),

@@ -17,7 +17,7 @@ use crate::approvals::{Answer, Answers};
 use crate::bootstrap::{self, Beginning};
 use crate::chat::ChatDelegate;
 use crate::closing::{self, closing_turn};
-use crate::compaction;
+use crate::compaction::{self, Calibration};
 use crate::core::{RunClock, RunCore};
 use crate::effect_gate::{Asking, put_changed};
 use crate::house::House;
@@ -67,6 +67,8 @@ pub(crate) struct TurnJob {
     pub(crate) gathered: Option<Gathered>,
     /// What may become part of it while it runs.
     pub(crate) joining: Arc<Joining>,
+    /// What the session knows of the provider's way of counting.
+    pub(crate) calibration: Calibration,
 }
 
 /// Messages that one turn begins with.
@@ -105,6 +107,8 @@ pub(crate) struct TurnEnd {
     pub(crate) lease_lost: bool,
     /// The drain came before a place was free: the run has not begun and stays in the store for the next start.
     pub(crate) parked: bool,
+    /// What it has learnt of the provider's way of counting.
+    pub(crate) calibration: Calibration,
     /// The question that it rests on, and the loop's state to go on from.
     pub(crate) rest: Option<(Asking, LoopState)>,
 }
@@ -126,6 +130,7 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
         elsewhere: job.elsewhere,
         saying: delegate.core.journal.saying(),
     });
+    delegate.shortener.calibration = job.calibration;
     let mut messages = std::mem::take(&mut job.history);
     messages.append(&mut job.own);
     let mut context = LoopContext { messages, state: std::mem::take(&mut job.state) };
@@ -191,6 +196,7 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     }
     TurnEnd {
         rest,
+        calibration: delegate.shortener.calibration,
         turn_start: delegate.turn_start,
         silent: delegate.silent,
         delivery,

@@ -12,7 +12,8 @@ mod show;
 use std::path::{Path, PathBuf};
 
 use belay_agent::{
-    AgentConfig, ApprovalsConfig, LimitsConfig, QueueConfig, SessionsConfig, StreamingConfig, WorkersConfig,
+    AgentConfig, ApprovalsConfig, CompactionConfig, LimitsConfig, QueueConfig, SessionsConfig, StreamingConfig,
+    WorkersConfig,
 };
 use belay_agent_loop::policies::StopsConfig;
 use belay_channels::{StdinConfig, TelegramConfig};
@@ -63,6 +64,7 @@ pub(crate) struct Settings {
     pub(crate) sessions: SessionsConfig,
     /// When a person is asked.
     pub(crate) approvals: ApprovalsConfig,
+    pub(crate) compaction: CompactionConfig,
     /// How an answer is shown while it comes.
     pub(crate) streaming: StreamingConfig,
     /// The operator's programs at points of a run.
@@ -108,6 +110,7 @@ impl Settings {
             self.sessions.validate(),
             self.unknown_channels(),
             self.approvals.validate(),
+            self.compaction.validate(),
             self.streaming.validate(),
             self.hooks.validate(),
             self.channels.stdin.validate(),

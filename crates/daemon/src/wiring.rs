@@ -166,6 +166,7 @@ async fn assemble(
         rules: programs.stop_rules(settings),
         queue: settings.queue.clone(),
         approvals: settings.approvals.clone(),
+        compaction: settings.compaction.clone(),
         streaming: settings.streaming.clone(),
         sessions: settings.sessions.clone(),
         processes: programs.processes(),

@@ -26,7 +26,7 @@ use crate::listening::Listening;
 use crate::patience::Patience;
 
 /// Candidates in the order of preference, and what became of their last requests.
-pub struct Fallback {
+pub(crate) struct Fallback {
     backends: Vec<Backend>,
     facts: Vec<Facts>,
     /// One for each candidate, in memory alone; none where there is only one. Held for a few instructions and never across

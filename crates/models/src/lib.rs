@@ -57,7 +57,6 @@ pub use candidates::{CandidateConfig, candidates};
 pub use config::{EnvKeys, FallbackConfig, LlmConfig};
 pub use discover::{Resolved, resolve};
 pub use error::ModelsError;
-pub use fallback::Fallback;
 pub use http::http_client;
 pub use probe::{ProbeReport, probe};
 pub use vision::Vision;

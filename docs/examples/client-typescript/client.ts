@@ -121,9 +121,9 @@ export class Belay {
       });
       ended.catch(() => undefined); // nobody has to wait for it
       const first = (payload: unknown): void => {
-        const answer = payload as Terminal & { status: string };
+        const answer = payload as { runId?: string; status: string };
         // Anything else is a command, or a message that was answered before.
-        if (answer.status !== "accepted") ends(answer);
+        if (answer.status !== "accepted") ends(payload as Terminal);
         accepted({ id: answer.runId ?? "", ended });
       };
       const failed = (why: Error): void => (breaks(why), fail(why));

@@ -98,6 +98,7 @@ impl Lane {
     fn place_at_once(&self) -> Option<OwnedSemaphorePermit> {
         let free = self.current.is_none()
             && self.resting.is_none()
+            && self.compacting.is_none()
             && self.queue.is_empty()
             && !self.house.draining.is_cancelled();
         if free { self.house.permits.clone().try_acquire_owned().ok() } else { None }

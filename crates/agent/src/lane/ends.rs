@@ -34,6 +34,9 @@ impl Lane {
     async fn conclude(&mut self, ended: Result<TurnEnd, JoinError>) -> Result<(), LeaseLost> {
         let Some(mut current) = self.current.take() else { return Ok(()) };
         self.instructions.clear();
+        if let Ok(ended) = &ended {
+            self.calibration = ended.calibration;
+        }
         let ended = match ended {
             Ok(ended) if ended.lease_lost => return Err(LeaseLost),
             Ok(ended) if ended.parked => return Ok(()),

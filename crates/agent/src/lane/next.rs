@@ -18,7 +18,8 @@ const MOST_DEBOUNCES: u32 = 5;
 impl Lane {
     /// Begins the next turn, if none runs.
     pub(super) fn start_next(&mut self) {
-        if !self.turn.is_empty() || self.resting.is_some() || self.house.draining.is_cancelled() {
+        let engaged = !self.turn.is_empty() || self.resting.is_some() || self.compacting.is_some();
+        if engaged || self.house.draining.is_cancelled() {
             return;
         }
         if self.quiet_at().is_some_and(|quiet_at| quiet_at > Instant::now()) {
@@ -60,6 +61,7 @@ impl Lane {
             options: Arc::new(next.options.clone().over(&self.options)),
             gathered,
             joining: joining.clone(),
+            calibration: self.calibration,
         };
         next.run.detect_loops(self.loop_detection);
         let span = tracing::info_span!("turn", run = %next.run.id, session = %next.run.session);
@@ -70,7 +72,8 @@ impl Lane {
 
     /// Until when the next message waits for others that come with it.
     pub(super) fn quiet_at(&self) -> Option<Instant> {
-        if !self.turn.is_empty() || self.resting.is_some() || self.individually {
+        let engaged = !self.turn.is_empty() || self.resting.is_some() || self.compacting.is_some();
+        if engaged || self.individually {
             return None;
         }
         let mut collected =

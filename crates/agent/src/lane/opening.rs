@@ -15,6 +15,7 @@ use tokio::time::sleep;
 use super::port::{note, refuse_all, refuse_for, refuse_mail};
 use super::{Lane, LeaseLost, STORE_BACKOFF};
 use crate::approvals::{Answer, Answers};
+use crate::compaction::Calibration;
 use crate::house::House;
 use crate::live::LiveRun;
 use crate::mail::{LaneNote, LanePort};
@@ -68,6 +69,8 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
         current: None,
         resting: None,
         receiving: None,
+        compacting: None,
+        calibration: Calibration::default(),
         fresh,
         instructions: Vec::new(),
         brought: 0,
@@ -87,6 +90,7 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
         tracing::error!(%session, "the lane belongs to another owner and is let go");
     }
     lane.refuse_receiving(Refusal::ShuttingDown).await;
+    lane.refuse_compacting(Refusal::ShuttingDown).await;
     for mail in std::mem::take(&mut lane.held) {
         refuse_mail(&lane.port, mail, Refusal::ShuttingDown).await;
     }

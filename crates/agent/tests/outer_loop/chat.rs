@@ -7,7 +7,7 @@ use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::support::{Setup, TestTool, end_of, saw};
+use crate::support::{Setup, TestTool, by_rule, end_of, saw};
 
 #[tokio::test(start_paused = true)]
 async fn calls_of_a_batch_run_side_by_side_and_their_results_keep_the_order() {
@@ -106,8 +106,8 @@ async fn echoes_are_cleaned_and_a_cut_off_answer_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_context_too_long_is_shortened_once_then_it_is_an_honest_error() {
-    let setup = Setup::new(ScriptedModel::new([]));
+async fn a_context_too_long_is_shortened_while_that_helps_then_it_is_an_honest_error() {
+    let setup = Setup::new(by_rule(ScriptedModel::new([])));
     let mut agent = setup.start().await;
     for n in 0..6 {
         agent.model.push(Scripted::text(format!("answer {n}")));
@@ -121,12 +121,13 @@ async fn a_context_too_long_is_shortened_once_then_it_is_an_honest_error() {
     assert!(short.len() < long.len() && short[0].contains("question 0"), "{short:#?}");
     assert_eq!(short.last(), Some(&"the question".to_owned()));
 
-    for _ in 0..2 {
+    for _ in 0..10 {
         agent.model.push(Scripted::error(ModelErrorKind::ContextTooLong));
     }
     let record = end_of(agent.one.accepted("alice", "again").await).await;
     assert_eq!(record.reason, Some(StopReason::ContextTooLong));
     assert_eq!(agent.one.next().await, StopReason::ContextTooLong.user_line());
+    assert!(agent.model.left() > 5, "it is not tried for ever");
     agent.shut_down().await;
 
     // What was shortened is shortened after a restart too, and the originals are in the store.
@@ -143,15 +144,15 @@ async fn a_context_too_long_is_shortened_once_then_it_is_an_honest_error() {
 #[tokio::test(start_paused = true)]
 async fn a_single_turn_that_outgrows_the_context_loses_its_oldest_steps() {
     let mut script: Vec<Scripted> =
-        (0..5).map(|n| Scripted::call("echo", json!({"text": format!("step {n}")}))).collect();
+        (0..5).map(|n| Scripted::call("echo", json!({"text": format!("step {n} {}", "x".repeat(800))}))).collect();
     script.extend([Scripted::error(ModelErrorKind::ContextTooLong), Scripted::text("done")]);
-    let setup = Setup::new(ScriptedModel::new(script));
+    let setup = Setup::new(by_rule(ScriptedModel::new(script)));
     let mut agent = setup.start().await;
     assert_eq!(agent.one.ask("alice", "go").await, "done");
     let seen = saw(&agent.model, 7);
     assert_eq!(seen[1], "go");
-    assert!(seen[0].contains("step 0") && !seen[1..].contains(&"step 0".to_owned()), "{seen:#?}");
-    assert!(seen.contains(&"step 4".to_owned()));
+    assert!(seen[0].contains("step 0") && !seen[1..].iter().any(|text| text.starts_with("step 0")), "{seen:#?}");
+    assert!(seen.iter().any(|text| text.starts_with("step 4")));
     agent.shut_down().await;
 }
 

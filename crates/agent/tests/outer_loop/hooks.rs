@@ -14,7 +14,7 @@ use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::support::{Running, Setup, TestTool, end_of, rest_of, saw};
+use crate::support::{Running, Setup, TestTool, by_rule, end_of, rest_of, saw};
 
 /// What hooks were told, in order.
 #[derive(Clone, Default)]
@@ -264,7 +264,7 @@ async fn each_point_is_reached_once_on_each_path() {
                 .into(),
         ),
     ] {
-        let mut setup = Setup::new(ScriptedModel::new(script)).tool(ringing());
+        let mut setup = Setup::new(by_rule(ScriptedModel::new(script))).tool(ringing());
         let (hooks, book) = spy(HookPoint::ALL, |_| Some(HookAnswer::Continue));
         setup.hooks = hooks;
         let mut agent = setup.start().await;

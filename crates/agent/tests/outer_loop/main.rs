@@ -3,6 +3,7 @@
 
 mod approvals;
 mod chat;
+mod compaction;
 mod context;
 mod endings;
 mod gate;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::{
-    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, LimitsConfig, QueueConfig, SessionsConfig, StorePorts,
-    StreamingConfig, WorkersParts,
+    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, LimitsConfig, QueueConfig,
+    SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
 };
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
@@ -333,6 +333,21 @@ impl Talker {
         self.send(Inbound { outputs, ..inbound }).await
     }
 
+    /// Sends a text and listens to every word of the answer.
+    pub(crate) async fn watching(&self, session: &str, text: &str) -> Accepted {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
+        match self.send(Inbound { want_deltas: true, ..inbound }).await {
+            Ack::Accepted(accepted) => accepted,
+            other => panic!("{text:?} was not accepted: {other:?}"),
+        }
+    }
+
+    /// Somebody else who writes in the same channel, and does not read it.
+    pub(crate) fn writer(&self) -> Talker {
+        let (_, delivered) = mpsc::channel(1);
+        Talker { channel: self.channel.clone(), tx: self.tx.clone(), delivered, probe: self.probe.clone() }
+    }
+
     /// Sends a text that asks for this mode.
     pub(crate) async fn in_mode(&self, session: &str, mode: QueueMode, text: &str) -> Accepted {
         let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
@@ -387,6 +402,7 @@ pub(crate) struct Setup {
     pub(crate) config: AgentConfig,
     pub(crate) limits: LimitsConfig,
     pub(crate) approvals: ApprovalsConfig,
+    pub(crate) compaction: CompactionConfig,
     pub(crate) sessions: SessionsConfig,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) queue: QueueConfig,
@@ -440,6 +456,7 @@ impl Setup {
             config: AgentConfig::default(),
             limits: LimitsConfig::default(),
             approvals: ApprovalsConfig::default(),
+            compaction: CompactionConfig::default(),
             sessions: SessionsConfig::default(),
             rules: Arc::new(StopRules::progress()),
             queue: QueueConfig::default(),
@@ -471,6 +488,7 @@ impl Setup {
             config: self.config.clone(),
             limits: self.limits.clone(),
             approvals: self.approvals.clone(),
+            compaction: self.compaction.clone(),
             sessions: self.sessions.clone(),
             rules: self.rules.clone(),
             queue: self.queue.clone(),
@@ -510,6 +528,7 @@ impl Setup {
             config: self.config.clone(),
             limits: self.limits.clone(),
             approvals: self.approvals.clone(),
+            compaction: self.compaction.clone(),
             streaming: self.streaming.clone(),
             sessions: self.sessions.clone(),
             processes: Arc::new(NoProcesses),
@@ -625,6 +644,12 @@ impl TestTool {
         self
     }
 
+    /// The same tool, whose results may have so many bytes.
+    pub(crate) fn saying(mut self, max_output_bytes: usize) -> Self {
+        self.spec.max_output_bytes = max_output_bytes;
+        self
+    }
+
     /// The same tool under another name.
     pub(crate) fn called(mut self, name: &str) -> Self {
         self.spec.name = name.into();
@@ -692,6 +717,11 @@ impl Tool for TestTool {
             other => panic!("no such test tool: {other}"),
         }
     }
+}
+
+/// The same model, which is never asked to write the account of what leaves a conversation: a rule does.
+pub(crate) fn by_rule(model: ScriptedModel) -> ScriptedModel {
+    model.with_info(|info| info.rehearsal = true)
 }
 
 /// What the model saw in its request number `n`, from 1, as one text for simple assertions.

@@ -2,7 +2,7 @@
 
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 
-use crate::support::{Setup, saw};
+use crate::support::{Setup, by_rule, saw};
 
 #[tokio::test(start_paused = true)]
 async fn undo_and_redo_take_turns_away_and_bring_them_back() {
@@ -57,7 +57,7 @@ async fn a_thread_is_not_changed_under_a_running_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn compact_shortens_and_the_account_stays_in_sight_also_after_a_restart() {
-    let setup = Setup::new(ScriptedModel::new([]).then_forever(Scripted::text("ok")));
+    let setup = Setup::new(by_rule(ScriptedModel::new([]).then_forever(Scripted::text("ok"))));
     let mut agent = setup.start().await;
     assert_eq!(agent.one.command("alice", "/compact").await, "There is nothing to shorten.");
     for n in 0..6 {

@@ -31,9 +31,11 @@ impl Feed {
             }
             let news = self.source.next().await?;
             let Some((run, session)) = news.concerns() else { continue };
+            let known = self.mappers.contains_key(&run);
             let mapper = self.mappers.entry(run).or_insert_with(|| AgentMapper::new(run, session, 0));
             self.out.extend(mapper.news(news, self.app.clock.now()));
-            if mapper.is_over() {
+            // What comes behind the end of a run, such as its delivery, is no course of its own.
+            if mapper.is_over() || (!known && self.out.is_empty()) {
                 self.mappers.remove(&run);
             }
         }

@@ -186,7 +186,11 @@ impl Talk {
                         Some(Err(error)) => return Close::of_error(&error),
                     }
                 }
-                Some(ended) = self.tasks.join_next_with_id() => self.ended(ended),
+                Some(ended) = self.tasks.join_next_with_id() => {
+                    if let Some(close) = self.ended(ended) {
+                        return Some(close);
+                    }
+                }
                 () = outgoing.overflowed() => return Some(Close::policy("too much waits to be read")),
                 _ = ticks.tick() => {
                     if self.heard_at.elapsed() >= DEAF_AFTER {
@@ -280,15 +284,19 @@ impl Talk {
         self.requests.insert(task.id(), request.id.clone());
     }
 
-    /// Sees to what follows from the end of a task.
-    fn ended(&mut self, ended: Result<(Id, Ended), JoinError>) {
+    /// Sees to what follows from the end of a task. A session that can be followed no longer ends the connection: a client
+    /// that went on would take silence for peace.
+    fn ended(&mut self, ended: Result<(Id, Ended), JoinError>) -> Option<Close> {
         match ended {
             Ok((task, Ended::Answered)) => {
                 self.requests.remove(&task);
             }
             Ok((task, Ended::Followed(follower))) => {
-                self.following.remove(&task);
                 self.claims.release(follower);
+                let followed = self.following.remove(&task)?; // unsubscribed meanwhile
+                if matches!(followed.target, Target::Session(_)) && !self.app.draining.is_cancelled() {
+                    return Some(Close::broken());
+                }
             }
             Ok((task, Ended::Begun(id, begun))) => {
                 self.requests.remove(&task);
@@ -306,6 +314,7 @@ impl Talk {
                 }
             }
         }
+        None
     }
 
     /// Follows a run that was begun here, and where its request has a second answer, waits for that.

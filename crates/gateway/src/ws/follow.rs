@@ -89,12 +89,15 @@ impl Follower {
         while let Some(news) = source.next().await {
             let Some((run, session)) = news.concerns() else { continue };
             let Some(seq) = self.claims.take(Kind::Agent, run, self.id) else { continue };
+            let known = mappers.contains_key(&run);
             let mapper = mappers.entry(run).or_insert_with(|| AgentMapper::new(run, session, seq));
-            for event in mapper.news(news, self.app.clock.now()) {
-                self.send("agent", &event, event.is_passing());
+            let events = mapper.news(news, self.app.clock.now());
+            for event in &events {
+                self.send("agent", event, event.is_passing());
             }
             self.claims.note(Kind::Agent, run, mapper.seq());
-            if mapper.is_over() {
+            // What comes behind the end of a run, such as its delivery, is no course of its own.
+            if mapper.is_over() || (!known && events.is_empty()) {
                 mappers.remove(&run);
             }
         }
@@ -114,6 +117,10 @@ impl Follower {
                 }
             };
             let Some(news) = news else { return };
+            // Of the facts only ends are told; one that comes behind the end begins nothing.
+            if matches!(&news, News::Fact(fact, _) if !matches!(fact.kind, EventKind::RunEnded { .. })) {
+                continue;
+            }
             let Some((run, session)) = news.concerns() else { continue };
             let Some(seq) = self.claims.take(Kind::Chat, run, self.id) else { continue };
             let mapper = mappers.entry(run).or_insert_with(|| ChatMapper::new(run, session, seq));
@@ -135,8 +142,9 @@ impl Follower {
 
     /// Sends what is due of a run.
     fn chat_delta(&self, run: RunId, mapper: &mut ChatMapper) {
-        let now = Instant::now();
-        if mapper.due().is_none_or(|due| due > now) {
+        // In this order: what has never been said is due at once, which is not later than now.
+        let (due, now) = (mapper.due(), Instant::now());
+        if due.is_none_or(|due| due > now) {
             return;
         }
         let event: ChatEvent = mapper.due_delta();

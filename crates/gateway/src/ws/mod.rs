@@ -88,6 +88,10 @@ impl Close {
         Self { code: 1009, reason: "the frame is too long" }
     }
 
+    fn broken() -> Self {
+        Self { code: 1011, reason: "the facts cannot be read; connect again, and subscribe from the last cursor" }
+    }
+
     fn restart() -> Self {
         Self { code: 1012, reason: "Belay is shutting down" }
     }

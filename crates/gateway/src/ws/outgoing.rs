@@ -80,10 +80,10 @@ impl Outgoing {
         taken
     }
 
-    /// Sends a ping, unless other things wait: their way shows as well whether somebody is there.
+    /// Sends a ping, which the other end answers by itself, unless one waits already.
     pub(crate) fn ping(&self) {
         let mut queue = self.queue();
-        if !queue.ended && queue.frames.is_empty() {
+        if !queue.ended && !queue.frames.contains(&Frame::Ping) {
             queue.push(Frame::Ping);
             self.more.notify_one();
         }
@@ -151,6 +151,8 @@ mod tests {
         assert_eq!(outgoing.next().await, Some(text("1234")));
         assert!(!outgoing.offer("5".into()), "what is being written counts");
         assert_eq!(outgoing.next().await, Some(text("fact")));
+        outgoing.ping();
+        assert_eq!(outgoing.next().await, Some(Frame::Ping), "one for two, also behind other frames");
         outgoing.send("the rest".into());
         outgoing.send("full".into());
         assert_eq!(outgoing.next().await, Some(text("the rest")));

@@ -75,7 +75,8 @@ mod tests {
         let operator = Principal::operator("o");
         let client = Principal { id: "c".into(), role: PrincipalRole::Client };
         let user = Principal { id: "u".into(), role: PrincipalRole::User };
-        let rows: &[(&Principal, Option<&[&str]>, &[&str])] = &[
+        type Words = &'static [&'static str];
+        let rows: &[(&Principal, Option<Words>, Words)] = &[
             (&operator, None, &["operator.read", "operator.write", "operator.admin", "operator.approvals"]),
             (&client, None, &["operator.read", "operator.write", "operator.approvals"]),
             (&user, None, &[]),

@@ -3,7 +3,7 @@
 use belay_protocol::{EventKind, RunReader, StopReason};
 use serde_json::{Value, json};
 
-use super::client::{Socket, message};
+use super::client::{End, Socket, message};
 use crate::house::House;
 use crate::streams::events;
 
@@ -100,7 +100,9 @@ async fn a_conversation_is_heard_as_deltas_and_one_end() {
     }
     let again = socket.payload("chat.send", message("s", "pieces I look./Found it.", "k")).await;
     assert_eq!((&again["status"], &again["runId"]), (&json!("ok"), &sent["runId"]));
-    socket.payload("chat.send", message("s", "hold", "h")).await;
+    let held = socket.payload("chat.send", message("s", "hold", "h")).await;
+    house.agent.delta(held["runId"].as_str().unwrap().parse().unwrap(), 1, "Once");
+    assert_eq!(socket.event("chat").await["deltaText"], "Once", "while the run goes on");
     assert_eq!(socket.payload("chat.send", message("s", "hold", "h")).await["status"], "in_flight");
     socket.payload("chat.abort", json!({ "sessionKey": "s" })).await;
     let heard = socket.events("chat", |event| event["state"] != "delta").await;
@@ -154,4 +156,16 @@ async fn the_same_events_are_streamed_over_http_from_any_number() {
     assert_eq!(shown(&events(resumed, usize::MAX).await), facts[2..]);
     let over = house.client.get(house.url(&format!("{path}?since=4"))).send().await.unwrap();
     assert_eq!(over.status().as_u16(), 200);
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_read_ends_the_connection_that_follows_a_session() {
+    let house = House::open().await;
+    let mut socket = Socket::open(&house).await;
+    let run = house.hold("s").await;
+    socket.payload("sessions.subscribe", json!({ "sessionKey": "s", "since": 0 })).await;
+    socket.events("agent", |event| event["data"]["phase"] == "start").await;
+    house.store.broken.store(true, std::sync::atomic::Ordering::Relaxed);
+    house.agent.finish(run, StopReason::FinalText, "done");
+    assert_eq!(socket.end().await, End::Code(1011));
 }

@@ -1,0 +1,123 @@
+//! The account, written by a model: asked aside from the conversation, on the account of the run, for a bounded time.
+
+use std::sync::Arc;
+
+use belay_agent_loop::{LoopContext, Reasoning};
+use belay_protocol::{FinishReason, Message, Prompt};
+
+use super::account::Account;
+use super::config::CompactionConfig;
+use super::estimate::Calibration;
+use super::summary;
+use crate::core::{Allowance, Asked, Purpose, RunCore};
+
+/// Attempts to get an account that can be used.
+const ATTEMPTS: u32 = 2;
+/// Most tokens of an account: four pages.
+const MAX_TOKENS: u64 = 2_048;
+/// Fewest characters of a conversation that are worth an account by a model; what is left of a very small context.
+const FEWEST_CHARS: u64 = 400;
+
+/// The room for an account in a context of a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Room {
+    /// Tokens of the account.
+    tokens: u32,
+    /// Characters of conversation that it can be written from.
+    chars: usize,
+}
+
+impl Room {
+    /// `None`: the context is too small.
+    fn of(context_tokens: u64, prompt: &str, calibration: Calibration) -> Option<Self> {
+        let tokens = (context_tokens / 8).min(MAX_TOKENS);
+        let used = tokens + calibration.counted(prompt.len() as u64 / 4);
+        // A quarter stays free for what the estimate misses.
+        let chars = calibration.estimated((context_tokens * 3 / 4).saturating_sub(used)).saturating_mul(4);
+        let chars = usize::try_from(chars).unwrap_or(usize::MAX);
+        (chars as u64 >= FEWEST_CHARS).then_some(Self { tokens: tokens as u32, chars })
+    }
+}
+
+/// Asks a model for an account. `None`: there is none that can be used, for whatever reason.
+///
+/// # Cancel safety
+/// Dropped midway, nothing was told to anybody.
+pub(super) async fn account(
+    core: &mut RunCore,
+    config: &CompactionConfig,
+    account: &Account<'_>,
+    calibration: Calibration,
+    wish: Option<&str>,
+    step: u32,
+) -> Option<String> {
+    let context_tokens = core.house.model.info().context_tokens;
+    let words = (context_tokens / 8).min(MAX_TOKENS) / 2;
+    let prompt = summary::prompt(words as u32, config.identifiers);
+    let room = Room::of(context_tokens, &prompt, calibration)?;
+    let question = summary::request(account, room.chars, wish);
+    let system = || Prompt::new(prompt.clone());
+    let reasoning =
+        Reasoning::new(system(), system(), Arc::default(), room.tokens, ATTEMPTS).with_model(config.model.clone());
+    let mut told = String::new();
+    for attempt in 1..=ATTEMPTS {
+        let text = ask(core, &reasoning, format!("{question}{told}"), step).await?;
+        let faults = match text {
+            Ok(ref text) => summary::faults(account, text, config.identifiers),
+            Err(fault) => summary::Faults { fatal: vec![fault.to_owned()], missing: Vec::new() },
+        };
+        tracing::debug!(run = %core.live.id, attempt, ?faults, "an account was written");
+        match text {
+            Ok(text) if faults.is_empty() => return Some(text),
+            // What a model does not copy, we do.
+            Ok(text) if attempt == ATTEMPTS && faults.fatal.is_empty() => {
+                return Some(summary::with_identifiers(&text, &faults.missing));
+            }
+            _ => told = faults.told(),
+        }
+    }
+    None
+}
+
+/// Asks once. `None`: it could not be asked, or must not be; else its text, or what is wrong with the answer as a whole.
+async fn ask(
+    core: &mut RunCore,
+    reasoning: &Reasoning,
+    question: String,
+    step: u32,
+) -> Option<Result<String, &'static str>> {
+    // A context of its own: nothing of the question enters the conversation.
+    let mut aside = LoopContext::new(vec![Arc::new(Message::user(question))]);
+    let allowance = Allowance { attempts: ATTEMPTS, purpose: Purpose::Aside };
+    match core.ask(reasoning, &mut aside, step, allowance).await {
+        Ok(Asked::Reply(reply)) => Some(match reply.finish {
+            FinishReason::Stop => Ok(reply.text),
+            FinishReason::Length => Err("It was cut off by the limit of its length: be shorter."),
+            FinishReason::ToolCalls | FinishReason::ContentFilter => Err("It was no text."),
+        }),
+        Ok(Asked::Chanted(_)) => Some(Err("It repeated itself.")),
+        Ok(Asked::Ended(_)) => None,
+        Ok(Asked::Failed(error)) => {
+            tracing::warn!(run = %core.live.id, %error, "no model could be asked for an account");
+            None
+        }
+        Err(error) => {
+            tracing::warn!(run = %core.live.id, %error, "no model was asked for an account");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_room_scales_with_the_context_and_a_tiny_one_has_none() {
+        let prompt = "x".repeat(1600);
+        let sure = Calibration::default();
+        assert_eq!(Room::of(200_000, &prompt, sure), Some(Room { tokens: 2048, chars: (150_000 - 2448) * 4 }));
+        assert_eq!(Room::of(2_000, &prompt, sure), Some(Room { tokens: 250, chars: (1_500 - 650) * 4 }));
+        assert_eq!(Room::of(600, &prompt, sure), None);
+    }
+}

@@ -1,0 +1,71 @@
+//! How many tokens a request has: an estimate, corrected by what the provider has told about earlier requests.
+
+use belay_protocol::ModelRequest;
+
+/// Requests below this say nothing: frames and rounding outweigh their text. 500 tokens: a page.
+const TELLING_TOKENS: u64 = 500;
+
+/// Bounds of the correction. An estimate by bytes is off by no more than that for any script, and a provider that says
+/// otherwise is not believed.
+const BOUNDS: (f64, f64) = (0.5, 3.0);
+
+/// The estimated tokens of a request: prompt, tools and messages.
+pub fn tokens_of(request: &ModelRequest<'_>) -> u64 {
+    let messages: u64 = request.messages.iter().map(|message| message.estimated_tokens()).sum();
+    let prompt = request.prompt.text.len() as u64 / 4;
+    let tools = request.tools.map_or(0, |tools| tools.described_bytes() as u64 / 4);
+    messages + prompt + tools
+}
+
+/// How many tokens the provider counts for one that we estimate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Calibration(f64);
+
+impl Default for Calibration {
+    /// As estimated.
+    fn default() -> Self {
+        Self(1.0)
+    }
+}
+
+impl Calibration {
+    /// Learns from a request that was estimated at so many tokens, and for which so many were counted. The newest counts.
+    pub fn learn(&mut self, estimated: u64, counted: u64) {
+        if estimated >= TELLING_TOKENS && counted > 0 {
+            self.0 = (counted as f64 / estimated as f64).clamp(BOUNDS.0, BOUNDS.1);
+        }
+    }
+
+    /// What the provider would count for so many estimated tokens.
+    pub fn counted(self, estimated: u64) -> u64 {
+        (estimated as f64 * self.0) as u64
+    }
+
+    /// How many tokens we would estimate where the provider counts so many.
+    pub fn estimated(self, counted: u64) -> u64 {
+        (counted as f64 / self.0) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_telling_request_counts_within_bounds() {
+        let mut calibration = Calibration::default();
+        for (estimated, counted, of_thousand) in [
+            (0, 0, 1000),
+            (499, 1497, 1000),
+            (1000, 1500, 1500),
+            (1000, 0, 1500),
+            (10_000, 90_000, 3000),
+            (u64::MAX, 1, 500),
+            (2000, 2000, 1000),
+        ] {
+            calibration.learn(estimated, counted);
+            assert_eq!(calibration.counted(1000), of_thousand, "{estimated} {counted}");
+            assert_eq!(calibration.estimated(of_thousand), 1000);
+        }
+    }
+}

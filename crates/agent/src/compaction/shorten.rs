@@ -1,0 +1,74 @@
+//! One shortening, from the decision what leaves to the context that is left: notes, then the account. Nothing is changed
+//! here: whoever asks for it stores what comes of it, or drops it.
+
+use belay_agent_loop::LoopContext;
+use belay_protocol::Durability;
+
+use super::cut::{Compacted, Cut};
+use super::estimate::Calibration;
+use super::{ask, flush};
+use crate::core::RunCore;
+
+/// Characters of an account by rule: a half of the context's tokens, which is an eighth of it, between these.
+const RULE_CHARS: (u64, u64) = (400, 4_000);
+
+/// How a context is to be shortened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How<'a> {
+    /// What is known of the provider's way of counting.
+    pub(crate) calibration: Calibration,
+    /// Whether a model may be asked.
+    pub(crate) by_model: bool,
+    /// Whether notes may be made before.
+    pub(crate) notes: bool,
+    /// What a person wants to be kept in mind.
+    pub(crate) wish: Option<&'a str>,
+}
+
+/// Who has written an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// A model.
+    Model,
+    /// A rule, since no model could, or should.
+    Rule,
+}
+
+impl By {
+    /// The word in facts.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Rule => "extract",
+        }
+    }
+}
+
+/// Carries a cut out. Always comes to an account: where no model gives one that can be used, a rule does.
+///
+/// # Cancel safety
+/// Dropped midway, or told to stop, nothing has changed; some notes may have been made.
+pub(crate) async fn shorten(core: &RunCore, context: &LoopContext, cut: &Cut, how: How<'_>) -> (Compacted, By) {
+    let (config, info) = (&core.house.compaction, core.house.model.info());
+    let (account, step) = (cut.account(), context.state.iteration);
+    if how.by_model && !info.rehearsal {
+        // Runs of their own: they have the time that is set for them, and nothing of theirs enters the conversation.
+        let child = || core.seed(context).grow(core.rules.clone(), config.timeout());
+        if how.notes && config.memory_flush {
+            flush::notes(child(), &account, cut.whole_turns(), how.calibration, step).await;
+        }
+        let mut asking = child();
+        let written = ask::account(&mut asking, config, &account, how.calibration, how.wish, step).await;
+        if let Err(error) = asking.journal.write(context, Durability::Relaxed).await {
+            tracing::warn!(run = %core.live.id, %error, "the call for an account is not among the facts of the run");
+        }
+        if let Some(text) = written {
+            let shorter = cut.close(account.by_model(&text));
+            if shorter.gains(cut) {
+                return (shorter, By::Model);
+            }
+        }
+    }
+    let most = (info.context_tokens / 2).clamp(RULE_CHARS.0, RULE_CHARS.1);
+    (cut.close(account.by_rule(most as usize)), By::Rule)
+}

@@ -1,0 +1,193 @@
+//! `/compact`: shortens the conversation between turns. That may take a model call, so it runs beside the lane, which goes
+//! on taking mail; messages wait for it, and a stop ends it. To the dispatcher it is a run that is at work, so that `/stop`
+//! finds it; to the store it is none.
+
+use std::sync::Arc;
+
+use belay_agent_loop::LoopContext;
+use belay_protocol::{
+    Ack, CommandReply, EventKind, NewEvent, Refusal, RunEnd, RunId, RunOptions, RunRecord, RunUsage, StopReason,
+    UnixMillis,
+};
+use tokio::task::{JoinError, JoinSet};
+use tracing::Instrument;
+
+use super::port::note;
+use super::{Lane, LeaseLost, unchanged};
+use crate::approvals::Answers;
+use crate::compaction::cut::tokens;
+use crate::compaction::{By, Compacted, Cut, How, shorten};
+use crate::core::{RunClock, RunCore};
+use crate::journal::RunJournal;
+use crate::live::LiveRun;
+use crate::mail::{LaneCommand, LaneNote};
+use crate::subagent::Nest;
+use crate::tally::Tally;
+use crate::turn::context_of;
+
+/// Why nobody is asked while a conversation is shortened.
+const NOBODY: &str = "a conversation is being shortened, and nobody is asked meanwhile";
+
+/// A conversation that is being shortened.
+pub(super) struct Compacting {
+    command: LaneCommand,
+    run: Arc<LiveRun>,
+    begun_at: UnixMillis,
+    /// The one task that does it; ends with this.
+    task: JoinSet<Made>,
+}
+
+/// What comes of it; `None`: it was told to stop.
+type Made = Option<(Compacted, By)>;
+
+/// What comes of a shortening; nothing, while there is none.
+///
+/// # Cancel safety
+/// Nothing is lost.
+pub(super) async fn compacted(compacting: &mut Option<Compacting>) -> Option<Result<Made, JoinError>> {
+    compacting.as_mut()?.task.join_next().await
+}
+
+impl Lane {
+    /// Begins to shorten the conversation; answers at once where nothing can leave.
+    pub(super) async fn begin_compaction(&mut self, command: LaneCommand, wish: Option<String>) {
+        let context = LoopContext::new(context_of(self.summary.as_deref(), self.messages.clone()));
+        let keep = self.house.compaction.keep(self.house.model.info().context_tokens);
+        let Some(cut) = Cut::of(&context.messages, context.messages.len(), self.calibration.estimated(keep)) else {
+            return self.say(command, "There is nothing to shorten.".into()).await;
+        };
+        let run = LiveRun::new(RunId::new(), self.lease.session.clone(), false);
+        run.begin();
+        note(&self.port.notes, LaneNote::Recovered { run: run.clone() }).await;
+        self.house.hooks.before_compaction(&self.lease.session, None, context.messages.len());
+        let core = self.core_of_no_run(run.clone());
+        let calibration = self.calibration;
+        let work = async move {
+            let (house, cancel) = (core.house.clone(), core.cancel.clone());
+            let _permit = tokio::select! {
+                biased; // told to stop while it waited for its place
+                () = cancel.cancelled() => return None,
+                // The semaphore is never closed; without a permit this would still be right, only wider.
+                permit = house.permits.clone().acquire_owned() => permit.ok(),
+            };
+            let how = How { calibration, by_model: true, notes: true, wish: wish.as_deref() };
+            let made = shorten(&core, &context, &cut, how).await;
+            core.stopped().is_none().then_some(made)
+        };
+        let mut task = JoinSet::new();
+        let span = tracing::info_span!("compact", session = %self.lease.session);
+        task.spawn(work.instrument(span));
+        let begun_at = self.house.clock.now();
+        self.compacting = Some(Compacting { command, run, begun_at, task });
+    }
+
+    /// Stores what a shortening has come to, and says what it did.
+    pub(super) async fn end_compaction(&mut self, made: Result<Made, JoinError>) -> Result<(), LeaseLost> {
+        let Some(Compacting { command, run, begun_at, .. }) = self.compacting.take() else { return Ok(()) };
+        let (reason, reply) = match made {
+            Ok(Some((shorter, by))) => (StopReason::FinalText, self.store_compaction(shorter, by).await?),
+            Ok(None) => (
+                run.stopped_by().map_or(StopReason::UserStop, |cause| cause.reason),
+                "Stopped: the conversation is as it was.".to_owned(),
+            ),
+            Err(error) => {
+                tracing::error!(%error, "shortening a conversation crashed");
+                (StopReason::Internal, "That did not work, and nothing has changed.".to_owned())
+            }
+        };
+        self.forget(&run, reason, begun_at).await;
+        self.say(command, reply).await;
+        Ok(())
+    }
+
+    /// Ends it without an answer of its own: the lane lets go.
+    pub(super) async fn refuse_compacting(&mut self, refusal: Refusal) {
+        let Some(Compacting { command, run, begun_at, task }) = self.compacting.take() else { return };
+        drop(task);
+        self.forget(&run, StopReason::Shutdown, begun_at).await;
+        let say = command.reply_to.map(|route| (route, refusal.to_string()));
+        command.ack.send(Ack::Refused(refusal));
+        note(&self.port.notes, LaneNote::Commanded { session: command.session, say }).await;
+    }
+
+    async fn store_compaction(&mut self, shorter: Compacted, by: By) -> Result<String, LeaseLost> {
+        let Compacted { messages, summary, dropped, kept_of_earlier_turns: keep, .. } = shorter;
+        let (before, after) = (tokens(&context_of(self.summary.as_deref(), self.messages.clone())), tokens(&messages));
+        let [before, after] = [before, after].map(|tokens| self.calibration.counted(tokens));
+        let session = &self.lease.session;
+        let fact = |kind| NewEvent { at: self.house.clock.now(), session: Some(session.clone()), run_id: None, kind };
+        let by = by.word().to_owned();
+        let events = vec![
+            fact(EventKind::CompactionStarted { tokens: before, why: "command".into() }),
+            fact(EventKind::Compacted { messages: dropped, before, after, by: by.clone(), will_retry: false }),
+        ];
+        if let Err(error) = self.house.store.threads.compact(&self.lease, keep, summary.clone(), events).await {
+            return unchanged(&error);
+        }
+        self.house.hooks.after_compaction(session, None, messages.len(), dropped);
+        tracing::info!(%session, dropped, before, after, by, "conversation shortened on request");
+        self.messages = messages.into_iter().skip(1).collect();
+        self.summary = Some(summary);
+        Ok(format!(
+            "Shortened {dropped} older messages to a summary: about {before} tokens are {after} now. The originals are kept \
+             in the store."
+        ))
+    }
+
+    /// The dispatcher forgets what was a run only to it; whoever waits for its end after a stop hears of it.
+    async fn forget(&self, run: &LiveRun, reason: StopReason, begun_at: UnixMillis) {
+        let end = RunEnd::of(reason);
+        run.finish(Arc::new(RunRecord {
+            run_id: run.id,
+            session: run.session.clone(),
+            status: reason.status(),
+            reason: Some(reason),
+            evidence: end.evidence,
+            reply: None,
+            usage: RunUsage::default(),
+            cost_micro_usd: 0,
+            attempt: 1,
+            accepted_at: begun_at,
+            started_at: Some(begun_at),
+            ended_at: Some(self.house.clock.now()),
+            waiting_for: None,
+        }));
+        note(&self.port.notes, LaneNote::Ended { run: run.id }).await;
+    }
+
+    /// The shared part of a run that the store does not know: it is metered, guarded and stopped like every other.
+    fn core_of_no_run(&self, live: Arc<LiveRun>) -> RunCore {
+        let house = self.house.clone();
+        let tally = Tally::default();
+        let (threads, clock) = (house.store.threads.clone(), house.clock.clone());
+        let journal = RunJournal::new(threads, clock, self.lease.clone(), live.id, tally.clone(), 0).of_no_run();
+        RunCore {
+            cancel: live.cancel.clone(),
+            clock: RunClock::starting(house.clock.now()),
+            rules: house.rules.clone(),
+            child: false,
+            deadline: None,
+            own: None,
+            closing: None,
+            answers: Answers::new(),
+            may_ask: Err(NOBODY),
+            nest: Nest::root(&house.config.subagents, 0),
+            options: Arc::new(RunOptions::default().over(&self.options)),
+            briefing: Arc::default(),
+            joining: None,
+            cut_short: None,
+            stand_in: None,
+            journal,
+            tally,
+            live,
+            house,
+        }
+    }
+
+    /// Answers a command.
+    pub(super) async fn say(&self, command: LaneCommand, reply: String) {
+        command.ack.send(Ack::Command(CommandReply { command: command.word, reply: reply.clone(), resumes: None }));
+        let say = command.reply_to.map(|route| (route, reply));
+        note(&self.port.notes, LaneNote::Commanded { session: command.session, say }).await;
+    }
+}
