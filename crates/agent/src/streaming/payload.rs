@@ -99,7 +99,7 @@ mod tests {
         let call = |(at, (name, ..)): (usize, &(&str, ToolStatus, &str))| ToolCall {
             id: format!("c{at}").as_str().into(),
             name: (*name).to_owned(),
-            arguments: Arguments::parse(r#"{"path": "a\n`b`", "n": 3}"#),
+            arguments: Arguments::parse(r#"{"n": 3, "path": "a\n`b`"}"#),
         };
         let calls = results.iter().enumerate().map(call).collect();
         let result = |(at, (name, status, text)): (usize, &(&str, ToolStatus, &str))| {

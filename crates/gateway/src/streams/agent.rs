@@ -244,7 +244,7 @@ fn told(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static str, Value
 
 #[cfg(test)]
 mod tests {
-    use belay_protocol::{Seq, StopReason};
+    use belay_protocol::{Seq, StopReason, canonical_json};
     use serde_json::Map;
 
     use super::*;
@@ -280,7 +280,7 @@ mod tests {
     }
 
     fn brief(events: &[AgentEvent]) -> Vec<String> {
-        let line = |e: &AgentEvent| format!("{} {} {} {:?}", e.seq, e.stream, e.data, e.cursor);
+        let line = |e: &AgentEvent| format!("{} {} {} {:?}", e.seq, e.stream, canonical_json(&e.data), e.cursor);
         events.iter().map(line).collect()
     }
 
@@ -330,7 +330,7 @@ mod tests {
         ] {
             let mut mapper = AgentMapper::new(RunId::new(), "s".into(), 0);
             let events = mapper.fact(&ended(reason), None);
-            let data: Vec<_> = events.iter().map(|event| event.data.to_string()).collect();
+            let data: Vec<_> = events.iter().map(|event| canonical_json(&event.data)).collect();
             assert_eq!(data, [expected], "{reason:?}");
         }
     }

@@ -258,10 +258,7 @@ async fn what_leaves_a_running_turn_is_in_no_later_load(store: Shared) {
     };
     store.compact_turn(&lease, cut(&[1, 9], "a and 1")).await.unwrap();
     let opened = reload(&*store, &mut lease).await;
-    assert_eq!(
-        (opened.thread.summary.as_deref(), texts(&opened.thread.messages)),
-        (Some("a and 1"), vec!["re: b"])
-    );
+    assert_eq!((opened.thread.summary.as_deref(), texts(&opened.thread.messages)), (Some("a and 1"), vec!["re: b"]));
     assert_eq!(texts(&opened.unfinished[0].messages), ["c", "2", "3"]);
 
     store.checkpoint(&lease, checkpoint(run, steps(&["4"]))).await.unwrap();
