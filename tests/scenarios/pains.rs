@@ -10,17 +10,22 @@
 //! | a stop leaves processes or subagents | `brakes`, `outer_loop::subagents` |
 //! | the streamed answer and the final one are both said | `outer_loop::streaming` |
 //! | a tool has said it, and the final answer says it again | `outer_loop::streaming` |
+//! | pieces of an answer come in another order | `outer_loop::streaming` |
 //! | a delivery is repeated after a restart | `telegram`, `outer_loop::delivery` |
 //! | messages are lost at a restart | `surviving` |
 //! | a half-finished turn is never resumed, or twice | `surviving` |
 //! | surprises of the queue | `outer_loop::queue` |
 //! | compaction goes in circles, or hangs | `outer_loop::compaction` |
 //! | words of a person that look like an overflow start a compaction | here |
+//! | a conversation is forgotten over night, or reset without a word | `outer_loop::sessions` |
+//! | two writers, locks that nobody holds | `surviving` (a second daemon is refused), leases in the store's suite |
 //! | a broken history is refused for ever | here, and the validators of both wire formats |
 //! | a tool loop burns tokens | `stops`, and the labelled set |
-//! | a fallback is not used, or wrongly | `failover` |
+//! | a fallback is not used, or wrongly | `fallback` |
 //! | the result of a subagent is lost | `outer_loop::subagents` |
-//! | the silent token is shown | `outer_loop::streaming` |
+//! | the silent token is shown | here, `outer_loop::streaming`, `telegram` |
+//! | groups are answered by everybody, by nobody, or in a wrong session | `channels`: groups and topics |
+//! | polling of a platform dies, or burns the processor | `channels`: polling |
 //! | hooks are documented and never fired | `outer_loop::hooks` |
 //! | one busy conversation holds up all others | here |
 //! | a changed configuration keeps the daemon from starting, again and again | `command_line`, `documents` |
@@ -130,6 +135,25 @@ async fn a_history_that_a_crash_left_open_is_not_refused_for_ever() -> Result<()
         let results = ids("tool", |message| message["tool_call_id"].as_str().map(str::to_owned).into_iter().collect());
         assert_eq!(calls, results, "each call has its one result: {request}");
     }
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_silent_token_is_shown_nowhere() -> Result<()> {
+    let model = ModelServer::start(vec![Answer::text("NO_REPLY")], Answer::text("Yes?")).await;
+    let home = Home::new().openai(&model.base_url);
+    let daemon = home.start().await?;
+    let silent = daemon.ask("alice", "never mind").await?;
+    assert_eq!((&silent["reply"], &silent["evidence"]["silent"]), (&json!(null), &json!(true)), "{silent}");
+    assert_eq!(daemon.ask("alice", "hello").await?["reply"], "Yes?");
+    let (_, history) = daemon.request("GET", "/api/v1/sessions/alice/messages", None).await?;
+    let texts: Vec<_> = history["messages"].as_array().into_iter().flatten().map(|line| &line["text"]).collect();
+    assert_eq!(texts, ["never mind", "hello", "Yes?"]);
+    let (_, export) = daemon.request("GET", "/api/v1/sessions/alice/export", None).await?;
+    assert!(!export.to_string().contains("NO_REPLY"), "{export}");
+    let again = model.requests()[1].to_string();
+    assert!(again.contains("NO_REPLY"), "the model knows that it was silent: {again}");
     daemon.shut_down().await?;
     Ok(())
 }

@@ -139,9 +139,13 @@ impl Settings {
 
     /// Channels that settings of sessions name and that do not exist.
     fn unknown_channels(&self) -> Vec<String> {
-        let unknown = self.sessions.by_channel.keys().filter(|name| !CHANNELS.contains(&name.as_str()));
+        let sessions = self.sessions.by_channel.keys().map(|name| ("sessions", name.as_str()));
+        let queue = self.queue.by_channel.keys().map(|name| ("queue", name.as_str()));
+        let unknown = sessions.chain(queue).filter(|(_, name)| !CHANNELS.contains(name));
         unknown
-            .map(|name| format!("sessions.by_channel.{name}: there is no such channel: {}", CHANNELS.join(", ")))
+            .map(|(section, name)| {
+                format!("{section}.by_channel.{name}: there is no such channel: {}", CHANNELS.join(", "))
+            })
             .collect()
     }
 

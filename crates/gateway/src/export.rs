@@ -74,7 +74,7 @@ fn markdown(line: &TranscriptLine) -> String {
                 .iter()
                 .map(|call| format!("\n- calls {}\n", code(&format!("{} {}", call.name, call.arguments.canonical()))));
             let calls: String = calls.collect();
-            if text.is_empty() { calls } else { said("assistant", text) + &calls }
+            if line.message.says_nothing() { calls } else { said("assistant", text) + &calls }
         }
         MessageBody::Tool(result) => tool_result(result),
     }

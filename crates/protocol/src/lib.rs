@@ -61,8 +61,8 @@ pub use inbound::{
     StopReport, StopTarget,
 };
 pub use message::{
-    Arguments, Message, MessageBody, MessageScope, NOT_SHOWN, Picture, ToolCall, ToolResult, ToolStatus, WireCache,
-    canonical_json,
+    Arguments, Message, MessageBody, MessageScope, NOT_SHOWN, Picture, SILENT_TOKEN, ToolCall, ToolResult, ToolStatus,
+    WireCache, canonical_json,
 };
 pub use model::{
     Candidate, Cooling, Delta, DeltaSink, FellBack, FinishReason, Heard, ModelError, ModelErrorKind, ModelInfo,

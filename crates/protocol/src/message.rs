@@ -84,6 +84,9 @@ pub enum MessageBody {
     Tool(ToolResult),
 }
 
+/// The token by which a model says that nothing should be said. It stays in the thread, where the model reads it again.
+pub const SILENT_TOKEN: &str = "NO_REPLY";
+
 impl Message {
     fn of(body: MessageBody) -> Self {
         let (scope, wire) = (MessageScope::Thread, WireCache::default());
@@ -142,6 +145,12 @@ impl Message {
             MessageBody::System { text } | MessageBody::User { text } | MessageBody::Assistant { text, .. } => text,
             MessageBody::Tool(result) => &result.text,
         }
+    }
+
+    /// Whether it says nothing to people: no text, or the model's word for silence.
+    pub fn says_nothing(&self) -> bool {
+        let text = self.text();
+        text.is_empty() || (matches!(self.body, MessageBody::Assistant { .. }) && text == SILENT_TOKEN)
     }
 
     /// The calls of an assistant message; empty for every other one.

@@ -1,7 +1,6 @@
 //! The token by which a model says nothing: recognised in a whole answer, and held back while an answer streams. Pure.
 
-/// The token by which a model says that nothing should be said.
-pub const SILENT_TOKEN: &str = "NO_REPLY";
+pub use belay_protocol::SILENT_TOKEN;
 
 /// Marks of punctuation around a token that is the whole answer.
 const MARKS_MAX: usize = 4;

@@ -66,8 +66,8 @@ async fn follow(args: &AgentArgs, client: &Client, run_id: &str, out: Output<'_>
     }
     let run = wait(client, run_id).await?;
     let reply = text(&run, "/reply");
-    if text(&run, "/status") == "completed" && !args.client.json && !reply.is_empty() && shown.text == reply {
-        return Ok(Exit::Fine); // it stands there already
+    if text(&run, "/status") == "completed" && !args.client.json && shown.text == reply {
+        return Ok(Exit::Fine); // it stands there already, or the model chose to say nothing
     }
     Ok(verdict(&run, args.client.json, out))
 }

@@ -231,7 +231,7 @@ fn entry(position: u64, line: &Line) -> Option<HistoryEntry> {
         MessageBody::System { .. } | MessageBody::Tool(_) => return None,
     };
     let told =
-        line.shown == Shown::Visible && line.message.scope == MessageScope::Thread && !line.message.text().is_empty();
+        line.shown == Shown::Visible && line.message.scope == MessageScope::Thread && !line.message.says_nothing();
     told.then(|| HistoryEntry {
         id: position,
         role: role.into(),

@@ -119,8 +119,8 @@ fn told(mut found: Rows<'_>, limit: u32) -> Done<Vec<HistoryEntry>> {
         && let Some(row) = found.next()?
     {
         let message: Message = rows::from_json(&row.get::<_, String>("body")?)?;
-        if message.text().is_empty() {
-            continue; // the model only called tools
+        if message.says_nothing() {
+            continue; // the model only called tools, or chose to be silent
         }
         entries.push(HistoryEntry {
             id: from_sql_int(row.get("position")?),

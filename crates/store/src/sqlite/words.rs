@@ -14,7 +14,7 @@ use crate::limits::search_limit;
 /// Puts the words of a message into the index. Its row there; `None`: it has none that are looked for.
 pub(super) fn keep(tx: &mut Tx<'_>, message: &Message) -> Done<Option<u64>> {
     let spoken = matches!(message.body, MessageBody::User { .. } | MessageBody::Assistant { .. });
-    if !spoken || !message.scope.is_thread() || message.text().is_empty() {
+    if !spoken || !message.scope.is_thread() || message.says_nothing() {
         return Ok(None);
     }
     tx.exec("INSERT INTO message_words (text) VALUES (?1)", params![message.text()])?;
