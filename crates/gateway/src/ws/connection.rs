@@ -134,7 +134,6 @@ struct Talk {
     requests: HashMap<Id, String>,
     following: HashMap<Id, Following>,
     claims: Arc<Claims>,
-    followers: u64,
     heard_at: Instant,
     /// Whether the client knows that the daemon is about to end.
     told: bool,
@@ -154,7 +153,6 @@ impl Talk {
             requests: HashMap::new(),
             following: HashMap::new(),
             claims: Arc::default(),
-            followers: 0,
             heard_at: Instant::now(),
             told: false,
             _place: place,
@@ -366,8 +364,7 @@ impl Talk {
     }
 
     fn follow(&mut self, kind: Kind, target: Target, source: Source) {
-        self.followers += 1;
-        let id = self.followers;
+        let id = self.claims.next_follower();
         let follower =
             Follower { id, app: self.app.clone(), claims: self.claims.clone(), outgoing: self.outgoing.clone() };
         let task = self.tasks.spawn(async move {
