@@ -164,7 +164,7 @@ impl Follower {
             match news {
                 News::Delta(_, _, delta) => mapper.delta(delta),
                 News::SoFar(_, _, said) => mapper.so_far(said),
-                News::Lost(..) => {} // the end brings the whole
+                News::Lost(..) => {} // what has been said so far comes next, as a whole
                 News::Fact(fact, record) => {
                     let EventKind::RunEnded { reason, .. } = fact.kind else { continue };
                     for event in mapper.end(reason, record.as_deref()) {
