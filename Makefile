@@ -130,4 +130,4 @@ install: ## Install binary, systemd unit and completions (PREFIX=/usr/local, DES
 .PHONY: clean
 clean: ## Remove what was built; the local model and the tools stay (build/)
 	$(CARGO) clean
-	rm -rf build/clients build/bench build/demo
+	rm -rf build/clients build/bench build/demo build/websocket build/typescript build/node

@@ -112,23 +112,20 @@ impl AgentMapper {
         Some(self.event(stream, data, at))
     }
 
-    /// What was said before the fragments that follow, to a reader who comes late.
+    /// What was said before the fragments that follow, to a reader who comes late, or has missed some.
     fn so_far(&mut self, said: Partial, at: UnixMillis) -> Vec<AgentEvent> {
         if self.ended {
             return Vec::new();
         }
         let step = said.step;
-        self.said = said;
-        let mut events = Vec::new();
-        if !self.said.reasoning.is_empty() {
-            let text = self.said.reasoning.clone();
-            events.push(self.event("reasoning", json!({ "text": text, "delta": text, "step": step }), at));
-        }
-        if !self.said.text.is_empty() {
-            let text = self.said.text.clone();
-            events.push(self.event("assistant", json!({ "text": text, "delta": text, "step": step }), at));
-        }
-        events
+        self.step(step);
+        let had = std::mem::replace(&mut self.said, said);
+        let said = [
+            ("reasoning", told_anew(&had.reasoning, &self.said.reasoning, step)),
+            ("assistant", told_anew(&had.text, &self.said.text, step)),
+        ];
+        let events = said.into_iter().filter_map(|(stream, data)| Some(self.event(stream, data?, at)));
+        events.collect()
     }
 
     /// So many fragments were dropped: the numbers show it.
@@ -157,6 +154,15 @@ impl AgentMapper {
         self.seq += 1;
         let (run_id, session_key) = (self.run, self.session.clone());
         AgentEvent { run_id, seq: self.seq, stream, ts: at.0, data, session_key, cursor: None }
+    }
+}
+
+/// A text of a step as a whole, to a reader who has `had` a part of it; `None`: nothing is new.
+fn told_anew(had: &str, text: &str, step: u32) -> Option<Value> {
+    match text.strip_prefix(had) {
+        Some("") => None,
+        Some(rest) => Some(json!({ "text": text, "delta": rest, "step": step })),
+        None => Some(json!({ "text": text, "delta": text, "replace": true, "step": step })),
     }
 }
 
@@ -349,5 +355,22 @@ mod tests {
                 r#"10 assistant {"delta":"lo","step":2,"text":"Hello"} None"#,
             ]
         );
+    }
+
+    #[test]
+    fn who_lost_fragments_hears_the_whole_of_what_was_said() {
+        let said = |step: u32, text: &str| Partial { step, text: text.into(), reasoning: String::new() };
+        for (so_far, expected) in [
+            (said(1, "Once upon"), vec![r#"5 assistant {"delta":" upon","step":1,"text":"Once upon"} None"#]),
+            (said(1, "Once"), vec![]),
+            (said(1, "Anew"), vec![r#"5 assistant {"delta":"Anew","replace":true,"step":1,"text":"Anew"} None"#]),
+            (said(2, "Then"), vec![r#"5 assistant {"delta":"Then","step":2,"text":"Then"} None"#]),
+            (said(2, ""), vec![]),
+        ] {
+            let mut mapper = AgentMapper::new(RunId::new(), "s".into(), 0);
+            assert_eq!(mapper.delta(text(1, "Once"), UnixMillis(1)).iter().len(), 1);
+            mapper.lost(3);
+            assert_eq!(brief(&mapper.so_far(so_far.clone(), UnixMillis(2))), expected, "{so_far:?}");
+        }
     }
 }

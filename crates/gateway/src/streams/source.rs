@@ -27,11 +27,11 @@ const JOINED_MAX_BYTES: usize = 4096;
 pub(crate) enum News {
     /// A fact; where it is the end of its run, with the run's record, if that can be read.
     Fact(Event, Option<Arc<RunRecord>>),
-    /// What had been said before the fragments that follow.
+    /// What had been said before the fragments that follow: to who comes late, and to who lost some, again as a whole.
     SoFar(RunId, SessionKey, Partial),
     /// A fragment.
     Delta(RunId, SessionKey, Delta),
-    /// So many fragments were dropped, since nobody took them in time.
+    /// So many fragments were dropped, since nobody took them in time. What was said comes anew.
     Lost(RunId, SessionKey, u64),
 }
 
@@ -211,9 +211,19 @@ impl Source {
                 continue;
             }
             if let Some(news) = self.wait().await? {
-                return Some(news);
+                return Some(self.heard(news));
             }
         }
+    }
+
+    /// What was heard of the run at work. Where fragments were dropped, those behind them continue a text with a hole: they
+    /// are let go, and the run is attached to anew, with the whole of what it has said so far.
+    fn heard(&mut self, news: News) -> News {
+        if let News::Lost(run, session, _) = &news {
+            self.live = None;
+            self.candidate = Some((*run, session.clone()));
+        }
+        news
     }
 
     /// The end of a run, behind the fragments that belong before it.
@@ -221,7 +231,7 @@ impl Source {
         if let Some(live) = self.live.as_mut().filter(|live| live.run == run)
             && let Some(waiting) = live.waiting()
         {
-            return Some(waiting);
+            return Some(self.heard(waiting));
         }
         let record = match self.app.runs.run(run).await {
             Ok(record) => record.map(Arc::new),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::extract::ws::{Message, WebSocket};
 use belay_protocol::{ConnectionId, RunId, Seq};
 use futures_util::stream::{SplitSink, SplitStream};
-use futures_util::{SinkExt, StreamExt};
+use futures_util::{FutureExt, SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
@@ -134,7 +134,6 @@ struct Talk {
     requests: HashMap<Id, String>,
     following: HashMap<Id, Following>,
     claims: Arc<Claims>,
-    followers: u64,
     heard_at: Instant,
     /// Whether the client knows that the daemon is about to end.
     told: bool,
@@ -154,7 +153,6 @@ impl Talk {
             requests: HashMap::new(),
             following: HashMap::new(),
             claims: Arc::default(),
-            followers: 0,
             heard_at: Instant::now(),
             told: false,
             _place: place,
@@ -272,8 +270,16 @@ impl Talk {
     fn ask(&mut self, method: Method, request: &Request) {
         let (caller, outgoing) = (self.caller.clone(), self.outgoing.clone());
         let (id, params) = (request.id.clone(), request.params().to_owned());
+        let mut calling = Box::pin(async move { call(&caller, method, &params).await });
+        // Polled once here, in the order of the frames: by then a call has handed over what it hands to the agent. In tasks
+        // of their own a stop could overtake the message that it is to stop. Only the wait for the answer is left to the task.
+        let at_once = calling.as_mut().now_or_never();
         let task = self.tasks.spawn(async move {
-            let (answer, begun) = match call(&caller, method, &params).await {
+            let outcome = match at_once {
+                Some(outcome) => outcome,
+                None => calling.await,
+            };
+            let (answer, begun) = match outcome {
                 Ok(Outcome::Answered(payload)) => (Ok(payload), None),
                 Ok(Outcome::Accepted(payload, begun)) => (Ok(payload), Some(begun)),
                 Err(error) => (Err(error), None),
@@ -358,8 +364,7 @@ impl Talk {
     }
 
     fn follow(&mut self, kind: Kind, target: Target, source: Source) {
-        self.followers += 1;
-        let id = self.followers;
+        let id = self.claims.next_follower();
         let follower =
             Follower { id, app: self.app.clone(), claims: self.claims.clone(), outgoing: self.outgoing.clone() };
         let task = self.tasks.spawn(async move {

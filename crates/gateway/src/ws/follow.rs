@@ -27,41 +27,75 @@ pub(super) enum Kind {
 /// Who follows which run on one connection. A run is followed once for each kind of events: when it was begun here and its
 /// session is followed as well, the one that came first goes on, so that nothing is said twice.
 #[derive(Default)]
-pub(super) struct Claims(Mutex<BTreeMap<(RunId, Kind), Claim>>);
+pub(super) struct Claims(Mutex<Claimed>);
 
+#[derive(Default)]
+struct Claimed {
+    runs: BTreeMap<(RunId, Kind), Claim>,
+    /// The number of the newest follower; they count from 1.
+    newest: u64,
+}
+
+#[derive(Default)]
 struct Claim {
     /// The follower; `None`: it has ended.
     owner: Option<u64>,
     /// The number of the last event of this run.
     seq: u64,
+    /// The end has been said: followers up to this number do not say it again. One that began after its owner was gone was
+    /// asked for the past, and may.
+    over: Option<u64>,
 }
 
 impl Claims {
-    /// The number of the run's last event, if `follower` follows it from now on or has done so before; `None`: another does.
-    fn take(&self, kind: Kind, run: RunId, follower: u64) -> Option<u64> {
+    /// The number of a new follower.
+    pub(super) fn next_follower(&self) -> u64 {
         let mut claims = self.claims();
-        if claims.len() >= RUNS && !claims.contains_key(&(run, kind)) {
-            claims.pop_first(); // ids are in the order of time
+        claims.newest += 1;
+        claims.newest
+    }
+
+    /// The number of the run's last event, if `follower` follows it from now on or has done so before; `None`: another does,
+    /// or all of it has been said.
+    fn take(&self, kind: Kind, run: RunId, follower: u64) -> Option<u64> {
+        let runs = &mut self.claims().runs;
+        if runs.len() >= RUNS && !runs.contains_key(&(run, kind)) {
+            runs.pop_first(); // ids are in the order of time
         }
-        let claim = claims.entry((run, kind)).or_insert(Claim { owner: None, seq: 0 });
+        let claim = runs.entry((run, kind)).or_default();
+        if claim.over.is_some_and(|last| claim.owner.is_some() || follower <= last) {
+            return None;
+        }
+        claim.over = None;
         let owner = *claim.owner.get_or_insert(follower);
         (owner == follower).then_some(claim.seq)
     }
 
     fn note(&self, kind: Kind, run: RunId, seq: u64) {
-        if let Some(claim) = self.claims().get_mut(&(run, kind)) {
+        if let Some(claim) = self.claims().runs.get_mut(&(run, kind)) {
             claim.seq = seq;
         }
     }
 
-    /// Lets go of what a follower that has ended was following.
-    pub(super) fn release(&self, follower: u64) {
-        for claim in self.claims().values_mut().filter(|claim| claim.owner == Some(follower)) {
-            claim.owner = None;
+    /// The end of the run has been said.
+    fn end(&self, kind: Kind, run: RunId) {
+        let claims = &mut *self.claims();
+        if let Some(claim) = claims.runs.get_mut(&(run, kind)) {
+            claim.over = Some(claims.newest);
         }
     }
 
-    fn claims(&self) -> MutexGuard<'_, BTreeMap<(RunId, Kind), Claim>> {
+    /// Lets go of what a follower that has ended was following. Another that still reads goes on with it, but for what is
+    /// over: that one may not have come to the end yet.
+    pub(super) fn release(&self, follower: u64) {
+        let claims = &mut *self.claims();
+        for claim in claims.runs.values_mut().filter(|claim| claim.owner == Some(follower)) {
+            claim.owner = None;
+            claim.over = claim.over.map(|_| claims.newest);
+        }
+    }
+
+    fn claims(&self) -> MutexGuard<'_, Claimed> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -96,6 +130,9 @@ impl Follower {
                 self.send("agent", event, event.is_passing());
             }
             self.claims.note(Kind::Agent, run, mapper.seq());
+            if mapper.is_over() {
+                self.claims.end(Kind::Agent, run);
+            }
             // What comes behind the end of a run, such as its delivery, is no course of its own.
             if mapper.is_over() || (!known && events.is_empty()) {
                 mappers.remove(&run);
@@ -127,13 +164,14 @@ impl Follower {
             match news {
                 News::Delta(_, _, delta) => mapper.delta(delta),
                 News::SoFar(_, _, said) => mapper.so_far(said),
-                News::Lost(..) => {} // the end brings the whole
+                News::Lost(..) => {} // what has been said so far comes next, as a whole
                 News::Fact(fact, record) => {
                     let EventKind::RunEnded { reason, .. } = fact.kind else { continue };
                     for event in mapper.end(reason, record.as_deref()) {
                         self.send("chat", &event, false);
                     }
                     self.claims.note(Kind::Chat, run, mapper.seq());
+                    self.claims.end(Kind::Chat, run);
                     mappers.remove(&run);
                 }
             }
@@ -191,6 +229,23 @@ mod tests {
         for _ in 0..2 * RUNS {
             claims.take(Kind::Agent, RunId::new(), 3);
         }
-        assert_eq!(claims.claims().len(), RUNS);
+        assert_eq!(claims.claims().runs.len(), RUNS);
+    }
+
+    #[test]
+    fn an_end_is_said_once_to_those_who_were_there_and_again_to_who_asks_for_the_past() {
+        let claims = Claims::default();
+        let run = RunId::new();
+        let [first, second] = [claims.next_follower(), claims.next_follower()];
+        assert_eq!((claims.take(Kind::Chat, run, first), claims.take(Kind::Chat, run, second)), (Some(0), None));
+        claims.note(Kind::Chat, run, 3);
+        claims.end(Kind::Chat, run);
+        assert_eq!(claims.take(Kind::Chat, run, first), None, "nothing follows the end");
+        let third = claims.next_follower();
+        assert_eq!(claims.take(Kind::Chat, run, third), None, "who said it is there");
+        claims.release(first);
+        for (follower, expected) in [(second, None), (third, None), (claims.next_follower(), Some(3)), (second, None)] {
+            assert_eq!(claims.take(Kind::Chat, run, follower), expected, "{follower}");
+        }
     }
 }

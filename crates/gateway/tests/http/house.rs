@@ -265,6 +265,7 @@ struct Life {
     record: RunRecord,
     finished: watch::Sender<Option<Arc<RunRecord>>>,
     deltas: broadcast::Sender<Delta>,
+    said: Partial,
 }
 
 /// Does what the text of a message says: `hold`, `fail REASON`, `pieces A|B`, `ask COMMAND`, `ask slowly`, `login`, `busy`,
@@ -447,8 +448,12 @@ impl FakeAgent {
         }
         drop(keys);
         let id = record.run_id;
-        let life =
-            Life { record: record.clone(), finished: watch::Sender::new(None), deltas: broadcast::Sender::new(64) };
+        let life = Life {
+            record: record.clone(),
+            finished: watch::Sender::new(None),
+            deltas: broadcast::Sender::new(64),
+            said: Partial::default(),
+        };
         self.store.put(record.clone());
         self.store.fact(&record, EventKind::RunAccepted);
         self.store.fact(&record, EventKind::RunStarted { attempt: 1 });
@@ -491,7 +496,11 @@ impl FakeAgent {
     }
 
     pub(crate) fn delta(&self, id: RunId, step: u32, text: &str) {
-        if let Some(life) = self.lives.lock().unwrap().get(&id) {
+        if let Some(life) = self.lives.lock().unwrap().get_mut(&id) {
+            if life.said.step != step {
+                life.said.begin(step);
+            }
+            life.said.text.push_str(text);
             let _ = life.deltas.send(Delta::Text { step, text: text.into() });
         }
     }
@@ -518,7 +527,7 @@ fn watch_of(life: &Life, deltas: bool) -> RunWatch {
         run_id: life.record.run_id,
         finished: life.finished.subscribe(),
         deltas: deltas.then(|| life.deltas.subscribe()),
-        so_far: belay_protocol::Partial::default(),
+        so_far: if deltas { life.said.clone() } else { Partial::default() },
     }
 }
 

@@ -163,7 +163,8 @@ impl Method {
     }
 }
 
-/// Calls a method that asks.
+/// Calls a method that asks. What it hands to the agent it hands over when it is first polled, so that who polls calls in
+/// order keeps their order; only `chat.abort` of one run looks first whose run that is.
 ///
 /// # Cancel safety
 /// What was handed to the agent takes its course; only the answer is lost.

@@ -3,6 +3,7 @@
 use belay_protocol::{
     Ack, Body, Inbound, QueueMode, ReasoningShown, RunOptions, SessionKey, SessionSummary, StopTarget, Thinking,
 };
+use futures_util::future::try_join_all;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -76,10 +77,9 @@ pub(super) async fn patch(caller: &Caller, params: PatchParams) -> Result<Value,
         params.verbose.map(|on| format!("/verbose {}", if on { "on" } else { "off" })),
         asked.model.map(|name| format!("/model {name}")),
     ];
-    let mut replies = Vec::new();
-    for command in commands.into_iter().flatten() {
-        replies.push(say(caller, key.clone(), command).await?);
-    }
+    // All are handed over at once: a message that comes behind the change finds all of it made.
+    let said = commands.into_iter().flatten().map(|command| say(caller, key.clone(), command));
+    let replies = try_join_all(said).await?;
     if replies.is_empty() {
         return Err(ApiError::invalid("name at least one of queueMode, thinking, reasoning, verbose and model"));
     }

@@ -130,6 +130,29 @@ async fn fragments_that_were_dropped_leave_a_gap_in_the_numbers_and_the_end_brin
 }
 
 #[tokio::test]
+async fn what_is_said_behind_dropped_fragments_is_told_without_a_hole_while_the_run_goes_on() {
+    let house = House::open().await;
+    let mut socket = Socket::open(&house).await;
+    socket.payload("sessions.subscribe", json!({ "sessionKey": "s" })).await;
+    let sent = socket.payload("chat.send", message("s", "hold", "k")).await;
+    let run = sent["runId"].as_str().unwrap().parse().unwrap();
+    socket.events("agent", |event| event["data"]["phase"] == "start").await;
+    house.agent.delta(run, 1, "Once");
+    assert_eq!(socket.event("agent").await["data"]["text"], "Once");
+    // More than the window of 64 holds, before anybody else can act.
+    let words: Vec<String> = (0..300).map(|n| format!(" {n}")).collect();
+    words.iter().for_each(|word| house.agent.delta(run, 1, word));
+    let whole = format!("Once{}", words.concat());
+    let heard = socket.events("agent", |event| event["data"]["text"].as_str() >= Some(whole.as_str())).await;
+    let last = &heard.last().unwrap()["data"];
+    assert_eq!((&last["text"], last.get("replace")), (&json!(whole), None));
+    let is_whole = |event: &Value| event["message"]["content"][0]["text"] == json!(whole);
+    socket.events("chat", is_whole).await;
+    house.agent.delta(run, 1, ".");
+    assert_eq!(socket.event("agent").await["data"]["text"], json!(format!("{whole}.")));
+}
+
+#[tokio::test]
 async fn the_same_events_are_streamed_over_http_from_any_number() {
     let house = House::open().await;
     let run = house.hold("s").await;

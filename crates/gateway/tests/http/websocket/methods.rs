@@ -1,6 +1,6 @@
 //! What can be asked, and how it is answered.
 
-use belay_protocol::{RunId, StopReason};
+use belay_protocol::{Body, Control, RunId, StopReason};
 use serde_json::{Value, json};
 
 use super::client::{Socket, message};
@@ -208,4 +208,34 @@ async fn http_takes_and_waits_in_the_same_words() {
     let send = locked.client.post(locked.url("/api/v1/messages")).bearer_auth("client");
     let (status, _) = crate::house::read(send.json(&json!({ "session": "s", "text": "hi", "model": "m" }))).await;
     assert_eq!(status, 403, "a model is an operator's to choose");
+}
+
+/// On several threads, where tasks that are begun in order do not run in order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_is_asked_in_order_reaches_the_agent_in_order() {
+    let house = House::open().await;
+    let mut socket = Socket::open(&house).await;
+    let mut expected = Vec::new();
+    let mut asked = Vec::new();
+    for n in 0..15 {
+        let text = format!("message {n}");
+        asked.push(socket.ask("chat.send", message("s", &text, &text)).await);
+        asked.push(socket.ask("chat.abort", json!({ "sessionKey": "s" })).await);
+        let change = json!({ "sessionKey": "s", "queueMode": "collect", "thinking": "high", "verbose": true });
+        asked.push(socket.ask("sessions.patch", change).await);
+        expected.extend([text.as_str(), "stop", "/queue collect", "/think high", "/verbose on"].map(String::from));
+    }
+    for id in asked {
+        assert_eq!(socket.answer(&id).await["ok"], true);
+    }
+    let seen = house.agent.seen.lock().unwrap();
+    let order: Vec<_> = seen
+        .iter()
+        .filter_map(|inbound| match &inbound.body {
+            Body::Text(text) => Some(text.clone()),
+            Body::Control(Control::Stop(_)) => Some("stop".to_owned()),
+            Body::Control(_) => None,
+        })
+        .collect();
+    assert_eq!(order, expected);
 }
