@@ -176,8 +176,8 @@ impl Dispatcher {
         match submission {
             Submission::Command(command) => {
                 self.house.hooks.command(&inbound, &submission::word_of(&text), &text);
-                // An answer's key is kept by the lane that acts on it.
-                let kept = !matches!(command, Command::Decide(..));
+                // Where a lane acts on it, the lane keeps its key once it has.
+                let kept = !matches!(command, Command::Decide(..) | Command::Thread(_) | Command::Setting(_));
                 let key = inbound.key.clone().filter(|_| kept);
                 let flow = self.command(command, &text, inbound, ack);
                 self.keep_key(key);

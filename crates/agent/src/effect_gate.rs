@@ -17,7 +17,7 @@ use std::sync::Arc;
 use belay_agent_loop::policies::RunLimits;
 use belay_agent_loop::{AdmittedCall, LoopContext};
 use belay_protocol::{
-    Durability, EventKind, GateStore, Generation, Message, OutputKeeper, Picture, Progress, RunId, SecretVault,
+    CallId, Durability, EventKind, GateStore, Generation, Message, OutputKeeper, Picture, Progress, RunId, SecretVault,
     SessionKey, StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus, Variable,
 };
 use jsonschema::Validator;
@@ -311,7 +311,13 @@ async fn intend(
         caller.journal.note(EventKind::ToolStarted { call_id: call.id.clone(), name: call.name.clone() });
         caller.journal.use_up(uses);
     }
-    caller.journal.write(context, durability).await
+    let intended = caller.journal.write(context, durability).await;
+    if intended.is_err() {
+        // None of them begins, and the end of the run must not say that it did.
+        let is_here = |id: &CallId| runnable.iter().any(|ready| ready.call.id == *id);
+        caller.journal.retract(|fact| matches!(fact, EventKind::ToolStarted { call_id, .. } if is_here(call_id)));
+    }
+    intended
 }
 
 /// How a batch is written: on disk before it begins where one of its calls writes, or uses up an approval.

@@ -150,8 +150,7 @@ impl RunJournal {
     /// Writes what is new in the context, and the facts noted since the last write.
     ///
     /// # Errors
-    /// Nothing was written. The messages are tried again with the end of the run; the facts noted so far are lost with
-    /// the trouble they were noted in.
+    /// Nothing was written. Messages and facts are tried again with the next write, or with the end of the run.
     ///
     /// # Cancel safety
     /// Dropped midway, the write may or may not happen. The caller is then about to end the run, and the end carries
@@ -165,25 +164,34 @@ impl RunJournal {
         };
         let (usage, cost_micro_usd) = self.tally.spent();
         let outbound = self.take_said();
+        let (events, used, joined) =
+            (std::mem::take(&mut self.events), std::mem::take(&mut self.used), std::mem::take(&mut self.joined));
         let checkpoint = Checkpoint {
             run: self.run,
             messages,
             state,
             usage,
             cost_micro_usd,
-            events: std::mem::take(&mut self.events),
-            used: std::mem::take(&mut self.used),
-            joined: std::mem::take(&mut self.joined),
+            events: events.clone(),
+            used: used.clone(),
+            joined: joined.clone(),
             outbound: outbound.clone(),
             durability,
         };
         if let Err(error) = self.threads.checkpoint(&self.lease, checkpoint).await {
             // The results that say so go with the end of the run, and so does what they say was sent.
             self.saying.add(Said { messages: outbound, ..Said::default() });
+            // Nothing is noted between the taking and this: the write has them for itself.
+            (self.events, self.used, self.joined) = (events, used, joined);
             return Err(error);
         }
         self.stored = context.messages.len();
         Ok(())
+    }
+
+    /// Takes back facts that no write has taken, and that have not come true.
+    pub fn retract(&mut self, untrue: impl Fn(&EventKind) -> bool) {
+        self.events.retain(|event| !untrue(&event.kind));
     }
 
     /// Compaction changed the context: its first `stored` messages are in the store, or stand for what is.
@@ -194,6 +202,10 @@ impl RunJournal {
     /// What is left to write with the end of the run.
     pub fn remainder(&mut self, messages: &[Arc<Message>]) -> Remainder {
         let said = self.take_said();
+        // What joins only joins with a write: these have not, and wait for a turn of their own.
+        let apart = std::mem::take(&mut self.joined);
+        let is_apart = |run: &RunId| apart.iter().any(|joined| joined.run == *run);
+        self.retract(|fact| matches!(fact, EventKind::Joined { runs, .. } if runs.iter().any(is_apart)));
         let messages = messages.get(self.stored..).unwrap_or_default().to_vec();
         Remainder { messages, events: std::mem::take(&mut self.events), said }
     }

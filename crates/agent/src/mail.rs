@@ -37,6 +37,8 @@ pub(crate) struct LaneCommand {
     pub(crate) channel: ChannelId,
     pub(crate) word: String,
     pub(crate) reply_to: Option<ReplyRoute>,
+    /// What makes a second delivery recognisable.
+    pub(crate) key: Option<IdempotencyKey>,
     pub(crate) ack: AckSender,
 }
 
@@ -98,7 +100,7 @@ pub(crate) enum LaneNote {
     Woke { gate: GateId },
     /// This run is to stop: a newer message takes its place.
     Stop { run: Arc<LiveRun>, cause: StopCause },
-    /// An answer was not acted on, since the store could not take it: it may be given again.
+    /// A command or an answer was not acted on, for now: it may be given again.
     NotActedOn { key: IdempotencyKey },
     /// A command has been answered; the reply is for the conversation.
     Commanded { session: SessionKey, say: Option<(ReplyRoute, String)> },

@@ -211,7 +211,12 @@ impl Waiting {
 
     /// Whether it may become part of another run: it never began, and it is words alone.
     pub(crate) fn is_plain(&self) -> bool {
-        self.words_alone && self.attempt == 0 && !self.in_thread
+        self.words_alone && !self.has_begun()
+    }
+
+    /// Whether an earlier attempt began, or it has rested on a question.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.attempt > 0 || self.in_thread
     }
 
     /// Whether it may be answered together with `other`: the same person says it from the same place, wants the answer in the

@@ -2,13 +2,14 @@
 //! of the run that waits; a question that no lane knows is looked up, so that a late answer is told the truth.
 
 use belay_protocol::{
-    Ack, AckSender, CommandReply, Decision, GateId, GateState, Inbound, Place, Refusal, ReplyRoute, Secret, SessionKey,
+    Ack, AckSender, CommandReply, Decision, GateId, GateState, IdempotencyKey, Inbound, Place, Refusal, ReplyRoute,
+    Secret, SessionKey,
 };
 use tokio::sync::mpsc;
 
 use super::{BUSY_RETRY, Dispatcher};
 use crate::approvals::parse_answer;
-use crate::mail::{LaneAnswer, LaneMail, LaneReply, Waits};
+use crate::mail::{LaneAnswer, LaneMail, LaneNote, LaneReply, Waits};
 use crate::submission::{Submission, word_of as word_of_text};
 
 impl Dispatcher {
@@ -96,7 +97,7 @@ impl Dispatcher {
     pub(super) fn decide(&mut self, gate: GateId, reply: LaneReply, word: String, inbound: Inbound, ack: AckSender) {
         let Inbound { principal, session: from, reply_to, key, .. } = inbound;
         let Some(session) = self.questions.get(&gate).map(|waits| waits.session.clone()) else {
-            return self.explain(gate, reply_to, ack);
+            return self.explain(gate, reply_to, key, ack);
         };
         let lane = self.lane(&session);
         let answer = LaneAnswer { gate, reply, who: principal, from, word, reply_to, key: key.clone(), ack };
@@ -112,8 +113,8 @@ impl Dispatcher {
     }
 
     /// Tells what became of a question that waits no more, or never was.
-    fn explain(&mut self, gate: GateId, reply_to: Option<ReplyRoute>, ack: AckSender) {
-        let (gates, speaker) = (self.house.store.gates.clone(), self.speaker.clone());
+    fn explain(&mut self, gate: GateId, reply_to: Option<ReplyRoute>, key: Option<IdempotencyKey>, ack: AckSender) {
+        let (gates, speaker, notes) = (self.house.store.gates.clone(), self.speaker.clone(), self.notes.clone());
         self.errand(async move {
             let refusal = match gates.gate(gate).await {
                 // It waits, and its lane has not said so yet: the daemon has just started.
@@ -125,6 +126,10 @@ impl Dispatcher {
                 Ok(None) => Refusal::Unknown(format!("There is no question {gate}.")),
                 Err(error) => Refusal::Store(error.to_string()),
             };
+            if let (Refusal::Busy { .. } | Refusal::Store(_), Some(key)) = (&refusal, key) {
+                // Before the refusal is heard: the answer is given again because of it. Only the dispatcher's end drops this.
+                let _ = notes.send(LaneNote::NotActedOn { key }).await;
+            }
             let text = refusal.to_string();
             ack.send(Ack::Refused(refusal));
             speaker.say(reply_to, text);

@@ -97,7 +97,8 @@ impl Dispatcher {
     pub(super) fn lane_command(&mut self, order: LaneOrder, word: String, inbound: Inbound, ack: AckSender) -> Flow {
         let lane = self.lane(&inbound.session);
         let (session, channel, reply_to) = (inbound.session.clone(), inbound.channel.clone(), inbound.reply_to.clone());
-        let mail = LaneMail::Command(Box::new(LaneCommand { session, order, channel, word, reply_to, ack }));
+        let key = inbound.key.clone();
+        let mail = LaneMail::Command(Box::new(LaneCommand { session, order, channel, word, reply_to, key, ack }));
         match lane.mail.try_send(mail) {
             Ok(()) => lane.commands += 1,
             Err(mpsc::error::TrySendError::Full(mail) | mpsc::error::TrySendError::Closed(mail)) => {

@@ -83,7 +83,8 @@ impl Lane {
     /// What a new message finds among those that wait.
     fn room_for(&self, new: &Waiting) -> Room {
         let waits = |waiting: &Waiting| match waiting.shortened {
-            _ if self.is_in_flight(waiting.run.id) => Waits::InFlight,
+            // What has begun is the model's already, and no longer somebody's to take back for want of room.
+            _ if self.is_in_flight(waiting.run.id) || waiting.has_begun() => Waits::InFlight,
             true => Waits::Shortened,
             // Whoever reads the run itself, since nobody is told, waits for an answer in it.
             false if waiting.reply_to.is_none() => Waits::Alone,
@@ -158,7 +159,10 @@ impl Lane {
             (QueueMode::Interrupt, Some(current), _) => {
                 let cause = StopCause { by: Some(by), ..StopCause::of(StopReason::Superseded) };
                 note(&self.port.notes, LaneNote::Stop { run: current.run.clone(), cause }).await;
-                self.queue.push_front(waiting);
+                // Behind those that came to interrupt the same turn: they are answered in the order they came in.
+                let before = |other: &&Waiting| other.rules.mode == QueueMode::Interrupt && !other.has_begun();
+                let at = self.queue.iter().take_while(before).count();
+                self.queue.insert(at, waiting);
             }
             _ => self.queue.push_back(waiting),
         }

@@ -12,7 +12,7 @@ use belay_protocol::{
 use tokio::task::{JoinError, JoinSet};
 use tracing::Instrument;
 
-use super::port::note;
+use super::port::{note, refuse_command};
 use super::{Lane, LeaseLost, unchanged};
 use crate::approvals::Answers;
 use crate::compaction::cut::tokens;
@@ -105,9 +105,7 @@ impl Lane {
         let Some(Compacting { command, run, begun_at, task }) = self.compacting.take() else { return };
         drop(task);
         self.forget(&run, StopReason::Shutdown, begun_at).await;
-        let say = command.reply_to.map(|route| (route, refusal.to_string()));
-        command.ack.send(Ack::Refused(refusal));
-        note(&self.port.notes, LaneNote::Commanded { session: command.session, say }).await;
+        refuse_command(&self.port.notes, command, refusal).await;
     }
 
     async fn store_compaction(&mut self, shorter: Compacted, by: By) -> Result<String, LeaseLost> {
@@ -186,6 +184,7 @@ impl Lane {
 
     /// Answers a command.
     pub(super) async fn say(&self, command: LaneCommand, reply: String) {
+        self.remember(command.key).await;
         command.ack.send(Ack::Command(CommandReply { command: command.word, reply: reply.clone(), resumes: None }));
         let say = command.reply_to.map(|route| (route, reply));
         note(&self.port.notes, LaneNote::Commanded { session: command.session, say }).await;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use belay_protocol::{Ack, Refusal};
+use belay_protocol::{Ack, IdempotencyKey, Refusal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::mail::{LaneInput, LaneMail, LaneNote, LanePort, Settled};
+use crate::mail::{LaneCommand, LaneInput, LaneMail, LaneNote, LanePort, Settled};
 
 /// Refuses whatever is in the mailbox; nothing of it was accepted.
 pub(super) async fn refuse_all(port: &mut LanePort, refusal: Refusal) {
@@ -29,12 +29,9 @@ pub(super) async fn refuse_mail(port: &LanePort, mail: LaneMail, refusal: Refusa
     let LanePort { notes, session, .. } = port;
     match mail {
         LaneMail::Input(input) => refuse(notes, *input, refusal).await,
-        LaneMail::Command(command) => {
-            let say = command.reply_to.map(|route| (route, refusal.to_string()));
-            command.ack.send(Ack::Refused(refusal));
-            note(notes, LaneNote::Commanded { session: command.session, say }).await;
-        }
+        LaneMail::Command(command) => refuse_command(notes, *command, refusal).await,
         LaneMail::Answer(answer) => {
+            not_acted_on(notes, answer.key).await;
             let say = answer.reply_to.map(|route| (route, refusal.to_string()));
             answer.ack.send(Ack::Refused(refusal));
             note(notes, LaneNote::Commanded { session: session.clone(), say }).await;
@@ -46,6 +43,22 @@ pub(super) async fn refuse(notes: &mpsc::Sender<LaneNote>, input: LaneInput, ref
     input.ack.send(Ack::Refused(refusal.clone()));
     let outcome = Settled::Refused { refusal, reply_to: input.inbound.reply_to };
     note(notes, LaneNote::Settled { run: input.run.id, key: input.inbound.key, outcome }).await;
+}
+
+/// Refuses a command that nothing was done of.
+pub(super) async fn refuse_command(notes: &mpsc::Sender<LaneNote>, command: LaneCommand, refusal: Refusal) {
+    not_acted_on(notes, command.key).await;
+    let say = command.reply_to.map(|route| (route, refusal.to_string()));
+    command.ack.send(Ack::Refused(refusal));
+    note(notes, LaneNote::Commanded { session: command.session, say }).await;
+}
+
+/// Has the dispatcher forget the key of what was refused. Before the refusal is heard: what is sent again because of it
+/// must not meet its own key.
+pub(super) async fn not_acted_on(notes: &mpsc::Sender<LaneNote>, key: Option<IdempotencyKey>) {
+    if let Some(key) = key {
+        note(notes, LaneNote::NotActedOn { key }).await;
+    }
 }
 
 /// Tells the dispatcher. It only goes away together with all lanes, and then nobody is left to tell.

@@ -12,7 +12,7 @@ use belay_protocol::{
 };
 use tokio::time::Instant;
 
-use super::port::{note, refuse_for};
+use super::port::{not_acted_on, note, refuse_for};
 use super::{Lane, LeaseLost, STORE_BACKOFF};
 use crate::approvals::question_text;
 use crate::effect_gate::Asking;
@@ -84,7 +84,7 @@ impl Lane {
                 note(&self.port.notes, LaneNote::Woke { gate: gate.id }).await;
                 let mut ending = stopped(&current);
                 ending.messages = new.into_iter().chain(ending.messages).collect();
-                ending.said = said;
+                (ending.said, ending.events) = (said, paused.checkpoint.events);
                 self.commit_ends(vec![(current, ending)]).await?;
                 return self.reload().await.map(|_| ());
             }
@@ -188,7 +188,7 @@ impl Lane {
         };
         let say = match outcome {
             Ok(text) => {
-                self.remember_answer(key).await;
+                self.remember(key).await;
                 let resumes = self.resting.as_ref().map(|resting| {
                     resting.waiting.run.wake();
                     resting.gate.run_id
@@ -199,9 +199,7 @@ impl Lane {
                 text
             }
             Err(refusal) => {
-                if let (Refusal::Store(_), Some(key)) = (&refusal, key) {
-                    note(&self.port.notes, LaneNote::NotActedOn { key }).await;
-                }
+                not_acted_on(&self.port.notes, key.filter(|_| matches!(refusal, Refusal::Store(_)))).await;
                 let text = refusal.to_string();
                 ack.send(Ack::Refused(refusal));
                 text
@@ -212,12 +210,12 @@ impl Lane {
         Ok(())
     }
 
-    /// Notes that an answer was acted on, before whoever gave it hears so: delivered again, also after a restart, it must not
-    /// meet another question.
-    async fn remember_answer(&self, key: Option<IdempotencyKey>) {
+    /// Notes that an answer or a command was acted on, before whoever gave it hears so: delivered again, also after a restart,
+    /// it must neither meet another question nor be done a second time.
+    pub(super) async fn remember(&self, key: Option<IdempotencyKey>) {
         let Some(key) = key else { return };
         if let Err(error) = self.house.store.threads.note_acted_on(&key, self.house.clock.now()).await {
-            tracing::warn!(%error, "an answer that came again after a restart would not be recognised");
+            tracing::warn!(%error, "what came again after a restart would not be recognised");
         }
     }
 

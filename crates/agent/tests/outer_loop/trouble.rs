@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
-use belay_protocol::{Ack, Refusal, RunStatus, StopReason};
+use belay_protocol::{
+    Ack, EventKind, EventLog, EventQuery, GateId, Refusal, RunId, RunStatus, StopReason, ThreadStore,
+};
 use belay_store::MemoryStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
@@ -270,4 +272,69 @@ async fn an_answer_that_could_not_be_stored_may_be_given_again() {
     assert_eq!(reply.reply, "Approved.");
     assert_eq!(end_of(asking).await.reply.as_deref(), Some("marked"));
     agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_whose_lane_did_not_open_may_be_given_again() {
+    let (setup, store) = faulty(ScriptedModel::new([]));
+    let agent = setup.start().await;
+    store.plan().nth_of(StoreOp::OpenLane, 1, Fault::Fail);
+    let Ack::Refused(refusal) = agent.one.keyed("alice", "/new", "update 1").await else { panic!("no lane") };
+    assert!(matches!(refusal, Refusal::Store(_)), "{refusal:?}");
+    assert_eq!(store.inner().acted_on().await.expect("read"), [], "nothing was done");
+    for reply in ["Began a new conversation.", "This was delivered before, and acted on."] {
+        let Ack::Command(said) = agent.one.keyed("alice", "/new", "update 1").await else { panic!("a command") };
+        assert_eq!(said.reply, reply);
+    }
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_a_question_that_could_not_be_looked_up_may_be_given_again() {
+    let (setup, store) = faulty(ScriptedModel::new([]));
+    let agent = setup.start().await;
+    let text = format!("/approve {}", GateId::new());
+    store.plan().nth_of(StoreOp::Gate, 1, Fault::Fail);
+    for is_stored in [false, true] {
+        let Ack::Refused(refusal) = agent.one.keyed("alice", &text, "update 1").await else { panic!("unknown") };
+        assert_eq!(matches!(refusal, Refusal::Unknown(_)), is_stored, "{refusal:?}");
+    }
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_stopped_while_its_question_is_stored_keeps_its_facts() {
+    let (setup, store) = faulty(ScriptedModel::new([Scripted::call("mark", json!({}))]));
+    let agent = setup.tool(TestTool::named("echo").called("mark").asking()).start().await;
+    store.plan().every(StoreOp::PauseRun, Fault::Fail);
+    let asking = agent.one.accepted("alice", "mark it").await;
+    let run = asking.run_id;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    agent.one.text("alice", "/stop").await;
+    assert_eq!(end_of(asking).await.status, RunStatus::Stopped);
+    assert_eq!(facts_of(&store, run).await, (true, false));
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn facts_that_could_not_be_stored_go_with_the_end_and_a_call_that_did_not_begin_is_none() {
+    let (setup, store) = faulty(ScriptedModel::new([Scripted::call("echo", json!({}))]));
+    let agent = setup.start().await;
+    store.plan().nth_of(StoreOp::Checkpoint, 1, Fault::Fail);
+    let run = agent.one.accepted("alice", "go").await;
+    let id = run.run_id;
+    end_of(run).await;
+    assert_eq!(facts_of(&store, id).await, (true, false));
+    agent.shut_down().await;
+}
+
+/// Whether the log has a model call of a run, and the beginning of a tool call.
+async fn facts_of(store: &Faulty<MemoryStore>, run: RunId) -> (bool, bool) {
+    let query = EventQuery { run: Some(run), ..EventQuery::default() };
+    let events = store.inner().read(query).await.expect("read");
+    let has = |is: fn(&EventKind) -> bool| events.iter().any(|event| is(&event.kind));
+    (
+        has(|fact| matches!(fact, EventKind::ModelCalled { .. })),
+        has(|fact| matches!(fact, EventKind::ToolStarted { .. })),
+    )
 }

@@ -34,3 +34,21 @@ async fn a_message_that_meets_nobody_at_work_interrupts_nothing() {
     assert_eq!(agent.one.next().await, "hello");
     agent.shut_down().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn several_that_interrupt_are_answered_in_the_order_they_came_in() {
+    let setup = Setup::new(ScriptedModel::new([Scripted::hang(), Scripted::text("two"), Scripted::text("three")]));
+    // The end of the running turn takes a while, so that both find it.
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "first").await;
+    agent.asked(1).await;
+    let (one, two) = (agent.one.writer(), agent.one.writer());
+    let (second, third) = tokio::join!(
+        one.in_mode("alice", QueueMode::Interrupt, "second"),
+        two.in_mode("alice", QueueMode::Interrupt, "third")
+    );
+    assert_eq!(end_of(second).await.reply.as_deref(), Some("two"));
+    assert_eq!(end_of(third).await.reply.as_deref(), Some("three"));
+    agent.one.next().await;
+    agent.shut_down().await;
+}
