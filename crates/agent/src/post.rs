@@ -245,11 +245,11 @@ pub(crate) fn sent_here<'m>(own: &'m [Arc<Message>], session: &SessionKey) -> Ve
         .collect()
 }
 
-/// Whether two texts say the same to a person: one contains the other, whatever their case, space and emoji.
-pub(crate) fn says_the_same(one: &str, other: &str) -> bool {
-    let (one, other) = (normal(one), normal(other));
-    let long = |text: &str| text.chars().count() >= COMPARED_CHARS;
-    long(&one) && long(&other) && (one.contains(&other) || other.contains(&one))
+/// Whether what was sent has told a person all of the reply: it contains it, whatever their case, space and emoji. A reply
+/// that says more than what was sent is news.
+pub(crate) fn says_all_of(sent: &str, reply: &str) -> bool {
+    let (sent, reply) = (normal(sent), normal(reply));
+    reply.chars().count() >= COMPARED_CHARS && sent.contains(&reply)
 }
 
 fn normal(text: &str) -> String {
@@ -268,15 +268,17 @@ mod tests {
 
     #[test]
     fn texts_are_compared_as_a_person_reads_them() {
-        for (one, other, same) in [
+        for (sent, reply, all) in [
             ("The meeting is at ten.", "  the MEETING is\nat ten. 🎉", true),
             ("I have told them: the meeting is at ten.", "The meeting is at ten.", true),
+            ("The meeting is at ten.", "I have told them: the meeting is at ten.", false),
+            ("I am checking.", "I am checking. The disk is full: delete the old logs.", false),
             ("The meeting is at ten.", "The meeting is at two.", false),
             ("Yes.", "Yes.", false),
             ("Yes.", "Yes. The meeting is at ten.", false),
             ("❤️❤️❤️❤️❤️❤️❤️❤️❤️❤️❤️", "❤️❤️❤️❤️❤️❤️❤️❤️❤️❤️❤️", false),
         ] {
-            assert_eq!(says_the_same(one, other), same, "{one:?} {other:?}");
+            assert_eq!(says_all_of(sent, reply), all, "{sent:?} {reply:?}");
         }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn instead_of_nothing(
     let own = context.messages.get(delegate.turn_start..).unwrap_or_default();
     let sent = post::sent_here(own, &delegate.core.live.session);
     match reply {
-        Some(reply) if sent.iter().any(|sent| post::says_the_same(sent, &reply)) => {
+        Some(reply) if sent.iter().any(|sent| post::says_all_of(sent, &reply)) => {
             (end.with(SAID_BY_TOOL, true), Some(reply))
         }
         None if end.reason == StopReason::EmptyReply && !sent.is_empty() => {

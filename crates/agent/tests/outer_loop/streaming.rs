@@ -323,14 +323,18 @@ fn send(place: Option<&str>, text: &str) -> Scripted {
     Scripted::call("send_message", arguments)
 }
 
+/// Says what was sent, and more.
+const MORE: &str = "I have told them: the meeting is at ten. The room is not free before eleven.";
+
 #[tokio::test(start_paused = true)]
 async fn what_a_tool_has_sent_here_is_not_said_again() {
-    let sent = "The meeting is at ten.";
+    let sent = "I have told them: the meeting is at ten.";
     for (last, said, evidence) in [
-        ("I have told them: the MEETING is at ten. 🎉", None, "said_by_tool"),
+        ("The MEETING is at ten. 🎉", None, "said_by_tool"),
         ("", None, "said_by_tool"),
         ("NO_REPLY", None, "silent"),
         ("Anything else?", Some("Anything else?"), ""),
+        (MORE, Some(MORE), ""),
     ] {
         let setup = sending([send(None, sent), Scripted::text(last)]);
         let mut agent = setup.start().await;
