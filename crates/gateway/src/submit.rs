@@ -14,6 +14,10 @@ use crate::routes::{check_key, check_text};
 /// Longest time at work that a message may ask for, in seconds: a week.
 const TIMEOUT_MAX_S: u64 = 7 * 24 * 3600;
 
+/// Longest time at work that a client who is no operator may ask for. 10 minutes: what a run has when nothing is configured;
+/// more, or no limit, would lift the one of the operator.
+const CLIENT_TIMEOUT_MAX_MS: u64 = 600_000;
+
 /// The parameters of `agent`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -25,7 +29,7 @@ pub(crate) struct AgentParams {
     pub(crate) reasoning: Option<ReasoningShown>,
     pub(crate) verbose: Option<bool>,
     pub(crate) model: Option<String>,
-    /// Seconds at work; 0: no limit.
+    /// Seconds at work; 0: no limit, for operators.
     pub(crate) timeout: Option<u64>,
     pub(crate) queue_mode: Option<QueueMode>,
     pub(crate) extra_system_prompt: Option<String>,
@@ -79,13 +83,40 @@ impl AgentParams {
 /// Whether this principal may ask that of a run.
 ///
 /// # Errors
-/// 403 for a model, which only operators choose; 422 for words that are too long.
+/// 403 for a model, which only operators choose, and for more time than others may have; 422 for words that are too long.
 pub(crate) fn check_options(options: &RunOptions, principal: &Principal) -> Result<(), ApiError> {
     if options.model.is_some() && !principal.is_operator() {
         return Err(ApiError::forbidden("model: only an operator may choose the model of a run"));
+    }
+    let too_long = |ms: u64| ms == 0 || ms > CLIENT_TIMEOUT_MAX_MS;
+    if options.timeout_ms.is_some_and(too_long) && !principal.is_operator() {
+        let most = CLIENT_TIMEOUT_MAX_MS / 1000;
+        return Err(ApiError::forbidden(format!(
+            "timeout: only an operator may ask for no limit, or more than {most} s"
+        )));
     }
     if options.extra_prompt.as_ref().is_some_and(|text| text.len() > EXTRA_PROMPT_MAX_BYTES) {
         return Err(ApiError::invalid(format!("extraSystemPrompt: at most {EXTRA_PROMPT_MAX_BYTES} bytes")));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_protocol::PrincipalRole;
+
+    use super::*;
+
+    #[test]
+    fn only_an_operator_asks_for_no_limit_or_for_a_long_time() {
+        for (timeout_ms, client_may) in
+            [(None, true), (Some(1), true), (Some(600_000), true), (Some(600_001), false), (Some(0), false)]
+        {
+            let options = RunOptions { timeout_ms, ..RunOptions::default() };
+            for (role, may) in [(PrincipalRole::Client, client_may), (PrincipalRole::Operator, true)] {
+                let checked = check_options(&options, &Principal { id: "somebody".into(), role });
+                assert_eq!(checked.is_ok(), may, "{timeout_ms:?} {role:?}");
+            }
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! The tools about runs: begin one, see where it stands, stop it.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -150,21 +151,21 @@ async fn wait_for(
     let token = context.meta.get_progress_token();
     let mut ticks = interval_at(begun + PROGRESS_EVERY, PROGRESS_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let rest = app.wait_for_run(run, watch, limit);
-    tokio::pin!(rest);
-    loop {
-        tokio::select! {
-            biased; // who is gone waits for nothing
-            () = context.ct.cancelled() => return Ok(Waited::Cancelled),
-            record = rest.as_mut() => return Ok(Waited::Until(record?)),
-            _ = ticks.tick() => {
-                if let Some(token) = &token {
-                    let progress = progress(app, run, token.clone(), begun.elapsed(), limit).await;
-                    // A client that cannot be told has gone away, which ends the call by itself.
-                    let _ = context.peer.notify_progress(progress).await;
-                }
-            }
+    let telling = async {
+        let Some(token) = token else { return std::future::pending::<Infallible>().await };
+        loop {
+            ticks.tick().await;
+            let progress = progress(app, run, token.clone(), begun.elapsed(), limit).await;
+            // A client that cannot be told has gone away, which ends the call by itself.
+            let _ = context.peer.notify_progress(progress).await;
         }
+    };
+    // Side by side: a client that has stopped reading, or a slow store, holds up the telling, but no end of the wait.
+    tokio::select! {
+        biased; // who is gone waits for nothing
+        () = context.ct.cancelled() => Ok(Waited::Cancelled),
+        record = app.wait_for_run(run, watch, limit) => Ok(Waited::Until(record?)),
+        never = telling => match never {},
     }
 }
 

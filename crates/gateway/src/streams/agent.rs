@@ -179,6 +179,9 @@ fn told(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static str, Value
             let usage = json!({ "input": input, "output": output });
             ("lifecycle", json!({ "phase": "step", "step": step, "attempts": attempts, "usage": usage }))
         }
+        EventKind::ModelFallback { from, to, why } => {
+            ("lifecycle", json!({ "phase": "fallback", "from": from, "to": to, "why": why }))
+        }
         EventKind::Brake { brake, count, force_text } => {
             ("lifecycle", json!({ "phase": "notice", "brake": brake, "count": count, "forceText": force_text }))
         }
@@ -192,6 +195,9 @@ fn told(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static str, Value
                 "tookMs": took_ms,
             });
             ("tool", data)
+        }
+        EventKind::CompactionStarted { tokens, why } => {
+            ("compaction", json!({ "phase": "start", "tokens": tokens, "why": why }))
         }
         EventKind::Compacted { messages, before, after, by, will_retry } => {
             let data = json!({
@@ -243,8 +249,12 @@ fn told(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static str, Value
             }
             ("lifecycle", data)
         }
-        // Changes of a conversation and deliveries are no part of a run's course; what others add is read in the log.
-        _ => return None,
+        // Changes of a conversation and deliveries are no part of a run's course. What hooks do, and which parts of an answer
+        // were committed early, is for the operator, who reads it in the log.
+        EventKind::ThreadEdited { .. }
+        | EventKind::Delivered { .. }
+        | EventKind::Hook { .. }
+        | EventKind::Said { .. } => return None,
     })
 }
 
@@ -315,6 +325,32 @@ mod tests {
             ]
         );
         assert!(all[3].is_passing() && !all[4].is_passing() && !all[5].is_passing());
+    }
+
+    #[test]
+    fn what_goes_on_before_the_end_is_shown_and_what_is_no_part_of_it_is_not() {
+        for (kind, expected) in [
+            (
+                EventKind::CompactionStarted { tokens: 9000, why: "threshold".into() },
+                vec![r#"1 compaction {"phase":"start","tokens":9000,"why":"threshold"} Some(1)"#],
+            ),
+            (
+                EventKind::ModelFallback { from: "a".into(), to: "b".into(), why: "overloaded".into() },
+                vec![r#"1 lifecycle {"from":"a","phase":"fallback","to":"b","why":"overloaded"} Some(1)"#],
+            ),
+            (EventKind::ThreadEdited { edit: "undo".into() }, vec![]),
+            (EventKind::Delivered { outcome: "sent".into() }, vec![]),
+            (EventKind::Said { digest: "00".into() }, vec![]),
+            (EventKind::Hook { point: "p".into(), name: "n".into(), outcome: "changed".into() }, vec![]),
+        ] {
+            let mut mapper = AgentMapper::new(RunId::new(), "s".into(), 0);
+            let events = mapper.fact(&fact(1, kind.clone()), None);
+            assert_eq!(
+                (brief(&events), mapper.is_over()),
+                (expected.into_iter().map(String::from).collect(), false),
+                "{kind:?}"
+            );
+        }
     }
 
     #[test]

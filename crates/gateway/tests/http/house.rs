@@ -36,6 +36,9 @@ pub(crate) struct FakeStore {
     gates: Mutex<Vec<Gate>>,
     tip: watch::Sender<Seq>,
     pub(crate) broken: AtomicBool,
+    /// Whether a run that is read never comes, and how many wait for one.
+    pub(crate) stalled: AtomicBool,
+    pub(crate) stuck: AtomicI64,
 }
 
 impl FakeStore {
@@ -68,6 +71,10 @@ impl FakeStore {
 impl RunReader for FakeStore {
     async fn run(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
         self.check()?;
+        if self.stalled.load(Ordering::Relaxed) {
+            self.stuck.fetch_add(1, Ordering::Relaxed);
+            return std::future::pending().await;
+        }
         Ok(self.runs.lock().unwrap().iter().find(|run| run.run_id == id).cloned())
     }
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunRecord>, StoreError> {
@@ -634,6 +641,8 @@ impl House {
             gates: Mutex::default(),
             tip: watch::Sender::new(Seq(0)),
             broken: AtomicBool::new(false),
+            stalled: AtomicBool::new(false),
+            stuck: AtomicI64::new(0),
         });
         let clock = Arc::new(FakeClock(AtomicI64::new(NOW)));
         let (ready, ready_seen) = watch::channel(true);

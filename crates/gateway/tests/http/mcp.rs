@@ -1,5 +1,6 @@
 //! `/mcp`: the tools, by the official SDK's client and by hand, with bad input, cancelled calls, and strangers.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use belay_protocol::{Body, Control, RunId, StopTarget};
@@ -210,6 +211,25 @@ async fn a_cancelled_call_leaves_its_run_alone_unless_it_asked_for_the_opposite(
         matches!(seen.body, Body::Control(Control::Stop(StopTarget::RunOfGoneClient(_))))
     };
     assert_eq!(house.agent.seen.lock().unwrap().iter().filter(|seen| stops(seen)).count(), 1);
+}
+
+/// Waits for real until progress is due: 2 s.
+#[tokio::test]
+async fn a_word_of_progress_that_is_stuck_holds_up_no_cancelled_call() {
+    let house = open().await;
+    let (client, _heard) = client(&house, None).await;
+    let message = json!({ "session": "s", "text": "hold", "wait_ms": 600_000, "stop_on_cancel": true });
+    let request = rmcp::model::ClientRequest::CallToolRequest(rmcp::model::Request::new(call("send_message", message)));
+    let handle = client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap();
+    until("the run begins", async || newest_run(&house).await.is_some()).await;
+    house.store.stalled.store(true, Ordering::Relaxed);
+    until("progress is stuck", async || house.store.stuck.load(Ordering::Relaxed) > 0).await;
+    handle.cancel(Some("enough".into())).await.unwrap();
+    until("the run is stopped", async || {
+        let seen = house.agent.seen.lock().unwrap();
+        seen.iter().any(|seen| matches!(seen.body, Body::Control(Control::Stop(StopTarget::RunOfGoneClient(_)))))
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -176,6 +176,7 @@ fn locked_rows() -> Vec<Row> {
     vec![
         row("POST /api/v1/messages", JSON, message, 401, "unauthorized"),
         row("POST /api/v1/messages", CLIENT, message, 202, ""),
+        row("POST /api/v1/messages", CLIENT, r#"{"session":"s","text":"hi","timeout_ms":0}"#, 403, "forbidden"),
         row("GET /api/v1/runs", &[("authorization", "Bearer wrong")], "", 401, "unauthorized"),
         row("GET /api/v1/runs", &[("authorization", "Bearer")], "", 401, "unauthorized"),
         row("GET /api/v1/runs", &[("authorization", "Basic Y2xpZW50")], "", 401, "unauthorized"),

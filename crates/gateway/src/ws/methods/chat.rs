@@ -8,7 +8,7 @@ use super::runs::{command_answer, finished};
 use super::{Begun, Caller, Kind, Outcome, run_id, session_key};
 use crate::error::ApiError;
 use crate::routes::{no_such_run, stop_now};
-use crate::submit::AgentParams;
+use crate::submit::{AgentParams, check_options};
 use crate::ws::connection::json_of;
 
 /// Lines of history when nothing else is said, and at most.
@@ -52,6 +52,7 @@ pub(super) async fn send(caller: &Caller, params: SendParams) -> Result<Outcome,
     };
     let mut inbound = message.check(app, caller.principal.clone(), caller.may_follow())?;
     inbound.options.timeout_ms = params.timeout_ms;
+    check_options(&inbound.options, &caller.principal)?;
     match app.ask(inbound).await? {
         Ack::Accepted(accepted) => match finished(app, &accepted).await? {
             Some(end) => Ok(Outcome::Answered(json_of(&end))),

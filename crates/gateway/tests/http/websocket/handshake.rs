@@ -44,6 +44,11 @@ async fn what_a_client_says_of_itself_never_widens_what_it_may() {
     let mut model = message("s", "hi", "k");
     model["model"] = "another".into();
     assert_eq!(socket.refusal("agent", model).await, "FORBIDDEN");
+    for (method, field, value) in [("agent", "timeout", 0), ("agent", "timeout", 601), ("chat.send", "timeoutMs", 0)] {
+        let mut endless = message("s", "hi", "k");
+        endless[field] = value.into();
+        assert_eq!(socket.refusal(method, endless).await, "FORBIDDEN", "{method} {value}");
+    }
     assert_eq!(socket.refusal("approvals.list", json!({})).await, "FORBIDDEN");
 
     let mut reader = Socket::raw(&house, &[]).await.unwrap();
