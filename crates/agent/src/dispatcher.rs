@@ -14,7 +14,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::store::ACTED_ON_KEPT;
+use belay_protocol::store::{ACTED_ON_KEPT, input_digest};
 use belay_protocol::{
     Ack, AckSender, Body, CommandReply, Envelope, GateId, IdempotencyKey, Inbound, Refusal, ReplyRoute, RunId,
     SessionKey, StopReason, StoreError, UnixMillis,
@@ -194,15 +194,16 @@ impl Dispatcher {
                 Flow::Continue
             }
             Submission::Input | Submission::Plan(_) | Submission::Skill(_) => {
-                let text = match submission {
-                    Submission::Skill(words) => words,
-                    _ => text,
+                // A skill's words may change; what tells a duplicate from another message is what was typed.
+                let (text, sent) = match submission {
+                    Submission::Skill(words) => (words, Some(input_digest(&text))),
+                    _ => (text, None),
                 };
                 if let Err(problems) = Declared::compile(inbound.outputs.clone()) {
                     self.refuse(&inbound, ack, Refusal::Invalid(format!("outputs: {problems}")));
                     return Flow::Continue;
                 }
-                self.input(text, inbound, ack);
+                self.input(text, sent, inbound, ack);
                 Flow::Continue
             }
         }

@@ -71,6 +71,12 @@ impl Joining {
         self.wake.notify_one();
     }
 
+    /// What was taken does not become part of the turn after all: the lane has it again.
+    pub(crate) fn give_back(&self, runs: &[RunId]) {
+        self.state().taken.retain(|taken| !runs.contains(taken));
+        self.wake.notify_one();
+    }
+
     /// Takes an offer back; `false`: the turn has it.
     pub(crate) fn withdraw(&self, run: RunId) -> bool {
         let mut state = self.state();

@@ -150,18 +150,22 @@ impl Lane {
     async fn woken(&mut self) -> Result<(), LeaseLost> {
         self.end_joined().await;
         self.end_stopped_in_queue().await?;
-        let stopped = self.current.as_ref().is_some_and(|current| current.run.cancel.is_cancelled());
+        let stopped = self.current.as_ref().is_some_and(|current| current.run.cancel.is_cancelled())
+            || self.compacting.as_ref().is_some_and(Compacting::is_stopped);
         if stopped && self.abort_at.is_none() {
             self.abort_at = Some(Instant::now() + RETURN_LIMIT);
         }
         Ok(())
     }
 
-    /// Gives up a turn that does not return: its end comes as that of one that crashed.
+    /// Gives up a turn, or a shortening, that does not return: its end comes as that of one that crashed.
     fn abort_turn(&mut self) {
         self.abort_at = None;
-        tracing::error!(session = %self.lease.session, "a turn did not return when told to stop and is aborted");
+        tracing::error!(session = %self.lease.session, "what was told to stop did not return and is aborted");
         self.turn.abort_all();
+        if let Some(compacting) = &mut self.compacting {
+            compacting.abort();
+        }
     }
 
     /// Carries out a command: changes of the thread between turns, everything else at once.

@@ -26,6 +26,8 @@ pub(crate) struct LaneInput {
     pub(crate) run: Arc<LiveRun>,
     pub(crate) inbound: Inbound,
     pub(crate) text: String,
+    /// The digest of what was typed, where `text` is made of it.
+    pub(crate) sent: Option<String>,
     pub(crate) ack: AckSender,
 }
 

@@ -28,6 +28,7 @@ use crate::metrics;
 use crate::plan::run_plan;
 use crate::post::Post;
 use crate::prompt::{About, Briefing};
+use crate::queue::one_text;
 use crate::sending;
 use crate::streaming::screen::Screen;
 use crate::subagent::{Goal, Nest, last_chance, spawned};
@@ -73,11 +74,45 @@ pub(crate) struct TurnJob {
 
 /// Messages that one turn begins with.
 pub(crate) struct Gathered {
-    /// The user message that says what all of them say.
-    pub(crate) text: String,
-    /// The runs of the others.
-    pub(crate) joined: Vec<JoinedRun>,
+    /// What the message of the turn itself says.
+    pub(crate) own: String,
+    /// The others: lines of a digest, then what was collected.
+    pub(crate) others: Vec<Beside>,
 }
+
+/// A message that is answered together with another.
+pub(crate) struct Beside {
+    pub(crate) run: Arc<LiveRun>,
+    pub(crate) text: String,
+    pub(crate) joined: JoinedRun,
+}
+
+impl Gathered {
+    /// The user message that says what all of them say.
+    pub(crate) fn text(&self) -> String {
+        let of = |how| self.others.iter().filter(move |other| other.joined.how == how).map(|other| other.text.as_str());
+        let whole: Vec<&str> = std::iter::once(self.own.as_str()).chain(of(COLLECT)).collect();
+        one_text(&of(SUMMARIZE).collect::<Vec<_>>(), &whole)
+    }
+
+    /// The runs of the others.
+    pub(crate) fn joined(&self) -> Vec<JoinedRun> {
+        self.others.iter().map(|other| other.joined.clone()).collect()
+    }
+
+    /// Leaves out those that were stopped meanwhile, and says which.
+    fn leave_stopped(&mut self) -> Vec<RunId> {
+        let (stopped, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.others).into_iter().partition(|other| other.run.cancel.is_cancelled());
+        self.others = others;
+        stopped.into_iter().map(|other| other.run.id).collect()
+    }
+}
+
+/// How a message becomes part of another's turn: as a line of a digest.
+pub(crate) const SUMMARIZE: &str = "summarize";
+/// The same: whole, behind it.
+pub(crate) const COLLECT: &str = "collect";
 
 /// Behind what the model had said when its run was stopped, for the model and for people.
 const CUT_SHORT: &str = "\n\n[cut off: the run was stopped here]";
@@ -141,6 +176,9 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     let outcome = match enter(&mut job, permit).await {
         Ok(permit) => {
             run.begin();
+            if let (Some(gathered), Some(message)) = (&job.gathered, context.messages.get_mut(turn_start)) {
+                *message = Arc::new(Message::user(gathered.text())); // without those that were stopped meanwhile
+            }
             joined_at_start(&mut job, &mut delegate.core);
             delegate.core.clock = RunClock::starting(house.clock.now());
             let journal = || delegate.core.journal.seed().grow();
@@ -286,10 +324,14 @@ async fn enter(
     };
     if job.begun_at.is_none() {
         let (now, threads) = (job.house.clock.now(), &job.house.store.threads);
-        let begun = match &job.gathered {
+        if let Some(gathered) = &mut job.gathered {
+            // The last moment: whoever is stopped from now on has joined, and whoever was before has not.
+            job.joining.give_back(&gathered.leave_stopped());
+        }
+        let begun = match job.gathered.as_ref().filter(|gathered| !gathered.others.is_empty()) {
             None => threads.start_run(&job.lease, job.run.id, now).await,
-            Some(Gathered { text, joined }) => {
-                let (run, text, joined) = (job.run.id, text.clone(), joined.clone());
+            Some(gathered) => {
+                let (run, text, joined) = (job.run.id, gathered.text(), gathered.joined());
                 threads.start_together(&job.lease, Together { run, text, joined, at: now }).await
             }
         };
@@ -301,8 +343,8 @@ async fn enter(
 
 /// Tells the lane and the log of the messages that the turn has begun with.
 fn joined_at_start(job: &mut TurnJob, core: &mut RunCore) {
-    let Some(Gathered { joined, .. }) = job.gathered.take() else { return };
-    for how in ["summarize", "collect"] {
+    let Some(joined) = job.gathered.take().map(|gathered| gathered.joined()) else { return };
+    for how in [SUMMARIZE, COLLECT] {
         let runs: Vec<RunId> = joined.iter().filter(|joined| joined.how == how).map(|joined| joined.run).collect();
         if !runs.is_empty() {
             core.journal.note(EventKind::Joined { runs, how: how.into() });

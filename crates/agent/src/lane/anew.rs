@@ -5,6 +5,7 @@ use belay_protocol::{Ack, EditOutcome, Refusal, StoreError, ThreadEdit};
 
 use super::port::note;
 use super::{Lane, LeaseLost};
+use crate::compaction::Calibration;
 use crate::mail::{LaneCommand, LaneInput, LaneNote};
 use crate::prompt::Briefing;
 
@@ -66,6 +67,12 @@ impl Lane {
             Ok(removed) => {
                 tracing::info!(session = %self.lease.session, %removed, "a session was deleted");
                 self.deleted = true;
+                // It ends as by /new: what is remembered of it beside the store goes too.
+                Briefing::begin_anew(&self.house, &self.lease.session).await;
+                self.calibration = Calibration::default();
+                if !std::mem::replace(&mut self.fresh, true) {
+                    self.house.hooks.session_end(&self.lease.session, "deleted");
+                }
                 if let Some(outputs) = &self.house.outputs {
                     outputs.forget(&removed.run_ids).await;
                 }

@@ -37,6 +37,18 @@ pub(super) struct Compacting {
     task: JoinSet<Made>,
 }
 
+impl Compacting {
+    /// Whether it was told to stop.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.run.cancel.is_cancelled()
+    }
+
+    /// Gives it up: its end comes as that of one that was stopped.
+    pub(super) fn abort(&mut self) {
+        self.task.abort_all();
+    }
+}
+
 /// What comes of it; `None`: it was told to stop.
 type Made = Option<(Compacted, By)>;
 
@@ -57,7 +69,6 @@ impl Lane {
             return self.say(command, "There is nothing to shorten.".into()).await;
         };
         let run = LiveRun::new(RunId::new(), self.lease.session.clone(), false);
-        run.begin();
         note(&self.port.notes, LaneNote::Recovered { run: run.clone() }).await;
         self.house.hooks.before_compaction(&self.lease.session, None, context.messages.len());
         let core = self.core_of_no_run(run.clone());
@@ -70,6 +81,7 @@ impl Lane {
                 // The semaphore is never closed; without a permit this would still be right, only wider.
                 permit = house.permits.clone().acquire_owned() => permit.ok(),
             };
+            core.live.begin(); // not before: what waits for a place is not watched for its silence
             let how = How { calibration, by_model: true, notes: true, wish: wish.as_deref() };
             let made = shorten(&core, &context, &cut, how).await;
             core.stopped().is_none().then_some(made)
@@ -84,6 +96,11 @@ impl Lane {
     /// Stores what a shortening has come to, and says what it did.
     pub(super) async fn end_compaction(&mut self, made: Result<Made, JoinError>) -> Result<(), LeaseLost> {
         let Some(Compacting { command, run, begun_at, .. }) = self.compacting.take() else { return Ok(()) };
+        self.abort_at = None;
+        let made = match made {
+            Err(error) if error.is_cancelled() => Ok(None), // told to stop, it did not return
+            made => made,
+        };
         let (reason, reply) = match made {
             Ok(Some((shorter, by))) => (StopReason::FinalText, self.store_compaction(shorter, by).await?),
             Ok(None) => (
@@ -103,6 +120,7 @@ impl Lane {
     /// Ends it without an answer of its own: the lane lets go.
     pub(super) async fn refuse_compacting(&mut self, refusal: Refusal) {
         let Some(Compacting { command, run, begun_at, task }) = self.compacting.take() else { return };
+        self.abort_at = None;
         drop(task);
         self.forget(&run, StopReason::Shutdown, begun_at).await;
         refuse_command(&self.port.notes, command, refusal).await;

@@ -9,8 +9,8 @@ use tracing::Instrument;
 use super::accept::instruction;
 use super::{Lane, Waiting};
 use crate::joining::Joining;
-use crate::queue::{fits_in, one_text};
-use crate::turn::{Gathered, TurnJob, context_of, run_turn};
+use crate::queue::fits_in;
+use crate::turn::{Beside, COLLECT, Gathered, SUMMARIZE, TurnJob, context_of, run_turn};
 
 /// How many pauses of the debounce somebody may go on writing before they are answered.
 const MOST_DEBOUNCES: u32 = 5;
@@ -33,7 +33,7 @@ impl Lane {
         let joining = Joining::new(
             next.run.id,
             self.port.wake.clone(),
-            gathered.iter().flat_map(|gathered| &gathered.joined).map(|joined| joined.run).collect(),
+            gathered.iter().flat_map(|gathered| &gathered.others).map(|other| other.run.id).collect(),
         );
         self.brought = next.history.len();
         let mut history = context_of(self.summary.as_deref(), std::mem::take(&mut self.messages));
@@ -41,7 +41,7 @@ impl Lane {
         self.instructions = history.iter().filter_map(|message| instruction(message)).map(str::to_owned).collect();
         let mut own = std::mem::take(&mut next.own);
         if let Some(gathered) = &gathered {
-            own = vec![Arc::new(Message::user(&gathered.text))];
+            own = vec![Arc::new(Message::user(gathered.text()))];
         }
         let job = TurnJob {
             house: self.house.clone(),
@@ -84,10 +84,14 @@ impl Lane {
         Some((last.arrived + debounce).min(first.arrived + debounce * MOST_DEBOUNCES))
     }
 
-    /// The oldest message that waits. One that was to become a line of a digest is the next where no other is left.
+    /// The oldest message that waits. One that was to become a line of a digest is the next where no other is left. One that
+    /// was stopped does not begin: it ends as such, which the lane is woken for.
     fn take_next(&mut self) -> Option<Waiting> {
-        let at = self.queue.iter().position(|waiting| !waiting.shortened);
-        let mut next = self.queue.remove(at.or_else(|| self.queue.len().checked_sub(1))?)?;
+        if !self.queue.iter().all(is_wanted) {
+            self.port.wake.notify_one();
+        }
+        let at = self.queue.iter().position(|waiting| !waiting.shortened && is_wanted(waiting));
+        let mut next = self.queue.remove(at.or_else(|| self.queue.iter().rposition(is_wanted))?)?;
         next.shortened = false;
         Some(next)
     }
@@ -99,10 +103,11 @@ impl Lane {
             return None;
         }
         let joins = |waiting: &&Waiting| waiting.is_plain() && waiting.is_akin(next);
-        let shortened: Vec<&Waiting> = self.queue.iter().filter(|waiting| waiting.shortened).filter(joins).collect();
+        let wanted = || self.queue.iter().filter(|waiting| is_wanted(waiting));
+        let shortened: Vec<&Waiting> = wanted().filter(|waiting| waiting.shortened).filter(joins).collect();
         let mut collected: Vec<&Waiting> = Vec::new();
         if collects(next) && !self.individually {
-            let behind = self.queue.iter().filter(|waiting| !waiting.shortened).take_while(|waiting| collects(waiting));
+            let behind = wanted().filter(|waiting| !waiting.shortened).take_while(|waiting| collects(waiting));
             collected = behind.collect();
             if !collected.iter().all(joins) {
                 // They want their answers in different places: each gets its own, until all are answered.
@@ -115,20 +120,27 @@ impl Lane {
         if shortened.is_empty() && collected.is_empty() {
             return None;
         }
-        let lines: Vec<&str> = shortened.iter().map(|waiting| waiting.text()).collect();
-        let whole: Vec<&str> = std::iter::once(next).chain(collected.iter().copied()).map(Waiting::text).collect();
         let at = self.house.clock.now();
-        let joined = |how| move |waiting: &&Waiting| JoinedRun { run: waiting.run.id, how, at };
-        Some(Gathered {
-            text: one_text(&lines, &whole),
-            joined: shortened.iter().map(joined("summarize")).chain(collected.iter().map(joined("collect"))).collect(),
-        })
+        let beside = |how| {
+            move |waiting: &Waiting| Beside {
+                run: waiting.run.clone(),
+                text: waiting.text().to_owned(),
+                joined: JoinedRun { run: waiting.run.id, how, at },
+            }
+        };
+        let (lines, whole) = (shortened.into_iter().map(beside(SUMMARIZE)), collected.into_iter().map(beside(COLLECT)));
+        Some(Gathered { own: next.text().to_owned(), others: lines.chain(whole).collect() })
     }
 
     /// Whether the running turn has this message in hand.
     pub(super) fn is_in_flight(&self, run: RunId) -> bool {
         self.joining.as_ref().is_some_and(|joining| joining.has(run))
     }
+}
+
+/// Whether nobody has told it to stop.
+fn is_wanted(waiting: &Waiting) -> bool {
+    !waiting.run.cancel.is_cancelled()
 }
 
 /// Whether a message waits for others to come with it. One that had begun before does not.

@@ -34,7 +34,8 @@ impl Lane {
     /// Takes a message: past the hooks, where there are any, and then into the store.
     pub(super) async fn receive(&mut self, input: LaneInput) -> Result<(), LeaseLost> {
         if !self.house.hooks.is_bound(HookPoint::MessageReceived) {
-            return self.accept(input, None).await;
+            let sent = input.sent.clone();
+            return self.accept(input, sent).await;
         }
         let (house, inbound, text) = (self.house.clone(), input.inbound.clone(), input.text.clone());
         let mut asking = JoinSet::new();
@@ -82,7 +83,8 @@ impl Lane {
     /// Accepts a message with the text that hooks have left of it.
     async fn accept_as(&mut self, mut input: LaneInput, text: String) -> Result<(), LeaseLost> {
         if text == input.text {
-            return self.accept(input, None).await;
+            let sent = input.sent.clone();
+            return self.accept(input, sent).await;
         }
         if text.trim().is_empty() || text.contains('\0') || text.len() > MAX_TEXT_BYTES {
             let what = "The operator's hooks have left nothing of this message that could be answered.".to_owned();
@@ -90,7 +92,7 @@ impl Lane {
             return Ok(());
         }
         // What tells a duplicate from another message is what was sent, not what hooks have made of it.
-        let sent = input_digest(&input.text);
+        let sent = input.sent.take().unwrap_or_else(|| input_digest(&input.text));
         input.text = text;
         self.accept(input, Some(sent)).await
     }

@@ -469,3 +469,20 @@ async fn an_account_is_written_by_the_model_that_is_set_for_it() {
     assert_eq!(models, [Some("a-small-model"), None]);
     agent.shut_down().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_shortening_that_waits_for_its_place_is_not_stuck() {
+    let mut setup = Setup::new(ScriptedModel::new([]));
+    (setup.config.max_concurrent_turns, setup.queue.stuck_warn_s, setup.queue.stuck_after_s) = (1, 10, 20);
+    let mut agent = setup.start().await;
+    three_turns(&mut agent).await;
+    let late = std::time::Duration::from_secs(15);
+    agent.model.push(Scripted::call("echo", serde_json::json!({})).after(late));
+    agent.model.push(Scripted::text("at last").after(late));
+    agent.model.push(Scripted::text(account("question 2")));
+    agent.two.accepted("bob", "take your time").await;
+    agent.asked(4).await;
+    let reply = agent.one.command("alice", "/compact").await;
+    assert!(reply.starts_with("Shortened "), "{reply}");
+    agent.shut_down().await;
+}

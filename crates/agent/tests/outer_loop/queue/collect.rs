@@ -107,3 +107,34 @@ async fn what_was_collected_outlasts_a_crash_as_the_one_turn_that_it_is() {
     let (one, _two) = agent.shut_down().await;
     assert!(one.delivered.is_empty(), "nothing is answered twice");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_stopped_while_they_wait_for_a_place_is_not_answered_with_the_others() {
+    // Which of the messages are stopped, and what the model reads then.
+    let both = format!("{HEADER}\n1. B\n2. C");
+    for (stopped, expected) in [(vec![], format!("{both}\n3. D")), (vec![2], both), (vec![1, 2], "B".to_owned())] {
+        let mut setup = setup([busy_for(30), Scripted::text("done")]);
+        setup.config.max_concurrent_turns = 1;
+        let mut agent = setup.start().await;
+        agent.two.accepted("bob", "busy").await;
+        agent.asked(1).await;
+        let mut waiting = Vec::new();
+        for text in ["B", "C", "D"] {
+            waiting.push(agent.one.accepted("alice", text).await);
+        }
+        sleep(Duration::from_secs(10)).await; // they are gathered, and wait for the place
+        let mut ends = Vec::new();
+        for at in &stopped {
+            let answer = agent.two.command("bob", &format!("/stop {}", waiting[*at].run_id)).await;
+            assert!(answer.starts_with("Cleared 1 waiting message."), "{answer}");
+        }
+        for accepted in waiting {
+            ends.push(end_of(accepted).await.reason);
+        }
+        let end = |at: &usize| if stopped.contains(at) { StopReason::OperatorStop } else { StopReason::Joined };
+        let others: Vec<_> = [1, 2].iter().map(|at| Some(end(at))).collect();
+        assert_eq!((ends[0], &ends[1..]), (Some(StopReason::FinalText), &others[..]));
+        assert_eq!(saw(&agent.model, 2), [expected]);
+        agent.shut_down().await;
+    }
+}
