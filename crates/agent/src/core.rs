@@ -63,7 +63,7 @@ pub(crate) struct RunCore {
     pub(crate) briefing: Arc<Briefing>,
     /// Messages of the person that may become part of it; `None`: none may.
     pub(crate) joining: Option<Arc<Joining>>,
-    /// What the model had said when the run was stopped.
+    /// What the model had said when the run was stopped or its time was up, unless it has answered since.
     pub(crate) cut_short: Option<String>,
     /// Which model has answered last, where there are several and it was not the one that was to.
     pub(crate) stand_in: Option<String>,
@@ -379,7 +379,7 @@ impl RunCore {
                 let estimate = Usage { input: read, cached_input: 0, output: bytes as u64 / 4 };
                 self.settle_dropped(hold, reservation, &dropped, &estimate).await;
                 let shown = !self.child && allowance.purpose != Purpose::Aside && !said.trim().is_empty();
-                if shown && matches!(dropped, Dropped::Stopped) {
+                if shown && matches!(dropped, Dropped::Stopped | Dropped::Late) {
                     self.cut_short = Some(said.clone());
                 }
                 Ok(match dropped {
@@ -401,6 +401,7 @@ impl RunCore {
     ) -> Asked {
         match result {
             Ok(reply) => {
+                self.cut_short = None; // the closing turn has answered in its place
                 self.house.model_answered();
                 let usage = reply.usage;
                 let answer = Some((usage.as_ref(), reply.price.as_ref()));

@@ -1,6 +1,6 @@
 //! A run that is alive in this process: what dispatcher, lane and watchers share of it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -45,6 +45,10 @@ pub(crate) struct LiveRun {
     blocks: OnceLock<Mutex<Blocks>>,
     /// Something was said: for the one task that shows it.
     changed: Notify,
+    /// How many model calls have begun whose text is shown.
+    calls: AtomicU64,
+    /// The last of them of which a person has seen something.
+    seen: AtomicU64,
 }
 
 /// Why a run was told to stop.
@@ -96,6 +100,8 @@ impl LiveRun {
             partial: Mutex::default(),
             blocks: OnceLock::new(),
             changed: Notify::new(),
+            calls: AtomicU64::new(1), // nobody has seen any
+            seen: AtomicU64::new(0),
         };
         if want_deltas {
             run.deltas.get_or_init(|| broadcast::Sender::new(DELTA_CAPACITY));
@@ -207,6 +213,7 @@ impl LiveRun {
     /// The model is asked: what was said before in this step is forgotten.
     pub(crate) fn begin_step(&self, step: u32) {
         self.partial().begin(step);
+        self.calls.fetch_add(1, Ordering::Relaxed);
         if let Some(mut blocks) = self.blocks() {
             blocks.begin(step);
         }
@@ -231,7 +238,20 @@ impl LiveRun {
             }
         }
         self.changed.notify_one();
+        if self.seen.load(Ordering::Relaxed) == self.calls.load(Ordering::Relaxed) {
+            heard = Heard::Somebody;
+        }
         heard
+    }
+
+    /// The model call that is shown now, for [`Self::was_seen`].
+    pub(crate) fn call_shown(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// A person has seen something of this call: from now on it counts as heard.
+    pub(crate) fn was_seen(&self, call: u64) {
+        self.seen.fetch_max(call, Ordering::Relaxed);
     }
 
     /// The text of this step is over and is not the answer.
@@ -269,5 +289,27 @@ impl ProgressSink for LiveRun {
     fn progress(&self, call: &CallId, text: &str) {
         self.touch();
         self.publish(|| Delta::Tool { call_id: call.clone(), text: text.to_owned() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_person_has_seen_counts_as_heard_until_the_next_call() {
+        let run = LiveRun::new(RunId::new(), "test:alice".into(), false);
+        assert_eq!(run.say(0, "nobody looks", ""), Heard::Nobody);
+        run.begin_step(1);
+        assert_eq!(run.say(1, "one", ""), Heard::Nobody);
+        let earlier = run.call_shown();
+        run.begin_step(1);
+        run.was_seen(earlier);
+        assert_eq!(run.say(1, "one", ""), Heard::Nobody, "the call that was seen is not this one");
+        run.was_seen(run.call_shown());
+        assert_eq!(run.say(1, " two", ""), Heard::Somebody);
+        assert_eq!(run.say(1, " three", ""), Heard::Somebody);
+        run.begin_step(2);
+        assert_eq!(run.say(2, "four", ""), Heard::Nobody);
     }
 }

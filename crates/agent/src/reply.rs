@@ -34,17 +34,34 @@ pub fn shape(text: &str) -> Reply {
 /// Removes lines that models copy from the way calls are recorded: `[called tool x …]`, `[tool x returned: …]`. Lines in
 /// fenced code stay: there somebody quotes them.
 fn without_echoes(text: &str) -> String {
+    kept_lines(text, &mut false).trim().to_owned()
+}
+
+/// What of an answer is behind a part of its raw text that people have read already: the rest of that text, cleaned, and
+/// what was added to it. `None`: the answer is another text.
+///
+/// The cleaned answer cannot be compared with the raw text: line ends and lines within it may be gone.
+pub(crate) fn behind(raw: &str, read_to: usize, answer: &str) -> Option<String> {
+    let Reply::Text(whole) = shape(raw) else { return None };
+    let added = answer.strip_prefix(&whole)?;
+    let (read, rest) = raw.split_at_checked(read_to)?;
     let mut fenced = false;
+    kept_lines(read, &mut fenced);
+    Some(kept_lines(without_trailing(rest), &mut fenced).trim_end().to_owned() + added)
+}
+
+/// The lines that are no echoes. `fenced`: whether the text begins, and then ends, in fenced code.
+fn kept_lines(text: &str, fenced: &mut bool) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for line in text.lines() {
         if line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~") {
-            fenced = !fenced;
+            *fenced = !*fenced;
         }
-        if fenced || !is_echo(line) {
+        if *fenced || !is_echo(line) {
             kept.push(line);
         }
     }
-    kept.join("\n").trim().to_owned()
+    kept.join("\n")
 }
 
 fn is_echo(line: &str) -> bool {

@@ -20,8 +20,10 @@ pub(crate) fn instead_of_nothing(
 ) -> (RunEnd, Option<String>) {
     let own = context.messages.get(delegate.turn_start..).unwrap_or_default();
     let sent = post::sent_here(own, &delegate.core.live.session);
+    // Who has read the beginning of the answer reads the rest of it too, whatever a tool has sent.
+    let begun = delegate.core.live.blocks().is_some_and(|blocks| blocks.has_begun());
     match reply {
-        Some(reply) if sent.iter().any(|sent| post::says_all_of(sent, &reply)) => {
+        Some(reply) if !begun && sent.iter().any(|sent| post::says_all_of(sent, &reply)) => {
             (end.with(SAID_BY_TOOL, true), Some(reply))
         }
         None if end.reason == StopReason::EmptyReply && !sent.is_empty() => {

@@ -8,8 +8,8 @@ use belay_agent_loop::{
     AdmittedCall, AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopState, run_agentic_loop,
 };
 use belay_protocol::{
-    EventKind, JoinedRun, Lease, Message, MessageBody, ModelErrorKind, ReplyRoute, RunEnd, RunId, RunOptions, RunUsage,
-    StopLayer, StopReason, StoreError, Together, ToolCall, ToolStatus, UnixMillis,
+    EventKind, HookPoint, JoinedRun, Lease, Message, MessageBody, ModelErrorKind, ReplyRoute, RunEnd, RunId,
+    RunOptions, RunUsage, StopLayer, StopReason, StoreError, Together, ToolCall, ToolStatus, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -17,7 +17,7 @@ use crate::approvals::{Answer, Answers};
 use crate::bootstrap::{self, Beginning};
 use crate::chat::ChatDelegate;
 use crate::closing::{self, closing_turn};
-use crate::compaction::{self, Calibration};
+use crate::compaction::{self, Calibration, Shortener};
 use crate::core::{RunClock, RunCore};
 use crate::effect_gate::{Asking, put_changed};
 use crate::house::House;
@@ -115,7 +115,7 @@ pub(crate) const SUMMARIZE: &str = "summarize";
 pub(crate) const COLLECT: &str = "collect";
 
 /// Behind what the model had said when its run was stopped, for the model and for people.
-const CUT_SHORT: &str = "\n\n[cut off: the run was stopped here]";
+pub(crate) const CUT_SHORT: &str = "\n\n[cut off: the run was stopped here]";
 
 /// Why a run whose message was relayed asks nobody.
 const RELAYED: &str = "this message was relayed from a group, where nobody can be asked; the person may write directly";
@@ -165,7 +165,7 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
         elsewhere: job.elsewhere,
         saying: delegate.core.journal.saying(),
     });
-    delegate.shortener.calibration = job.calibration;
+    delegate.shortener = Shortener::of(&job.state, job.calibration);
     let mut messages = std::mem::take(&mut job.history);
     messages.append(&mut job.own);
     let mut context = LoopContext { messages, state: std::mem::take(&mut job.state) };
@@ -218,7 +218,9 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
         let (start, channel) = (delegate.turn_start, job.reply_to.as_ref().map(|route| &route.channel));
         (end, reply) = sending::agree(&mut delegate.core, &mut context, start, channel, (end, reply)).await;
     }
-    if let Some(said) = delegate.core.cut_short.take().filter(|_| !lease_lost) {
+    // Where hooks look at what is said, nothing enters the conversation that they have not agreed to.
+    let unseen = house.hooks.is_bound(HookPoint::MessageSending);
+    if let Some(said) = delegate.core.cut_short.take().filter(|_| !lease_lost && !unseen) {
         context.push(Message::assistant(format!("{said}{CUT_SHORT}")));
     }
     let unstored = delegate.core.journal.remainder(&context.messages);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use belay_protocol::{Message, MessageBody, MessageScope};
 
 use super::account::{Account, is_pinned};
+use crate::post::SEND_MESSAGE;
 use crate::subagent::EMIT_VALUE;
 
 /// What leaves a context, and what stays.
@@ -139,9 +140,10 @@ fn steps_that_leave(messages: &[Arc<Message>], turn_start: usize, keep: u64) -> 
     leaving
 }
 
-/// Whether a step has handed over a part of what the run must come up with: that is read from the conversation.
+/// Whether a step has handed over a part of what the run must come up with, or has sent a message: both are read from the
+/// conversation, at the latest at the end of the run.
 fn hands_over(message: &Message) -> bool {
-    message.tool_calls().iter().any(|call| call.name == EMIT_VALUE)
+    message.tool_calls().iter().any(|call| [EMIT_VALUE, SEND_MESSAGE].contains(&call.name.as_str()))
 }
 
 /// Whether a person has said this.
@@ -252,14 +254,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_handed_over_stays() {
-        let mut messages = vec![user("do it"), calling("a", EMIT_VALUE), result("a")];
-        for id in ["b", "c", "d"] {
-            messages.extend([call(id), result(id)]);
+    fn what_was_handed_over_or_sent_stays() {
+        for tool in [EMIT_VALUE, SEND_MESSAGE] {
+            let mut messages = vec![user("do it"), calling("a", tool), result("a")];
+            for id in ["b", "c", "d"] {
+                messages.extend([call(id), result(id)]);
+            }
+            let out = compact(&messages, 0).expect("steps can leave");
+            assert_eq!(out.messages[out.turn_start + 1].tool_calls()[0].id, "a".into(), "{tool}");
+            assert!(!out.left_of_turn.contains(&1) && !out.left_of_turn.contains(&2), "{tool}");
         }
-        let out = compact(&messages, 0).expect("steps can leave");
-        assert_eq!(out.messages[out.turn_start + 1].tool_calls()[0].id, "a".into());
-        assert!(!out.left_of_turn.contains(&1) && !out.left_of_turn.contains(&2));
     }
 
     #[test]

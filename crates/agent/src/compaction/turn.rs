@@ -5,8 +5,10 @@
 //! middle, once; then the run ends and says so. A conversation is never begun anew by itself.
 
 use belay_agent_loop::policies::Observation;
-use belay_agent_loop::{LoopContext, LoopError, Reasoning};
+use belay_agent_loop::{LoopContext, LoopError, LoopState, Reasoning};
 use belay_protocol::{Durability, EventKind, ModelRequest, RunEnd, TurnCut, Usage};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::cut::{Compacted, Cut, tokens};
 use super::estimate::{Calibration, tokens_of};
@@ -19,13 +21,43 @@ use crate::chat::ChatDelegate;
 pub(crate) struct Shortener {
     /// What is known of the provider's way of counting.
     pub(crate) calibration: Calibration,
+    /// What holds for the whole turn.
+    count: Count,
+    /// Large results have lost their middle. Only here: taken up again, the turn has them whole.
+    truncated: bool,
+}
+
+/// The shortenings of a turn. Part of the run's state, so that it holds over questions and restarts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct Count {
     times: u32,
     /// The last one won too little: there is no other in this turn.
     in_vain: bool,
     /// Notes were made.
     noted: bool,
-    /// Large results have lost their middle.
-    truncated: bool,
+}
+
+/// Where in the state it is kept, beside what others keep there.
+const KEY: &str = "compaction";
+
+impl Shortener {
+    /// That of a turn with this state.
+    pub(crate) fn of(state: &LoopState, calibration: Calibration) -> Self {
+        let count = state.delegate.get(KEY).and_then(|kept| serde_json::from_value(kept.clone()).ok());
+        Self { calibration, count: count.unwrap_or_default(), truncated: false }
+    }
+
+    /// Puts it where the next checkpoint takes it along.
+    fn keep(&self, state: &mut LoopState) {
+        let Ok(count) = serde_json::to_value(self.count) else { return }; // plain data: it always serialises
+        match state.delegate.as_object_mut() {
+            Some(others) => {
+                others.insert(KEY.to_owned(), count);
+            }
+            None => state.delegate = Value::Object(Map::from_iter([(KEY.to_owned(), count)])),
+        }
+    }
 }
 
 /// What came of a call that did not fit.
@@ -105,11 +137,13 @@ impl ChatDelegate {
         let house = self.core.house.clone();
         let calibration = self.shortener.calibration;
         let keep = calibration.estimated(house.compaction.keep(house.model.info().context_tokens));
-        if self.shortener.in_vain || self.shortener.times >= house.compaction.max_per_turn {
+        if self.shortener.count.in_vain || self.shortener.count.times >= house.compaction.max_per_turn {
             return Ok(Won::Nothing);
         }
         let Some(cut) = Cut::of(&context.messages, self.turn_start, keep) else { return Ok(Won::Nothing) };
-        self.shortener.times += 1;
+        self.shortener.count.times += 1;
+        let notes = !std::mem::replace(&mut self.shortener.count.noted, true);
+        self.shortener.keep(&mut context.state);
         let before = tokens(&context.messages);
         let word = if why == Why::Overflow { "overflow" } else { "threshold" };
         let started = EventKind::CompactionStarted { tokens: calibration.counted(before), why: word.into() };
@@ -118,7 +152,6 @@ impl ChatDelegate {
         self.core.journal.write(context, Durability::Relaxed).await?;
         let (session, run) = (&self.core.live.session, self.core.live.id);
         house.hooks.before_compaction(session, Some(run), context.messages.len());
-        let notes = !std::mem::replace(&mut self.shortener.noted, true);
         let how = How { calibration, by_model: self.core.closing.is_none(), notes, wish: None };
         let (shorter, by) = shorten(&self.core, context, &cut, how).await;
         if let Some(reason) = self.core.stopped() {
@@ -141,12 +174,13 @@ impl ChatDelegate {
         let (session, run) = (&self.core.live.session, self.core.live.id);
         house.hooks.after_compaction(session, Some(run), left, dropped);
         // Less than a fifth is filled again by the next step.
-        self.shortener.in_vain = u128::from(after) * 10 > u128::from(before) * 8;
+        self.shortener.count.in_vain = u128::from(after) * 10 > u128::from(before) * 8;
+        self.shortener.keep(&mut context.state);
         let verdict = context.state.stops.observe(&self.core.rules, Observation::Compacted { before, after });
         Ok(match context.heed(verdict) {
             Some(end) => Won::Ended(end),
             None if after == before => Won::Nothing,
-            None if self.shortener.in_vain => Won::Little,
+            None if self.shortener.count.in_vain => Won::Little,
             None => Won::Enough,
         })
     }
@@ -180,5 +214,23 @@ impl ChatDelegate {
         let truncated = oversized::truncate(&mut context.messages, self.core.house.model.info().context_tokens);
         tracing::info!(run = %self.core.live.id, truncated, "large results lose their middle in this context");
         Ok(truncated > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_turn_has_shortened_holds_when_it_is_taken_up_again() {
+        let mut state = LoopState { delegate: json!({"hooks": {}}), ..LoopState::default() };
+        let mut shortener = Shortener::of(&state, Calibration::default());
+        assert_eq!(shortener.count, Count::default());
+        shortener.count = Count { times: 2, in_vain: true, noted: true };
+        shortener.keep(&mut state);
+        assert_eq!(Shortener::of(&state, Calibration::default()).count, shortener.count);
+        assert_eq!(state.delegate["hooks"], json!({}), "beside what others keep");
     }
 }

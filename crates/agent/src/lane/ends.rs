@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use belay_protocol::store::joined_end;
-use belay_protocol::{JoinedRun, Message, Refusal, RunEnd, RunId, RunRecord, StopReason, StoreError};
+use belay_protocol::{
+    HookPoint, JoinedRun, Message, MessageBody, Refusal, RunEnd, RunId, RunRecord, StopReason, StoreError,
+};
 use tokio::task::JoinError;
 
 use super::port::{note, refuse_for};
@@ -13,7 +15,7 @@ use crate::journal::Remainder;
 use crate::live::LiveRun;
 use crate::mail::LaneNote;
 use crate::metrics;
-use crate::turn::{TurnEnd, end_processes};
+use crate::turn::{CUT_SHORT, TurnEnd, end_processes};
 use crate::waiting::{Ending, Waiting};
 
 impl Lane {
@@ -140,8 +142,33 @@ impl Lane {
                 current.begin(at);
             }
         }
+        // Before it began, its own message is not in the thread.
+        if error.is_cancelled() && current.begun_at.is_some() {
+            ending.messages = self.said_last(&current.run).await;
+        }
         self.commit_ends(vec![(current, ending)]).await?;
         self.reload().await.map(|_| ())
+    }
+
+    /// What the model of an aborted turn had said last, where the store does not have it and no hook has to look at it.
+    async fn said_last(&self, run: &LiveRun) -> Vec<Arc<Message>> {
+        let said = run.partial().text.trim().to_owned();
+        if said.is_empty() || self.house.hooks.is_bound(HookPoint::MessageSending) {
+            return Vec::new();
+        }
+        let says =
+            |message: &Message| matches!(&message.body, MessageBody::Assistant { text, .. } if text.contains(&said));
+        match self.house.store.runs.run_messages(run.id).await {
+            Ok(stored) if !stored.iter().any(|message| says(message)) => {
+                vec![Arc::new(Message::assistant(format!("{said}{CUT_SHORT}")))]
+            }
+            Ok(_) => Vec::new(),
+            // Better not said than said twice.
+            Err(error) => {
+                tracing::error!(run = %run.id, %error, "the messages of an aborted turn cannot be read");
+                Vec::new()
+            }
+        }
     }
 
     /// Ends every waiting run that was told to stop, in one commit.

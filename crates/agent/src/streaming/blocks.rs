@@ -17,6 +17,7 @@ use super::chunker::{Chunker, JOINT, Limits};
 use super::config::{SendAt, StreamingConfig};
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
+use crate::reply;
 
 /// What a run says in pieces: those that are ready, and the rest of the step it is at.
 #[derive(Debug)]
@@ -73,7 +74,7 @@ impl Blocks {
         if self.at == SendAt::TextEnd {
             self.cut();
         }
-        self.cut_to > 0
+        self.has_begun()
     }
 
     /// The text is over and the run goes on: all of it is ready.
@@ -115,6 +116,11 @@ impl Blocks {
         self.ready.drain(..count.min(self.ready.len()));
     }
 
+    /// Whether a piece of this step is out, or about to be: who has read the beginning is to read the rest.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.cut_to > 0
+    }
+
     /// Whether an earlier attempt has sent this.
     fn was_sent(&mut self, digest: &str) -> bool {
         let at = self.before.iter().position(|before| before == digest);
@@ -124,9 +130,13 @@ impl Blocks {
     /// What of an answer has not been said: the answer without the pieces of it that are out. `said`: the text that was
     /// streamed in the last step.
     pub(crate) fn unsaid(&self, said: &str, answer: &str) -> Option<String> {
-        let behind = said.get(..self.cut_to).map(str::trim_start).filter(|out| !out.is_empty());
-        let rest = match behind.and_then(|out| answer.trim_start().strip_prefix(out)) {
-            Some(behind) => self.chunker.clone().rest_of(behind),
+        let out = said.get(..self.cut_to).map(str::trim_start).filter(|out| !out.is_empty());
+        let rest = out.and_then(|out| match reply::behind(said, self.cut_to, answer) {
+            Some(rest) => Some(rest),
+            None => answer.trim_start().strip_prefix(out).map(str::to_owned),
+        });
+        let rest = match rest {
+            Some(rest) => self.chunker.clone().rest_of(&rest),
             None => Some(answer.to_owned()),
         };
         // What could not be sent by itself goes along with the rest.
@@ -257,6 +267,29 @@ mod tests {
         blocks.push(ANSWER);
         assert_eq!(drain(&mut blocks).len(), 1);
         assert_eq!(blocks.unsaid(ANSWER, "Interrupted.").as_deref(), Some("Interrupted."));
+    }
+
+    #[test]
+    fn shaping_an_answer_does_not_have_it_said_again() {
+        for (streamed, rest) in [
+            ("The first paragraph.\r\n\r\nAnd the second,\r\nwhich ends.", "And the second,\nwhich ends."),
+            ("The first paragraph.\n\n[called tool clock with {}]\nAnd the second.", "And the second."),
+            ("[called tool clock with {}]\nThe first paragraph.\n\nAnd the second.", "And the second."),
+            ("The first:\n```\n[called tool x]\n```\n\nThe second.\n[called tool x]\n", "The second."),
+            // What stands in code is quoted there, also behind the cut.
+            ("The first paragraph.\n\nA second one.\n```\n[called tool x]\n```", "```\n[called tool x]\n```"),
+        ] {
+            let reply::Reply::Text(answer) = reply::shape(streamed) else { unreachable!("{streamed}") };
+            for added in ["", "\n\n[cut off]"] {
+                let mut blocks = blocks(SendAt::TextEnd);
+                blocks.begin(1);
+                blocks.push(streamed);
+                drain(&mut blocks);
+                let unsaid = blocks.unsaid(streamed, &format!("{answer}{added}")).unwrap_or_default();
+                assert!(unsaid.ends_with(&format!("{rest}{added}")), "{streamed:?} {unsaid:?}");
+                assert!(!unsaid.contains("The first"), "{streamed:?} {unsaid:?}");
+            }
+        }
     }
 
     #[test]

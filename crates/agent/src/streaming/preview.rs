@@ -46,6 +46,7 @@ impl Previewer<'_> {
         // An answer that is there within a moment is sent once, and not sent and edited.
         let mut not_before: Option<Instant> = None;
         while !finish.is_cancelled() && !left.unsure {
+            let call = self.run.call_shown(); // before the text: it is of this call, or of a later one
             let text = self.text();
             if text.is_some() {
                 not_before.get_or_insert_with(|| Instant::now() + self.pace);
@@ -72,6 +73,7 @@ impl Previewer<'_> {
             let mut pause = self.pace;
             match answered {
                 Some(Ok(begun)) => {
+                    self.run.was_seen(call);
                     shown.clone_from(text);
                     left.message = begun.or(left.message);
                 }

@@ -536,6 +536,22 @@ async fn everybody_reads_the_reply_that_hooks_agreed_to() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_stopped_run_had_said_stays_out_where_a_hook_would_have_looked_at_it() {
+    let hanging = Scripted::hang().after_pieces(["Once upon ", "a time"]);
+    let mut setup = Setup::new(ScriptedModel::new([hanging, Scripted::text("fine")]));
+    (setup.hooks, _) = spy(&[HookPoint::MessageSending], |_| Some(HookAnswer::Continue));
+    let mut agent = setup.start().await;
+    let accepted = agent.one.accepted("alice", "go").await;
+    agent.asked(1).await;
+    sleep(Duration::from_secs(1)).await;
+    agent.one.command("alice", "/stop").await;
+    end_of(accepted).await;
+    assert_eq!(agent.one.ask("alice", "and you").await, "fine");
+    assert_eq!(saw(&agent.model, 2), ["go", "and you"]);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stop_waits_for_no_hook() {
     for point in [
         HookPoint::BeforeAgentStart,

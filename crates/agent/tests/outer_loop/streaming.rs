@@ -352,6 +352,20 @@ async fn what_a_tool_has_sent_here_is_not_said_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_of_which_a_piece_is_out_is_finished_whatever_was_sent_before() {
+    let mut setup = showing(Shows::Blocks, [send(None, &PARAGRAPHS.concat()), slowly(&PARAGRAPHS)]);
+    setup.config.send_message = true;
+    let mut agent = setup.start().await;
+    let record = end_of(agent.one.accepted("alice", "go").await).await;
+    assert_eq!(record.evidence.get("said_by_tool"), None);
+    assert_eq!(agent.one.next().await, PARAGRAPHS.concat());
+    for paragraph in PARAGRAPHS {
+        assert_eq!(agent.one.next().await, paragraph.trim());
+    }
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_message_to_another_conversation_needs_an_operator_a_yes_and_a_conversation() {
     // The conversation `two:bob` has written before.
     let script = [Scripted::text("hello"), send(Some("two:bob"), "Come at ten."), Scripted::text("done")];

@@ -7,7 +7,7 @@ use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::support::{Setup, TestTool, end_of, saw};
+use crate::support::{Setup, TestTool, end_of, rules, saw};
 
 fn slowly() -> Scripted {
     Scripted::call("slow", json!({}))
@@ -156,4 +156,25 @@ async fn what_was_said_when_a_run_is_stopped_stays_in_the_conversation_once() {
     let history = setup.store.runs.history(&"alice".into(), 0, 10).await.expect("readable");
     assert_eq!(history.iter().filter(|line| line.text == cut).count(), 1);
     agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_said_when_the_time_is_up_stays_where_no_closing_turn_answers() {
+    for (closing, stays) in [(None, true), (Some("I got no further."), false)] {
+        let hanging = Scripted::hang().after_pieces(["Once upon ", "a time"]);
+        let script =
+            [hanging].into_iter().chain(closing.map(Scripted::text)).chain([Scripted::text("there was a king")]);
+        let mut setup = setup(script);
+        let own = format!("closing_turn = {}\n[limits]\nactive_s = 30", closing.is_some());
+        setup.rules = rules(&own);
+        let mut agent = setup.start().await;
+        let first = agent.one.accepted("alice", "tell me a story").await;
+        assert_eq!(end_of(first).await.reason, Some(StopReason::ActiveTime));
+        agent.one.next().await;
+        assert_eq!(agent.one.ask("alice", "go on").await, "there was a king");
+        let cut = "Once upon a time\n\n[cut off: the run was stopped here]";
+        let seen = saw(&agent.model, 2 + usize::from(closing.is_some()));
+        assert_eq!(seen.iter().any(|text| text == cut), stays, "{seen:?}");
+        agent.shut_down().await;
+    }
 }

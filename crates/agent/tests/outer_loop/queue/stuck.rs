@@ -10,12 +10,13 @@ use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Setup, TestTool, end_of, ports, rest_of};
+use crate::support::{Setup, TestTool, end_of, ports, rest_of, saw};
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_does_not_return_when_told_to_stop_is_aborted_and_the_lane_goes_on() {
     let store = Faulty::new(Arc::new(MemoryStore::new()));
-    let mut setup = Setup::new(ScriptedModel::new([Scripted::call("echo", json!({})), Scripted::text("next")]));
+    let call = Scripted::call("echo", json!({})).with_text("Let me see.").after_pieces(["Let me ", "see."]);
+    let mut setup = Setup::new(ScriptedModel::new([call, Scripted::text("next")]));
     setup.store = ports(Arc::new(store.clone()));
     store.plan().nth_of(StoreOp::Checkpoint, 1, Fault::Stall);
     let mut agent = setup.start().await;
@@ -30,6 +31,8 @@ async fn a_turn_that_does_not_return_when_told_to_stop_is_aborted_and_the_lane_g
     assert_eq!(record.evidence["aborted"], json!(true));
     assert!(begun.elapsed() >= Duration::from_secs(30), "{:?}", begun.elapsed());
     assert_eq!(agent.one.next().await, "next");
+    let cut = "Let me see.\n\n[cut off: the run was stopped here]";
+    assert_eq!(saw(&agent.model, 2), ["first", cut, "second"], "what was streamed is part of the conversation");
     agent.shut_down().await;
 }
 
