@@ -271,3 +271,16 @@ async fn a_report_counts_what_the_model_would_be_told_and_shows_no_secret() {
     assert!(brief.prompt.iter().all(|part| part.text.is_none()) && brief.used_tokens == sum);
     agent.shut_down().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_second_delivery_is_known_although_the_skill_has_changed() {
+    let world = World::new();
+    let agent = setup(&world, [Scripted::hang()]).start().await;
+    let Ack::Accepted(first) = agent.one.keyed("alice", "/weather Rome", "k").await else { panic!("accepted") };
+    let mut moved = Skills::clone(&world.known_skills());
+    moved.list[0].place = SkillPlace::Workspace("elsewhere/SKILL.md".into());
+    *world.skills.lock().expect("no panic") = Arc::new(moved);
+    let Ack::Accepted(again) = agent.one.keyed("alice", "/weather Rome", "k").await else { panic!("joined") };
+    assert_eq!((again.run_id, again.duplicate), (first.run_id, true));
+    agent.shut_down().await;
+}
