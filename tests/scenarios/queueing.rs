@@ -23,10 +23,12 @@ async fn command(daemon: &Daemon, text: &str) -> Result<String> {
 
 #[tokio::test]
 async fn a_message_joins_the_running_turn_and_ends_with_it() -> Result<()> {
-    // An announcement without a call is answered by the loop with another step; it takes some ten seconds to say.
+    // An announcement without a call is answered by the loop with another step; with the frames around it, it takes some
+    // seconds to say, byte by byte.
     let announcement = "I will read the file now. ".to_owned() + &"Please wait. ".repeat(6);
-    let pause = Duration::from_secs(10) / u32::try_from(announcement.len())?;
-    let model = ModelServer::start(vec![Answer::Drip(announcement, pause)], Answer::text("about both")).await;
+    let model =
+        ModelServer::start(vec![Answer::Drip(announcement, Duration::from_millis(15))], Answer::text("about both"))
+            .await;
     let home = Home::new().openai(&model.base_url);
     let daemon = home.start().await?;
     assert!(command(&daemon, "/queue").await?.starts_with("Queue: followup"), "a program has its own answer");
@@ -34,7 +36,8 @@ async fn a_message_joins_the_running_turn_and_ends_with_it() -> Result<()> {
     let first = daemon.send("alice", "what is in the file?").await?;
     model.seen(1).await;
     let second = daemon.send("alice", "and who wrote it?").await?;
-    assert_eq!(daemon.finished(&first).await?["reply"], "about both");
+    let answered = daemon.finished(&first).await?;
+    assert_eq!(answered["reply"], "about both", "{answered}");
     let joined = daemon.finished(&second).await?;
     assert_eq!((&joined["status"], &joined["reason"]), (&json!("completed"), &json!("joined")), "{joined}");
     assert_eq!((&joined["evidence"]["run"], &joined["evidence"]["how"]), (&json!(first), &json!("steer")));

@@ -171,13 +171,14 @@ impl Relay {
 
     /// Sends what has no answer. In its turn: a client's "initialized" comes before what it asks next.
     async fn notify(&mut self, post: Post) {
-        let cancelled = post.cancels().and_then(|id| self.under_way.remove(&id.to_string()));
+        if let Some(task) = post.cancels().and_then(|id| self.under_way.remove(&id.to_string())) {
+            // First, for the daemon ends its answer without a word when it is told, and a cancelled request has none. Where
+            // there is no session, the end of the connection is what cancels.
+            task.abort();
+        }
         let sent = self.line.send(post, None);
         // A daemon that is away is heard of with the next request, which has an answer to say it in.
         let _ = timeout(ASIDE_LIMIT, sent).await;
-        if let Some(task) = cancelled {
-            task.abort(); // where there is no session, the end of the connection is what cancels
-        }
     }
 
     /// Takes note of how a request ended.
