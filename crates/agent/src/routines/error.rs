@@ -4,7 +4,8 @@ use super::cron::{FIRST_YEAR, LAST_YEAR};
 use super::schedule::{MAX_TEXT_BYTES, MIN_INTERVAL};
 
 /// What would be understood; the end of the sentences that can say nothing more precise.
-const FORMS: &str = "write a cron line such as `0 9 * * MON-FRI`, or `@daily`, `every 15m`, `at 2026-12-01T09:00` or `in 20m`";
+const FORMS: &str =
+    "write a cron line such as `0 9 * * MON-FRI`, or `@daily`, `every 15m`, `at 2026-12-01T09:00` or `in 20m`";
 
 /// A schedule that cannot be used. None of these passes by itself: the text has to be changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +53,9 @@ pub enum ScheduleError {
         takes: &'static str,
     },
     /// The length in `every …` or `in …` cannot be read.
-    #[error("`{text}` is not a length of time; write hours, minutes and seconds, such as `2h`, `1h30m`, `15m` or `90s`")]
+    #[error(
+        "`{text}` is not a length of time; write hours, minutes and seconds, such as `2h`, `1h30m`, `15m` or `90s`"
+    )]
     Length {
         /// What stands there.
         text: String,
@@ -79,7 +82,9 @@ pub enum ScheduleError {
         text: String,
     },
     /// There is no such zone.
-    #[error("there is no time zone `{name}`.{near} Write a name of the IANA database, such as `Europe/Berlin` or `UTC`")]
+    #[error(
+        "there is no time zone `{name}`.{near} Write a name of the IANA database, such as `Europe/Berlin` or `UTC`"
+    )]
     Zone {
         /// What was written, shortened.
         name: String,

@@ -123,7 +123,9 @@ fn a_month_of_missed_seconds_is_reckoned_by_halving() {
 
 #[test]
 fn policies_are_written_as_people_write_them() {
-    for (policy, text) in [(MisfirePolicy::Skip, "\"skip\""), (MisfirePolicy::Once, "\"once\""), (all(5), "{\"all\":5}")] {
+    for (policy, text) in
+        [(MisfirePolicy::Skip, "\"skip\""), (MisfirePolicy::Once, "\"once\""), (all(5), "{\"all\":5}")]
+    {
         assert_eq!(serde_json::to_string(&policy).unwrap(), text);
         assert_eq!(serde_json::from_str::<MisfirePolicy>(text).unwrap(), policy);
     }

@@ -203,12 +203,7 @@ impl From<Schedule> for Stored {
 }
 
 /// `15m`, or `15m from 2026-12-01T09:00`; the text that says both, and the rule.
-fn every(
-    words: &[&str],
-    zone: &Zone,
-    now: Option<UnixMillis>,
-    text: &str,
-) -> Result<(String, Rule), ScheduleError> {
+fn every(words: &[&str], zone: &Zone, now: Option<UnixMillis>, text: &str) -> Result<(String, Rule), ScheduleError> {
     let mut parts = words.splitn(2, |word| word.eq_ignore_ascii_case("from"));
     let length = parts.next().unwrap_or_default().join(" ");
     let anchor = match parts.next() {

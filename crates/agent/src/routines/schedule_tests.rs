@@ -238,7 +238,11 @@ fn a_schedule_is_stored_complete_and_read_again_the_same() {
         ("  0  9 * *\tmon-fri ", "0 9 * * mon-fri", "0 9 * * mon-fri (Europe/Berlin)"),
         ("@Daily", "@Daily", "@Daily (Europe/Berlin)"),
         ("every 15m", "every 15m from 2026-11-22T12:00:00Z", "every 15m from 2026-11-22T12:00:00Z (Europe/Berlin)"),
-        ("every 2h FROM 2026-12-01 09:00", "every 2h from 2026-12-01T08:00:00Z", "every 2h from 2026-12-01T08:00:00Z (Europe/Berlin)"),
+        (
+            "every 2h FROM 2026-12-01 09:00",
+            "every 2h from 2026-12-01T08:00:00Z",
+            "every 2h from 2026-12-01T08:00:00Z (Europe/Berlin)",
+        ),
         ("AT 2026-12-01 09:00", "at 2026-12-01 09:00", "at 2026-12-01 09:00 (Europe/Berlin)"),
         ("in 90s", "at 2026-11-22T12:01:30Z", "at 2026-11-22T12:01:30Z (Europe/Berlin)"),
     ] {
@@ -277,8 +281,10 @@ fn instants_at_the_ends_of_time_are_answered() {
 fn any_schedule() -> impl Strategy<Value = Schedule> {
     let minute = prop::sample::select(vec!["0", "30", "*/7", "*/30", "5,55", "10-20", "*", "0-59/4"]);
     let hour = prop::sample::select(vec!["*", "0", "2", "*/3", "1-3", "23", "0,12"]);
-    let days = prop::sample::select(vec!["* * *", "* * MON-FRI", "1,15 * *", "L * *", "* 3,10 SUN", "13 * FRI", "* * SUN#2"]);
-    let zones = vec!["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Antarctica/Troll", "Africa/Cairo"];
+    let days =
+        prop::sample::select(vec!["* * *", "* * MON-FRI", "1,15 * *", "L * *", "* 3,10 SUN", "13 * FRI", "* * SUN#2"]);
+    let zones =
+        vec!["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Antarctica/Troll", "Africa/Cairo"];
     let line = (minute, hour, days).prop_map(|(minute, hour, days)| format!("{minute} {hour} {days}"));
     let every = (1..100_000_u32).prop_map(|seconds| format!("every {seconds}s"));
     let text = prop_oneof![4 => line, 1 => every];

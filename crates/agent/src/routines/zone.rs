@@ -54,7 +54,8 @@ fn nearest<'a>(wanted: &str, names: &'a [String]) -> Vec<&'a str> {
         edit_distance(&wanted, &name).min(edit_distance(&wanted, last))
     };
     let mut scored: Vec<(usize, &str)> = names.iter().map(|name| (distance(name), name.as_str())).collect();
-    scored.retain(|(distance, _)| *distance <= wanted.chars().count() / 3);
     scored.sort();
+    let least = scored.first().map_or(0, |(distance, _)| *distance).min(wanted.chars().count() / 3);
+    scored.retain(|(distance, _)| *distance <= least);
     scored.into_iter().take(MOST_NEAR).map(|(_, name)| name).collect()
 }
