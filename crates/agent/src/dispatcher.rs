@@ -9,6 +9,7 @@ mod control;
 mod input;
 mod notes;
 mod watch;
+mod work;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use belay_protocol::store::{ACTED_ON_KEPT, input_digest};
 use belay_protocol::{
     Ack, AckSender, Body, CommandReply, Envelope, GateId, IdempotencyKey, Inbound, Purpose, Refusal, ReplyRoute, RunId,
-    SessionKey, StopReason, StoreError, UnixMillis,
+    SessionKey, StopReason, StoreError, UnixMillis, job_of,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -160,6 +161,12 @@ impl Dispatcher {
             self.input(text, None, inbound, ack);
             return Flow::Continue;
         }
+        if let Some(job) = job_of(&inbound.session) {
+            // What is said in there is the job's; its lane stops and is watched like any other.
+            let what = format!("a job works in this session; /job {job} and a text says something to it");
+            self.refuse(&inbound, ack, Refusal::Forbidden(what));
+            return Flow::Continue;
+        }
         let submission = submission::parse_with(&text, &self.house.context.known_skills());
         let (inbound, ack) = match self.take_answer(&submission, &text, inbound, ack) {
             Ok(()) => return Flow::Continue,
@@ -182,7 +189,11 @@ impl Dispatcher {
             Submission::Command(command) => {
                 self.house.hooks.command(&inbound, &submission::word_of(&text), &text);
                 // Where a lane acts on it, the lane keeps its key once it has.
-                let kept = !matches!(command, Command::Decide(..) | Command::Thread(_) | Command::Setting(_));
+                let kept = !matches!(
+                    command,
+                    // A job's id is made of the key.
+                    Command::Decide(..) | Command::Thread(_) | Command::Setting(_) | Command::Job(_)
+                );
                 let key = inbound.key.clone().filter(|_| kept);
                 let flow = self.command(command, &text, inbound, ack);
                 self.keep_key(key);

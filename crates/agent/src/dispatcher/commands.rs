@@ -41,6 +41,10 @@ impl Dispatcher {
                 self.decide_in_conversation(decision, gate, word, inbound, ack);
                 return Flow::Continue;
             }
+            Command::Job(command) => {
+                self.job_command(command, word, inbound, ack);
+                return Flow::Continue;
+            }
             Command::Usage(usage) => usage.into(),
             Command::NotYet(word) => format!("{word} is not available in this version."),
         };

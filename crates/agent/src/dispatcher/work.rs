@@ -1,0 +1,48 @@
+//! Work that goes on by itself, asked for in a conversation or by a program. What takes time is an errand: the dispatcher goes on.
+
+use belay_protocol::{Ack, AckSender, CommandReply, Inbound, JobRequest, Refusal};
+
+use super::Dispatcher;
+use crate::jobs::{self, JobCommand};
+use crate::mail::LaneNote;
+
+impl Dispatcher {
+    /// What a program asks about jobs.
+    pub(super) fn job_request(&mut self, request: JobRequest, inbound: Inbound, ack: AckSender) {
+        let house = self.house.clone();
+        self.errand(async move {
+            ack.send(match jobs::request(&house, request, &inbound).await {
+                Ok(job) => Ack::Job(Box::new(job)),
+                Err(refusal) => Ack::Refused(refusal),
+            });
+        });
+    }
+
+    /// What a person says about jobs.
+    pub(super) fn job_command(&mut self, command: JobCommand, word: String, inbound: Inbound, ack: AckSender) {
+        let (house, speaker, notes) = (self.house.clone(), self.speaker.clone(), self.notes.clone());
+        self.errand(async move {
+            let (text, passed_on) = match jobs::command(&house, command, &inbound).await {
+                Ok(answer) => (answer.text, answer.passed_on),
+                Err(refusal @ (Refusal::Store(_) | Refusal::ShuttingDown)) => {
+                    if let Some(key) = inbound.key {
+                        // Before the refusal is heard: the command is given again because of it. Only the dispatcher's end
+                        // drops this.
+                        let _ = notes.send(LaneNote::NotActedOn { key }).await;
+                    }
+                    return ack.send(Ack::Refused(refusal));
+                }
+                // Said once, and not offered again by the channel.
+                Err(Refusal::Busy { what, .. }) => (format!("That cannot be done now: {what}."), None),
+                Err(refusal) => (refusal.to_string(), None),
+            };
+            ack.send(Ack::Command(CommandReply { command: word, reply: text.clone(), resumes: None }));
+            speaker.say(inbound.reply_to.clone(), text);
+            if let Some(passed_on) = passed_on
+                && let Some(unread) = passed_on.unread().await
+            {
+                speaker.say(inbound.reply_to, unread);
+            }
+        });
+    }
+}
