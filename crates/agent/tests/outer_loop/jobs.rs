@@ -23,6 +23,11 @@ fn done(result: &str) -> Scripted {
     Scripted::call("terminate", json!({"status": "success", "summary": result}))
 }
 
+/// An agent that has jobs.
+fn setup_of(model: ScriptedModel) -> Setup {
+    Setup { jobs: JobsConfig::default(), ..Setup::new(model) }
+}
+
 fn failed(why: &str) -> Scripted {
     Scripted::call("terminate", json!({"status": "failure", "summary": why}))
 }
@@ -96,7 +101,7 @@ async fn a_job_works_beside_the_conversation_and_its_result_comes_as_a_message_t
         done("two rooms"),
         Scripted::text("hello"),
     ]);
-    let setup = Setup::new(model);
+    let setup = setup_of(model);
     let mut agent = setup.start().await;
     let made = agent.one.command("alice", "/job count the rooms\nand the halls").await;
     let id = id_in(&made);
@@ -116,7 +121,7 @@ async fn a_job_works_beside_the_conversation_and_its_result_comes_as_a_message_t
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_begins_like_a_command_is_a_task() {
-    let setup = Setup::new(ScriptedModel::new([done("stopped it")]));
+    let setup = setup_of(ScriptedModel::new([done("stopped it")]));
     let mut agent = setup.start().await;
     create(&agent.one, order("/stop the music in the hall")).await;
     assert!(agent.one.next().await.ends_with("is done.\n\nstopped it"));
@@ -127,7 +132,7 @@ async fn a_task_that_begins_like_a_command_is_a_task() {
 #[tokio::test(start_paused = true)]
 async fn places_are_exact_under_a_burst_and_a_finished_job_frees_its_own_at_once() {
     let model = always(done("done").after(Duration::from_secs(10)));
-    let mut setup = Setup::new(model);
+    let mut setup = setup_of(model);
     setup.jobs =
         JobsConfig { max_parallel: 5, max_parallel_per_user: 5, max_open_per_user: 150, ..JobsConfig::default() };
     let mut agent = setup.start().await;
@@ -166,7 +171,7 @@ async fn places_are_exact_under_a_burst_and_a_finished_job_frees_its_own_at_once
 
 #[tokio::test(start_paused = true)]
 async fn one_person_leaves_places_to_others() {
-    let mut setup = Setup::new(always(Scripted::hang()));
+    let mut setup = setup_of(always(Scripted::hang()));
     setup.jobs = JobsConfig { max_parallel: 3, max_parallel_per_user: 2, ..JobsConfig::default() };
     let agent = setup.start().await;
     for n in 0..4 {
@@ -182,7 +187,7 @@ async fn one_person_leaves_places_to_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_thousand_waiting_jobs_are_rows_and_nothing_else() {
-    let mut setup = Setup::new(always(Scripted::hang()));
+    let mut setup = setup_of(always(Scripted::hang()));
     setup.jobs = JobsConfig { max_parallel: 1, max_open_per_user: 2000, ..JobsConfig::default() };
     let agent = setup.start().await;
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
@@ -200,7 +205,7 @@ async fn a_thousand_waiting_jobs_are_rows_and_nothing_else() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_comes_twice_makes_one_job() {
-    let setup = Setup::new(always(done("done")));
+    let setup = setup_of(always(done("done")));
     let agent = setup.start().await;
     let id = JobId::new();
     for _ in 0..2 {
@@ -226,7 +231,7 @@ async fn a_request_that_comes_twice_makes_one_job() {
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_a_job_is_refused_in_words() {
-    let mut setup = Setup::new(ScriptedModel::new([]));
+    let mut setup = setup_of(ScriptedModel::new([]));
     let agent = setup.start().await;
     for (order, expected) in [
         (order("  "), "task: must have text"),
@@ -253,7 +258,7 @@ async fn a_text_is_no_end_unless_it_says_that_the_work_is_done() {
         Scripted::text("The kitchen has one."),
         Scripted::text("The job is complete. Three doors."),
     ]);
-    let setup = Setup::new(model);
+    let setup = setup_of(model);
     let mut agent = setup.start().await;
     create(&agent.one, order("count the doors")).await;
     assert!(agent.one.next().await.ends_with("is done.\n\nThe job is complete. Three doors."));
@@ -272,7 +277,7 @@ async fn nothing_is_no_success_unless_something_was_said_before() {
         (answered.to_vec(), "is done.\n\nThree doors."),
         (nothing.collect(), "has failed: the model had nothing to say"),
     ] {
-        let setup = Setup::new(ScriptedModel::new(script));
+        let setup = setup_of(ScriptedModel::new(script));
         let mut agent = setup.start().await;
         create(&agent.one, order("count")).await;
         let told = agent.one.next().await;
@@ -298,7 +303,7 @@ async fn a_job_that_gives_up_or_uses_up_its_steps_has_failed_with_what_it_had() 
             StopReason::MaxIterations,
         ),
     ] {
-        let setup = Setup::new(ScriptedModel::new(script));
+        let setup = setup_of(ScriptedModel::new(script));
         let mut agent = setup.start().await;
         let budget = JobBudget { max_steps: steps, ..JobBudget::default() };
         let id = create(&agent.one, JobOrder { budget, ..order("count") }).await.job_id;
@@ -317,7 +322,7 @@ async fn a_job_waits_for_a_model_that_limits_it_and_fails_when_that_does_not_end
     for (times, expected) in [(9, "is done.\n\nat last"), (10, "has failed: the model provider kept limiting our rate")]
     {
         let script = (0..times).map(|_| limited()).chain([done("at last")]);
-        let setup = Setup::new(ScriptedModel::new(script));
+        let setup = setup_of(ScriptedModel::new(script));
         let mut agent = setup.start().await;
         let began = Instant::now();
         create(&agent.one, order("count")).await;
@@ -334,7 +339,7 @@ async fn tokens_are_counted_over_all_attempts() {
     let call = |n: u32| Scripted::call("echo", json!({"text": n.to_string()})).with_usage(40, 10);
     // Two steps of fifty tokens, then silence: the second attempt has fifty left.
     let script = vec![call(1), call(2), Scripted::hang(), call(3), call(4), Scripted::text("what I have")];
-    let mut setup = Setup::new(ScriptedModel::new(script));
+    let mut setup = setup_of(ScriptedModel::new(script));
     setup.jobs.max_tokens = 500;
     let mut agent = setup.start().await;
     let budget = JobBudget { max_tokens: 150, ..JobBudget::default() };
@@ -351,7 +356,7 @@ async fn tokens_are_counted_over_all_attempts() {
 #[tokio::test(start_paused = true)]
 async fn messages_to_a_job_join_it_all_and_in_order_and_one_that_comes_too_late_is_told_of() {
     let slow = Scripted::call("slow", json!({})).after(Duration::from_secs(60));
-    let setup = Setup::new(ScriptedModel::new([slow, done("all of it")])).tool(TestTool::named("slow"));
+    let setup = setup_of(ScriptedModel::new([slow, done("all of it")])).tool(TestTool::named("slow"));
     let mut agent = setup.start().await;
     let id = create(&agent.one, order("count")).await.job_id;
     agent.asked(1).await;
@@ -370,7 +375,7 @@ async fn messages_to_a_job_join_it_all_and_in_order_and_one_that_comes_too_late_
 
 #[tokio::test(start_paused = true)]
 async fn a_job_is_cancelled_while_it_waits_or_works_and_nobody_is_told_twice() {
-    let mut setup = Setup::new(ScriptedModel::new([Scripted::hang()]));
+    let mut setup = setup_of(ScriptedModel::new([Scripted::hang()]));
     setup.jobs.max_parallel = 1;
     let mut agent = setup.start().await;
     let working = create(&agent.one, order("works")).await.job_id;
@@ -392,7 +397,7 @@ async fn a_job_is_cancelled_while_it_waits_or_works_and_nobody_is_told_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_whose_run_somebody_stops_is_cancelled_and_whoever_asked_is_told() {
-    let setup = Setup::new(ScriptedModel::new([Scripted::hang()]));
+    let setup = setup_of(ScriptedModel::new([Scripted::hang()]));
     let mut agent = setup.start().await;
     let id = create(&agent.one, order("works")).await.job_id;
     agent.asked(1).await;
@@ -404,7 +409,7 @@ async fn a_job_whose_run_somebody_stops_is_cancelled_and_whoever_asked_is_told()
 
 #[tokio::test(start_paused = true)]
 async fn a_job_belongs_to_whoever_made_it() {
-    let setup = Setup::new(ScriptedModel::new([Scripted::hang()]));
+    let setup = setup_of(ScriptedModel::new([Scripted::hang()]));
     let mut agent = setup.start().await;
     let id = create(&agent.one, order("works")).await.job_id;
     for (role, theirs) in [(PrincipalRole::User, true), (PrincipalRole::Operator, false)] {
@@ -424,7 +429,7 @@ async fn a_job_belongs_to_whoever_made_it() {
 
 #[tokio::test(start_paused = true)]
 async fn the_result_can_be_accepted_once_it_is_there() {
-    let setup = Setup::new(ScriptedModel::new([done("two").after(Duration::from_secs(5))]));
+    let setup = setup_of(ScriptedModel::new([done("two").after(Duration::from_secs(5))]));
     let mut agent = setup.start().await;
     let id = create(&agent.one, order("count")).await.job_id;
     let early = request(&agent.one, JobRequest::Accept(id)).await;
@@ -443,7 +448,7 @@ async fn the_result_can_be_accepted_once_it_is_there() {
 #[tokio::test(start_paused = true)]
 async fn a_stuck_job_really_runs_again_from_where_it_was() {
     let script = [Scripted::call("echo", json!({"text": "the hall is done"})), Scripted::hang(), done("all rooms")];
-    let setup = Setup::new(ScriptedModel::new(script));
+    let setup = setup_of(ScriptedModel::new(script));
     let mut agent = setup.start().await;
     let began = Instant::now();
     let id = create(&agent.one, order("count the rooms")).await.job_id;
@@ -464,7 +469,7 @@ async fn a_stuck_job_really_runs_again_from_where_it_was() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_that_hangs_again_and_again_has_failed_with_one_notice() {
-    let setup = Setup::new(always(Scripted::hang()));
+    let setup = setup_of(always(Scripted::hang()));
     let mut agent = setup.start().await;
     let id = create(&agent.one, order("count")).await.job_id;
     let told = tokio::time::timeout(Duration::from_secs(3000), agent.one.delivered.recv()).await;
@@ -482,7 +487,7 @@ async fn a_job_that_hangs_again_and_again_has_failed_with_one_notice() {
 async fn a_job_that_gets_on_is_never_touched_however_long_it_takes() {
     let step = |n: u32| Scripted::call("echo", json!({"text": n.to_string()})).after(Duration::from_secs(240));
     let script = (0..30).map(step).chain([done("two hours of work")]);
-    let mut setup = Setup::new(ScriptedModel::new(script));
+    let mut setup = setup_of(ScriptedModel::new(script));
     setup.jobs.job_timeout_s = 10_000;
     let mut agent = setup.start().await;
     let began = Instant::now();
@@ -496,7 +501,7 @@ async fn a_job_that_gets_on_is_never_touched_however_long_it_takes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_is_gone_on_from_and_the_result_told_once() {
-    let setup = Setup::new(ScriptedModel::new([Scripted::call("echo", json!({"text": "half"})), Scripted::hang()]));
+    let setup = setup_of(ScriptedModel::new([Scripted::call("echo", json!({"text": "half"})), Scripted::hang()]));
     let agent = setup.start().await;
     let id = create(&agent.one, order("count")).await.job_id;
     agent.asked(2).await;
@@ -516,7 +521,7 @@ async fn a_crash_is_gone_on_from_and_the_result_told_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_that_the_daemon_dies_of_twice_is_given_up_and_asks_no_model() {
-    let setup = Setup::new(ScriptedModel::new([Scripted::hang()]));
+    let setup = setup_of(ScriptedModel::new([Scripted::hang()]));
     let agent = setup.start().await;
     let id = create(&agent.one, order("poison")).await.job_id;
     agent.asked(1).await;
@@ -537,7 +542,7 @@ async fn a_job_that_the_daemon_dies_of_twice_is_given_up_and_asks_no_model() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_is_laid_aside_at_an_orderly_end_as_often_as_it_may_be() {
-    let mut setup = Setup::new(ScriptedModel::new([Scripted::call("echo", json!({"text": "half"})), Scripted::hang()]));
+    let mut setup = setup_of(ScriptedModel::new([Scripted::call("echo", json!({"text": "half"})), Scripted::hang()]));
     setup.config.drain_s = 1;
     let agent = setup.start().await;
     let id = create(&agent.one, order("count")).await.job_id;
@@ -563,7 +568,7 @@ async fn a_job_is_laid_aside_at_an_orderly_end_as_often_as_it_may_be() {
 async fn the_model_of_a_conversation_makes_a_job_whose_result_comes_there() {
     let asks = Scripted::call("create_job", json!({"task": "count the rooms", "title": "rooms"}));
     // Whoever of the two is asked first gets the same.
-    let mut setup = Setup::new(ScriptedModel::new([asks]).then_forever(done("fine")));
+    let mut setup = setup_of(ScriptedModel::new([asks]).then_forever(done("fine")));
     setup.config.terminate = true;
     let mut agent = setup.start().await;
     agent.one.accepted("alice", "have the rooms counted").await;
@@ -587,7 +592,7 @@ async fn a_job_can_make_a_plan_first() {
         success("clean"),
         Scripted::text("Everything is tidy."),
     ]);
-    let setup = Setup::new(model);
+    let setup = setup_of(model);
     let mut agent = setup.start().await;
     let id = create(&agent.one, JobOrder { plan: true, ..order("tidy the house") }).await.job_id;
     assert!(agent.one.next().await.ends_with("is done.\n\nEverything is tidy."));
@@ -604,7 +609,7 @@ async fn nobody_can_be_asked_and_a_job_makes_no_job() {
     ];
     let tool = TestTool::named("echo").called("ask").asking();
     let calls = tool.calls.clone();
-    let setup = Setup::new(ScriptedModel::new(script)).tool(tool);
+    let setup = setup_of(ScriptedModel::new(script)).tool(tool);
     let mut agent = setup.start().await;
     create(&agent.one, order("count")).await;
     assert!(agent.one.next().await.ends_with("without"));
@@ -618,7 +623,7 @@ async fn nobody_can_be_asked_and_a_job_makes_no_job() {
 
 #[tokio::test(start_paused = true)]
 async fn a_channel_with_the_name_of_the_agents_own_work_keeps_it_from_starting() {
-    let setup = Setup::new(ScriptedModel::new([]));
+    let setup = setup_of(ScriptedModel::new([]));
     let mut parts = setup.parts();
     parts.channels = vec![Arc::new(NamedJob("job".into()))];
     let refused = belay_agent::Agent::start(parts).await.err().expect("refused").to_string();

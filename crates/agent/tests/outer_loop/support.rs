@@ -463,7 +463,8 @@ impl Setup {
             approvals: ApprovalsConfig::default(),
             compaction: CompactionConfig::default(),
             sessions: SessionsConfig::default(),
-            jobs: JobsConfig::default(),
+            // Without jobs the models of all other tests are offered one tool less.
+            jobs: JobsConfig { enabled: false, ..JobsConfig::default() },
             rules: Arc::new(StopRules::progress()),
             queue: QueueConfig::default(),
             model: Arc::new(model),
