@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use belay_agent_loop::policies::StopRules;
 use belay_agent_loop::{BrakeAction, Fired, LoopContext};
-use belay_protocol::{EventKind, Lease, RunOptions, StopReason};
+use belay_protocol::{EventKind, Lease, Purpose, RunOptions, StopReason};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::call_model::{Allowance, Asked, Purpose};
+pub(crate) use self::call_model::{Allowance, Asked, CallPurpose};
 pub(crate) use self::clock::{OwnTime, RunClock};
 pub(crate) use self::execute::{Bind, Executed, unbound};
 pub(crate) use self::seed::Seed;
@@ -58,6 +58,8 @@ pub(crate) struct RunCore {
     pub(crate) nest: Nest,
     /// What people have answered about calls of this run.
     pub(crate) answers: Answers,
+    /// What the tree of runs is for that it belongs to.
+    pub(crate) purpose: Purpose,
     /// Whether a person can be asked; else why nobody can, as the end of a sentence.
     pub(crate) may_ask: Result<(), &'static str>,
     /// What its message, its session and the configuration ask of it.
@@ -83,6 +85,8 @@ pub(crate) struct Root {
     pub(crate) tally: Tally,
     /// How many runs its earlier attempts have started.
     pub(crate) spawned: u32,
+    /// What it is for.
+    pub(crate) purpose: Purpose,
     /// Whether a person can be asked; else why nobody can, as the end of a sentence.
     pub(crate) may_ask: Result<(), &'static str>,
     /// What its message and its session ask of it.
@@ -93,7 +97,7 @@ impl RunCore {
     /// The core of a run at the top of its tree, with what every such run has: everybody's rules, no answers of people yet,
     /// and nothing that may join it.
     pub(crate) fn root(root: Root) -> Self {
-        let Root { house, live, lease, stored, tally, spawned, may_ask, options } = root;
+        let Root { house, live, lease, stored, tally, spawned, purpose, may_ask, options } = root;
         let (threads, clock) = (house.store.threads.clone(), house.clock.clone());
         Self {
             cancel: live.cancel.clone(),
@@ -106,6 +110,7 @@ impl RunCore {
             closing: None,
             nest: Nest::root(&house.config.subagents, spawned),
             answers: Answers::new(),
+            purpose,
             may_ask,
             options,
             briefing: Arc::default(), // before it asks anybody it is told more

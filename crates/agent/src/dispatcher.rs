@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use belay_protocol::store::{ACTED_ON_KEPT, input_digest};
 use belay_protocol::{
-    Ack, AckSender, Body, CommandReply, Envelope, GateId, IdempotencyKey, Inbound, Refusal, ReplyRoute, RunId,
+    Ack, AckSender, Body, CommandReply, Envelope, GateId, IdempotencyKey, Inbound, Purpose, Refusal, ReplyRoute, RunId,
     SessionKey, StopReason, StoreError, UnixMillis,
 };
 use tokio::sync::{Notify, mpsc};
@@ -153,6 +153,11 @@ impl Dispatcher {
             let what =
                 format!("a message must have text, at most {MAX_TEXT_BYTES} bytes of it, without NUL characters");
             self.refuse(&inbound, ack, Refusal::Invalid(what));
+            return Flow::Continue;
+        }
+        if Purpose::of(&inbound.channel).is_autonomous() {
+            // Work that was decided on before: its words are no command, whatever they begin with, and answer no question.
+            self.input(text, None, inbound, ack);
             return Flow::Continue;
         }
         let submission = submission::parse_with(&text, &self.house.context.known_skills());

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use belay_agent_loop::policies::StopRules;
 use belay_agent_loop::{LoopContext, LoopError, LoopOutcome, LoopState};
-use belay_protocol::{Lease, Message, ReplyRoute, RunEnd, RunOptions, RunUsage, StopReason, UnixMillis};
+use belay_protocol::{Lease, Message, Purpose, ReplyRoute, RunEnd, RunOptions, RunUsage, StopReason, UnixMillis};
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) use self::ending::{CUT_SHORT, end_processes, failure};
@@ -58,6 +58,8 @@ pub(crate) struct TurnJob {
     pub(crate) begun_at: Option<UnixMillis>,
     /// What people have answered about its calls.
     pub(crate) answers: Answers,
+    /// What it is for.
+    pub(crate) purpose: Purpose,
     /// Whether its message was relayed from a place where nobody can be asked.
     pub(crate) relayed: bool,
     /// Whether whom it works for may have it write to other conversations.
@@ -72,6 +74,8 @@ pub(crate) struct TurnJob {
     pub(crate) calibration: Calibration,
 }
 
+/// Why a run that works without a person's message asks nobody.
+const BY_ITSELF: &str = "this run works by itself, and nobody is there to be asked; do what can be done without it";
 /// Why a run whose message was relayed asks nobody.
 const RELAYED: &str = "this message was relayed from a group, where nobody can be asked; the person may write directly";
 
@@ -156,7 +160,12 @@ fn core_of(job: &TurnJob) -> RunCore {
         stored: job.history.len() + job.own.len(),
         tally,
         spawned: spawned(&job.own),
-        may_ask: if job.relayed { Err(RELAYED) } else { Ok(()) },
+        purpose: job.purpose,
+        may_ask: match job.purpose.is_autonomous() {
+            true => Err(BY_ITSELF),
+            false if job.relayed => Err(RELAYED),
+            false => Ok(()),
+        },
         options: job.options.clone(),
     });
     RunCore {

@@ -5,7 +5,7 @@ use belay_agent_loop::LoopError;
 use belay_protocol::{EventKind, ModelError, ModelReply, ModelRequest, RunEnd, Usage};
 
 use super::call_model::Dropped;
-use super::{Allowance, Asked, CLOSING_MAX_TOKENS, Purpose, RunCore};
+use super::{Allowance, Asked, CLOSING_MAX_TOKENS, CallPurpose, RunCore};
 use crate::cost_guard::{Refused, Reservation};
 use crate::metrics;
 use crate::tally::Hold;
@@ -20,7 +20,7 @@ impl RunCore {
         let each = self.house.cost.estimate(request);
         // The closing turn that is held back for is the root's; a child's is paid like any other call.
         let closing = allowance.purpose.closing().is_some() && !self.child;
-        if !self.child && allowance.purpose == Purpose::Step && self.rules.closing_turn().is_some() {
+        if !self.child && allowance.purpose == CallPurpose::Step && self.rules.closing_turn().is_some() {
             let last = ModelRequest { max_tokens: CLOSING_MAX_TOKENS, thinking: None, ..*request };
             self.tally.hold_back(self.house.cost.estimate(&last));
         }
@@ -47,7 +47,7 @@ impl RunCore {
                 Err(match refused {
                     Refused::Limit { spent, limit, needed } => {
                         // What does not fit aside says nothing about the work: its next call is looked at by itself.
-                        if allowance.purpose != Purpose::Aside {
+                        if allowance.purpose != CallPurpose::Aside {
                             self.tally.refuse_day(spent, limit, needed);
                         }
                         LoopError::CostRefused {

@@ -18,12 +18,12 @@ pub(crate) struct Allowance {
     /// Requests.
     pub(crate) attempts: u32,
     /// What it is for.
-    pub(crate) purpose: Purpose,
+    pub(crate) purpose: CallPurpose,
 }
 
 /// What a call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum CallPurpose {
     /// A step of the run.
     Step,
     /// The closing turn: it may use the reserve, and only the time it is given.
@@ -32,7 +32,7 @@ pub(crate) enum Purpose {
     Aside,
 }
 
-impl Purpose {
+impl CallPurpose {
     pub(super) fn closing(self) -> Option<Duration> {
         match self {
             Self::Closing(time) => Some(time),
@@ -75,20 +75,20 @@ impl RunCore {
     /// What a call may take now: in the closing turn one request, and what is left of that turn's time.
     pub(crate) fn allowance(&self, attempts: u32) -> Allowance {
         match self.closing {
-            None => Allowance { attempts, purpose: Purpose::Step },
+            None => Allowance { attempts, purpose: CallPurpose::Step },
             Some(until) => {
                 let left = until.saturating_duration_since(Instant::now());
-                Allowance { attempts: 1, purpose: Purpose::Closing(left) }
+                Allowance { attempts: 1, purpose: CallPurpose::Closing(left) }
             }
         }
     }
 
     /// How hard the model is to think: not at all harder than by itself where it only has to close or to judge, for which
     /// there are few tokens.
-    fn thinking(&self, purpose: Purpose) -> Option<Thinking> {
+    fn thinking(&self, purpose: CallPurpose) -> Option<Thinking> {
         match purpose {
-            Purpose::Step => self.options.thinking.or(self.house.config.thinking),
-            Purpose::Closing(_) | Purpose::Aside => None,
+            CallPurpose::Step => self.options.thinking.or(self.house.config.thinking),
+            CallPurpose::Closing(_) | CallPurpose::Aside => None,
         }
     }
 
@@ -128,9 +128,9 @@ impl RunCore {
         };
         let request = ModelRequest { max_attempts: hold.attempts.min(reservation.attempts()), ..request };
         let cut = CancellationToken::new();
-        let watched = self.rules.cuts_streams(&context.state.stops) && allowance.purpose == Purpose::Step;
+        let watched = self.rules.cuts_streams(&context.state.stops) && allowance.purpose == CallPurpose::Step;
         let mut sink = LiveSink::new(&self.live, step, watched.then_some((&mut chanting, &cut)));
-        match self.child || allowance.purpose == Purpose::Aside {
+        match self.child || allowance.purpose == CallPurpose::Aside {
             true => sink.silent(),
             false => sink.shown(),
         }
@@ -186,7 +186,7 @@ impl RunCore {
 
     /// Whether this was said in the conversation, and not in a child run or aside.
     fn shows(&self, allowance: Allowance, said: &str) -> bool {
-        !self.child && allowance.purpose != Purpose::Aside && !said.trim().is_empty()
+        !self.child && allowance.purpose != CallPurpose::Aside && !said.trim().is_empty()
     }
 
     /// One logical call as a step of the loop: chanting becomes a verdict.

@@ -7,7 +7,7 @@ use belay_agent_loop::{LoopContext, Meter};
 use belay_protocol::{Finding, RunEnd, StopReason, UnixMillis};
 use tokio::time::Instant;
 
-use super::{Purpose, RunCore};
+use super::{CallPurpose, RunCore};
 
 /// The time that a run was given by whoever started it.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,7 @@ impl RunCore {
     }
 
     /// The earliest of the run's own deadlines and what its parent has left.
-    pub(super) fn deadline(&self, context: &LoopContext, purpose: Purpose) -> Option<Instant> {
+    pub(super) fn deadline(&self, context: &LoopContext, purpose: CallPurpose) -> Option<Instant> {
         let own = match purpose.closing() {
             Some(time) => [Some(Instant::now() + time), None],
             None => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use belay_agent_loop::LoopContext;
 use belay_agent_loop::policies::StopRules;
-use belay_protocol::RunOptions;
+use belay_protocol::{Purpose, RunOptions};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +33,7 @@ pub(crate) struct Seed {
     /// When the run that hands it out must have ended.
     deadline: Option<Instant>,
     nest: Nest,
+    purpose: Purpose,
     options: Arc<RunOptions>,
     briefing: Arc<Briefing>,
 }
@@ -75,6 +76,7 @@ impl Seed {
             closing: None,
             nest: self.nest.clone(),
             answers: Answers::new(),
+            purpose: self.purpose,
             may_ask: Err(NOBODY),
             options: self.options.clone(),
             briefing: self.briefing.clone(),
@@ -97,6 +99,7 @@ impl RunCore {
             clock: self.clock,
             deadline: self.deadline(context, self.allowance(1).purpose),
             nest: self.nest.clone(),
+            purpose: self.purpose,
             options: self.options.clone(),
             briefing: self.briefing.clone(),
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    Ack, CommandReply, EventKind, NewEvent, Refusal, RunEnd, RunId, RunOptions, RunRecord, RunUsage, StopReason,
-    UnixMillis,
+    Ack, CommandReply, EventKind, NewEvent, Purpose, Refusal, RunEnd, RunId, RunOptions, RunRecord, RunUsage,
+    StopReason, UnixMillis,
 };
 use tokio::task::{JoinError, JoinSet};
 use tracing::Instrument;
@@ -173,6 +173,7 @@ impl Lane {
             stored: 0,
             tally: Tally::default(),
             spawned: 0,
+            purpose: Purpose::Chat,
             may_ask: Err(NOBODY),
             options: Arc::new(RunOptions::default().over(&self.options)),
         });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{JoinedRun, Message, Place, QueueMode, RunId};
+use belay_protocol::{JoinedRun, Message, Place, Purpose, QueueMode, RunId};
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -57,6 +57,7 @@ impl Lane {
             permit: next.permit.take(),
             begun_at: next.begun_at,
             answers: std::mem::take(&mut next.answers),
+            purpose: Purpose::of(&next.channel),
             relayed: next.asker.relayed,
             elsewhere: next.asker.place == Place::Operator,
             options: Arc::new(next.options.clone().over(&self.options)),

@@ -2,7 +2,7 @@
 
 use belay_agent_loop::policies::Observation;
 use belay_agent_loop::{AgenticLoopConfig, LoopContext, LoopError, LoopOutcome, run_agentic_loop};
-use belay_protocol::{Message, RunEnd, StopReason};
+use belay_protocol::{Message, Purpose, RunEnd, StopReason};
 
 use super::TurnJob;
 use super::ending::iterations_used;
@@ -89,7 +89,8 @@ async fn carry_out(
             return Ok(LoopOutcome::Stopped(end));
         }
     }
-    if let Some(request) = plan_request(delegate, context) {
+    let planned = (job.purpose == Purpose::Chat).then(|| plan_request(delegate, context)).flatten();
+    if let Some(request) = planned {
         delegate.core.joining = None; // a plan is made of the one message
         let (start, core) = (delegate.turn_start, &mut delegate.core);
         let (end, said) = Box::pin(run_plan(core, context, start, &request)).await?;

@@ -254,7 +254,10 @@ fn told(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static str, Value
         }
         // Changes of a conversation and deliveries are no part of a run's course. What hooks do, and which parts of an answer
         // were committed early, is for the operator, who reads it in the log.
-        EventKind::ThreadEdited { .. }
+        EventKind::JobChanged { .. }
+        | EventKind::RoutineFired { .. }
+        | EventKind::RoutineEnded { .. }
+        | EventKind::ThreadEdited { .. }
         | EventKind::Delivered { .. }
         | EventKind::Hook { .. }
         | EventKind::Said { .. } => return None,
