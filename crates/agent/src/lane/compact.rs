@@ -14,8 +14,8 @@ use tracing::Instrument;
 
 use super::port::{note, refuse_command};
 use super::{Lane, LeaseLost, unchanged};
-use crate::compaction::cut::tokens;
-use crate::compaction::{By, Compacted, Cut, How, context_of, shorten};
+use crate::compaction::cut::Compacted;
+use crate::compaction::{Cut, How, Shortened, context_of, shorten};
 use crate::core::{Root, RunCore};
 use crate::live::LiveRun;
 use crate::mail::{LaneCommand, LaneNote};
@@ -46,7 +46,7 @@ impl Compacting {
 }
 
 /// What comes of it; `None`: it was told to stop.
-type Made = Option<(Compacted, By)>;
+type Made = Option<Shortened>;
 
 /// What comes of a shortening; nothing, while there is none.
 ///
@@ -98,7 +98,7 @@ impl Lane {
             made => made,
         };
         let (reason, reply) = match made {
-            Ok(Some((shorter, by))) => (StopReason::FinalText, self.store_compaction(shorter, by).await?),
+            Ok(Some(shorter)) => (StopReason::FinalText, self.store_compaction(shorter).await?),
             Ok(None) => (
                 run.stopped_by().map_or(StopReason::UserStop, |cause| cause.reason),
                 "Stopped: the conversation is as it was.".to_owned(),
@@ -122,22 +122,19 @@ impl Lane {
         refuse_command(&self.port.notes, command, refusal).await;
     }
 
-    async fn store_compaction(&mut self, shorter: Compacted, by: By) -> Result<String, LeaseLost> {
-        let Compacted { messages, summary, dropped, kept_of_earlier_turns: keep, .. } = shorter;
-        let (before, after) = (tokens(&context_of(self.summary.as_deref(), self.messages.clone())), tokens(&messages));
-        let [before, after] = [before, after].map(|tokens| self.calibration.counted(tokens));
+    async fn store_compaction(&mut self, shorter: Shortened) -> Result<String, LeaseLost> {
+        let compacted = shorter.fact(false);
+        let Shortened { context, by, before, after, .. } = shorter;
+        let Compacted { messages, summary, dropped, kept_of_earlier_turns: keep, .. } = context;
         let session = &self.lease.session;
         let fact = |kind| NewEvent { at: self.house.clock.now(), session: Some(session.clone()), run_id: None, kind };
-        let by = by.word().to_owned();
-        let events = vec![
-            fact(EventKind::CompactionStarted { tokens: before, why: "command".into() }),
-            fact(EventKind::Compacted { messages: dropped, before, after, by: by.clone(), will_retry: false }),
-        ];
+        let started = EventKind::CompactionStarted { tokens: before, why: "command".into() };
+        let events = vec![fact(started), fact(compacted)];
         if let Err(error) = self.house.store.threads.compact(&self.lease, keep, summary.clone(), events).await {
             return unchanged(&error);
         }
         self.house.hooks.after_compaction(session, None, messages.len(), dropped);
-        tracing::info!(%session, dropped, before, after, by, "conversation shortened on request");
+        tracing::info!(%session, dropped, before, after, by = by.word(), "conversation shortened on request");
         self.messages = messages.into_iter().skip(1).collect();
         self.summary = Some(summary);
         Ok(format!(
