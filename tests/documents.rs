@@ -292,7 +292,9 @@ fn every_test_that_a_table_names_exists() {
             for name in names {
                 let exists = match name.split_once("::") {
                     None => has_test(text, name),
-                    Some((module, name)) => sources.iter().any(|(of, text)| is_module(of, module) && has_test(text, name)),
+                    Some((module, name)) => {
+                        sources.iter().any(|(of, text)| is_module(of, module) && has_test(text, name))
+                    }
                 };
                 if !exists {
                     missing.push(format!("{}: {name}", path.display()));

@@ -113,7 +113,10 @@ async fn the_commands_for_a_shell_do_what_the_readme_says() -> Result<()> {
         ("`belay runs`", "belay runs".to_owned(), "completed"),
         ("`belay stop RUN`", format!("belay stop {stalled}"), ""),
     ] {
-        ensure!(README.split_whitespace().collect::<Vec<_>>().join(" ").contains(named), "the README does not name {named}");
+        ensure!(
+            README.split_whitespace().collect::<Vec<_>>().join(" ").contains(named),
+            "the README does not name {named}"
+        );
         let output = shell(&home, &daemon, "", &line).await?;
         assert!(output.status.success() && output.stdout.contains(expected), "{line}: {output:?}");
     }

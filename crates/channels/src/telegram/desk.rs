@@ -28,8 +28,7 @@ const TEXT_ONLY: &str = "I can only read text so far. Please write it out.";
 const NOT_TAKEN: &str =
     "Too many messages are waiting in this conversation; this one was not taken. Please send it again later.";
 
-const TOO_OLD: &str =
-    "I was away for long. What was written here in the meantime is too old to be answered; please send again what still matters.";
+const TOO_OLD: &str = "I was away for long. What was written here in the meantime is too old to be answered; please send again what still matters.";
 
 /// What both ways of receiving share.
 pub(super) struct Desk {
