@@ -260,7 +260,9 @@ fn sources() -> Vec<(PathBuf, String)> {
         }
     }
     let mut found = Vec::new();
-    ["crates", "tests"].map(|folder| walk(&root().join(folder), &mut found));
+    for folder in ["crates", "tests"] {
+        walk(&root().join(folder), &mut found);
+    }
     found
 }
 

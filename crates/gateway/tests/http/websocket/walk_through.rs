@@ -111,7 +111,9 @@ async fn two_messages_of_a_session_are_acknowledged_at_once_and_each_has_one_end
         let first = socket.ask("agent", message("s", "hold", "k1")).await;
         let second = socket.ask("agent", message("s", "hold", "k2")).await;
         let runs = [run_of(&socket.answer(&first).await), run_of(&socket.answer(&second).await)];
-        runs.map(|run| house.agent.finish(run, StopReason::FinalText, "done"));
+        for run in runs {
+            house.agent.finish(run, StopReason::FinalText, "done");
+        }
         for (run, id) in runs.iter().zip([first, second]) {
             let end = socket.events("agent", is_end).await.pop().unwrap();
             assert_eq!(end["runId"], json!(run));
