@@ -16,6 +16,7 @@ mod outputs;
 mod pains;
 mod plan;
 mod queueing;
+mod readme;
 mod sessions;
 mod stopping;
 mod stops;

@@ -21,7 +21,7 @@ use crate::support::{Running, Setup, TestTool, by_rule, end_of, rest_of, saw};
 pub(crate) struct Book(Arc<Mutex<Vec<Value>>>);
 
 impl Book {
-    fn told(&self, point: HookPoint) -> Vec<Value> {
+    pub(crate) fn told(&self, point: HookPoint) -> Vec<Value> {
         let told = self.0.lock().expect("no panic while it is held");
         told.iter().filter(|event| event["hook"] == point.word()).map(|event| event["data"].clone()).collect()
     }
@@ -78,14 +78,14 @@ pub(crate) fn spy(
     (points.iter().map(bound).collect(), book)
 }
 
-fn change(fields: Value) -> Option<HookAnswer> {
+pub(crate) fn change(fields: Value) -> Option<HookAnswer> {
     match fields {
         Value::Object(fields) => Some(HookAnswer::Change(fields)),
         other => panic!("{other} is no object"),
     }
 }
 
-fn refuse(why: &str) -> Option<HookAnswer> {
+pub(crate) fn refuse(why: &str) -> Option<HookAnswer> {
     Some(HookAnswer::Refuse(why.into()))
 }
 

@@ -22,4 +22,5 @@ mod subagents;
 mod support;
 mod threads;
 mod trouble;
+mod walk_through;
 mod workers;

@@ -345,6 +345,12 @@ mod tests {
                 vec![r#"1 compaction {"completed":false,"phase":"end","why":"nothing_won"} Some(1)"#],
             ),
             (
+                EventKind::Compacted { messages: 4, before: 9000, after: 800, by: "model".into(), will_retry: true },
+                vec![
+                    r#"1 compaction {"by":"model","completed":true,"messages":4,"phase":"end","tokensAfter":800,"tokensBefore":9000,"willRetry":true} Some(1)"#,
+                ],
+            ),
+            (
                 EventKind::ModelFallback { from: "a".into(), to: "b".into(), why: "overloaded".into() },
                 vec![r#"1 lifecycle {"from":"a","phase":"fallback","to":"b","why":"overloaded"} Some(1)"#],
             ),

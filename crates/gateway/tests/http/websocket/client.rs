@@ -132,6 +132,11 @@ impl Socket {
         self.kept.iter().all(|frame| frame["event"] != name)
     }
 
+    /// Whether no answer to a request was passed over.
+    pub(crate) fn is_unanswered(&self, id: &str) -> bool {
+        self.kept.iter().all(|frame| frame["id"] != id)
+    }
+
     async fn frame(&mut self) -> Result<Value, End> {
         loop {
             match tokio::time::timeout(PATIENCE, self.io.next()).await.expect("a frame in time") {
