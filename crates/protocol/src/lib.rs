@@ -37,6 +37,7 @@ pub mod outbound;
 pub mod process;
 pub mod run;
 pub mod secret;
+pub mod sent;
 pub mod stop;
 pub mod store;
 pub mod time;
@@ -73,9 +74,10 @@ pub use outbound::{DeliverError, Outbound};
 pub use process::{Generation, NoProcesses, RunProcesses};
 pub use run::{AgentState, RunRecord, RunStatus, RunUsage, Termination, WaitingFor};
 pub use secret::{Secret, SecretVault};
+pub use sent::Sent;
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
-    Acceptance, Checkpoint, Durability, EditOutcome, EventLog, EventQuery, FinishedRun, HistoryEntry, JoinedRun,
+    Acceptance, ActedOn, Checkpoint, Durability, EditOutcome, EventLog, EventQuery, FinishedRun, HistoryEntry, JoinedRun,
     KnownInput, Lease, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PausedRun, PendingRun,
     RunFilter, RunReader, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadSnapshot, ThreadState,
     ThreadStore, Together, TurnCut,
