@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Ack, AckSender, ActedOn, Body, CommandReply, Envelope, GateId, Inbound, Refusal, ReplyRoute, RunId, Sent, SessionKey,
-    StopReason, StoreError,
+    Ack, AckSender, ActedOn, Body, CommandReply, Envelope, GateId, Inbound, Refusal, ReplyRoute, RunId, Sent,
+    SessionKey, StopReason, StoreError,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{Id, JoinError, JoinSet};

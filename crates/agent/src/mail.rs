@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    AckSender, ActedOn, Asker, ChannelId, Decision, GateId, IdempotencyKey, Inbound, KnownInput, Principal, Refusal, ReplyRoute,
-    RunId, Secret, Sent, SessionKey, UnixMillis,
+    AckSender, ActedOn, Asker, ChannelId, Decision, GateId, IdempotencyKey, Inbound, KnownInput, Principal, Refusal,
+    ReplyRoute, RunId, Secret, Sent, SessionKey, UnixMillis,
 };
 use tokio::sync::{Notify, mpsc};
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::store::KnownInput;
 use belay_protocol::{
-    Acceptance, ActedOn, Archive, BootId, Checkpoint, Decided, EditOutcome, Event, EventLog, EventQuery, FinishedRun, Found,
-    Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent, NewInput,
-    Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Removed, ReplyRoute,
-    Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord, SearchQuery, Secret, SecretVault, Seq, SessionKey,
-    SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together,
+    Acceptance, ActedOn, Archive, BootId, Checkpoint, Decided, EditOutcome, Event, EventLog, EventQuery, FinishedRun,
+    Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent,
+    NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Removed,
+    ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord, SearchQuery, Secret, SecretVault, Seq,
+    SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together,
     TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, AckSender, CommandReply, Inbound, Refusal, RunId, Sent, SessionKey, Skills, StillRunning, StopReason, StopReport,
-    StopTarget,
+    Ack, AckSender, CommandReply, Inbound, Refusal, RunId, Sent, SessionKey, Skills, StillRunning, StopReason,
+    StopReport, StopTarget,
 };
 use tokio::sync::mpsc;
 
@@ -38,7 +38,9 @@ impl Dispatcher {
                 return self.stop_in_conversation(running, word, inbound, ack);
             }
             Command::Thread(command) => return self.lane_command(LaneOrder::Thread(command), word, sent, inbound, ack),
-            Command::Setting(command) => return self.lane_command(LaneOrder::Setting(command), word, sent, inbound, ack),
+            Command::Setting(command) => {
+                return self.lane_command(LaneOrder::Setting(command), word, sent, inbound, ack);
+            }
             Command::Status => self.status_text(),
             Command::Help => help_text(&self.house.context.known_skills()),
             Command::Version => format!("Belay {}", self.house.version),

@@ -66,7 +66,13 @@ impl Dispatcher {
             }
             Control::DeleteSession(session) => {
                 let inbound = Inbound { session, reply_to: None, ..inbound.clone() };
-                return self.lane_command(LaneOrder::Thread(ThreadCommand::Delete), "/sessions".into(), None, inbound, ack);
+                return self.lane_command(
+                    LaneOrder::Thread(ThreadCommand::Delete),
+                    "/sessions".into(),
+                    None,
+                    inbound,
+                    ack,
+                );
             }
             Control::Decide { gate, decision } => {
                 self.decide(gate, LaneReply::Decision(decision), "/approvals".into(), None, inbound.clone(), ack);

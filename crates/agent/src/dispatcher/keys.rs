@@ -251,9 +251,8 @@ mod tests {
         let mut keys = Keys::new();
         let digest = || Some("d".to_owned());
         keys.recall(vec![ActedOn { key: key(1), digest: None }, ActedOn { key: key(2), digest: digest() }], Vec::new());
-        let mut again = |n, digest: &str| {
-            matches!(keys.used(&Sent { key: key(n), digest: digest.into() }), Used::ActedOn)
-        };
+        let mut again =
+            |n, digest: &str| matches!(keys.used(&Sent { key: key(n), digest: digest.into() }), Used::ActedOn);
         assert_eq!([again(1, "d"), again(1, "e"), again(2, "d"), again(2, "e")], [true, true, true, false]);
     }
 }

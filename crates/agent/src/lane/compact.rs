@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    Ack, ActedOn, CommandReply, EventKind, NewEvent, Refusal, RunEnd, RunId, RunOptions, RunRecord, RunUsage, StopReason,
-    UnixMillis,
+    Ack, ActedOn, CommandReply, EventKind, NewEvent, Refusal, RunEnd, RunId, RunOptions, RunRecord, RunUsage,
+    StopReason, UnixMillis,
 };
 use tokio::task::{JoinError, JoinSet};
 use tracing::Instrument;

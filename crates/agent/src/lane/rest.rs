@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Ack, ActedOn, Checkpoint, CommandReply, Decided, Decision, Durability, Gate, GateId, GateKind, GateState,
-    Message, Outbound, OutboxId, PausedRun, Question, Refusal, StoreError, ToolResult, ToolStatus, UnixMillis,
+    Ack, ActedOn, Checkpoint, CommandReply, Decided, Decision, Durability, Gate, GateId, GateKind, GateState, Message,
+    Outbound, OutboxId, PausedRun, Question, Refusal, StoreError, ToolResult, ToolStatus, UnixMillis,
 };
 use tokio::time::Instant;
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use belay_protocol::{
     Accepted, Ack, CommandReply, DeclaredOutput, GateState, QueueMode, Refusal, RunId, RunOptions, Thinking,
+    ThreadStore,
 };
 use belay_testkit::faulty::{Fault, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
@@ -89,7 +90,7 @@ async fn of_a_secret_no_digest_is_kept_and_whatever_comes_under_its_key_goes_now
     rest_of(&mut asking).await;
     answered(agent.one.keyed("alice", "hunter2", "k").await);
     end_of(asking).await;
-    let kept = belay_protocol::ThreadStore::acted_on(store.inner()).await.expect("read");
+    let kept = store.inner().acted_on().await.expect("read");
     assert_eq!(kept.iter().map(|acted_on| &acted_on.digest).collect::<Vec<_>>(), [&None]);
     for text in ["hunter2", "something else"] {
         let reply = answered(agent.one.keyed("alice", text, "k").await);
@@ -162,7 +163,8 @@ async fn a_yes_that_was_a_message_approves_nothing_when_it_comes_again() {
 async fn a_message_that_comes_again_while_its_run_asks_for_a_secret_is_not_the_secret() {
     let mail = TestTool::named("echo").called("mail").secret("mail_key").writing();
     let secrets = mail.secrets.clone();
-    let setup = Setup::new(ScriptedModel::new([Scripted::call("mail", json!({})), Scripted::text("mailed")])).tool(mail);
+    let setup =
+        Setup::new(ScriptedModel::new([Scripted::call("mail", json!({})), Scripted::text("mailed")])).tool(mail);
     let agent = setup.start().await;
     let mut asking = accepted(agent.one.keyed("alice", "send it", "k").await);
     rest_of(&mut asking).await;
@@ -179,11 +181,7 @@ async fn the_same_text_that_asks_for_something_else_is_another_message() {
     let setup = Setup::new(ScriptedModel::new([Scripted::text("ok").after(Duration::from_secs(60))]));
     let mut agent = setup.start().await;
     let asked = || RunOptions { thinking: Some(Thinking::Low), ..RunOptions::default() };
-    let output = |word: &str| DeclaredOutput {
-        name: "n".into(),
-        schema: json!({ "type": word }),
-        description: None,
-    };
+    let output = |word: &str| DeclaredOutput { name: "n".into(), schema: json!({ "type": word }), description: None };
     let others = [
         (RunOptions::default(), vec![]),
         (RunOptions { thinking: Some(Thinking::High), ..asked() }, vec![]),

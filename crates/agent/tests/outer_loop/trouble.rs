@@ -1,6 +1,5 @@
 //! Trouble with the store, with redeliveries, and with what an ended run leaves behind.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::inbound::{HistoryLine, HistoryRole};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    ActedOn, BootId, Event, Gate, IdempotencyKey, KnownInput, Lease, Message, MessageScope, NewEvent, NewInput, Note, Outbound, RunEnd,
-    RunId, RunOptions, RunRecord, RunStatus, Seq, SessionKey, StoreError, ThreadId, ThreadSnapshot, ThreadState,
-    UnixMillis,
+    ActedOn, BootId, Event, Gate, IdempotencyKey, KnownInput, Lease, Message, MessageScope, NewEvent, NewInput, Note,
+    Outbound, RunEnd, RunId, RunOptions, RunRecord, RunStatus, Seq, SessionKey, StoreError, ThreadId, ThreadSnapshot,
+    ThreadState, UnixMillis,
 };
 use serde_json::Value;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    Asker, ChannelId, Event, IdempotencyKey, Message, MessageBody, MessageScope, Outbound, OutboxRow, Place, ReplyRoute, RunRecord, RunStatus,
-    Seq, StopReason, ThreadState, UnixMillis,
+    Asker, ChannelId, Event, IdempotencyKey, Message, MessageBody, MessageScope, Outbound, OutboxRow, Place,
+    ReplyRoute, RunRecord, RunStatus, Seq, StopReason, ThreadState, UnixMillis,
 };
 use rusqlite::Row;
 use serde::Serialize;

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use belay_protocol::store::input_digest;
 use belay_protocol::{
-    Acceptance, ActedOn, Archive, Asker, GateState, GateStore, Message, NewInput, Outbox, Place, RunId, RunReader, RunStatus, SearchQuery,
-    ThreadState, ThreadStore,
+    Acceptance, ActedOn, Archive, Asker, GateState, GateStore, Message, NewInput, Outbox, Place, RunId, RunReader,
+    RunStatus, SearchQuery, ThreadState, ThreadStore,
 };
 use belay_store::{SqliteStore, StoreOptions};
 use rusqlite::{Connection, params};
@@ -118,11 +118,8 @@ async fn keys_of_an_old_store_are_known() {
         params![working.to_string(), input_digest("hi")],
     )
     .unwrap();
-    conn.execute(
-        "INSERT INTO acted_on (key_channel, key_account, key_message, at) VALUES ('http', 'a', 'c', 500)",
-        [],
-    )
-    .unwrap();
+    conn.execute("INSERT INTO acted_on (key_channel, key_account, key_message, at) VALUES ('http', 'a', 'c', 500)", [])
+        .unwrap();
     drop(conn);
 
     let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
@@ -130,7 +127,10 @@ async fn keys_of_an_old_store_are_known() {
     let again = store.accept(&lease, NewInput { key: Some(key("m")), ..queued("hi") }).await.unwrap();
     assert!(matches!(&again, Acceptance::Known(known) if known.run_id == working), "{again:?}");
     let recent = store.recent_inputs().await.unwrap();
-    assert_eq!(recent.iter().map(|(key, known)| (key.clone(), known.run_id)).collect::<Vec<_>>(), [(key("m"), working)]);
+    assert_eq!(
+        recent.iter().map(|(key, known)| (key.clone(), known.run_id)).collect::<Vec<_>>(),
+        [(key("m"), working)]
+    );
     assert_eq!(store.acted_on().await.unwrap(), [ActedOn { key: key("c"), digest: None }]);
     store.close().await;
 }
