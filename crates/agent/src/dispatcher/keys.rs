@@ -23,8 +23,8 @@ pub(super) struct Keys {
     /// Of messages whose run is alive.
     living: HashMap<IdempotencyKey, Living>,
     of_runs: HashMap<RunId, IdempotencyKey>,
-    /// Of messages whose run has ended, or was alive before this start; also of those that were deleted since. Commands alone
-    /// are compared with them: whether a message is a duplicate, the store says.
+    /// Of messages whose run has ended, or was alive before this start. Commands alone are compared with them: whether a
+    /// message is a duplicate, the store says.
     recent: Newest<KnownInput>,
     /// Of commands and answers, with their digests; no digest is that of a secret.
     acted_on: Newest<Option<String>>,
