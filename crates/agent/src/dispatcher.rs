@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Ack, AckSender, ActedOn, Body, CommandReply, Envelope, GateId, Inbound, Refusal, ReplyRoute, RunId, Sent,
+    Ack, AckSender, ActedOn, Body, CommandReply, Envelope, GateId, Inbound, Purpose, Refusal, ReplyRoute, RunId, Sent,
     SessionKey, StopReason, StoreError,
 };
 use tokio::sync::{Notify, mpsc};
@@ -142,6 +142,11 @@ impl Dispatcher {
         }
         let sent = Sent::of(&inbound);
         let Some(ack) = self.first_delivery(sent.as_ref(), &text, &inbound, ack) else { return Flow::Continue };
+        if Purpose::of(&inbound.channel).is_autonomous() {
+            // Work that was decided on before: its words are no command, whatever they begin with, and answer no question.
+            self.input(text, sent, inbound, ack);
+            return Flow::Continue;
+        }
         let submission = submission::parse_with(&text, &self.house.context.known_skills());
         let (inbound, ack) = match self.take_answer(&submission, &text, sent.as_ref(), inbound, ack) {
             Ok(()) => return Flow::Continue,

@@ -28,8 +28,19 @@ impl Sent {
     pub fn of(inbound: &Inbound) -> Option<Self> {
         // Every field is named, so that whoever adds one says whether it tells messages apart. Who sends it through what is
         // in the key; where the answer goes and who listens may change from one delivery to the next.
-        let Inbound { key, body, history, outputs, options, .. } = inbound;
-        let Inbound { channel: _, session: _, principal: _, reply_to: _, want_deltas: _, relayed: _, .. } = inbound;
+        let Inbound {
+            key,
+            body,
+            history,
+            outputs,
+            options,
+            channel: _,
+            session: _,
+            principal: _,
+            reply_to: _,
+            want_deltas: _,
+            relayed: _,
+        } = inbound;
         let (Some(key), Body::Text(text)) = (key, body) else { return None };
         Some(Self { key: key.clone(), digest: digest(text, options, outputs, history) })
     }

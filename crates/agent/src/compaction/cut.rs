@@ -35,7 +35,8 @@ pub struct Compacted {
     pub dropped: u32,
     /// Of these, those of the running turn, by their number in it, from 0.
     pub left_of_turn: Vec<u32>,
-    /// How many messages of earlier turns stay.
+    /// How many messages of earlier turns stay, of those that the store shows to every turn: a result that stands in for one
+    /// that a crash has swallowed is not among them.
     pub kept_of_earlier_turns: u32,
     /// Where the running turn begins in the new context.
     pub turn_start: usize,
@@ -55,6 +56,11 @@ impl Cut {
             leaving.extend(steps_that_leave(messages, turn_start, keep));
         }
         (!leaving.is_empty()).then(|| Self { messages: messages.to_vec(), pinned, turn_start, leaving })
+    }
+
+    /// The whole context that it goes through.
+    pub fn messages(&self) -> &[Arc<Message>] {
+        &self.messages
     }
 
     /// What leaves, oldest first.
@@ -78,7 +84,8 @@ impl Cut {
         let stays = |at: &usize| self.leaving.binary_search(at).is_err();
         let head = usize::from(self.pinned);
         messages.extend((head..self.messages.len()).filter(stays).map(|at| self.messages[at].clone()));
-        let kept = (head..self.turn_start).filter(stays).count();
+        let earlier: Vec<usize> = (head..self.turn_start).filter(stays).collect();
+        let kept = earlier.iter().filter(|at| self.messages[**at].scope.is_thread()).count();
         let left_of_turn = self.leaving.iter().filter_map(|at| at.checked_sub(self.turn_start));
         Compacted {
             messages,
@@ -86,7 +93,7 @@ impl Cut {
             dropped: self.leaving.len() as u32,
             left_of_turn: left_of_turn.map(|number| number as u32).collect(),
             kept_of_earlier_turns: kept as u32,
-            turn_start: 1 + kept,
+            turn_start: 1 + earlier.len(),
         }
     }
 }

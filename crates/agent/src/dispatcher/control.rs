@@ -74,6 +74,9 @@ impl Dispatcher {
                     ack,
                 );
             }
+            Control::Job(_) | Control::Routine(_) => {
+                ack.send(Ack::Refused(Refusal::Invalid("jobs and routines are not available in this version".into())));
+            }
             Control::Decide { gate, decision } => {
                 self.decide(gate, LaneReply::Decision(decision), "/approvals".into(), None, inbound.clone(), ack);
             }

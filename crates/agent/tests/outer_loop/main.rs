@@ -14,6 +14,7 @@ mod outputs;
 mod plan;
 mod queue;
 mod recovery;
+mod room;
 mod sessions;
 mod stand_in;
 mod stop;

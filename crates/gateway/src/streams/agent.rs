@@ -206,6 +206,9 @@ fn told(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static str, Value
             });
             ("compaction", data)
         }
+        EventKind::CompactionAbandoned { why } => {
+            ("compaction", json!({ "phase": "end", "completed": false, "why": why }))
+        }
         EventKind::SubagentStarted { call_id, task, depth } => {
             ("subagent", json!({ "phase": "start", "toolCallId": call_id, "task": task, "depth": depth }))
         }
@@ -251,7 +254,10 @@ fn told(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static str, Value
         }
         // Changes of a conversation and deliveries are no part of a run's course. What hooks do, and which parts of an answer
         // were committed early, is for the operator, who reads it in the log.
-        EventKind::ThreadEdited { .. }
+        EventKind::JobChanged { .. }
+        | EventKind::RoutineFired { .. }
+        | EventKind::RoutineEnded { .. }
+        | EventKind::ThreadEdited { .. }
         | EventKind::Delivered { .. }
         | EventKind::Hook { .. }
         | EventKind::Said { .. } => return None,
@@ -333,6 +339,10 @@ mod tests {
             (
                 EventKind::CompactionStarted { tokens: 9000, why: "threshold".into() },
                 vec![r#"1 compaction {"phase":"start","tokens":9000,"why":"threshold"} Some(1)"#],
+            ),
+            (
+                EventKind::CompactionAbandoned { why: "nothing_won".into() },
+                vec![r#"1 compaction {"completed":false,"phase":"end","why":"nothing_won"} Some(1)"#],
             ),
             (
                 EventKind::ModelFallback { from: "a".into(), to: "b".into(), why: "overloaded".into() },
