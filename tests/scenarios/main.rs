@@ -10,6 +10,7 @@ mod context;
 mod conversation;
 mod endings;
 mod fallback;
+mod keys;
 mod lifecycle;
 mod mcp;
 mod outputs;

@@ -9,6 +9,7 @@ mod accept;
 mod anew;
 mod compact;
 mod ends;
+mod first;
 mod next;
 mod opening;
 mod port;
@@ -141,7 +142,10 @@ impl Lane {
         self.revive().await?;
         match mail {
             LaneMail::Input(input) => Box::pin(self.receive(*input)).await,
-            LaneMail::Command(command) => Box::pin(self.command(*command)).await,
+            LaneMail::Command(command) => match self.first_command(*command).await {
+                Some(command) => Box::pin(self.command(command)).await,
+                None => Ok(()),
+            },
             LaneMail::Answer(answer) => Box::pin(self.answer(*answer)).await,
         }
     }

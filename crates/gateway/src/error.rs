@@ -183,7 +183,9 @@ impl From<Refusal> for ApiError {
             Refusal::Busy { retry_after, .. } => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", message).again_after(retry_after)
             }
-            Refusal::Conflict { .. } => Self::new(StatusCode::CONFLICT, "conflict", message),
+            Refusal::Conflict { .. } | Refusal::ConflictWithCommand => {
+                Self::new(StatusCode::CONFLICT, "conflict", message)
+            }
             Refusal::Decided(_) => Self::new(StatusCode::CONFLICT, "decided", message),
             Refusal::Unknown(_) => Self::not_found(message),
             Refusal::Forbidden(_) => Self::forbidden(message),

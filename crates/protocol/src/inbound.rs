@@ -335,12 +335,19 @@ pub enum Refusal {
         /// When to try again.
         retry_after: Duration,
     },
-    /// The same idempotency key came with another text.
-    #[error("the idempotency key was used for another message (run {run_id})")]
+    /// The same idempotency key came with another text, other options or other outputs.
+    #[error(
+        "the idempotency key was used for another message, or for this one with other options (run {run_id}); send this \
+         under a new key"
+    )]
     Conflict {
         /// The run of the first message.
         run_id: RunId,
     },
+    /// The same idempotency key came with something else than the command, or the answer to a question, that was acted on
+    /// under it.
+    #[error("the idempotency key was used for another command, or an answer to a question; send this under a new key")]
+    ConflictWithCommand,
     /// Only an operator, or the owner, may.
     #[error("{0}")]
     Forbidden(String),

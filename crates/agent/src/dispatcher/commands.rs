@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, AckSender, CommandReply, Inbound, Refusal, RunId, SessionKey, Skills, StillRunning, StopReason, StopReport,
-    StopTarget,
+    Ack, AckSender, CommandReply, Inbound, Refusal, RunId, Sent, SessionKey, Skills, StillRunning, StopReason,
+    StopReport, StopTarget,
 };
 use tokio::sync::mpsc;
 
@@ -16,7 +16,14 @@ use crate::mail::{LaneCommand, LaneMail, LaneOrder};
 use crate::submission::{self, Command};
 
 impl Dispatcher {
-    pub(super) fn command(&mut self, command: Command, text: &str, inbound: Inbound, ack: AckSender) -> Flow {
+    pub(super) fn command(
+        &mut self,
+        command: Command,
+        text: &str,
+        sent: Option<Sent>,
+        inbound: Inbound,
+        ack: AckSender,
+    ) -> Flow {
         let word = submission::word_of(text);
         let reply = match command {
             Command::Quit if inbound.principal.is_operator() => {
@@ -30,15 +37,17 @@ impl Dispatcher {
                 let running = runs.into_iter().filter(|run| run.is_engaged()).collect();
                 return self.stop_in_conversation(running, word, inbound, ack);
             }
-            Command::Thread(command) => return self.lane_command(LaneOrder::Thread(command), word, inbound, ack),
-            Command::Setting(command) => return self.lane_command(LaneOrder::Setting(command), word, inbound, ack),
+            Command::Thread(command) => return self.lane_command(LaneOrder::Thread(command), word, sent, inbound, ack),
+            Command::Setting(command) => {
+                return self.lane_command(LaneOrder::Setting(command), word, sent, inbound, ack);
+            }
             Command::Status => self.status_text(),
             Command::Help => help_text(&self.house.context.known_skills()),
             Command::Version => format!("Belay {}", self.house.version),
             Command::Ping => "pong".into(),
             Command::Tools => self.tools_text(),
             Command::Decide(decision, gate) => {
-                self.decide_in_conversation(decision, gate, word, inbound, ack);
+                self.decide_in_conversation(decision, gate, word, sent, inbound, ack);
                 return Flow::Continue;
             }
             Command::Usage(usage) => usage.into(),
@@ -94,15 +103,21 @@ impl Dispatcher {
         Flow::Continue
     }
 
-    pub(super) fn lane_command(&mut self, order: LaneOrder, word: String, inbound: Inbound, ack: AckSender) -> Flow {
+    pub(super) fn lane_command(
+        &mut self,
+        order: LaneOrder,
+        word: String,
+        sent: Option<Sent>,
+        inbound: Inbound,
+        ack: AckSender,
+    ) -> Flow {
         let lane = self.lane(&inbound.session);
         let (session, channel, reply_to) = (inbound.session.clone(), inbound.channel.clone(), inbound.reply_to.clone());
-        let key = inbound.key.clone();
-        let mail = LaneMail::Command(Box::new(LaneCommand { session, order, channel, word, reply_to, key, ack }));
+        let mail = LaneMail::Command(Box::new(LaneCommand { session, order, channel, word, reply_to, sent, ack }));
         match lane.mail.try_send(mail) {
             Ok(()) => lane.commands += 1,
             Err(mpsc::error::TrySendError::Full(mail) | mpsc::error::TrySendError::Closed(mail)) => {
-                self.command_keys.retain(|key| Some(key) != inbound.key.as_ref()); // not acted on after all
+                inbound.key.iter().for_each(|key| self.keys.not_acted_on(key));
                 if let LaneMail::Command(command) = mail {
                     let what = "this conversation has too many commands waiting".to_owned();
                     self.refuse(&inbound, command.ack, Refusal::Busy { what, retry_after: BUSY_RETRY });

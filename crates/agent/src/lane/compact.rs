@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    Ack, CommandReply, EventKind, NewEvent, Purpose, Refusal, RunEnd, RunId, RunOptions, RunRecord, RunUsage,
+    Ack, ActedOn, CommandReply, EventKind, NewEvent, Purpose, Refusal, RunEnd, RunId, RunOptions, RunRecord, RunUsage,
     StopReason, UnixMillis,
 };
 use tokio::task::{JoinError, JoinSet};
@@ -182,7 +182,7 @@ impl Lane {
 
     /// Answers a command.
     pub(super) async fn say(&self, command: LaneCommand, reply: String) {
-        self.remember(command.key).await;
+        self.remember(command.sent.map(ActedOn::from)).await;
         command.ack.send(Ack::Command(CommandReply { command: command.word, reply: reply.clone(), resumes: None }));
         let say = command.reply_to.map(|route| (route, reply));
         note(&self.port.notes, LaneNote::Commanded { session: command.session, say }).await;

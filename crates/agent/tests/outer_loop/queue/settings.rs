@@ -49,7 +49,6 @@ async fn thinking_and_the_like_are_shown_set_and_asked_of_the_model() {
         ("/verbose default", "Taken back. Verbose: default."),
         ("/reasoning stream", "Reasoning: stream."),
         ("/model", "Model: scripted by scripted."),
-        ("/model larger", "I know no model larger. There is: scripted."),
         ("/model scripted", "Model: scripted by scripted."),
     ] {
         assert_eq!(agent.one.command("alice", command).await, answer, "{command}");
