@@ -4,7 +4,6 @@
 //! of memory and slows nothing but itself. Facts are never left out; fragments may be.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,8 +84,8 @@ impl Feed {
             if let Some(fact) = self.page.pop_front() {
                 return Some(self.take(fact));
             }
-            self.tip.borrow_and_update(); // seen before the read: a commit after it wakes us
-            self.read_page().await?;
+            let tip = *self.tip.borrow_and_update(); // seen before the read: a commit after it wakes us
+            self.read_page(tip).await?;
             if self.page.is_empty() {
                 if self.run.as_ref().is_some_and(|run| run.over) {
                     return None; // the reader had seen everything
@@ -113,12 +112,13 @@ impl Feed {
         fact_event(&fact)
     }
 
-    /// Reads what follows the cursor. `None`: it cannot be read; the client comes again with the last number it saw.
-    async fn read_page(&mut self) -> Option<()> {
+    /// Reads what follows the cursor up to `tip`: no cursor is ahead of what the log calls its newest fact. `None`: it cannot be
+    /// read; the client comes again with the last number it saw.
+    async fn read_page(&mut self, tip: Seq) -> Option<()> {
         let run = self.run.as_ref().map(|run| run.id);
         match self.log.read(EventQuery { after: self.cursor, run, session: None, limit: PAGE }).await {
             Ok(page) => {
-                self.page = page.into();
+                self.page = page.into_iter().filter(|fact| fact.seq <= tip).collect();
                 Some(())
             }
             Err(error) => {
@@ -184,13 +184,7 @@ fn delta_event(delta: &Delta) -> sse::Event {
     sse::Event::default().event("delta").data(value.to_string())
 }
 
-/// The stream of a feed as a response, with comments during silence.
-pub(crate) fn as_response(
-    feed: Feed,
-) -> sse::Sse<sse::KeepAliveStream<impl Stream<Item = Result<sse::Event, Infallible>>>> {
-    let events = futures_util::stream::unfold(feed, |mut feed| async move {
-        let event = feed.next().await?;
-        Some((Ok(event), feed))
-    });
-    sse::Sse::new(events).keep_alive(sse::KeepAlive::new().interval(KEEP_ALIVE))
+/// The events of a feed.
+pub(crate) fn events(feed: Feed) -> impl Stream<Item = sse::Event> {
+    futures_util::stream::unfold(feed, |mut feed| async move { Some((feed.next().await?, feed)) })
 }

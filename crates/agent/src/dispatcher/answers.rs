@@ -27,7 +27,8 @@ impl Dispatcher {
         if inbound.key.as_ref().is_some_and(|key| self.command_keys.contains(key)) {
             // An answer that comes again: the question it was for waits no more, and it is for no other.
             let reply = "This was delivered before, and acted on.".to_owned();
-            ack.send(Ack::Command(CommandReply { command: word_of_text(text), reply, resumes: None }));
+            let command = word_of_text(text);
+            ack.send(Ack::Command(CommandReply { command, reply, resumes: None, refused: false }));
             return Ok(());
         }
         if self.questions.is_empty() || inbound.relayed || !matches!(submission, Submission::Input) {
@@ -74,7 +75,7 @@ impl Dispatcher {
     ) {
         if inbound.relayed {
             let reply = "A relayed message decides nothing: answer it yourself.".to_owned();
-            return self.answer(&inbound, ack, &word, reply);
+            return self.answer(&inbound, ack, &word, Err(reply));
         }
         let gate = match named {
             None => self.question_in(&inbound.session).map(|waits| waits.gate),
@@ -83,13 +84,13 @@ impl Dispatcher {
                 Err(_) => {
                     let reply =
                         format!("{named} is no question's id. {word} alone answers the one of this conversation.");
-                    return self.answer(&inbound, ack, &word, reply);
+                    return self.answer(&inbound, ack, &word, Err(reply));
                 }
             },
         };
         match gate {
             Some(gate) => self.decide(gate, LaneReply::Decision(decision), word, inbound, ack),
-            None => self.answer(&inbound, ack, &word, "Nothing is waiting for approval.".into()),
+            None => self.answer(&inbound, ack, &word, Err("Nothing is waiting for approval.".into())),
         }
     }
 
