@@ -13,9 +13,9 @@ use super::source::News;
 /// Fragments of text that wait are handed on as one of at most so many bytes, so that who comes behind catches up.
 const JOINED_MAX_BYTES: usize = 4096;
 
-/// Longest time that a fragment waits for the facts before it. 100 ms: twice what a fact may wait for its commit (see
-/// [`belay_protocol::Durability::Relaxed`]). What is later than that comes behind it.
-const HELD_MAX: Duration = Duration::from_millis(100);
+/// Longest time that a fragment waits for the facts before it. 250 ms: what a fact may wait for its commit (50 ms, see
+/// [`belay_protocol::Durability::Relaxed`]) on a busy disk. What is later than that comes behind it.
+const HELD_MAX: Duration = Duration::from_millis(250);
 
 /// The fragments of a run at work.
 pub(super) struct Live {
@@ -128,5 +128,71 @@ impl Live {
                 Err(TryRecvError::Empty | TryRecvError::Closed) => None,
             };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_protocol::{EventKind, Seq, UnixMillis};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// A run with a step behind it, whose facts the log has not brought yet.
+    fn at_work() -> (broadcast::Sender<Delta>, Live, Order, impl Fn(EventKind) -> Event) {
+        let (run, deltas) = (RunId::new(), broadcast::Sender::new(64));
+        let live = Live::new(run, "s".into(), Partial::default(), deltas.subscribe());
+        let fact = move |kind| Event { seq: Seq(1), at: UnixMillis(0), session: None, run_id: Some(run), kind };
+        (deltas, live, Order::default(), fact)
+    }
+
+    fn text(step: u32, text: &str) -> Delta {
+        Delta::Text { step, text: text.into() }
+    }
+
+    fn said(news: News) -> String {
+        match news {
+            News::Delta(_, _, Delta::Text { step, text }) => format!("{step} {text}"),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_log_is_waited_for_and_a_fragment_comes_the_moment_its_facts_are_there() {
+        let (deltas, mut live, mut order, fact) = at_work();
+        let begun = Instant::now();
+        for delta in [text(2, "Fo"), text(2, "und"), text(3, "!")] {
+            deltas.send(delta).expect("somebody listens");
+        }
+        let just_before = HELD_MAX - Duration::from_millis(1);
+        assert!(timeout(just_before, live.next(&mut order)).await.is_err(), "the step before it is not told yet");
+        order.bring(&fact(EventKind::RunStarted { attempt: 1 }));
+        order.bring(&fact(EventKind::ModelCalled { step: 1, attempts: 1, input: None, output: None }));
+        assert_eq!(said(live.next(&mut order).await), "2 Found");
+        assert_eq!(begun.elapsed(), just_before, "at once");
+        let called = fact(EventKind::ModelCalled { step: 2, attempts: 1, input: None, output: None });
+        assert!(live.before(&called, &order).is_none(), "what waits belongs behind this fact");
+        order.bring(&called);
+        assert_eq!(said(live.next(&mut order).await), "3 !");
+        assert_eq!(begun.elapsed(), just_before, "nothing waits where the facts are there");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_log_that_is_too_slow_is_not_waited_for_any_longer() {
+        let (deltas, mut live, mut order, _) = at_work();
+        let begun = Instant::now();
+        deltas.send(text(2, "Found")).expect("somebody listens");
+        assert_eq!((said(live.next(&mut order).await), begun.elapsed()), ("2 Found".into(), HELD_MAX));
+        deltas.send(text(2, "!")).expect("somebody listens");
+        assert_eq!((said(live.next(&mut order).await), begun.elapsed()), ("2 !".into(), HELD_MAX), "once for a step");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fragments_that_wait_come_before_the_facts_that_end_them() {
+        let (deltas, mut live, order, fact) = at_work();
+        deltas.send(text(1, "Once")).expect("somebody listens");
+        let called = fact(EventKind::ModelCalled { step: 1, attempts: 1, input: None, output: None });
+        assert_eq!(live.before(&called, &order).map(said), Some("1 Once".into()));
+        assert!(live.before(&called, &order).is_none());
     }
 }

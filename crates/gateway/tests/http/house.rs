@@ -39,6 +39,8 @@ pub(crate) struct FakeStore {
     /// Whether a run that is read never comes, and how many wait for one.
     pub(crate) stalled: AtomicBool,
     pub(crate) stuck: AtomicI64,
+    /// Whether everybody else comes first when facts are read.
+    pub(crate) slow: AtomicBool,
 }
 
 impl FakeStore {
@@ -132,6 +134,11 @@ impl EventLog for FakeStore {
     }
     async fn read(&self, query: EventQuery) -> Result<Vec<Event>, StoreError> {
         self.check()?;
+        if self.slow.load(Ordering::Relaxed) {
+            for _ in 0..64 {
+                tokio::task::yield_now().await;
+            }
+        }
         let facts = self.facts.lock().unwrap();
         let fits = |fact: &&Event| {
             fact.seq > query.after
@@ -654,6 +661,7 @@ impl House {
             broken: AtomicBool::new(false),
             stalled: AtomicBool::new(false),
             stuck: AtomicI64::new(0),
+            slow: AtomicBool::new(false),
         });
         let clock = Arc::new(FakeClock(AtomicI64::new(NOW)));
         let (ready, ready_seen) = watch::channel(true);

@@ -106,6 +106,29 @@ async fn a_reader_that_comes_late_or_slowly_misses_no_fact() {
 }
 
 #[tokio::test]
+async fn a_reader_from_beyond_the_end_is_told_so_and_goes_on_from_now() {
+    let house = House::open().await;
+    let run = house.hold("s").await;
+    let paths = ["/api/v1/events", "/api/v1/sessions/s/stream"];
+    let runs = [format!("/api/v1/runs/{run}/events"), format!("/api/v1/runs/{run}/stream")];
+    let mut came_again = Vec::new();
+    for path in paths.into_iter().chain(runs.iter().map(String::as_str)) {
+        let (status, refused) = house.get(&format!("{path}?since=99")).await;
+        assert_eq!((status, refused["error"]["code"].as_str()), (400, Some("invalid_cursor")), "{path}");
+        assert_eq!(refused["error"]["message"], "since: there is no event 99 yet; the newest is 2");
+        came_again.push((path, house.follow(path, Some("99")).await));
+    }
+    house.agent.finish(run, StopReason::FinalText, "done");
+    for (path, response) in came_again {
+        let heard = events(response, 2).await;
+        assert_eq!(brief(&heard[..1]), ["2 reset"], "{path}");
+        let data: serde_json::Value = serde_json::from_str(&heard[0].2).unwrap();
+        assert_eq!((data["asked"].as_u64(), data["newest"].as_u64()), (Some(99), Some(2)), "{path}");
+        assert!(heard[1..].iter().all(|(id, ..)| ["", "3"].contains(&id.as_str())), "nothing is replayed: {heard:?}");
+    }
+}
+
+#[tokio::test]
 async fn one_stream_too_many_is_refused_and_a_closed_one_makes_room() {
     let house = House::with(|parts| parts.config.max_streams = 1).await;
     let first = house.follow("/api/v1/events", None).await;
