@@ -25,11 +25,10 @@ pub(crate) async fn of_run(
     Resume { after, place, reset }: Resume,
 ) -> Result<Response, ApiError> {
     let watch = app.watch(principal, id, true).await?;
-    let over = match &watch {
-        Some(_) => false,
-        None => app.runs.run(id).await?.ok_or_else(|| no_such_run(id))?.status.is_end(),
-    };
-    let run = RunFeed::new(id, watch, over);
-    let feed = Feed::new(app.events.clone(), after.unwrap_or_default(), Some(run), app.draining.clone(), place);
+    let record = app.runs.run(id).await?.ok_or_else(|| no_such_run(id))?;
+    let over = watch.is_none() && record.status.is_end();
+    let after = after.unwrap_or_default();
+    let run = RunFeed::new(id, record.session, after, watch, over);
+    let feed = Feed::new(app.events.clone(), after, Some(run), app.draining.clone(), place);
     Ok(as_response(reset, events(feed)).into_response())
 }

@@ -18,8 +18,8 @@ const JOINED_MAX_BYTES: usize = 4096;
 const HELD_MAX: Duration = Duration::from_millis(250);
 
 /// The fragments of a run at work.
-pub(super) struct Live {
-    pub(super) run: RunId,
+pub(crate) struct Live {
+    pub(crate) run: RunId,
     session: SessionKey,
     deltas: broadcast::Receiver<Delta>,
     /// What was taken and not handed on yet.
@@ -49,13 +49,13 @@ impl Heard {
 
 impl Live {
     /// Takes fragments from now on, behind what was said so far.
-    pub(super) fn new(run: RunId, session: SessionKey, so_far: Partial, deltas: broadcast::Receiver<Delta>) -> Self {
+    pub(crate) fn new(run: RunId, session: SessionKey, so_far: Partial, deltas: broadcast::Receiver<Delta>) -> Self {
         let said = !so_far.text.is_empty() || !so_far.reasoning.is_empty();
         Self { run, session, deltas, front: said.then_some(Heard::SoFar(so_far)), held_until: None }
     }
 
     /// What is there already and belongs before this fact of the run.
-    pub(super) fn before(&mut self, fact: &Event, order: &Order) -> Option<News> {
+    pub(crate) fn before(&mut self, fact: &Event, order: &Order) -> Option<News> {
         self.pull();
         let place = self.front.as_ref()?.place();
         if order.precedes(place.as_ref(), fact) { self.take() } else { None }
@@ -66,7 +66,7 @@ impl Live {
     ///
     /// # Cancel safety
     /// Cancel safe: what was not handed on stays at the front.
-    pub(super) async fn next(&mut self, order: &mut Order) -> News {
+    pub(crate) async fn next(&mut self, order: &mut Order) -> News {
         loop {
             if self.front.is_none() {
                 self.front = Some(match self.deltas.recv().await {

@@ -16,6 +16,8 @@ mod told;
 pub(crate) use agent::AgentMapper;
 pub(crate) use chat::{ChatEvent, ChatMapper};
 pub(crate) use feed::events;
+pub(crate) use live::Live;
+pub(crate) use order::Order;
 pub(crate) use source::{News, Source, Target};
 pub(crate) use terminal::{Terminal, Verdict};
 

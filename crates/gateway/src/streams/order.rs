@@ -10,7 +10,7 @@ use belay_protocol::{CallId, Event, EventKind, RunId};
 
 /// Where a fragment stands in the course of its run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// In the model's answer of that step.
     Step(u32),
     /// In the output of that tool call.
@@ -19,7 +19,7 @@ pub(super) enum Place {
 
 /// How far the facts of the run at work have been brought.
 #[derive(Debug, Default)]
-pub(super) struct Order {
+pub(crate) struct Order {
     run: Option<RunId>,
     /// Work has begun, or has begun again after a question.
     at_work: bool,
@@ -34,14 +34,14 @@ pub(super) struct Order {
 
 impl Order {
     /// Who comes late, at that step, has not been brought the facts before it and does not wait for them.
-    pub(super) fn join(&mut self, run: RunId, step: u32) {
+    pub(crate) fn join(&mut self, run: RunId, step: u32) {
         if self.run != Some(run) {
             *self = Self { run: Some(run), at_work: true, waived: step.max(1), some_calls: true, ..Self::default() };
         }
     }
 
     /// A fact is brought.
-    pub(super) fn bring(&mut self, fact: &Event) {
+    pub(crate) fn bring(&mut self, fact: &Event) {
         if matches!(fact.kind, EventKind::RunStarted { .. }) && fact.run_id != self.run {
             *self = Self { run: fact.run_id, ..Self::default() };
         }
@@ -66,7 +66,7 @@ impl Order {
     }
 
     /// Whether all that comes before a fragment has been brought.
-    pub(super) fn allows(&self, place: &Place) -> bool {
+    pub(crate) fn allows(&self, place: &Place) -> bool {
         match place {
             Place::Step(step) if *step <= self.waived => true,
             Place::Step(step) => self.at_work && *step <= self.called + 1 && self.calls.is_empty(),
@@ -75,7 +75,7 @@ impl Order {
     }
 
     /// A fragment has waited for long enough, and is shown with those that follow it in the same place.
-    pub(super) fn waive(&mut self, place: &Place) {
+    pub(crate) fn waive(&mut self, place: &Place) {
         match place {
             Place::Step(step) => self.waived = *step,
             Place::Call(_) => self.some_calls = true,
@@ -83,7 +83,7 @@ impl Order {
     }
 
     /// Whether what is heard there belongs before a fact, which would be brought next. `None`: fragments that were lost.
-    pub(super) fn precedes(&self, place: Option<&Place>, fact: &Event) -> bool {
+    pub(crate) fn precedes(&self, place: Option<&Place>, fact: &Event) -> bool {
         match (&fact.kind, place) {
             (EventKind::RunEnded { .. }, _) => true,
             (EventKind::ModelCalled { step, .. }, Some(Place::Step(of))) => of <= step && self.calls.is_empty(),
