@@ -26,6 +26,7 @@ pub mod summary;
 pub mod transcript;
 mod turn;
 
+pub(crate) use account::context_of;
 pub use account::{instruction_line, is_pinned, pinned};
 pub use config::{CompactionConfig, Identifiers};
 pub use cut::{Compacted, Cut};

@@ -5,7 +5,7 @@ mod sessions;
 use std::path::PathBuf;
 
 use belay_gateway::LIST_MAX;
-use belay_protocol::{DeclaredOutput, JobId};
+use belay_protocol::{DeclaredOutput, LinkId};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -75,7 +75,7 @@ pub(crate) enum Command {
 pub(crate) struct WorkerArgs {
     /// The job
     #[arg(long, value_name = "ID")]
-    pub(crate) job: JobId,
+    pub(crate) job: LinkId,
     /// The socket on which the daemon answers
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: PathBuf,

@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::ids::{CallId, GateId, RunId, SessionKey};
+use crate::ids::{CallId, FiringId, GateId, JobId, RunId, SessionKey};
+use crate::job::JobState;
 use crate::message::ToolStatus;
+use crate::routine::FiringStatus;
 use crate::run::{RunStatus, Termination};
 use crate::stop::StopReason;
 use crate::time::UnixMillis;
@@ -224,6 +226,45 @@ pub enum EventKind {
         /// What was seen.
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         evidence: Map<String, Value>,
+    },
+    /// A job has come into another state. Stands in the job's session.
+    JobChanged {
+        /// The job.
+        job: JobId,
+        /// What it was; `None`: it was just made.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<JobState>,
+        /// What it is.
+        to: JobState,
+        /// How often it was begun.
+        attempt: u32,
+        /// Why, in words; empty where there is nothing to say.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        why: String,
+    },
+    /// A firing of a routine was claimed, or its time recorded as missed. Stands in the firing's session.
+    RoutineFired {
+        /// The firing.
+        firing: FiringId,
+        /// The routine.
+        routine: String,
+        /// What set it off: `schedule`, `event`, `webhook`, `system`, `manual`.
+        by: String,
+        /// The scheduled time, in milliseconds since 1970 (UTC).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scheduled_ms: Option<i64>,
+    },
+    /// A firing of a routine has ended. Stands in the firing's session.
+    RoutineEnded {
+        /// The firing.
+        firing: FiringId,
+        /// The routine.
+        routine: String,
+        /// How.
+        status: FiringStatus,
+        /// Whether the routine was switched off by it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        disabled: bool,
     },
     /// A conversation was changed by a command: `undo`, `redo`, `clear`, `new`.
     ThreadEdited {

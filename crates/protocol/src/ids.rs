@@ -83,8 +83,16 @@ uuid_id!(
     ConnectionId
 );
 uuid_id!(
-    /// One job of a worker. It names the worker's link, and ends with it.
+    /// The link of one worker: made when it is started, and ended with it.
+    LinkId
+);
+uuid_id!(
+    /// One job: work that outlives the turn that asked for it. It keeps its id over all its attempts.
     JobId
+);
+uuid_id!(
+    /// One firing of a routine.
+    FiringId
 );
 
 macro_rules! text_id {

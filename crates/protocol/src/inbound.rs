@@ -12,8 +12,10 @@ use crate::archive::Removed;
 use crate::context::ContextReport;
 use crate::declared::DeclaredOutput;
 use crate::ids::{ChannelId, GateId, RunId, SessionKey};
+use crate::job::{JobRecord, JobRequest};
 use crate::model::{Delta, ModelInfo};
 use crate::options::RunOptions;
+use crate::routine::{RoutineAnswer, RoutineRequest};
 use crate::run::RunRecord;
 use crate::time::UnixMillis;
 
@@ -74,7 +76,7 @@ pub enum Body {
 }
 
 /// A request to the dispatcher itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Control {
     /// Stop what the target names. Answered with [`Ack::Stopped`].
     Stop(StopTarget),
@@ -94,6 +96,10 @@ pub enum Control {
     /// Delete a session with everything of it, unless a message of it is still being answered; operators only. Answered with
     /// [`Ack::Removed`].
     DeleteSession(SessionKey),
+    /// Make or change a job. Answered with [`Ack::Job`].
+    Job(JobRequest),
+    /// Make, change or fire a routine. Answered with [`Ack::Routine`].
+    Routine(Box<RoutineRequest>),
     /// Answer a question about a tool call. Answered with [`Ack::Command`].
     Decide {
         /// The question.
@@ -229,6 +235,10 @@ pub enum Ack {
     Status(Box<StatusReport>),
     /// What the model would be told.
     Context(Box<ContextReport>),
+    /// A job, as it stands now.
+    Job(Box<JobRecord>),
+    /// What became of a request about routines.
+    Routine(RoutineAnswer),
     /// It is not accepted.
     Refused(Refusal),
 }

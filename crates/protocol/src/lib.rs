@@ -7,7 +7,7 @@
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
 //! Reading order: [`ids`] → [`message`] → [`history`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`context`] → [`inbound`] → [`outbound`] → [`channel`]
-//! → [`event`] → [`store`] → [`archive`] → [`worker`].
+//! → [`event`] → [`store`] → [`archive`] → [`purpose`] → [`job`] → [`routine`] → [`worker`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
 #[cfg(doctest)]
@@ -30,11 +30,14 @@ pub mod history;
 pub mod hook;
 pub mod ids;
 pub mod inbound;
+pub mod job;
 pub mod message;
 pub mod model;
 pub mod options;
 pub mod outbound;
 pub mod process;
+pub mod purpose;
+pub mod routine;
 pub mod run;
 pub mod secret;
 pub mod stop;
@@ -54,11 +57,17 @@ pub use declared::DeclaredOutput;
 pub use event::{Event, EventKind, NewEvent, Seq};
 pub use history::normalise;
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
-pub use ids::{BootId, CallId, ChannelId, ConnectionId, GateId, JobId, OutboxId, RunId, SessionKey, ThreadId};
+pub use ids::{
+    BootId, CallId, ChannelId, ConnectionId, FiringId, GateId, JobId, LinkId, OutboxId, RunId, SessionKey, ThreadId,
+};
 pub use inbound::{
     Accepted, Ack, AckSender, Attachment, Body, CandidateStatus, CommandReply, Control, Envelope, IdempotencyKey,
     Inbound, Partial, Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, StatusReport, StillRunning,
     StopReport, StopTarget,
+};
+pub use job::{
+    JobBudget, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobOrder, JobRecord, JobRequest, JobRoom,
+    JobState, JobStore, NewJob,
 };
 pub use message::{
     Arguments, Message, MessageBody, MessageScope, NOT_SHOWN, Picture, SILENT_TOKEN, ToolCall, ToolResult, ToolStatus,
@@ -71,6 +80,12 @@ pub use model::{
 pub use options::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Thinking};
 pub use outbound::{DeliverError, Outbound};
 pub use process::{Generation, NoProcesses, RunProcesses};
+pub use purpose::{Purpose, firing_of, firing_session, job_of, job_session};
+pub use routine::{
+    Claim, FiringEnd, FiringFilter, FiringRecord, FiringStatus, Guardrails, Held, Misfire, NewFiring, NewRoutine,
+    Notify, RoutineAction, RoutineAnswer, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRequest, RoutineSpec,
+    RoutineStore, Settled, Trigger,
+};
 pub use run::{AgentState, RunRecord, RunStatus, RunUsage, Termination, WaitingFor};
 pub use secret::{Secret, SecretVault};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::ids::{CallId, JobId, RunId};
+use crate::ids::{CallId, LinkId, RunId};
 use crate::message::{Message, Picture, ToolCall, ToolResult};
 use crate::model::ModelReply;
 use crate::process::Generation;
@@ -310,7 +310,7 @@ pub trait WorkerLinks: Send + Sync {
 /// An open link. Dropped, the token is revoked: requests of the job are answered like a stranger's from then on.
 pub struct OpenLink {
     /// The job.
-    pub job: JobId,
+    pub job: LinkId,
     /// The Unix socket on which the host answers.
     pub socket: PathBuf,
     /// What proves that a request is of this job.
@@ -320,7 +320,7 @@ pub struct OpenLink {
 
 impl OpenLink {
     /// A link that calls `revoke` when it is dropped.
-    pub fn new(job: JobId, socket: PathBuf, token: JobToken, revoke: impl FnOnce() + Send + Sync + 'static) -> Self {
+    pub fn new(job: LinkId, socket: PathBuf, token: JobToken, revoke: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self { job, socket, token, revoke: Some(Box::new(revoke)) }
     }
 }
@@ -347,7 +347,7 @@ pub struct WorkerStart {
     /// Which life of the run.
     pub generation: Generation,
     /// The job.
-    pub job: JobId,
+    pub job: LinkId,
     /// The socket of the link.
     pub socket: PathBuf,
     /// The token. It is handed over on no command line and in no environment.
@@ -430,7 +430,7 @@ mod tests {
         let revoked = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
         let counter = revoked.clone();
         let token = JobToken::from_bytes([0; JobToken::BYTES]);
-        let link = OpenLink::new(JobId::new(), "/x".into(), token, move || {
+        let link = OpenLink::new(LinkId::new(), "/x".into(), token, move || {
             counter.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         });
         drop(link);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use belay_protocol::{Generation, JobId, JobToken, RunId, WorkerHost, WorkerStart};
+use belay_protocol::{Generation, JobToken, LinkId, RunId, WorkerHost, WorkerStart};
 use belay_tools::worker::{ContainerHost, ContainerSettings};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -162,7 +162,7 @@ fn worker() -> WorkerStart {
     WorkerStart {
         run: RunId::new(),
         generation: Generation::default(),
-        job: JobId::new(),
+        job: LinkId::new(),
         socket: Path::new("/run/belay/worker.sock").into(),
         token: JobToken::from_bytes([7; JobToken::BYTES]),
         time: Duration::from_secs(60),

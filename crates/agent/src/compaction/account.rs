@@ -27,6 +27,11 @@ pub fn pinned(summary: &str) -> Arc<Message> {
     Arc::new(Message::system(summary).from_outside(outside))
 }
 
+/// The context of a conversation: its pinned summary, where there is one, and its messages.
+pub(crate) fn context_of(summary: Option<&str>, messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
+    summary.map(pinned).into_iter().chain(messages).collect()
+}
+
 /// Whether a message is a pinned summary.
 pub fn is_pinned(message: &Message) -> bool {
     matches!(&message.body, MessageBody::System { text } if text.starts_with(HEADING))

@@ -69,6 +69,9 @@ impl Dispatcher {
                 let inbound = Inbound { session, reply_to: None, ..inbound.clone() };
                 return self.lane_command(LaneOrder::Thread(ThreadCommand::Delete), "/sessions".into(), inbound, ack);
             }
+            Control::Job(_) | Control::Routine(_) => {
+                ack.send(Ack::Refused(Refusal::Invalid("jobs and routines are not available in this version".into())));
+            }
             Control::Decide { gate, decision } => {
                 self.decide(gate, LaneReply::Decision(decision), "/approvals".into(), inbound.clone(), ack);
             }

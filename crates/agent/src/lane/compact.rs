@@ -14,16 +14,12 @@ use tracing::Instrument;
 
 use super::port::{note, refuse_command};
 use super::{Lane, LeaseLost, Said, unchanged};
-use crate::approvals::Answers;
 use crate::compaction::cut::tokens;
-use crate::compaction::{By, Compacted, Cut, How, shorten};
-use crate::core::{RunClock, RunCore};
-use crate::journal::RunJournal;
+use crate::compaction::{By, Compacted, Cut, How, context_of, shorten};
+use crate::core::{Root, RunCore};
 use crate::live::LiveRun;
 use crate::mail::{LaneCommand, LaneNote};
-use crate::subagent::Nest;
 use crate::tally::Tally;
-use crate::turn::context_of;
 
 /// Why nobody is asked while a conversation is shortened.
 const NOBODY: &str = "a conversation is being shortened, and nobody is asked meanwhile";
@@ -173,31 +169,17 @@ impl Lane {
 
     /// The shared part of a run that the store does not know: it is metered, guarded and stopped like every other.
     fn core_of_no_run(&self, live: Arc<LiveRun>) -> RunCore {
-        let house = self.house.clone();
-        let tally = Tally::default();
-        let (threads, clock) = (house.store.threads.clone(), house.clock.clone());
-        let journal = RunJournal::new(threads, clock, self.lease.clone(), live.id, tally.clone(), 0).of_no_run();
-        RunCore {
-            cancel: live.cancel.clone(),
-            clock: RunClock::starting(house.clock.now()),
-            rules: house.rules.clone(),
-            child: false,
-            deadline: None,
-            own: None,
-            closing: None,
-            answers: Answers::new(),
-            may_ask: Err(NOBODY),
-            nest: Nest::root(&house.config.subagents, 0),
-            options: Arc::new(RunOptions::default().over(&self.options)),
-            briefing: Arc::default(),
-            joining: None,
-            cut_short: None,
-            stand_in: None,
-            journal,
-            tally,
+        let core = RunCore::root(Root {
+            house: self.house.clone(),
             live,
-            house,
-        }
+            lease: self.lease.clone(),
+            stored: 0,
+            tally: Tally::default(),
+            spawned: 0,
+            may_ask: Err(NOBODY),
+            options: Arc::new(RunOptions::default().over(&self.options)),
+        });
+        RunCore { journal: core.journal.of_no_run(), ..core }
     }
 
     /// Answers a command.

@@ -8,9 +8,10 @@ use tracing::Instrument;
 
 use super::accept::instruction;
 use super::{Lane, Waiting};
+use crate::compaction::context_of;
 use crate::joining::Joining;
 use crate::queue::fits_in;
-use crate::turn::{Beside, COLLECT, Gathered, SUMMARIZE, TurnJob, context_of, run_turn};
+use crate::turn::{Beside, COLLECT, Gathered, SUMMARIZE, TurnJob, run_turn};
 
 /// How many pauses of the debounce somebody may go on writing before they are answered.
 const MOST_DEBOUNCES: u32 = 5;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use belay_protocol::{
     Ack, Checkpoint, CommandReply, Decided, Decision, Durability, Gate, GateId, GateKind, GateState, IdempotencyKey,
-    Message, Outbound, OutboxId, PausedRun, Question, Refusal, StoreError, ToolResult, ToolStatus, UnixMillis,
+    Message, Outbound, PausedRun, Question, Refusal, StoreError, ToolResult, ToolStatus, UnixMillis,
 };
 use tokio::time::Instant;
 
@@ -51,13 +51,8 @@ impl Lane {
             decidable: gate.kind == GateKind::Approval,
         };
         let outbound = current.reply_to.clone().map(|route| Outbound {
-            id: OutboxId::new(),
-            run_id: Some(gate.run_id),
-            route,
-            text: text.clone(),
-            pieces_sent: 0,
             question: Some(question),
-            preview: None,
+            ..Outbound::new(Some(gate.run_id), route, text.clone())
         });
         let Remainder { messages: new, events, said } = unstored;
         let checkpoint = Checkpoint {

@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use belay_agent::container::work;
 use belay_agent::{WorkersConfig, WorkersParts};
 use belay_protocol::{
-    EventKind, EventQuery, JobId, JobToken, LinkError, Message, ModelAnswer, ModelAsk, ModelErrorKind, OpenLink, RunId,
-    RunStatus, StopReason, Termination, Tool, ToolSet, WORKER_TOOLS, WorkerEnd, WorkerHost, WorkerLink, WorkerLinks,
-    WorkerProcess, WorkerStart,
+    EventKind, EventQuery, JobToken, LinkError, LinkId, Message, ModelAnswer, ModelAsk, ModelErrorKind, OpenLink,
+    RunId, RunStatus, StopReason, Termination, Tool, ToolSet, WORKER_TOOLS, WorkerEnd, WorkerHost, WorkerLink,
+    WorkerLinks, WorkerProcess, WorkerStart,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ enum Deed {
 
 /// Links without a wire: the desk itself is what the worker asks.
 #[derive(Clone, Default)]
-struct Direct(Arc<Mutex<HashMap<JobId, Arc<dyn WorkerLink>>>>);
+struct Direct(Arc<Mutex<HashMap<LinkId, Arc<dyn WorkerLink>>>>);
 
 impl Direct {
     fn open_links(&self) -> usize {
@@ -51,7 +51,7 @@ impl Direct {
 
 impl WorkerLinks for Direct {
     fn open(&self, desk: Arc<dyn WorkerLink>) -> Result<OpenLink, String> {
-        let job = JobId::new();
+        let job = LinkId::new();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(job, desk);
         let this = self.clone();
         let token = JobToken::from_bytes([1; JobToken::BYTES]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    BatchAnswer, JobId, JobToken, LinkError, ModelAnswer, ModelAsk, ToolBatch, ToolDone, ToolOrder, WorkerEnd,
+    BatchAnswer, JobToken, LinkError, LinkId, ModelAnswer, ModelAsk, ToolBatch, ToolDone, ToolOrder, WorkerEnd,
     WorkerLink, WorkerTask,
 };
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
@@ -38,7 +38,7 @@ impl LinkClient {
     ///
     /// # Errors
     /// [`LinkError::Broken`]: no client can be made.
-    pub fn new(socket: &Path, job: JobId, token: &JobToken) -> Result<Self, LinkError> {
+    pub fn new(socket: &Path, job: LinkId, token: &JobToken) -> Result<Self, LinkError> {
         let mut authorization = HeaderValue::from_str(&format!("Bearer {}", token.expose())).map_err(broken)?;
         authorization.set_sensitive(true);
         let http = reqwest::Client::builder()

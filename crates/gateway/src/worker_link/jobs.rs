@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
-use belay_protocol::{JobId, JobToken, OpenLink, WorkerLink, WorkerLinks};
+use belay_protocol::{JobToken, LinkId, OpenLink, WorkerLink, WorkerLinks};
 use subtle::ConstantTimeEq;
 
 use crate::auth::bearer;
@@ -19,7 +19,7 @@ const MOST_JOBS: usize = 256;
 /// The open links.
 pub(super) struct Jobs {
     socket: PathBuf,
-    open: Mutex<HashMap<JobId, Job>>,
+    open: Mutex<HashMap<LinkId, Job>>,
 }
 
 /// One open link.
@@ -35,7 +35,7 @@ impl Jobs {
     }
 
     /// The desk of a job, if the request's token is its own.
-    pub(super) fn admit(&self, job: JobId, headers: &HeaderMap) -> Option<Arc<dyn WorkerLink>> {
+    pub(super) fn admit(&self, job: LinkId, headers: &HeaderMap) -> Option<Arc<dyn WorkerLink>> {
         let presented = headers.get(AUTHORIZATION).and_then(|header| bearer(header.as_bytes())).unwrap_or_default();
         let presented = blake3::hash(presented);
         let open = self.open();
@@ -46,7 +46,7 @@ impl Jobs {
         known.filter(|_| matches).map(|job| job.desk.clone())
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<JobId, Job>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<LinkId, Job>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -57,7 +57,7 @@ pub(super) struct Links(pub(super) Arc<Jobs>);
 impl WorkerLinks for Links {
     fn open(&self, desk: Arc<dyn WorkerLink>) -> Result<OpenLink, String> {
         let token = draw().map_err(|error| format!("the system gives no randomness: {error}"))?;
-        let job = JobId::new();
+        let job = LinkId::new();
         {
             let mut open = self.0.open();
             if open.len() >= MOST_JOBS {

@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use belay_protocol::{JobId, LinkError, WorkerEnd, WorkerLink, WorkerLinks};
+use belay_protocol::{LinkError, LinkId, WorkerEnd, WorkerLink, WorkerLinks};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -97,7 +97,7 @@ impl FromRequestParts<Arc<Jobs>> for Desk {
 
     async fn from_request_parts(parts: &mut Parts, jobs: &Arc<Jobs>) -> Result<Self, ApiError> {
         let Path(job) = Path::<String>::from_request_parts(parts, jobs).await.map_err(|_| no_such_path())?;
-        let job: JobId = job.parse().map_err(|_| no_such_path())?;
+        let job: LinkId = job.parse().map_err(|_| no_such_path())?;
         jobs.admit(job, &parts.headers).map(Self).ok_or_else(refused)
     }
 }

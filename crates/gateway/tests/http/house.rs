@@ -317,7 +317,7 @@ impl FakeAgent {
                 resumes: None,
                 refused: false,
             }),
-            Control::Decide { .. } => panic!("decided elsewhere"),
+            Control::Decide { .. } | Control::Job(_) | Control::Routine(_) => panic!("decided elsewhere"),
             Control::DeleteSession(_) => Ack::Removed(Removed { sessions: 1, messages: 2, ..Removed::default() }),
             Control::Status => Ack::Status(Box::new(status())),
             Control::Context { session, full } => match session.as_str() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_gateway::{GatewayError, LinkClient, WorkerLinkServer};
 use belay_protocol::{
-    BatchAnswer, BatchCall, CallId, DoneOutput, FinishReason, JobId, JobToken, LentTool, LinkError, Message,
+    BatchAnswer, BatchCall, CallId, DoneOutput, FinishReason, JobToken, LentTool, LinkError, LinkId, Message,
     ModelAnswer, ModelAsk, ModelReply, OpenLink, Order, ToolBatch, ToolCall, ToolDone, ToolOrder, WorkerEnd,
     WorkerLink, WorkerLinks, WorkerTask,
 };
@@ -154,7 +154,7 @@ async fn whoever_has_not_the_token_of_this_very_job_hears_the_same_refusal() {
     assert_eq!(served.request("GET", &path, Some(&right), b"").await.0, 200);
     let foreign = format!("Bearer {}", other.token.expose());
     let short = right[..right.len() - 1].to_owned();
-    let unknown = format!("/worker/{}/task", JobId::new());
+    let unknown = format!("/worker/{}/task", LinkId::new());
     let mut bodies = Vec::new();
     for (path, authorization) in [
         (&path, None),
@@ -235,6 +235,6 @@ async fn tokens_differ_and_the_socket_is_its_owners_alone() {
     served.end().await;
     assert!(!socket.exists(), "the socket goes with its server");
     let token = JobToken::from_bytes([0; JobToken::BYTES]);
-    let client = LinkClient::new(&socket, JobId::new(), &token).unwrap();
+    let client = LinkClient::new(&socket, LinkId::new(), &token).unwrap();
     assert!(matches!(client.task().await, Err(LinkError::Broken(_))), "nobody is there");
 }

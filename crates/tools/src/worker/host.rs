@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_protocol::{JobId, WorkerHost, WorkerProcess, WorkerStart};
+use belay_protocol::{LinkId, WorkerHost, WorkerProcess, WorkerStart};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStderr, ChildStdout};
 
@@ -41,7 +41,7 @@ impl SandboxHost {
 }
 
 /// The command line of a worker, behind the program's name.
-pub(super) fn arguments(job: JobId, socket: &str) -> Vec<OsString> {
+pub(super) fn arguments(job: LinkId, socket: &str) -> Vec<OsString> {
     ["worker", "--job", &job.to_string(), "--socket", socket].map(OsString::from).into()
 }
 
