@@ -30,6 +30,7 @@ async fn a_message_is_heard_from_its_start_to_one_end_and_its_answer_outlasts_a_
     assert_eq!(accepted["status"], "accepted", "{accepted}");
     let end = socket.answer(&id).await?;
     assert_eq!(end["status"], "ok", "{end}");
+    assert!(socket.has_passed("agent", is_end), "the last event comes before the last answer");
     let answer = end["result"]["payloads"][0]["text"].as_str().context("a text")?;
     assert!(answer.contains("391"), "{end}");
     let events = socket.events("agent", is_end).await?;
@@ -54,6 +55,12 @@ async fn a_message_is_heard_from_its_start_to_one_end_and_its_answer_outlasts_a_
     assert_eq!((&waited["status"], &waited["endedAt"]), (&json!("ok"), &end["endedAt"]));
     let (_, runs) = daemon.request("GET", "/api/v1/runs", None).await?;
     assert_eq!(runs["runs"].as_array().map(Vec::len), Some(1), "no second run");
+    let unknown = json!({ "sessionKey": "s", "thinking": "low", "model": "no-such-model" });
+    let refused = socket.call("sessions.patch", unknown).await.expect_err("there is no such model").to_string();
+    assert!(refused.contains("I know no model no-such-model") && refused.contains("thinking"), "{refused}");
+    let beyond = json!({ "sessionKey": "s", "since": u64::MAX });
+    let refused = socket.call("sessions.subscribe", beyond).await.expect_err("there is no such event").to_string();
+    assert!(refused.contains("invalid_cursor"), "{refused}");
     socket.call("sessions.subscribe", json!({ "sessionKey": "s", "since": 0 })).await?;
     let replayed = socket.events("agent", is_end).await?;
     let cursors =

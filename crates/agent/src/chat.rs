@@ -224,10 +224,10 @@ impl LoopDelegate for ChatDelegate {
     }
 
     async fn after_iteration(&mut self, _iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
-        let told = !context.state.fired.is_empty();
         self.core.note_brakes(context);
-        if told {
-            // What the model was told, and the strikes, are not lost with the next call.
+        if self.core.journal.has_facts() {
+            // What the model was told, and the strikes, are not lost with the next call; and whoever follows the run hears of
+            // a step that had no tools, such as one that was nudged, before the next one speaks.
             self.core.journal.write(context, Durability::Relaxed).await?;
         }
         Ok(())

@@ -178,7 +178,7 @@ impl Dispatcher {
             Submission::Unknown { word, nearest } => {
                 let Some(ack) = self.first_command(sent.as_ref(), &inbound, ack) else { return Flow::Continue };
                 let reply = format!("There is no command {word}. Did you mean {nearest}? /help lists them all.");
-                self.answer(&inbound, ack, &word, reply);
+                self.answer(&inbound, ack, &word, Err(reply));
                 Flow::Continue
             }
             Submission::Plan(_) if !inbound.outputs.is_empty() => {
@@ -342,8 +342,12 @@ impl Dispatcher {
         }
     }
 
-    fn answer(&self, inbound: &Inbound, ack: AckSender, word: &str, reply: String) {
-        ack.send(Ack::Command(CommandReply { command: word.to_owned(), reply: reply.clone(), resumes: None }));
+    /// Answers a command: what it has done, or why it was refused.
+    fn answer(&self, inbound: &Inbound, ack: AckSender, word: &str, said: Result<String, String>) {
+        let refused = said.is_err();
+        let reply = said.unwrap_or_else(|why| why);
+        let command = word.to_owned();
+        ack.send(Ack::Command(CommandReply { command, reply: reply.clone(), resumes: None, refused }));
         self.speaker.say(inbound.reply_to.clone(), reply);
     }
 

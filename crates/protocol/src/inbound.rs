@@ -302,6 +302,9 @@ pub struct CommandReply {
     /// The run that goes on because of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resumes: Option<RunId>,
+    /// Whether it did not do what it is for: nothing has changed, and the reply says why.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub refused: bool,
 }
 
 /// What a stop has done.

@@ -72,7 +72,7 @@ impl Dispatcher {
     ) {
         if inbound.relayed {
             let reply = "A relayed message decides nothing: answer it yourself.".to_owned();
-            return self.answer(&inbound, ack, &word, reply);
+            return self.answer(&inbound, ack, &word, Err(reply));
         }
         let gate = match named {
             None => self.question_in(&inbound.session).map(|waits| waits.gate),
@@ -81,13 +81,13 @@ impl Dispatcher {
                 Err(_) => {
                     let reply =
                         format!("{named} is no question's id. {word} alone answers the one of this conversation.");
-                    return self.answer(&inbound, ack, &word, reply);
+                    return self.answer(&inbound, ack, &word, Err(reply));
                 }
             },
         };
         match gate {
             Some(gate) => self.decide(gate, LaneReply::Decision(decision), word, sent, inbound, ack),
-            None => self.answer(&inbound, ack, &word, "Nothing is waiting for approval.".into()),
+            None => self.answer(&inbound, ack, &word, Err("Nothing is waiting for approval.".into())),
         }
     }
 

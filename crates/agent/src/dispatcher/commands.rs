@@ -27,10 +27,10 @@ impl Dispatcher {
         let word = submission::word_of(text);
         let reply = match command {
             Command::Quit if inbound.principal.is_operator() => {
-                self.answer(&inbound, ack, &word, "Shutting down.".into());
+                self.answer(&inbound, ack, &word, Ok("Shutting down.".into()));
                 return Flow::ShutDown;
             }
-            Command::Quit => operators_only("shut Belay down").to_string(),
+            Command::Quit => Err(operators_only("shut Belay down").to_string()),
             Command::Stop(target) => return self.stop_command(target, word, inbound, ack),
             Command::Interrupt => {
                 let runs: Vec<_> = self.targets(&StopTarget::Session(inbound.session.clone()));
@@ -41,17 +41,17 @@ impl Dispatcher {
             Command::Setting(command) => {
                 return self.lane_command(LaneOrder::Setting(command), word, sent, inbound, ack);
             }
-            Command::Status => self.status_text(),
-            Command::Help => help_text(&self.house.context.known_skills()),
-            Command::Version => format!("Belay {}", self.house.version),
-            Command::Ping => "pong".into(),
-            Command::Tools => self.tools_text(),
+            Command::Status => Ok(self.status_text()),
+            Command::Help => Ok(help_text(&self.house.context.known_skills())),
+            Command::Version => Ok(format!("Belay {}", self.house.version)),
+            Command::Ping => Ok("pong".into()),
+            Command::Tools => Ok(self.tools_text()),
             Command::Decide(decision, gate) => {
                 self.decide_in_conversation(decision, gate, word, sent, inbound, ack);
                 return Flow::Continue;
             }
-            Command::Usage(usage) => usage.into(),
-            Command::NotYet(word) => format!("{word} is not available in this version."),
+            Command::Usage(usage) => Err(usage.into()),
+            Command::NotYet(word) => Err(format!("{word} is not available in this version.")),
         };
         self.answer(&inbound, ack, &word, reply);
         Flow::Continue
@@ -67,7 +67,7 @@ impl Dispatcher {
             None => StopTarget::Session(inbound.session.clone()),
             Some(name) if !inbound.principal.is_operator() && !own(&name) => {
                 let reply = operators_only("stop another conversation").to_string();
-                self.answer(&inbound, ack, &word, reply);
+                self.answer(&inbound, ack, &word, Err(reply));
                 return Flow::Continue;
             }
             Some(name) if name.eq_ignore_ascii_case("all") => StopTarget::All,
@@ -97,7 +97,8 @@ impl Dispatcher {
         let (speaker, processes) = (self.speaker.clone(), self.house.processes.clone());
         self.errand(async move {
             let reply = stop_text(&report(runs, &*processes).await, &at_work);
-            ack.send(Ack::Command(CommandReply { command: word, reply: reply.clone(), resumes: None }));
+            let said = CommandReply { command: word, reply: reply.clone(), resumes: None, refused: false };
+            ack.send(Ack::Command(said));
             speaker.say(inbound.reply_to, reply);
         });
         Flow::Continue

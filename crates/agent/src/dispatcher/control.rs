@@ -40,7 +40,8 @@ impl Dispatcher {
             }
             Control::Shutdown if who.is_operator() => {
                 let reply = "Shutting down.".to_owned();
-                ack.send(Ack::Command(CommandReply { command: "/shutdown".into(), reply, resumes: None }));
+                let command = "/shutdown".into();
+                ack.send(Ack::Command(CommandReply { command, reply, resumes: None, refused: false }));
                 return Flow::ShutDown;
             }
             Control::Shutdown => ack.send(Ack::Refused(operators_only("shut Belay down"))),

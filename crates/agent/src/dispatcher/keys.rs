@@ -151,7 +151,12 @@ impl Dispatcher {
             Used::No => return Some(ack),
             Used::ActedOn => {
                 let reply = "This was delivered before, and acted on.".to_owned();
-                ack.send(Ack::Command(CommandReply { command: word_of_answer(text), reply, resumes: None }));
+                ack.send(Ack::Command(CommandReply {
+                    command: word_of_answer(text),
+                    reply,
+                    resumes: None,
+                    refused: false,
+                }));
             }
             Used::Living(living) => match &mut living.state {
                 KeyState::InFlight(waiters) => waiters.push(ack),

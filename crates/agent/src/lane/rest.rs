@@ -191,7 +191,8 @@ impl Lane {
                     resting.gate.run_id
                 });
                 // It is stored: whoever gave it hears so, however long reading it back may take.
-                ack.send(Ack::Command(CommandReply { command: word, reply: text.clone(), resumes }));
+                let reply = text.clone();
+                ack.send(Ack::Command(CommandReply { command: word, reply, resumes, refused: false }));
                 self.resume().await?;
                 text
             }

@@ -3,24 +3,24 @@
 
 use belay_protocol::{ChannelId, RunOptions};
 
-use super::{Lane, LeaseLost, unchanged};
+use super::{Lane, LeaseLost, Said, unchanged};
 use crate::submission::{Change, Setting, SettingCommand};
 
 impl Lane {
     /// Shows a setting, or changes it once the store has it. `channel`: where the command came from.
-    pub(super) async fn set(&mut self, command: SettingCommand, channel: &ChannelId) -> Result<String, LeaseLost> {
+    pub(super) async fn set(&mut self, command: SettingCommand, channel: &ChannelId) -> Result<Said, LeaseLost> {
         if command.change == Change::Show {
-            return Ok(self.shown(command.setting, channel));
+            return Ok(Ok(self.shown(command.setting, channel)));
         }
         let options = command.applied_to(self.options.clone());
         if let Err(error) = self.house.store.threads.set_options(&self.lease, options.clone()).await {
             return unchanged(&error);
         }
         self.options = options;
-        Ok(match command.change {
+        Ok(Ok(match command.change {
             Change::Default => format!("Taken back. {}", self.shown(command.setting, channel)),
             _ => self.shown(command.setting, channel),
-        })
+        }))
     }
 
     fn shown(&self, setting: Setting, channel: &ChannelId) -> String {
