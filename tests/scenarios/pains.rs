@@ -283,7 +283,7 @@ fn processor_time(daemon: &Daemon) -> Result<u64> {
 
 #[tokio::test]
 async fn behind_a_flood_of_text_the_daemon_says_that_it_lives_and_is_at_rest_after_it() -> Result<()> {
-    let model = ModelServer::start(vec![], Answer::Text("All work and no play. ".repeat(20_000))).await;
+    let model = ModelServer::start(vec![], Answer::Text("All work and no play. ".repeat(2_000))).await;
     let home = Home::new().openai(&model.base_url).set("stops.loops", false);
     let daemon = home.start().await?;
     let mut floods = Vec::new();
