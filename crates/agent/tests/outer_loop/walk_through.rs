@@ -60,8 +60,7 @@ fn results(agent: &Running, n: usize) -> Vec<(ToolStatus, String)> {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_is_accepted_in_no_time_whatever_the_model_does() {
-    for model in [Scripted::hang(), Scripted::text("late").after(60 * SECOND), Scripted::error(ModelErrorKind::Network)]
-    {
+    for model in [Scripted::hang(), Scripted::text("late").after(60 * SECOND)] {
         let setup = Setup::new(ScriptedModel::new([model]));
         let agent = setup.start().await;
         let begun = Instant::now();
@@ -107,7 +106,12 @@ async fn turns_of_a_session_follow_each_other_and_others_run_beside_them_up_to_t
     for session in ["alice", "alice", "bob", "carol"] {
         runs.push(agent.one.unanswered(session, "hello").await);
     }
-    let [first, second, bob, carol] = [0, 1, 2, 3].map(|at: usize| runs[at].run_id);
+    let [first, second, bob] = [0, 1, 2].map(|at: usize| runs[at].run_id);
+    // Alice's first turn and Bob's ask the model; then her second one and Carol's.
+    for (after, asked) in [(SECOND / 2, 2), (SECOND, 4)] {
+        sleep(after).await;
+        assert_eq!(agent.model.seen().len(), asked, "no more than two at a time");
+    }
     for accepted in runs {
         end_of(accepted).await;
     }
@@ -120,7 +124,6 @@ async fn turns_of_a_session_follow_each_other_and_others_run_beside_them_up_to_t
     let end = |run| place(run, |kind| matches!(kind, EventKind::RunEnded { .. }));
     assert!(end(first) < start(second), "one after the other: {facts:#?}");
     assert!(start(bob) < end(first), "side by side: {facts:#?}");
-    assert!(start(carol) > end(first).min(end(bob)), "no more than two: {facts:#?}");
     agent.shut_down().await;
 }
 
