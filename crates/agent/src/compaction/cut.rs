@@ -226,6 +226,19 @@ mod tests {
     }
 
     #[test]
+    fn a_result_that_stands_in_for_a_lost_one_stays_and_is_not_counted_among_what_is_stored() {
+        let mut messages = turns(10);
+        let stands_in = Arc::new(Message::clone(&result("c")).for_run());
+        messages.extend([user("go"), call("c"), stands_in.clone()]);
+        let turn_start = messages.len();
+        messages.push(user("now"));
+        let out = compact(&messages, turn_start).expect("something can leave");
+        assert!(out.messages[..out.turn_start].contains(&stands_in));
+        assert_eq!(out.kept_of_earlier_turns as usize, out.turn_start - 2, "the account is not counted either");
+        assert_eq!(out.messages[out.turn_start].text(), "now");
+    }
+
+    #[test]
     fn instructions_that_a_client_brought_stay_in_force_whole() {
         let long = "be kind ".repeat(200);
         let mut messages = vec![Arc::new(Message::system(&long))];

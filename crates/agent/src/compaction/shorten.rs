@@ -82,7 +82,8 @@ impl Shortened {
 /// Dropped midway, or told to stop, nothing has changed; some notes may have been made.
 pub(crate) async fn shorten(core: &RunCore, context: &LoopContext, cut: &Cut, how: How<'_>) -> Shortened {
     let (config, info) = (&core.house.compaction, core.house.model.info());
-    let (account, step) = (cut.account(), context.state.iteration);
+    let account = if core.child { cut.account().of_child() } else { cut.account() };
+    let step = context.state.iteration;
     if how.by_model && !info.rehearsal {
         // Runs of their own: they have the time that is set for them, and nothing of theirs enters the conversation.
         let child = || core.seed(context).grow(core.rules.clone(), config.timeout());

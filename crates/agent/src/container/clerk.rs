@@ -164,3 +164,28 @@ fn words(end: &WorkerEnd) -> String {
         WorkerEnd::Failed { detail } => detail.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_worker_tells_again_is_not_heard_twice_and_does_not_bring_back_what_has_left() {
+        let say = |texts: &[&str]| -> Vec<Message> { texts.iter().map(|text| Message::user(*text)).collect() };
+        let (mut context, mut told) = (LoopContext::default(), 0);
+        for (says, heard) in [
+            (&["task"][..], &["task"][..]),
+            (&["task"], &["task"]),
+            (&["task", "a", "b"], &["task", "a", "b"]),
+            (&["task", "a"], &["task", "a", "b"]),
+            (&["task", "a", "b", "c"], &["task", "a", "b", "c"]),
+        ] {
+            hear(&mut context, &mut told, say(says));
+            let texts: Vec<&str> = context.messages.iter().map(|message| message.text()).collect();
+            assert_eq!(texts, heard, "{says:?}");
+        }
+        context.messages.drain(1..3); // shortened
+        hear(&mut context, &mut told, say(&["task", "a", "b", "c", "d"]));
+        assert_eq!(context.messages.iter().map(|message| message.text()).collect::<Vec<_>>(), ["task", "c", "d"]);
+    }
+}

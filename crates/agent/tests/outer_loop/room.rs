@@ -79,7 +79,7 @@ async fn a_child_run_whose_context_is_too_long_goes_on_with_what_is_left_of_it()
             let retried = before + 6 + asked_aside + 1;
             for n in [retried, retried + 1] {
                 let seen = saw(&agent.model, n);
-                assert!(seen[0].starts_with("Earlier in this conversation"), "{name}: {seen:#?}");
+                assert!(seen[0].starts_with("Earlier in this work"), "{name}: {seen:#?}");
                 assert!(seen[1].contains(TASK), "its task stays: {name}: {seen:#?}");
                 assert!(!seen[1..].iter().any(|text| text.starts_with("boat 0")), "{name}: {seen:#?}");
                 assert!(seen[1..].iter().any(|text| text.starts_with("boat 4")), "{name}: {seen:#?}");
