@@ -13,7 +13,7 @@ use rusqlite::{Connection, params};
 use crate::kit::*;
 
 /// The steps that made the schemas of earlier versions.
-const STEPS: [&str; 7] = [
+const STEPS: [&str; 9] = [
     include_str!("../../src/sqlite/migrations/0001.sql"),
     include_str!("../../src/sqlite/migrations/0002.sql"),
     include_str!("../../src/sqlite/migrations/0003.sql"),
@@ -21,6 +21,8 @@ const STEPS: [&str; 7] = [
     include_str!("../../src/sqlite/migrations/0005.sql"),
     include_str!("../../src/sqlite/migrations/0006.sql"),
     include_str!("../../src/sqlite/migrations/0007.sql"),
+    include_str!("../../src/sqlite/migrations/0008.sql"),
+    include_str!("../../src/sqlite/migrations/0009.sql"),
 ];
 
 /// An empty store of that schema.
