@@ -436,7 +436,7 @@ pub(crate) fn agent_failure(error: &AgentError) -> Failure {
         AgentError::Channel(_) => Exit::OutOfReach,
         AgentError::NoChannel | AgentError::ExecutorTool { .. } | AgentError::HookTools(_) => Exit::Refused,
         AgentError::Store(_) => Exit::OutOfReach,
-        AgentError::Tool { .. } => Exit::Internal,
+        AgentError::Tool { .. } | AgentError::ChannelName(_) => Exit::Internal,
     };
     Failure::new(exit, words(error))
 }

@@ -41,7 +41,7 @@ use super::zone::Zone;
 
 /// Longest text of a schedule, in bytes.
 ///
-/// 256: a line with every field a list of ten names or numbers has less.
+/// 256: there is room for a list of eight in each field of a cron line.
 pub const MAX_TEXT_BYTES: usize = 256;
 
 /// Shortest interval of `every`; the same as the shortest of a cron line with seconds.
@@ -66,7 +66,7 @@ pub struct Schedule {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Rule {
-    Cron(CronLine),
+    Cron(Box<CronLine>),
     Every { anchor: UnixMillis, interval_ms: i64 },
     Once(UnixMillis),
 }
@@ -80,7 +80,8 @@ struct Stored {
 }
 
 impl Schedule {
-    /// Reads what somebody wrote at `now`, for an IANA zone such as `Europe/Berlin`.
+    /// Reads what somebody wrote at `now`, for an IANA zone such as `Europe/Berlin`; case does not count. `every` without
+    /// `from`, and `in`, count from `now`.
     ///
     /// # Errors
     ///
@@ -96,9 +97,7 @@ impl Schedule {
 
     /// Reads a schedule; without `now`, one that counts from no instant of its own is refused.
     fn read(text: &str, zone: &str, now: Option<UnixMillis>) -> Result<Self, ScheduleError> {
-        if text.len() > MAX_TEXT_BYTES {
-            return Err(ScheduleError::TooLong { bytes: text.len() });
-        }
+        check_length(text)?;
         if let Some(character) = text.chars().find(|c| c.is_control() && !c.is_whitespace()) {
             return Err(ScheduleError::Control { character });
         }
@@ -112,10 +111,12 @@ impl Schedule {
             "in" => once_in(&rest.join(" "), now, &text)?,
             word if text.contains('*') || !word.starts_with(char::is_alphabetic) => {
                 let line = CronLine::parse(&text)?;
-                (text, Rule::Cron(line))
+                (text, Rule::Cron(Box::new(line)))
             }
             _ => return Err(ScheduleError::Unknown { text }),
         };
+        // What was added must not make it a text that could not be read again.
+        check_length(&text)?;
         let schedule = Self { text, zone, rule };
         if schedule.next_after(UnixMillis(i64::MIN)).is_none() {
             return Err(ScheduleError::Never { text: schedule.text });
@@ -200,6 +201,10 @@ impl From<Schedule> for Stored {
     fn from(schedule: Schedule) -> Self {
         Self { text: schedule.text, zone: schedule.zone.name }
     }
+}
+
+fn check_length(text: &str) -> Result<(), ScheduleError> {
+    if text.len() > MAX_TEXT_BYTES { Err(ScheduleError::TooLong { bytes: text.len() }) } else { Ok(()) }
 }
 
 /// `15m`, or `15m from 2026-12-01T09:00`; the text that says both, and the rule.
