@@ -12,13 +12,14 @@ use belay_agent_loop::{
     Reasoning, TextAction, run_agentic_loop,
 };
 use belay_protocol::{
-    FinishReason, Message, MessageBody, ModelError, ModelErrorKind, RunEnd, StopLayer, StopReason, Tool, ToolSet,
+    FinishReason, JobRoom, Message, MessageBody, ModelError, ModelErrorKind, RunEnd, StopLayer, StopReason, Tool,
+    ToolSet,
 };
 use tokio::time::sleep;
 
 use super::begin::Errand;
-use super::text;
 use super::tool::CREATE_JOB;
+use super::{text, worker};
 use crate::chat::ChatDelegate;
 use crate::completion::signals_completion;
 use crate::completion_check;
@@ -45,6 +46,9 @@ pub(crate) async fn pursue(
     context: &mut LoopContext,
     errand: &Errand,
 ) -> Result<LoopOutcome, LoopError> {
+    if errand.job.room == JobRoom::Worker {
+        return worker::pursue(turn, context, errand).await;
+    }
     let reasoning = turn.reasoning.clone();
     let (limit, rules) = (errand.budget.max_steps, turn.core.rules.clone());
     let config = AgenticLoopConfig { max_iterations: limit, rules, ..AgenticLoopConfig::default() };

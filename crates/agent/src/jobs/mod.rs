@@ -12,7 +12,7 @@
 //! **Does not know**: how a run is made, resumed or stopped; when routines fire.
 //!
 //! Reading order: `config` → `requests` (making, cancelling, accepting) → `desk` (from attempt to attempt) → `outcome` → `begin`
-//! and `delegate` (the run of an attempt) → `tool` → `commands` → `text`.
+//! and `delegate` (the run of an attempt; in a worker's room: `worker`) → `tool` → `commands` → `text`.
 
 mod begin;
 mod commands;
@@ -23,6 +23,7 @@ mod outcome;
 mod requests;
 mod text;
 mod tool;
+mod worker;
 
 pub use commands::JobCommand;
 pub use config::JobsConfig;

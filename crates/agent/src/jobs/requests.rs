@@ -75,14 +75,18 @@ pub(crate) async fn create(house: &House, order: JobOrder, client: Client) -> Re
         let what = format!("task: must have text, at most {JOB_TASK_MAX_BYTES} bytes of it, without NUL characters");
         return Err(Refusal::Invalid(what));
     }
-    if order.room == JobRoom::Worker || config.room == JobRoom::Worker {
+    let room = if order.room == JobRoom::Worker { JobRoom::Worker } else { config.room };
+    if room == JobRoom::Worker && house.workers.is_none() {
         return Err(Refusal::Invalid(text::NO_WORKERS.into()));
+    }
+    if room == JobRoom::Worker && order.plan {
+        return Err(Refusal::Invalid(text::NO_PLAN_THERE.into()));
     }
     let new = NewJob {
         id: order.job_id.unwrap_or_default(),
         title: text::title(&order, JOB_TITLE_MAX_CHARS),
-        plan: order.plan || config.plan,
-        room: JobRoom::Local,
+        plan: order.plan || (config.plan && room == JobRoom::Local),
+        room,
         budget: order.budget.within(config.budget()),
         task: order.task,
         creator: client.asker,

@@ -4,7 +4,7 @@ use belay_protocol::{JobOrder, JobRecord, JobState, RunRecord, StopReason};
 
 use super::outcome::Outcome;
 
-/// What the system prompt of a job says instead of how a conversation's turn ends.
+/// What the system prompt of a job says instead of how a conversation's turn ends. The rehearsal knows its beginning.
 pub(super) const ROLE: &str = "You work on a job, by yourself: nobody reads along, and nobody can answer a question. Decide \
 what is open sensibly, and name in the result what you assumed. The task is the message below; messages that arrive later \
 come from whoever gave it and change or add to it. Work with your tools: call a tool instead of describing what you would \
@@ -24,6 +24,9 @@ success and the whole result if the job is done, with status failure and what is
 /// Why a job in a worker's room is not made where there is none.
 pub(super) const NO_WORKERS: &str =
     "room: there are no workers here; switch on [workers], or let the job work in the daemon (room = \"local\")";
+
+/// Why a job in a worker's room makes no plan.
+pub(super) const NO_PLAN_THERE: &str = "plan: in a worker's room no plan is made first; leave plan out, or let the job work in the daemon (room = \"local\")";
 
 /// What a run that is no attempt of a job at work is told to be.
 pub(crate) const NOT_AT_WORK: &str = "job_state";

@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::support::{Running, Setup, Talker, TestTool, saw};
+use crate::workers::employ_here;
 
 /// A model that says this and nothing else.
 fn always(reply: Scripted) -> ScriptedModel {
@@ -598,6 +599,24 @@ async fn a_job_can_make_a_plan_first() {
     assert!(agent.one.next().await.ends_with("is done.\n\nEverything is tidy."));
     let runs = runs(&setup, id).await;
     assert_eq!(runs[0].reason, Some(StopReason::PlanCompleted));
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_can_work_in_a_worker_whose_result_is_its_own() {
+    let script = [Scripted::call("read_file", json!({"text": "seen there"})), Scripted::text("two rooms")];
+    let mut setup = setup_of(ScriptedModel::new(script));
+    employ_here(&mut setup, |name| TestTool::named("echo").called(name));
+    setup = setup.tool(TestTool::named("fail").called("read_file"));
+    let mut agent = setup.start().await;
+    let room = JobRoom::Worker;
+    let id = create(&agent.one, JobOrder { room, ..order("count the rooms") }).await.job_id;
+    let told = agent.one.next().await;
+    assert!(told.ends_with("is done.\n\ntwo rooms"), "{told}");
+    assert_eq!(until(&setup, id, JobState::Submitted).await.room, room);
+    assert_eq!(saw(&agent.model, 2)[2], "seen there", "its own tools, not the daemon's");
+    let planned = request(&agent.one, JobRequest::Create(JobOrder { room, plan: true, ..order("x") })).await;
+    assert!(matches!(&planned, Ack::Refused(Refusal::Invalid(what)) if what.starts_with("plan:")), "{planned:?}");
     agent.shut_down().await;
 }
 
