@@ -43,6 +43,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("genai", &["models"]),
     ("frankenstein", &["channels"]),
     ("reedline", &["channels"]),
+    ("croner", &["agent"]),
     ("reqwest", &["models", "channels", "tools", "hooks", "gateway", "daemon", "tests"]),
     ("axum", &["gateway", "channels", "models", "daemon", "tests"]),
     ("hyper", &["gateway", "daemon", "tests"]),

@@ -4,7 +4,7 @@
 use belay_agent_loop::{LoopContext, Reasoning};
 use belay_protocol::{Message, RunEnd, StopLayer, StopReason};
 
-use crate::core::{Allowance, Asked, Purpose, RunCore};
+use crate::core::{Allowance, Asked, CallPurpose, RunCore};
 use crate::reply::{self, Reply};
 
 /// Whether an ending is followed by a closing turn. Steps have an end of their own: the last one has no tools already.
@@ -41,7 +41,7 @@ async fn ask(
     let Some(time) = core.rules.closing_turn() else { return ("off", None) };
     context.state.force_text = true;
     context.push(Message::system(request(reason)).for_run());
-    let allowance = Allowance { attempts: 1, purpose: Purpose::Closing(time) };
+    let allowance = Allowance { attempts: 1, purpose: CallPurpose::Closing(time) };
     let step = context.state.iteration;
     match core.ask(reasoning, context, step, allowance).await {
         Ok(Asked::Reply(reply)) => match reply::shape(&reply.text) {

@@ -4,7 +4,7 @@ use belay_agent_loop::{LoopContext, LoopError, Reasoning};
 use belay_protocol::{Message, Prompt, ToolSet};
 use serde_json::Value;
 
-use crate::core::{Allowance, Asked, Purpose, RunCore};
+use crate::core::{Allowance, Asked, CallPurpose, RunCore};
 
 /// Most tokens of an opinion: a yes or no and half a sentence.
 const MAX_TOKENS: u32 = 200;
@@ -32,7 +32,7 @@ pub(crate) async fn missing(
     let question = format!("What was asked:\n{request}\n\nWhat the agent answered:\n{answer}");
     let mut context = LoopContext::new(vec![Message::user(question).into()]);
     let house = core.house.clone();
-    let allowance = Allowance { attempts: 1, purpose: Purpose::Aside };
+    let allowance = Allowance { attempts: 1, purpose: CallPurpose::Aside };
     match core.ask(&house.plans.checker, &mut context, step, allowance).await {
         Ok(Asked::Reply(reply)) => Ok(verdict(&reply.text)),
         Ok(Asked::Failed(_) | Asked::Ended(_) | Asked::Chanted(_)) | Err(LoopError::CostRefused { .. }) => Ok(None),

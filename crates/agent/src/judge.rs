@@ -7,7 +7,7 @@ use belay_agent_loop::policies::judge::{self, JudgePrompt};
 use belay_agent_loop::{LoopContext, LoopOutcome, Reasoning};
 use belay_protocol::{Message, MessageBody, Prompt, RunEnd, StopLayer, StopReason};
 
-use crate::core::{Allowance, Asked, Purpose, RunCore};
+use crate::core::{Allowance, Asked, CallPurpose, RunCore};
 
 /// Most tokens of an opinion. 512: a few sentences and a number.
 const OPINION_MAX_TOKENS: u32 = 512;
@@ -69,7 +69,7 @@ async fn ask(core: &mut RunCore, context: &LoopContext, prompt: &JudgePrompt, mo
     // A context of its own: nothing of the question enters the conversation.
     let mut aside = LoopContext::new(vec![Arc::new(Message::user(prompt.user.clone()))]);
     aside.state.stops.measures.time = context.state.stops.measures.time;
-    let allowance = Allowance { attempts: 2, purpose: Purpose::Aside };
+    let allowance = Allowance { attempts: 2, purpose: CallPurpose::Aside };
     let step = context.state.iteration;
     match core.ask(&reasoning, &mut aside, step, allowance).await {
         Ok(Asked::Reply(reply)) => judge::parse(&reply.text).map_or(Opinion::None, Opinion::Confidence),

@@ -9,12 +9,13 @@
 //! Reading order: [`agent`] (the loop) → [`submission`] (what a message asks for) → [`dispatcher`] (routing) → [`live`]
 //! and [`mail`] (what dispatcher and lane share and say) → [`lane`] and [`waiting`] → [`turn`] → [`chat`] (the delegate) →
 //! [`plan`] (a turn that works through steps) → [`effect_gate`] → [`cost_guard`] → [`compaction`] → [`delivery`]. What a run
-//! starts is in [`subagent`] and, in a process of its own, [`container`].
+//! starts is in [`subagent`] and, in a process of its own, [`container`]. When work begins by itself is in [`routines`].
 
 pub mod agent;
 pub mod approvals;
 mod bootstrap;
 pub mod chat;
+mod chosen;
 mod closing;
 pub mod compaction;
 mod completion;
@@ -43,6 +44,7 @@ mod prompt;
 mod pulse;
 mod queue;
 pub mod reply;
+pub mod routines;
 mod sending;
 pub mod sessions;
 mod speaker;

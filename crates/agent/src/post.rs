@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ask, ChannelId, Effect, EventKind, HookPoint, Message, MessageBody, Outbound, OutboxId, ReplyRoute, RunId,
-    SessionKey, StoreError, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, ToolStatus, Weight,
+    Ask, ChannelId, Effect, EventKind, HookPoint, Message, MessageBody, Outbound, ReplyRoute, RunId, SessionKey,
+    StoreError, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, ToolStatus, Weight,
 };
 use serde_json::{Map, Value, json};
 
@@ -210,16 +210,8 @@ impl Tool for Bound {
         let route = self.post.route(place_of(arguments)).await?;
         let mut said = Said::default();
         let text = self.post.agreed(&route, text_of(arguments), &mut said).await?;
-        said.messages.push(Outbound {
-            id: OutboxId::new(),
-            // Not the run's answer: nobody may take it for that.
-            run_id: None,
-            route,
-            text,
-            pieces_sent: 0,
-            question: None,
-            preview: None,
-        });
+        // Not the run's answer: nobody may take it for that.
+        said.messages.push(Outbound::new(None, route, text));
         self.post.saying.add(said);
         Ok("sent".into())
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{Outbound, OutboxId, ReplyRoute};
+use belay_protocol::{Outbound, ReplyRoute};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -28,19 +28,7 @@ impl Speaker {
         let (tx, mut rx) = mpsc::channel::<(ReplyRoute, String)>(CAPACITY);
         let work = async move {
             while let Some((route, text)) = rx.recv().await {
-                show(
-                    &house,
-                    Outbound {
-                        id: OutboxId::new(),
-                        run_id: None,
-                        route,
-                        text,
-                        pieces_sent: 0,
-                        question: None,
-                        preview: None,
-                    },
-                )
-                .await;
+                show(&house, Outbound::new(None, route, text)).await;
             }
         };
         (Self(tx), work)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopState;
 use belay_protocol::{
-    Asker, ChannelId, FinishedRun, Gate, Message, NewEvent, Outbound, OutboxId, PendingRun, ReplyRoute, RunEnd, RunId,
+    Asker, ChannelId, FinishedRun, Gate, Message, NewEvent, Outbound, PendingRun, ReplyRoute, RunEnd, RunId,
     RunOptions, RunRecord, RunStatus, RunUsage, StopReason, ThreadState, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
@@ -324,14 +324,6 @@ impl Waiting {
             RunStatus::Completed if self.began_anew => format!("{BEGAN_ANEW}\n\n{text}"),
             _ => text,
         };
-        (!told).then(|| Outbound {
-            id: OutboxId::new(),
-            run_id: Some(self.run.id),
-            route,
-            text,
-            pieces_sent: 0,
-            question: None,
-            preview,
-        })
+        (!told).then(|| Outbound { preview, ..Outbound::new(Some(self.run.id), route, text) })
     }
 }

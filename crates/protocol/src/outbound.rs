@@ -26,6 +26,15 @@ pub struct Outbound {
     pub preview: Option<Arc<str>>,
 }
 
+impl Outbound {
+    /// A message that asks nothing and takes no other's place, with an id of its own; nothing of it is sent yet. `run_id`:
+    /// the run that it answers, if it is an answer.
+    pub fn new(run_id: Option<RunId>, route: ReplyRoute, text: impl Into<String>) -> Self {
+        let (id, text) = (OutboxId::new(), text.into());
+        Self { id, run_id, route, text, pieces_sent: 0, question: None, preview: None }
+    }
+}
+
 /// A delivery that did not work.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DeliverError {

@@ -9,7 +9,7 @@ use super::account::Account;
 use super::config::CompactionConfig;
 use super::estimate::Calibration;
 use super::summary;
-use crate::core::{Allowance, Asked, Purpose, RunCore};
+use crate::core::{Allowance, Asked, CallPurpose, RunCore};
 
 /// Attempts to get an account that can be used.
 const ATTEMPTS: u32 = 2;
@@ -88,7 +88,7 @@ async fn ask(
 ) -> Option<Result<String, &'static str>> {
     // A context of its own: nothing of the question enters the conversation.
     let mut aside = LoopContext::new(vec![Arc::new(Message::user(question))]);
-    let allowance = Allowance { attempts: ATTEMPTS, purpose: Purpose::Aside };
+    let allowance = Allowance { attempts: ATTEMPTS, purpose: CallPurpose::Aside };
     match core.ask(reasoning, &mut aside, step, allowance).await {
         Ok(Asked::Reply(reply)) => Some(match reply.finish {
             FinishReason::Stop => Ok(reply.text),

@@ -13,7 +13,7 @@ use belay_protocol::{Durability, Message, MessageBody, Prompt, ToolSet};
 use super::account::Account;
 use super::estimate::Calibration;
 use super::transcript::transcript;
-use crate::core::{Allowance, Purpose, RunCore, unbound};
+use crate::core::{Allowance, CallPurpose, RunCore, unbound};
 
 /// The tool that keeps a note.
 const REMEMBER: &str = "remember";
@@ -89,7 +89,7 @@ impl LoopDelegate for Noting<'_> {
         context: &mut LoopContext,
         _iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
-        let allowance = Allowance { attempts: 1, purpose: Purpose::Aside };
+        let allowance = Allowance { attempts: 1, purpose: CallPurpose::Aside };
         let asked = self.core.ask(reasoning, context, self.step, allowance).await?;
         self.core.turn_of(asked, context)
     }

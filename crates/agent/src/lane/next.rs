@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{JoinedRun, Message, Place, QueueMode, RunId};
+use belay_protocol::{JoinedRun, Message, Place, Purpose, QueueMode, RunId};
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::accept::instruction;
 use super::{Lane, Waiting};
+use crate::compaction::context_of;
 use crate::joining::Joining;
 use crate::queue::fits_in;
-use crate::turn::{Beside, COLLECT, Gathered, SUMMARIZE, TurnJob, context_of, run_turn};
+use crate::turn::{Beside, COLLECT, Gathered, SUMMARIZE, TurnJob, run_turn};
 
 /// How many pauses of the debounce somebody may go on writing before they are answered.
 const MOST_DEBOUNCES: u32 = 5;
@@ -56,6 +57,7 @@ impl Lane {
             permit: next.permit.take(),
             begun_at: next.begun_at,
             answers: std::mem::take(&mut next.answers),
+            purpose: Purpose::of(&next.channel),
             relayed: next.asker.relayed,
             elsewhere: next.asker.place == Place::Operator,
             options: Arc::new(next.options.clone().over(&self.options)),

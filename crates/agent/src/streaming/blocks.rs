@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_agent_loop::LoopContext;
-use belay_protocol::{Durability, EventKind, EventLog, EventQuery, Outbound, OutboxId, ReplyRoute, RunId, StoreError};
+use belay_protocol::{Durability, EventKind, EventLog, EventQuery, Outbound, ReplyRoute, RunId, StoreError};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -212,15 +212,7 @@ impl BlockSender {
         let known = self.run.blocks().is_some_and(|mut blocks| blocks.was_sent(&digest));
         if !known {
             self.journal.note(EventKind::Said { digest });
-            self.journal.say(Outbound {
-                id: OutboxId::new(),
-                run_id: Some(self.run.id),
-                route: self.route.clone(),
-                text: next.text,
-                pieces_sent: 0,
-                question: None,
-                preview: None,
-            });
+            self.journal.say(Outbound::new(Some(self.run.id), self.route.clone(), next.text));
             self.journal.write(&LoopContext::default(), Durability::Committed).await?;
         }
         if let Some(mut blocks) = self.run.blocks() {

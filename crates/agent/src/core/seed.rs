@@ -1,0 +1,107 @@
+//! What a run hands to the runs that it starts, and what becomes of it: a child that shares the account and the stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_agent_loop::LoopContext;
+use belay_agent_loop::policies::StopRules;
+use belay_protocol::{Purpose, RunOptions};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{OwnTime, RunClock, RunCore};
+use crate::approvals::Answers;
+use crate::house::House;
+use crate::journal::JournalSeed;
+use crate::live::LiveRun;
+use crate::prompt::Briefing;
+use crate::subagent::Nest;
+use crate::tally::Tally;
+
+/// Why a run that another one started asks nobody.
+const NOBODY: &str = "a run that another one has started has nobody to ask; hand back what is missing";
+
+/// What a run hands to the runs that it starts. Clones share the account and the stop.
+#[derive(Clone)]
+pub(crate) struct Seed {
+    house: Arc<House>,
+    live: Arc<LiveRun>,
+    cancel: CancellationToken,
+    journal: JournalSeed,
+    tally: Tally,
+    clock: RunClock,
+    /// When the run that hands it out must have ended.
+    deadline: Option<Instant>,
+    nest: Nest,
+    purpose: Purpose,
+    options: Arc<RunOptions>,
+    briefing: Arc<Briefing>,
+}
+
+impl Seed {
+    /// The daemon's shared part.
+    pub(crate) fn house(&self) -> &Arc<House> {
+        &self.house
+    }
+
+    /// The run that a person can stop.
+    pub(crate) fn live(&self) -> &LiveRun {
+        &self.live
+    }
+
+    /// Where the run that hands it out stands in the tree.
+    pub(crate) fn nest(&self) -> &Nest {
+        &self.nest
+    }
+
+    /// What the run that hands it out was told of its surroundings.
+    pub(crate) fn briefing(&self) -> &Briefing {
+        &self.briefing
+    }
+
+    /// A child that is judged by `rules` of its own besides the root's limits, and has at most `time`, never more than its
+    /// parent has left. It is charged to the account of the tree and stops with its parent.
+    pub(crate) fn grow(&self, rules: Arc<StopRules>, time: Duration) -> RunCore {
+        RunCore {
+            house: self.house.clone(),
+            live: self.live.clone(),
+            cancel: self.cancel.child_token(),
+            child: true,
+            journal: self.journal.grow(),
+            tally: self.tally.clone(),
+            rules,
+            clock: self.clock,
+            deadline: self.deadline,
+            own: Instant::now().checked_add(time).map(|until| OwnTime { until, time }),
+            closing: None,
+            nest: self.nest.clone(),
+            answers: Answers::new(),
+            purpose: self.purpose,
+            may_ask: Err(NOBODY),
+            options: self.options.clone(),
+            briefing: self.briefing.clone(),
+            joining: None,
+            cut_short: None,
+            stand_in: None,
+        }
+    }
+}
+
+impl RunCore {
+    /// What this run hands to the runs that it starts now.
+    pub(crate) fn seed(&self, context: &LoopContext) -> Seed {
+        Seed {
+            house: self.house.clone(),
+            live: self.live.clone(),
+            cancel: self.cancel.clone(),
+            journal: self.journal.seed(),
+            tally: self.tally.clone(),
+            clock: self.clock,
+            deadline: self.deadline(context, self.allowance(1).purpose),
+            nest: self.nest.clone(),
+            purpose: self.purpose,
+            options: self.options.clone(),
+            briefing: self.briefing.clone(),
+        }
+    }
+}

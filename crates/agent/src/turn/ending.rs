@@ -1,0 +1,168 @@
+//! The end of a turn: what its outcome means, and everything that is to be stored and told of it.
+
+use belay_agent_loop::{LoopContext, LoopError, LoopOutcome};
+use belay_protocol::{
+    HookPoint, Message, MessageScope, ModelErrorKind, RunEnd, RunId, StopLayer, StopReason, StoreError, ToolStatus,
+};
+
+use super::{TurnEnd, TurnJob};
+use crate::chat::ChatDelegate;
+use crate::core::RunCore;
+use crate::house::House;
+use crate::metrics;
+use crate::sending;
+use crate::streaming::screen::Screen;
+use crate::telling;
+
+/// Behind what the model had said when its run was stopped, for the model and for people.
+pub(crate) const CUT_SHORT: &str = "\n\n[cut off: the run was stopped here]";
+
+/// A turn that has left the loop.
+pub(super) struct Left {
+    pub(super) delegate: ChatDelegate,
+    pub(super) context: LoopContext,
+    pub(super) outcome: Result<LoopOutcome, LoopError>,
+    /// What has shown its answer on the way.
+    pub(super) screen: Option<Screen>,
+    /// The daemon ends before there was a place for it.
+    pub(super) parked: bool,
+}
+
+/// Makes of a turn that has left the loop what its lane stores and tells.
+pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
+    let Left { mut delegate, mut context, outcome, screen, parked } = left;
+    let (house, run) = (&job.house, &job.run);
+    if job.begun_at.is_some() && !parked && !matches!(outcome, Ok(LoopOutcome::NeedApproval(_))) {
+        // Where a resumed batch failed before it began, its calls have no results yet.
+        context.answer_open_calls(ToolStatus::NotExecuted, "not executed: the run ended first", MessageScope::Thread);
+    }
+    let lease_lost = matches!(&outcome, Err(LoopError::Store(StoreError::LeaseLost(_))));
+    let (mut end, mut reply) = ending(&delegate, outcome);
+    (end, reply) = telling::instead_of_nothing(&mut delegate, &context, (end, reply));
+    if !lease_lost {
+        let (start, channel) = (delegate.turn_start, job.reply_to.as_ref().map(|route| &route.channel));
+        (end, reply) = sending::agree(&mut delegate.core, &mut context, start, channel, (end, reply)).await;
+    }
+    // Where hooks look at what is said, nothing enters the conversation that they have not agreed to.
+    let unseen = house.hooks.is_bound(HookPoint::MessageSending);
+    if let Some(said) = delegate.core.cut_short.take().filter(|_| !lease_lost && !unseen) {
+        context.push(Message::assistant(format!("{said}{CUT_SHORT}")));
+    }
+    let unstored = delegate.core.journal.remainder(&context.messages);
+    let (usage, cost_micro_usd) = delegate.core.tally.spent();
+    let told = match lease_lost || parked || delegate.asking.is_some() {
+        true => None,
+        false => telling::told(&delegate, &context, &end, reply.clone()),
+    };
+    let delivery = telling::deliver(run, screen, told).await;
+    let rest = delegate.asking.take().map(|asking| (asking, context.state));
+    if rest.is_none() && !lease_lost && delegate.core.stopped().is_none() {
+        end_processes(house, run.id).await;
+    }
+    TurnEnd {
+        rest,
+        calibration: delegate.shortener.calibration,
+        turn_start: delegate.turn_start,
+        silent: delegate.silent,
+        delivery,
+        usage,
+        cost_micro_usd,
+        messages: context.messages,
+        unstored,
+        end,
+        reply,
+        begun_at: job.begun_at,
+        lease_lost,
+        parked,
+    }
+}
+
+/// Ends what a run has left behind. A run that was stopped has others do this, at once.
+pub(crate) async fn end_processes(house: &House, run: RunId) {
+    let left = house.processes.alive(run);
+    if !left.is_empty() {
+        tracing::debug!(%run, processes = left.len(), "a run has ended; its processes are ended now");
+        house.processes.end(run).await;
+    }
+}
+
+/// The end of a run whose steps are used up.
+pub(super) fn iterations_used(house: &House, iterations: u32) -> RunEnd {
+    RunEnd::of(StopReason::MaxIterations)
+        .with("iterations", iterations)
+        .with("max_tool_iterations", house.config.max_tool_iterations)
+}
+
+/// The one place where an outcome or an error becomes the run's end.
+fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (RunEnd, Option<String>) {
+    let ChatDelegate { core: RunCore { house, live: run, .. }, silent, cut_off, summary, .. } = delegate;
+    let error = match outcome {
+        Ok(LoopOutcome::Response(_)) if *silent => {
+            return (RunEnd::of(StopReason::FinalText).with("silent", true), None);
+        }
+        // A cap is never ok: nothing said because of a limit is not "nothing to say".
+        Ok(LoopOutcome::Response(text)) if text.is_empty() => {
+            return (RunEnd::of(cut_off.unwrap_or(StopReason::EmptyReply)), None);
+        }
+        Ok(LoopOutcome::Response(text)) => {
+            let end = RunEnd::of(StopReason::FinalText);
+            let end = match cut_off {
+                Some(by) => end.with("cut_off", by.word()),
+                None => end,
+            };
+            return (end, Some(text));
+        }
+        Ok(LoopOutcome::Stopped(end)) => {
+            if let Some(rule) = end.evidence.get("rule").and_then(|rule| rule.as_str()) {
+                metrics::rule_fired(rule, "stop");
+            }
+            let line = end.reason.user_line();
+            let reply = summary.as_ref().map(|text| match end.reason.layer() {
+                StopLayer::Natural if end.reason != StopReason::PlanBlocked => text.clone(),
+                _ => format!("{text}\n\n{line}"), // the best partial answer, and why it is no more
+            });
+            return (end, reply);
+        }
+        Ok(LoopOutcome::MaxIterations { iterations }) => {
+            return (iterations_used(house, iterations), None);
+        }
+        // Not an end, unless the question cannot be stored: the lane says so then.
+        Ok(LoopOutcome::NeedApproval(pending)) => {
+            return (RunEnd::of(StopReason::ApprovalUnavailable).with("tool", pending.call.name), None);
+        }
+        Err(error) => error,
+    };
+    tracing::warn!(run = %run.id, session = %run.session, %error, "run failed");
+    (failure(error), None)
+}
+
+/// The end of a run that could not go on.
+pub(crate) fn failure(error: LoopError) -> RunEnd {
+    match error {
+        LoopError::CostRefused { spent_micro_usd, limit_micro_usd, needed_micro_usd } => {
+            RunEnd::of(StopReason::CostRefused)
+                .with("needed_micro_usd", needed_micro_usd)
+                .with("spent_micro_usd", spent_micro_usd)
+                .with("limit_micro_usd", limit_micro_usd)
+        }
+        LoopError::Store(_) => RunEnd::of(StopReason::Internal).with("cause", "store"),
+        LoopError::Model(error) => {
+            let reason = match error.kind {
+                ModelErrorKind::RateLimited { .. } => StopReason::RateLimited,
+                ModelErrorKind::Overloaded { .. } => StopReason::Overloaded,
+                ModelErrorKind::Auth => StopReason::ProviderAuth,
+                ModelErrorKind::ContextTooLong => StopReason::ContextTooLong,
+                ModelErrorKind::BadRequest => StopReason::BadRequest,
+                ModelErrorKind::Network => StopReason::Network,
+            };
+            let end = RunEnd::of(reason).with("requests", error.attempts).with("answers_begun", error.abandoned);
+            match error.kind {
+                ModelErrorKind::RateLimited { retry_after: Some(left) }
+                | ModelErrorKind::Overloaded { retry_after: Some(left) } => {
+                    end.with("retry_after_s", left.as_secs().max(1))
+                }
+                _ => end,
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The work of a turn: the loop, a plan, or what an earlier attempt has left, with the channel showing that it goes on.
+
+use belay_agent_loop::policies::Observation;
+use belay_agent_loop::{AgenticLoopConfig, LoopContext, LoopError, LoopOutcome, run_agentic_loop};
+use belay_protocol::{Message, Purpose, RunEnd, StopReason};
+
+use super::TurnJob;
+use super::ending::iterations_used;
+use super::resume::resume;
+use crate::bootstrap::{self, Beginning};
+use crate::chat::ChatDelegate;
+use crate::closing::{self, closing_turn};
+use crate::plan::run_plan;
+use crate::prompt::{About, Briefing};
+use crate::subagent::last_chance;
+use crate::submission::{self, Submission};
+
+/// Takes a turn that has begun to its outcome, showing on the channel that work goes on.
+///
+/// # Errors
+/// The model cannot be asked, or the store does not answer.
+pub(super) async fn work(
+    delegate: &mut ChatDelegate,
+    context: &mut LoopContext,
+    job: &TurnJob,
+) -> Result<LoopOutcome, LoopError> {
+    delegate.core.tally.open_session(session_before(job).await?);
+    if let Some(end) = take_up(delegate, context, job) {
+        return Ok(LoopOutcome::Stopped(end));
+    }
+    let indicator = job.run.cancel.child_token();
+    let looping = carry_out(delegate, context, job);
+    let route = job.reply_to.as_ref();
+    let Some((route, channel)) = route.and_then(|route| Some((route, job.house.channels.get(&route.channel)?))) else {
+        return looping.await;
+    };
+    let working = channel.working(route, indicator.clone());
+    tokio::pin!(looping, working);
+    let outcome = tokio::select! {
+        outcome = &mut looping => outcome,
+        () = &mut working => looping.await,
+    };
+    indicator.cancel();
+    outcome
+}
+
+/// What the session's other runs have cost, where that matters.
+async fn session_before(job: &TurnJob) -> Result<u64, LoopError> {
+    let house = &job.house;
+    if !house.rules.counts_session_money() {
+        return Ok(0);
+    }
+    let spent = house.store.spend.session_spent(&job.run.session).await?;
+    Ok(spent.saturating_sub(job.cost_micro_usd)) // this run's earlier attempts are in its own account
+}
+
+/// Goes on with the counters of the earlier attempt, if there was one. Returns how the run ends here, if it does.
+fn take_up(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &TurnJob) -> Option<RunEnd> {
+    context.state.stops.detection_off = job.run.loops_off();
+    if let Some(last) = context.state.stops.measures.time.newest() {
+        // Taken up again: while nobody was there, the run was not at work.
+        let away = delegate.core.clock.now_ms().saturating_sub(last);
+        let verdict = context.state.stops.observe(&delegate.core.rules, Observation::Paused(away));
+        if let Some(end) = context.heed(verdict) {
+            return Some(end);
+        }
+    }
+    // The earlier attempt died between its ending and the commit of it.
+    if let Some(finding) = context.state.stops.latched.clone() {
+        return Some(finding.into());
+    }
+    delegate.core.tally.open_output(context.state.stops.measures.output_bytes.count());
+    None
+}
+
+/// Tells the model of its surroundings, then goes through a plan or the loop, and has the last words of a run that a limit
+/// has ended.
+async fn carry_out(
+    delegate: &mut ChatDelegate,
+    context: &mut LoopContext,
+    job: &TurnJob,
+) -> Result<LoopOutcome, LoopError> {
+    let message = context.messages.get(delegate.turn_start).map(|message| message.text().to_owned());
+    let briefing = briefing_of(job).await;
+    match bootstrap::begin(&mut delegate.core, context, &briefing, &message.unwrap_or_default()).await? {
+        Beginning::Go(told) => delegate.brief(told.over(briefing)),
+        Beginning::Over(end, words) => {
+            delegate.summary = words;
+            return Ok(LoopOutcome::Stopped(end));
+        }
+    }
+    let planned = (job.purpose == Purpose::Chat).then(|| plan_request(delegate, context)).flatten();
+    if let Some(request) = planned {
+        delegate.core.joining = None; // a plan is made of the one message
+        let (start, core) = (delegate.turn_start, &mut delegate.core);
+        let (end, said) = Box::pin(run_plan(core, context, start, &request)).await?;
+        delegate.summary = said;
+        return Ok(LoopOutcome::Stopped(end));
+    }
+    let resumed = resume(delegate, context).await?;
+    let reasoning = delegate.reasoning.clone();
+    // The last step of a turn without outputs has no tools; one with outputs has its closing turn instead.
+    let last = u32::from(delegate.goal.is_none());
+    let config = AgenticLoopConfig {
+        max_iterations: job.house.config.max_tool_iterations.saturating_add(last),
+        rules: delegate.core.rules.clone(),
+        ..AgenticLoopConfig::default()
+    };
+    let mut outcome = match resumed {
+        Some(outcome) => outcome,
+        None => run_agentic_loop(delegate, &reasoning, context, &config).await?,
+    };
+    if delegate.goal.is_some() {
+        return Ok(close_with_outputs(delegate, context, outcome).await);
+    }
+    if let LoopOutcome::Stopped(end) = &mut outcome
+        && closing::deserves_one(end)
+    {
+        delegate.summary = closing_turn(&mut delegate.core, &reasoning, context, end).await;
+        // Somebody's stop comes before every limit, also in the last turn.
+        if let Some(reason) = delegate.core.stopped() {
+            delegate.summary = None;
+            *end = RunEnd::of(reason);
+        }
+    }
+    Ok(outcome)
+}
+
+/// What a turn is told of its surroundings. A turn that is stopped meanwhile is told nothing, and asks nobody.
+async fn briefing_of(job: &TurnJob) -> Briefing {
+    let about = About {
+        session: &job.run.session,
+        channel: job.reply_to.as_ref().map(|route| &route.channel),
+        relayed: job.relayed,
+        options: &job.options,
+    };
+    tokio::select! {
+        biased; // a stop waits for no disk
+        () = job.run.cancel.cancelled() => Briefing::default(),
+        briefing = Briefing::of_run(&job.house, about) => briefing,
+    }
+}
+
+/// The end of a turn with outputs: a last chance where some are missing, and what is there as its answer.
+async fn close_with_outputs(
+    delegate: &mut ChatDelegate,
+    context: &mut LoopContext,
+    outcome: LoopOutcome,
+) -> LoopOutcome {
+    let mut end = match outcome {
+        LoopOutcome::Stopped(end) => end,
+        LoopOutcome::MaxIterations { iterations } => iterations_used(&delegate.core.house, iterations),
+        other => return other,
+    };
+    let late = matches!(end.reason, StopReason::MaxIterations | StopReason::MissingOutputs);
+    if late || closing::deserves_one(&end) {
+        delegate.core.note_brakes(context);
+        end = last_chance(delegate, context, end).await;
+    }
+    if let Some(goal) = delegate.goal.as_ref().filter(|_| end.reason == StopReason::Goal) {
+        let reply = goal.declared.as_json();
+        context.push(Message::assistant(&reply));
+        delegate.summary = Some(reply);
+    }
+    LoopOutcome::Stopped(end)
+}
+
+/// What a plan is to be made for, where the person's message, which is stored as it was typed, asks for one.
+fn plan_request(delegate: &ChatDelegate, context: &LoopContext) -> Option<String> {
+    match submission::parse(context.messages.get(delegate.turn_start)?.text()) {
+        Submission::Plan(request) => Some(request),
+        _ => None,
+    }
+}
