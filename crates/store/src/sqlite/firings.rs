@@ -255,9 +255,7 @@ pub(super) fn firings(conn: &Connection, filter: &FiringFilter) -> Done<Vec<Firi
 }
 
 pub(super) fn open_firings(conn: &Connection) -> Done<Vec<FiringRecord>> {
-    // By their own index: what ended over months is not looked through at every start.
-    let sql = format!("SELECT {COLUMNS} FROM firings INDEXED BY firings_running WHERE status = 'running' ORDER BY seq");
-    tx::rows(conn, &sql, [], record)
+    tx::rows(conn, &open_sql(), [], record)
 }
 
 /// Deletes firings that ended before the date, as far as `left` more rows may be deleted now. Their sessions go by their own
