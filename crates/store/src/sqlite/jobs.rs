@@ -64,10 +64,11 @@ fn count(tx: &mut Tx<'_>, sql: &str, params: impl rusqlite::Params) -> Done<u64>
 
 fn insert(tx: &mut Tx<'_>, job: &JobRecord) -> Done<()> {
     tx.exec(
-        "INSERT INTO jobs (id, session, state, why, title, task, plan, room, budget, channel, principal, creator, asker_place, relayed,
-                           asked_in, reply_to, parent, firing, attempt, crashes, created_at, changed_at)
-         VALUES (:id, :session, :state, :why, :title, :task, :plan, :room, :budget, :channel, :principal, json_array(:channel, :principal), :asker_place,
-                 :relayed, :asked_in, :reply_to, :parent, :firing, :attempt, :crashes, :created_at, :changed_at)",
+        "INSERT INTO jobs (id, session, state, why, title, task, plan, room, budget, channel, principal, creator, asker_place,
+                           relayed, asked_in, reply_to, parent, firing, attempt, crashes, created_at, changed_at)
+         VALUES (:id, :session, :state, :why, :title, :task, :plan, :room, :budget, :channel, :principal,
+                 json_array(:channel, :principal), :asker_place, :relayed, :asked_in, :reply_to, :parent, :firing, :attempt,
+                 :crashes, :created_at, :changed_at)",
         named_params! {
             ":id": job.job_id.to_string(),
             ":session": job.session.as_str(),
