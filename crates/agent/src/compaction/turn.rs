@@ -104,7 +104,7 @@ impl ChatDelegate {
         if !(config.enabled && full && worth_it && self.core.closing.is_none()) {
             return Ok(None);
         }
-        Ok(match self.shorten(context, Why::Threshold).await? {
+        Ok(match Box::pin(self.shorten(context, Why::Threshold)).await? {
             Won::Ended(end) => Some(end),
             Won::Nothing | Won::Little | Won::Enough => None,
         })
@@ -115,7 +115,7 @@ impl ChatDelegate {
     /// # Errors
     /// What leaves could not be stored. Nothing has changed then.
     pub(crate) async fn make_room(&mut self, context: &mut LoopContext) -> Result<Room, LoopError> {
-        let won = self.shorten(context, Why::Overflow).await?;
+        let won = Box::pin(self.shorten(context, Why::Overflow)).await?;
         Ok(match won {
             Won::Ended(end) => Room::Ended(end),
             Won::Enough => Room::Made,
