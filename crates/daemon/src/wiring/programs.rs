@@ -44,8 +44,8 @@ pub(crate) struct ToolPorts {
 }
 
 impl Programs {
-    /// Asks MCP servers for their tools, and builds all tools. Takes some milliseconds; with MCP servers as long as the slowest of
-    /// them, 10 s at most. The sandbox is tried beside the daemon's start, by [`Closing::keep`].
+    /// Asks MCP servers for their tools, and builds all tools. Takes some milliseconds; with MCP servers as long as the
+    /// slowest of them, 10 s at most. The sandbox is tried beside the daemon's start, by [`Closing::keep`].
     ///
     /// # Errors
     /// What keeps the daemon from starting. Programs that were started meanwhile are ended.
@@ -161,8 +161,8 @@ pub(crate) struct Closing {
 }
 
 impl Closing {
-    /// Tries the sandbox, so that whoever reads the log hears what is missing before the first command; then ends connections to
-    /// MCP servers that nobody needs, until told to stop.
+    /// Tries the sandbox, so that whoever reads the log hears what is missing before the first command; then ends
+    /// connections to MCP servers that nobody needs, until told to stop.
     pub(crate) fn keep(&self, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
         let (sessions, sandbox) = (self.sessions.clone(), self.sandbox.clone());
         async move {

@@ -1,7 +1,7 @@
 //! A sandbox that is tried when somebody first wants it.
 //!
-//! Trying takes some tens of milliseconds and starts programs. A daemon that only talks need not wait for it; whoever runs a
-//! command gets walls that were tried, or none.
+//! Trying takes some tens of milliseconds and starts programs. A daemon that only talks need not wait for it; whoever
+//! runs a command gets walls that were tried, or none.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
