@@ -29,13 +29,14 @@ pub(super) async fn work(
         return Ok(LoopOutcome::Stopped(end));
     }
     let indicator = job.run.cancel.child_token();
-    let looping = carry_out(delegate, context, job);
+    // Boxed, since it is moved: in place it would be here twice.
+    let mut looping = Box::pin(carry_out(delegate, context, job));
     let route = job.reply_to.as_ref();
     let Some((route, channel)) = route.and_then(|route| Some((route, job.house.channels.get(&route.channel)?))) else {
         return looping.await;
     };
     let working = channel.working(route, indicator.clone());
-    tokio::pin!(looping, working);
+    tokio::pin!(working);
     let outcome = tokio::select! {
         outcome = &mut looping => outcome,
         () = &mut working => looping.await,
@@ -80,9 +81,11 @@ async fn carry_out(
     context: &mut LoopContext,
     job: &TurnJob,
 ) -> Result<LoopOutcome, LoopError> {
-    let message = context.messages.get(delegate.turn_start).map(|message| message.text().to_owned());
+    let message =
+        context.messages.get(delegate.turn_start).map(|message| message.text().to_owned()).unwrap_or_default();
     let briefing = briefing_of(job).await;
-    match bootstrap::begin(&mut delegate.core, context, &briefing, &message.unwrap_or_default()).await? {
+    let beginning = bootstrap::begin(&mut delegate.core, context, &briefing, &message);
+    match Box::pin(beginning).await? {
         Beginning::Go(told) => delegate.brief(told.over(briefing)),
         Beginning::Over(end, words) => {
             delegate.summary = words;
@@ -111,12 +114,12 @@ async fn carry_out(
         None => run_agentic_loop(delegate, &reasoning, context, &config).await?,
     };
     if delegate.goal.is_some() {
-        return Ok(close_with_outputs(delegate, context, outcome).await);
+        return Ok(Box::pin(close_with_outputs(delegate, context, outcome)).await);
     }
     if let LoopOutcome::Stopped(end) = &mut outcome
         && closing::deserves_one(end)
     {
-        delegate.summary = closing_turn(&mut delegate.core, &reasoning, context, end).await;
+        delegate.summary = Box::pin(closing_turn(&mut delegate.core, &reasoning, context, end)).await;
         // Somebody's stop comes before every limit, also in the last turn.
         if let Some(reason) = delegate.core.stopped() {
             delegate.summary = None;
