@@ -19,7 +19,7 @@ enum State {
     /// It was tried before.
     Tried(Result<Sandbox, Missing>),
     /// It is tried when somebody wants it.
-    Planned { plan: Plan, tried: OnceCell<Result<Sandbox, Missing>> },
+    Planned { plan: Box<Plan>, tried: OnceCell<Result<Sandbox, Missing>> },
 }
 
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ impl LazySandbox {
     pub fn new(config: &SandboxConfig, workspace_root: &Path, launcher: &Path) -> Self {
         let (workspace, launcher) = (workspace_root.to_owned(), launcher.to_owned());
         let plan = Plan { config: config.clone(), workspace, launcher };
-        Self(Arc::new(State::Planned { plan, tried: OnceCell::new() }))
+        Self(Arc::new(State::Planned { plan: Box::new(plan), tried: OnceCell::new() }))
     }
 
     /// What came of the trial; `None`: nobody has wanted it yet.
