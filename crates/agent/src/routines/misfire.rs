@@ -1,12 +1,12 @@
 //! Scheduled times that went by unfired: the daemon was down, the machine slept, or its clock was set.
 //!
-//! One number is remembered for each routine: its newest **claimed** time. A time is claimed, durably, before anything is
-//! started for it, or when it is passed over; before the first one, the instant at which the routine was made stands there.
-//! [`due`] looks at the times after it and nowhere else, which is what makes a clock that jumps harmless:
+//! One number is remembered for each routine: its newest **claimed** time. A time is claimed, durably, before anything
+//! is started for it, or when it is passed over; before the first one, the instant at which the routine was made stands
+//! there. [`due`] looks at the times after it and nowhere else, which is what makes a clock that jumps harmless:
 //!
 //! - **Forward**, by an hour or a day: the times in between are missed, and the policy decides.
-//! - **Back**: nothing is due until the clock has passed the newest claimed time again. So nothing fires twice, and an hourly
-//!   routine on a clock that is set back by five hours is silent for five hours.
+//! - **Back**: nothing is due until the clock has passed the newest claimed time again. So nothing fires twice, and an
+//!   hourly routine on a clock that is set back by five hours is silent for five hours.
 
 use std::num::NonZeroU8;
 use std::time::Duration;
@@ -44,13 +44,13 @@ pub enum MisfirePolicy {
 pub struct Due {
     /// Scheduled times to fire now, oldest first, each after the claimed time that was handed in.
     pub fire: Vec<UnixMillis>,
-    /// The newest time that is settled by this, fired or passed over: to be claimed before anything of it is started. The
-    /// one that was handed in, if nothing was due.
+    /// The newest time that is settled by this, fired or passed over: to be claimed before anything of it is started.
+    /// The one that was handed in, if nothing was due.
     pub claimed: UnixMillis,
     /// Whether times were passed over.
     pub passed_over: bool,
-    /// The first time after `claimed`; `None` when there is none any more. It lies in the past only when more were due at
-    /// once than [`MAX_ON_TIME`].
+    /// The first time after `claimed`; `None` when there is none any more. It lies in the past only when more were due
+    /// at once than [`MAX_ON_TIME`].
     pub next: Option<UnixMillis>,
 }
 

@@ -123,6 +123,8 @@ fn interval_like_lines_fire_at_each_time_the_clock_shows() {
         ("*/30 * * * *", "2027-10-31T00:00:00Z", ["02:30:00+02:00", "02:00:00+01:00", "02:30:00+01:00"]),
         ("@hourly", "2027-10-30T23:30:00Z", ["02:00:00+02:00", "02:00:00+01:00", "03:00:00+01:00"]),
         ("0 */2 * * *", "2027-03-27T23:30:00Z", ["04:00:00+02:00", "06:00:00+02:00", "08:00:00+02:00"]),
+        // A hundred and forty changes lie between.
+        ("0 */20 3 29 2 ? 2096", NOW, ["03:00:00+01:00", "03:20:00+01:00", "03:40:00+01:00"]),
         ("5,*/30 2 * * *", "2027-10-31T00:30:00Z", ["02:00:00+01:00", "02:05:00+01:00", "02:30:00+01:00"]),
     ] {
         let found: Vec<String> = times(text, "Europe/Berlin", after, 3).iter().map(|time| time[11..].into()).collect();
@@ -253,6 +255,19 @@ fn a_schedule_is_stored_complete_and_read_again_the_same() {
         assert_eq!(serde_json::to_value(&schedule).unwrap(), json);
         assert_eq!(serde_json::from_value::<Schedule>(json).unwrap(), schedule, "{text}");
     }
+}
+
+#[test]
+fn a_text_that_becomes_too_long_with_its_start_is_refused_at_once() {
+    let mut accepted = 0;
+    for zeros in 0..MAX_TEXT_BYTES {
+        if let Ok(schedule) = Schedule::parse(&format!("every {}1h", "0".repeat(zeros)), "UTC", ms(NOW)) {
+            let json = serde_json::to_value(&schedule).unwrap();
+            assert_eq!(serde_json::from_value::<Schedule>(json).unwrap(), schedule, "{zeros} zeros");
+            accepted += 1;
+        }
+    }
+    assert!((1..MAX_TEXT_BYTES - 8).contains(&accepted), "{accepted} are accepted");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Every change of every clock in two years, against an oracle that walks the minutes.
 //!
-//! The oracle shares nothing with the code under test but the zones: it has its own tables of what fits, looks at the clock
-//! once a minute, and keeps the latest time that the clock has shown so far.
+//! The oracle shares nothing with the code under test but the zones: it has its own tables of what fits, looks at the
+//! clock once a minute, and keeps the latest time that the clock has shown so far.
 
 use std::collections::BTreeSet;
 
@@ -17,6 +17,10 @@ const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 /// How far around a change it is looked at. The greatest changes of these years are of two hours.
 const BEFORE: SignedDuration = SignedDuration::from_mins(150);
 const AFTER: SignedDuration = SignedDuration::from_mins(200);
+
+/// Minutes from a change at which is also asked what comes next: before it, with it, and while an hour may be lived for
+/// the second time.
+const ASKED: [i64; 6] = [-35, 0, 5, 25, 55, 115];
 
 /// Whether a time on the clock fits.
 type Fits = fn(&DateTime) -> bool;
@@ -133,14 +137,20 @@ fn every_change_of_every_zone_in_two_years_is_kept_by_the_rule() {
             changes += 1;
             let (from, until) = (moment - BEFORE, moment + AFTER);
             let ticks = walk(&zone, from, until);
-            let found = |schedule: &Schedule| schedule.between(millis(from), millis(until), usize::MAX);
+            let check = |schedule: &Schedule, expected: Vec<UnixMillis>| {
+                let found = schedule.between(millis(from), millis(until), usize::MAX);
+                assert_eq!(found, expected, "{schedule} around {moment}");
+                for asked in ASKED.map(|minutes| millis(moment + SignedDuration::from_mins(minutes))) {
+                    let next = schedule.next_after(asked).filter(|at| *at <= millis(until));
+                    let first = expected.iter().copied().find(|at| *at > asked);
+                    assert_eq!(next, first, "{schedule} around {moment}, asked at {}", asked.to_rfc3339());
+                }
+            };
             for (schedule, fits) in &fixed {
-                let expected = times(&ticks, |tick| tick.reached.iter().any(fits));
-                assert_eq!(found(schedule), expected, "{schedule} around {moment}");
+                check(schedule, times(&ticks, |tick| tick.reached.iter().any(fits)));
             }
             for (schedule, fits) in &interval_like {
-                let expected = times(&ticks, |tick| fits(&tick.shown));
-                assert_eq!(found(schedule), expected, "{schedule} around {moment}");
+                check(schedule, times(&ticks, |tick| fits(&tick.shown)));
             }
         }
     }
