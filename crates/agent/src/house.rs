@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use belay_agent_loop::{Reasoning, StopRules};
 use belay_protocol::inbound::ModelTrouble;
 use belay_protocol::{
-    Archive, BootId, BoundHook, Channel, ChannelId, Clock, ContextSource, EventKind, EventLog, GateStore, ModelError,
-    ModelErrorKind, ModelProvider, NewEvent, Outbox, OutputKeeper, RunId, RunProcesses, RunReader, SecretVault,
-    SessionKey, SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
+    Archive, BootId, BoundHook, Channel, ChannelId, Clock, ContextSource, EventKind, EventLog, GateStore, JobStore,
+    ModelError, ModelErrorKind, ModelProvider, NewEvent, Outbox, OutputKeeper, RoutineStore, RunId, RunProcesses,
+    RunReader, SecretVault, SessionKey, SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -99,6 +99,10 @@ pub struct StorePorts {
     pub gates: Arc<dyn GateStore>,
     /// Secrets that people gave.
     pub vault: Arc<dyn SecretVault>,
+    /// Work that outlives the turn that asked for it.
+    pub jobs: Arc<dyn JobStore>,
+    /// Rules that start work, and what became of it.
+    pub routines: Arc<dyn RoutineStore>,
 }
 
 /// The shared part.

@@ -158,6 +158,10 @@ pub struct Removed {
     pub notes: u64,
     /// Secrets.
     pub secrets: u64,
+    /// Jobs that were over.
+    pub jobs: u64,
+    /// Firings of routines that had ended, and times that were missed.
+    pub firings: u64,
     /// Whose outputs nobody can ask for any more.
     #[serde(skip)]
     pub run_ids: Vec<RunId>,
@@ -171,7 +175,7 @@ impl Removed {
 
     /// Adds what another deletion removed.
     pub fn add(&mut self, other: Self) {
-        let Self { sessions, threads, messages, runs, events, replies, notes, secrets, run_ids } = other;
+        let Self { sessions, threads, messages, runs, events, replies, notes, secrets, jobs, firings, run_ids } = other;
         self.sessions += sessions;
         self.threads += threads;
         self.messages += messages;
@@ -180,6 +184,8 @@ impl Removed {
         self.replies += replies;
         self.notes += notes;
         self.secrets += secrets;
+        self.jobs += jobs;
+        self.firings += firings;
         self.run_ids.extend(run_ids);
     }
 }
@@ -195,6 +201,8 @@ impl std::fmt::Display for Removed {
             (self.replies, "delivered reply"),
             (self.notes, "note"),
             (self.secrets, "secret"),
+            (self.jobs, "job"),
+            (self.firings, "firing"),
         ];
         let said: Vec<String> =
             counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {}", plural(n, what))).collect();

@@ -342,14 +342,15 @@ pub trait JobStore: Send + Sync {
     /// Notes the run of an attempt.
     async fn note_run(&self, job: JobId, attempt: u32, run: RunId) -> Result<(), StoreError>;
 
-    /// Changes a state, and tells whoever asked in the same commit.
+    /// Changes a state, and tells whoever asked in the same commit. Not to [`JobState::InProgress`]: beginning counts places
+    /// and attempts, and has functions of its own.
     async fn change(&self, change: JobChange) -> Result<JobChanged, StoreError>;
 
     /// Notes that jobs at work are laid aside by an orderly end of the daemon: no crash of theirs.
     async fn park(&self, at: UnixMillis) -> Result<(), StoreError>;
 
-    /// The jobs that have a place, for a start: each that was not parked has one crash more; parked or not, none is parked
-    /// any more.
+    /// The jobs that have a place, oldest first, for a start: each that was not parked has one crash more; parked or not, none
+    /// is parked any more. Asked again by the same boot it only answers: no crash is counted twice.
     async fn take_up(&self, boot: BootId, at: UnixMillis) -> Result<Vec<JobRecord>, StoreError>;
 
     /// A step was finished since the last crash: it counts as none in a row.

@@ -257,7 +257,8 @@ pub struct RoutineRecord {
     pub revision: u32,
     /// Its next scheduled time; `None`: it has none, or cannot fire.
     pub next_at: Option<UnixMillis>,
-    /// The newest scheduled time that was claimed or missed: none before it is ever claimed again.
+    /// The newest scheduled time that was claimed or missed: none up to it is ever claimed again. Before the first, the date
+    /// since which it has this schedule and is on; `None`: it has no schedule.
     pub claimed_to: Option<UnixMillis>,
     /// When it fired last.
     pub fired_at: Option<UnixMillis>,
@@ -535,11 +536,14 @@ pub const MAX_ROUTINES: u32 = 20_000;
 /// Keeps routines and their firings. Every write is committed before it answers.
 #[async_trait]
 pub trait RoutineStore: Send + Sync {
-    /// Makes a routine, or changes the one of that name: its revision is raised where the spec differs, its times are new, and
-    /// its failures are forgotten. With `fresh`, one that is there is refused.
+    /// Makes a routine, switched on, or changes the one of that name. Where the spec differs its revision is raised, its times
+    /// are new, and its failures are forgotten; where it does not, they stay, so that putting the same at every start forgets
+    /// no time that was missed. Whether it is on stays as it is: who has switched it off switches it on. With `fresh`, one that
+    /// is there is refused.
     async fn put(&self, routine: NewRoutine, fresh: bool) -> Result<RoutinePut, StoreError>;
 
-    /// Switches it on, with its next scheduled time, or off, with the reason. `None`: there is none.
+    /// Switches it on, with its next scheduled time and without its failures, or off, with the reason. Times that passed while
+    /// it was off are not missed. `None`: there is none.
     async fn enable(
         &self,
         name: &str,
@@ -566,9 +570,15 @@ pub trait RoutineStore: Send + Sync {
 
     /// Claims a firing: guardrails and cap are looked at, the row is written, and the routine's times go on, in one
     /// transaction. `global`: firings of all routines that may be at work.
+    ///
+    /// A key that was claimed before is [`Claim::Known`] whatever has become of the routine since. A scheduled time at or
+    /// before [`RoutineRecord::claimed_to`] whose row is gone is [`Claim::Off`]. In both cases the routine goes on to the next
+    /// time all the same where it still waits for this one; a later time that it waits for already always stays. A firing
+    /// without a scheduled time leaves the times alone.
     async fn claim(&self, firing: NewFiring, global: u32) -> Result<Claim, StoreError>;
 
-    /// Records scheduled times as missed and goes on to the next one, where none of them is fired.
+    /// Records scheduled times as missed and goes on to the next one, where none of them is fired. Nothing where there is no
+    /// such routine, or it is off.
     async fn miss(
         &self,
         name: &str,

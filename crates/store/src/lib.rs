@@ -16,10 +16,12 @@ mod error;
 mod excerpt;
 mod gates;
 mod inspect;
+mod jobs;
 mod limits;
 mod memory;
 mod notes;
 mod queue;
+mod routines;
 mod sqlite;
 mod vault;
 

@@ -1,6 +1,7 @@
 //! A store that fails or stalls where a test says.
 
 mod plan;
+mod work;
 
 use std::sync::Arc;
 

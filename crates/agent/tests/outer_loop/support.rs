@@ -429,6 +429,8 @@ where
         + belay_protocol::Outbox
         + belay_protocol::SpendLedger
         + belay_protocol::GateStore
+        + belay_protocol::JobStore
+        + belay_protocol::RoutineStore
         + 'static,
 {
     let key = VaultKey::from_bytes(&[7; KEY_BYTES]).expect("a key");
@@ -439,6 +441,8 @@ where
         events: store.clone(),
         outbox: store.clone(),
         gates: store.clone(),
+        jobs: store.clone(),
+        routines: store.clone(),
         spend: store,
         vault: Arc::new(SealedVault::new(Arc::new(MemoryStore::new()), key)),
     }

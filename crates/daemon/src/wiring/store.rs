@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use belay_agent::StorePorts;
 use belay_protocol::{
-    Archive, EventLog, GateStore, NoteStore, Outbox, RunReader, SecretVault, SpendLedger, ThreadStore,
+    Archive, EventLog, GateStore, JobStore, NoteStore, Outbox, RoutineStore, RunReader, SecretVault, SpendLedger,
+    ThreadStore,
 };
 use belay_store::{
     KeyError, MemoryStore, OpenError, SealedVault, SqliteStore, StoreOptions, StoreUrl, VaultKey, parse_url,
@@ -105,7 +106,16 @@ impl Store {
 
 fn ports_of<S>(store: Arc<S>, vault: Arc<dyn SecretVault>) -> StorePorts
 where
-    S: ThreadStore + RunReader + Archive + EventLog + Outbox + SpendLedger + GateStore + 'static,
+    S: ThreadStore
+        + RunReader
+        + Archive
+        + EventLog
+        + Outbox
+        + SpendLedger
+        + GateStore
+        + JobStore
+        + RoutineStore
+        + 'static,
 {
     StorePorts {
         threads: store.clone(),
@@ -114,6 +124,8 @@ where
         events: store.clone(),
         outbox: store.clone(),
         gates: store.clone(),
+        jobs: store.clone(),
+        routines: store.clone(),
         spend: store,
         vault,
     }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use belay_protocol::archive::KEYS_KEPT_MS;
 use belay_protocol::{
     Found, Lease, MessageBody, MessageScope, Removed, Retention, RunId, SearchQuery, SessionKey, StoreError, ThreadId,
-    ThreadSummary, TranscriptLine, UnixMillis,
+    ThreadSummary, TranscriptLine, UnixMillis, firing_session, job_session,
 };
 
 use super::state::{Line, Run, Shown, Stage, State, Thread};
@@ -116,6 +116,9 @@ impl State {
         for run in self.loose_runs(old) {
             self.delete_run(run, old.keys_before, &mut removed);
         }
+        if let Some(before) = old.threads_before {
+            self.forget_work(before, old.keys_before, &mut removed);
+        }
         if let Some(before) = old.events_before {
             let first_kept = self.events.iter().position(|event| event.at >= before);
             let gone = first_kept.unwrap_or(self.events.len().saturating_sub(1));
@@ -157,6 +160,26 @@ impl State {
             by_age && (words || run.input.key.is_none()) || !words && run.input.at < old.keys_before
         });
         loose.map(|run| run.input.run_id).collect()
+    }
+
+    /// Deletes jobs and firings that ended before the date. Their sessions go by their own age, and before them.
+    fn forget_work(&mut self, before: UnixMillis, keys_before: UnixMillis, removed: &mut Removed) {
+        for job in self.jobs.over_before(before, keys_before) {
+            let session = job_session(job);
+            if !self.sessions.contains_key(&session) {
+                self.jobs.forget(job);
+                removed.jobs += 1;
+                removed.events += self.forget_facts_of(&session);
+            }
+        }
+        for firing in self.routines.ended_before(before, keys_before) {
+            let session = firing_session(firing);
+            if !self.sessions.contains_key(&session) {
+                self.routines.forget(firing);
+                removed.firings += 1;
+                removed.events += self.forget_facts_of(&session);
+            }
+        }
     }
 
     fn end_session(&mut self, session: &SessionKey) {

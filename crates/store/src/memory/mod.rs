@@ -6,10 +6,13 @@
 mod archive;
 mod edits;
 mod gates;
+mod jobs;
 mod lanes;
 mod outbox;
 mod ports;
+mod routines;
 mod state;
+mod work;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -11,6 +11,9 @@ use belay_protocol::{
 };
 use serde_json::Value;
 
+use super::jobs::Jobs;
+use super::routines::Routines;
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     pub(super) sessions: HashMap<SessionKey, Session>,
@@ -34,6 +37,8 @@ pub(super) struct State {
     pub(super) notes: HashMap<SessionKey, BTreeMap<String, Note>>,
     /// Sealed, by name.
     pub(super) secrets: HashMap<SessionKey, HashMap<String, Vec<u8>>>,
+    pub(super) jobs: Jobs,
+    pub(super) routines: Routines,
 }
 
 #[derive(Clone, Debug)]

@@ -3,7 +3,9 @@
 mod acted_on;
 mod archive;
 mod edits;
+mod firings;
 mod gates;
+mod jobs;
 mod lanes;
 mod ledger;
 mod open;
@@ -12,10 +14,12 @@ mod ports;
 mod prune;
 mod readers;
 mod reads;
+mod routines;
 mod rows;
 mod threads;
 mod tx;
 mod words;
+mod work;
 mod writer;
 
 use std::path::Path;

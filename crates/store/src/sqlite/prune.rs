@@ -10,9 +10,9 @@ use rusqlite::{Connection, params};
 
 use super::lanes::lane;
 use super::ledger::append_events;
-use super::rows;
 use super::tx::{self, Done, Tx, from_sql_int};
 use super::words;
+use super::{firings, jobs, rows};
 use crate::limits::{deleted, id_before};
 
 /// A condition on threads `t`, joined with their session `s` where they are its active one: used last before `?1`, by nobody
@@ -115,6 +115,10 @@ pub(super) fn prune(tx: &mut Tx<'_>, old: &Retention, most: u32) -> Done<Removed
         removed.replies += count(replies);
     }
     delete_loose_runs(tx, old, &mut left, &mut removed)?;
+    if let Some(before) = old.threads_before {
+        jobs::prune(tx, before, old, &mut left, &mut removed)?;
+        firings::prune(tx, before, old, &mut left, &mut removed)?;
+    }
     if let Some(before) = old.events_before {
         let events = tx.exec(
             &format!(
@@ -158,7 +162,7 @@ fn end_session(tx: &mut Tx<'_>, session: &SessionKey) -> Done<()> {
 }
 
 /// Facts of a session that are no run's.
-fn facts_of_session(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u64> {
+pub(super) fn facts_of_session(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u64> {
     Ok(count(tx.exec(
         "DELETE FROM events WHERE session = ?1 AND run_id IS NULL AND seq < (SELECT MAX(seq) FROM events)",
         params![session.as_str()],
@@ -251,6 +255,15 @@ pub(super) fn prunable(conn: &Connection, old: &Retention) -> Done<Removed> {
         }
         None => 0,
     };
+    // What goes besides runs: where its session stays, it does.
+    let over = |table: &str, made_at: &str| {
+        let sql = format!(
+            "SELECT COUNT(*) FROM {table} WHERE ended_at < ?1 AND {made_at} < ?2
+               AND (session NOT IN (SELECT session FROM sessions) OR session IN (SELECT s.session {}))",
+            too_old!()
+        );
+        one(&sql, &[threads_before, keys_before])
+    };
     Ok(Removed {
         sessions: one(concat!("SELECT COUNT(s.session) ", too_old!()), &[threads_before])?,
         threads: one(concat!("SELECT COUNT(*) ", too_old!()), &[threads_before])?,
@@ -258,6 +271,8 @@ pub(super) fn prunable(conn: &Connection, old: &Retention) -> Done<Removed> {
         runs: of_runs("FROM runs WHERE id")?,
         events: of_runs("FROM events WHERE run_id")?.max(by_date),
         replies: of_runs(concat!("FROM outbox WHERE ", delivered!(), " AND run_id"))?,
+        jobs: over("jobs", "created_at")?,
+        firings: over("firings", "claimed_at")?,
         ..Removed::default()
     })
 }

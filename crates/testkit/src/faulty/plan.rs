@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use belay_protocol::StoreError;
 #[cfg(doc)]
 use belay_protocol::{
-    Archive, EventLog, GateStore, NoteStore, Outbox, RunReader, SecretVault, SpendLedger, ThreadStore,
+    Archive, EventLog, GateStore, JobStore, NoteStore, Outbox, RoutineStore, RunReader, SecretVault, SpendLedger,
+    ThreadStore,
 };
 use tokio::sync::watch;
 
@@ -77,6 +78,34 @@ pub enum StoreOp {
     Archive,
     /// [`RunReader::ping`].
     Ping,
+    /// [`JobStore::create`].
+    CreateJob,
+    /// [`JobStore::begin_next`] and [`JobStore::begin_again`].
+    BeginJob,
+    /// [`JobStore::change`].
+    ChangeJob,
+    /// [`JobStore::note_run`], [`JobStore::note_progress`] and [`JobStore::park`].
+    NoteJob,
+    /// [`JobStore::take_up`].
+    TakeUpJobs,
+    /// [`JobStore::job`] and [`JobStore::jobs`].
+    ReadJobs,
+    /// [`RoutineStore::put`], [`RoutineStore::enable`] and [`RoutineStore::delete`].
+    ChangeRoutine,
+    /// [`RoutineStore::routine`] and [`RoutineStore::routines`].
+    ReadRoutines,
+    /// [`RoutineStore::due`] and [`RoutineStore::next_due`].
+    DueRoutines,
+    /// [`RoutineStore::claim`].
+    ClaimFiring,
+    /// [`RoutineStore::miss`].
+    MissFirings,
+    /// [`RoutineStore::note_work`].
+    NoteFiring,
+    /// [`RoutineStore::settle`].
+    SettleFiring,
+    /// [`RoutineStore::firing`], [`RoutineStore::firings`] and [`RoutineStore::open_firings`].
+    ReadFirings,
     /// [`EventLog::append`].
     AppendEvents,
     /// [`EventLog::read`].

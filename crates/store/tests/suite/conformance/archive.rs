@@ -186,7 +186,7 @@ async fn a_deleted_session_leaves_nothing_but_what_recognises_a_second_delivery(
         replies: 1,
         notes: 1,
         secrets: 1,
-        run_ids: Vec::new(),
+        ..Removed::default()
     };
     assert_eq!(removed, expected);
     assert_eq!(store.session(&"s".into()).await.unwrap(), None);

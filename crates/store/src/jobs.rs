@@ -1,0 +1,114 @@
+//! What both stores say and refuse about jobs.
+
+use belay_protocol::{
+    EventKind, JobChange, JobCreated, JobFilter, JobId, JobRecord, JobState, NewEvent, NewJob, StoreError, UnixMillis,
+    job_session,
+};
+
+use crate::limits::PAGE_MAX;
+
+/// Rows of a list of jobs when the filter says 0.
+const JOBS_DEFAULT: u32 = 50;
+
+/// How many jobs a filter asks for.
+pub(crate) fn jobs_limit(filter: &JobFilter) -> u32 {
+    if filter.limit == 0 { JOBS_DEFAULT } else { filter.limit.min(PAGE_MAX) }
+}
+
+/// A job as it is committed.
+pub(crate) fn pending(job: NewJob) -> JobRecord {
+    JobRecord {
+        job_id: job.id,
+        title: job.title,
+        task: job.task,
+        state: JobState::Pending,
+        why: String::new(),
+        plan: job.plan,
+        room: job.room,
+        budget: job.budget,
+        session: job_session(job.id),
+        creator: job.creator,
+        channel: job.channel,
+        asked_in: job.asked_in,
+        reply_to: job.reply_to,
+        parent: job.parent,
+        firing: job.firing,
+        attempt: 0,
+        crashes: 0,
+        run_id: None,
+        result: None,
+        created_at: job.at,
+        started_at: None,
+        changed_at: job.at,
+        ended_at: None,
+    }
+}
+
+/// There are as many jobs as may be.
+pub(crate) fn too_many(cap: u32) -> JobCreated {
+    JobCreated::TooMany(format!(
+        "{cap} jobs are waiting or at work, and there may be no more: wait until one is over, or cancel one"
+    ))
+}
+
+/// There are as many jobs of this creator as may be.
+pub(crate) fn too_many_each(cap: u32) -> JobCreated {
+    JobCreated::TooMany(format!(
+        "{cap} of your jobs are waiting or at work, and you may have no more: wait until one is over, or cancel one"
+    ))
+}
+
+/// What a change does to a job.
+pub(crate) enum Step {
+    /// It becomes this.
+    To(Box<JobRecord>),
+    /// It is that already.
+    Same,
+    /// It may not.
+    No,
+}
+
+/// What a change does to a job that stands there.
+pub(crate) fn step(job: &JobRecord, change: &JobChange) -> Step {
+    let other_attempt = change.attempt.is_some_and(|attempt| attempt != job.attempt);
+    if other_attempt || change.to == JobState::InProgress || !job.state.may_become(change.to) {
+        return Step::No;
+    }
+    if job.state == change.to {
+        return Step::Same;
+    }
+    let ended_at = job.ended_at.or_else(|| change.to.is_over().then_some(change.at));
+    Step::To(Box::new(JobRecord {
+        state: change.to,
+        why: change.why.clone(),
+        result: change.result.clone().or_else(|| job.result.clone()),
+        changed_at: change.at,
+        ended_at,
+        ..job.clone()
+    }))
+}
+
+/// A job as its next attempt finds it.
+pub(crate) fn begun(job: &JobRecord, at: UnixMillis) -> JobRecord {
+    JobRecord {
+        state: JobState::InProgress,
+        why: String::new(),
+        attempt: job.attempt.saturating_add(1),
+        run_id: None,
+        started_at: job.started_at.or(Some(at)),
+        changed_at: at,
+        ..job.clone()
+    }
+}
+
+/// The fact that a job is what it is now.
+pub(crate) fn changed(job: &JobRecord, from: Option<JobState>) -> NewEvent {
+    let (to, attempt, why) = (job.state, job.attempt, job.why.clone());
+    let kind = EventKind::JobChanged { job: job.job_id, from, to, attempt, why };
+    NewEvent { at: job.changed_at, session: Some(job.session.clone()), run_id: None, kind }
+}
+
+/// A job that is not there.
+pub(crate) fn no_job(id: JobId) -> StoreError {
+    StoreError::NotFound(format!("job {id}"))
+}

@@ -1,0 +1,270 @@
+//! What both stores say and refuse about routines and their firings.
+
+use belay_protocol::routine::MAX_ROUTINES;
+use belay_protocol::{
+    Claim, EventKind, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, NewEvent, NewFiring,
+    NewRoutine, RoutinePut, RoutineRecord, RunUsage, StoreError, Trigger, UnixMillis, firing_session,
+};
+
+use crate::limits::PAGE_MAX;
+
+/// Rows of a list of firings when the filter says 0.
+const FIRINGS_DEFAULT: u32 = 50;
+
+/// How many firings a filter asks for.
+pub(crate) fn firings_limit(filter: &FiringFilter) -> u32 {
+    if filter.limit == 0 { FIRINGS_DEFAULT } else { filter.limit.min(PAGE_MAX) }
+}
+
+/// The webhook's path, which no two routines share.
+pub(crate) fn path_of(trigger: &Trigger) -> Option<&str> {
+    match trigger {
+        Trigger::Webhook { path, .. } => Some(path),
+        _ => None,
+    }
+}
+
+pub(crate) fn name_taken(name: &str) -> RoutinePut {
+    RoutinePut::Refused(format!("there is a routine named {name}: change that one, or choose another name"))
+}
+
+pub(crate) fn path_taken(path: &str, by: &str) -> RoutinePut {
+    RoutinePut::Refused(format!("the routine {by} has the webhook path {path}: choose another path"))
+}
+
+pub(crate) fn too_many() -> RoutinePut {
+    RoutinePut::Refused(format!("there are {MAX_ROUTINES} routines, and there may be no more: delete one"))
+}
+
+/// A routine as it is made.
+pub(crate) fn made(new: NewRoutine) -> RoutineRecord {
+    RoutineRecord {
+        claimed_to: has_schedule(&new.spec.trigger).then_some(new.at),
+        spec: new.spec,
+        creator: new.creator,
+        channel: new.channel,
+        made_in: new.made_in,
+        reply_to: new.reply_to,
+        origin: new.origin,
+        enabled: true,
+        disabled_why: String::new(),
+        revision: 1,
+        next_at: new.next_at,
+        fired_at: None,
+        firings: 0,
+        failures: 0,
+        created_at: new.at,
+        changed_at: new.at,
+    }
+}
+
+/// A routine that is put again. The same spec changes for whom it works, and nothing else.
+pub(crate) fn put_again(old: RoutineRecord, new: NewRoutine) -> RoutineRecord {
+    let differs = old.spec != new.spec;
+    let fresh = RoutineRecord { created_at: old.created_at, ..made(new) };
+    if !differs {
+        let RoutineRecord { creator, channel, made_in, reply_to, origin, .. } = fresh;
+        return RoutineRecord { creator, channel, made_in, reply_to, origin, ..old };
+    }
+    RoutineRecord {
+        enabled: old.enabled,
+        disabled_why: old.disabled_why,
+        revision: old.revision.saturating_add(1),
+        next_at: fresh.next_at.filter(|_| old.enabled),
+        fired_at: old.fired_at,
+        firings: old.firings,
+        ..fresh
+    }
+}
+
+/// A routine that is switched on or off.
+pub(crate) fn switched(
+    old: RoutineRecord,
+    on: bool,
+    why: &str,
+    next_at: Option<UnixMillis>,
+    at: UnixMillis,
+) -> RoutineRecord {
+    let times = RoutineRecord { enabled: on, next_at: next_at.filter(|_| on), changed_at: at, ..old };
+    if !on {
+        return RoutineRecord { disabled_why: why.to_owned(), ..times };
+    }
+    // What passed while it was off is not missed.
+    let claimed_to = times.claimed_to.max(has_schedule(&times.spec.trigger).then_some(at));
+    RoutineRecord { disabled_why: String::new(), failures: 0, claimed_to, ..times }
+}
+
+fn has_schedule(trigger: &Trigger) -> bool {
+    matches!(trigger, Trigger::Schedule { .. })
+}
+
+/// There is no routine of that name.
+pub(crate) fn no_routine(name: &str) -> Claim {
+    Claim::Off(format!("there is no routine named {name}"))
+}
+
+/// Why nothing can be claimed of a routine, or not this scheduled time.
+pub(crate) fn off(routine: &RoutineRecord, scheduled: Option<UnixMillis>) -> Option<Claim> {
+    let name = &routine.spec.name;
+    if !routine.enabled {
+        let why = if routine.disabled_why.is_empty() { "" } else { ": " };
+        return Some(Claim::Off(format!("the routine {name} is switched off{why}{}", routine.disabled_why)));
+    }
+    let passed = scheduled.is_some_and(|time| is_settled(routine, time));
+    passed.then(|| Claim::Off(format!("that time of the routine {name} has passed: it, or a later one, was claimed")))
+}
+
+/// Whether the scheduled time was claimed or missed, or lies before the schedule.
+pub(crate) fn is_settled(routine: &RoutineRecord, time: UnixMillis) -> bool {
+    routine.claimed_to.is_some_and(|upto| time <= upto)
+}
+
+/// Goes on to the next time where the routine waits for `upto` or an earlier one; a later one that it waits for already stays.
+pub(crate) fn go_on(routine: &mut RoutineRecord, upto: UnixMillis, next_at: Option<UnixMillis>) {
+    if routine.enabled && routine.next_at.is_none_or(|waits_for| waits_for <= upto) {
+        routine.next_at = next_at;
+    }
+}
+
+/// Notes that the time, and whatever lies before it, is claimed or missed.
+pub(crate) fn settle_time(routine: &mut RoutineRecord, time: UnixMillis) {
+    routine.claimed_to = routine.claimed_to.max(Some(time));
+}
+
+/// Milliseconds that are left of a span of `seconds` since `since`. None where the clock was set back behind that: what was
+/// done in its future holds nothing back, or a clock that was a day ahead would hold it for a day.
+pub(crate) fn left_ms(since: UnixMillis, seconds: u64, now: UnixMillis) -> Option<u64> {
+    let gone = u64::try_from(now.0.checked_sub(since.0)?).ok()?;
+    seconds.saturating_mul(1000).checked_sub(gone).filter(|left| *left > 0)
+}
+
+/// A firing as it is claimed.
+pub(crate) fn claimed(new: &NewFiring, revision: u32) -> FiringRecord {
+    FiringRecord {
+        firing_id: new.id,
+        routine: new.routine.clone(),
+        revision,
+        by: new.by.to_owned(),
+        key: new.key.clone(),
+        scheduled_at: new.scheduled_at,
+        detail: new.detail.clone(),
+        payload: new.payload.clone(),
+        status: FiringStatus::Running,
+        summary: None,
+        run_id: None,
+        job_id: None,
+        usage: RunUsage::default(),
+        cost_micro_usd: 0,
+        claimed_at: new.at,
+        ended_at: None,
+    }
+}
+
+/// A scheduled time that a guardrail held back.
+pub(crate) fn held_back(new: &NewFiring, revision: u32, held: Held) -> FiringRecord {
+    FiringRecord {
+        status: FiringStatus::Missed,
+        summary: Some(held.word().to_owned()),
+        payload: None,
+        ended_at: Some(new.at),
+        ..claimed(new, revision)
+    }
+}
+
+/// A scheduled time that passed while nobody could fire it.
+pub(crate) fn missed(routine: &RoutineRecord, time: UnixMillis, at: UnixMillis) -> FiringRecord {
+    FiringRecord {
+        firing_id: FiringId::new(),
+        routine: routine.spec.name.clone(),
+        revision: routine.revision,
+        by: routine.spec.trigger.word().to_owned(),
+        key: time.0.to_string(),
+        scheduled_at: Some(time),
+        detail: String::new(),
+        payload: None,
+        status: FiringStatus::Missed,
+        summary: None,
+        run_id: None,
+        job_id: None,
+        usage: RunUsage::default(),
+        cost_micro_usd: 0,
+        claimed_at: at,
+        ended_at: Some(at),
+    }
+}
+
+/// The facts that a firing was claimed, and that it has ended where it has.
+pub(crate) fn told(firing: &FiringRecord, disabled: bool) -> Vec<NewEvent> {
+    let mut events = Vec::with_capacity(2);
+    let missed = firing.status == FiringStatus::Missed;
+    if firing.ended_at.is_none() || missed {
+        let kind = EventKind::RoutineFired {
+            firing: firing.firing_id,
+            routine: firing.routine.clone(),
+            by: firing.by.clone(),
+            scheduled_ms: firing.scheduled_at.map(|time| time.0),
+        };
+        events.push(event(firing, firing.claimed_at, kind));
+    }
+    if let Some(at) = firing.ended_at {
+        let (id, routine, status) = (firing.firing_id, firing.routine.clone(), firing.status);
+        events.push(event(firing, at, EventKind::RoutineEnded { firing: id, routine, status, disabled }));
+    }
+    events
+}
+
+fn event(firing: &FiringRecord, at: UnixMillis, kind: EventKind) -> NewEvent {
+    NewEvent { at, session: Some(firing_session(firing.firing_id)), run_id: None, kind }
+}
+
+/// Refuses a status that is no end of work.
+pub(crate) fn check_end(status: FiringStatus) -> Result<(), StoreError> {
+    match status {
+        FiringStatus::Ok | FiringStatus::Attention | FiringStatus::Failed => Ok(()),
+        FiringStatus::Running | FiringStatus::Missed => {
+            let word = status.word();
+            Err(StoreError::Unavailable(format!("{word:?} ends no firing: ok, attention and failed do")))
+        }
+    }
+}
+
+/// A firing that has ended.
+pub(crate) fn ended(firing: FiringRecord, end: &FiringEnd) -> FiringRecord {
+    FiringRecord {
+        status: end.status,
+        summary: end.summary.clone(),
+        usage: end.usage,
+        cost_micro_usd: end.cost_micro_usd,
+        ended_at: Some(end.at),
+        ..firing
+    }
+}
+
+/// Counts an end for its routine, and returns whether that switches the routine off. The end of a firing from before a change
+/// says nothing about the routine as it is now.
+pub(crate) fn count_end(routine: &mut RoutineRecord, firing: &FiringRecord, at: UnixMillis) -> bool {
+    if routine.revision != firing.revision {
+        return false;
+    }
+    if firing.status != FiringStatus::Failed {
+        routine.failures = 0;
+        return false;
+    }
+    routine.failures = routine.failures.saturating_add(1);
+    let most = routine.spec.guard.max_failures;
+    let too_many = most > 0 && routine.failures >= most && routine.enabled;
+    if too_many {
+        let why = match firing.summary.as_deref().map(str::trim).filter(|why| !why.is_empty()) {
+            Some(why) => format!("it failed {} times in a row, the last time: {why}", routine.failures),
+            None => format!("it failed {} times in a row", routine.failures),
+        };
+        *routine =
+            RoutineRecord { enabled: false, disabled_why: why, next_at: None, changed_at: at, ..routine.clone() };
+    }
+    too_many
+}
+
+/// A firing that is not there.
+pub(crate) fn no_firing(id: FiringId) -> StoreError {
+    StoreError::NotFound(format!("firing {id}"))
+}

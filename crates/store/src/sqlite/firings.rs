@@ -1,0 +1,278 @@
+//! Firings of routines: claimed once, ended once. Guardrails are looked at where the row is written, so that of two daemons,
+//! and of any burst, no more get through than may.
+
+use belay_protocol::{
+    Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, JobId, NewFiring, Removed, Retention,
+    RoutineRecord, RunId, SessionKey, Settled, UnixMillis, firing_session,
+};
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row, named_params, params, params_from_iter};
+
+use super::ledger::append_events;
+use super::prune::facts_of_session;
+use super::routines::{self, Kept};
+use super::tx::{self, Done, Failure, Tx, from_sql_int, to_sql_int};
+use super::{outbox, rows};
+use crate::routines::{
+    check_end, claimed, count_end, ended, firings_limit, go_on, held_back, is_settled, left_ms, missed, no_firing,
+    no_routine, off, settle_time, told,
+};
+
+/// Columns that [`record`] reads.
+const COLUMNS: &str = "id, routine, key, revision, set_off_by, scheduled_at, detail, payload, status, summary, run_id, job_id, \
+     input_tokens, output_tokens, model_calls, tool_calls, cost_micro_usd, claimed_at, ended_at";
+
+const RUNNING: &str = "SELECT COUNT(*) FROM firings WHERE status = 'running'";
+const RUNNING_OF: &str = "SELECT COUNT(*) FROM firings WHERE status = 'running' AND routine = ?1";
+
+/// When the same content fired the routine last, clocks that were set back aside.
+const SAME_CONTENT: &str = "SELECT MAX(claimed_at) AS claimed_at FROM firings
+     WHERE routine = ?1 AND content = ?2 AND claimed_at <= ?3";
+
+pub(super) fn claim(tx: &mut Tx<'_>, new: &NewFiring, global: u32) -> Done<Claim> {
+    let sql = format!("SELECT {COLUMNS} FROM firings WHERE routine = ?1 AND key = ?2");
+    let known = tx.row(&sql, params![new.routine, new.key], record)?;
+    let routine = routines::find(tx, &new.routine)?;
+    if let Some(known) = known {
+        pass_by(tx, routine, new)?;
+        return Ok(Claim::Known(Box::new(known)));
+    }
+    let Some(mut routine) = routine else { return Ok(no_routine(&new.routine)) };
+    if let Some(off) = off(&routine.record, new.scheduled_at) {
+        pass_by(tx, Some(routine), new)?;
+        return Ok(off);
+    }
+    let held = held(tx, &routine, new, global)?;
+    if let Some(held) = held.filter(|_| new.scheduled_at.is_none()) {
+        return Ok(Claim::Held(held));
+    }
+    record_missed(tx, &mut routine.record, &new.missed, new.at)?;
+    if let Some(time) = new.scheduled_at {
+        settle_time(&mut routine.record, time);
+        go_on(&mut routine.record, time, new.next_at);
+    }
+    let revision = routine.record.revision;
+    let claim = match held {
+        Some(held) => {
+            insert(tx, &held_back(new, revision, held), None)?;
+            Claim::Held(held)
+        }
+        None => {
+            routine.record.fired_at = Some(new.at);
+            routine.record.firings = routine.record.firings.saturating_add(1);
+            if !new.by_hand {
+                routine.set_off_at = Some(new.at);
+            }
+            let firing = claimed(new, revision);
+            insert(tx, &firing, Some(new))?;
+            Claim::Claimed(Box::new(firing))
+        }
+    };
+    routines::keep(tx, &routine)?;
+    Ok(claim)
+}
+
+/// Where the routine still waits for this time, which is settled, it goes on to the next.
+fn pass_by(tx: &mut Tx<'_>, routine: Option<Kept>, new: &NewFiring) -> Done<()> {
+    let (Some(mut routine), Some(time)) = (routine, new.scheduled_at) else { return Ok(()) };
+    let before = routine.record.next_at;
+    go_on(&mut routine.record, time, new.next_at);
+    if routine.record.next_at == before { Ok(()) } else { routines::keep(tx, &routine) }
+}
+
+/// The guardrail that holds a firing of this routine back, if one does.
+fn held(tx: &mut Tx<'_>, routine: &Kept, new: &NewFiring, global: u32) -> Done<Option<Held>> {
+    let guard = &routine.record.spec.guard;
+    if count(tx, RUNNING_OF, params![new.routine])? >= u64::from(guard.max_concurrent) {
+        return Ok(Some(Held::Concurrent));
+    }
+    if count(tx, RUNNING, [])? >= u64::from(global) {
+        return Ok(Some(Held::Global));
+    }
+    if new.by_hand {
+        return Ok(None);
+    }
+    if let Some(left) = routine.set_off_at.and_then(|since| left_ms(since, guard.cooldown_s, new.at)) {
+        return Ok(Some(Held::Cooldown(left)));
+    }
+    let Some(content) = new.content.as_ref().filter(|_| guard.dedup_window_s > 0) else { return Ok(None) };
+    let last = tx
+        .row(SAME_CONTENT, params![new.routine, content, new.at.0], |row| rows::optional_date(row, "claimed_at"))?
+        .flatten();
+    Ok(last.and_then(|since| left_ms(since, guard.dedup_window_s, new.at)).map(|_| Held::Content))
+}
+
+fn count(tx: &mut Tx<'_>, sql: &str, params: impl rusqlite::Params) -> Done<u64> {
+    Ok(tx.row(sql, params, |row| Ok(from_sql_int(row.get(0)?)))?.unwrap_or(0))
+}
+
+pub(super) fn miss(
+    tx: &mut Tx<'_>,
+    name: &str,
+    times: &[UnixMillis],
+    next_at: Option<UnixMillis>,
+    at: UnixMillis,
+) -> Done<()> {
+    let Some(mut routine) = routines::find(tx, name)?.filter(|routine| routine.record.enabled) else { return Ok(()) };
+    record_missed(tx, &mut routine.record, times, at)?;
+    go_on(&mut routine.record, times.iter().copied().fold(at, UnixMillis::max), next_at);
+    routines::keep(tx, &routine)
+}
+
+fn record_missed(tx: &mut Tx<'_>, routine: &mut RoutineRecord, times: &[UnixMillis], at: UnixMillis) -> Done<()> {
+    for time in times {
+        let firing = missed(routine, *time, at);
+        let sql = "SELECT 1 FROM firings WHERE routine = ?1 AND key = ?2";
+        if is_settled(routine, *time) || tx.row(sql, params![firing.routine, firing.key], |_| Ok(()))?.is_some() {
+            continue;
+        }
+        insert(tx, &firing, None)?;
+    }
+    times.iter().for_each(|time| settle_time(routine, *time));
+    Ok(())
+}
+
+/// Writes the row, with what only a claim has, and the facts.
+fn insert(tx: &mut Tx<'_>, firing: &FiringRecord, claim: Option<&NewFiring>) -> Done<()> {
+    tx.exec(
+        "INSERT INTO firings (id, session, routine, key, revision, set_off_by, scheduled_at, detail, payload, content, status,
+                              summary, boot, claimed_at, ended_at)
+         VALUES (:id, :session, :routine, :key, :revision, :set_off_by, :scheduled_at, :detail, :payload, :content, :status,
+                 :summary, :boot, :claimed_at, :ended_at)",
+        named_params! {
+            ":id": firing.firing_id.to_string(),
+            ":session": firing_session(firing.firing_id).as_str(),
+            ":routine": firing.routine,
+            ":key": firing.key,
+            ":revision": firing.revision,
+            ":set_off_by": firing.by,
+            ":scheduled_at": firing.scheduled_at.map(|time| time.0),
+            ":detail": firing.detail,
+            ":payload": firing.payload,
+            ":content": claim.and_then(|new| new.content.as_deref()),
+            ":status": firing.status.word(),
+            ":summary": firing.summary,
+            ":boot": claim.map(|new| new.boot.to_string()),
+            ":claimed_at": firing.claimed_at.0,
+            ":ended_at": firing.ended_at.map(|at| at.0),
+        },
+    )?;
+    append_events(tx, &told(firing, false))
+}
+
+fn record(row: &Row<'_>) -> Done<FiringRecord> {
+    let status: String = row.get("status")?;
+    Ok(FiringRecord {
+        firing_id: rows::id(row, "id")?,
+        routine: row.get("routine")?,
+        revision: row.get("revision")?,
+        by: row.get("set_off_by")?,
+        key: row.get("key")?,
+        scheduled_at: rows::optional_date(row, "scheduled_at")?,
+        detail: row.get("detail")?,
+        payload: row.get("payload")?,
+        status: FiringStatus::from_word(&status).ok_or_else(|| Failure::damaged("status of a firing"))?,
+        summary: row.get("summary")?,
+        run_id: rows::optional_id(row, "run_id")?,
+        job_id: rows::optional_id(row, "job_id")?,
+        usage: rows::usage(row)?,
+        cost_micro_usd: rows::count(row, "cost_micro_usd")?,
+        claimed_at: rows::date(row, "claimed_at")?,
+        ended_at: rows::optional_date(row, "ended_at")?,
+    })
+}
+
+pub(super) fn note_work(tx: &mut Tx<'_>, id: FiringId, run: Option<RunId>, job: Option<JobId>) -> Done<()> {
+    let noted = tx.exec(
+        "UPDATE firings SET run_id = COALESCE(?2, run_id), job_id = COALESCE(?3, job_id) WHERE id = ?1",
+        params![id.to_string(), run.map(|run| run.to_string()), job.map(|job| job.to_string())],
+    )?;
+    if noted == 0 { Err(no_firing(id).into()) } else { Ok(()) }
+}
+
+pub(super) fn settle(tx: &mut Tx<'_>, end: &FiringEnd) -> Done<Settled> {
+    check_end(end.status)?;
+    let sql = format!("SELECT {COLUMNS} FROM firings WHERE id = ?1 AND status = 'running'");
+    let Some(firing) = tx.row(&sql, params![end.firing.to_string()], record)? else { return Ok(Settled::Before) };
+    let firing = ended(firing, end);
+    tx.exec(
+        "UPDATE firings SET status = ?2, summary = ?3, input_tokens = ?4, output_tokens = ?5, model_calls = ?6, tool_calls = ?7,
+                            cost_micro_usd = ?8, ended_at = ?9
+         WHERE id = ?1",
+        params![
+            firing.firing_id.to_string(),
+            firing.status.word(),
+            firing.summary,
+            to_sql_int(firing.usage.input),
+            to_sql_int(firing.usage.output),
+            firing.usage.model_calls,
+            firing.usage.tool_calls,
+            to_sql_int(firing.cost_micro_usd),
+            end.at.0
+        ],
+    )?;
+    let mut disabled = false;
+    if let Some(mut routine) = routines::find(tx, &firing.routine)? {
+        disabled = count_end(&mut routine.record, &firing, end.at);
+        routines::keep(tx, &routine)?;
+    }
+    let notices = end.notice.iter().chain(end.disabled_notice.iter().filter(|_| disabled));
+    for notice in notices {
+        outbox::insert(tx, notice)?;
+    }
+    append_events(tx, &told(&firing, disabled))?;
+    Ok(Settled::Now { firing: Box::new(firing), disabled })
+}
+
+pub(super) fn firing(conn: &Connection, id: FiringId) -> Done<Option<FiringRecord>> {
+    tx::row(conn, &format!("SELECT {COLUMNS} FROM firings WHERE id = ?1"), params![id.to_string()], record)
+}
+
+pub(super) fn firings(conn: &Connection, filter: &FiringFilter) -> Done<Vec<FiringRecord>> {
+    let mut wanted: Vec<&str> = Vec::new();
+    let mut values: Vec<Value> = Vec::new();
+    if let Some(routine) = &filter.routine {
+        wanted.push("routine = ?");
+        values.push(routine.clone().into());
+    }
+    if let Some(status) = filter.status {
+        wanted.push("status = ?");
+        values.push(status.word().to_owned().into());
+    }
+    let filtered = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
+    values.push(i64::from(firings_limit(filter)).into());
+    let sql = format!("SELECT {COLUMNS} FROM firings {filtered} ORDER BY seq DESC LIMIT ?");
+    tx::rows(conn, &sql, params_from_iter(values), record)
+}
+
+pub(super) fn open_firings(conn: &Connection) -> Done<Vec<FiringRecord>> {
+    // By their own index: what ended over months is not looked through at every start.
+    let sql = format!("SELECT {COLUMNS} FROM firings INDEXED BY firings_running WHERE status = 'running' ORDER BY seq");
+    tx::rows(conn, &sql, [], record)
+}
+
+/// Deletes firings that ended before the date, as far as `left` more rows may be deleted now. Their sessions go by their own
+/// age, and before them.
+pub(super) fn prune(
+    tx: &mut Tx<'_>,
+    before: UnixMillis,
+    old: &Retention,
+    left: &mut i64,
+    removed: &mut Removed,
+) -> Done<()> {
+    let gone = tx.rows(
+        "SELECT seq, session FROM firings WHERE ended_at < ?1 AND claimed_at < ?2
+           AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = firings.session)
+         ORDER BY ended_at LIMIT ?3",
+        params![before.0, old.keys_before.0, (*left).max(0)],
+        |row| Ok((row.get::<_, i64>("seq")?, SessionKey::from(row.get::<_, String>("session")?))),
+    )?;
+    for (seq, session) in gone {
+        tx.exec("DELETE FROM firings WHERE seq = ?1", params![seq])?;
+        removed.firings += 1;
+        let facts = facts_of_session(tx, &session)?;
+        removed.events += facts;
+        *left -= 1 + to_sql_int(facts);
+    }
+    Ok(())
+}

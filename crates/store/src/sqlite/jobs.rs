@@ -1,0 +1,261 @@
+//! Jobs. What may become of one is said in [`crate::jobs`]; here it is kept, and counted by index.
+
+use belay_protocol::{
+    BootId, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobRecord, JobState, NewJob, Removed,
+    Retention, RunId, SessionKey, UnixMillis,
+};
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row, named_params, params, params_from_iter};
+
+use super::ledger::append_events;
+use super::prune::facts_of_session;
+use super::tx::{self, Done, Failure, Tx, from_sql_int};
+use super::{outbox, rows};
+use crate::jobs::{Step, begun, changed, jobs_limit, no_job, pending, step, too_many, too_many_each};
+
+/// Columns that [`record`] reads.
+const COLUMNS: &str = "id, session, state, why, title, task, plan, room, budget, channel, principal, asker_place, relayed, \
+     asked_in, reply_to, parent, firing, attempt, crashes, run_id, result, created_at, started_at, changed_at, ended_at";
+
+/// Jobs that are not over, of all creators and of `?1`.
+const OPEN: &str = "SELECT COUNT(*) FROM jobs WHERE ended_at IS NULL";
+const OPEN_OF: &str = "SELECT COUNT(*) FROM jobs WHERE ended_at IS NULL AND creator = json_array(?1, ?2)";
+
+const AT_WORK: &str = "SELECT COUNT(*) FROM jobs WHERE state IN ('in_progress', 'stuck')";
+
+/// The oldest pending job of the creators that have fewer than `?1` at work. Goes from creator to creator in the index, and
+/// looks at one job of each: a thousand jobs of somebody who has no place cost as much as one.
+const NEXT: &str = "
+    WITH RECURSIVE creators (creator) AS (
+        SELECT MIN(creator) FROM jobs WHERE state = 'pending'
+        UNION ALL
+        SELECT (SELECT MIN(j.creator) FROM jobs j WHERE j.state = 'pending' AND j.creator > c.creator)
+        FROM creators c WHERE c.creator IS NOT NULL
+    )
+    SELECT MIN((SELECT MIN(j.seq) FROM jobs j WHERE j.state = 'pending' AND j.creator = c.creator)) AS seq
+    FROM creators c
+    WHERE c.creator IS NOT NULL
+      AND (SELECT COUNT(*) FROM jobs j WHERE j.state IN ('in_progress', 'stuck') AND j.creator = c.creator) < ?1";
+
+pub(super) fn create(tx: &mut Tx<'_>, new: &NewJob, caps: JobCaps) -> Done<JobCreated> {
+    if let Some(known) = find(tx, new.id)? {
+        return Ok(JobCreated::Known(Box::new(known)));
+    }
+    if count(tx, OPEN, [])? >= u64::from(caps.open) {
+        return Ok(too_many(caps.open));
+    }
+    let of_creator = params![new.channel.as_str(), new.creator.principal];
+    if count(tx, OPEN_OF, of_creator)? >= u64::from(caps.open_each) {
+        return Ok(too_many_each(caps.open_each));
+    }
+    let job = pending(new.clone());
+    insert(tx, &job)?;
+    append_events(tx, &[changed(&job, None)])?;
+    Ok(JobCreated::New(Box::new(job)))
+}
+
+fn count(tx: &mut Tx<'_>, sql: &str, params: impl rusqlite::Params) -> Done<u64> {
+    Ok(tx.row(sql, params, |row| Ok(from_sql_int(row.get(0)?)))?.unwrap_or(0))
+}
+
+fn insert(tx: &mut Tx<'_>, job: &JobRecord) -> Done<()> {
+    tx.exec(
+        "INSERT INTO jobs (id, session, state, why, title, task, plan, room, budget, channel, principal, asker_place, relayed,
+                           asked_in, reply_to, parent, firing, attempt, crashes, created_at, changed_at)
+         VALUES (:id, :session, :state, :why, :title, :task, :plan, :room, :budget, :channel, :principal, :asker_place,
+                 :relayed, :asked_in, :reply_to, :parent, :firing, :attempt, :crashes, :created_at, :changed_at)",
+        named_params! {
+            ":id": job.job_id.to_string(),
+            ":session": job.session.as_str(),
+            ":state": job.state.word(),
+            ":why": job.why,
+            ":title": job.title,
+            ":task": job.task,
+            ":plan": job.plan,
+            ":room": rows::to_json(&job.room)?,
+            ":budget": rows::to_json(&job.budget)?,
+            ":channel": job.channel.as_str(),
+            ":principal": job.creator.principal,
+            ":asker_place": rows::place_word(job.creator.place),
+            ":relayed": job.creator.relayed,
+            ":asked_in": job.asked_in.as_str(),
+            ":reply_to": job.reply_to.as_ref().map(rows::to_json).transpose()?,
+            ":parent": job.parent.map(|run| run.to_string()),
+            ":firing": job.firing.map(|firing| firing.to_string()),
+            ":attempt": job.attempt,
+            ":crashes": job.crashes,
+            ":created_at": job.created_at.0,
+            ":changed_at": job.changed_at.0,
+        },
+    )?;
+    Ok(())
+}
+
+fn record(row: &Row<'_>) -> Done<JobRecord> {
+    let json = |column| -> Done<String> { Ok(row.get(column)?) };
+    let reply_to: Option<String> = row.get("reply_to")?;
+    Ok(JobRecord {
+        job_id: rows::id(row, "id")?,
+        title: row.get("title")?,
+        task: row.get("task")?,
+        state: JobState::from_word(&json("state")?).ok_or_else(|| Failure::damaged("state of a job"))?,
+        why: row.get("why")?,
+        plan: row.get("plan")?,
+        room: rows::from_json(&json("room")?)?,
+        budget: rows::from_json(&json("budget")?)?,
+        session: row.get::<_, String>("session")?.into(),
+        creator: rows::asker(row)?,
+        channel: row.get::<_, String>("channel")?.into(),
+        asked_in: row.get::<_, String>("asked_in")?.into(),
+        reply_to: reply_to.map(|text| rows::from_json(&text)).transpose()?,
+        parent: rows::optional_id(row, "parent")?,
+        firing: rows::optional_id(row, "firing")?,
+        attempt: row.get("attempt")?,
+        crashes: row.get("crashes")?,
+        run_id: rows::optional_id(row, "run_id")?,
+        result: row.get("result")?,
+        created_at: rows::date(row, "created_at")?,
+        started_at: rows::optional_date(row, "started_at")?,
+        changed_at: rows::date(row, "changed_at")?,
+        ended_at: rows::optional_date(row, "ended_at")?,
+    })
+}
+
+fn find(tx: &mut Tx<'_>, id: JobId) -> Done<Option<JobRecord>> {
+    tx.row(&format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1"), params![id.to_string()], record)
+}
+
+pub(super) fn begin_next(tx: &mut Tx<'_>, caps: JobCaps, at: UnixMillis) -> Done<Option<JobRecord>> {
+    if count(tx, AT_WORK, [])? >= u64::from(caps.at_work) {
+        return Ok(None);
+    }
+    let next = tx.row(NEXT, params![caps.at_work_each], |row| Ok(row.get::<_, Option<i64>>("seq")?))?.flatten();
+    let Some(seq) = next else { return Ok(None) };
+    let found = tx.row(&format!("SELECT {COLUMNS} FROM jobs WHERE seq = ?1"), params![seq], record)?;
+    let Some(job) = found else { return Ok(None) };
+    keep(tx, job.state, begun(&job, at)).map(Some)
+}
+
+pub(super) fn begin_again(tx: &mut Tx<'_>, id: JobId, at: UnixMillis) -> Done<JobChanged> {
+    let Some(job) = find(tx, id)? else { return Ok(JobChanged::Unknown) };
+    if job.state != JobState::Stuck {
+        return Ok(JobChanged::Not(Box::new(job)));
+    }
+    Ok(JobChanged::Now(Box::new(keep(tx, job.state, begun(&job, at))?)))
+}
+
+pub(super) fn change(tx: &mut Tx<'_>, change: &JobChange) -> Done<JobChanged> {
+    let Some(job) = find(tx, change.job)? else { return Ok(JobChanged::Unknown) };
+    match step(&job, change) {
+        Step::No => Ok(JobChanged::Not(Box::new(job))),
+        Step::Same => Ok(JobChanged::Now(Box::new(job))),
+        Step::To(next) => {
+            let kept = keep(tx, job.state, *next)?;
+            change.notice.iter().try_for_each(|notice| outbox::insert(tx, notice))?;
+            Ok(JobChanged::Now(Box::new(kept)))
+        }
+    }
+}
+
+/// Writes what a transition changes, and the fact.
+fn keep(tx: &mut Tx<'_>, from: JobState, job: JobRecord) -> Done<JobRecord> {
+    tx.exec(
+        "UPDATE jobs SET state = ?2, why = ?3, attempt = ?4, run_id = ?5, result = ?6, started_at = ?7, changed_at = ?8,
+                         ended_at = ?9, parked = 0
+         WHERE id = ?1",
+        params![
+            job.job_id.to_string(),
+            job.state.word(),
+            job.why,
+            job.attempt,
+            job.run_id.map(|run| run.to_string()),
+            job.result,
+            job.started_at.map(|at| at.0),
+            job.changed_at.0,
+            job.ended_at.map(|at| at.0)
+        ],
+    )?;
+    append_events(tx, &[changed(&job, Some(from))])?;
+    Ok(job)
+}
+
+pub(super) fn note_run(tx: &mut Tx<'_>, id: JobId, attempt: u32, run: RunId) -> Done<()> {
+    let noted = tx.exec(
+        "UPDATE jobs SET run_id = CASE attempt WHEN ?2 THEN ?3 ELSE run_id END WHERE id = ?1",
+        params![id.to_string(), attempt, run.to_string()],
+    )?;
+    if noted == 0 { Err(no_job(id).into()) } else { Ok(()) }
+}
+
+pub(super) fn note_progress(tx: &mut Tx<'_>, id: JobId) -> Done<()> {
+    let noted = tx.exec("UPDATE jobs SET crashes = 0 WHERE id = ?1", params![id.to_string()])?;
+    if noted == 0 { Err(no_job(id).into()) } else { Ok(()) }
+}
+
+pub(super) fn park(tx: &mut Tx<'_>) -> Done<()> {
+    tx.exec("UPDATE jobs SET parked = 1 WHERE state IN ('in_progress', 'stuck')", [])?;
+    Ok(())
+}
+
+pub(super) fn take_up(tx: &mut Tx<'_>, boot: BootId) -> Done<Vec<JobRecord>> {
+    let first = tx.exec(
+        "INSERT INTO jobs_taken_up (id, boot) VALUES (1, ?1)
+         ON CONFLICT (id) DO UPDATE SET boot = excluded.boot WHERE boot <> excluded.boot",
+        params![boot.to_string()],
+    )?;
+    if first > 0 {
+        tx.exec(
+            "UPDATE jobs SET crashes = crashes + (parked = 0), parked = 0 WHERE state IN ('in_progress', 'stuck')",
+            [],
+        )?;
+    }
+    let sql = format!("SELECT {COLUMNS} FROM jobs WHERE state IN ('in_progress', 'stuck') ORDER BY seq");
+    tx.rows(&sql, [], record)
+}
+
+pub(super) fn job(conn: &Connection, id: JobId) -> Done<Option<JobRecord>> {
+    tx::row(conn, &format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1"), params![id.to_string()], record)
+}
+
+pub(super) fn jobs(conn: &Connection, filter: &JobFilter) -> Done<Vec<JobRecord>> {
+    let mut wanted: Vec<String> = Vec::new();
+    let mut values: Vec<Value> = Vec::new();
+    if let Some(session) = &filter.asked_in {
+        wanted.push("asked_in = ?".to_owned());
+        values.push(session.to_string().into());
+    }
+    if !filter.states.is_empty() {
+        wanted.push(format!("state IN ({})", vec!["?"; filter.states.len()].join(", ")));
+        values.extend(filter.states.iter().map(|state| Value::from(state.word().to_owned())));
+    }
+    let filtered = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
+    values.push(i64::from(jobs_limit(filter)).into());
+    let sql = format!("SELECT {COLUMNS} FROM jobs {filtered} ORDER BY seq DESC LIMIT ?");
+    tx::rows(conn, &sql, params_from_iter(values), record)
+}
+
+/// Deletes jobs that were over before the date, as far as `left` more rows may be deleted now. Their sessions go by their own
+/// age, and before them.
+pub(super) fn prune(
+    tx: &mut Tx<'_>,
+    before: UnixMillis,
+    old: &Retention,
+    left: &mut i64,
+    removed: &mut Removed,
+) -> Done<()> {
+    let gone = tx.rows(
+        "SELECT seq, session FROM jobs WHERE ended_at < ?1 AND created_at < ?2
+           AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = jobs.session)
+         ORDER BY ended_at LIMIT ?3",
+        params![before.0, old.keys_before.0, (*left).max(0)],
+        |row| Ok((row.get::<_, i64>("seq")?, SessionKey::from(row.get::<_, String>("session")?))),
+    )?;
+    for (seq, session) in gone {
+        tx.exec("DELETE FROM jobs WHERE seq = ?1", params![seq])?;
+        removed.jobs += 1;
+        let facts = facts_of_session(tx, &session)?;
+        removed.events += facts;
+        *left -= 1 + tx::to_sql_int(facts);
+    }
+    Ok(())
+}
