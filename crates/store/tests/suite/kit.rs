@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    Acceptance, Archive, Asker, BootId, Checkpoint, Decided, Durability, EditOutcome, EventKind, EventLog, EventQuery,
-    FinishedRun, Gate, GateId, GateKind, GateState, GateStore, IdempotencyKey, Lease, Message, NewInput, NoteStore,
-    OpenedLane, Outbound, Outbox, OutboxId, PausedRun, ReplyRoute, RunEnd, RunId, RunReader, SessionKey, SpendLedger,
-    StopReason, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, UnixMillis,
+    Acceptance, Archive, Asker, BootId, Checkpoint, Claim, Decided, Durability, EditOutcome, EventKind, EventLog,
+    EventQuery, FinishedRun, FiringEnd, FiringId, FiringRecord, FiringStatus, Gate, GateId, GateKind, GateState,
+    GateStore, Guardrails, IdempotencyKey, JobStore, Lease, Message, Misfire, NewFiring, NewInput, NewRoutine,
+    NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, ReplyRoute, RoutineAction, RoutineOrigin,
+    RoutinePut, RoutineRecord, RoutineSpec, RoutineStore, RunEnd, RunId, RunReader, SessionKey, SpendLedger,
+    StopReason, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, Trigger, UnixMillis,
 };
 use belay_store::{MemoryStore, SealedSecrets, SqliteStore, StoreOptions};
 use tempfile::TempDir;
@@ -24,7 +26,11 @@ impl<S> Store for S where
 
 pub(crate) type Shared = Arc<dyn Store>;
 
-pub(crate) fn memory() -> Shared {
+/// All ports at once, those of jobs and routines included, whose names are not all their own.
+pub(crate) trait Everything: Store + JobStore + RoutineStore {}
+impl<S> Everything for S where S: Store + JobStore + RoutineStore {}
+
+pub(crate) fn memory() -> Arc<MemoryStore> {
     Arc::new(MemoryStore::new())
 }
 
@@ -215,4 +221,111 @@ pub(crate) fn using(run: RunId, used: Vec<GateId>) -> Checkpoint {
 pub(crate) async fn kinds(store: &dyn Store, run: RunId) -> Vec<EventKind> {
     let events = store.read(EventQuery { run: Some(run), ..EventQuery::default() }).await.unwrap();
     events.into_iter().map(|event| event.kind).collect()
+}
+
+/// What has happened in a session beside its runs.
+pub(crate) async fn facts(store: &dyn Store, session: SessionKey) -> Vec<EventKind> {
+    let events = store.read(EventQuery { session: Some(session), ..EventQuery::default() }).await.unwrap();
+    events.into_iter().map(|event| event.kind).collect()
+}
+
+/// The texts that wait to be delivered, one of each conversation.
+pub(crate) async fn told(store: &dyn Store) -> Vec<String> {
+    let due = store.due(at(i64::MAX), &[], 100).await.unwrap();
+    due.into_iter().map(|row| row.message.text).collect()
+}
+
+/// A routine of "ann" that is set off by hand, as it is put.
+pub(crate) fn routine(name: &str) -> NewRoutine {
+    let text = "look at the stars".to_owned();
+    NewRoutine {
+        spec: RoutineSpec {
+            name: name.into(),
+            description: String::new(),
+            trigger: Trigger::Manual,
+            action: RoutineAction::Lightweight {
+                prompt: text,
+                files: Vec::new(),
+                use_tools: false,
+                max_tool_rounds: 3,
+            },
+            guard: Guardrails { cooldown_s: 0, max_concurrent: 1_000, dedup_window_s: 0, max_failures: 2 },
+            notify: Notify::default(),
+        },
+        creator: Asker { principal: "ann".into(), ..Asker::default() },
+        channel: "http".into(),
+        made_in: "s".into(),
+        reply_to: Some(route("c")),
+        origin: RoutineOrigin::Made,
+        next_at: None,
+        at: at(1_000),
+    }
+}
+
+/// The same with a schedule, whose next time is this.
+pub(crate) fn scheduled(name: &str, next_at: i64) -> NewRoutine {
+    let mut new = routine(name);
+    new.spec.trigger = Trigger::Schedule { when: "every 1m".into(), zone: "UTC".into(), misfire: Misfire::Once };
+    NewRoutine { next_at: Some(at(next_at)), ..new }
+}
+
+/// A routine that must be there now.
+pub(crate) async fn put(store: &dyn RoutineStore, new: NewRoutine) -> RoutineRecord {
+    match store.put(new, false).await.unwrap() {
+        RoutinePut::Done(record) => *record,
+        RoutinePut::Refused(why) => panic!("{why}"),
+    }
+}
+
+/// A firing of that cause.
+pub(crate) fn firing(routine: &str, key: &str) -> NewFiring {
+    NewFiring {
+        id: FiringId::new(),
+        routine: routine.into(),
+        by: "webhook",
+        key: key.into(),
+        scheduled_at: None,
+        by_hand: false,
+        detail: "a delivery".into(),
+        payload: Some("{}".into()),
+        content: None,
+        missed: Vec::new(),
+        next_at: None,
+        boot: BootId::new(),
+        at: at(2_000),
+    }
+}
+
+/// The firing of a scheduled time, on time.
+pub(crate) fn on_time(routine: &str, time: i64, next: i64) -> NewFiring {
+    NewFiring {
+        by: "schedule",
+        scheduled_at: Some(at(time)),
+        payload: None,
+        next_at: Some(at(next)),
+        at: at(time),
+        ..firing(routine, &time.to_string())
+    }
+}
+
+/// Claims a firing that nobody has and nothing holds back.
+pub(crate) async fn claim(store: &dyn RoutineStore, new: NewFiring) -> FiringRecord {
+    match store.claim(new, 1_000).await.unwrap() {
+        Claim::Claimed(record) => *record,
+        other => panic!("it was not claimed: {other:?}"),
+    }
+}
+
+/// The end of a firing, of which nobody is told.
+pub(crate) fn end(firing: FiringId, status: FiringStatus) -> FiringEnd {
+    FiringEnd {
+        firing,
+        status,
+        summary: Some("there is a comet".into()),
+        usage: RunUsage { input: 10, output: 5, model_calls: 1, tool_calls: 0 },
+        cost_micro_usd: 7,
+        notice: None,
+        disabled_notice: None,
+        at: at(3_000),
+    }
 }

@@ -1,0 +1,475 @@
+//! Firings: claimed once, held back by guardrails, ended once.
+
+use std::sync::Arc;
+
+use belay_protocol::{
+    Claim, EventKind, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, JobId, NewFiring,
+    NewRoutine, Removed, Retention, RoutineRecord, RoutineStore, RunId, RunUsage, Settled, StoreError, firing_session,
+};
+use tokio::task::JoinSet;
+
+use super::for_every_store;
+use crate::kit::*;
+
+for_every_store! {
+    a_claim_keeps_the_firing_and_moves_its_routine_on
+    of_many_claims_of_one_cause_one_is_it
+    a_burst_of_claims_passes_neither_cap
+    a_cooldown_holds_back_what_was_not_asked_for_by_hand
+    a_clock_that_was_set_back_holds_nothing_back
+    the_same_content_fires_once_in_its_window
+    a_scheduled_time_that_is_held_back_is_recorded_as_missed
+    what_is_held_back_without_a_time_leaves_nothing_behind
+    missed_times_are_recorded_once
+    a_time_that_has_passed_is_never_claimed_and_never_waited_for
+    a_later_time_that_is_waited_for_stays
+    nothing_is_claimed_of_a_routine_that_is_off
+    a_firing_ends_once_and_tells_once
+    too_many_failures_in_a_row_switch_it_off
+    the_end_of_a_firing_from_before_a_change_counts_for_nothing
+    an_end_whose_notice_cannot_be_kept_is_not_made
+    who_does_the_work_is_noted
+    firings_are_listed_newest_first
+    old_firings_go_with_their_facts_and_others_stay
+}
+
+type Store = Arc<dyn Everything>;
+
+async fn try_claim(store: &Store, new: NewFiring) -> Claim {
+    store.claim(new, 1_000).await.unwrap()
+}
+
+async fn settle(store: &Store, end: FiringEnd) -> Settled {
+    RoutineStore::settle(&**store, end).await.unwrap()
+}
+
+async fn now(store: &Store, name: &str) -> RoutineRecord {
+    store.routine(name).await.unwrap().expect("it is there")
+}
+
+/// A routine with these guardrails: cooldown and window in seconds, firings at work.
+async fn guarded(store: &Store, new: NewRoutine, cooldown_s: u64, dedup_window_s: u64, max_concurrent: u32) {
+    let mut new = new;
+    let guard = &mut new.spec.guard;
+    (guard.cooldown_s, guard.dedup_window_s, guard.max_concurrent) = (cooldown_s, dedup_window_s, max_concurrent);
+    put(&**store, new).await;
+}
+
+fn expected(new: &NewFiring) -> FiringRecord {
+    FiringRecord {
+        firing_id: new.id,
+        routine: new.routine.clone(),
+        revision: 1,
+        by: new.by.into(),
+        key: new.key.clone(),
+        scheduled_at: new.scheduled_at,
+        detail: new.detail.clone(),
+        payload: new.payload.clone(),
+        status: FiringStatus::Running,
+        summary: None,
+        run_id: None,
+        job_id: None,
+        usage: RunUsage::default(),
+        cost_micro_usd: 0,
+        claimed_at: new.at,
+        ended_at: None,
+    }
+}
+
+fn fired(firing: &FiringRecord) -> EventKind {
+    EventKind::RoutineFired {
+        firing: firing.firing_id,
+        routine: firing.routine.clone(),
+        by: firing.by.clone(),
+        scheduled_ms: firing.scheduled_at.map(|time| time.0),
+    }
+}
+
+fn over(firing: &FiringRecord, disabled: bool) -> EventKind {
+    let (id, routine, status) = (firing.firing_id, firing.routine.clone(), firing.status);
+    EventKind::RoutineEnded { firing: id, routine, status, disabled }
+}
+
+async fn a_claim_keeps_the_firing_and_moves_its_routine_on(store: Store) {
+    let made = put(&*store, scheduled("tick", 60_000)).await;
+    let new = on_time("tick", 60_000, 120_000);
+    let firing = expected(&new);
+    assert_eq!(try_claim(&store, new.clone()).await, Claim::Claimed(Box::new(firing.clone())));
+    let moved = RoutineRecord {
+        next_at: Some(at(120_000)),
+        claimed_to: Some(at(60_000)),
+        fired_at: Some(at(60_000)),
+        firings: 1,
+        ..made
+    };
+    assert_eq!(now(&store, "tick").await, moved);
+    assert_eq!(store.firing(new.id).await.unwrap(), Some(firing.clone()));
+    assert_eq!(store.open_firings().await.unwrap(), [firing.clone()]);
+    assert_eq!(facts(&*store, firing_session(new.id)).await, [fired(&firing)]);
+
+    // Asked again, by whomever, for whatever reason.
+    let again = NewFiring { id: FiringId::new(), ..new };
+    assert_eq!(try_claim(&store, again).await, Claim::Known(Box::new(firing)));
+    assert_eq!(now(&store, "tick").await, moved);
+}
+
+async fn of_many_claims_of_one_cause_one_is_it(store: Store) {
+    put(&*store, routine("hook")).await;
+    let mut claiming = JoinSet::new();
+    for _ in 0..200 {
+        let store = store.clone();
+        claiming.spawn(async move { try_claim(&store, firing("hook", "delivery")).await });
+    }
+    let claims = claiming.join_all().await;
+    let claimed: Vec<_> =
+        claims.iter().filter_map(|claim| if let Claim::Claimed(it) = claim { Some(it) } else { None }).collect();
+    assert_eq!(claimed.len(), 1);
+    let known = claims.iter().filter(|claim| matches!(claim, Claim::Known(it) if it == claimed[0])).count();
+    assert_eq!(known, 199);
+    assert_eq!(now(&store, "hook").await.firings, 1);
+}
+
+async fn a_burst_of_claims_passes_neither_cap(store: Store) {
+    guarded(&store, routine("a"), 0, 0, 5).await;
+    guarded(&store, routine("b"), 0, 0, 5).await;
+    let burst = async |wave: &str, global| {
+        let mut claiming = JoinSet::new();
+        for n in 0..200 {
+            let name = if n % 2 == 0 { "a" } else { "b" };
+            let (store, new) =
+                (store.clone(), NewFiring { by_hand: n % 3 == 0, ..firing(name, &format!("{wave}{n}")) });
+            claiming.spawn(async move { store.claim(new, global).await.unwrap() });
+        }
+        claiming.join_all().await
+    };
+    let claims = burst("first", 7).await;
+    assert_eq!(claims.iter().filter(|claim| matches!(claim, Claim::Claimed(_))).count(), 7);
+    assert!(claims.contains(&Claim::Held(Held::Global)));
+    let open = store.open_firings().await.unwrap();
+    assert_eq!(open.len(), 7);
+    assert!(open.iter().filter(|firing| firing.routine == "a").count() <= 5, "{open:?}");
+    let claims = burst("second", 100).await;
+    assert_eq!(claims.iter().filter(|claim| matches!(claim, Claim::Claimed(_))).count(), 3);
+    assert!(claims.contains(&Claim::Held(Held::Concurrent)));
+    settle(&store, end(open[0].firing_id, FiringStatus::Ok)).await;
+    let claims = burst("third", 100).await;
+    assert_eq!(
+        claims.iter().filter(|claim| matches!(claim, Claim::Claimed(_))).count(),
+        1,
+        "the place is free at once"
+    );
+}
+
+fn fired_at(new: NewFiring, ms: i64) -> NewFiring {
+    NewFiring { at: at(ms), ..new }
+}
+
+async fn a_cooldown_holds_back_what_was_not_asked_for_by_hand(store: Store) {
+    guarded(&store, routine("hook"), 10, 0, 100).await;
+    let by_hand = |key| NewFiring { by_hand: true, by: "manual", ..firing("hook", key) };
+    claim(&*store, fired_at(by_hand("h1"), 1_000)).await;
+    claim(&*store, fired_at(firing("hook", "1"), 2_000)).await; // a hand starts no cooldown
+    let held = try_claim(&store, fired_at(firing("hook", "2"), 11_999)).await;
+    assert_eq!(held, Claim::Held(Held::Cooldown(1)));
+    claim(&*store, fired_at(by_hand("h2"), 11_999)).await;
+    claim(&*store, fired_at(firing("hook", "2"), 12_000)).await;
+    assert_eq!(now(&store, "hook").await.firings, 4);
+}
+
+async fn a_clock_that_was_set_back_holds_nothing_back(store: Store) {
+    guarded(&store, routine("hook"), 10, 10, 100).await;
+    let day = 24 * 3600 * 1000;
+    let same = |key| NewFiring { content: Some("c".into()), ..firing("hook", key) };
+    claim(&*store, fired_at(same("1"), day)).await;
+    claim(&*store, fired_at(same("2"), 5_000)).await;
+    let held = try_claim(&store, fired_at(same("3"), 6_000)).await;
+    assert_eq!(held, Claim::Held(Held::Cooldown(9_000)));
+}
+
+async fn the_same_content_fires_once_in_its_window(store: Store) {
+    guarded(&store, routine("hook"), 0, 10, 100).await;
+    guarded(&store, routine("other"), 0, 0, 100).await;
+    let same = |name, key, ms| NewFiring { content: Some("c".into()), ..fired_at(firing(name, key), ms) };
+    claim(&*store, same("hook", "1", 1_000)).await;
+    assert_eq!(try_claim(&store, same("hook", "2", 10_999)).await, Claim::Held(Held::Content));
+    claim(&*store, NewFiring { content: Some("d".into()), ..same("hook", "3", 2_000) }).await;
+    claim(&*store, NewFiring { content: None, ..same("hook", "4", 2_000) }).await;
+    claim(&*store, NewFiring { by_hand: true, ..same("hook", "5", 900) }).await;
+    claim(&*store, same("hook", "2", 11_000)).await;
+    claim(&*store, same("other", "1", 1_000)).await;
+    claim(&*store, same("other", "2", 1_000)).await; // it does not look
+}
+
+async fn a_scheduled_time_that_is_held_back_is_recorded_as_missed(store: Store) {
+    guarded(&store, scheduled("tick", 60_000), 100, 0, 100).await;
+    claim(&*store, on_time("tick", 60_000, 120_000)).await;
+    let new = NewFiring { missed: vec![at(90_000)], ..on_time("tick", 120_000, 180_000) };
+    assert_eq!(try_claim(&store, new.clone()).await, Claim::Held(Held::Cooldown(40_000)));
+    let held = FiringRecord {
+        status: FiringStatus::Missed,
+        summary: Some("cooldown".into()),
+        ended_at: Some(at(120_000)),
+        ..expected(&new)
+    };
+    assert_eq!(store.firing(new.id).await.unwrap(), Some(held.clone()));
+    assert_eq!(facts(&*store, firing_session(new.id)).await, [fired(&held), over(&held, false)]);
+    let routine = now(&store, "tick").await;
+    assert_eq!((routine.next_at, routine.claimed_to), (Some(at(180_000)), Some(at(120_000))));
+    assert_eq!((routine.fired_at, routine.firings), (Some(at(60_000)), 1));
+    assert_eq!(try_claim(&store, new).await, Claim::Known(Box::new(held)));
+    assert_eq!(missed(&store, "tick").await, [(90_000, None), (120_000, Some("cooldown".into()))]);
+}
+
+/// The missed times, in the order in which they were recorded, with what held them back.
+async fn missed(store: &Store, name: &str) -> Vec<(i64, Option<String>)> {
+    let filter = FiringFilter { routine: Some(name.into()), status: Some(FiringStatus::Missed), limit: 0 };
+    let firings = store.firings(filter).await.unwrap();
+    firings.into_iter().rev().map(|firing| (firing.scheduled_at.expect("a time").0, firing.summary)).collect()
+}
+
+async fn what_is_held_back_without_a_time_leaves_nothing_behind(store: Store) {
+    guarded(&store, scheduled("tick", 60_000), 0, 0, 0).await;
+    let before = now(&store, "tick").await;
+    let new = NewFiring { next_at: Some(at(90_000)), missed: vec![at(30_000)], ..firing("tick", "k") };
+    assert_eq!(try_claim(&store, new.clone()).await, Claim::Held(Held::Concurrent));
+    assert_eq!(now(&store, "tick").await, before);
+    assert_eq!(store.firings(FiringFilter::default()).await.unwrap(), []);
+    assert_eq!(facts(&*store, firing_session(new.id)).await, []);
+}
+
+async fn missed_times_are_recorded_once(store: Store) {
+    put(&*store, scheduled("tick", 60_000)).await;
+    let new = NewFiring { missed: vec![at(60_000), at(120_000)], ..on_time("tick", 180_000, 240_000) };
+    claim(&*store, new).await;
+    assert_eq!(missed(&store, "tick").await, [(60_000, None), (120_000, None)]);
+    let routine = now(&store, "tick").await;
+    assert_eq!((routine.next_at, routine.claimed_to, routine.firings), (Some(at(240_000)), Some(at(180_000)), 1));
+
+    let times = vec![at(120_000), at(180_000), at(240_000)];
+    store.miss("tick", times.clone(), Some(at(300_000)), at(250_000)).await.unwrap();
+    store.miss("tick", times.clone(), Some(at(300_000)), at(250_000)).await.unwrap();
+    assert_eq!(missed(&store, "tick").await, [(60_000, None), (120_000, None), (240_000, None)]);
+    let routine = now(&store, "tick").await;
+    assert_eq!((routine.next_at, routine.claimed_to), (Some(at(300_000)), Some(at(240_000))));
+    assert_eq!((routine.fired_at, routine.firings), (Some(at(180_000)), 1));
+
+    // Where nothing can be missed, nothing is.
+    store.enable("tick", false, "", None, at(260_000)).await.unwrap();
+    store.miss("tick", vec![at(300_000)], Some(at(360_000)), at(310_000)).await.unwrap();
+    store.miss("other", vec![at(300_000)], None, at(310_000)).await.unwrap();
+    assert_eq!(missed(&store, "tick").await.len(), 3);
+    assert_eq!(now(&store, "tick").await.next_at, None);
+
+    let record = store.firings(FiringFilter { status: Some(FiringStatus::Missed), ..FiringFilter::default() }).await;
+    let record = record.unwrap().remove(0);
+    assert_eq!((&*record.by, &*record.key, record.ended_at), ("schedule", "240000", Some(at(250_000))));
+    let told = facts(&*store, firing_session(record.firing_id)).await;
+    assert_eq!(told, [fired(&record), over(&record, false)]);
+}
+
+async fn a_time_that_has_passed_is_never_claimed_and_never_waited_for(store: Store) {
+    put(&*store, scheduled("tick", 60_000)).await;
+    claim(&*store, on_time("tick", 60_000, 120_000)).await;
+    // Never fired, and not to be: a later one was.
+    let passed = try_claim(&store, on_time("tick", 30_000, 60_000)).await;
+    assert!(matches!(&passed, Claim::Off(why) if why.contains("has passed")), "{passed:?}");
+    assert_eq!(now(&store, "tick").await.next_at, Some(at(120_000)));
+
+    // The clock was set back, and the routine was changed: it waits for a time that it has fired at before.
+    let mut changed = NewRoutine { at: at(40_000), ..scheduled("tick", 60_000) };
+    changed.spec.description = "another".into();
+    put(&*store, changed).await;
+    let known = try_claim(&store, on_time("tick", 60_000, 120_000)).await;
+    assert!(matches!(known, Claim::Known(_)), "{known:?}");
+    assert_eq!(now(&store, "tick").await.next_at, Some(at(120_000)), "it goes on all the same");
+    assert_eq!(now(&store, "tick").await.firings, 1);
+}
+
+async fn a_later_time_that_is_waited_for_stays(store: Store) {
+    put(&*store, scheduled("tick", 60_000)).await;
+    claim(&*store, NewFiring { next_at: Some(at(240_000)), ..on_time("tick", 60_000, 0) }).await;
+    // Of several times that are fired at once, and from somebody who has not heard of it.
+    claim(&*store, on_time("tick", 120_000, 180_000)).await;
+    assert_eq!(now(&store, "tick").await.next_at, Some(at(240_000)));
+    // Set off otherwise, its times are left alone.
+    claim(&*store, NewFiring { next_at: None, ..firing("tick", "by hand") }).await;
+    assert_eq!(now(&store, "tick").await.next_at, Some(at(240_000)));
+    // The last time of all.
+    claim(&*store, NewFiring { next_at: None, ..on_time("tick", 240_000, 0) }).await;
+    assert_eq!(now(&store, "tick").await.next_at, None);
+}
+
+async fn nothing_is_claimed_of_a_routine_that_is_off(store: Store) {
+    let off = try_claim(&store, firing("hook", "1")).await;
+    assert!(matches!(&off, Claim::Off(why) if why.contains("no routine named hook")), "{off:?}");
+    put(&*store, routine("hook")).await;
+    let known = claim(&*store, firing("hook", "1")).await;
+    store.enable("hook", false, "ann said so", None, at(2_000)).await.unwrap();
+    let off = try_claim(&store, NewFiring { by_hand: true, ..firing("hook", "2") }).await;
+    assert!(matches!(&off, Claim::Off(why) if why.contains("ann said so")), "{off:?}");
+    // What was claimed stays known, also when the routine is gone.
+    assert_eq!(try_claim(&store, firing("hook", "1")).await, Claim::Known(Box::new(known.clone())));
+    store.delete("hook").await.unwrap();
+    assert_eq!(try_claim(&store, firing("hook", "1")).await, Claim::Known(Box::new(known)));
+}
+
+async fn a_firing_ends_once_and_tells_once(store: Store) {
+    put(&*store, routine("hook")).await;
+    let running = claim(&*store, firing("hook", "1")).await;
+    let told_end = |text: &str| FiringEnd {
+        notice: Some(outbound(text, text)),
+        disabled_notice: Some(outbound("off", "it is off")),
+        ..end(running.firing_id, FiringStatus::Attention)
+    };
+    let ended = FiringRecord {
+        status: FiringStatus::Attention,
+        summary: Some("there is a comet".into()),
+        usage: RunUsage { input: 10, output: 5, model_calls: 1, tool_calls: 0 },
+        cost_micro_usd: 7,
+        ended_at: Some(at(3_000)),
+        ..running.clone()
+    };
+    let first = settle(&store, told_end("first")).await;
+    assert_eq!(first, Settled::Now { firing: Box::new(ended.clone()), disabled: false });
+    assert_eq!(settle(&store, told_end("second")).await, Settled::Before);
+    assert_eq!(settle(&store, end(FiringId::new(), FiringStatus::Ok)).await, Settled::Before);
+    assert_eq!(store.firing(running.firing_id).await.unwrap(), Some(ended.clone()));
+    assert_eq!(told(&*store).await, ["first"]);
+    assert_eq!(store.open_firings().await.unwrap(), []);
+    assert_eq!(facts(&*store, firing_session(running.firing_id)).await, [fired(&running), over(&ended, false)]);
+    for status in [FiringStatus::Running, FiringStatus::Missed] {
+        let refused = RoutineStore::settle(&*store, end(running.firing_id, status)).await;
+        assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    }
+}
+
+/// Fires a routine and ends it so; returns whether that switched it off.
+async fn fire(store: &Store, name: &str, key: &str, status: FiringStatus) -> bool {
+    let firing = claim(&**store, firing(name, key)).await.firing_id;
+    let disabled_notice = Some(outbound(key, &format!("off after {key}")));
+    match settle(store, FiringEnd { disabled_notice, ..end(firing, status) }).await {
+        Settled::Now { disabled, .. } => disabled,
+        Settled::Before => panic!("it had ended"),
+    }
+}
+
+async fn too_many_failures_in_a_row_switch_it_off(store: Store) {
+    put(&*store, scheduled("tick", 60_000)).await; // two failures
+    assert!(!fire(&store, "tick", "1", FiringStatus::Failed).await);
+    assert!(!fire(&store, "tick", "2", FiringStatus::Ok).await);
+    assert!(!fire(&store, "tick", "3", FiringStatus::Failed).await);
+    let late = claim(&*store, firing("tick", "late")).await.firing_id;
+    assert!(fire(&store, "tick", "4", FiringStatus::Failed).await);
+    let off = now(&store, "tick").await;
+    assert_eq!((off.enabled, off.next_at, off.failures, off.changed_at), (false, None, 2, at(3_000)));
+    assert_eq!(off.disabled_why, "it failed 2 times in a row, the last time: there is a comet");
+    assert_eq!(told(&*store).await, ["off after 4"]);
+    // One more failure does not switch off what is off.
+    let more = settle(&store, end(late, FiringStatus::Failed)).await;
+    assert!(matches!(more, Settled::Now { disabled: false, .. }), "{more:?}");
+    // Switched on, it may fail again before it is off.
+    store.enable("tick", true, "", None, at(4_000)).await.unwrap();
+    assert!(!fire(&store, "tick", "5", FiringStatus::Failed).await);
+    assert!(fire(&store, "tick", "6", FiringStatus::Failed).await);
+
+    // Where failures do not matter, they are counted all the same.
+    let mut patient = routine("patient");
+    patient.spec.guard.max_failures = 0;
+    put(&*store, patient).await;
+    for key in ["1", "2", "3"] {
+        assert!(!fire(&store, "patient", key, FiringStatus::Failed).await);
+    }
+    assert_eq!(now(&store, "patient").await.failures, 3);
+}
+
+async fn the_end_of_a_firing_from_before_a_change_counts_for_nothing(store: Store) {
+    put(&*store, routine("hook")).await;
+    let firings = [claim(&*store, firing("hook", "1")).await, claim(&*store, firing("hook", "2")).await];
+    let mut changed = routine("hook");
+    changed.spec.description = "mended".into();
+    put(&*store, changed).await;
+    assert!(!fire(&store, "hook", "3", FiringStatus::Failed).await);
+    for firing in firings {
+        let settled = settle(&store, end(firing.firing_id, FiringStatus::Failed)).await;
+        assert!(matches!(settled, Settled::Now { disabled: false, .. }), "{settled:?}");
+    }
+    assert_eq!(now(&store, "hook").await.failures, 1);
+}
+
+async fn an_end_whose_notice_cannot_be_kept_is_not_made(store: Store) {
+    put(&*store, routine("hook")).await;
+    let running = claim(&*store, firing("hook", "1")).await;
+    let notice = outbound("c", "told before");
+    store.enqueue(notice.clone()).await.unwrap();
+    let failed = FiringEnd { notice: Some(notice), ..end(running.firing_id, FiringStatus::Failed) };
+    let refused = RoutineStore::settle(&*store, failed).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    assert_eq!(store.open_firings().await.unwrap(), [running]);
+    assert_eq!(now(&store, "hook").await.failures, 0);
+}
+
+async fn who_does_the_work_is_noted(store: Store) {
+    put(&*store, routine("hook")).await;
+    let firing = claim(&*store, firing("hook", "1")).await.firing_id;
+    let (run, job) = (RunId::new(), JobId::new());
+    store.note_work(firing, Some(run), None).await.unwrap();
+    store.note_work(firing, None, Some(job)).await.unwrap();
+    let noted = store.firing(firing).await.unwrap().unwrap();
+    assert_eq!((noted.run_id, noted.job_id), (Some(run), Some(job)));
+    let unknown = store.note_work(FiringId::new(), Some(run), None).await;
+    assert!(matches!(unknown, Err(StoreError::NotFound(_))), "{unknown:?}");
+}
+
+async fn firings_are_listed_newest_first(store: Store) {
+    put(&*store, routine("a")).await;
+    put(&*store, routine("b")).await;
+    let mut ids = Vec::new();
+    for (name, key) in [("a", "1"), ("b", "1"), ("a", "2")] {
+        ids.push(claim(&*store, firing(name, key)).await.firing_id);
+    }
+    settle(&store, end(ids[0], FiringStatus::Ok)).await;
+    let list = async |routine: Option<&str>, status, limit| {
+        let filter = FiringFilter { routine: routine.map(Into::into), status, limit };
+        let firings = store.firings(filter).await.unwrap();
+        firings.into_iter().map(|firing| firing.firing_id).collect::<Vec<_>>()
+    };
+    assert_eq!(list(None, None, 0).await, [ids[2], ids[1], ids[0]]);
+    assert_eq!(list(None, None, 1).await, [ids[2]]);
+    assert_eq!(list(Some("a"), None, 0).await, [ids[2], ids[0]]);
+    assert_eq!(list(Some("a"), Some(FiringStatus::Running), 0).await, [ids[2]]);
+    assert_eq!(list(None, Some(FiringStatus::Ok), 0).await, [ids[0]]);
+    let open = store.open_firings().await.unwrap();
+    assert_eq!(open.iter().map(|firing| firing.firing_id).collect::<Vec<_>>(), [ids[1], ids[2]], "oldest first");
+}
+
+async fn old_firings_go_with_their_facts_and_others_stay(store: Store) {
+    put(&*store, routine("hook")).await;
+    let old = claim(&*store, firing("hook", "old")).await.firing_id;
+    let lease = open(&*store, firing_session(old).as_str()).await.lease;
+    turn(&*store, &lease, "look").await;
+    settle(&store, end(old, FiringStatus::Ok)).await;
+    let recognised = claim(&*store, fired_at(firing("hook", "recognised"), 2_700)).await.firing_id;
+    settle(&store, end(recognised, FiringStatus::Ok)).await;
+    let open = claim(&*store, firing("hook", "open")).await.firing_id;
+    let new = claim(&*store, firing("hook", "new")).await.firing_id;
+    settle(&store, FiringEnd { at: at(9_000), ..end(new, FiringStatus::Ok) }).await;
+
+    let age = Retention { threads_before: Some(at(5_000)), events_before: None, keys_before: at(2_500) };
+    let expected = store.prunable(age).await.unwrap();
+    assert_eq!((expected.firings, expected.sessions, expected.jobs), (1, 1, 0));
+    let mut removed = Removed::default();
+    loop {
+        let piece = store.prune(age, 3).await.unwrap();
+        if piece.is_nothing() {
+            break;
+        }
+        removed.add(piece);
+    }
+    assert_eq!((removed.firings, removed.sessions, removed.threads), (1, 1, 1));
+    let left = store.firings(FiringFilter::default()).await.unwrap();
+    assert_eq!(left.iter().map(|firing| firing.firing_id).collect::<Vec<_>>(), [new, open, recognised]);
+    assert_eq!(facts(&*store, firing_session(old)).await, []);
+    assert_eq!(facts(&*store, firing_session(recognised)).await.len(), 2);
+    // Nothing recognises it any longer.
+    claim(&*store, firing("hook", "old")).await;
+}
