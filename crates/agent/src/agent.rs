@@ -25,7 +25,9 @@ use crate::delivery::Delivery;
 use crate::dispatcher::{Dispatcher, TaskEnd};
 use crate::error::AgentError;
 use crate::house::{AgentParts, House};
+use crate::inlet::Inlet;
 use crate::mail::LaneNote;
+use crate::routines::Engine;
 
 /// Notes of lanes that wait for the dispatcher. Then: the lane waits; the dispatcher never waits for a lane.
 const NOTE_CAPACITY: usize = 1024;
@@ -40,6 +42,9 @@ const FLUSH_GRACE: Duration = Duration::from_secs(3);
 /// How long hooks that look on may take to finish at shutdown. They are told of the end first of all, so that they have had
 /// the whole drain for it.
 const HOOK_GRACE: Duration = Duration::from_secs(5);
+
+/// How long the ends of firings that ended within the drain may take to be settled; what is left, the next start settles.
+const ENGINE_GRACE: Duration = Duration::from_secs(1);
 
 /// Why the agent ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +69,8 @@ pub(crate) enum AgentEvent {
     TaskEnded(Result<(Id, TaskEnd), JoinError>),
     /// The delivery task has ended, which it never should.
     DeliveryEnded(Result<(), JoinError>),
+    /// The engine of routines has ended, which it never should.
+    EngineEnded(Result<(), JoinError>),
     /// Time to look around.
     Tick,
 }
@@ -93,6 +100,8 @@ pub struct Agent {
     deliveries: CancellationToken,
     /// The delivery task, alone; joined in `drain`.
     delivery: JoinSet<()>,
+    /// The engine of routines, alone; told to end by `intake`, joined in `drain`.
+    engine: JoinSet<()>,
     ready: watch::Sender<bool>,
     tick: tokio::time::Interval,
 }
@@ -104,13 +113,15 @@ impl Agent {
     /// See [`AgentError`]; nothing is left running.
     pub async fn start(parts: AgentParts) -> Result<Self, AgentError> {
         let channels = parts.channels.clone();
-        let (house, ready) = House::build(parts).await?;
+        let (inlet, said) = Inlet::new();
+        let (house, ready) = House::build(parts, inlet).await?;
         let house = Arc::new(house);
         let (notes_tx, notes) = mpsc::channel(NOTE_CAPACITY);
         let mut dispatcher = Dispatcher::new(house.clone(), notes_tx);
 
         let intake = CancellationToken::new();
         let mut inbound = Merged::new();
+        inbound.push(said);
         let mut alive = 0;
         for channel in &channels {
             let id = channel.id().clone();
@@ -140,11 +151,13 @@ impl Agent {
         let deliveries = CancellationToken::new();
         let mut delivery = JoinSet::new();
         delivery.spawn(Delivery::new(&house, deliveries.clone()).run());
+        let mut engine = JoinSet::new();
+        engine.spawn(Engine::new(house.clone(), intake.clone()).run());
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ready.send_replace(true);
         house.hooks.gateway_start(&house.version, house.channels.keys());
-        Ok(Self { house, dispatcher, inbound, notes, alive, intake, deliveries, delivery, ready, tick })
+        Ok(Self { house, dispatcher, inbound, notes, alive, intake, deliveries, delivery, engine, ready, tick })
     }
 
     /// Takes events until told to stop or no channel is left, then drains. Only routes: never awaits a turn.
@@ -172,6 +185,7 @@ impl Agent {
             Some(note) = self.notes.recv() => AgentEvent::Lane(note),
             Some(ended) = self.dispatcher.next_ended() => AgentEvent::TaskEnded(ended),
             Some(ended) = self.delivery.join_next() => AgentEvent::DeliveryEnded(ended),
+            Some(ended) = self.engine.join_next(), if !self.intake.is_cancelled() => AgentEvent::EngineEnded(ended),
             Some((channel, envelope)) = self.inbound.next() => match envelope {
                 Some(envelope) => AgentEvent::Inbound(Box::new(envelope)),
                 None => AgentEvent::ChannelEnded(channel),
@@ -190,6 +204,10 @@ impl Agent {
             AgentEvent::DeliveryEnded(ended) => {
                 tracing::error!(crashed = ended.is_err(), "the delivery task ended; it begins again");
                 self.delivery.spawn(Delivery::new(&self.house, self.deliveries.clone()).run());
+            }
+            AgentEvent::EngineEnded(ended) => {
+                tracing::error!(crashed = ended.is_err(), "the engine of routines ended; it begins again");
+                self.engine.spawn(Engine::new(self.house.clone(), self.intake.clone()).run());
             }
             AgentEvent::Tick => {
                 self.dispatcher.retire_idle();
@@ -215,7 +233,10 @@ impl Agent {
         self.until_lanes_end(self.house.config.drain()).await;
         self.dispatcher.stop_everything();
         self.until_lanes_end(RECORD_GRACE).await;
-        let Self { house, dispatcher, mut delivery, deliveries, .. } = self;
+        let Self { house, dispatcher, mut delivery, deliveries, mut engine, .. } = self;
+        if timeout(ENGINE_GRACE, engine.join_next()).await.is_err() {
+            engine.shutdown().await; // its rows are settled by the next start
+        }
         dispatcher.end_tasks().await;
         deliveries.cancel();
         if timeout(FLUSH_GRACE, delivery.join_next()).await.is_err() {

@@ -1,13 +1,14 @@
 //! The dispatcher: puts each inbound message in its lane, and acts on control at once. It owns the table of lanes and of
 //! living runs, and never waits: whatever takes time is a task in its set, or a lane. What programs and people ask of the
 //! dispatcher itself is in [`control`] and [`commands`], how messages reach their lane in [`input`], what lanes say in
-//! [`notes`], how people answer questions in [`answers`], and the watch over silent runs in [`watch`].
+//! [`notes`], what is asked of routines in [`routines`], how people answer questions in [`answers`], and the watch over silent runs in [`watch`].
 
 mod answers;
 mod commands;
 mod control;
 mod input;
 mod notes;
+mod routines;
 mod watch;
 
 use std::collections::{HashMap, VecDeque};
@@ -199,6 +200,7 @@ impl Dispatcher {
                 Flow::Continue
             }
             Submission::Input | Submission::Plan(_) | Submission::Skill(_) => {
+                let is_plain = matches!(submission, Submission::Input);
                 // A skill's words may change; what tells a duplicate from another message is what was typed.
                 let (text, sent) = match submission {
                     Submission::Skill(words) => (words, Some(input_digest(&text))),
@@ -206,6 +208,10 @@ impl Dispatcher {
                 };
                 if let Err(problems) = Declared::compile(inbound.outputs.clone()) {
                     self.refuse(&inbound, ack, Refusal::Invalid(format!("outputs: {problems}")));
+                    return Flow::Continue;
+                }
+                if is_plain && self.sets_off(&text, &inbound) {
+                    self.set_off(text, inbound, ack);
                     return Flow::Continue;
                 }
                 self.input(text, sent, inbound, ack);

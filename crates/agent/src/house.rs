@@ -7,7 +7,7 @@ use belay_agent_loop::{Reasoning, StopRules};
 use belay_protocol::inbound::ModelTrouble;
 use belay_protocol::{
     Archive, BootId, BoundHook, Channel, ChannelId, Clock, ContextSource, EventKind, EventLog, GateStore, JobStore,
-    ModelError, ModelErrorKind, ModelProvider, NewEvent, Outbox, OutputKeeper, RoutineStore, RunId, RunProcesses,
+    ModelError, ModelErrorKind, ModelProvider, NewEvent, Outbox, OutputKeeper, Purpose, RoutineStore, RunId, RunProcesses,
     RunReader, SecretVault, SessionKey, SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
 };
 use tokio::sync::{Semaphore, watch};
@@ -21,10 +21,12 @@ use crate::cost_guard::CostGuard;
 use crate::effect_gate::{EffectGate, GatePorts};
 use crate::error::AgentError;
 use crate::hooks::HookChain;
+use crate::inlet::Inlet;
 use crate::plan::{self, PlanKit};
 use crate::post::SendMessage;
 use crate::prompt::{self, Briefing, PromptBook, Snapshots};
 use crate::queue::QueueConfig;
+use crate::routines::{Board, RoutinesConfig};
 use crate::sessions::{Resets, SessionsConfig};
 use crate::streaming::StreamingConfig;
 use crate::subagent::{Goal, SpawnSubagent, SubagentLanes};
@@ -48,6 +50,8 @@ pub struct AgentParts {
     pub streaming: StreamingConfig,
     /// `[sessions]`
     pub sessions: SessionsConfig,
+    /// `[routines]`
+    pub routines: RoutinesConfig,
     /// Processes of runs.
     pub processes: Arc<dyn RunProcesses>,
     /// The operator's hooks, at their points.
@@ -116,6 +120,10 @@ pub(crate) struct House {
     pub(crate) resets: Resets,
     /// Whether people are told of it.
     pub(crate) announce_reset: bool,
+    /// What the engine of routines shares.
+    pub(crate) routines: Board,
+    /// Where the agent's own parts put messages in.
+    pub(crate) inlet: Inlet,
     /// Keeps outputs that are too long to be shown whole.
     pub(crate) outputs: Option<Arc<dyn OutputKeeper>>,
     pub(crate) processes: Arc<dyn RunProcesses>,
@@ -154,7 +162,7 @@ pub(crate) struct House {
 }
 
 impl House {
-    pub(crate) async fn build(parts: AgentParts) -> Result<(Self, watch::Sender<bool>), AgentError> {
+    pub(crate) async fn build(parts: AgentParts, inlet: Inlet) -> Result<(Self, watch::Sender<bool>), AgentError> {
         let mut tools = parts.tools;
         if parts.config.subagents.enabled {
             tools.push(Arc::new(SpawnSubagent::new(
@@ -216,6 +224,8 @@ impl House {
             streaming: parts.streaming,
             resets: Resets::of(&parts.sessions),
             announce_reset: parts.sessions.announce_reset,
+            routines: Board::new(parts.routines),
+            inlet,
             outputs: parts.outputs,
             processes: parts.processes,
             hooks,
@@ -257,7 +267,8 @@ impl House {
 
     /// Whether people speak through a channel; one that is not known is taken to be theirs.
     pub(crate) fn carries_people(&self, channel: &ChannelId) -> bool {
-        self.channels.get(channel).is_none_or(|channel| channel.carries_people())
+        !Purpose::of(channel).is_autonomous()
+            && self.channels.get(channel).is_none_or(|channel| channel.carries_people())
     }
 
     /// Notes that the model answers.

@@ -30,6 +30,7 @@ pub mod effect_gate;
 pub mod error;
 mod hooks;
 mod house;
+mod inlet;
 mod joining;
 pub mod journal;
 mod judge;
@@ -62,6 +63,7 @@ pub use compaction::CompactionConfig;
 pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, SubagentsConfig};
 pub use container::{WorkerRoom, WorkersConfig, WorkersParts};
 pub use error::AgentError;
+pub use routines::RoutinesConfig;
 
 /// The tools of the agent itself: it offers them beside those that it is given, some of them to some kinds of run.
 pub const OWN_TOOLS: [&str; 6] = [

@@ -9,6 +9,8 @@ use belay_protocol::{Decision, Skill, SkillPlace, Skills};
 
 pub use settings::{Change, Setting, SettingCommand};
 
+use crate::routines::{self, RoutineCommand};
+
 /// A parsed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Submission {
@@ -54,6 +56,8 @@ pub enum Command {
     Thread(ThreadCommand),
     /// `/approve [ID]` `/always [ID]` `/deny [ID]`: answer the question that waits, or the one of that id.
     Decide(Decision, Option<String>),
+    /// `/routine …`: routines.
+    Routine(RoutineCommand),
     /// A command whose argument is missing or wrong: how it is used.
     Usage(&'static str),
     /// A word of the contract whose capability is not in this version.
@@ -99,6 +103,7 @@ pub const WORDS: &[(&str, &str)] = &[
     ("/think", "how hard the model thinks: off, low, medium or high"),
     ("/reasoning", "what you see of its reasoning: off, on or stream"),
     ("/verbose", "on or off: whether you see a line for each tool call"),
+    ("/routine", "your routines; with create, show, on, off, next, fire or delete, about one of them"),
     ("/ping", "is anybody there"),
     ("/version", "which Belay this is"),
     ("/quit", "end the daemon (operators)"),
@@ -110,7 +115,7 @@ pub const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Words of the contract that belong to later versions.
-const NOT_YET: &[&str] = &["/job", "/jobs", "/cancel", "/routine"];
+const NOT_YET: &[&str] = &["/job", "/jobs", "/cancel"];
 
 const PLAN_USAGE: &str = "Say what is to be done: /plan and a text. It is split into steps, which are worked through one \
 after the other.";
@@ -163,6 +168,10 @@ pub fn parse(text: &str) -> Submission {
         "/plan" => match argument {
             Some(text) => return Submission::Plan(text),
             None => Command::Usage(PLAN_USAGE),
+        },
+        "/routine" | "/routines" => match RoutineCommand::parse(argument.as_deref()) {
+            Some(command) => Command::Routine(command),
+            None => Command::Usage(routines::USAGE),
         },
         "/loops" => match argument.as_deref().map(str::to_lowercase).as_deref() {
             Some("on") => Command::Thread(ThreadCommand::Loops(true)),

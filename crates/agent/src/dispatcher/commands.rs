@@ -41,6 +41,10 @@ impl Dispatcher {
                 self.decide_in_conversation(decision, gate, word, inbound, ack);
                 return Flow::Continue;
             }
+            Command::Routine(command) => {
+                self.routine_command(command, word, inbound, ack);
+                return Flow::Continue;
+            }
             Command::Usage(usage) => usage.into(),
             Command::NotYet(word) => format!("{word} is not available in this version."),
         };

@@ -68,9 +68,10 @@ impl Dispatcher {
                 let inbound = Inbound { session, reply_to: None, ..inbound.clone() };
                 return self.lane_command(LaneOrder::Thread(ThreadCommand::Delete), "/sessions".into(), inbound, ack);
             }
-            Control::Job(_) | Control::Routine(_) => {
-                ack.send(Ack::Refused(Refusal::Invalid("jobs and routines are not available in this version".into())));
+            Control::Job(_) => {
+                ack.send(Ack::Refused(Refusal::Invalid("jobs are not available in this version".into())));
             }
+            Control::Routine(request) => self.routine_request(*request, inbound, ack),
             Control::Decide { gate, decision } => {
                 self.decide(gate, LaneReply::Decision(decision), "/approvals".into(), inbound.clone(), ack);
             }

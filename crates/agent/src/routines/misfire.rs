@@ -8,11 +8,9 @@
 //! - **Back**: nothing is due until the clock has passed the newest claimed time again. So nothing fires twice, and an
 //!   hourly routine on a clock that is set back by five hours is silent for five hours.
 
-use std::num::NonZeroU8;
 use std::time::Duration;
 
-use belay_protocol::UnixMillis;
-use serde::{Deserialize, Serialize};
+use belay_protocol::{Misfire, UnixMillis};
 
 use super::schedule::Schedule;
 
@@ -25,19 +23,6 @@ pub const GRACE: Duration = Duration::from_secs(60);
 ///
 /// 64: one for each second of the usual grace.
 pub const MAX_ON_TIME: usize = 64;
-
-/// What becomes of missed times: those that are later than the grace allows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MisfirePolicy {
-    /// They are passed over.
-    Skip,
-    /// The newest of them fires, for all of them; if a later time is on time, that one does for them as well.
-    #[default]
-    Once,
-    /// The newest of them fire, so many at most, oldest first.
-    All(NonZeroU8),
-}
 
 /// What is to be done now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +42,7 @@ pub struct Due {
 /// Reckons what a schedule wants done at `now`, where everything up to `claimed` has been settled before.
 ///
 /// A time no more than `grace` ago is on time and fires under every policy.
-pub fn due(schedule: &Schedule, policy: MisfirePolicy, grace: Duration, claimed: UnixMillis, now: UnixMillis) -> Due {
+pub fn due(schedule: &Schedule, policy: Misfire, grace: Duration, claimed: UnixMillis, now: UnixMillis) -> Due {
     let next = schedule.next_after(claimed);
     let Some(first) = next.filter(|first| *first <= now) else {
         return Due { fire: Vec::new(), claimed, passed_over: false, next };
@@ -67,10 +52,10 @@ pub fn due(schedule: &Schedule, policy: MisfirePolicy, grace: Duration, claimed:
     let missed_until = UnixMillis(now.0.saturating_sub(grace_ms).saturating_sub(1).max(claimed.0));
     let on_time = schedule.between(missed_until, now, MAX_ON_TIME);
     let mut fire = match policy {
-        MisfirePolicy::Skip => Vec::new(),
-        MisfirePolicy::Once if !on_time.is_empty() => Vec::new(),
-        MisfirePolicy::Once => newest(schedule, claimed, missed_until, 1),
-        MisfirePolicy::All(most) => newest(schedule, claimed, missed_until, most.get()),
+        Misfire::Skip => Vec::new(),
+        Misfire::Once if !on_time.is_empty() => Vec::new(),
+        Misfire::Once => newest(schedule, claimed, missed_until, 1),
+        Misfire::All(most) => newest(schedule, claimed, missed_until, most),
     };
     fire.extend(on_time);
     let settled = fire.last().copied().or_else(|| schedule.last_between(claimed, missed_until));
@@ -79,10 +64,10 @@ pub fn due(schedule: &Schedule, policy: MisfirePolicy, grace: Duration, claimed:
 }
 
 /// The newest times after `from` up to and including `until`, oldest first.
-fn newest(schedule: &Schedule, from: UnixMillis, until: UnixMillis, most: u8) -> Vec<UnixMillis> {
+pub(super) fn newest(schedule: &Schedule, from: UnixMillis, until: UnixMillis, most: u32) -> Vec<UnixMillis> {
     let before = |later: &UnixMillis| schedule.last_between(from, UnixMillis(later.0 - 1));
     let backwards = std::iter::successors(schedule.last_between(from, until), before);
-    let mut times: Vec<UnixMillis> = backwards.take(usize::from(most)).collect();
+    let mut times: Vec<UnixMillis> = backwards.take(most as usize).collect();
     times.reverse();
     times
 }

@@ -12,6 +12,7 @@ use crate::chat::ChatDelegate;
 use crate::closing::{self, closing_turn};
 use crate::plan::run_plan;
 use crate::prompt::{About, Briefing};
+use crate::routines;
 use crate::subagent::last_chance;
 use crate::submission::{self, Submission};
 
@@ -88,6 +89,9 @@ async fn carry_out(
             delegate.summary = words;
             return Ok(LoopOutcome::Stopped(end));
         }
+    }
+    if job.purpose == Purpose::Routine {
+        return routines::work(delegate, context).await;
     }
     let planned = (job.purpose == Purpose::Chat).then(|| plan_request(delegate, context)).flatten();
     if let Some(request) = planned {

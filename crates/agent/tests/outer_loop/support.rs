@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_agent::{
     Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, LimitsConfig, QueueConfig,
-    SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
+    RoutinesConfig, SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
 };
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
@@ -404,6 +404,7 @@ pub(crate) struct Setup {
     pub(crate) approvals: ApprovalsConfig,
     pub(crate) compaction: CompactionConfig,
     pub(crate) sessions: SessionsConfig,
+    pub(crate) routines: RoutinesConfig,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) queue: QueueConfig,
     pub(crate) model: Arc<ScriptedModel>,
@@ -462,6 +463,7 @@ impl Setup {
             approvals: ApprovalsConfig::default(),
             compaction: CompactionConfig::default(),
             sessions: SessionsConfig::default(),
+            routines: RoutinesConfig::default(),
             rules: Arc::new(StopRules::progress()),
             queue: QueueConfig::default(),
             model: Arc::new(model),
@@ -494,6 +496,7 @@ impl Setup {
             approvals: self.approvals.clone(),
             compaction: self.compaction.clone(),
             sessions: self.sessions.clone(),
+            routines: self.routines.clone(),
             rules: self.rules.clone(),
             queue: self.queue.clone(),
             model: Arc::new(model),
@@ -535,6 +538,7 @@ impl Setup {
             compaction: self.compaction.clone(),
             streaming: self.streaming.clone(),
             sessions: self.sessions.clone(),
+            routines: self.routines.clone(),
             processes: Arc::new(NoProcesses),
             outputs: None,
             hooks: self.hooks.clone(),

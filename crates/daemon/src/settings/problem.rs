@@ -88,7 +88,7 @@ pub(crate) fn hint_for_unknown(key: &str, known: &[String]) -> Option<String> {
 }
 
 /// Sections of later versions, so that somebody who read about them is told so rather than offered another word.
-const LATER: &[&str] = &["sessions", "jobs", "routines"];
+const LATER: &[&str] = &["jobs"];
 
 fn same_section<'a>(section: &str, name: &str, known: &'a [String]) -> Option<&'a str> {
     let near = nearest(name, names_in(section, known))?;
@@ -132,7 +132,7 @@ mod tests {
             ("gatway", "did you mean gateway?"),
             ("telegram.allow", "did you mean channels.telegram.allow?"),
             ("jobs.cap", "this section is not available in this version"),
-            ("routines", "this section is not available in this version"),
+            ("jobs", "this section is not available in this version"),
             ("zzz.qqq", "the sections are channels.telegram, gateway, llm"),
             ("gateway.qqqqqqqq", "[gateway] has listen"),
         ] {
