@@ -12,8 +12,8 @@ mod show;
 use std::path::{Path, PathBuf};
 
 use belay_agent::{
-    AgentConfig, ApprovalsConfig, CompactionConfig, LimitsConfig, QueueConfig, RoutinesConfig, SessionsConfig, StreamingConfig,
-    WorkersConfig,
+    AgentConfig, ApprovalsConfig, CompactionConfig, LimitsConfig, QueueConfig, RoutinesConfig, SessionsConfig,
+    StreamingConfig, WorkersConfig,
 };
 use belay_agent_loop::policies::StopsConfig;
 use belay_channels::{StdinConfig, TelegramConfig};

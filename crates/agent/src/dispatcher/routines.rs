@@ -44,7 +44,8 @@ impl Dispatcher {
             return ack.send(Ack::Command(CommandReply { command: WORD.into(), reply, resumes: None }));
         }
         let names = self.house.routines.events().for_message(&inbound, &text);
-        let (house, speaker, notes, by) = (self.house.clone(), self.speaker.clone(), self.notes.clone(), By::of(&inbound));
+        let (house, speaker, notes, by) =
+            (self.house.clone(), self.speaker.clone(), self.notes.clone(), By::of(&inbound));
         let key = inbound.key.clone();
         self.errand(async move {
             match routines::start(&house, &names, &text, &by).await {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use belay_protocol::{FiringRecord, RoutineRecord};
+use belay_protocol::{FiringRecord, NewFiring, RoutineRecord};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -15,14 +15,26 @@ use super::events::EventSet;
 /// The span in which calls of webhooks are counted.
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// Claims whose answer was lost that are kept to be asked about again. Then: the next start finds what was claimed.
+const UNSURE_MAX: usize = 256;
+
+/// What the engine is handed.
+#[derive(Debug)]
+pub(super) enum Handed {
+    /// A firing that was claimed.
+    Claimed(Box<FiringRecord>),
+    /// A claim that the store did not answer: it may have been made. Asked again it is the same one.
+    Unsure(Box<NewFiring>),
+}
+
 /// Shared by the engine, the dispatcher, and whoever asks for routines.
 pub(crate) struct Board {
     pub(crate) config: RoutinesConfig,
     /// Wakes the engine.
     bell: Notify,
-    /// Claimed, and not taken by the engine yet. No more than may be at work at once; after a crash the next start finds them
-    /// in the store.
-    claimed: Mutex<Vec<FiringRecord>>,
+    /// Not taken by the engine yet. No more is claimed than may be at work at once; after a crash the next start finds it in
+    /// the store.
+    handed: Mutex<Vec<Handed>>,
     /// Held for an assignment.
     events: RwLock<Arc<EventSet>>,
     /// When the newest calls of webhooks were let through; at most as many as may be in a minute.
@@ -34,7 +46,7 @@ impl Board {
         Self {
             config,
             bell: Notify::new(),
-            claimed: Mutex::default(),
+            handed: Mutex::default(),
             events: RwLock::default(),
             webhooks: Mutex::default(),
         }
@@ -50,15 +62,18 @@ impl Board {
         self.bell.notified().await;
     }
 
-    /// Hands a claimed firing to the engine.
-    pub(super) fn hand_over(&self, firing: FiringRecord) {
-        self.claimed.lock().unwrap_or_else(PoisonError::into_inner).push(firing);
-        self.ring();
+    /// Hands something to the engine, which [`Self::ring`] tells of it.
+    pub(super) fn hand_over(&self, handed: Handed) {
+        let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(handed, Handed::Unsure(_)) && all.len() >= UNSURE_MAX {
+            return tracing::warn!("too many claims are unsure; what was claimed is found by the next start");
+        }
+        all.push(handed);
     }
 
-    /// What was claimed since.
-    pub(super) fn take_claimed(&self) -> Vec<FiringRecord> {
-        std::mem::take(&mut *self.claimed.lock().unwrap_or_else(PoisonError::into_inner))
+    /// What was handed over since.
+    pub(super) fn take_handed(&self) -> Vec<Handed> {
+        std::mem::take(&mut *self.handed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What sets routines off that wait for messages and events.

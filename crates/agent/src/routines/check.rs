@@ -50,7 +50,9 @@ pub fn problems(spec: &RoutineSpec) -> Vec<String> {
 
 fn is_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    name.len() <= ROUTINE_NAME_MAX_BYTES && name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(fits)
+    name.len() <= ROUTINE_NAME_MAX_BYTES
+        && name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(fits)
 }
 
 fn of_trigger(trigger: &Trigger, problems: &mut Vec<String>) {
@@ -74,7 +76,8 @@ fn of_trigger(trigger: &Trigger, problems: &mut Vec<String>) {
                 Ok(_) => {}
             }
             if channel.as_ref().is_some_and(|channel| !is_word(channel)) {
-                problems.push(format!("trigger.channel: must be the name of a channel, at most {WORD_MAX_BYTES} bytes"));
+                problems
+                    .push(format!("trigger.channel: must be the name of a channel, at most {WORD_MAX_BYTES} bytes"));
             }
         }
         Trigger::Webhook { path, secret_sha256 } => {
@@ -99,7 +102,8 @@ fn of_trigger(trigger: &Trigger, problems: &mut Vec<String>) {
                 }
             }
             let long = |text: &String| text.len() > WORD_MAX_BYTES;
-            if filters.len() > 16 || filters.iter().any(|(field, value)| field.is_empty() || long(field) || long(value)) {
+            if filters.len() > 16 || filters.iter().any(|(field, value)| field.is_empty() || long(field) || long(value))
+            {
                 problems.push(format!(
                     "trigger.filters: must be at most 16 fields with their values, each of at most {WORD_MAX_BYTES} bytes"
                 ));
@@ -165,7 +169,8 @@ pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
     if pattern.is_empty() || pattern.len() > PATTERN_MAX_BYTES {
         return Err(format!("must have 1 to {PATTERN_MAX_BYTES} bytes"));
     }
-    let compiled = RegexBuilder::new(pattern).size_limit(PATTERN_MAX_COMPILED).dfa_size_limit(PATTERN_MAX_COMPILED).build();
+    let compiled =
+        RegexBuilder::new(pattern).size_limit(PATTERN_MAX_COMPILED).dfa_size_limit(PATTERN_MAX_COMPILED).build();
     compiled.map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => {
             format!("it takes more than {PATTERN_MAX_COMPILED} bytes once it is compiled; use smaller repetitions")

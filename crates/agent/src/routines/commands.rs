@@ -1,8 +1,8 @@
 //! `/routine`: what people ask about routines in a conversation, and the texts that answer them.
 
 use belay_protocol::{
-    FiringFilter, Guardrails, Notify, Refusal, RoutineAction, RoutineAnswer, RoutineRecord, RoutineRequest, RoutineSpec,
-    StoreError, Trigger, UnixMillis,
+    FiringFilter, Guardrails, Notify, Refusal, RoutineAction, RoutineAnswer, RoutineRecord, RoutineRequest,
+    RoutineSpec, StoreError, Trigger, UnixMillis,
 };
 
 use super::requests::{By, find, request};
@@ -97,7 +97,8 @@ impl RoutineCommand {
 
 /// Whether a word looks like a zone, and not like a field of a cron line such as `*/5` or `MON/2`.
 fn is_zone(word: &str) -> bool {
-    let letters = |part: &str| part.len() > 1 && part.chars().all(|c| c.is_ascii_alphabetic() || matches!(c, '_' | '-'));
+    let letters =
+        |part: &str| part.len() > 1 && part.chars().all(|c| c.is_ascii_alphabetic() || matches!(c, '_' | '-'));
     match word.split_once('/') {
         Some((area, place)) => letters(area) && place.starts_with(|c: char| c.is_ascii_alphabetic()),
         None => matches!(word.to_ascii_uppercase().as_str(), "UTC" | "GMT"),
@@ -247,7 +248,10 @@ mod tests {
             ("fire a with words", Some(RoutineCommand::Fire("a".into(), Some("with words".into())))),
             ("delete a", Some(RoutineCommand::Delete("a".into()))),
             ("create a @daily | tidy", Some(create("a", "@daily", "UTC", "tidy"))),
-            ("create a 0 9 * * MON-FRI Europe/Berlin | a | b", Some(create("a", "0 9 * * MON-FRI", "Europe/Berlin", "a | b"))),
+            (
+                "create a 0 9 * * MON-FRI Europe/Berlin | a | b",
+                Some(create("a", "0 9 * * MON-FRI", "Europe/Berlin", "a | b")),
+            ),
             ("create a */5 * * * */2 | go", Some(create("a", "*/5 * * * */2", "UTC", "go"))),
             ("create a at 2026-12-01T09:00 utc | go", Some(create("a", "at 2026-12-01T09:00", "utc", "go"))),
             ("create a @daily tidy", None),

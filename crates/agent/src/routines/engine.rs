@@ -21,6 +21,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use super::board::Handed;
 use super::check;
 use super::firing::{give_up, pursue};
 use super::reckon::{Reckoning, cools_down, reckon};
@@ -102,7 +103,10 @@ impl Engine {
         for spec in &config.define {
             let old = store.routine(&spec.name).await?;
             if old.as_ref().is_some_and(|old| old.origin == RoutineOrigin::Made) {
-                tracing::warn!(routine = spec.name, "somebody has made a routine of this name; the configuration's has it now");
+                tracing::warn!(
+                    routine = spec.name,
+                    "somebody has made a routine of this name; the configuration's has it now"
+                );
             }
             let (spec, schedule) = match check::written_out(spec.clone(), old.as_ref(), now) {
                 Ok(written) => written,
@@ -146,9 +150,7 @@ impl Engine {
     /// Fires what is due. Returns when to look again.
     async fn tick(&mut self) -> Result<Duration, StoreError> {
         let (house, now) = (self.house.clone(), self.house.clock.now());
-        for firing in house.routines.take_claimed() {
-            self.lead(firing);
-        }
+        self.take_handed().await?;
         if self.shown_at.is_none_or(|at| (now.0.saturating_sub(at.0)).unsigned_abs() >= REFRESH_MS.unsigned_abs()) {
             house.routines.show(&house.store.routines.routines().await?);
             self.shown_at = Some(now);
@@ -171,6 +173,33 @@ impl Engine {
             let left = u64::try_from(next.0.saturating_sub(house.clock.now().0)).unwrap_or(0);
             Duration::from_millis(left).clamp(if left == 0 { SOON } else { Duration::from_millis(1) }, TICK)
         }))
+    }
+
+    /// Leads on what others have claimed, and asks again about claims that were not answered.
+    async fn take_handed(&mut self) -> Result<(), StoreError> {
+        let house = self.house.clone();
+        let mut failed = None;
+        for handed in house.routines.take_handed() {
+            let new = match handed {
+                Handed::Claimed(firing) => {
+                    self.lead(*firing);
+                    continue;
+                }
+                Handed::Unsure(new) => new,
+            };
+            match house.store.routines.claim((*new).clone(), house.routines.config.max_concurrent).await {
+                Ok(Claim::Claimed(firing)) => self.lead(*firing),
+                Ok(Claim::Known(firing)) if firing.firing_id == new.id && firing.ended_at.is_none() => {
+                    self.lead(*firing)
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    house.routines.hand_over(Handed::Unsure(new));
+                    failed = Some(error);
+                }
+            }
+        }
+        failed.map_or(Ok(()), Err)
     }
 
     fn is_full(&self) -> bool {
@@ -215,7 +244,10 @@ impl Engine {
             boot: house.boot,
             at: now,
         };
-        match store.claim(firing, config.max_concurrent).await? {
+        let claim = store.claim(firing.clone(), config.max_concurrent).await.inspect_err(|_| {
+            house.routines.hand_over(Handed::Unsure(Box::new(firing)));
+        })?;
+        match claim {
             Claim::Claimed(firing) => self.lead(*firing),
             Claim::Held(held) => tracing::info!(routine = name, held = held.word(), "a scheduled time is held back"),
             Claim::Known(_) => tracing::debug!(routine = name, "this time was claimed before"),

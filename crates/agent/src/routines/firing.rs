@@ -229,7 +229,8 @@ async fn by_job(house: &House, firing: &FiringRecord, routine: Option<&RoutineRe
 const CAPS: JobCaps = JobCaps { at_work: u32::MAX, at_work_each: u32::MAX, open_each: 1000, open: 10_000 };
 
 /// What stands before the task of a routine's job.
-const WITHIN: &str = "You do this for a routine, which has fired by itself: make no routines and no jobs, and ask nobody.";
+const WITHIN: &str =
+    "You do this for a routine, which has fired by itself: make no routines and no jobs, and ask nobody.";
 
 fn job_of(firing: &FiringRecord, routine: &RoutineRecord, id: JobId, house: &House) -> Option<NewJob> {
     let RoutineAction::FullJob { task, plan, room, budget } = &routine.spec.action else { return None };

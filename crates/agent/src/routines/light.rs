@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use belay_agent_loop::{AdmittedCall, LlmTurn, LoopContext, LoopError, LoopOutcome, Reasoning};
 use belay_protocol::routine::ROUTINE_OK;
 use belay_protocol::{
-    FinishReason, FiringRecord, Message, ModelReply, RoutineAction, RoutineRecord, RunEnd, SessionKey, StopReason, Tool,
-    ToolContext, ToolFailure, ToolOutput, ToolSet, ToolSpec, Weight, firing_of,
+    FinishReason, FiringRecord, Message, ModelReply, RoutineAction, RoutineRecord, RunEnd, SessionKey, StopReason,
+    Tool, ToolContext, ToolFailure, ToolOutput, ToolSet, ToolSpec, Weight, firing_of,
 };
 use serde_json::{Map, Value};
 use tokio::time::sleep;
@@ -131,7 +131,13 @@ pub(crate) async fn run(
 ) -> Result<LoopOutcome, LoopError> {
     let tools = Arc::new(light.tools);
     delegate.core.joining = None;
-    delegate.reasoning = Arc::new(reasoning(&delegate.core.house, &delegate.core.briefing, &tools, &light.instructions, light.max_tokens));
+    delegate.reasoning = Arc::new(reasoning(
+        &delegate.core.house,
+        &delegate.core.briefing,
+        &tools,
+        &light.instructions,
+        light.max_tokens,
+    ));
     let reasoning = delegate.reasoning.clone();
     if let Some(shown) = light.shown.filter(|_| context.messages.len() == delegate.turn_start + 1) {
         context.push(Message::user(shown).from_outside(true));

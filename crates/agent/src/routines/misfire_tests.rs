@@ -1,6 +1,5 @@
 //! Which times fire after a late tick, a pause, and a clock that jumps.
 
-
 use belay_protocol::{Misfire, UnixMillis};
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -101,9 +100,7 @@ fn a_clock_that_jumps_back_fires_nothing_twice() {
 #[test]
 fn a_date_that_was_missed_fires_once_or_is_passed_over() {
     let once = schedule("at 2026-11-22T09:00Z");
-    for (policy, fire, passed_over) in
-        [(Misfire::Skip, vec![], true), (Misfire::Once, vec![at("09:00")], false)]
-    {
+    for (policy, fire, passed_over) in [(Misfire::Skip, vec![], true), (Misfire::Once, vec![at("09:00")], false)] {
         let found = due(&once, policy, GRACE, at("08:00"), at("23 12:00"));
         assert_eq!(found, Due { fire, claimed: at("09:00"), passed_over, next: None });
     }
@@ -122,9 +119,7 @@ fn a_month_of_missed_seconds_is_reckoned_by_halving() {
 
 #[test]
 fn policies_are_written_as_people_write_them() {
-    for (policy, text) in
-        [(Misfire::Skip, "\"skip\""), (Misfire::Once, "\"once\""), (all(5), "{\"all\":5}")]
-    {
+    for (policy, text) in [(Misfire::Skip, "\"skip\""), (Misfire::Once, "\"once\""), (all(5), "{\"all\":5}")] {
         assert_eq!(serde_json::to_string(&policy).unwrap(), text);
         assert_eq!(serde_json::from_str::<Misfire>(text).unwrap(), policy);
     }

@@ -1,8 +1,8 @@
 //! What a firing has come to, and who is told of it. Pure.
 
 use belay_protocol::{
-    FiringEnd, FiringRecord, FiringStatus, JobRecord, JobState, Outbound, ReplyRoute, RoutineRecord, RunRecord, RunStatus,
-    RunUsage, StopReason, UnixMillis,
+    FiringEnd, FiringRecord, FiringStatus, JobRecord, JobState, Outbound, ReplyRoute, RoutineRecord, RunRecord,
+    RunStatus, RunUsage, StopReason, UnixMillis,
 };
 
 /// What a firing has come to.
@@ -87,7 +87,9 @@ impl Outcome {
         let summary = self.summary.as_deref().unwrap_or_default();
         match self.status {
             FiringStatus::Attention if notify.on_attention => Some(format!("Routine {name}: {summary}")),
-            FiringStatus::Failed if notify.on_failure && summary.is_empty() => Some(format!("The routine {name} failed.")),
+            FiringStatus::Failed if notify.on_failure && summary.is_empty() => {
+                Some(format!("The routine {name} failed."))
+            }
             FiringStatus::Failed if notify.on_failure => Some(format!("The routine {name} failed: {summary}")),
             FiringStatus::Ok if notify.on_success => Some(format!("Routine {name}: nothing to report.")),
             _ => None,

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use belay_protocol::routine::{FIRING_DETAIL_MAX_CHARS, ROUTINE_TEXT_MAX_BYTES};
 use belay_protocol::{
-    Asker, ChannelId, Claim, FiringId, FiringRecord, Held, Inbound, NewFiring, NewRoutine, Place, Purpose, Refusal,
-    ReplyRoute, RoutineAnswer, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRequest, RoutineSpec, SessionKey,
-    StoreError, Trigger,
+    Asker, ChannelId, Claim, FiringId, Held, Inbound, NewFiring, NewRoutine, Place, Purpose, Refusal, ReplyRoute,
+    RoutineAnswer, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRequest, RoutineSpec, SessionKey, StoreError,
+    Trigger,
 };
 use serde_json::Value;
 
+use super::board::Handed;
 use super::check;
 use super::schedule::Schedule;
 use crate::house::House;
@@ -124,8 +125,8 @@ async fn put(house: &House, spec: RoutineSpec, fresh: bool, by: &By) -> Result<R
         let what = "notify.to: only an operator may have a routine write to another conversation; leave it out";
         return Err(Refusal::Forbidden(what.into()));
     }
-    let (spec, schedule) =
-        check::written_out(spec, old.as_ref(), now).map_err(|error| Refusal::Invalid(format!("trigger.when: {error}")))?;
+    let (spec, schedule) = check::written_out(spec, old.as_ref(), now)
+        .map_err(|error| Refusal::Invalid(format!("trigger.when: {error}")))?;
     let next_at = schedule.as_ref().and_then(|schedule| schedule.next_after(now));
     if let Some(schedule) = schedule.as_ref().filter(|_| next_at.is_none()) {
         return Err(Refusal::Invalid(format!("trigger.when: `{schedule}` is over: it would never fire")));
@@ -281,9 +282,16 @@ async fn claim(house: &House, name: &str, cause: Cause) -> Result<Claim, Refusal
         boot: house.boot,
         at: house.clock.now(),
     };
-    let claim = house.store.routines.claim(firing, house.routines.config.max_concurrent).await.map_err(unstored)?;
+    let claim = match house.store.routines.claim(firing.clone(), house.routines.config.max_concurrent).await {
+        Ok(claim) => claim,
+        Err(error) => {
+            house.routines.hand_over(Handed::Unsure(Box::new(firing)));
+            return Err(unstored(error));
+        }
+    };
     if let Claim::Claimed(firing) = &claim {
-        house.routines.hand_over(FiringRecord::clone(firing));
+        house.routines.hand_over(Handed::Claimed(firing.clone()));
+        house.routines.ring();
     }
     Ok(claim)
 }
@@ -320,12 +328,8 @@ pub(crate) async fn start(house: &House, names: &[String], text: &str, by: &By) 
     let key = by.key.clone().unwrap_or_else(|| FiringId::new().to_string());
     let mut lines = Vec::with_capacity(names.len());
     for name in names {
-        let cause = Cause {
-            by: "event",
-            key: format!("event:{key}"),
-            detail: text.to_owned(),
-            payload: Some(shortened(text)),
-        };
+        let cause =
+            Cause { by: "event", key: format!("event:{key}"), detail: text.to_owned(), payload: Some(shortened(text)) };
         lines.push(match claim(house, name, cause).await? {
             Claim::Claimed(_) | Claim::Known(_) => format!("Routine {name} has begun."),
             Claim::Held(held) => format!("Not begun: the routine {name} {}.", why_held(held)),

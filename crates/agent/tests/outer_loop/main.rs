@@ -13,6 +13,7 @@ mod outputs;
 mod plan;
 mod queue;
 mod recovery;
+mod routines;
 mod sessions;
 mod stand_in;
 mod stop;

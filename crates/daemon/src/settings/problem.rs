@@ -132,7 +132,6 @@ mod tests {
             ("gatway", "did you mean gateway?"),
             ("telegram.allow", "did you mean channels.telegram.allow?"),
             ("jobs.cap", "this section is not available in this version"),
-            ("jobs", "this section is not available in this version"),
             ("zzz.qqq", "the sections are channels.telegram, gateway, llm"),
             ("gateway.qqqqqqqq", "[gateway] has listen"),
         ] {
