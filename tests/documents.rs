@@ -247,6 +247,72 @@ fn every_route_and_command_is_described() {
     assert_none(&missing, "not described in docs/reference");
 }
 
+/// Every Rust file of the house.
+fn sources() -> Vec<(PathBuf, String)> {
+    fn walk(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
+        for path in std::fs::read_dir(directory).expect("a readable directory").flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).expect("a readable source");
+                found.push((path, text));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for folder in ["crates", "tests"] {
+        walk(&root().join(folder), &mut found);
+    }
+    found
+}
+
+/// Whether a text has a test of that name.
+fn has_test(text: &str, name: &str) -> bool {
+    let Some(at) = text.find(&format!("fn {name}(")) else { return false };
+    // Between the attribute and the name there may be others, and comments.
+    let before: Vec<&str> = text[..at].lines().rev().take(5).collect();
+    before.iter().any(|line| line.trim_start().starts_with("#[") && line.contains("test"))
+}
+
+#[test]
+fn every_test_that_a_table_names_exists() {
+    let sources = sources();
+    let (mut missing, mut named, mut tables) = (Vec::new(), 0, 0);
+    for (path, text) in &sources {
+        let lines: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("//! |")).collect();
+        if !lines.first().is_some_and(|head| head.contains("proved by")) {
+            continue;
+        }
+        tables += 1;
+        for line in &lines[2..] {
+            let proof = line.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
+            let names: Vec<&str> = proof.split('`').skip(1).step_by(2).collect();
+            named += names.len();
+            if names.is_empty() && !proof.contains("not there yet") {
+                missing.push(format!("{}: no test at all: {line}", path.display()));
+            }
+            for name in names {
+                let exists = match name.split_once("::") {
+                    None => has_test(text, name),
+                    Some((module, name)) => {
+                        sources.iter().any(|(of, text)| is_module(of, module) && has_test(text, name))
+                    }
+                };
+                if !exists {
+                    missing.push(format!("{}: {name}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(tables >= 3 && named > 60, "{tables} tables with {named} names: they are not read as they are written");
+    assert_none(&missing, "tests that a table names and nobody wrote");
+}
+
+/// Whether a file is that module, or a part of it.
+fn is_module(path: &Path, module: &str) -> bool {
+    path.file_stem().is_some_and(|stem| stem == module) || path.iter().any(|folder| folder == module)
+}
+
 #[test]
 fn every_decision_is_listed() {
     let list = read("docs/adr/README.md");

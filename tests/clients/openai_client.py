@@ -8,9 +8,12 @@ Needs the package `openai` (tests/run.py installs it under build/clients). Print
 """
 
 import asyncio
+import contextlib
+import io
 import json
 import os
 import pathlib
+import re
 import sys
 import traceback
 import urllib.request
@@ -182,6 +185,20 @@ def a_wrong_token_is_refused(case):
     raises(openai.AuthenticationError, lambda: wrong.models.list())
     raises(openai.AuthenticationError, lambda: wrong.chat.completions.create(model=MODEL, messages=SUM))
     raises(openai.AuthenticationError, lambda: list(wrong.chat.completions.create(model=MODEL, messages=SUM, stream=True)))
+
+
+@test
+def the_lines_of_the_readme_print_an_answer(case):
+    blocks = (ROOT / "README.md").read_text(encoding="utf-8").split("\n```python\n")
+    equal(len(blocks), 2)
+    lines = blocks[1].split("\n```")[0]
+    for written, here in (("http://127.0.0.1:8787", case.url), ("unused-without-a-token", TOKEN)):
+        holds(lines, written)
+        lines = lines.replace(written, here)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(lines, "README.md", "exec"), {})
+    assert re.search(r"\d\d:\d\d", printed.getvalue()), printed.getvalue()
 
 
 def main():

@@ -1,6 +1,7 @@
 //! The RPC over WebSocket, and `belay agent`, with the real daemon behind them.
 
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use belay_tests::daemon::{Home, PATIENCE};
@@ -29,6 +30,7 @@ async fn a_message_is_heard_from_its_start_to_one_end_and_its_answer_outlasts_a_
     assert_eq!(accepted["status"], "accepted", "{accepted}");
     let end = socket.answer(&id).await?;
     assert_eq!(end["status"], "ok", "{end}");
+    assert!(socket.has_passed("agent", is_end), "the last event comes before the last answer");
     let answer = end["result"]["payloads"][0]["text"].as_str().context("a text")?;
     assert!(answer.contains("391"), "{end}");
     let events = socket.events("agent", is_end).await?;
@@ -53,11 +55,42 @@ async fn a_message_is_heard_from_its_start_to_one_end_and_its_answer_outlasts_a_
     assert_eq!((&waited["status"], &waited["endedAt"]), (&json!("ok"), &end["endedAt"]));
     let (_, runs) = daemon.request("GET", "/api/v1/runs", None).await?;
     assert_eq!(runs["runs"].as_array().map(Vec::len), Some(1), "no second run");
+    let unknown = json!({ "sessionKey": "s", "thinking": "low", "model": "no-such-model" });
+    let refused = socket.call("sessions.patch", unknown).await.expect_err("there is no such model").to_string();
+    assert!(refused.contains("I know no model no-such-model") && refused.contains("thinking"), "{refused}");
+    let beyond = json!({ "sessionKey": "s", "since": u64::MAX });
+    let refused = socket.call("sessions.subscribe", beyond).await.expect_err("there is no such event").to_string();
+    assert!(refused.contains("invalid_cursor"), "{refused}");
     socket.call("sessions.subscribe", json!({ "sessionKey": "s", "since": 0 })).await?;
     let replayed = socket.events("agent", is_end).await?;
     let cursors =
         |events: &[Value]| -> Vec<u64> { events.iter().filter_map(|event| event["cursor"].as_u64()).collect() };
     assert_eq!(cursors(&replayed), cursors(&events), "the same facts, told again after a restart");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+/// A machine that is busy with other things may be late once; a daemon that waits for a model is late always.
+#[tokio::test]
+async fn a_message_is_acknowledged_within_50_ms_by_a_daemon_whose_model_hangs() -> Result<()> {
+    let model = ModelServer::start(vec![], Answer::Silence).await;
+    let home = Home::new().openai(&model.base_url);
+    let daemon = home.start().await?;
+    let mut socket = Socket::open(&daemon).await?;
+    let begun = Instant::now();
+    let mut took = Vec::new();
+    while took.last().is_none_or(|last| *last > Duration::from_millis(50)) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "never within 50 ms: {took:?}");
+        let number = took.len();
+        let asked = Instant::now();
+        let id = socket.ask("agent", message(&format!("s{number}"), "hello", "k")).await?;
+        let accepted = socket.answer(&id).await?;
+        took.push(asked.elapsed());
+        assert_eq!(accepted["status"], "accepted", "{accepted}");
+        let waited = socket.call("agent.wait", json!({ "runId": accepted["runId"], "timeoutMs": 0 })).await?;
+        assert_eq!(waited["status"], "timeout", "nothing has answered: {waited}");
+    }
+    daemon.request("POST", "/api/v1/stop", None).await?;
     daemon.shut_down().await?;
     Ok(())
 }

@@ -70,6 +70,11 @@ impl Socket {
         Ok(events)
     }
 
+    /// Whether such an event was passed over on the way to what was asked for.
+    pub fn has_passed(&self, name: &str, wanted: impl Fn(&Value) -> bool) -> bool {
+        self.kept.iter().any(|frame| frame["event"] == name && wanted(&frame["payload"]))
+    }
+
     /// The code that the connection is ended with.
     pub async fn closed(&mut self) -> Result<Option<u16>> {
         loop {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{Message, MessageBody, ModelRequest, Prompt, ToolResult, ToolSet, ToolStatus};
+use belay_protocol::{Message, MessageBody, MessageScope, ModelRequest, Prompt, ToolResult, ToolSet, ToolStatus};
 
 use crate::state::LoopState;
 
@@ -27,10 +27,10 @@ impl LoopContext {
         self.messages.push(Arc::new(message));
     }
 
-    /// Gives every call that has no result one of this status and text, right behind the results its batch has, and
+    /// Gives every call that has no result one of this status, text and scope, right behind the results its batch has, and
     /// returns how many there were. For a context that was left in the middle of a batch: by a crash, or by dropping the
     /// loop. A provider refuses a conversation with an open call.
-    pub fn answer_open_calls(&mut self, status: ToolStatus, text: &str) -> usize {
+    pub fn answer_open_calls(&mut self, status: ToolStatus, text: &str, scope: MessageScope) -> usize {
         let before = self.messages.len();
         let mut rest = std::mem::take(&mut self.messages).into_iter().peekable();
         while let Some(message) = rest.next() {
@@ -42,7 +42,7 @@ impl LoopContext {
             }
             for call in open {
                 let result = ToolResult { call_id: call.id, name: call.name, status, text: text.into() };
-                self.push(Message::tool(result));
+                self.push(Message { scope, ..Message::tool(result) });
             }
         }
         self.messages.len() - before
@@ -153,7 +153,7 @@ mod tests {
         context.push(result("b", ToolStatus::Success, "noon"));
         context.push(Message::user("still there?"));
         context.push(Message::assistant_calls("", vec![call("d")]));
-        assert_eq!(context.answer_open_calls(ToolStatus::OutcomeUnknown, "?"), 3);
+        assert_eq!(context.answer_open_calls(ToolStatus::OutcomeUnknown, "?", MessageScope::Thread), 3);
 
         let mut expected = LoopContext::default();
         expected.push(Message::assistant_calls("", vec![call("a"), call("b"), call("c")]));
@@ -164,6 +164,7 @@ mod tests {
         expected.push(Message::assistant_calls("", vec![call("d")]));
         expected.push(result("d", ToolStatus::OutcomeUnknown, "?"));
         assert_eq!(context, expected);
-        assert_eq!(context.answer_open_calls(ToolStatus::OutcomeUnknown, "?"), 0, "a whole context stays as it is");
+        let again = context.answer_open_calls(ToolStatus::OutcomeUnknown, "?", MessageScope::Thread);
+        assert_eq!(again, 0, "a whole context stays as it is");
     }
 }

@@ -10,11 +10,10 @@ use belay_agent_loop::{
     AdmittedCall, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter, PendingApproval,
     Reasoning, TextAction,
 };
-use belay_protocol::{Durability, EventKind, FinishReason, JoinedRun, Message, ModelErrorKind, RunId, StopReason};
+use belay_protocol::{Durability, EventKind, FinishReason, JoinedRun, Message, RunId, StopReason};
 
-use crate::compaction::estimate::tokens_of;
-use crate::compaction::{Room, Shortener};
-use crate::core::{Asked, Executed, RunCore};
+use crate::compaction::{Roomy, Shortener};
+use crate::core::{Executed, RunCore};
 use crate::effect_gate::Asking;
 use crate::judge;
 use crate::post::{Post, SEND_MESSAGE};
@@ -153,30 +152,8 @@ impl LoopDelegate for ChatDelegate {
         context: &mut LoopContext,
         iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
-        if let Some(end) = self.keep_room(reasoning, context).await? {
-            return Ok(LlmTurn::Stopped(end));
-        }
-        let mut attempts_left = self.core.house.max_attempts.max(1);
-        loop {
-            let allowance = self.core.allowance(attempts_left);
-            let estimated = tokens_of(&reasoning.request(context));
-            let error = match self.core.ask(reasoning, context, iteration, allowance).await? {
-                // Nobody has heard a word of it, or it would be said twice.
-                Asked::Failed(error) if error.kind == ModelErrorKind::ContextTooLong && !error.heard => error,
-                Asked::Reply(reply) => {
-                    self.learn(estimated, reply.usage.as_ref());
-                    return Ok(LlmTurn::Reply(reply));
-                }
-                asked => return self.core.turn_of(asked, context),
-            };
-            // The shortened request is another one: it is sent at least once, whatever the first has used up.
-            attempts_left = attempts_left.saturating_sub(error.attempts).max(1);
-            match self.make_room(context).await? {
-                Room::Made => {}
-                Room::None => return Err(error.into()),
-                Room::Ended(end) => return Ok(LlmTurn::Stopped(end)),
-            }
-        }
+        let Self { core, shortener, turn_start: start, .. } = self;
+        Roomy { core, shortener, start }.call(reasoning, context, iteration).await
     }
 
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {
@@ -247,10 +224,10 @@ impl LoopDelegate for ChatDelegate {
     }
 
     async fn after_iteration(&mut self, _iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
-        let told = !context.state.fired.is_empty();
         self.core.note_brakes(context);
-        if told {
-            // What the model was told, and the strikes, are not lost with the next call.
+        if self.core.journal.has_facts() {
+            // What the model was told, and the strikes, are not lost with the next call; and whoever follows the run hears of
+            // a step that had no tools, such as one that was nudged, before the next one speaks.
             self.core.journal.write(context, Durability::Relaxed).await?;
         }
         Ok(())

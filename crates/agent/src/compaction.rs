@@ -1,6 +1,6 @@
 //! Compaction: older messages leave a context that is too long, and a shorter account of them stays in their place.
 //!
-//! **For**: turns (before a call that would not fit, and after one that did not) and `/compact`. What leaves is decided by
+//! **For**: runs (before a call that would not fit, and after one that did not) and `/compact`. What leaves is decided by
 //! a rule, in [`cut`]; the account is written by a model that is asked aside, in a form that is checked, or by a rule where
 //! no model can. Before that the model may make notes. The originals stay in the store.
 //!
@@ -11,7 +11,7 @@
 //! mark of words of the outside.
 //!
 //! Reading order: [`config`] → [`estimate`] → [`cut`] → [`account`] → [`identifiers`] and [`transcript`] → [`summary`] →
-//! `ask` → `flush` → `shorten` → `turn`, and [`oversized`] for what is left when nothing else helps.
+//! `ask` → `flush` → `shorten` → `shortener` → `room`, and [`oversized`] for what is left when nothing else helps.
 
 pub mod account;
 mod ask;
@@ -21,15 +21,17 @@ pub mod estimate;
 mod flush;
 pub mod identifiers;
 pub mod oversized;
+mod room;
 mod shorten;
+mod shortener;
 pub mod summary;
 pub mod transcript;
-mod turn;
 
 pub(crate) use account::context_of;
 pub use account::{instruction_line, is_pinned, pinned};
 pub use config::{CompactionConfig, Identifiers};
 pub use cut::{Compacted, Cut};
 pub use estimate::Calibration;
-pub(crate) use shorten::{By, How, shorten};
-pub(crate) use turn::{Room, Shortener};
+pub(crate) use room::Roomy;
+pub(crate) use shorten::{How, Shortened, shorten};
+pub(crate) use shortener::Shortener;

@@ -1,37 +1,40 @@
 //! The dispatcher: puts each inbound message in its lane, and acts on control at once. It owns the table of lanes and of
 //! living runs, and never waits: whatever takes time is a task in its set, or a lane. What programs and people ask of the
 //! dispatcher itself is in [`control`] and [`commands`], how messages reach their lane in [`input`], what lanes say in
-//! [`notes`], what is asked of routines in [`routines`], how people answer questions in [`answers`], and the watch over silent runs in [`watch`].
+//! [`notes`], what is asked of routines in [`routines`], how people answer questions in [`answers`], how second deliveries are
+//! recognised in [`keys`], and the watch over silent runs in [`watch`].
 
 mod answers;
 mod commands;
 mod control;
 mod input;
+mod keys;
 mod notes;
 mod routines;
 mod watch;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::store::{ACTED_ON_KEPT, input_digest};
 use belay_protocol::{
-    Ack, AckSender, Body, CommandReply, Envelope, GateId, IdempotencyKey, Inbound, Purpose, Refusal, ReplyRoute, RunId,
-    SessionKey, StopReason, StoreError, UnixMillis,
+    Ack, AckSender, ActedOn, Body, CommandReply, Envelope, GateId, Inbound, Purpose, Refusal, ReplyRoute, RunId, Sent,
+    SessionKey, StopReason, StoreError,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, timeout};
 
+use self::keys::Keys;
 use crate::agent::Flow;
+use crate::chosen;
 use crate::house::House;
 use crate::lane::{LaneStart, run_lane};
 use crate::live::{LiveRun, StopCause};
 use crate::mail::{LaneMail, LaneNote, LanePort, Waits};
 use crate::speaker::Speaker;
 use crate::subagent::Declared;
-use crate::submission::{self, Command, Submission};
+use crate::submission::{self, Change, Command, SettingCommand, Submission};
 
 /// Commands and control that may wait in a mailbox beside the messages of a full queue. Then: "busy".
 const MAILBOX_EXTRA: usize = 12;
@@ -71,33 +74,16 @@ struct Lane {
     idle_since: Instant,
 }
 
-/// What is known of an idempotency key whose run is alive.
-struct Known {
-    run: Arc<LiveRun>,
-    digest: String,
-    state: KeyState,
-}
-
-enum KeyState {
-    /// On its way to the store; these wait for the same answer.
-    InFlight(Vec<AckSender>),
-    /// Committed.
-    Accepted(UnixMillis),
-}
-
 /// Routes.
 pub(crate) struct Dispatcher {
     house: Arc<House>,
     lanes: HashMap<SessionKey, Lane>,
     sessions: HashMap<RunId, SessionKey>,
-    keys: HashMap<IdempotencyKey, Known>,
-    run_keys: HashMap<RunId, IdempotencyKey>,
+    keys: Keys,
     /// Runs that were stopped and whose processes have not ended yet: a second stop finds them.
     ending: HashMap<RunId, Arc<LiveRun>>,
     /// Questions that wait for a person.
     questions: HashMap<GateId, Waits>,
-    /// Keys of commands that were acted on, newest last.
-    command_keys: VecDeque<IdempotencyKey>,
     speaker: Speaker,
     tasks: JoinSet<TaskEnd>,
     lane_tasks: HashMap<Id, SessionKey>,
@@ -116,11 +102,9 @@ impl Dispatcher {
             house,
             lanes: HashMap::new(),
             sessions: HashMap::new(),
-            keys: HashMap::new(),
-            run_keys: HashMap::new(),
+            keys: Keys::new(),
             ending: HashMap::new(),
             questions: HashMap::new(),
-            command_keys: VecDeque::new(),
             speaker,
             tasks,
             lane_tasks: HashMap::new(),
@@ -130,7 +114,8 @@ impl Dispatcher {
 
     /// Wakes the lanes that have unfinished runs.
     pub(crate) async fn recover(&mut self) -> Result<(), StoreError> {
-        self.command_keys = self.house.store.threads.acted_on().await?.into();
+        let threads = &self.house.store.threads;
+        self.keys.recall(threads.acted_on().await?, threads.recent_inputs().await?);
         for session in self.house.store.threads.unfinished_sessions().await? {
             let lane = self.spawn_lane(session.clone(), Vec::new(), true, 0);
             self.lanes.insert(session, lane);
@@ -156,13 +141,15 @@ impl Dispatcher {
             self.refuse(&inbound, ack, Refusal::Invalid(what));
             return Flow::Continue;
         }
+        let sent = Sent::of(&inbound);
+        let Some(ack) = self.first_delivery(sent.as_ref(), &text, &inbound, ack) else { return Flow::Continue };
         if Purpose::of(&inbound.channel).is_autonomous() {
             // Work that was decided on before: its words are no command, whatever they begin with, and answer no question.
-            self.input(text, None, inbound, ack);
+            self.input(text, sent, inbound, ack);
             return Flow::Continue;
         }
         let submission = submission::parse_with(&text, &self.house.context.known_skills());
-        let (inbound, ack) = match self.take_answer(&submission, &text, inbound, ack) {
+        let (inbound, ack) = match self.take_answer(&submission, &text, sent.as_ref(), inbound, ack) {
             Ok(()) => return Flow::Continue,
             Err(no_answer) => *no_answer,
         };
@@ -174,24 +161,26 @@ impl Dispatcher {
             self.refuse(&inbound, ack, Refusal::ShuttingDown);
             return Flow::Continue;
         }
-        if !submission.is_input() && self.was_acted_on(&inbound) {
-            let reply = "This was delivered before, and acted on.".to_owned();
-            ack.send(Ack::Command(CommandReply { command: submission::word_of(&text), reply, resumes: None }));
+        if let Some(refusal) = self.unknown_model(&submission, &inbound) {
+            self.refuse(&inbound, ack, refusal);
             return Flow::Continue;
         }
         match submission {
             Submission::Command(command) => {
+                let Some(ack) = self.first_command(sent.as_ref(), &inbound, ack) else { return Flow::Continue };
                 self.house.hooks.command(&inbound, &submission::word_of(&text), &text);
-                // Where a lane acts on it, the lane keeps its key once it has.
-                let kept = !matches!(command, Command::Decide(..) | Command::Thread(_) | Command::Setting(_));
-                let key = inbound.key.clone().filter(|_| kept);
-                let flow = self.command(command, &text, inbound, ack);
-                self.keep_key(key);
+                // Where a lane or an errand acts on it, they keep its key once they have.
+                let later =
+                    matches!(command, Command::Decide(..) | Command::Thread(_) | Command::Setting(_) | Command::Routine(_));
+                let acted_on = sent.clone().filter(|_| !later).map(ActedOn::from);
+                let flow = self.command(command, &text, sent, inbound, ack);
+                self.keep_key(acted_on);
                 flow
             }
             Submission::Unknown { word, nearest } => {
+                let Some(ack) = self.first_command(sent.as_ref(), &inbound, ack) else { return Flow::Continue };
                 let reply = format!("There is no command {word}. Did you mean {nearest}? /help lists them all.");
-                self.answer(&inbound, ack, &word, reply);
+                self.answer(&inbound, ack, &word, Err(reply));
                 Flow::Continue
             }
             Submission::Plan(_) if !inbound.outputs.is_empty() => {
@@ -200,46 +189,41 @@ impl Dispatcher {
                 Flow::Continue
             }
             Submission::Input | Submission::Plan(_) | Submission::Skill(_) => {
-                let is_plain = matches!(submission, Submission::Input);
-                // A skill's words may change; what tells a duplicate from another message is what was typed.
-                let (text, sent) = match submission {
-                    Submission::Skill(words) => (words, Some(input_digest(&text))),
-                    _ => (text, None),
-                };
                 if let Err(problems) = Declared::compile(inbound.outputs.clone()) {
                     self.refuse(&inbound, ack, Refusal::Invalid(format!("outputs: {problems}")));
                     return Flow::Continue;
                 }
-                if is_plain && self.sets_off(&text, &inbound) {
-                    self.set_off(text, inbound, ack);
+                if submission == Submission::Input && self.sets_off(&text, &inbound) {
+                    let Some(ack) = self.first_command(sent.as_ref(), &inbound, ack) else { return Flow::Continue };
+                    self.set_off(text, sent, inbound, ack);
                     return Flow::Continue;
                 }
+                // A skill's words may change; what tells a duplicate from another message is what was typed.
+                let text = if let Submission::Skill(words) = submission { words } else { text };
                 self.input(text, sent, inbound, ack);
                 Flow::Continue
             }
         }
     }
 
-    /// Whether a command is a redelivery. Remembers its key otherwise.
-    fn was_acted_on(&mut self, inbound: &Inbound) -> bool {
-        let Some(key) = &inbound.key else { return false };
-        if self.command_keys.contains(key) {
-            return true;
-        }
-        if self.command_keys.len() >= ACTED_ON_KEPT {
-            self.command_keys.pop_front();
-        }
-        self.command_keys.push_back(key.clone());
-        false
+    /// Refuses a message that names a model for its run, or a command that names one for the conversation, where there is no
+    /// such model: another would answer without a word.
+    fn unknown_model(&self, submission: &Submission, inbound: &Inbound) -> Option<Refusal> {
+        let options = match submission {
+            Submission::Command(Command::Setting(SettingCommand { change: Change::To(options), .. })) => options,
+            submission if submission.is_input() => &inbound.options,
+            _ => return None,
+        };
+        chosen::check(options.model.as_deref()?, &*self.house.model).err().map(Refusal::Invalid)
     }
 
     /// Has the store keep the key of a command that was acted on, beside everything else: should that fail, a second delivery
     /// after a restart acts again.
-    fn keep_key(&mut self, key: Option<IdempotencyKey>) {
-        let Some(key) = key.filter(|key| self.command_keys.contains(key)) else { return };
+    fn keep_key(&mut self, acted_on: Option<ActedOn>) {
+        let Some(acted_on) = acted_on.filter(|acted_on| self.keys.was_acted_on(&acted_on.key)) else { return };
         let (threads, at) = (self.house.store.threads.clone(), self.house.clock.now());
         self.errand(async move {
-            if let Err(error) = threads.note_acted_on(&key, at).await {
+            if let Err(error) = threads.note_acted_on(&acted_on, at).await {
                 tracing::warn!(%error, "a command that came again after a restart would not be recognised");
             }
         });
@@ -365,8 +349,12 @@ impl Dispatcher {
         }
     }
 
-    fn answer(&self, inbound: &Inbound, ack: AckSender, word: &str, reply: String) {
-        ack.send(Ack::Command(CommandReply { command: word.to_owned(), reply: reply.clone(), resumes: None }));
+    /// Answers a command: what it has done, or why it was refused.
+    fn answer(&self, inbound: &Inbound, ack: AckSender, word: &str, said: Result<String, String>) {
+        let refused = said.is_err();
+        let reply = said.unwrap_or_else(|why| why);
+        let command = word.to_owned();
+        ack.send(Ack::Command(CommandReply { command, reply: reply.clone(), resumes: None, refused }));
         self.speaker.say(inbound.reply_to.clone(), reply);
     }
 

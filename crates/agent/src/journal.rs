@@ -120,6 +120,11 @@ impl RunJournal {
         });
     }
 
+    /// Whether facts were noted that no write has taken.
+    pub fn has_facts(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// With the next write, these approvals allow nothing more.
     pub fn use_up(&mut self, gates: &[GateId]) {
         self.used.extend_from_slice(gates);

@@ -9,6 +9,7 @@ mod accept;
 mod anew;
 mod compact;
 mod ends;
+mod first;
 mod next;
 mod opening;
 mod port;
@@ -141,7 +142,10 @@ impl Lane {
         self.revive().await?;
         match mail {
             LaneMail::Input(input) => Box::pin(self.receive(*input)).await,
-            LaneMail::Command(command) => Box::pin(self.command(*command)).await,
+            LaneMail::Command(command) => match self.first_command(*command).await {
+                Some(command) => Box::pin(self.command(command)).await,
+                None => Ok(()),
+            },
             LaneMail::Answer(answer) => Box::pin(self.answer(*answer)).await,
         }
     }
@@ -175,14 +179,14 @@ impl Lane {
         }
         let busy = self.current.is_some() || self.resting.is_some() || !self.queue.is_empty();
         let word = command.word.clone();
-        let reply = match command.order.clone() {
+        let said = match command.order.clone() {
             LaneOrder::Setting(setting) => self.set(setting, &command.channel).await?,
             LaneOrder::Thread(ThreadCommand::Loops(on)) => self.set_loop_detection(on).await?,
             LaneOrder::Thread(_) if self.compacting.is_some() => {
-                format!("This conversation is being shortened. Send /stop first, or {word} again in a moment.")
+                Err(format!("This conversation is being shortened. Send /stop first, or {word} again in a moment."))
             }
             LaneOrder::Thread(_) if busy => {
-                format!("A message is still being answered. Send /stop first, then {word}.")
+                Err(format!("A message is still being answered. Send /stop first, then {word}."))
             }
             LaneOrder::Thread(ThreadCommand::Compact(wish)) => {
                 Box::pin(self.begin_compaction(command, wish)).await;
@@ -192,13 +196,13 @@ impl Lane {
             LaneOrder::Thread(ThreadCommand::Redo) => self.edit(ThreadEdit::Redo, &word).await?,
             LaneOrder::Thread(ThreadCommand::Clear) => self.edit(ThreadEdit::Clear, &word).await?,
             LaneOrder::Thread(ThreadCommand::New) => self.edit(ThreadEdit::New, &word).await?,
-            LaneOrder::Thread(ThreadCommand::Delete) => "A conversation is deleted by an operator.".into(),
+            LaneOrder::Thread(ThreadCommand::Delete) => Err("A conversation is deleted by an operator.".into()),
         };
-        self.say(command, reply).await;
+        self.say(command, said).await;
         Ok(())
     }
 
-    async fn edit(&mut self, edit: ThreadEdit, word: &str) -> Result<String, LeaseLost> {
+    async fn edit(&mut self, edit: ThreadEdit, word: &str) -> Result<Said, LeaseLost> {
         let (done, nothing) = match edit {
             ThreadEdit::Undo => ("Took back the last turn. /redo brings it back.", "There is nothing to undo."),
             ThreadEdit::Redo => ("Brought the turn back.", "There is nothing to redo."),
@@ -218,17 +222,17 @@ impl Lane {
                 if matches!(edit, ThreadEdit::New | ThreadEdit::Clear)
                     && let Err(error) = self.house.store.gates.forget_grants(&self.lease.session).await
                 {
-                    return Ok(format!("{done} But what was approved for good still is: {error}"));
+                    return Ok(Ok(format!("{done} But what was approved for good still is: {error}")));
                 }
-                Ok(done.into())
+                Ok(Ok(done.into()))
             }
-            Ok(EditOutcome::Nothing) => Ok(nothing.into()),
+            Ok(EditOutcome::Nothing) => Ok(Ok(nothing.into())),
             Err(error) => unchanged(&error),
         }
     }
 
     /// Acts on the running turn too, once the store has it.
-    async fn set_loop_detection(&mut self, on: bool) -> Result<String, LeaseLost> {
+    async fn set_loop_detection(&mut self, on: bool) -> Result<Said, LeaseLost> {
         if let Err(error) = self.house.store.threads.set_loop_detection(&self.lease, on).await {
             return unchanged(&error);
         }
@@ -236,20 +240,23 @@ impl Lane {
         if let Some(current) = &self.current {
             current.run.detect_loops(on);
         }
-        Ok(match on {
+        Ok(Ok(match on {
             true => "Loops are looked for in this conversation.".into(),
             false => {
                 "Loops are no longer looked for in this conversation; its limits stay. /loops on brings it back.".into()
             }
-        })
+        }))
     }
 }
 
+/// The answer to a command: what it has done, or why it was refused.
+type Said = Result<String, String>;
+
 /// The answer to an edit that the store did not take.
-fn unchanged(error: &StoreError) -> Result<String, LeaseLost> {
+fn unchanged(error: &StoreError) -> Result<Said, LeaseLost> {
     match error {
         StoreError::LeaseLost(_) => Err(LeaseLost),
-        error => Ok(format!("That could not be stored, and nothing has changed: {error}")),
+        error => Ok(Err(format!("That could not be stored, and nothing has changed: {error}"))),
     }
 }
 

@@ -15,6 +15,7 @@ pub mod agent;
 pub mod approvals;
 mod bootstrap;
 pub mod chat;
+mod chosen;
 mod closing;
 pub mod compaction;
 mod completion;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    AckSender, Asker, ChannelId, Decision, GateId, IdempotencyKey, Inbound, KnownInput, Principal, Refusal, ReplyRoute,
-    RunId, Secret, SessionKey, UnixMillis,
+    AckSender, ActedOn, Asker, ChannelId, Decision, GateId, IdempotencyKey, Inbound, KnownInput, Principal, Refusal,
+    ReplyRoute, RunId, Secret, Sent, SessionKey, UnixMillis,
 };
 use tokio::sync::{Notify, mpsc};
 
@@ -26,8 +26,8 @@ pub(crate) struct LaneInput {
     pub(crate) run: Arc<LiveRun>,
     pub(crate) inbound: Inbound,
     pub(crate) text: String,
-    /// The digest of what was typed, where `text` is made of it.
-    pub(crate) sent: Option<String>,
+    /// What tells a second delivery from another message, where there is a key: `text` may be made of what was sent.
+    pub(crate) digest: Option<String>,
     pub(crate) ack: AckSender,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct LaneCommand {
     pub(crate) word: String,
     pub(crate) reply_to: Option<ReplyRoute>,
     /// What makes a second delivery recognisable.
-    pub(crate) key: Option<IdempotencyKey>,
+    pub(crate) sent: Option<Sent>,
     pub(crate) ack: AckSender,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct LaneAnswer {
     pub(crate) word: String,
     pub(crate) reply_to: Option<ReplyRoute>,
     /// What makes a second delivery recognisable.
-    pub(crate) key: Option<IdempotencyKey>,
+    pub(crate) sent: Option<Sent>,
     pub(crate) ack: AckSender,
 }
 
@@ -71,6 +71,16 @@ pub(crate) struct LaneAnswer {
 pub(crate) enum LaneReply {
     Decision(Decision),
     Secret(Secret),
+}
+
+impl LaneReply {
+    /// What is kept of an answer to recognise its second delivery: of a secret, no digest.
+    pub(crate) fn acted_on(&self, sent: Sent) -> ActedOn {
+        match self {
+            Self::Decision(_) => sent.into(),
+            Self::Secret(_) => ActedOn { key: sent.key, digest: None },
+        }
+    }
 }
 
 /// A question that waits, as the dispatcher knows it.

@@ -113,6 +113,9 @@ pub struct TelegramConfig {
     pub bot_username: Option<String>,
     /// What is shown of an answer while it comes.
     pub stream: Stream,
+    /// Seconds: messages that were this much older than the daemon when it was started are not answered; each conversation is
+    /// told so once. 0: every message is answered.
+    pub max_age_s: u64,
     /// Numeric ids of the people who may talk to the bot. Empty: nobody but the operators.
     pub allow: Vec<u64>,
     /// Numeric ids of the people who may do everything, `/shutdown` included. They may talk too.
@@ -158,6 +161,7 @@ impl Default for TelegramConfig {
             secret_file: None,
             bot_username: None,
             stream: Stream::Preview,
+            max_age_s: 24 * 3600,
             allow: Vec::new(),
             operators: Vec::new(),
             groups: GroupsConfig::default(),

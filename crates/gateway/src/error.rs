@@ -9,7 +9,7 @@ use axum::Json;
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{Ack, Refusal, StoreError};
+use belay_protocol::{Ack, Refusal, Seq, StoreError};
 use serde::Serialize;
 
 /// The gateway cannot start.
@@ -92,6 +92,12 @@ impl ApiError {
     /// 400: not JSON, not UTF-8, or not a request at all.
     pub(crate) fn bad_request(code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, code, message)
+    }
+
+    /// 400: whoever goes on behind a fact names one that is not there.
+    pub(crate) fn invalid_cursor(field: &str, asked: Seq, newest: Seq) -> Self {
+        let message = format!("{field}: there is no event {} yet; the newest is {}", asked.0, newest.0);
+        Self::bad_request("invalid_cursor", message)
     }
 
     /// 401: no token, or a wrong one.
@@ -183,7 +189,9 @@ impl From<Refusal> for ApiError {
             Refusal::Busy { retry_after, .. } => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", message).again_after(retry_after)
             }
-            Refusal::Conflict { .. } => Self::new(StatusCode::CONFLICT, "conflict", message),
+            Refusal::Conflict { .. } | Refusal::ConflictWithCommand => {
+                Self::new(StatusCode::CONFLICT, "conflict", message)
+            }
             Refusal::Decided(_) => Self::new(StatusCode::CONFLICT, "decided", message),
             Refusal::Unknown(_) => Self::not_found(message),
             Refusal::Forbidden(_) => Self::forbidden(message),

@@ -4,16 +4,18 @@
 //! of memory and slows nothing but itself. Facts are never left out; fragments may be.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::sse;
-use belay_protocol::{Delta, Event, EventKind, EventLog, EventQuery, RunId, RunRecord, RunWatch, Seq};
+use belay_protocol::{
+    Delta, Event, EventKind, EventLog, EventQuery, Partial, RunId, RunRecord, RunWatch, Seq, SessionKey,
+};
 use futures_util::Stream;
-use tokio::sync::broadcast::error::{RecvError, TryRecvError};
-use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio_util::sync::CancellationToken;
+
+use crate::streams::{Live, News, Order};
 
 /// A comment after so long a silence, so that proxies keep the connection.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -41,28 +43,33 @@ pub(crate) struct RunFeed {
     over: bool,
     /// Alive while the run is.
     life: Option<watch::Receiver<Option<Arc<RunRecord>>>>,
-    deltas: Option<broadcast::Receiver<Delta>>,
+    live: Option<Live>,
+    order: Order,
 }
 
 impl RunFeed {
-    /// Follows that run; `over`: it has ended.
-    pub(crate) fn new(id: RunId, watch: Option<RunWatch>, over: bool) -> Self {
-        let (life, deltas) = match watch {
-            Some(watch) => (Some(watch.finished), watch.deltas),
-            None => (None, None),
-        };
-        Self { id, over, life, deltas }
+    /// Follows that run of that session, from behind the fact `after`; `over`: it has ended.
+    pub(crate) fn new(id: RunId, session: SessionKey, after: Seq, watch: Option<RunWatch>, over: bool) -> Self {
+        let (mut order, mut live, mut life) = (Order::default(), None, None);
+        if let Some(RunWatch { finished, deltas, so_far, .. }) = watch {
+            if after > Seq(0) {
+                order.join(id, so_far.step);
+            }
+            live = deltas.map(|deltas| Live::new(id, session, Partial::default(), deltas));
+            life = Some(finished);
+        }
+        Self { id, over, life, live, order }
     }
 
-    /// A fragment that is there already.
-    fn waiting_delta(&mut self) -> Option<Delta> {
-        loop {
-            match self.deltas.as_mut()?.try_recv() {
-                Ok(delta) => return Some(delta),
-                Err(TryRecvError::Lagged(_)) => {}
-                Err(TryRecvError::Empty | TryRecvError::Closed) => return None,
+    /// A fragment that is there already and belongs before this fact. Those that were lost are passed over.
+    fn before(&mut self, fact: &Event) -> Option<Delta> {
+        let live = self.live.as_mut()?;
+        while let Some(news) = live.before(fact, &self.order) {
+            if let News::Delta(_, _, delta) = news {
+                return Some(delta);
             }
         }
+        None
     }
 }
 
@@ -85,8 +92,8 @@ impl Feed {
             if let Some(fact) = self.page.pop_front() {
                 return Some(self.take(fact));
             }
-            self.tip.borrow_and_update(); // seen before the read: a commit after it wakes us
-            self.read_page().await?;
+            let tip = *self.tip.borrow_and_update(); // seen before the read: a commit after it wakes us
+            self.read_page(tip).await?;
             if self.page.is_empty() {
                 if self.run.as_ref().is_some_and(|run| run.over) {
                     return None; // the reader had seen everything
@@ -101,24 +108,25 @@ impl Feed {
 
     /// The fact as an event, or a fragment that belongs before it.
     fn take(&mut self, fact: Event) -> sse::Event {
-        let own = self.run.as_ref().is_some_and(|run| fact.run_id == Some(run.id));
-        if own && matches!(fact.kind, EventKind::RunEnded { .. }) {
-            if let Some(delta) = self.run.as_mut().and_then(RunFeed::waiting_delta) {
+        if let Some(run) = self.run.as_mut().filter(|run| fact.run_id == Some(run.id)) {
+            if let Some(delta) = run.before(&fact) {
                 self.page.push_front(fact);
                 return delta_event(&delta);
             }
-            self.ended = true;
+            run.order.bring(&fact);
+            self.ended = matches!(fact.kind, EventKind::RunEnded { .. });
         }
         self.cursor = fact.seq;
         fact_event(&fact)
     }
 
-    /// Reads what follows the cursor. `None`: it cannot be read; the client comes again with the last number it saw.
-    async fn read_page(&mut self) -> Option<()> {
+    /// Reads what follows the cursor up to `tip`: no cursor is ahead of what the log calls its newest fact. `None`: it cannot be
+    /// read; the client comes again with the last number it saw.
+    async fn read_page(&mut self, tip: Seq) -> Option<()> {
         let run = self.run.as_ref().map(|run| run.id);
         match self.log.read(EventQuery { after: self.cursor, run, session: None, limit: PAGE }).await {
             Ok(page) => {
-                self.page = page.into();
+                self.page = page.into_iter().filter(|fact| fact.seq <= tip).collect();
                 Some(())
             }
             Err(error) => {
@@ -140,7 +148,7 @@ impl Feed {
         let alive = run.life.is_some();
         tokio::select! {
             changed = tip.changed() => changed.ok().map(|()| None),
-            delta = next_delta(&mut run.deltas) => Some(Some(delta)),
+            delta = next_delta(&mut run.live, &mut run.order) => Some(Some(delta)),
             filled = end_of(&mut run.life) => {
                 run.over |= filled;
                 Some(None)
@@ -151,16 +159,15 @@ impl Feed {
     }
 }
 
-/// The next fragment; never, when there are none.
-async fn next_delta(deltas: &mut Option<broadcast::Receiver<Delta>>) -> Delta {
-    while let Some(receiver) = deltas {
-        match receiver.recv().await {
-            Ok(delta) => return delta,
-            Err(RecvError::Lagged(_)) => {} // fragments may be lost; the reply is in the run
-            Err(RecvError::Closed) => *deltas = None,
+/// The next fragment, once it may be shown; never, when there are none.
+async fn next_delta(live: &mut Option<Live>, order: &mut Order) -> Delta {
+    let Some(live) = live else { return std::future::pending().await };
+    loop {
+        // Fragments may be lost; the reply is in the run.
+        if let News::Delta(_, _, delta) = live.next(order).await {
+            return delta;
         }
     }
-    std::future::pending().await
 }
 
 /// Returns when nobody works on the run any more, and whether its end is committed. A run that rests on a question has not
@@ -184,13 +191,7 @@ fn delta_event(delta: &Delta) -> sse::Event {
     sse::Event::default().event("delta").data(value.to_string())
 }
 
-/// The stream of a feed as a response, with comments during silence.
-pub(crate) fn as_response(
-    feed: Feed,
-) -> sse::Sse<sse::KeepAliveStream<impl Stream<Item = Result<sse::Event, Infallible>>>> {
-    let events = futures_util::stream::unfold(feed, |mut feed| async move {
-        let event = feed.next().await?;
-        Some((Ok(event), feed))
-    });
-    sse::Sse::new(events).keep_alive(sse::KeepAlive::new().interval(KEEP_ALIVE))
+/// The events of a feed.
+pub(crate) fn events(feed: Feed) -> impl Stream<Item = sse::Event> {
+    futures_util::stream::unfold(feed, |mut feed| async move { Some((feed.next().await?, feed)) })
 }

@@ -11,8 +11,8 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::routes::{check_key, check_text};
 
-/// Longest time at work that a message may ask for, in seconds: a week.
-const TIMEOUT_MAX_S: u64 = 7 * 24 * 3600;
+/// Longest time at work that a message may ask for. A week: longer than any run is meant to take; 0 is no limit.
+const TIMEOUT_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 
 /// Longest time at work that a client who is no operator may ask for. 10 minutes: what a run has when nothing is configured;
 /// more, or no limit, would lift the one of the operator.
@@ -48,16 +48,13 @@ impl AgentParams {
             SessionKey::parse(&self.session_key).map_err(|e| ApiError::invalid(format!("sessionKey: {e}")))?;
         check_text(&self.message).map_err(|e| ApiError::invalid(format!("message: {e}")))?;
         let key = check_key(&self.idempotency_key).map_err(|e| ApiError::invalid(format!("idempotencyKey: {e}")))?;
-        if self.timeout.is_some_and(|seconds| seconds > TIMEOUT_MAX_S) {
-            return Err(ApiError::invalid(format!("timeout: at most {TIMEOUT_MAX_S} seconds; 0 is no limit")));
-        }
         let options = RunOptions {
             queue: self.queue_mode,
             thinking: self.thinking,
             reasoning: self.reasoning,
             verbose: self.verbose,
             model: self.model,
-            timeout_ms: self.timeout.map(|seconds| seconds * 1000),
+            timeout_ms: self.timeout.map(|seconds| seconds.saturating_mul(1000)), // far too long stays so
             extra_prompt: self.extra_system_prompt,
             ..RunOptions::default()
         };
@@ -83,10 +80,14 @@ impl AgentParams {
 /// Whether this principal may ask that of a run.
 ///
 /// # Errors
-/// 403 for a model, which only operators choose, and for more time than others may have; 422 for words that are too long.
+/// 403 for a model, which only operators choose, and for more time than others may have; 422 for words that are too long,
+/// and for more time than anybody may have.
 pub(crate) fn check_options(options: &RunOptions, principal: &Principal) -> Result<(), ApiError> {
     if options.model.is_some() && !principal.is_operator() {
         return Err(ApiError::forbidden("model: only an operator may choose the model of a run"));
+    }
+    if options.timeout_ms.is_some_and(|ms| ms > TIMEOUT_MAX_MS) {
+        return Err(ApiError::invalid(format!("timeout: at most {} s, a week; 0 is no limit", TIMEOUT_MAX_MS / 1000)));
     }
     let too_long = |ms: u64| ms == 0 || ms > CLIENT_TIMEOUT_MAX_MS;
     if options.timeout_ms.is_some_and(too_long) && !principal.is_operator() {
@@ -106,6 +107,16 @@ mod tests {
     use belay_protocol::PrincipalRole;
 
     use super::*;
+
+    #[test]
+    fn nobody_asks_for_more_than_a_week() {
+        let operator = Principal { id: "somebody".into(), role: PrincipalRole::Operator };
+        for (ms, may) in [(604_800_000, true), (604_800_001, false), (u64::MAX, false), (0, true)] {
+            let options = RunOptions { timeout_ms: Some(ms), ..RunOptions::default() };
+            let refused = check_options(&options, &operator).err().map(|error| error.status.as_u16());
+            assert_eq!(refused, (!may).then_some(422), "{ms}");
+        }
+    }
 
     #[test]
     fn only_an_operator_asks_for_no_limit_or_for_a_long_time() {

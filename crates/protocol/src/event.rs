@@ -119,7 +119,8 @@ pub enum EventKind {
         /// Whether no more tools are offered from here on.
         force_text: bool,
     },
-    /// Older messages are about to be replaced by a shorter account.
+    /// Older messages are about to be replaced by a shorter account. One [`EventKind::Compacted`] or
+    /// [`EventKind::CompactionAbandoned`] follows, unless the daemon or the run's task is ended by force in between.
     CompactionStarted {
         /// Estimated tokens of the context.
         tokens: u64,
@@ -142,6 +143,12 @@ pub enum EventKind {
         /// Whether a model call is repeated with what is left.
         #[serde(default)]
         will_retry: bool,
+    },
+    /// Older messages were to be replaced by a shorter account, and are where they were.
+    CompactionAbandoned {
+        /// Why: `nothing_won` (what would be left is no shorter), `stopped` (the run was told to stop) or `failed` (it could
+        /// not be stored).
+        why: String,
     },
     /// A run has started another one to do a part of its work.
     SubagentStarted {

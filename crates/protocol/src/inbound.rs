@@ -302,6 +302,9 @@ pub struct CommandReply {
     /// The run that goes on because of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resumes: Option<RunId>,
+    /// Whether it did not do what it is for: nothing has changed, and the reply says why.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub refused: bool,
 }
 
 /// What a stop has done.
@@ -335,12 +338,19 @@ pub enum Refusal {
         /// When to try again.
         retry_after: Duration,
     },
-    /// The same idempotency key came with another text.
-    #[error("the idempotency key was used for another message (run {run_id})")]
+    /// The same idempotency key came with another text, other options or other outputs.
+    #[error(
+        "the idempotency key was used for another message, or for this one with other options (run {run_id}); send this \
+         under a new key"
+    )]
     Conflict {
         /// The run of the first message.
         run_id: RunId,
     },
+    /// The same idempotency key came with something else than the command, or the answer to a question, that was acted on
+    /// under it.
+    #[error("the idempotency key was used for another command, or an answer to a question; send this under a new key")]
+    ConflictWithCommand,
     /// Only an operator, or the owner, may.
     #[error("{0}")]
     Forbidden(String),

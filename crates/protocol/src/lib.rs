@@ -40,6 +40,7 @@ pub mod purpose;
 pub mod routine;
 pub mod run;
 pub mod secret;
+pub mod sent;
 pub mod stop;
 pub mod store;
 pub mod time;
@@ -88,11 +89,12 @@ pub use routine::{
 };
 pub use run::{AgentState, RunRecord, RunStatus, RunUsage, Termination, WaitingFor};
 pub use secret::{Secret, SecretVault};
+pub use sent::Sent;
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
-    Acceptance, Checkpoint, Durability, EditOutcome, EventLog, EventQuery, FinishedRun, HistoryEntry, JoinedRun,
-    KnownInput, Lease, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PausedRun, PendingRun,
-    RunFilter, RunReader, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadSnapshot, ThreadState,
+    Acceptance, ActedOn, Checkpoint, Durability, EditOutcome, EventLog, EventQuery, FinishedRun, HistoryEntry,
+    JoinedRun, KnownInput, Lease, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PausedRun,
+    PendingRun, RunFilter, RunReader, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadSnapshot, ThreadState,
     ThreadStore, Together, TurnCut,
 };
 pub use time::{Clock, UnixMillis};

@@ -12,7 +12,7 @@ use crate::approval::{Asker, Gate};
 use crate::context::Conversation;
 use crate::event::{Event, NewEvent, Seq};
 use crate::ids::{BootId, ChannelId, GateId, OutboxId, RunId, SessionKey, ThreadId};
-use crate::inbound::{IdempotencyKey, ReplyRoute};
+use crate::inbound::{Accepted, IdempotencyKey, ReplyRoute, RunWatch};
 use crate::message::Message;
 use crate::options::RunOptions;
 use crate::outbound::Outbound;
@@ -98,12 +98,16 @@ pub trait ThreadStore: Send + Sync {
     /// as well, and no later load of the thread has them, nor of the run. The originals stay in the store. Committed.
     async fn compact_turn(&self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError>;
 
-    /// Notes that a command, or an answer to a question, was acted on; once for each key. The newest [`ACTED_ON_KEPT`] are
-    /// kept. Committed.
-    async fn note_acted_on(&self, key: &IdempotencyKey, at: UnixMillis) -> Result<(), StoreError>;
+    /// Notes that a command, or an answer to a question, was acted on; once for each key, as it was first. The newest
+    /// [`ACTED_ON_KEPT`] are kept. Committed.
+    async fn note_acted_on(&self, acted_on: &ActedOn, at: UnixMillis) -> Result<(), StoreError>;
 
     /// What was acted on, oldest first: for recognising a second delivery after a restart.
-    async fn acted_on(&self) -> Result<Vec<IdempotencyKey>, StoreError>;
+    async fn acted_on(&self) -> Result<Vec<ActedOn>, StoreError>;
+
+    /// Those of the newest [`RECENT_INPUTS`] messages that have a key, oldest first: for recognising a command under a key
+    /// that a message has used before a restart.
+    async fn recent_inputs(&self) -> Result<Vec<(IdempotencyKey, KnownInput)>, StoreError>;
 
     /// Sessions that have unfinished runs, oldest first; what a start takes up again.
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError>;
@@ -111,6 +115,19 @@ pub trait ThreadStore: Send + Sync {
 
 /// Commands and answers whose keys are kept. 1024: days of them on a busy bot, and platforms deliver again within a day.
 pub const ACTED_ON_KEPT: usize = 1024;
+
+/// Messages whose keys commands are compared with at once, without asking the store. 1024: as many as commands.
+pub const RECENT_INPUTS: usize = 1024;
+
+/// A command, or an answer to a question, that was acted on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActedOn {
+    /// What makes a second delivery recognisable.
+    pub key: IdempotencyKey,
+    /// What tells a second delivery from something else under the same key, see [`Sent`](crate::sent::Sent). `None` for a
+    /// secret, of which no digest is kept, and for what an older Belay has noted.
+    pub digest: Option<String>,
+}
 
 /// A lane as its new owner finds it.
 #[derive(Clone, Debug)]
@@ -213,8 +230,8 @@ pub struct NewInput {
     pub asker: Asker,
     /// The text.
     pub text: String,
-    /// What a duplicate is told from another message by, where it is not the text: the digest of what was sent, which
-    /// hooks have changed since. See [`input_digest`].
+    /// What a duplicate is told from another message by: the digest of what was sent, of which hooks may have made another
+    /// text since. See [`Sent`](crate::sent::Sent). `None`: [`input_digest`] of the text.
     pub digest: Option<String>,
     /// Where the reply goes.
     pub reply_to: Option<ReplyRoute>,
@@ -239,9 +256,9 @@ pub struct NewInput {
 pub enum Acceptance {
     /// It is committed.
     New,
-    /// Its key is known, with the same text.
+    /// Its key is known, with the same digest.
     Known(KnownInput),
-    /// Its key is known, with another text.
+    /// Its key is known, with another digest.
     Conflict(KnownInput),
 }
 
@@ -254,11 +271,19 @@ pub struct KnownInput {
     pub session: SessionKey,
     /// When it was committed.
     pub accepted_at: UnixMillis,
-    /// blake3 of its text, in hex, to tell a duplicate from a conflict.
+    /// What tells a duplicate from a conflict, see [`Sent`](crate::sent::Sent).
     pub digest: String,
 }
 
-/// The digest by which a duplicate is told from a conflict: blake3 of the text, in hex.
+impl KnownInput {
+    /// The acknowledgement of its second delivery. `watch` where its run is alive.
+    pub fn again(self, watch: Option<RunWatch>) -> Accepted {
+        let Self { run_id, session, accepted_at, digest: _ } = self;
+        Accepted { run_id, session, accepted_at, duplicate: true, watch }
+    }
+}
+
+/// The digest of a message that is a text and nothing else: blake3 of the text, in hex.
 pub fn input_digest(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex().to_string()
 }

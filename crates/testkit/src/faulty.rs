@@ -8,11 +8,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::store::KnownInput;
 use belay_protocol::{
-    Acceptance, Archive, BootId, Checkpoint, Decided, EditOutcome, Event, EventLog, EventQuery, FinishedRun, Found,
-    Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent, NewInput,
-    Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Removed, ReplyRoute,
-    Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord, SearchQuery, Secret, SecretVault, Seq, SessionKey,
-    SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together,
+    Acceptance, ActedOn, Archive, BootId, Checkpoint, Decided, EditOutcome, Event, EventLog, EventQuery, FinishedRun,
+    Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent,
+    NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Removed,
+    ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord, SearchQuery, Secret, SecretVault, Seq,
+    SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together,
     TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
@@ -109,12 +109,16 @@ impl<S: ThreadStore> ThreadStore for Faulty<S> {
         self.plan.around(StoreOp::Compact, self.store.compact_turn(lease, cut)).await
     }
 
-    async fn note_acted_on(&self, key: &IdempotencyKey, at: UnixMillis) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::NoteActedOn, self.store.note_acted_on(key, at)).await
+    async fn note_acted_on(&self, acted_on: &ActedOn, at: UnixMillis) -> Result<(), StoreError> {
+        self.plan.around(StoreOp::NoteActedOn, self.store.note_acted_on(acted_on, at)).await
     }
 
-    async fn acted_on(&self) -> Result<Vec<IdempotencyKey>, StoreError> {
+    async fn acted_on(&self) -> Result<Vec<ActedOn>, StoreError> {
         self.plan.around(StoreOp::ActedOn, self.store.acted_on()).await
+    }
+
+    async fn recent_inputs(&self) -> Result<Vec<(IdempotencyKey, KnownInput)>, StoreError> {
+        self.plan.around(StoreOp::RecentInputs, self.store.recent_inputs()).await
     }
 
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {

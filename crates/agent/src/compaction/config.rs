@@ -23,7 +23,7 @@ pub struct CompactionConfig {
     pub memory_flush: bool,
     /// Whether an account must have what cannot be guessed: ids, addresses, paths.
     pub identifiers: Identifiers,
-    /// Most times for one turn. 0: only `/compact` shortens. At most 20.
+    /// Most times for one turn, and for each run that it starts. 0: only `/compact` shortens. At most 20.
     pub max_per_turn: u32,
 }
 

@@ -35,7 +35,8 @@ pub struct Compacted {
     pub dropped: u32,
     /// Of these, those of the running turn, by their number in it, from 0.
     pub left_of_turn: Vec<u32>,
-    /// How many messages of earlier turns stay.
+    /// How many messages of earlier turns stay, of those that the store shows to every turn: a result that stands in for one
+    /// that a crash has swallowed is not among them.
     pub kept_of_earlier_turns: u32,
     /// Where the running turn begins in the new context.
     pub turn_start: usize,
@@ -55,6 +56,11 @@ impl Cut {
             leaving.extend(steps_that_leave(messages, turn_start, keep));
         }
         (!leaving.is_empty()).then(|| Self { messages: messages.to_vec(), pinned, turn_start, leaving })
+    }
+
+    /// The whole context that it goes through.
+    pub fn messages(&self) -> &[Arc<Message>] {
+        &self.messages
     }
 
     /// What leaves, oldest first.
@@ -78,7 +84,8 @@ impl Cut {
         let stays = |at: &usize| self.leaving.binary_search(at).is_err();
         let head = usize::from(self.pinned);
         messages.extend((head..self.messages.len()).filter(stays).map(|at| self.messages[at].clone()));
-        let kept = (head..self.turn_start).filter(stays).count();
+        let earlier: Vec<usize> = (head..self.turn_start).filter(stays).collect();
+        let kept = earlier.iter().filter(|at| self.messages[**at].scope.is_thread()).count();
         let left_of_turn = self.leaving.iter().filter_map(|at| at.checked_sub(self.turn_start));
         Compacted {
             messages,
@@ -86,7 +93,7 @@ impl Cut {
             dropped: self.leaving.len() as u32,
             left_of_turn: left_of_turn.map(|number| number as u32).collect(),
             kept_of_earlier_turns: kept as u32,
-            turn_start: 1 + kept,
+            turn_start: 1 + earlier.len(),
         }
     }
 }
@@ -216,6 +223,19 @@ mod tests {
             assert_eq!(cut.close(String::new()).kept_of_earlier_turns, 2 * turns_kept, "{keep}");
             assert_eq!(cut.whole_turns(), 10 - turns_kept as usize);
         }
+    }
+
+    #[test]
+    fn a_result_that_stands_in_for_a_lost_one_stays_and_is_not_counted_among_what_is_stored() {
+        let mut messages = turns(10);
+        let stands_in = Arc::new(Message::clone(&result("c")).for_run());
+        messages.extend([user("go"), call("c"), stands_in.clone()]);
+        let turn_start = messages.len();
+        messages.push(user("now"));
+        let out = compact(&messages, turn_start).expect("something can leave");
+        assert!(out.messages[..out.turn_start].contains(&stands_in));
+        assert_eq!(out.kept_of_earlier_turns as usize, out.turn_start - 2, "the account is not counted either");
+        assert_eq!(out.messages[out.turn_start].text(), "now");
     }
 
     #[test]

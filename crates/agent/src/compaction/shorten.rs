@@ -2,9 +2,9 @@
 //! here: whoever asks for it stores what comes of it, or drops it.
 
 use belay_agent_loop::LoopContext;
-use belay_protocol::Durability;
+use belay_protocol::{Durability, EventKind};
 
-use super::cut::{Compacted, Cut};
+use super::cut::{Compacted, Cut, tokens};
 use super::estimate::Calibration;
 use super::{ask, flush};
 use crate::core::RunCore;
@@ -44,13 +44,46 @@ impl By {
     }
 }
 
+/// A context that was shortened, and what that has won.
+pub(crate) struct Shortened {
+    /// What is left.
+    pub(crate) context: Compacted,
+    /// Who tells of what has left.
+    pub(crate) by: By,
+    /// Its tokens before, as the provider would count them.
+    pub(crate) before: u64,
+    /// And after.
+    pub(crate) after: u64,
+    gains: bool,
+}
+
+impl Shortened {
+    fn new(cut: &Cut, context: Compacted, by: By, calibration: Calibration) -> Self {
+        let [before, after] = [cut.messages(), &context.messages].map(|messages| calibration.counted(tokens(messages)));
+        Self { gains: context.gains(cut), context, by, before, after }
+    }
+
+    /// Whether it is shorter than it was.
+    pub(crate) fn gains(&self) -> bool {
+        self.gains
+    }
+
+    /// The fact that it has taken the place of the longer one.
+    pub(crate) fn fact(&self, will_retry: bool) -> EventKind {
+        let Self { context, by, before, after, .. } = self;
+        let (by, messages) = (by.word().into(), context.dropped);
+        EventKind::Compacted { messages, before: *before, after: *after, by, will_retry }
+    }
+}
+
 /// Carries a cut out. Always comes to an account: where no model gives one that can be used, a rule does.
 ///
 /// # Cancel safety
 /// Dropped midway, or told to stop, nothing has changed; some notes may have been made.
-pub(crate) async fn shorten(core: &RunCore, context: &LoopContext, cut: &Cut, how: How<'_>) -> (Compacted, By) {
+pub(crate) async fn shorten(core: &RunCore, context: &LoopContext, cut: &Cut, how: How<'_>) -> Shortened {
     let (config, info) = (&core.house.compaction, core.house.model.info());
-    let (account, step) = (cut.account(), context.state.iteration);
+    let account = if core.child { cut.account().of_child() } else { cut.account() };
+    let step = context.state.iteration;
     if how.by_model && !info.rehearsal {
         // Runs of their own: they have the time that is set for them, and nothing of theirs enters the conversation.
         let child = || core.seed(context).grow(core.rules.clone(), config.timeout());
@@ -65,10 +98,10 @@ pub(crate) async fn shorten(core: &RunCore, context: &LoopContext, cut: &Cut, ho
         if let Some(text) = written {
             let shorter = cut.close(account.by_model(&text));
             if shorter.gains(cut) {
-                return (shorter, By::Model);
+                return Shortened::new(cut, shorter, By::Model, how.calibration);
             }
         }
     }
     let most = (info.context_tokens / 2).clamp(RULE_CHARS.0, RULE_CHARS.1);
-    (cut.close(account.by_rule(most as usize)), By::Rule)
+    Shortened::new(cut, cut.close(account.by_rule(most as usize)), By::Rule, how.calibration)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_agent_loop::{AdmittedCall, LoopContext, Reasoning};
+use belay_agent_loop::{AdmittedCall, LlmTurn, LoopContext, Reasoning};
 use belay_protocol::{
     BatchAnswer, BatchCall, Message, ModelAnswer, ModelAsk, ModelReply, RunEnd, StopLayer, StopReason, Tool, ToolBatch,
     ToolSet, WORKER_TOOLS, WorkerEnd,
@@ -12,8 +12,27 @@ use tokio::sync::mpsc;
 use super::desk::Request;
 use super::orders::Orders;
 use super::remote::Remote;
-use crate::core::{Asked, RunCore};
+use crate::compaction::{Roomy, Shortener};
+use crate::core::RunCore;
 use crate::turn::failure;
+
+/// What a clerk knows of the worker's conversation.
+#[derive(Default)]
+pub(super) struct Talk {
+    context: LoopContext,
+    /// How many messages the worker has told.
+    told: usize,
+    shortener: Shortener,
+    /// Where its task stands in the context.
+    start: usize,
+}
+
+/// Takes up what the worker tells: each time the whole conversation, which only grows. What it has told before is known,
+/// and may have left the context since.
+fn hear(context: &mut LoopContext, told: &mut usize, messages: Vec<Message>) {
+    let known = std::mem::replace(told, messages.len().max(*told));
+    context.messages.extend(messages.into_iter().skip(known).map(Arc::new));
+}
 
 /// The clerk of one job.
 pub(super) struct Clerk {
@@ -21,8 +40,9 @@ pub(super) struct Clerk {
     pub(super) reasoning: Reasoning,
     pub(super) orders: Arc<Orders>,
     pub(super) requests: mpsc::Receiver<Request>,
-    /// The conversation as the worker last told it, and the counters as the host has them.
-    pub(super) talk: LoopContext,
+    /// The conversation that the worker has told, shortened where it has become too long, and the counters as the host has
+    /// them.
+    pub(super) talk: Talk,
     pub(super) max_turns: u32,
     /// Model calls so far.
     pub(super) turns: u32,
@@ -79,15 +99,15 @@ impl Clerk {
             return Err(WorkerEnd::MaxTurns);
         }
         self.turns += 1;
-        self.talk.messages = ask.messages.into_iter().map(Arc::new).collect();
-        self.talk.state.iteration = self.turns;
-        self.talk.state.force_text |= ask.force_text;
-        let allowance = self.core.allowance(self.core.house.max_attempts.max(1));
-        match self.core.ask(&self.reasoning, &mut self.talk, self.turns, allowance).await {
-            Ok(Asked::Reply(reply)) => Ok(reply),
-            Ok(Asked::Failed(error)) => Err(self.over(&failure(error.into()))),
-            Ok(Asked::Ended(end)) => Err(self.over(&end)),
-            Ok(Asked::Chanted(_)) => Err(self.over(&StopReason::Chanting.into())),
+        let Talk { context, told, shortener, start } = &mut self.talk;
+        hear(context, told, ask.messages);
+        context.state.iteration = self.turns;
+        context.state.force_text |= ask.force_text;
+        let roomy = Roomy { core: &mut self.core, shortener, start };
+        match roomy.call(&self.reasoning, context, self.turns).await {
+            Ok(LlmTurn::Reply(reply)) => Ok(reply),
+            Ok(LlmTurn::Stopped(end)) => Err(self.over(&end)),
+            Ok(LlmTurn::Cut { .. }) => Err(self.over(&StopReason::Chanting.into())),
             Err(error) => Err(self.over(&failure(error))),
         }
     }
@@ -97,7 +117,7 @@ impl Clerk {
         let calls: Vec<AdmittedCall> =
             batch.calls.into_iter().map(|BatchCall { call, refused }| AdmittedCall { call, refused }).collect();
         let asked = calls.iter().map(|admitted| admitted.call.clone()).collect();
-        let state = self.talk.state.clone();
+        let state = self.talk.context.state.clone();
         let mut context = LoopContext { messages: vec![Arc::new(Message::assistant_calls("", asked))], state };
         let tools: Arc<ToolSet> = self.reasoning.tools().clone();
         let (lent, orders) = (tools.clone(), self.orders.clone());
@@ -142,5 +162,30 @@ fn words(end: &WorkerEnd) -> String {
         WorkerEnd::TimedOut => "its time is up".to_owned(),
         WorkerEnd::Stopped => "it was told to stop".to_owned(),
         WorkerEnd::Failed { detail } => detail.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_worker_tells_again_is_not_heard_twice_and_does_not_bring_back_what_has_left() {
+        let say = |texts: &[&str]| -> Vec<Message> { texts.iter().map(|text| Message::user(*text)).collect() };
+        let (mut context, mut told) = (LoopContext::default(), 0);
+        for (says, heard) in [
+            (&["task"][..], &["task"][..]),
+            (&["task"], &["task"]),
+            (&["task", "a", "b"], &["task", "a", "b"]),
+            (&["task", "a"], &["task", "a", "b"]),
+            (&["task", "a", "b", "c"], &["task", "a", "b", "c"]),
+        ] {
+            hear(&mut context, &mut told, say(says));
+            let texts: Vec<&str> = context.messages.iter().map(|message| message.text()).collect();
+            assert_eq!(texts, heard, "{says:?}");
+        }
+        context.messages.drain(1..3); // shortened
+        hear(&mut context, &mut told, say(&["task", "a", "b", "c", "d"]));
+        assert_eq!(context.messages.iter().map(|message| message.text()).collect::<Vec<_>>(), ["task", "c", "d"]);
     }
 }

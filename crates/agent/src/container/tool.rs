@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::WorkersParts;
-use super::clerk::Clerk;
+use super::clerk::{Clerk, Talk};
 use super::config::WorkersConfig;
 use super::desk::Desk;
 use super::job::{self, Ended};
@@ -180,7 +180,7 @@ impl Tool for Bound {
             reasoning,
             orders,
             requests,
-            talk: LoopContext::default(),
+            talk: Talk::default(),
             max_turns: order.max_turns,
             turns: 0,
             reason: None,

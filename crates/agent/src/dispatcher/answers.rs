@@ -2,8 +2,8 @@
 //! of the run that waits; a question that no lane knows is looked up, so that a late answer is told the truth.
 
 use belay_protocol::{
-    Ack, AckSender, CommandReply, Decision, GateId, GateState, IdempotencyKey, Inbound, Place, Refusal, ReplyRoute,
-    Secret, SessionKey,
+    Ack, AckSender, Decision, GateId, GateState, IdempotencyKey, Inbound, Place, Refusal, ReplyRoute, Secret, Sent,
+    SessionKey,
 };
 use tokio::sync::mpsc;
 
@@ -21,15 +21,10 @@ impl Dispatcher {
         &mut self,
         submission: &Submission,
         text: &str,
+        sent: Option<&Sent>,
         inbound: Inbound,
         ack: AckSender,
     ) -> Result<(), Box<(Inbound, AckSender)>> {
-        if inbound.key.as_ref().is_some_and(|key| self.command_keys.contains(key)) {
-            // An answer that comes again: the question it was for waits no more, and it is for no other.
-            let reply = "This was delivered before, and acted on.".to_owned();
-            ack.send(Ack::Command(CommandReply { command: word_of_text(text), reply, resumes: None }));
-            return Ok(());
-        }
         if self.questions.is_empty() || inbound.relayed || !matches!(submission, Submission::Input) {
             return Err(Box::new((inbound, ack)));
         }
@@ -53,8 +48,10 @@ impl Dispatcher {
             (false, Some(Decision::Deny)) => (LaneReply::Decision(Decision::Deny), "/deny"),
             (false, _) => (LaneReply::Secret(Secret::new(text.trim().to_owned())), "/secret"),
         };
-        self.was_acted_on(&inbound); // remembers its key
-        self.decide(gate, reply, word.to_owned(), inbound, ack);
+        if let Some(sent) = sent {
+            self.keys.act_on(reply.acted_on(sent.clone()));
+        }
+        self.decide(gate, reply, word.to_owned(), sent.cloned(), inbound, ack);
         Ok(())
     }
 
@@ -69,12 +66,13 @@ impl Dispatcher {
         decision: Decision,
         named: Option<String>,
         word: String,
+        sent: Option<Sent>,
         inbound: Inbound,
         ack: AckSender,
     ) {
         if inbound.relayed {
             let reply = "A relayed message decides nothing: answer it yourself.".to_owned();
-            return self.answer(&inbound, ack, &word, reply);
+            return self.answer(&inbound, ack, &word, Err(reply));
         }
         let gate = match named {
             None => self.question_in(&inbound.session).map(|waits| waits.gate),
@@ -83,29 +81,37 @@ impl Dispatcher {
                 Err(_) => {
                     let reply =
                         format!("{named} is no question's id. {word} alone answers the one of this conversation.");
-                    return self.answer(&inbound, ack, &word, reply);
+                    return self.answer(&inbound, ack, &word, Err(reply));
                 }
             },
         };
         match gate {
-            Some(gate) => self.decide(gate, LaneReply::Decision(decision), word, inbound, ack),
-            None => self.answer(&inbound, ack, &word, "Nothing is waiting for approval.".into()),
+            Some(gate) => self.decide(gate, LaneReply::Decision(decision), word, sent, inbound, ack),
+            None => self.answer(&inbound, ack, &word, Err("Nothing is waiting for approval.".into())),
         }
     }
 
     /// Puts an answer into the lane of its run.
-    pub(super) fn decide(&mut self, gate: GateId, reply: LaneReply, word: String, inbound: Inbound, ack: AckSender) {
+    pub(super) fn decide(
+        &mut self,
+        gate: GateId,
+        reply: LaneReply,
+        word: String,
+        sent: Option<Sent>,
+        inbound: Inbound,
+        ack: AckSender,
+    ) {
         let Inbound { principal, session: from, reply_to, key, .. } = inbound;
         let Some(session) = self.questions.get(&gate).map(|waits| waits.session.clone()) else {
             return self.explain(gate, reply_to, key, ack);
         };
         let lane = self.lane(&session);
-        let answer = LaneAnswer { gate, reply, who: principal, from, word, reply_to, key: key.clone(), ack };
+        let answer = LaneAnswer { gate, reply, who: principal, from, word, reply_to, sent, ack };
         match lane.mail.try_send(LaneMail::Answer(Box::new(answer))) {
             Ok(()) => lane.commands += 1,
             Err(mpsc::error::TrySendError::Full(mail) | mpsc::error::TrySendError::Closed(mail)) => {
                 let LaneMail::Answer(answer) = mail else { return };
-                self.command_keys.retain(|known| Some(known) != key.as_ref()); // not acted on after all
+                key.iter().for_each(|key| self.keys.not_acted_on(key));
                 let what = "this conversation has too many messages waiting".to_owned();
                 answer.ack.send(Ack::Refused(Refusal::Busy { what, retry_after: BUSY_RETRY }));
             }
@@ -134,6 +140,15 @@ impl Dispatcher {
             ack.send(Ack::Refused(refusal));
             speaker.say(reply_to, text);
         });
+    }
+}
+
+/// The command that a text is, or an answer stands for; a secret is not repeated.
+pub(super) fn word_of_answer(text: &str) -> String {
+    match parse_answer(text) {
+        _ if text.trim_start().starts_with('/') => word_of_text(text),
+        Some(decision) => word_of(decision).to_owned(),
+        None => "/secret".to_owned(),
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, AckSender, CommandReply, Inbound, Refusal, RunId, SessionKey, Skills, StillRunning, StopReason, StopReport,
-    StopTarget,
+    Ack, AckSender, CommandReply, Inbound, Refusal, RunId, Sent, SessionKey, Skills, StillRunning, StopReason,
+    StopReport, StopTarget,
 };
 use tokio::sync::mpsc;
 
@@ -16,37 +16,46 @@ use crate::mail::{LaneCommand, LaneMail, LaneOrder};
 use crate::submission::{self, Command};
 
 impl Dispatcher {
-    pub(super) fn command(&mut self, command: Command, text: &str, inbound: Inbound, ack: AckSender) -> Flow {
+    pub(super) fn command(
+        &mut self,
+        command: Command,
+        text: &str,
+        sent: Option<Sent>,
+        inbound: Inbound,
+        ack: AckSender,
+    ) -> Flow {
         let word = submission::word_of(text);
         let reply = match command {
             Command::Quit if inbound.principal.is_operator() => {
-                self.answer(&inbound, ack, &word, "Shutting down.".into());
+                self.answer(&inbound, ack, &word, Ok("Shutting down.".into()));
                 return Flow::ShutDown;
             }
-            Command::Quit => operators_only("shut Belay down").to_string(),
+            Command::Quit => Err(operators_only("shut Belay down").to_string()),
             Command::Stop(target) => return self.stop_command(target, word, inbound, ack),
             Command::Interrupt => {
                 let runs: Vec<_> = self.targets(&StopTarget::Session(inbound.session.clone()));
                 let running = runs.into_iter().filter(|run| run.is_engaged()).collect();
                 return self.stop_in_conversation(running, word, inbound, ack);
             }
-            Command::Thread(command) => return self.lane_command(LaneOrder::Thread(command), word, inbound, ack),
-            Command::Setting(command) => return self.lane_command(LaneOrder::Setting(command), word, inbound, ack),
-            Command::Status => self.status_text(),
-            Command::Help => help_text(&self.house.context.known_skills()),
-            Command::Version => format!("Belay {}", self.house.version),
-            Command::Ping => "pong".into(),
-            Command::Tools => self.tools_text(),
+            Command::Thread(command) => return self.lane_command(LaneOrder::Thread(command), word, sent, inbound, ack),
+            Command::Setting(command) => {
+                return self.lane_command(LaneOrder::Setting(command), word, sent, inbound, ack);
+            }
+            Command::Status => Ok(self.status_text()),
+            Command::Help => Ok(help_text(&self.house.context.known_skills())),
+            Command::Version => Ok(format!("Belay {}", self.house.version)),
+            Command::Ping => Ok("pong".into()),
+            Command::Tools => Ok(self.tools_text()),
             Command::Decide(decision, gate) => {
-                self.decide_in_conversation(decision, gate, word, inbound, ack);
+                self.decide_in_conversation(decision, gate, word, sent, inbound, ack);
                 return Flow::Continue;
             }
             Command::Routine(command) => {
-                self.routine_command(command, word, inbound, ack);
+                self.routine_command(command, word, sent, inbound, ack);
                 return Flow::Continue;
             }
-            Command::Usage(usage) => usage.into(),
-            Command::NotYet(word) => format!("{word} is not available in this version."),
+            Command::Usage(usage) => Err(usage.into()),
+            Command::NotYet(word) => Err(format!("{word} is not available in this version.")),
         };
         self.answer(&inbound, ack, &word, reply);
         Flow::Continue
@@ -62,7 +71,7 @@ impl Dispatcher {
             None => StopTarget::Session(inbound.session.clone()),
             Some(name) if !inbound.principal.is_operator() && !own(&name) => {
                 let reply = operators_only("stop another conversation").to_string();
-                self.answer(&inbound, ack, &word, reply);
+                self.answer(&inbound, ack, &word, Err(reply));
                 return Flow::Continue;
             }
             Some(name) if name.eq_ignore_ascii_case("all") => StopTarget::All,
@@ -92,21 +101,28 @@ impl Dispatcher {
         let (speaker, processes) = (self.speaker.clone(), self.house.processes.clone());
         self.errand(async move {
             let reply = stop_text(&report(runs, &*processes).await, &at_work);
-            ack.send(Ack::Command(CommandReply { command: word, reply: reply.clone(), resumes: None }));
+            let said = CommandReply { command: word, reply: reply.clone(), resumes: None, refused: false };
+            ack.send(Ack::Command(said));
             speaker.say(inbound.reply_to, reply);
         });
         Flow::Continue
     }
 
-    pub(super) fn lane_command(&mut self, order: LaneOrder, word: String, inbound: Inbound, ack: AckSender) -> Flow {
+    pub(super) fn lane_command(
+        &mut self,
+        order: LaneOrder,
+        word: String,
+        sent: Option<Sent>,
+        inbound: Inbound,
+        ack: AckSender,
+    ) -> Flow {
         let lane = self.lane(&inbound.session);
         let (session, channel, reply_to) = (inbound.session.clone(), inbound.channel.clone(), inbound.reply_to.clone());
-        let key = inbound.key.clone();
-        let mail = LaneMail::Command(Box::new(LaneCommand { session, order, channel, word, reply_to, key, ack }));
+        let mail = LaneMail::Command(Box::new(LaneCommand { session, order, channel, word, reply_to, sent, ack }));
         match lane.mail.try_send(mail) {
             Ok(()) => lane.commands += 1,
             Err(mpsc::error::TrySendError::Full(mail) | mpsc::error::TrySendError::Closed(mail)) => {
-                self.command_keys.retain(|key| Some(key) != inbound.key.as_ref()); // not acted on after all
+                inbound.key.iter().for_each(|key| self.keys.not_acted_on(key));
                 if let LaneMail::Command(command) = mail {
                     let what = "this conversation has too many commands waiting".to_owned();
                     self.refuse(&inbound, command.ack, Refusal::Busy { what, retry_after: BUSY_RETRY });

@@ -40,7 +40,8 @@ impl Dispatcher {
             }
             Control::Shutdown if who.is_operator() => {
                 let reply = "Shutting down.".to_owned();
-                ack.send(Ack::Command(CommandReply { command: "/shutdown".into(), reply, resumes: None }));
+                let command = "/shutdown".into();
+                ack.send(Ack::Command(CommandReply { command, reply, resumes: None, refused: false }));
                 return Flow::ShutDown;
             }
             Control::Shutdown => ack.send(Ack::Refused(operators_only("shut Belay down"))),
@@ -66,14 +67,20 @@ impl Dispatcher {
             }
             Control::DeleteSession(session) => {
                 let inbound = Inbound { session, reply_to: None, ..inbound.clone() };
-                return self.lane_command(LaneOrder::Thread(ThreadCommand::Delete), "/sessions".into(), inbound, ack);
+                return self.lane_command(
+                    LaneOrder::Thread(ThreadCommand::Delete),
+                    "/sessions".into(),
+                    None,
+                    inbound,
+                    ack,
+                );
             }
             Control::Job(_) => {
                 ack.send(Ack::Refused(Refusal::Invalid("jobs are not available in this version".into())));
             }
             Control::Routine(request) => self.routine_request(*request, inbound, ack),
             Control::Decide { gate, decision } => {
-                self.decide(gate, LaneReply::Decision(decision), "/approvals".into(), inbound.clone(), ack);
+                self.decide(gate, LaneReply::Decision(decision), "/approvals".into(), None, inbound.clone(), ack);
             }
         }
         Flow::Continue

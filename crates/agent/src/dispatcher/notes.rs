@@ -1,10 +1,9 @@
 //! What lanes say to the dispatcher.
 
-use belay_protocol::{Accepted, Ack, IdempotencyKey, Refusal, RunId};
+use belay_protocol::{Ack, IdempotencyKey, Refusal, RunId};
 use tokio::time::Instant;
 
-use super::input::joined;
-use super::{Dispatcher, KeyState, Known};
+use super::Dispatcher;
 use crate::mail::{LaneNote, Settled};
 
 impl Dispatcher {
@@ -30,10 +29,10 @@ impl Dispatcher {
                 self.questions.remove(&gate);
             }
             LaneNote::Stop { run, cause } => self.stop(&[run], |_| cause),
-            LaneNote::NotActedOn { key } => self.command_keys.retain(|known| *known != key),
+            LaneNote::NotActedOn { key } => self.keys.not_acted_on(&key),
             LaneNote::Lost { run } => {
                 let refusal = Refusal::Store("it was not accepted".into());
-                let key = self.run_keys.get(&run).cloned();
+                let key = self.keys.of_run(run);
                 self.settled(run, key, Settled::Refused { refusal, reply_to: None });
             }
             LaneNote::Commanded { session, say } => {
@@ -50,29 +49,14 @@ impl Dispatcher {
 
     fn settled(&mut self, run: RunId, key: Option<IdempotencyKey>, outcome: Settled) {
         if let Settled::Accepted { at } = &outcome {
-            if let Some(known) = key.as_ref().and_then(|key| self.keys.get_mut(key))
-                && let KeyState::InFlight(waiters) = std::mem::replace(&mut known.state, KeyState::Accepted(*at))
-            {
-                waiters.into_iter().for_each(|ack| ack.send(Ack::Accepted(joined(&known.run, *at))));
-            }
+            key.iter().for_each(|key| self.keys.accepted(key, *at));
             return;
         }
-        let waiters = match key.and_then(|key| self.keys.remove(&key)) {
-            Some(Known { state: KeyState::InFlight(waiters), .. }) => waiters,
-            _ => Vec::new(),
-        };
+        let waiters = key.map(|key| self.keys.not_accepted(&key)).unwrap_or_default();
         match outcome {
             Settled::Accepted { .. } => {}
             Settled::Known(known) => {
-                for ack in waiters {
-                    ack.send(Ack::Accepted(Accepted {
-                        run_id: known.run_id,
-                        session: known.session.clone(),
-                        accepted_at: known.accepted_at,
-                        duplicate: true,
-                        watch: None,
-                    }));
-                }
+                waiters.into_iter().for_each(|ack| ack.send(Ack::Accepted(known.clone().again(None))));
             }
             Settled::Refused { refusal, reply_to } => {
                 waiters.into_iter().for_each(|ack| ack.send(Ack::Refused(refusal.clone())));
@@ -84,9 +68,7 @@ impl Dispatcher {
 
     /// Forgets a run that has ended, or never was. Whoever waits for its end learns that none will come.
     pub(super) fn forget(&mut self, run: RunId) {
-        if let Some(key) = self.run_keys.remove(&run) {
-            self.keys.remove(&key);
-        }
+        self.keys.ended(run);
         self.questions.retain(|_, waits| waits.run != run);
         let Some(session) = self.sessions.remove(&run) else { return };
         if let Some(lane) = self.lanes.get_mut(&session) {

@@ -1,11 +1,16 @@
 //! What is asked of routines: by programs, by commands, and by messages that set them off. Each is an errand, since the store is
 //! asked.
 
-use belay_protocol::{Ack, AckSender, CommandReply, Inbound, RoutineRequest};
+use std::sync::Arc;
+
+use belay_protocol::{Ack, AckSender, ActedOn, CommandReply, Inbound, Refusal, RoutineRequest, Sent};
+use tokio::sync::mpsc;
 
 use super::{Dispatcher, worth_saying};
+use crate::house::House;
 use crate::mail::LaneNote;
 use crate::routines::{self, By, RoutineCommand};
+use crate::speaker::Speaker;
 
 /// The word that stands for a message which has set a routine off.
 const WORD: &str = "/routine";
@@ -21,55 +26,79 @@ impl Dispatcher {
         });
     }
 
-    pub(super) fn routine_command(&mut self, command: RoutineCommand, word: String, inbound: Inbound, ack: AckSender) {
-        let (house, speaker, by) = (self.house.clone(), self.speaker.clone(), By::of(&inbound));
+    pub(super) fn routine_command(
+        &mut self,
+        command: RoutineCommand,
+        word: String,
+        sent: Option<Sent>,
+        inbound: Inbound,
+        ack: AckSender,
+    ) {
+        let (house, by, answer) = (self.house.clone(), By::of(&inbound), self.answer_of(word, sent, inbound, ack));
         self.errand(async move {
-            let reply = routines::command(&house, command, &by).await;
-            ack.send(Ack::Command(CommandReply { command: word, reply: reply.clone(), resumes: None }));
-            speaker.say(inbound.reply_to, reply);
+            let said = routines::command(&house, command, &by).await;
+            answer.give(said).await;
         });
     }
 
-    /// Whether a message sets routines off instead of being answered, or has done so before.
+    /// Whether a message sets routines off instead of being answered.
     pub(super) fn sets_off(&self, text: &str, inbound: &Inbound) -> bool {
-        let before = inbound.key.as_ref().is_some_and(|key| self.command_keys.contains(key));
         let words_alone = inbound.outputs.is_empty() && inbound.history.is_empty();
-        before || (words_alone && !self.house.routines.events().for_message(inbound, text).is_empty())
+        words_alone && !self.house.routines.events().for_message(inbound, text).is_empty()
     }
 
     /// Sets off the routines that wait for a message, which is not answered otherwise.
-    pub(super) fn set_off(&mut self, text: String, inbound: Inbound, ack: AckSender) {
-        if self.was_acted_on(&inbound) {
-            let reply = "This was delivered before, and acted on.".to_owned();
-            return ack.send(Ack::Command(CommandReply { command: WORD.into(), reply, resumes: None }));
-        }
+    pub(super) fn set_off(&mut self, text: String, sent: Option<Sent>, inbound: Inbound, ack: AckSender) {
         let names = self.house.routines.events().for_message(&inbound, &text);
-        let (house, speaker, notes, by) =
-            (self.house.clone(), self.speaker.clone(), self.notes.clone(), By::of(&inbound));
-        let key = inbound.key.clone();
+        let (house, by) = (self.house.clone(), By::of(&inbound));
+        let answer = self.answer_of(WORD.to_owned(), sent, inbound, ack);
         self.errand(async move {
-            match routines::start(&house, &names, &text, &by).await {
-                Ok(reply) => {
-                    // The claims know the message too: where this fails, a second delivery fires nothing all the same.
-                    if let Some(key) = &key
-                        && let Err(error) = house.store.threads.note_acted_on(key, house.clock.now()).await
-                    {
-                        tracing::warn!(%error, "a message that set a routine off would not be recognised after a restart");
-                    }
-                    ack.send(Ack::Command(CommandReply { command: WORD.into(), reply: reply.clone(), resumes: None }));
-                    speaker.say(inbound.reply_to, reply);
-                }
-                Err(refusal) => {
-                    if let Some(key) = key {
-                        // The agent has ended where nobody takes it.
-                        let _ = notes.send(LaneNote::NotActedOn { key }).await;
-                    }
-                    if worth_saying(&refusal) {
-                        speaker.say(inbound.reply_to, refusal.to_string());
-                    }
-                    ack.send(Ack::Refused(refusal));
+            let said = routines::start(&house, &names, &text, &by).await;
+            answer.give(said).await;
+        });
+    }
+
+    fn answer_of(&self, word: String, sent: Option<Sent>, inbound: Inbound, ack: AckSender) -> Answer {
+        let (house, speaker, notes) = (self.house.clone(), self.speaker.clone(), self.notes.clone());
+        Answer { house, speaker, notes, word, sent, inbound, ack }
+    }
+}
+
+/// The answer to what an errand does, on its way.
+struct Answer {
+    house: Arc<House>,
+    speaker: Speaker,
+    notes: mpsc::Sender<LaneNote>,
+    word: String,
+    sent: Option<Sent>,
+    inbound: Inbound,
+    ack: AckSender,
+}
+
+impl Answer {
+    /// Gives the answer. What could not be stored may come again; everything else is recognised then.
+    async fn give(self, said: Result<String, Refusal>) {
+        let Self { house, speaker, notes, word, sent, inbound, ack } = self;
+        let again = said.as_ref().is_err_and(|refusal| !worth_saying(refusal));
+        match sent {
+            // The agent has ended where nobody takes it.
+            Some(Sent { key, .. }) if again => drop(notes.send(LaneNote::NotActedOn { key }).await),
+            Some(sent) => {
+                let (acted_on, at) = (ActedOn::from(sent), house.clock.now());
+                if let Err(error) = house.store.threads.note_acted_on(&acted_on, at).await {
+                    tracing::warn!(%error, "what was done about routines would not be recognised after a restart");
                 }
             }
-        });
+            None => {}
+        }
+        match said {
+            Err(refusal) if again => ack.send(Ack::Refused(refusal)),
+            said => {
+                let refused = said.is_err();
+                let reply = said.unwrap_or_else(|refusal| refusal.to_string());
+                ack.send(Ack::Command(CommandReply { command: word, reply: reply.clone(), resumes: None, refused }));
+                speaker.say(inbound.reply_to, reply);
+            }
+        }
     }
 }

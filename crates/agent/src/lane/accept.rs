@@ -1,7 +1,6 @@
 //! The acceptance of a message: committed, acknowledged, and put where its mode says.
 
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
-use belay_protocol::store::input_digest;
 use belay_protocol::{
     Acceptance, Accepted, Ack, Asker, ChannelId, EventKind, KnownInput, Message, MessageBody, NewInput, QueueMode,
     Refusal, RunEnd, RunOptions, StopReason, StoreError,
@@ -20,9 +19,8 @@ use crate::queue::{QueueRules, Room, Waits, room};
 use crate::waiting::{Ending, Waiting};
 
 impl Lane {
-    /// Commits a message and acknowledges it. It begins in the same commit when nothing is before it. `sent` is the digest
-    /// of what was sent, where hooks have made another text of it.
-    pub(super) async fn accept(&mut self, input: LaneInput, sent: Option<String>) -> Result<(), LeaseLost> {
+    /// Commits a message and acknowledges it. It begins in the same commit when nothing is before it.
+    pub(super) async fn accept(&mut self, input: LaneInput) -> Result<(), LeaseLost> {
         Box::pin(self.begin_anew(&input)).await?;
         let spoken = self.house.carries_people(&input.inbound.channel);
         let rules = self.rules_of(&input.inbound.options, &input.inbound.channel);
@@ -30,10 +28,10 @@ impl Lane {
         let waiting = Waiting::arriving(&input, asker_of(&input), history, rules);
         let room = self.room_for(&waiting);
         if room == Room::None {
-            return Box::pin(self.busy(input, sent)).await;
+            return Box::pin(self.busy(input)).await;
         }
         let permit = self.place_at_once();
-        let new = self.new_input(&input, &waiting, sent, permit.is_some());
+        let new = self.new_input(&input, &waiting, permit.is_some());
         let at = new.at;
         let outcome = match self.house.store.threads.accept(&self.lease, new).await {
             Ok(Acceptance::New) => {
@@ -105,7 +103,7 @@ impl Lane {
         if free { self.house.permits.clone().try_acquire_owned().ok() } else { None }
     }
 
-    fn new_input(&self, input: &LaneInput, waiting: &Waiting, sent: Option<String>, start: bool) -> NewInput {
+    fn new_input(&self, input: &LaneInput, waiting: &Waiting, start: bool) -> NewInput {
         let outputs = !input.inbound.outputs.is_empty();
         let before = self.queue.len() + usize::from(self.current.is_some()) + usize::from(self.resting.is_some());
         let queued = (before > 0).then(|| EventKind::Queued {
@@ -118,7 +116,7 @@ impl Lane {
             channel: input.inbound.channel.clone(),
             asker: waiting.asker.clone(),
             text: input.text.clone(),
-            digest: sent,
+            digest: input.digest.clone(),
             reply_to: input.inbound.reply_to.clone(),
             options: input.inbound.options.clone(),
             events: queued.into_iter().map(|kind| self.house.event(&input.run.session, input.run.id, kind)).collect(),
@@ -178,13 +176,13 @@ impl Lane {
     }
 
     /// Answers that too many wait, but never to a duplicate: that joins its first acceptance, which the store knows.
-    async fn busy(&mut self, input: LaneInput, sent: Option<String>) -> Result<(), LeaseLost> {
+    async fn busy(&mut self, input: LaneInput) -> Result<(), LeaseLost> {
         let known = match &input.inbound.key {
             Some(key) => self.house.store.threads.find(key).await,
             None => Ok(None),
         };
         let refusal = match known {
-            Ok(Some(known)) if known.digest == sent.unwrap_or_else(|| input_digest(&input.text)) => {
+            Ok(Some(known)) if Some(&known.digest) == input.digest.as_ref() => {
                 self.known(input, known).await;
                 return Ok(());
             }
@@ -204,13 +202,8 @@ impl Lane {
         let resting = self.resting.iter().map(|resting| &resting.waiting);
         let alive =
             self.current.iter().chain(resting).chain(&self.queue).find(|waiting| waiting.run.id == known.run_id);
-        input.ack.send(Ack::Accepted(Accepted {
-            run_id: known.run_id,
-            session: known.session.clone(),
-            accepted_at: known.accepted_at,
-            duplicate: true,
-            watch: alive.map(|waiting| waiting.run.watch(false)),
-        }));
+        let watch = alive.map(|waiting| waiting.run.watch(false));
+        input.ack.send(Ack::Accepted(known.clone().again(watch)));
         let settled = LaneNote::Settled { run: input.run.id, key: input.inbound.key, outcome: Settled::Known(known) };
         note(&self.port.notes, settled).await;
     }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    Ack, CommandReply, EventKind, NewEvent, Purpose, Refusal, RunEnd, RunId, RunOptions, RunRecord, RunUsage,
+    Ack, ActedOn, CommandReply, EventKind, NewEvent, Purpose, Refusal, RunEnd, RunId, RunOptions, RunRecord, RunUsage,
     StopReason, UnixMillis,
 };
 use tokio::task::{JoinError, JoinSet};
 use tracing::Instrument;
 
 use super::port::{note, refuse_command};
-use super::{Lane, LeaseLost, unchanged};
-use crate::compaction::cut::tokens;
-use crate::compaction::{By, Compacted, Cut, How, context_of, shorten};
+use super::{Lane, LeaseLost, Said, unchanged};
+use crate::compaction::cut::Compacted;
+use crate::compaction::{Cut, How, Shortened, context_of, shorten};
 use crate::core::{Root, RunCore};
 use crate::live::LiveRun;
 use crate::mail::{LaneCommand, LaneNote};
@@ -46,7 +46,7 @@ impl Compacting {
 }
 
 /// What comes of it; `None`: it was told to stop.
-type Made = Option<(Compacted, By)>;
+type Made = Option<Shortened>;
 
 /// What comes of a shortening; nothing, while there is none.
 ///
@@ -62,7 +62,7 @@ impl Lane {
         let context = LoopContext::new(context_of(self.summary.as_deref(), self.messages.clone()));
         let keep = self.house.compaction.keep(self.house.model.info().context_tokens);
         let Some(cut) = Cut::of(&context.messages, context.messages.len(), self.calibration.estimated(keep)) else {
-            return self.say(command, "There is nothing to shorten.".into()).await;
+            return self.say(command, Ok("There is nothing to shorten.".into())).await;
         };
         let run = LiveRun::new(RunId::new(), self.lease.session.clone(), false);
         note(&self.port.notes, LaneNote::Recovered { run: run.clone() }).await;
@@ -97,19 +97,19 @@ impl Lane {
             Err(error) if error.is_cancelled() => Ok(None), // told to stop, it did not return
             made => made,
         };
-        let (reason, reply) = match made {
-            Ok(Some((shorter, by))) => (StopReason::FinalText, self.store_compaction(shorter, by).await?),
+        let (reason, said) = match made {
+            Ok(Some(shorter)) => (StopReason::FinalText, self.store_compaction(shorter).await?),
             Ok(None) => (
                 run.stopped_by().map_or(StopReason::UserStop, |cause| cause.reason),
-                "Stopped: the conversation is as it was.".to_owned(),
+                Err("Stopped: the conversation is as it was.".to_owned()),
             ),
             Err(error) => {
                 tracing::error!(%error, "shortening a conversation crashed");
-                (StopReason::Internal, "That did not work, and nothing has changed.".to_owned())
+                (StopReason::Internal, Err("That did not work, and nothing has changed.".to_owned()))
             }
         };
         self.forget(&run, reason, begun_at).await;
-        self.say(command, reply).await;
+        self.say(command, said).await;
         Ok(())
     }
 
@@ -122,28 +122,25 @@ impl Lane {
         refuse_command(&self.port.notes, command, refusal).await;
     }
 
-    async fn store_compaction(&mut self, shorter: Compacted, by: By) -> Result<String, LeaseLost> {
-        let Compacted { messages, summary, dropped, kept_of_earlier_turns: keep, .. } = shorter;
-        let (before, after) = (tokens(&context_of(self.summary.as_deref(), self.messages.clone())), tokens(&messages));
-        let [before, after] = [before, after].map(|tokens| self.calibration.counted(tokens));
+    async fn store_compaction(&mut self, shorter: Shortened) -> Result<Said, LeaseLost> {
+        let compacted = shorter.fact(false);
+        let Shortened { context, by, before, after, .. } = shorter;
+        let Compacted { messages, summary, dropped, kept_of_earlier_turns: keep, .. } = context;
         let session = &self.lease.session;
         let fact = |kind| NewEvent { at: self.house.clock.now(), session: Some(session.clone()), run_id: None, kind };
-        let by = by.word().to_owned();
-        let events = vec![
-            fact(EventKind::CompactionStarted { tokens: before, why: "command".into() }),
-            fact(EventKind::Compacted { messages: dropped, before, after, by: by.clone(), will_retry: false }),
-        ];
+        let started = EventKind::CompactionStarted { tokens: before, why: "command".into() };
+        let events = vec![fact(started), fact(compacted)];
         if let Err(error) = self.house.store.threads.compact(&self.lease, keep, summary.clone(), events).await {
             return unchanged(&error);
         }
         self.house.hooks.after_compaction(session, None, messages.len(), dropped);
-        tracing::info!(%session, dropped, before, after, by, "conversation shortened on request");
+        tracing::info!(%session, dropped, before, after, by = by.word(), "conversation shortened on request");
         self.messages = messages.into_iter().skip(1).collect();
         self.summary = Some(summary);
-        Ok(format!(
+        Ok(Ok(format!(
             "Shortened {dropped} older messages to a summary: about {before} tokens are {after} now. The originals are kept \
              in the store."
-        ))
+        )))
     }
 
     /// The dispatcher forgets what was a run only to it; whoever waits for its end after a stop hears of it.
@@ -184,9 +181,12 @@ impl Lane {
     }
 
     /// Answers a command.
-    pub(super) async fn say(&self, command: LaneCommand, reply: String) {
-        self.remember(command.key).await;
-        command.ack.send(Ack::Command(CommandReply { command: command.word, reply: reply.clone(), resumes: None }));
+    pub(super) async fn say(&self, command: LaneCommand, said: Said) {
+        let refused = said.is_err();
+        let reply = said.unwrap_or_else(|why| why);
+        self.remember(command.sent.map(ActedOn::from)).await;
+        let answer = CommandReply { command: command.word, reply: reply.clone(), resumes: None, refused };
+        command.ack.send(Ack::Command(answer));
         let say = command.reply_to.map(|route| (route, reply));
         note(&self.port.notes, LaneNote::Commanded { session: command.session, say }).await;
     }

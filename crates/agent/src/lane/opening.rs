@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    GateState, OpenedLane, PendingRun, Refusal, RunEnd, RunId, RunStatus, SessionKey, StopReason, StoreError,
-    ThreadSnapshot, ToolStatus,
+    GateState, MessageScope, OpenedLane, PendingRun, Refusal, RunEnd, RunId, RunStatus, SessionKey, StopReason,
+    StoreError, ThreadSnapshot, ToolStatus,
 };
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -98,11 +98,12 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
 }
 
 impl Lane {
-    /// Replaces what is known of the thread by what the store has. A call whose result a crash has swallowed gets one.
+    /// Replaces what is known of the thread by what the store has. A call whose result a crash has swallowed gets one, which
+    /// the store does not have: its scope says so.
     pub(super) fn show(&mut self, thread: ThreadSnapshot) {
         self.summary = thread.summary;
         let mut context = LoopContext::new(thread.messages.into_iter().map(|(_, message)| message).collect());
-        context.answer_open_calls(ToolStatus::OutcomeUnknown, UNKNOWN);
+        context.answer_open_calls(ToolStatus::OutcomeUnknown, UNKNOWN, MessageScope::Run);
         self.messages = context.messages;
     }
 

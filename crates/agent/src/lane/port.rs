@@ -31,7 +31,7 @@ pub(super) async fn refuse_mail(port: &LanePort, mail: LaneMail, refusal: Refusa
         LaneMail::Input(input) => refuse(notes, *input, refusal).await,
         LaneMail::Command(command) => refuse_command(notes, *command, refusal).await,
         LaneMail::Answer(answer) => {
-            not_acted_on(notes, answer.key).await;
+            not_acted_on(notes, answer.sent.map(|sent| sent.key)).await;
             let say = answer.reply_to.map(|route| (route, refusal.to_string()));
             answer.ack.send(Ack::Refused(refusal));
             note(notes, LaneNote::Commanded { session: session.clone(), say }).await;
@@ -47,7 +47,7 @@ pub(super) async fn refuse(notes: &mpsc::Sender<LaneNote>, input: LaneInput, ref
 
 /// Refuses a command that nothing was done of.
 pub(super) async fn refuse_command(notes: &mpsc::Sender<LaneNote>, command: LaneCommand, refusal: Refusal) {
-    not_acted_on(notes, command.key).await;
+    not_acted_on(notes, command.sent.map(|sent| sent.key)).await;
     let say = command.reply_to.map(|route| (route, refusal.to_string()));
     command.ack.send(Ack::Refused(refusal));
     note(notes, LaneNote::Commanded { session: command.session, say }).await;

@@ -1,7 +1,6 @@
 //! A message that hooks look at before it is accepted. The lane keeps other messages and commands for later meanwhile, so that
 //! they keep their order, and goes on with everything else: an answer to a question, a stop, the end of its turn.
 
-use belay_protocol::store::input_digest;
 use belay_protocol::{EventKind, HookPoint, NewEvent, Refusal};
 use tokio::task::{JoinError, JoinSet};
 use tracing::Instrument;
@@ -34,8 +33,7 @@ impl Lane {
     /// Takes a message: past the hooks, where there are any, and then into the store.
     pub(super) async fn receive(&mut self, input: LaneInput) -> Result<(), LeaseLost> {
         if !self.house.hooks.is_bound(HookPoint::MessageReceived) {
-            let sent = input.sent.clone();
-            return self.accept(input, sent).await;
+            return self.accept(input).await;
         }
         let (house, inbound, text) = (self.house.clone(), input.inbound.clone(), input.text.clone());
         let mut asking = JoinSet::new();
@@ -83,8 +81,7 @@ impl Lane {
     /// Accepts a message with the text that hooks have left of it.
     async fn accept_as(&mut self, mut input: LaneInput, text: String) -> Result<(), LeaseLost> {
         if text == input.text {
-            let sent = input.sent.clone();
-            return self.accept(input, sent).await;
+            return self.accept(input).await;
         }
         if text.trim().is_empty() || text.contains('\0') || text.len() > MAX_TEXT_BYTES {
             let what = "The operator's hooks have left nothing of this message that could be answered.".to_owned();
@@ -92,9 +89,8 @@ impl Lane {
             return Ok(());
         }
         // What tells a duplicate from another message is what was sent, not what hooks have made of it.
-        let sent = input.sent.take().unwrap_or_else(|| input_digest(&input.text));
         input.text = text;
-        self.accept(input, Some(sent)).await
+        self.accept(input).await
     }
 
     /// Refuses the message that hooks are looking at, if there is one.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Ack, Checkpoint, CommandReply, Decided, Decision, Durability, Gate, GateId, GateKind, GateState, IdempotencyKey,
-    Message, Outbound, PausedRun, Question, Refusal, StoreError, ToolResult, ToolStatus, UnixMillis,
+    Ack, ActedOn, Checkpoint, CommandReply, Decided, Decision, Durability, Gate, GateId, GateKind, GateState, Message,
+    Outbound, PausedRun, Question, Refusal, StoreError, ToolResult, ToolStatus, UnixMillis,
 };
 use tokio::time::Instant;
 
@@ -165,7 +165,9 @@ impl Lane {
 
     /// A person's answer.
     pub(super) async fn answer(&mut self, answer: LaneAnswer) -> Result<(), LeaseLost> {
-        let LaneAnswer { gate, reply, who, from, word, reply_to, key, ack } = answer;
+        let Some(answer) = self.first_answer(answer).await else { return Ok(()) };
+        let LaneAnswer { gate, reply, who, from, word, reply_to, sent, ack } = answer;
+        let (key, acted_on) = (sent.as_ref().map(|sent| sent.key.clone()), sent.map(|sent| reply.acted_on(sent)));
         if self.resting.as_ref().is_some_and(|resting| self.house.clock.now().0 >= resting.gate.expires_at.0) {
             self.expire().await?; // silence came first
         }
@@ -183,13 +185,14 @@ impl Lane {
         };
         let say = match outcome {
             Ok(text) => {
-                self.remember(key).await;
+                self.remember(acted_on).await;
                 let resumes = self.resting.as_ref().map(|resting| {
                     resting.waiting.run.wake();
                     resting.gate.run_id
                 });
                 // It is stored: whoever gave it hears so, however long reading it back may take.
-                ack.send(Ack::Command(CommandReply { command: word, reply: text.clone(), resumes }));
+                let reply = text.clone();
+                ack.send(Ack::Command(CommandReply { command: word, reply, resumes, refused: false }));
                 self.resume().await?;
                 text
             }
@@ -207,9 +210,9 @@ impl Lane {
 
     /// Notes that an answer or a command was acted on, before whoever gave it hears so: delivered again, also after a restart,
     /// it must neither meet another question nor be done a second time.
-    pub(super) async fn remember(&self, key: Option<IdempotencyKey>) {
-        let Some(key) = key else { return };
-        if let Err(error) = self.house.store.threads.note_acted_on(&key, self.house.clock.now()).await {
+    pub(super) async fn remember(&self, acted_on: Option<ActedOn>) {
+        let Some(acted_on) = acted_on else { return };
+        if let Err(error) = self.house.store.threads.note_acted_on(&acted_on, self.house.clock.now()).await {
             tracing::warn!(%error, "what came again after a restart would not be recognised");
         }
     }

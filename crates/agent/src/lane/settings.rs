@@ -3,41 +3,24 @@
 
 use belay_protocol::{ChannelId, RunOptions};
 
-use super::{Lane, LeaseLost, unchanged};
+use super::{Lane, LeaseLost, Said, unchanged};
 use crate::submission::{Change, Setting, SettingCommand};
-
-/// Names of models that are listed where one is not known.
-const MOST_NAMES: usize = 20;
 
 impl Lane {
     /// Shows a setting, or changes it once the store has it. `channel`: where the command came from.
-    pub(super) async fn set(&mut self, command: SettingCommand, channel: &ChannelId) -> Result<String, LeaseLost> {
+    pub(super) async fn set(&mut self, command: SettingCommand, channel: &ChannelId) -> Result<Said, LeaseLost> {
         if command.change == Change::Show {
-            return Ok(self.shown(command.setting, channel));
-        }
-        if let Change::To(RunOptions { model: Some(name), .. }) = &command.change
-            && let Err(unknown) = self.known_model(name)
-        {
-            return Ok(unknown);
+            return Ok(Ok(self.shown(command.setting, channel)));
         }
         let options = command.applied_to(self.options.clone());
         if let Err(error) = self.house.store.threads.set_options(&self.lease, options.clone()).await {
             return unchanged(&error);
         }
         self.options = options;
-        Ok(match command.change {
+        Ok(Ok(match command.change {
             Change::Default => format!("Taken back. {}", self.shown(command.setting, channel)),
             _ => self.shown(command.setting, channel),
-        })
-    }
-
-    fn known_model(&self, name: &str) -> Result<(), String> {
-        let known = self.house.model.models();
-        if known.iter().any(|known| known == name) {
-            return Ok(());
-        }
-        let listed: Vec<&str> = known.iter().take(MOST_NAMES).map(String::as_str).collect();
-        Err(format!("I know no model {name}. There is: {}.", listed.join(", ")))
+        }))
     }
 
     fn shown(&self, setting: Setting, channel: &ChannelId) -> String {

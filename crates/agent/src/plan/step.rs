@@ -9,6 +9,7 @@ use belay_protocol::{Durability, Message, MessageBody, ModelErrorKind, RunEnd, S
 
 use super::executors::Executor;
 use super::words;
+use crate::compaction::{Roomy, Shortener};
 use crate::completion::signals_completion;
 use crate::completion_check;
 use crate::core::RunCore;
@@ -42,22 +43,34 @@ pub(super) async fn execute(core: RunCore, executor: &Executor, task: String) ->
     let config = AgenticLoopConfig { max_iterations: executor.max_steps, rules, ..AgenticLoopConfig::default() };
     let limit = executor.max_steps;
     let reasoning = executor.reasoning.with_words(&core.briefing.rules());
-    let mut delegate = StepDelegate { core, executor, task, limit, nudged: false, ended: None };
+    let mut delegate = StepDelegate {
+        core,
+        executor,
+        task,
+        shortener: Shortener::default(),
+        start: 0,
+        limit,
+        nudged: false,
+        ended: None,
+    };
     let outcome = run_agentic_loop(&mut delegate, &reasoning, &mut context, &config).await;
     let StepDelegate { mut core, ended, .. } = delegate;
     let end = match (ended, outcome) {
-        _ if core.stopped().is_some() => ChildEnd::Over(StopReason::ParentStopped.into()),
+        _ if core.stopped().is_some() => Ok(ChildEnd::Over(StopReason::ParentStopped.into())),
         (Some(Terminated { success, summary }), Ok(_)) => {
             let said = summary.or_else(|| last_words(&context));
-            match success {
+            Ok(match success {
                 true => ChildEnd::Done(said.unwrap_or_else(|| "Done.".to_owned())),
                 false => ChildEnd::GaveUp(said.unwrap_or_else(|| "it says that it cannot do this".to_owned())),
-            }
+            })
         }
-        (None, outcome) => end_of_child(outcome)?,
-        (_, Err(error)) => return Err(error),
+        (None, outcome) => end_of_child(outcome),
+        (_, Err(error)) => Err(error),
     };
-    core.journal.write(&context, Durability::Relaxed).await?;
+    // Also where the store has not answered before: what has begun is to be seen to have ended.
+    let written = core.journal.write(&context, Durability::Relaxed).await;
+    let end = end?;
+    written?;
     Ok(end)
 }
 
@@ -114,6 +127,9 @@ struct StepDelegate<'a> {
     core: RunCore,
     executor: &'a Executor,
     task: String,
+    shortener: Shortener,
+    /// Where the task stands in the context.
+    start: usize,
     /// Model calls.
     limit: u32,
     /// Whether the text before this one was answered with a notice.
@@ -136,7 +152,7 @@ impl LoopDelegate for StepDelegate<'_> {
         if iteration == self.limit {
             context.push(Message::system(words::LAST_CALL).for_run());
         }
-        judge::consult(&mut self.core, context, 0).await
+        judge::consult(&mut self.core, context, self.start).await
     }
 
     async fn call_llm(
@@ -145,9 +161,8 @@ impl LoopDelegate for StepDelegate<'_> {
         context: &mut LoopContext,
         iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
-        let allowance = self.core.allowance(self.core.house.max_attempts.max(1));
-        let asked = self.core.ask(reasoning, context, iteration, allowance).await?;
-        self.core.turn_of(asked, context)
+        let Self { core, shortener, start, .. } = self;
+        Roomy { core, shortener, start }.call(reasoning, context, iteration).await
     }
 
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {

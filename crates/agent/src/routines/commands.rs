@@ -106,11 +106,10 @@ fn is_zone(word: &str) -> bool {
 }
 
 /// Carries a command out and returns its answer.
-pub(crate) async fn command(house: &House, command: RoutineCommand, by: &By) -> String {
-    carry_out(house, command, by).await.unwrap_or_else(|refusal| refusal.to_string())
-}
-
-async fn carry_out(house: &House, command: RoutineCommand, by: &By) -> Result<String, Refusal> {
+///
+/// # Errors
+/// Why it is not done.
+pub(crate) async fn command(house: &House, command: RoutineCommand, by: &By) -> Result<String, Refusal> {
     let asked = match command {
         RoutineCommand::List => return list(house, by).await,
         RoutineCommand::Show(name) => return show(house, &name, by).await,

@@ -1,7 +1,7 @@
 //! The delegate of a subagent: what the shared loop does differently for a run that another run has started.
 //!
 //! It has nobody to talk to. It ends when everything that was declared is there, or, where nothing was declared, with
-//! the first text. Its context is never shortened: a task that does not fit is an error for the parent to see.
+//! the first text. Its context is shortened like that of a conversation, so that long work does not outgrow the model.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::goal::{Goal, Pursuit, last_chance};
 use super::spawn::binder;
 use crate::chat::{CUT_OFF, WITHHELD};
+use crate::compaction::{Roomy, Shortener};
 use crate::core::RunCore;
 use crate::judge;
 use crate::reply::{self, Reply};
@@ -28,6 +29,9 @@ pub(crate) struct SubagentDelegate {
     core: RunCore,
     goal: Goal,
     reasoning: Arc<Reasoning>,
+    shortener: Shortener,
+    /// Where its task stands in the context.
+    start: usize,
     /// What it says in words: its text, or the summary of `terminate`.
     result: Option<String>,
 }
@@ -60,7 +64,14 @@ pub(crate) async fn run(
     let began = Instant::now();
     let config =
         AgenticLoopConfig { max_iterations: max_turns, rules: core.rules.clone(), ..AgenticLoopConfig::default() };
-    let mut delegate = SubagentDelegate { core, goal, reasoning: reasoning.clone(), result: None };
+    let mut delegate = SubagentDelegate {
+        core,
+        goal,
+        reasoning: reasoning.clone(),
+        shortener: Shortener::default(),
+        start: 0,
+        result: None,
+    };
     let outcome = run_agentic_loop(&mut delegate, &reasoning, context, &config).await;
     let mut end = delegate.end_of(outcome, max_turns);
     let turns = context.state.iteration;
@@ -142,7 +153,7 @@ impl LoopDelegate for SubagentDelegate {
         if self.core.closing.is_some() {
             return None;
         }
-        judge::consult(&mut self.core, context, 0).await
+        judge::consult(&mut self.core, context, self.start).await
     }
 
     async fn call_llm(
@@ -151,9 +162,8 @@ impl LoopDelegate for SubagentDelegate {
         context: &mut LoopContext,
         iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
-        let allowance = self.core.allowance(self.core.house.max_attempts.max(1));
-        let asked = self.core.ask(reasoning, context, iteration, allowance).await?;
-        self.core.turn_of(asked, context)
+        let Self { core, shortener, start, .. } = self;
+        Roomy { core, shortener, start }.call(reasoning, context, iteration).await
     }
 
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {

@@ -2,7 +2,7 @@
 
 use belay_agent_loop::{LoopContext, LoopError, LoopOutcome};
 use belay_protocol::{
-    HookPoint, Message, ModelErrorKind, RunEnd, RunId, StopLayer, StopReason, StoreError, ToolStatus,
+    HookPoint, Message, MessageScope, ModelErrorKind, RunEnd, RunId, StopLayer, StopReason, StoreError, ToolStatus,
 };
 
 use super::{TurnEnd, TurnJob};
@@ -34,7 +34,7 @@ pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
     let (house, run) = (&job.house, &job.run);
     if job.begun_at.is_some() && !parked && !matches!(outcome, Ok(LoopOutcome::NeedApproval(_))) {
         // Where a resumed batch failed before it began, its calls have no results yet.
-        context.answer_open_calls(ToolStatus::NotExecuted, "not executed: the run ended first");
+        context.answer_open_calls(ToolStatus::NotExecuted, "not executed: the run ended first", MessageScope::Thread);
     }
     let lease_lost = matches!(&outcome, Err(LoopError::Store(StoreError::LeaseLost(_))));
     let (mut end, mut reply) = ending(&delegate, outcome);

@@ -191,3 +191,17 @@ async fn brakes_leave_no_trace_in_the_next_turn_and_are_events() {
     tokio::time::sleep(Duration::from_millis(1)).await;
     agent.shut_down().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_step_without_tools_is_in_the_log_before_the_next_one_begins() {
+    let setup = Setup::new(ScriptedModel::new([Scripted::text("Let me search for that."), Scripted::hang()]));
+    let agent = setup.start().await;
+    let run = agent.one.accepted("alice", "go").await.run_id;
+    agent.asked(2).await;
+    let query = EventQuery { run: Some(run), ..EventQuery::default() };
+    let told = setup.store.events.read(query).await.expect("readable");
+    let steps = told.iter().filter(|event| matches!(event.kind, EventKind::ModelCalled { step: 1, .. }));
+    let nudges = told.iter().filter(|event| matches!(event.kind, EventKind::Brake { .. }));
+    assert_eq!((steps.count(), nudges.count()), (1, 1), "{told:#?}");
+    agent.crash().await;
+}

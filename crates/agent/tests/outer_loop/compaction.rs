@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::support::{Running, Setup, TestTool, by_rule, end_of, saw};
 
 /// An account as it should be.
-fn account(asked: &str) -> String {
+pub(crate) fn account(asked: &str) -> String {
     format!(
         "## Decisions\n- none\n## Open tasks\n- none\n## Constraints\n- none\n## What the person asked for\n- {asked}\n## Exact \
          identifiers\n- none"
@@ -24,7 +24,7 @@ fn account(asked: &str) -> String {
 }
 
 /// A message of some 230 tokens that begins with these words.
-fn long(words: &str) -> String {
+pub(crate) fn long(words: &str) -> String {
     format!("{words} {}", "and so on ".repeat(90).trim_end())
 }
 
@@ -33,26 +33,27 @@ fn small(script: impl IntoIterator<Item = Scripted>) -> ScriptedModel {
     ScriptedModel::new(script).with_info(|info| info.context_tokens = 2_600)
 }
 
-fn too_long() -> Scripted {
+pub(crate) fn too_long() -> Scripted {
     Scripted::error(ModelErrorKind::ContextTooLong)
 }
 
 /// Says three long messages, which fit.
-async fn three_turns(agent: &mut Running) {
+pub(crate) async fn three_turns(agent: &mut Running) {
     for n in 1..=3 {
         agent.model.push(Scripted::text(format!("answer {n}")));
         agent.one.ask("alice", &long(&format!("question {n}"))).await;
     }
 }
 
-async fn facts(setup: &Setup, record: &RunRecord) -> Vec<EventKind> {
+pub(crate) async fn facts(setup: &Setup, record: &RunRecord) -> Vec<EventKind> {
     let query = EventQuery { run: Some(record.run_id), ..EventQuery::default() };
     let events = setup.store.events.read(query).await.expect("readable");
     events.into_iter().map(|event| event.kind).filter(is_about_compaction).collect()
 }
 
 fn is_about_compaction(kind: &EventKind) -> bool {
-    matches!(kind, EventKind::CompactionStarted { .. } | EventKind::Compacted { .. })
+    use EventKind::{Compacted, CompactionAbandoned, CompactionStarted};
+    matches!(kind, CompactionStarted { .. } | Compacted { .. } | CompactionAbandoned { .. })
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,7 +193,10 @@ async fn a_stop_ends_the_writing_of_an_account_and_nothing_has_changed() {
     let record = end_of(accepted).await;
     assert_eq!(record.reason, Some(StopReason::UserStop));
     let facts = facts(&setup, &record).await;
-    assert!(matches!(&facts[..], [EventKind::CompactionStarted { .. }]), "{facts:?}");
+    let [EventKind::CompactionStarted { .. }, EventKind::CompactionAbandoned { why }] = &facts[..] else {
+        panic!("{facts:#?}")
+    };
+    assert_eq!(why, "stopped");
     agent.shut_down().await;
     let opened = setup.store.threads.open_lane(&"alice".into(), BootId::new(), UnixMillis(1)).await;
     let thread = opened.expect("opens").thread;

@@ -18,16 +18,16 @@ use crate::support::{Running, Setup, TestTool, by_rule, end_of, rest_of, saw};
 
 /// What hooks were told, in order.
 #[derive(Clone, Default)]
-struct Book(Arc<Mutex<Vec<Value>>>);
+pub(crate) struct Book(Arc<Mutex<Vec<Value>>>);
 
 impl Book {
-    fn told(&self, point: HookPoint) -> Vec<Value> {
+    pub(crate) fn told(&self, point: HookPoint) -> Vec<Value> {
         let told = self.0.lock().expect("no panic while it is held");
         told.iter().filter(|event| event["hook"] == point.word()).map(|event| event["data"].clone()).collect()
     }
 
     /// How often each point was reached.
-    fn counts(&self) -> BTreeMap<String, usize> {
+    pub(crate) fn counts(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         for event in &*self.0.lock().expect("no panic while it is held") {
             *counts.entry(event["hook"].as_str().unwrap_or_default().to_owned()).or_default() += 1;
@@ -61,7 +61,7 @@ impl Hook for Spy {
 }
 
 /// A hook at each of these points.
-fn spy(
+pub(crate) fn spy(
     points: &[HookPoint],
     act: impl Fn(&HookEvent) -> Option<HookAnswer> + Send + Sync + 'static,
 ) -> (Vec<BoundHook>, Book) {
@@ -78,14 +78,14 @@ fn spy(
     (points.iter().map(bound).collect(), book)
 }
 
-fn change(fields: Value) -> Option<HookAnswer> {
+pub(crate) fn change(fields: Value) -> Option<HookAnswer> {
     match fields {
         Value::Object(fields) => Some(HookAnswer::Change(fields)),
         other => panic!("{other} is no object"),
     }
 }
 
-fn refuse(why: &str) -> Option<HookAnswer> {
+pub(crate) fn refuse(why: &str) -> Option<HookAnswer> {
     Some(HookAnswer::Refuse(why.into()))
 }
 

@@ -20,6 +20,7 @@ use belay_protocol::{
     RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
+use belay_testkit::faulty::Faulty;
 use belay_testkit::scripted_model::ScriptedModel;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
@@ -263,6 +264,19 @@ impl Talker {
         self.send(self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), Some(key))).await
     }
 
+    /// The same, of a text that asks this of its run and must come up with these outputs.
+    pub(crate) async fn keyed_with(
+        &self,
+        session: &str,
+        text: &str,
+        key: &str,
+        options: RunOptions,
+        outputs: Vec<DeclaredOutput>,
+    ) -> Ack {
+        let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), Some(key));
+        self.send(Inbound { options, outputs, ..inbound }).await
+    }
+
     pub(crate) async fn control_as(&self, role: PrincipalRole, control: Control) -> Ack {
         self.send(self.inbound("control", role, Body::Control(control), None)).await
     }
@@ -447,6 +461,12 @@ where
         spend: store,
         vault: Arc::new(SealedVault::new(Arc::new(MemoryStore::new()), key)),
     }
+}
+
+/// An agent over a store that fails where it is told to.
+pub(crate) fn faulty(model: ScriptedModel) -> (Setup, Faulty<MemoryStore>) {
+    let store = Faulty::new(Arc::new(MemoryStore::new()));
+    (Setup { store: ports(Arc::new(store.clone())), ..Setup::new(model) }, store)
 }
 
 /// Rules as the settings write them: the content of `[stops]`, with `[limits]` as a table in it.

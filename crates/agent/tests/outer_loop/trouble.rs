@@ -1,6 +1,5 @@
 //! Trouble with the store, with redeliveries, and with what an ended run leaves behind.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
@@ -12,12 +11,7 @@ use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 
-use crate::support::{Setup, TestTool, end_of, ports, rest_of, saw};
-
-fn faulty(model: ScriptedModel) -> (Setup, Faulty<MemoryStore>) {
-    let store = Faulty::new(Arc::new(MemoryStore::new()));
-    (Setup { store: ports(Arc::new(store.clone())), ..Setup::new(model) }, store)
-}
+use crate::support::{Setup, TestTool, end_of, faulty, rest_of, saw};
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_cannot_be_stored_is_refused_and_the_next_one_works() {

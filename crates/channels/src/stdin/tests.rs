@@ -120,7 +120,7 @@ fn outbound(run_id: Option<RunId>, text: &str) -> Outbound {
 }
 
 fn command(ack: AckSender, word: &str) {
-    ack.send(Ack::Command(CommandReply { command: word.into(), reply: "done".into(), resumes: None }));
+    ack.send(Ack::Command(CommandReply { command: word.into(), reply: "done".into(), resumes: None, refused: false }));
 }
 
 fn text(envelope: &Envelope) -> &str {
@@ -357,7 +357,8 @@ async fn a_scripts_yes_waits_for_its_question_and_the_end_for_the_run_that_goes_
     run.ask(&channel).await;
     let yes = next(&mut stream).await.unwrap();
     assert_eq!(text(&yes), "yes");
-    let reply = CommandReply { command: "/approve".into(), reply: "Approved.".into(), resumes: Some(run.id) };
+    let reply =
+        CommandReply { command: "/approve".into(), reply: "Approved.".into(), resumes: Some(run.id), refused: false };
     yes.ack.send(Ack::Command(reply));
     assert!(is_silent(&mut stream).await, "the run is about to go on");
     run.finished.send_replace(None);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Where messages are exchanged: written as `<chat>` or `<chat>:<topic>`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Conversation {
     /// The chat's id; negative for groups.
     pub(super) chat: i64,

@@ -16,8 +16,8 @@ use super::deliver;
 use super::intake::{Rules, Verdict};
 use super::taps::{self, Tap};
 
-/// Strangers, and groups, that are remembered as logged. Beyond, new ones are logged at debug level only, so that nobody fills the
-/// log by opening accounts.
+/// Strangers, groups, and conversations with old messages that are remembered as logged or told. Beyond, new ones are logged
+/// at debug level only, so that nobody fills the log by opening accounts.
 const STRANGERS_MAX: usize = 256;
 
 /// Deadline of a line of our own. Short: the webhook's answer waits for it.
@@ -28,6 +28,8 @@ const TEXT_ONLY: &str = "I can only read text so far. Please write it out.";
 const NOT_TAKEN: &str =
     "Too many messages are waiting in this conversation; this one was not taken. Please send it again later.";
 
+const TOO_OLD: &str = "I was away for long. What was written here in the meantime is too old to be answered; please send again what still matters.";
+
 /// What both ways of receiving share.
 pub(super) struct Desk {
     pub(super) api: BotApi,
@@ -35,6 +37,8 @@ pub(super) struct Desk {
     strangers: Mutex<HashSet<u64>>,
     /// Groups that are not listed and were logged; the bot may be added to any.
     groups: Mutex<HashSet<i64>>,
+    /// Conversations that were told that their messages are too old.
+    told_too_old: Mutex<HashSet<Conversation>>,
     /// The last album that was answered: each of its pictures is an update of its own.
     album: Mutex<Option<String>>,
 }
@@ -75,7 +79,14 @@ const LATER: Duration = Duration::from_secs(2);
 
 impl Desk {
     pub(super) fn new(api: BotApi, rules: Rules) -> Self {
-        Self { api, rules, strangers: Mutex::default(), groups: Mutex::default(), album: Mutex::default() }
+        Self {
+            api,
+            rules,
+            strangers: Mutex::default(),
+            groups: Mutex::default(),
+            told_too_old: Mutex::default(),
+            album: Mutex::default(),
+        }
     }
 
     /// Decides on an update as it came. One that cannot be understood is done with: it would be the same next time.
@@ -106,6 +117,12 @@ impl Desk {
             Verdict::NoText { conversation, message_id, album } => {
                 if self.is_new_album(album) {
                     self.say_text_only(conversation, message_id).await;
+                }
+            }
+            Verdict::TooOld(conversation) => {
+                debug!(update_id, %conversation, "a message from long before the start is not answered");
+                if is_new(&self.told_too_old, conversation) {
+                    self.say(conversation, None, TOO_OLD).await;
                 }
             }
             Verdict::Stranger(id) => self.log_stranger(id),

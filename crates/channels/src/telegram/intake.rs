@@ -33,6 +33,8 @@ pub(super) struct Rules {
     pub(super) allow: HashSet<u64>,
     pub(super) operators: HashSet<u64>,
     pub(super) groups: Groups,
+    /// Seconds by which a message may be older than the start of this daemon; 0: any age.
+    pub(super) max_age_s: u64,
     /// When this daemon was started, in seconds since 1970: a word to end it that is older was meant for another one.
     pub(super) since: u64,
 }
@@ -62,6 +64,8 @@ pub(super) enum Verdict {
         /// The album it belongs to.
         album: Option<String>,
     },
+    /// For us, and of a time long before this daemon was started.
+    TooOld(Conversation),
     /// From somebody who may not talk to the bot.
     Stranger(u64),
     /// From a group in which the bot is not served.
@@ -98,6 +102,9 @@ impl Rules {
         };
         let Some(role) = self.role(sender) else { return Verdict::Stranger(sender) };
         let conversation = conversation(&message);
+        if self.is_too_old(message.date) {
+            return Verdict::TooOld(conversation);
+        }
         let text = self.text(&words, is_private);
         if text.is_empty() {
             if !has_content(&message) {
@@ -133,6 +140,11 @@ impl Rules {
             relayed: message.via_bot.is_some(),
             options: belay_protocol::RunOptions::default(),
         }))
+    }
+
+    /// Whether a message of that date belongs to a time that is over: nobody waits for its answer any more.
+    fn is_too_old(&self, date: u64) -> bool {
+        self.max_age_s > 0 && date.saturating_add(self.max_age_s) < self.since
     }
 
     /// What somebody on the lists may do; `None`: they are on none.

@@ -93,6 +93,7 @@ impl Telegram {
             allow: config.allow.iter().copied().collect(),
             operators: config.operators.iter().copied().collect(),
             groups: Groups::new(&config.groups),
+            max_age_s: config.max_age_s,
             since: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
         };
         let desk = Arc::new(Desk::new(BotApi::new(http, &config.api_base, secrets.token), rules));
@@ -245,6 +246,7 @@ fn test_desk() -> Desk {
         allow: [42].into(),
         operators: [7].into(),
         groups: Groups::new(&GroupsConfig { allow: vec![-100], ..GroupsConfig::default() }),
+        max_age_s: 0,
         since: 0,
     };
     Desk::new(

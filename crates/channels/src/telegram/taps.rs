@@ -181,8 +181,14 @@ mod tests {
 
     #[test]
     fn whoever_taps_is_told_the_truth_and_the_buttons_go_when_no_answer_can_count() {
-        let command =
-            |reply: &str| Ack::Command(CommandReply { command: "/approve".into(), reply: reply.into(), resumes: None });
+        let command = |reply: &str| {
+            Ack::Command(CommandReply {
+                command: "/approve".into(),
+                reply: reply.into(),
+                resumes: None,
+                refused: false,
+            })
+        };
         let refused = Ack::Refused;
         for (ack, text, is_alert, is_over) in [
             (Some(command("**Approved.**")), "Approved.", false, true),

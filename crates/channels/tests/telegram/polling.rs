@@ -242,3 +242,29 @@ async fn a_message_that_a_full_conversation_never_takes_is_given_up_and_the_pers
     assert_eq!((&sent[0]["chat_id"], &sent[0]["text"]), (&json!(42), &json!(told)));
     assert!(double.unconfirmed().is_empty());
 }
+
+#[tokio::test]
+async fn an_old_backlog_is_confirmed_unanswered_and_each_conversation_is_told_once() {
+    let double = Double::start().await;
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    for number in 1..=30 {
+        let mut old = update(number, "are you there?");
+        old["message"]["date"] = json!(now - 2 * 86_400);
+        double.add_update(old);
+    }
+    let mut new = update(31, "good morning");
+    new["message"]["date"] = json!(now);
+    double.add_update(new);
+    let channel = telegram(TelegramConfig { max_age_s: 86_400, ..polling(&double) });
+    let intake = CancellationToken::new();
+    let mut stream = channel.start(intake.clone()).await.unwrap();
+    let envelope = next(&mut stream).await;
+    assert_eq!(text(&envelope), "good morning");
+    accept(envelope.ack);
+    let told = double.calls("sendMessage");
+    assert_eq!((told.len(), &told[0]["chat_id"]), (1, &json!(42)), "{told:?}");
+    assert!(told[0]["text"].as_str().unwrap().contains("too old"), "{told:?}");
+    intake.cancel();
+    assert!(stream.next().await.is_none());
+    assert_eq!(double.unconfirmed(), [0_i64; 0], "none of it comes again");
+}

@@ -26,7 +26,12 @@ fn answer_of(envelope: &Envelope) -> (Principal, GateId, Decision) {
 }
 
 fn decided(words: &str) -> Ack {
-    Ack::Command(CommandReply { command: "/approve".into(), reply: words.into(), resumes: Some(RunId::new()) })
+    Ack::Command(CommandReply {
+        command: "/approve".into(),
+        reply: words.into(),
+        resumes: Some(RunId::new()),
+        refused: false,
+    })
 }
 
 fn toast(update: u64, text: &str) -> Value {

@@ -167,7 +167,15 @@ async fn each_acknowledgement_has_its_status() {
     let mut served = serve().await;
     let busy = Refusal::Busy { what: "queue".into(), retry_after: Duration::from_secs(1) };
     for (ack, expected) in [
-        (Some(Ack::Command(CommandReply { command: "/ping".into(), reply: "pong".into(), resumes: None })), 200),
+        (
+            Some(Ack::Command(CommandReply {
+                command: "/ping".into(),
+                reply: "pong".into(),
+                resumes: None,
+                refused: false,
+            })),
+            200,
+        ),
         (Some(Ack::Refused(busy)), 503),
         (Some(Ack::Refused(Refusal::Store("disk full".into()))), 503),
         (Some(Ack::Refused(Refusal::ShuttingDown)), 503),

@@ -2,19 +2,19 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::Ack;
 use serde_json::Value;
 
-use super::events::{EventParams, cursor};
+use super::resume::{Resume, as_response};
 use super::runs::no_such_run;
 use crate::app::Shared;
 use crate::error::ApiError;
-use crate::extract::{Caller, JsonBody, Params, RunPath, SessionPath};
-use crate::streams::{Source, as_response};
+use crate::extract::{Caller, JsonBody, RunPath, SessionPath};
+use crate::streams::{Source, events};
 use crate::submit::AgentParams;
-use crate::ws::{WaitParams, accepted_answer, command_answer, finished, wait_for};
+use crate::ws::{WaitParams, accepted_answer, command_answer, finished, wait_for, waited};
 
 /// Takes a message: 202 once it is on disk; 200 and how it ended for one that was sent before; 200 for a command.
 pub(crate) async fn send(
@@ -38,7 +38,8 @@ pub(crate) async fn wait(
     Caller(principal): Caller,
     JsonBody(params): JsonBody<WaitParams>,
 ) -> Result<Json<Value>, ApiError> {
-    wait_for(&app, principal, params).await.map(Json)
+    let record = wait_for(&app, principal, params).await?;
+    Ok(Json(waited(&record)))
 }
 
 /// What one run does, to its end.
@@ -46,14 +47,11 @@ pub(crate) async fn of_run(
     State(app): State<Shared>,
     Caller(principal): Caller,
     RunPath(id): RunPath,
-    Params(params): Params<EventParams>,
-    headers: HeaderMap,
+    Resume { after, place, reset }: Resume,
 ) -> Result<Response, ApiError> {
-    let after = cursor(&headers, params)?.unwrap_or_default();
-    let place = app.stream_place()?;
     let run = app.runs.run(id).await?.ok_or_else(|| no_such_run(id))?;
-    let source = Source::of_run(app.clone(), principal, id, run.session, after, None);
-    Ok(as_response(app, source, place).into_response())
+    let source = Source::of_run(app.clone(), principal, id, run.session, after.unwrap_or_default(), None);
+    Ok(as_response(reset, events(app, source, place)).into_response())
 }
 
 /// What the runs of a session do, without end. Without a number to go on from: from now on.
@@ -61,12 +59,9 @@ pub(crate) async fn of_session(
     State(app): State<Shared>,
     Caller(principal): Caller,
     SessionPath(key): SessionPath,
-    Params(params): Params<EventParams>,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
-    let after = cursor(&headers, params)?;
-    let place = app.stream_place()?;
+    Resume { after, place, reset }: Resume,
+) -> Response {
     let mut source = Source::of_session(app.clone(), principal, key, after);
     source.find_running().await;
-    Ok(as_response(app, source, place).into_response())
+    as_response(reset, events(app, source, place)).into_response()
 }

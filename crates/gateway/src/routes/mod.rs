@@ -8,6 +8,7 @@ mod events;
 mod health;
 mod messages;
 mod openai;
+mod resume;
 mod runs;
 mod sessions;
 mod status;

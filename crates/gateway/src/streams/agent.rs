@@ -1,13 +1,11 @@
 //! Facts and fragments of one run as `agent` events. Pure.
 
-use belay_protocol::{
-    Delta, Event, EventKind, Partial, RunId, RunRecord, RunStatus, SessionKey, ToolStatus, UnixMillis,
-};
+use belay_protocol::{Delta, Event, EventKind, Partial, RunId, RunRecord, RunStatus, SessionKey, UnixMillis};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::source::News;
-use super::terminal::Verdict;
+use super::told::told;
 
 /// An event of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -166,101 +164,6 @@ fn told_anew(had: &str, text: &str, step: u32) -> Option<Value> {
     }
 }
 
-/// The stream of a fact and what is said there; `None`: it belongs to none, and is read in the log of facts.
-fn told(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static str, Value)> {
-    Some(match &fact.kind {
-        EventKind::RunAccepted => ("queue", json!({ "phase": "accepted" })),
-        EventKind::Queued { mode, before } => ("queue", json!({ "phase": "queued", "mode": mode, "before": before })),
-        EventKind::Joined { runs, how } => ("queue", json!({ "phase": "joined", "runs": runs, "how": how })),
-        EventKind::RunStarted { attempt } => {
-            ("lifecycle", json!({ "phase": "start", "startedAt": fact.at.0, "attempt": attempt }))
-        }
-        EventKind::ModelCalled { step, attempts, input, output } => {
-            let usage = json!({ "input": input, "output": output });
-            ("lifecycle", json!({ "phase": "step", "step": step, "attempts": attempts, "usage": usage }))
-        }
-        EventKind::ModelFallback { from, to, why } => {
-            ("lifecycle", json!({ "phase": "fallback", "from": from, "to": to, "why": why }))
-        }
-        EventKind::Brake { brake, count, force_text } => {
-            ("lifecycle", json!({ "phase": "notice", "brake": brake, "count": count, "forceText": force_text }))
-        }
-        EventKind::ToolStarted { call_id, name } => {
-            ("tool", json!({ "phase": "start", "toolCallId": call_id, "name": name }))
-        }
-        EventKind::ToolFinished { call_id, name, status, took_ms } => {
-            let is_error = *status != ToolStatus::Success;
-            let data = json!({
-                "phase": "result", "toolCallId": call_id, "name": name, "isError": is_error, "status": status,
-                "tookMs": took_ms,
-            });
-            ("tool", data)
-        }
-        EventKind::CompactionStarted { tokens, why } => {
-            ("compaction", json!({ "phase": "start", "tokens": tokens, "why": why }))
-        }
-        EventKind::Compacted { messages, before, after, by, will_retry } => {
-            let data = json!({
-                "phase": "end", "completed": true, "messages": messages, "tokensBefore": before, "tokensAfter": after,
-                "by": by, "willRetry": will_retry,
-            });
-            ("compaction", data)
-        }
-        EventKind::SubagentStarted { call_id, task, depth } => {
-            ("subagent", json!({ "phase": "start", "toolCallId": call_id, "task": task, "depth": depth }))
-        }
-        EventKind::SubagentEnded { call_id, termination, reason, turns } => {
-            let reason = reason.word();
-            let data = json!({
-                "phase": "end", "toolCallId": call_id, "termination": termination, "stopReason": reason, "turns": turns,
-            });
-            ("subagent", data)
-        }
-        EventKind::PlanCreated { plan_id, title, steps } => {
-            ("plan", json!({ "phase": "created", "planId": plan_id, "title": title, "steps": steps }))
-        }
-        EventKind::PlanStep { index, status, executor, note } => {
-            let data = json!({ "phase": "step", "index": index, "status": status, "executor": executor, "note": note });
-            ("plan", data)
-        }
-        EventKind::GateAsked { gate, call_id, name, kind, summary, why } => {
-            let data = json!({
-                "phase": "requested", "approvalId": gate, "toolCallId": call_id, "name": name, "kind": kind,
-                "summary": summary, "why": why,
-            });
-            ("approval", data)
-        }
-        EventKind::GateDecided { gate, state, by } => {
-            ("approval", json!({ "phase": "resolved", "approvalId": gate, "decision": state, "by": by }))
-        }
-        EventKind::RunEnded { status, reason, .. } => {
-            let verdict = Verdict::of(*status, *reason);
-            let mut data =
-                json!({ "phase": "end", "endedAt": fact.at.0, "status": verdict.word(), "stopReason": reason.word() });
-            if verdict.is_aborted() {
-                data["aborted"] = true.into();
-            }
-            if verdict != Verdict::Ok {
-                let line = record.and_then(|record| record.reply.as_deref()).filter(|line| !line.is_empty());
-                data["error"] = line.unwrap_or(reason.user_line()).into();
-            }
-            if *status == RunStatus::Failed {
-                data["phase"] = "error".into();
-            }
-            ("lifecycle", data)
-        }
-        // Changes of a conversation and deliveries are no part of a run's course. What hooks do, and which parts of an answer
-        // were committed early, is for the operator, who reads it in the log.
-        EventKind::JobChanged { .. }
-        | EventKind::RoutineFired { .. }
-        | EventKind::RoutineEnded { .. }
-        | EventKind::ThreadEdited { .. }
-        | EventKind::Delivered { .. }
-        | EventKind::Hook { .. }
-        | EventKind::Said { .. } => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use belay_protocol::{Seq, StopReason, canonical_json};
@@ -336,6 +239,16 @@ mod tests {
             (
                 EventKind::CompactionStarted { tokens: 9000, why: "threshold".into() },
                 vec![r#"1 compaction {"phase":"start","tokens":9000,"why":"threshold"} Some(1)"#],
+            ),
+            (
+                EventKind::CompactionAbandoned { why: "nothing_won".into() },
+                vec![r#"1 compaction {"completed":false,"phase":"end","why":"nothing_won"} Some(1)"#],
+            ),
+            (
+                EventKind::Compacted { messages: 4, before: 9000, after: 800, by: "model".into(), will_retry: true },
+                vec![
+                    r#"1 compaction {"by":"model","completed":true,"messages":4,"phase":"end","tokensAfter":800,"tokensBefore":9000,"willRetry":true} Some(1)"#,
+                ],
             ),
             (
                 EventKind::ModelFallback { from: "a".into(), to: "b".into(), why: "overloaded".into() },

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_protocol::{Delta, Partial, RunId, RunRecord, SessionKey, StopReason};
+use belay_protocol::{Delta, Partial, RunId, RunRecord, Seq, SessionKey, StopReason};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -39,6 +39,9 @@ pub(crate) struct ChatEvent {
     error_message: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error_kind: Option<&'static str>,
+    /// The number of the fact that it is made of, for going on behind it: the end has one, deltas have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<Seq>,
 }
 
 /// Turns what is heard of one run into events.
@@ -110,8 +113,8 @@ impl ChatMapper {
         self.sent_at = Some(now);
     }
 
-    /// The end: what was held back, then exactly one last event.
-    pub(crate) fn end(&mut self, reason: StopReason, record: Option<&RunRecord>) -> Vec<ChatEvent> {
+    /// The end, which is that fact: what was held back, then exactly one last event.
+    pub(crate) fn end(&mut self, fact: Seq, reason: StopReason, record: Option<&RunRecord>) -> Vec<ChatEvent> {
         if self.ended {
             return Vec::new();
         }
@@ -124,7 +127,7 @@ impl ChatMapper {
         self.seq += 1;
         let reply = record.and_then(|record| record.reply.clone()).filter(|text| !text.is_empty());
         let stop_reason = Some(reason.word());
-        events.push(match Verdict::of(reason.status(), reason) {
+        let last = match Verdict::of(reason.status(), reason) {
             Verdict::Ok => {
                 ChatEvent { message: reply.as_deref().map(message), stop_reason, ..self.event(self.seq, "final") }
             }
@@ -138,7 +141,8 @@ impl ChatMapper {
                 error_kind: Some(error_kind(reason)),
                 ..self.event(self.seq, "error")
             },
-        });
+        };
+        events.push(ChatEvent { cursor: Some(fact), ..last });
         events
     }
 
@@ -154,6 +158,7 @@ impl ChatMapper {
             stop_reason: None,
             error_message: None,
             error_kind: None,
+            cursor: None,
         }
     }
 }
@@ -211,7 +216,8 @@ mod tests {
     fn brief(event: &ChatEvent) -> String {
         let text = event.message.as_ref().and_then(|message| message.pointer("/content/0/text")?.as_str());
         let replace = if event.replace { " replace" } else { "" };
-        format!("{} {} {text:?} {:?}{replace}", event.seq, event.state, event.delta_text)
+        let cursor = event.cursor.map_or(String::new(), |Seq(cursor)| format!(" behind {cursor}"));
+        format!("{} {} {text:?} {:?}{replace}{cursor}", event.seq, event.state, event.delta_text)
     }
 
     fn take(mapper: &mut ChatMapper) -> String {
@@ -235,12 +241,12 @@ mod tests {
         assert_eq!(take(&mut mapper), r#"2 delta Some("I look.") Some("ok.")"#);
         mapper.delta(text(2, "Found"));
         let end: Vec<_> = mapper
-            .end(StopReason::FinalText, Some(&record(RunStatus::Completed, "Found.")))
+            .end(Seq(9), StopReason::FinalText, Some(&record(RunStatus::Completed, "Found.")))
             .iter()
             .map(brief)
             .collect();
-        assert_eq!(end, [r#"3 delta Some("Found") Some("Found") replace"#, r#"4 final Some("Found.") None"#]);
-        assert!(mapper.end(StopReason::FinalText, None).is_empty(), "one end");
+        assert_eq!(end, [r#"3 delta Some("Found") Some("Found") replace"#, r#"4 final Some("Found.") None behind 9"#]);
+        assert!(mapper.end(Seq(9), StopReason::FinalText, None).is_empty(), "one end");
     }
 
     #[tokio::test(start_paused = true)]
@@ -269,9 +275,12 @@ mod tests {
         }
         let mut mapper = ChatMapper::new(RunId::new(), "s".into(), 0);
         mapper.delta(text(1, "NO_REPLY"));
-        let end: Vec<_> =
-            mapper.end(StopReason::FinalText, Some(&record(RunStatus::Completed, ""))).iter().map(brief).collect();
-        assert_eq!(end, ["1 final None None"]);
+        let end: Vec<_> = mapper
+            .end(Seq(9), StopReason::FinalText, Some(&record(RunStatus::Completed, "")))
+            .iter()
+            .map(brief)
+            .collect();
+        assert_eq!(end, ["1 final None None behind 9"]);
     }
 
     #[test]
@@ -279,10 +288,10 @@ mod tests {
         let mut stopped = ChatMapper::new(RunId::new(), "s".into(), 0);
         stopped.so_far(Partial { step: 1, text: "Once".into(), reasoning: String::new() });
         stopped.taken(Instant::now());
-        let end = stopped.end(StopReason::UserStop, None);
-        assert_eq!(brief(&end[0]), r#"2 aborted Some("Once") None"#);
+        let end = stopped.end(Seq(9), StopReason::UserStop, None);
+        assert_eq!(brief(&end[0]), r#"2 aborted Some("Once") None behind 9"#);
         for (reason, kind) in [(StopReason::WallClock, "timeout"), (StopReason::MaxIterations, "unknown")] {
-            let end = ChatMapper::new(RunId::new(), "s".into(), 0).end(reason, None);
+            let end = ChatMapper::new(RunId::new(), "s".into(), 0).end(Seq(9), reason, None);
             assert_eq!((end.len(), end[0].state, end[0].error_kind), (1, "error", Some(kind)));
         }
     }

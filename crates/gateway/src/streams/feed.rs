@@ -1,7 +1,6 @@
 //! Agent events as server-sent events: the reader pulls, and goes on behind the last id it saw.
 
 use std::collections::{HashMap, VecDeque};
-use std::convert::Infallible;
 
 use axum::response::sse;
 use belay_protocol::RunId;
@@ -11,7 +10,6 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::agent::{AgentEvent, AgentMapper};
 use super::source::Source;
 use crate::app::Shared;
-use crate::sse::KEEP_ALIVE;
 
 /// A reader's stream of events.
 struct Feed {
@@ -42,19 +40,14 @@ impl Feed {
     }
 }
 
-/// The events of a source as a response, with comments during silence.
-pub(crate) fn as_response(
-    app: Shared,
-    source: Source,
-    place: OwnedSemaphorePermit,
-) -> sse::Sse<sse::KeepAliveStream<impl Stream<Item = Result<sse::Event, Infallible>>>> {
+/// The events of a source; the place is given back when they are dropped.
+pub(crate) fn events(app: Shared, source: Source, place: OwnedSemaphorePermit) -> impl Stream<Item = sse::Event> {
     let feed = Feed { app, source, mappers: HashMap::new(), out: VecDeque::new(), _place: place };
-    let events = futures_util::stream::unfold(feed, |mut feed| async move {
+    futures_util::stream::unfold(feed, |mut feed| async move {
         let event = feed.next().await?;
         let id = event.cursor.map(|cursor| cursor.to_string());
         let data = serde_json::to_string(&event).unwrap_or_default(); // our own type: keys are texts, and nothing refuses
         let sent = sse::Event::default().event("agent").data(data);
-        Some((Ok(id.into_iter().fold(sent, sse::Event::id)), feed))
-    });
-    sse::Sse::new(events).keep_alive(sse::KeepAlive::new().interval(KEEP_ALIVE))
+        Some((id.into_iter().fold(sent, sse::Event::id), feed))
+    })
 }

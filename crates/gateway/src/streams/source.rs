@@ -1,5 +1,5 @@
 //! Brings what is heard of a run, or of all runs of a session, in its order: stored facts from any number on, without a gap or a
-//! double where the past meets the present, and between them the fragments of the run that is at work.
+//! double where the past meets the present, and between them, where they belong, the fragments of the run that is at work.
 //!
 //! The reader pulls. Nothing is read from the log before the last page has been taken, and fragments that nobody takes are
 //! dropped at their source, so that a slow reader costs a page of memory and slows nothing but itself.
@@ -11,16 +11,14 @@ use belay_protocol::{
     Delta, Event, EventKind, EventQuery, Partial, Principal, RunFilter, RunId, RunRecord, RunStatus, RunWatch, Seq,
     SessionKey,
 };
-use tokio::sync::broadcast::error::{RecvError, TryRecvError};
-use tokio::sync::{broadcast, watch};
+use tokio::sync::watch;
 
+use super::live::Live;
+use super::order::Order;
 use crate::app::Shared;
 
 /// Facts read at a time.
 const PAGE: u32 = 256;
-
-/// Fragments of text that wait are handed on as one of at most so many bytes, so that who comes behind catches up.
-const JOINED_MAX_BYTES: usize = 4096;
 
 /// What is heard.
 #[derive(Debug)]
@@ -62,84 +60,20 @@ pub(crate) struct Source {
     principal: Principal,
     target: Target,
     cursor: Seq,
+    /// Whether the first fact of what is followed is behind the cursor that it began with.
+    from_the_start: bool,
     tip: watch::Receiver<Seq>,
+    /// The newest fact of the log when nothing of it was left to read.
+    read_to: Option<Seq>,
     page: VecDeque<Event>,
     /// The run that is at work as far as is known, whose fragments nobody takes yet.
     candidate: Option<(RunId, SessionKey)>,
     live: Option<Live>,
+    order: Order,
+    /// All up to this fact of the log has been brought, and what was brought has been seen to.
+    brought: watch::Sender<Seq>,
     /// Whether nothing follows what has been read.
     last: bool,
-}
-
-/// A fragment, or how many were dropped.
-type Heard = Result<Delta, u64>;
-
-/// The fragments of a run at work.
-struct Live {
-    run: RunId,
-    session: SessionKey,
-    so_far: Option<Partial>,
-    deltas: broadcast::Receiver<Delta>,
-    /// What was taken while the fragments before it were joined.
-    held: Option<Heard>,
-}
-
-impl Live {
-    /// What was said before the fragments that follow.
-    fn said_before(&mut self) -> Option<News> {
-        self.so_far.take().map(|said| News::SoFar(self.run, self.session.clone(), said))
-    }
-
-    /// What is there already.
-    fn waiting(&mut self) -> Option<News> {
-        self.pull().map(|heard| self.joined(heard))
-    }
-
-    fn pull(&mut self) -> Option<Heard> {
-        if let Some(held) = self.held.take() {
-            return Some(held);
-        }
-        match self.deltas.try_recv() {
-            Ok(delta) => Some(Ok(delta)),
-            Err(TryRecvError::Lagged(lost)) => Some(Err(lost)),
-            Err(TryRecvError::Empty | TryRecvError::Closed) => None,
-        }
-    }
-
-    /// What comes next; never, when the run is being forgotten: its end is in the log, and wakes the reader. Cancel safe.
-    async fn next(&mut self) -> News {
-        let heard = match self.held.take() {
-            Some(held) => held,
-            None => match self.deltas.recv().await {
-                Ok(delta) => Ok(delta),
-                Err(RecvError::Lagged(lost)) => Err(lost),
-                Err(RecvError::Closed) => std::future::pending().await,
-            },
-        };
-        self.joined(heard)
-    }
-
-    /// The same, with the fragments of the same text that wait behind it.
-    fn joined(&mut self, heard: Heard) -> News {
-        let mut delta = match heard {
-            Ok(delta) => delta,
-            Err(lost) => return News::Lost(self.run, self.session.clone(), lost),
-        };
-        if let Delta::Text { step, text } = &mut delta {
-            while text.len() < JOINED_MAX_BYTES
-                && let Some(next) = self.pull()
-            {
-                match next {
-                    Ok(Delta::Text { step: same, text: more }) if same == *step => text.push_str(&more),
-                    other => {
-                        self.held = Some(other);
-                        break;
-                    }
-                }
-            }
-        }
-        News::Delta(self.run, self.session.clone(), delta)
-    }
 }
 
 impl Source {
@@ -153,6 +87,7 @@ impl Source {
         watch: Option<RunWatch>,
     ) -> Self {
         let mut source = Self::new(app, principal, Target::Run(run), after);
+        source.from_the_start = after == Seq(0);
         match watch.filter(|watch| watch.deltas.is_some()) {
             Some(watch) => source.attach(session, watch),
             None => source.candidate = Some((run, session)),
@@ -168,13 +103,32 @@ impl Source {
 
     fn new(app: Shared, principal: Principal, target: Target, cursor: Seq) -> Self {
         let tip = app.events.tip();
-        let page = VecDeque::new();
-        Self { app, principal, target, cursor, tip, page, candidate: None, live: None, last: false }
+        Self {
+            app,
+            principal,
+            target,
+            cursor,
+            from_the_start: false,
+            tip,
+            read_to: None,
+            page: VecDeque::new(),
+            candidate: None,
+            live: None,
+            order: Order::default(),
+            brought: watch::Sender::new(cursor),
+            last: false,
+        }
     }
 
     /// The number of the last fact that was brought.
     pub(crate) fn cursor(&self) -> Seq {
         self.cursor
+    }
+
+    /// The newest fact of the log behind which nothing is left to bring; closed when the source is dropped. Whoever waits for
+    /// it knows that the reader has taken, and asked for more than, all that comes before.
+    pub(crate) fn brought(&self) -> watch::Receiver<Seq> {
+        self.brought.subscribe()
     }
 
     /// Looks for a run of the session that is at work already, whose beginning lies before the cursor.
@@ -192,10 +146,11 @@ impl Source {
     /// Cancel safe: what was not returned is returned the next time.
     pub(crate) async fn next(&mut self) -> Option<News> {
         loop {
-            if let Some(said) = self.live.as_mut().and_then(Live::said_before) {
-                return Some(said);
-            }
             if let Some(fact) = self.page.front() {
+                let live = self.live.as_mut().filter(|live| fact.run_id == Some(live.run));
+                if let Some(earlier) = live.and_then(|live| live.before(fact, &self.order)) {
+                    return Some(self.heard(earlier));
+                }
                 let end = fact.run_id.filter(|_| matches!(fact.kind, EventKind::RunEnded { .. }));
                 return match end {
                     Some(run) => self.end(run).await,
@@ -205,11 +160,15 @@ impl Source {
             if self.last {
                 return None;
             }
-            self.tip.borrow_and_update(); // seen before the read: a commit after it wakes us
-            self.read_page().await?;
-            if !self.page.is_empty() || self.attach_candidate().await {
+            let tip = *self.tip.borrow_and_update(); // seen before the read: a commit after it wakes us
+            if self.read_to.is_none_or(|read_to| read_to < tip) {
+                self.read_page(Some(tip)).await?;
                 continue;
             }
+            if self.attach_candidate().await {
+                continue;
+            }
+            self.brought.send_if_modified(|brought| std::mem::replace(brought, tip) != tip);
             if let Some(news) = self.wait().await? {
                 return Some(self.heard(news));
             }
@@ -226,13 +185,8 @@ impl Source {
         news
     }
 
-    /// The end of a run, behind the fragments that belong before it.
+    /// The end of a run, with its record.
     async fn end(&mut self, run: RunId) -> Option<News> {
-        if let Some(live) = self.live.as_mut().filter(|live| live.run == run)
-            && let Some(waiting) = live.waiting()
-        {
-            return Some(self.heard(waiting));
-        }
         let record = match self.app.runs.run(run).await {
             Ok(record) => record.map(Arc::new),
             Err(error) => {
@@ -260,6 +214,7 @@ impl Source {
     fn take(&mut self, record: Option<Arc<RunRecord>>) -> Option<News> {
         let fact = self.page.pop_front()?;
         self.cursor = fact.seq;
+        self.order.bring(&fact);
         if let (EventKind::RunStarted { .. }, Some(run), Some(session)) = (&fact.kind, fact.run_id, &fact.session)
             && self.live.as_ref().is_none_or(|live| live.run != run)
         {
@@ -268,14 +223,19 @@ impl Source {
         Some(News::Fact(fact, record))
     }
 
-    /// Reads what follows the cursor. `None`: it cannot be read; the reader comes again with the last number it saw.
-    async fn read_page(&mut self) -> Option<()> {
+    /// Reads what follows the cursor: up to `tip`, so that no cursor is ahead of what the log calls its newest fact, or all.
+    /// `None`: it cannot be read; the reader comes again with the last number it saw.
+    async fn read_page(&mut self, tip: Option<Seq>) -> Option<()> {
         let (run, session) = match &self.target {
             Target::Run(run) => (Some(*run), None),
             Target::Session(session) => (None, Some(session.clone())),
         };
         match self.app.events.read(EventQuery { after: self.cursor, run, session, limit: PAGE }).await {
-            Ok(page) => {
+            Ok(mut page) => {
+                if page.len() < PAGE as usize {
+                    self.read_to = tip.or(self.read_to);
+                }
+                page.retain(|fact| tip.is_none_or(|tip| fact.seq <= tip));
                 self.page = page.into();
                 Some(())
             }
@@ -300,27 +260,30 @@ impl Source {
 
     fn attach(&mut self, session: SessionKey, watch: RunWatch) {
         let Some(deltas) = watch.deltas else { return };
-        let so_far = Some(watch.so_far).filter(|said| !said.text.is_empty() || !said.reasoning.is_empty());
-        self.live = Some(Live { run: watch.run_id, session, so_far, deltas, held: None });
+        if !self.from_the_start {
+            self.order.join(watch.run_id, watch.so_far.step);
+        }
+        self.live = Some(Live::new(watch.run_id, session, watch.so_far, deltas));
     }
 
     /// Waits for a commit, a fragment, or the end of the daemon. `None`: the stream ends here.
     async fn wait(&mut self) -> Option<Option<News>> {
         tokio::select! {
             changed = self.tip.changed() => changed.ok().map(|()| None),
-            news = next_of(&mut self.live) => Some(Some(news)),
+            news = next_of(&mut self.live, &mut self.order) => Some(Some(news)),
             () = self.app.draining.cancelled() => {
+                let read = self.read_page(None).await;
                 self.last = true; // the agent has ended: what is stored is all there is
-                self.read_page().await.map(|()| None)
+                read.map(|()| None)
             }
         }
     }
 }
 
 /// What comes next of the run at work; never, where there is none.
-async fn next_of(live: &mut Option<Live>) -> News {
+async fn next_of(live: &mut Option<Live>, order: &mut Order) -> News {
     match live {
-        Some(live) => live.next().await,
+        Some(live) => live.next(order).await,
         None => std::future::pending().await,
     }
 }

@@ -6,17 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::{Message, WebSocket};
-use belay_protocol::{ConnectionId, RunId, Seq};
+use belay_protocol::{ConnectionId, RunId, RunRecord, Seq};
+use futures_util::future::join_all;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use serde_json::{Value, json};
-use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio::sync::watch;
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 
-use super::follow::{Claims, Follower, Kind};
+use super::follow::Kind;
+use super::followed::{Behind, Followed};
 use super::frames::{Answer, Malformed, Request, RpcError, event, response};
 use super::handshake::{Session, shake_hands};
-use super::methods::{Begun, Caller, Does, Method, Outcome, Subscription, call};
+use super::methods::{Begun, Caller, Does, Method, Outcome, Over, Subscription, call};
 use super::outgoing::{Frame, Outgoing};
 use super::{Arrival, Close};
 use crate::app::Shared;
@@ -43,6 +46,9 @@ const BRAKES: usize = 8;
 
 /// What one connection follows at a time. Then: `UNAVAILABLE`.
 const FOLLOWED: usize = 256;
+
+/// Longest time that the answer to a run's end waits for the last events of that run. 5 s: reading them takes milliseconds.
+const LAST_EVENTS_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long the other end gets to take what waits for it, and the word that it is the end.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -105,22 +111,14 @@ async fn farewell(mut sink: SplitSink<WebSocket, Message>, mut stream: SplitStre
     let _ = timeout(FAREWELL, said).await; // who does not answer is not waited for
 }
 
-/// What a task of the connection was.
+/// What a task of the connection has come to.
 enum Ended {
-    /// A request that has its answer.
-    Answered,
-    /// A message that was accepted: the id of its request, and what follows from it.
-    Begun(String, Begun),
-    /// A follower, with its number.
-    Followed(u64),
-}
-
-/// Something that is followed.
-struct Following {
-    kind: Kind,
-    target: Target,
-    follower: u64,
-    task: AbortHandle,
+    /// What a request has come to.
+    Called(Result<Outcome, RpcError>),
+    /// A run goes on beyond the end of this daemon: the request that waits for its end has no more answer.
+    Unanswered,
+    /// Something that was followed is at its end.
+    Followed,
 }
 
 struct Talk {
@@ -130,10 +128,9 @@ struct Talk {
     stream: SplitStream<WebSocket>,
     outgoing: Arc<Outgoing>,
     tasks: JoinSet<Ended>,
-    /// Requests that wait for an answer: their tasks and ids.
+    /// Requests that wait for an answer, or for another one: their tasks and ids.
     requests: HashMap<Id, String>,
-    following: HashMap<Id, Following>,
-    claims: Arc<Claims>,
+    followed: Followed,
     heard_at: Instant,
     /// Whether the client knows that the daemon is about to end.
     told: bool,
@@ -145,14 +142,13 @@ impl Talk {
         let Session { id, principal, scopes, place } = session;
         Self {
             caller: Arc::new(Caller { app: app.clone(), principal, scopes }),
+            followed: Followed::new(app.clone(), outgoing.clone()),
             app,
             id,
             stream,
             outgoing,
             tasks: JoinSet::new(),
             requests: HashMap::new(),
-            following: HashMap::new(),
-            claims: Arc::default(),
             heard_at: Instant::now(),
             told: false,
             _place: place,
@@ -235,6 +231,11 @@ impl Talk {
     }
 
     fn begin(&mut self, request: &Request) -> Result<(), RpcError> {
+        if self.requests.values().any(|id| *id == request.id) {
+            let what =
+                "id: a request of this connection with this id has yet to be answered, and goes on; choose another";
+            return Err(ApiError::bad_request("id_in_use", what).into());
+        }
         let method = Method::from_name(&request.method).ok_or_else(|| match request.method.as_str() {
             "connect" => RpcError::invalid("this connection is connected already"),
             other => RpcError::invalid(format!("no such method: {}", other.chars().take(64).collect::<String>())),
@@ -249,7 +250,7 @@ impl Talk {
             }
             Does::Unsubscribe(kind) => {
                 let subscription = Subscription::read(request.params())?;
-                self.unfollow(kind, &Target::Session(subscription.session));
+                self.followed.leave(kind, &Target::Session(subscription.session));
                 self.answer(&request.id, Ok(json!({ "subscribed": false })));
                 Ok(())
             }
@@ -258,7 +259,7 @@ impl Talk {
                 if self.requests.len() >= places {
                     return Err(ApiError::busy(format!("{places} requests of this connection are under way")).into());
                 }
-                if method.begins_runs() && self.following.len() >= FOLLOWED {
+                if method.begins_runs() && self.followed.len() >= FOLLOWED {
                     return Err(too_much_followed().into());
                 }
                 self.ask(method, request);
@@ -268,50 +269,38 @@ impl Talk {
     }
 
     fn ask(&mut self, method: Method, request: &Request) {
-        let (caller, outgoing) = (self.caller.clone(), self.outgoing.clone());
-        let (id, params) = (request.id.clone(), request.params().to_owned());
+        let (caller, params) = (self.caller.clone(), request.params().to_owned());
         let mut calling = Box::pin(async move { call(&caller, method, &params).await });
         // Polled once here, in the order of the frames: by then a call has handed over what it hands to the agent. In tasks
         // of their own a stop could overtake the message that it is to stop. Only the wait for the answer is left to the task.
         let at_once = calling.as_mut().now_or_never();
         let task = self.tasks.spawn(async move {
-            let outcome = match at_once {
+            Ended::Called(match at_once {
                 Some(outcome) => outcome,
                 None => calling.await,
-            };
-            let (answer, begun) = match outcome {
-                Ok(Outcome::Answered(payload)) => (Ok(payload), None),
-                Ok(Outcome::Accepted(payload, begun)) => (Ok(payload), Some(begun)),
-                Err(error) => (Err(error), None),
-            };
-            outgoing.send(response(&id, &answer));
-            begun.map_or(Ended::Answered, |begun| Ended::Begun(id, begun))
+            })
         });
         self.requests.insert(task.id(), request.id.clone());
     }
 
-    /// Sees to what follows from the end of a task. A session that can be followed no longer ends the connection: a client
-    /// that went on would take silence for peace.
+    /// A task has ended. The connection ends with the reading of a session that was subscribed to.
     fn ended(&mut self, ended: Result<(Id, Ended), JoinError>) -> Option<Close> {
         match ended {
-            Ok((task, Ended::Answered)) => {
+            Ok((task, Ended::Called(outcome))) => {
+                let id = self.requests.remove(&task)?; // each has one
+                self.called(id, outcome);
+            }
+            Ok((task, Ended::Unanswered)) => {
                 self.requests.remove(&task);
             }
-            Ok((task, Ended::Followed(follower))) => {
-                self.claims.release(follower);
-                let followed = self.following.remove(&task)?; // unsubscribed meanwhile
-                if matches!(followed.target, Target::Session(_)) && !self.app.draining.is_cancelled() {
+            Ok((task, Ended::Followed)) => {
+                let target = self.followed.ended(task)?; // unsubscribed meanwhile
+                if matches!(target, Target::Session(_)) && !self.app.draining.is_cancelled() {
                     return Some(Close::broken());
                 }
             }
-            Ok((task, Ended::Begun(id, begun))) => {
-                self.requests.remove(&task);
-                self.follow_run(id, begun);
-            }
             Err(error) => {
-                if let Some(following) = self.following.remove(&error.id()) {
-                    self.claims.release(following.follower);
-                }
+                self.followed.ended(error.id());
                 if let Some(id) = self.requests.remove(&error.id()) {
                     self.answer(&id, Err(ApiError::internal().into()));
                 }
@@ -323,67 +312,77 @@ impl Talk {
         None
     }
 
+    /// Says what a request has come to, and does what follows from it. Until its last answer nobody else may have its id.
+    fn called(&mut self, id: String, outcome: Result<Outcome, RpcError>) {
+        match outcome {
+            Ok(Outcome::Answered(payload)) => self.answer(&id, Ok(payload)),
+            Ok(Outcome::Accepted(payload, begun)) => {
+                self.answer(&id, Ok(payload));
+                self.follow_run(id, begun);
+            }
+            Ok(Outcome::Over(over)) => self.tell_end(id, over),
+            Err(error) => self.answer(&id, Err(error)),
+        }
+    }
+
     /// Follows a run that was begun here, and where its request has a second answer, waits for that.
     fn follow_run(&mut self, id: String, begun: Begun) {
         let Begun { kind, run, session, watch, answers_twice } = begun;
         let finished = watch.as_ref().map(|watch| watch.finished.clone());
         let target = Target::Run(run);
-        let followed = self.following.values().any(|one| one.kind == kind && one.target == target);
-        if self.caller.may_follow() && !followed {
+        if self.caller.may_follow() && !self.followed.has(kind, &target) {
             let source = Source::of_run(self.app.clone(), self.caller.principal.clone(), run, session, Seq(0), watch);
-            self.follow(kind, target, source);
+            self.followed.begin(kind, target, source, &mut self.tasks, Ended::Followed);
         }
         if answers_twice {
-            let (app, outgoing, request) = (self.app.clone(), self.outgoing.clone(), id.clone());
+            let app = self.app.clone();
             let task = self.tasks.spawn(async move {
-                if let Some(answer) = last_answer(&app, run, finished).await {
-                    outgoing.send(response(&request, &answer));
+                match last_answer(&app, run, finished).await {
+                    Some(answer) => Ended::Called(answer),
+                    None => Ended::Unanswered,
                 }
-                Ended::Answered
             });
             self.requests.insert(task.id(), id);
         }
     }
 
+    /// Says how a run has ended: behind its last events, where the connection follows it.
+    fn tell_end(&mut self, id: String, over: Over) {
+        let Over { run, session, payload } = over;
+        let behind = self.followed.behind(run, &session);
+        if behind.is_empty() {
+            return self.answer(&id, Ok(payload));
+        }
+        let connection = self.id;
+        let task = self.tasks.spawn(async move {
+            let all = join_all(behind.into_iter().map(Behind::caught_up));
+            if timeout(LAST_EVENTS_LIMIT, all).await.is_err() {
+                tracing::warn!(%connection, %run, "the end of a run is answered before its last events are sent");
+            }
+            Ended::Called(Ok(Outcome::Answered(payload)))
+        });
+        self.requests.insert(task.id(), id);
+    }
+
     fn subscribe(&mut self, kind: Kind, subscription: Subscription, id: &str) -> Result<(), RpcError> {
         let Subscription { session, since } = subscription;
+        let newest = *self.app.events.tip().borrow();
+        if let Some(since) = since.filter(|since| *since > newest) {
+            return Err(ApiError::invalid_cursor("since", since, newest).into());
+        }
         let target = Target::Session(session.clone());
-        let followed = self.following.values().any(|one| one.kind == kind && one.target == target);
-        if followed && since.is_none() {
+        if since.is_none() && self.followed.has(kind, &target) {
             self.answer(id, Ok(json!({ "subscribed": true })));
             return Ok(());
         }
-        self.unfollow(kind, &target);
-        if self.following.len() >= FOLLOWED {
+        self.followed.leave(kind, &target);
+        if self.followed.len() >= FOLLOWED {
             return Err(too_much_followed().into());
         }
         let source = Source::of_session(self.app.clone(), self.caller.principal.clone(), session, since);
         self.answer(id, Ok(json!({ "subscribed": true, "cursor": source.cursor().0 })));
-        self.follow(kind, target, source);
+        self.followed.begin(kind, target, source, &mut self.tasks, Ended::Followed);
         Ok(())
-    }
-
-    fn follow(&mut self, kind: Kind, target: Target, source: Source) {
-        let id = self.claims.next_follower();
-        let follower =
-            Follower { id, app: self.app.clone(), claims: self.claims.clone(), outgoing: self.outgoing.clone() };
-        let task = self.tasks.spawn(async move {
-            follower.run(kind, source).await;
-            Ended::Followed(id)
-        });
-        self.following.insert(task.id(), Following { kind, target, follower: id, task });
-    }
-
-    fn unfollow(&mut self, kind: Kind, target: &Target) {
-        let claims = &self.claims;
-        self.following.retain(|_, one| {
-            let goes = one.kind == kind && one.target == *target;
-            if goes {
-                one.task.abort();
-                claims.release(one.follower);
-            }
-            !goes
-        });
     }
 
     fn answer(&self, id: &str, answer: Answer) {
@@ -395,10 +394,13 @@ impl Talk {
 async fn last_answer(
     app: &Shared,
     run: RunId,
-    finished: Option<tokio::sync::watch::Receiver<Option<Arc<belay_protocol::RunRecord>>>>,
-) -> Option<Answer> {
+    finished: Option<watch::Receiver<Option<Arc<RunRecord>>>>,
+) -> Option<Result<Outcome, RpcError>> {
     match app.wait_for_end(run, finished, None).await {
-        Ok(Some(record)) => Terminal::of(&record, &app.model).map(|end| Ok(json_of(&end))),
+        Ok(Some(record)) => {
+            let end = Terminal::of(&record, &app.model)?;
+            Some(Ok(Outcome::Over(Over { run, session: record.session.clone(), payload: json_of(&end) })))
+        }
         Ok(None) => Some(Err(ApiError::internal().into())), // it was accepted, and is nowhere
         Err(error) => Some(Err(error.into())),
     }

@@ -167,7 +167,7 @@ impl Follower {
                 News::Lost(..) => {} // what has been said so far comes next, as a whole
                 News::Fact(fact, record) => {
                     let EventKind::RunEnded { reason, .. } = fact.kind else { continue };
-                    for event in mapper.end(reason, record.as_deref()) {
+                    for event in mapper.end(fact.seq, reason, record.as_deref()) {
                         self.send("chat", &event, false);
                     }
                     self.claims.note(Kind::Chat, run, mapper.seq());

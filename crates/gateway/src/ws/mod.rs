@@ -4,10 +4,12 @@
 //! ends. What it has to say waits in a bounded queue that nobody else waits for, so that a reader that stops reading loses its
 //! connection and slows nothing.
 //!
-//! Reading order: [`frames`] → [`scope`] → [`handshake`] → [`outgoing`] → [`connection`] → [`follow`] → [`methods`].
+//! Reading order: [`frames`] → [`scope`] → [`handshake`] → [`outgoing`] → [`connection`] → [`followed`] →
+//! [`follow`] → [`methods`].
 
 mod connection;
 mod follow;
+mod followed;
 mod frames;
 mod handshake;
 mod methods;
@@ -25,7 +27,7 @@ use axum::{Extension, RequestExt};
 use belay_protocol::Principal;
 use tokio::sync::OwnedSemaphorePermit;
 
-pub(crate) use methods::{WaitParams, accepted_answer, command_answer, finished, wait_for};
+pub(crate) use methods::{WaitParams, accepted_answer, command_answer, finished, wait_for, waited};
 pub(crate) use strangers::Strangers;
 
 use crate::app::{App, Shared};

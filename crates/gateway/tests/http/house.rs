@@ -39,6 +39,8 @@ pub(crate) struct FakeStore {
     /// Whether a run that is read never comes, and how many wait for one.
     pub(crate) stalled: AtomicBool,
     pub(crate) stuck: AtomicI64,
+    /// Whether everybody else comes first when facts are read.
+    pub(crate) slow: AtomicBool,
 }
 
 impl FakeStore {
@@ -132,6 +134,11 @@ impl EventLog for FakeStore {
     }
     async fn read(&self, query: EventQuery) -> Result<Vec<Event>, StoreError> {
         self.check()?;
+        if self.slow.load(Ordering::Relaxed) {
+            for _ in 0..64 {
+                tokio::task::yield_now().await;
+            }
+        }
         let facts = self.facts.lock().unwrap();
         let fits = |fact: &&Event| {
             fact.seq > query.after
@@ -276,7 +283,7 @@ struct Life {
 }
 
 /// Does what the text of a message says: `hold`, `fail REASON`, `pieces A|B`, `ask COMMAND`, `ask slowly`, `login`, `busy`,
-/// `conflict`, …; otherwise repeats it.
+/// `conflict`, …; otherwise repeats it. A command about `nosuch` is refused.
 pub(crate) struct FakeAgent {
     store: Arc<FakeStore>,
     lives: Mutex<HashMap<RunId, Life>>,
@@ -304,9 +311,12 @@ impl FakeAgent {
     fn control(&self, control: &Control) -> Ack {
         match control {
             Control::Watch(id) => Ack::Watch(self.lives.lock().unwrap().get(id).map(|life| watch_of(life, true))),
-            Control::Shutdown => {
-                Ack::Command(CommandReply { command: "/shutdown".into(), reply: "Bye.".into(), resumes: None })
-            }
+            Control::Shutdown => Ack::Command(CommandReply {
+                command: "/shutdown".into(),
+                reply: "Bye.".into(),
+                resumes: None,
+                refused: false,
+            }),
             Control::Decide { .. } | Control::Job(_) | Control::Routine(_) => panic!("decided elsewhere"),
             Control::DeleteSession(_) => Ack::Removed(Removed { sessions: 1, messages: 2, ..Removed::default() }),
             Control::Status => Ack::Status(Box::new(status())),
@@ -372,7 +382,12 @@ impl FakeAgent {
             "slowly" => {}
             command => self.finish(gate.run_id, StopReason::FinalText, &format!("{} {command}", state.word())),
         }
-        Ack::Command(CommandReply { command: "/approve".into(), reply: reply.into(), resumes: Some(gate.run_id) })
+        Ack::Command(CommandReply {
+            command: "/approve".into(),
+            reply: reply.into(),
+            resumes: Some(gate.run_id),
+            refused: false,
+        })
     }
 
     /// Lays a run to rest on a question about that command, or for a secret.
@@ -429,10 +444,13 @@ impl FakeAgent {
             "unstored" => Refusal::Store("disk full".into()),
             "drop" => return,
             command if command.starts_with('/') => {
+                let refused = command.ends_with(" nosuch");
+                let reply = if refused { "I know no nosuch." } else { "pong" };
                 return ack.send(Ack::Command(CommandReply {
                     command: command.into(),
-                    reply: "pong".into(),
+                    reply: reply.into(),
                     resumes: None,
+                    refused,
                 }));
             }
             _ => return self.accept(inbound, text, ack),
@@ -643,6 +661,7 @@ impl House {
             broken: AtomicBool::new(false),
             stalled: AtomicBool::new(false),
             stuck: AtomicI64::new(0),
+            slow: AtomicBool::new(false),
         });
         let clock = Arc::new(FakeClock(AtomicI64::new(NOW)));
         let (ready, ready_seen) = watch::channel(true);

@@ -72,8 +72,28 @@ async fn a_living_runs_stream_shows_fragments_before_the_end_and_without_ids() {
     house.agent.delta(run, 1, "llo");
     house.agent.finish(run, StopReason::FinalText, "Hello");
     let all = events(response, usize::MAX).await;
-    assert_eq!(brief(&all), ["1 run_accepted", "2 run_started", "delta", "delta", "3 run_ended"]);
-    assert_eq!(all[2].2, "{\"kind\":\"text\",\"step\":1,\"text\":\"He\"}");
+    let (deltas, facts): (Vec<_>, Vec<_>) = brief(&all).into_iter().partition(|line| line == "delta");
+    assert_eq!(facts, ["1 run_accepted", "2 run_started", "3 run_ended"]);
+    let data = |at: usize| serde_json::from_str::<serde_json::Value>(&all[at].2).unwrap();
+    let said: String = (2..2 + deltas.len()).map(|at| data(at)["text"].as_str().unwrap().to_owned()).collect();
+    assert_eq!((said.as_str(), data(2)["kind"].as_str(), data(2)["step"].as_u64()), ("Hello", Some("text"), Some(1)));
+}
+
+#[tokio::test]
+async fn fragments_of_a_run_stand_between_the_facts_where_they_belong() {
+    let house = House::open().await;
+    for _ in 0..16 {
+        let run = house.hold("s").await;
+        let record = belay_protocol::RunReader::run(&*house.store, run).await.unwrap().unwrap();
+        let response = house.follow(&format!("/api/v1/runs/{run}/events"), None).await;
+        house.agent.delta(run, 1, "I look.");
+        house.agent.delta(run, 2, "Found.");
+        house.store.fact(&record, EventKind::ModelCalled { step: 1, attempts: 1, input: None, output: None });
+        house.agent.finish(run, StopReason::FinalText, "Found.");
+        let all = events(response, usize::MAX).await;
+        let course: Vec<_> = all.iter().map(|(_, event, _)| event.as_str()).collect();
+        assert_eq!(course, ["run_accepted", "run_started", "delta", "model_called", "delta", "run_ended"]);
+    }
 }
 
 #[tokio::test]
@@ -103,6 +123,29 @@ async fn a_reader_that_comes_late_or_slowly_misses_no_fact() {
     let all = events(response, usize::MAX).await;
     let ids: Vec<u64> = all.iter().filter_map(|(id, _, _)| id.parse().ok()).collect();
     assert_eq!(ids, (1..=1003).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_reader_from_beyond_the_end_is_told_so_and_goes_on_from_now() {
+    let house = House::open().await;
+    let run = house.hold("s").await;
+    let paths = ["/api/v1/events", "/api/v1/sessions/s/stream"];
+    let runs = [format!("/api/v1/runs/{run}/events"), format!("/api/v1/runs/{run}/stream")];
+    let mut came_again = Vec::new();
+    for path in paths.into_iter().chain(runs.iter().map(String::as_str)) {
+        let (status, refused) = house.get(&format!("{path}?since=99")).await;
+        assert_eq!((status, refused["error"]["code"].as_str()), (400, Some("invalid_cursor")), "{path}");
+        assert_eq!(refused["error"]["message"], "since: there is no event 99 yet; the newest is 2");
+        came_again.push((path, house.follow(path, Some("99")).await));
+    }
+    house.agent.finish(run, StopReason::FinalText, "done");
+    for (path, response) in came_again {
+        let heard = events(response, 2).await;
+        assert_eq!(brief(&heard[..1]), ["2 reset"], "{path}");
+        let data: serde_json::Value = serde_json::from_str(&heard[0].2).unwrap();
+        assert_eq!((data["asked"].as_u64(), data["newest"].as_u64()), (Some(99), Some(2)), "{path}");
+        assert!(heard[1..].iter().all(|(id, ..)| ["", "3"].contains(&id.as_str())), "nothing is replayed: {heard:?}");
+    }
 }
 
 #[tokio::test]

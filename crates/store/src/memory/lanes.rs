@@ -129,13 +129,7 @@ impl State {
     }
 
     pub(super) fn find(&self, key: &IdempotencyKey) -> Option<KnownInput> {
-        let run = self.run(*self.keys.get(key)?)?;
-        Some(KnownInput {
-            run_id: run.input.run_id,
-            session: run.session.clone(),
-            accepted_at: run.input.at,
-            digest: run.digest.clone(),
-        })
+        self.run(*self.keys.get(key)?).map(Run::known)
     }
 
     pub(super) fn start_run(&mut self, lease: &Lease, id: RunId, at: UnixMillis) -> Result<(), StoreError> {

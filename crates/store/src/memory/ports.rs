@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use belay_protocol::store::{ACTED_ON_KEPT, KnownInput};
+use belay_protocol::store::{ACTED_ON_KEPT, KnownInput, RECENT_INPUTS};
 use belay_protocol::{
-    Acceptance, Archive, BootId, Checkpoint, Conversation, Decided, EditOutcome, Event, EventLog, EventQuery,
+    Acceptance, ActedOn, Archive, BootId, Checkpoint, Conversation, Decided, EditOutcome, Event, EventLog, EventQuery,
     FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message,
     MessageBody, MessageScope, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow,
     OutboxState, PausedRun, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord,
@@ -16,7 +16,7 @@ use belay_protocol::{
 use tokio::sync::watch;
 
 use super::MemoryStore;
-use super::state::{Line, Shown, State};
+use super::state::{Line, Run, Shown, State};
 use crate::excerpt::title;
 use crate::limits::{AMOUNT_MAX_MICRO_USD, PAGE_MAX, events_limit, runs_limit};
 use crate::notes;
@@ -82,10 +82,10 @@ impl ThreadStore for MemoryStore {
         self.with(|state| state.compact_turn(lease, cut))
     }
 
-    async fn note_acted_on(&self, key: &IdempotencyKey, _at: UnixMillis) -> Result<(), StoreError> {
+    async fn note_acted_on(&self, acted_on: &ActedOn, _at: UnixMillis) -> Result<(), StoreError> {
         self.with(|state| {
-            if !state.acted_on.contains(key) {
-                state.acted_on.push_back(key.clone());
+            if state.acted_on.iter().all(|known| known.key != acted_on.key) {
+                state.acted_on.push_back(acted_on.clone());
             }
             let too_many = state.acted_on.len().saturating_sub(ACTED_ON_KEPT);
             state.acted_on.drain(..too_many);
@@ -93,8 +93,15 @@ impl ThreadStore for MemoryStore {
         })
     }
 
-    async fn acted_on(&self) -> Result<Vec<IdempotencyKey>, StoreError> {
+    async fn acted_on(&self) -> Result<Vec<ActedOn>, StoreError> {
         Ok(self.lock().acted_on.iter().cloned().collect())
+    }
+
+    async fn recent_inputs(&self) -> Result<Vec<(IdempotencyKey, KnownInput)>, StoreError> {
+        let state = self.lock();
+        let newest = &state.runs[state.runs.len().saturating_sub(RECENT_INPUTS)..];
+        let known = |run: &Run| Some((run.input.key.clone()?, run.known()));
+        Ok(newest.iter().filter_map(known).collect())
     }
 
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {

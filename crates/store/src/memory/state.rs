@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    BootId, Event, Gate, IdempotencyKey, Lease, Message, MessageScope, NewEvent, NewInput, Note, Outbound, RunEnd,
-    RunId, RunOptions, RunRecord, RunStatus, Seq, SessionKey, StoreError, ThreadId, ThreadSnapshot, ThreadState,
-    UnixMillis,
+    ActedOn, BootId, Event, Gate, IdempotencyKey, KnownInput, Lease, Message, MessageScope, NewEvent, NewInput, Note,
+    Outbound, RunEnd, RunId, RunOptions, RunRecord, RunStatus, Seq, SessionKey, StoreError, ThreadId, ThreadSnapshot,
+    ThreadState, UnixMillis,
 };
 use serde_json::Value;
 
@@ -22,8 +22,8 @@ pub(super) struct State {
     pub(super) runs: Vec<Run>,
     pub(super) run_places: HashMap<RunId, usize>,
     pub(super) keys: HashMap<IdempotencyKey, RunId>,
-    /// Keys of commands and answers, oldest first.
-    pub(super) acted_on: VecDeque<IdempotencyKey>,
+    /// Commands and answers, oldest first.
+    pub(super) acted_on: VecDeque<ActedOn>,
     /// In the order of their numbers. The newest one is never removed.
     pub(super) events: Vec<Event>,
     /// In the order of asking.
@@ -100,6 +100,17 @@ pub(super) struct Run {
     pub(super) cost_micro_usd: u64,
     pub(super) state: Option<Value>,
     pub(super) end: Option<Ended>,
+}
+
+impl Run {
+    pub(super) fn known(&self) -> KnownInput {
+        KnownInput {
+            run_id: self.input.run_id,
+            session: self.session.clone(),
+            accepted_at: self.input.at,
+            digest: self.digest.clone(),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

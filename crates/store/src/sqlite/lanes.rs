@@ -4,7 +4,7 @@
 //! can be refused has been, except where a list is finished, or approvals are used (the writer then takes it back as a
 //! whole).
 
-use belay_protocol::store::{KnownInput, joined_end};
+use belay_protocol::store::{KnownInput, RECENT_INPUTS, joined_end};
 use belay_protocol::{
     Acceptance, BootId, Checkpoint, EventKind, FinishedRun, IdempotencyKey, JoinedRun, Lease, Message, NewEvent,
     NewInput, OpenedLane, PendingRun, RunId, RunOptions, RunStatus, SessionKey, StoreError, ThreadId, ThreadState,
@@ -224,6 +224,15 @@ fn known_input(row: &Row<'_>) -> Done<KnownInput> {
         accepted_at: rows::date(row, "accepted_at")?,
         digest: row.get("digest")?,
     })
+}
+
+/// Those of the newest messages that have a key, oldest first.
+pub(super) fn recent_inputs(conn: &Connection) -> Done<Vec<(IdempotencyKey, KnownInput)>> {
+    // The limit is on the runs that are looked at: where keys are rare, a start must not read all of them.
+    let recent = "SELECT * FROM (SELECT seq, id, session, accepted_at, key_channel, key_account, key_message, digest
+                                 FROM runs ORDER BY seq DESC LIMIT ?1)
+                  WHERE key_message IS NOT NULL ORDER BY seq";
+    super::tx::rows(conn, recent, [RECENT_INPUTS as i64], |row| Ok((rows::key(row)?, known_input(row)?)))
 }
 
 /// The run of a key, for readers.

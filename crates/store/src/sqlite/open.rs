@@ -18,6 +18,7 @@ const MIGRATIONS: &[M<'static>] = &[
     M::up(include_str!("migrations/0005.sql")),
     M::up(include_str!("migrations/0006.sql")),
     M::up(include_str!("migrations/0007.sql")),
+    M::up(include_str!("migrations/0008.sql")),
     M::up(include_str!("migrations/0009.sql")),
 ];
 

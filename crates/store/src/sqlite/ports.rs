@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::store::{KnownInput, input_digest};
 use belay_protocol::{
-    Acceptance, Archive, BootId, Checkpoint, Conversation, Decided, Durability, EditOutcome, Event, EventLog,
+    Acceptance, ActedOn, Archive, BootId, Checkpoint, Conversation, Decided, Durability, EditOutcome, Event, EventLog,
     EventQuery, FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey,
     Lease, Message, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow,
     OutboxState, PausedRun, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord,
@@ -98,13 +98,17 @@ impl ThreadStore for SqliteStore {
         self.write(Committed, move |tx| edits::compact_turn(tx, &lease, &cut)).await
     }
 
-    async fn note_acted_on(&self, key: &IdempotencyKey, at: UnixMillis) -> Result<(), StoreError> {
-        let key = key.clone();
-        self.write(Committed, move |tx| acted_on::note(tx, &key, at)).await
+    async fn note_acted_on(&self, acted_on: &ActedOn, at: UnixMillis) -> Result<(), StoreError> {
+        let acted_on = acted_on.clone();
+        self.write(Committed, move |tx| acted_on::note(tx, &acted_on, at)).await
     }
 
-    async fn acted_on(&self) -> Result<Vec<IdempotencyKey>, StoreError> {
+    async fn acted_on(&self) -> Result<Vec<ActedOn>, StoreError> {
         self.read(acted_on::all).await
+    }
+
+    async fn recent_inputs(&self) -> Result<Vec<(IdempotencyKey, KnownInput)>, StoreError> {
+        self.read(lanes::recent_inputs).await
     }
 
     async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {

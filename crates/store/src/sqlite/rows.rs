@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    Asker, Event, Message, MessageBody, MessageScope, Outbound, OutboxRow, Place, ReplyRoute, RunRecord, RunStatus,
-    Seq, StopReason, ThreadState, UnixMillis,
+    Asker, ChannelId, Event, IdempotencyKey, Message, MessageBody, MessageScope, Outbound, OutboxRow, Place,
+    ReplyRoute, RunRecord, RunStatus, Seq, StopReason, ThreadState, UnixMillis,
 };
 use rusqlite::Row;
 use serde::Serialize;
@@ -65,6 +65,14 @@ pub(super) fn date(row: &Row<'_>, column: &str) -> Done<UnixMillis> {
 
 pub(super) fn optional_date(row: &Row<'_>, column: &str) -> Done<Option<UnixMillis>> {
     Ok(row.get::<_, Option<i64>>(column)?.map(UnixMillis))
+}
+
+pub(super) fn key(row: &Row<'_>) -> Done<IdempotencyKey> {
+    Ok(IdempotencyKey {
+        channel: ChannelId::new(row.get::<_, String>("key_channel")?),
+        account: row.get::<_, String>("key_account")?.into(),
+        message_id: row.get::<_, String>("key_message")?.into(),
+    })
 }
 
 pub(super) fn thread_state_word(state: ThreadState) -> &'static str {

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use belay_protocol::store::input_digest;
 use belay_protocol::{
-    Archive, Asker, GateState, GateStore, Message, Outbox, Place, RunId, RunReader, RunStatus, SearchQuery,
-    ThreadState, ThreadStore,
+    Acceptance, ActedOn, Archive, Asker, GateState, GateStore, Message, NewInput, Outbox, Place, RunId, RunReader,
+    RunStatus, SearchQuery, ThreadState, ThreadStore,
 };
 use belay_store::{SqliteStore, StoreOptions};
 use rusqlite::{Connection, params};
@@ -12,12 +13,16 @@ use rusqlite::{Connection, params};
 use crate::kit::*;
 
 /// The steps that made the schemas of earlier versions.
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 9] = [
     include_str!("../../src/sqlite/migrations/0001.sql"),
     include_str!("../../src/sqlite/migrations/0002.sql"),
     include_str!("../../src/sqlite/migrations/0003.sql"),
     include_str!("../../src/sqlite/migrations/0004.sql"),
     include_str!("../../src/sqlite/migrations/0005.sql"),
+    include_str!("../../src/sqlite/migrations/0006.sql"),
+    include_str!("../../src/sqlite/migrations/0007.sql"),
+    include_str!("../../src/sqlite/migrations/0008.sql"),
+    include_str!("../../src/sqlite/migrations/0009.sql"),
 ];
 
 /// An empty store of that schema.
@@ -101,6 +106,35 @@ async fn brought_up_to_date(schema: usize) {
     let conn = Connection::open(&path).unwrap();
     let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(check, "ok");
+}
+
+/// Keys that were used before there was more than a text to compare are used still.
+#[tokio::test]
+async fn keys_of_an_old_store_are_known() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("belay.db");
+    let [_, working, _] = old_store(&path, 7);
+    let conn = Connection::open(&path).unwrap();
+    conn.execute(
+        "UPDATE runs SET key_channel = 'http', key_account = 'a', key_message = 'm', digest = ?2 WHERE id = ?1",
+        params![working.to_string(), input_digest("hi")],
+    )
+    .unwrap();
+    conn.execute("INSERT INTO acted_on (key_channel, key_account, key_message, at) VALUES ('http', 'a', 'c', 500)", [])
+        .unwrap();
+    drop(conn);
+
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
+    let lease = open(&store, "s").await.lease;
+    let again = store.accept(&lease, NewInput { key: Some(key("m")), ..queued("hi") }).await.unwrap();
+    assert!(matches!(&again, Acceptance::Known(known) if known.run_id == working), "{again:?}");
+    let recent = store.recent_inputs().await.unwrap();
+    assert_eq!(
+        recent.iter().map(|(key, known)| (key.clone(), known.run_id)).collect::<Vec<_>>(),
+        [(key("m"), working)]
+    );
+    assert_eq!(store.acted_on().await.unwrap(), [ActedOn { key: key("c"), digest: None }]);
+    store.close().await;
 }
 
 /// What an earlier version has stored is found too, once it was looked through in the background, and found once.

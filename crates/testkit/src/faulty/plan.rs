@@ -42,6 +42,8 @@ pub enum StoreOp {
     NoteActedOn,
     /// [`ThreadStore::acted_on`].
     ActedOn,
+    /// [`ThreadStore::recent_inputs`].
+    RecentInputs,
     /// [`ThreadStore::unfinished_sessions`].
     UnfinishedSessions,
     /// [`GateStore::decide`].

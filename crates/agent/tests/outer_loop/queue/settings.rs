@@ -49,11 +49,18 @@ async fn thinking_and_the_like_are_shown_set_and_asked_of_the_model() {
         ("/verbose default", "Taken back. Verbose: default."),
         ("/reasoning stream", "Reasoning: stream."),
         ("/model", "Model: scripted by scripted."),
-        ("/model larger", "I know no model larger. There is: scripted."),
         ("/model scripted", "Model: scripted by scripted."),
     ] {
         assert_eq!(agent.one.command("alice", command).await, answer, "{command}");
     }
+    for (command, refused) in
+        [("/model larger", true), ("/think hard", true), ("/nosuch", true), ("/think low", false), ("/ping", false)]
+    {
+        let Ack::Command(reply) = agent.one.text("alice", command).await else { panic!("{command} is a command") };
+        assert_eq!(reply.refused, refused, "{reply:?}");
+        agent.one.next().await;
+    }
+    assert_eq!(agent.one.command("alice", "/think high").await, "Thinking: high.");
     agent.one.ask("alice", "hi").await;
     assert_eq!(agent.model.seen()[0].model.as_deref(), Some("scripted"));
     let session = "alice".into();

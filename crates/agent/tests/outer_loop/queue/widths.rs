@@ -9,8 +9,20 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{Setup, end_of};
 
-/// As many as a test can wake in a moment, on a busy machine.
-const SESSIONS: usize = 1000;
+/// Sessions that are put to sleep, unless [`HOW_MANY`] says another number: as many as a test can wake in a moment, on a busy
+/// machine.
+const USUALLY: usize = 2000;
+
+/// The variable that says another number; see `docs/develop/testing.md`. With it the test is alone in its process, and counts
+/// memory too.
+const HOW_MANY: &str = "BELAY_SESSIONS";
+
+/// Sessions that are awake together while they are put to sleep in batches.
+const BATCH: usize = 100;
+
+/// Most that a sleeping session may cost, in bytes, with all that a store in memory and the record of the scripted model keep
+/// of it.
+const BYTES_ASLEEP: usize = 32 * 1024;
 
 #[tokio::test(start_paused = true)]
 async fn a_session_with_a_long_queue_does_not_hold_up_the_others() {
@@ -66,20 +78,40 @@ async fn subagents_of_all_sessions_share_their_places_and_waiting_is_no_time_of_
     agent.shut_down().await;
 }
 
+/// Memory that this process has in use, in bytes.
+fn memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+    line.trim_end_matches("kB").trim().parse::<usize>().expect("a number") * 1024
+}
+
 #[tokio::test(start_paused = true)]
 async fn thousands_of_sessions_asleep_cost_no_task() {
+    let asked: Option<usize> = std::env::var(HOW_MANY).ok().map(|number| number.parse().expect("a number"));
+    let sessions = asked.unwrap_or(USUALLY);
     let setup = Setup::new(ScriptedModel::new([]).then_forever(Scripted::text("hello")));
     let agent = setup.start().await;
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    let before = tasks();
+    let (before, memory_before) = (tasks(), memory());
     let mut most = 0;
-    for n in 0..SESSIONS {
-        end_of(agent.one.unanswered(&format!("session {n}"), "hi").await).await;
+    for first in (0..sessions).step_by(BATCH) {
+        let mut batch = Vec::with_capacity(BATCH);
+        for n in first..sessions.min(first + BATCH) {
+            batch.push(agent.one.unanswered(&format!("session {n}"), "hi").await);
+        }
         most = most.max(tasks());
+        for accepted in batch {
+            assert_eq!(end_of(accepted).await.reply.as_deref(), Some("hello"));
+        }
     }
-    assert!(most >= before + SESSIONS, "each had a lane while it was awake: {before} to {most}");
+    assert!(most >= before + BATCH, "each had a lane while it was awake: {before} to {most}");
     sleep(Duration::from_secs(120)).await;
     let Ack::Status(status) = agent.one.control(Control::Status).await else { panic!("a status") };
     assert_eq!((status.sessions_awake, tasks()), (0, before));
+    if asked.is_some() {
+        let each = memory().saturating_sub(memory_before) / sessions;
+        println!("{sessions} sessions asleep: no task, {each} bytes each");
+        assert!(each < BYTES_ASLEEP, "{each} bytes for each");
+    }
     agent.shut_down().await;
 }

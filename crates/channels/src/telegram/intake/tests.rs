@@ -12,6 +12,7 @@ fn rules() -> Rules {
         allow: [42].into(),
         operators: [7].into(),
         groups: in_groups(GroupAnswer::Mention),
+        max_age_s: 0,
         since: 0,
     }
 }
@@ -65,6 +66,7 @@ fn line(verdict: Verdict) -> String {
         }
         Verdict::TappedInVain { words, stranger, .. } => format!("(tap of {stranger:?}: {words})"),
         Verdict::NoText { album, .. } => format!("(no text, album {album:?})"),
+        Verdict::TooOld(conversation) => format!("(too old, in {conversation})"),
         Verdict::Stranger(id) => format!("(stranger {id})"),
         Verdict::UnlistedGroup(id) => format!("(group {id} is not listed)"),
         Verdict::NotYet => "(not yet)".into(),
@@ -374,4 +376,24 @@ fn a_word_to_end_the_daemon_from_before_its_start_is_not_for_it() {
         let verdict = judge(&rules, message(json!({"text": text, "date": date})));
         assert_eq!(matches!(verdict, Verdict::Message(_)), is_ours, "{text} at {date}");
     }
+}
+
+#[test]
+fn what_was_written_long_before_the_start_is_not_answered_as_new() {
+    let start = 1_000_000;
+    for (max_age_s, date, expected) in [
+        (3600, start - 3601, "(too old, in 42)"),
+        (3600, start - 3600, "hello"),
+        (3600, start + 1, "hello"),
+        (0, 1, "hello"),
+        (u64::MAX, 1, "hello"),
+    ] {
+        let rules = Rules { since: start, max_age_s, ..rules() };
+        assert_eq!(line(judge(&rules, message(json!({ "date": date })))), expected, "{max_age_s} s, {date}");
+    }
+    // Who is not heard anyway is told nothing.
+    let rules = Rules { since: start, max_age_s: 3600, ..rules() };
+    let stranger = json!({"from": {"id": 99, "is_bot": false, "first_name": "S"}});
+    assert_eq!(line(judge(&rules, message(stranger))), "(stranger 99)");
+    assert_eq!(line(judge(&rules, group(json!({})))), "(does not address the bot)");
 }

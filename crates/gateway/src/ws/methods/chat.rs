@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::runs::{command_answer, finished};
-use super::{Begun, Caller, Kind, Outcome, run_id, session_key};
+use super::{Begun, Caller, Kind, Outcome, Over, run_id, session_key};
 use crate::error::ApiError;
 use crate::routes::{no_such_run, stop_now};
 use crate::submit::{AgentParams, check_options};
@@ -55,7 +55,10 @@ pub(super) async fn send(caller: &Caller, params: SendParams) -> Result<Outcome,
     check_options(&inbound.options, &caller.principal)?;
     match app.ask(inbound).await? {
         Ack::Accepted(accepted) => match finished(app, &accepted).await? {
-            Some(end) => Ok(Outcome::Answered(json_of(&end))),
+            Some(end) => {
+                let Accepted { run_id: run, session, .. } = accepted;
+                Ok(Outcome::Over(Over { run, session, payload: json_of(&end) }))
+            }
             None => {
                 let status = if accepted.duplicate { "in_flight" } else { "started" };
                 let Accepted { run_id: run, session, watch, .. } = accepted;

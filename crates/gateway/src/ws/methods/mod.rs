@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub(crate) use runs::{WaitParams, accepted_answer, command_answer, finished, wait_for};
+pub(crate) use runs::{WaitParams, accepted_answer, command_answer, finished, wait_for, waited};
 
 use super::follow::Kind;
 use super::frames::RpcError;
@@ -40,6 +40,15 @@ pub(super) enum Outcome {
     Answered(Value),
     /// A message was accepted; this is the first answer.
     Accepted(Value, Begun),
+    /// A run has ended, and this says how.
+    Over(Over),
+}
+
+/// How a run has ended.
+pub(super) struct Over {
+    pub(super) run: RunId,
+    pub(super) session: SessionKey,
+    pub(super) payload: Value,
 }
 
 /// A run that was begun, or found at work.
@@ -172,7 +181,7 @@ pub(super) async fn call(caller: &Caller, method: Method, params: &str) -> Resul
     let answer = match method {
         Method::Agent => return Ok(runs::agent(caller, read(params)?).await?),
         Method::ChatSend => return Ok(chat::send(caller, read(params)?).await?),
-        Method::AgentWait => runs::wait(caller, read(params)?).await?,
+        Method::AgentWait => return Ok(runs::wait(caller, read(params)?).await?),
         Method::ChatAbort => chat::abort(caller, read(params)?).await?,
         Method::ChatHistory => chat::history(caller, read(params)?).await?,
         Method::SessionsList => sessions::list(caller, read(params)?).await?,

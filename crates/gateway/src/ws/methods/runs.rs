@@ -1,13 +1,14 @@
 //! `agent` and `agent.wait`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{Accepted, Ack, CommandReply, RunRecord};
+use belay_protocol::{Accepted, Ack, CommandReply, Principal, RunRecord};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Begun, Caller, Kind, Outcome, run_id};
+use super::{Begun, Caller, Kind, Outcome, Over, run_id};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::routes::no_such_run;
@@ -23,7 +24,10 @@ pub(super) async fn agent(caller: &Caller, params: AgentParams) -> Result<Outcom
     let inbound = params.check(app, caller.principal.clone(), caller.may_follow())?;
     match app.ask(inbound).await? {
         Ack::Accepted(accepted) => match finished(app, &accepted).await? {
-            Some(end) => Ok(Outcome::Answered(json_of(&end))),
+            Some(end) => {
+                let Accepted { run_id: run, session, .. } = accepted;
+                Ok(Outcome::Over(Over { run, session, payload: json_of(&end) }))
+            }
             None => {
                 let answer = accepted_answer(&accepted);
                 let Accepted { run_id: run, session, watch, .. } = accepted;
@@ -58,10 +62,14 @@ pub(crate) fn accepted_answer(accepted: &Accepted) -> Value {
 
 /// What a command said; it makes no run.
 pub(crate) fn command_answer(reply: &CommandReply) -> Value {
+    let status = if reply.refused { "error" } else { "ok" };
     let mut answer = json!({
-        "status": "ok", "command": reply.command, "summary": reply.reply,
+        "status": status, "command": reply.command, "summary": reply.reply,
         "result": { "payloads": [{ "text": reply.reply }] },
     });
+    if reply.refused {
+        answer["error"] = "refused".into();
+    }
     if let Some(run) = reply.resumes {
         answer["resumes"] = json!(run);
     }
@@ -75,16 +83,17 @@ pub(crate) struct WaitParams {
     timeout_ms: Option<u64>,
 }
 
-pub(super) async fn wait(caller: &Caller, params: WaitParams) -> Result<Value, ApiError> {
-    wait_for(&caller.app, caller.principal.clone(), params).await
+pub(super) async fn wait(caller: &Caller, params: WaitParams) -> Result<Outcome, ApiError> {
+    let record = wait_for(&caller.app, caller.principal.clone(), params).await?;
+    let payload = waited(&record);
+    Ok(match record.status.is_end() {
+        true => Outcome::Over(Over { run: record.run_id, session: record.session.clone(), payload }),
+        false => Outcome::Answered(payload),
+    })
 }
 
-/// The end of a run, or that it has not come in time. The time ends the wait, never the run; 0 only looks.
-pub(crate) async fn wait_for(
-    app: &App,
-    principal: belay_protocol::Principal,
-    params: WaitParams,
-) -> Result<Value, ApiError> {
+/// A run that has ended, or as it stands when the time is up. The time ends the wait, never the run; 0 only looks.
+pub(crate) async fn wait_for(app: &App, principal: Principal, params: WaitParams) -> Result<Arc<RunRecord>, ApiError> {
     let run = run_id(&params.run_id)?;
     let limit = Duration::from_millis(params.timeout_ms.unwrap_or(WAIT_DEFAULT_MS.min(app.config.max_wait_ms)));
     if limit > app.config.max_wait() {
@@ -93,11 +102,11 @@ pub(crate) async fn wait_for(
     let deadline = Instant::now() + limit;
     let watch = if limit.is_zero() { None } else { app.watch(principal, run, false).await? };
     let record = app.wait_for_end(run, watch.map(|watch| watch.finished), Some(deadline)).await?;
-    record.map(|record| waited(&record)).ok_or_else(|| no_such_run(run))
+    record.ok_or_else(|| no_such_run(run))
 }
 
 /// A run as a wait tells it.
-fn waited(run: &RunRecord) -> Value {
+pub(crate) fn waited(run: &RunRecord) -> Value {
     let date = |date: Option<belay_protocol::UnixMillis>| date.map(|date| date.0);
     let mut answer = json!({
         "runId": run.run_id, "startedAt": date(run.started_at), "endedAt": date(run.ended_at), "runStatus": run.status,

@@ -1,9 +1,10 @@
 //! `sessions.*`.
 
 use belay_protocol::{
-    Ack, Body, Inbound, QueueMode, ReasoningShown, RunOptions, SessionKey, SessionSummary, StopTarget, Thinking,
+    Ack, Body, CommandReply, Inbound, QueueMode, ReasoningShown, RunOptions, SessionKey, SessionSummary, StopTarget,
+    Thinking,
 };
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -71,19 +72,31 @@ pub(super) async fn patch(caller: &Caller, params: PatchParams) -> Result<Value,
         return Err(ApiError::invalid("model: the name of a model, in one line"));
     }
     let commands = [
-        params.queue_mode.map(|mode| format!("/queue {}", mode.word())),
-        params.thinking.map(|level| format!("/think {}", level.word())),
-        params.reasoning.map(|shown| format!("/reasoning {}", shown.word())),
-        params.verbose.map(|on| format!("/verbose {}", if on { "on" } else { "off" })),
-        asked.model.map(|name| format!("/model {name}")),
+        ("queueMode", params.queue_mode.map(|mode| format!("/queue {}", mode.word()))),
+        ("thinking", params.thinking.map(|level| format!("/think {}", level.word()))),
+        ("reasoning", params.reasoning.map(|shown| format!("/reasoning {}", shown.word()))),
+        ("verbose", params.verbose.map(|on| format!("/verbose {}", if on { "on" } else { "off" }))),
+        ("model", asked.model.map(|name| format!("/model {name}"))),
     ];
-    // All are handed over at once: a message that comes behind the change finds all of it made.
-    let said = commands.into_iter().flatten().map(|command| say(caller, key.clone(), command));
-    let replies = try_join_all(said).await?;
-    if replies.is_empty() {
+    let commands = commands.into_iter().filter_map(|(field, command)| Some((field, command?)));
+    let (fields, commands): (Vec<_>, Vec<_>) = commands.unzip();
+    if fields.is_empty() {
         return Err(ApiError::invalid("name at least one of queueMode, thinking, reasoning, verbose and model"));
     }
+    // All are handed over at once: a message that comes behind the change finds all of it made.
+    let answers = join_all(commands.into_iter().map(|command| say(caller, key.clone(), command))).await;
+    let replies = all_made(fields.into_iter().zip(answers).collect())?;
     Ok(json!({ "ok": true, "sessionKey": key, "replies": replies }))
+}
+
+/// The replies to all changes. Where one was not made, that is the answer: of which field, why, and which were made all the
+/// same.
+fn all_made(changes: Vec<(&'static str, Result<String, ApiError>)>) -> Result<Vec<String>, ApiError> {
+    let made: Vec<_> = changes.iter().filter(|(_, answer)| answer.is_ok()).map(|(field, _)| *field).collect();
+    let made = if made.is_empty() { String::new() } else { format!(" (changed all the same: {})", made.join(", ")) };
+    let why =
+        |field, error: ApiError| ApiError { message: format!("{field}: {}{made}", error.message).into(), ..error };
+    changes.into_iter().map(|(field, answer)| answer.map_err(|error| why(field, error))).collect()
 }
 
 pub(super) async fn reset(caller: &Caller, params: KeyParams) -> Result<Value, ApiError> {
@@ -98,7 +111,7 @@ pub(super) async fn stop(caller: &Caller, params: KeyParams) -> Result<Value, Ap
     Ok(stopped(&report))
 }
 
-/// Says a command in a session and returns its answer.
+/// Says a command in a session and returns its answer; what the command refuses is an error.
 async fn say(caller: &Caller, session: SessionKey, command: String) -> Result<String, ApiError> {
     let inbound = Inbound {
         channel: caller.app.channel.clone(),
@@ -114,7 +127,30 @@ async fn say(caller: &Caller, session: SessionKey, command: String) -> Result<St
         options: RunOptions::default(),
     };
     match caller.app.ask(inbound).await? {
+        Ack::Command(CommandReply { refused: true, reply, .. }) => Err(ApiError::invalid(reply)),
         Ack::Command(reply) => Ok(reply.reply),
         other => Err(ApiError::unexpected(&other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_was_not_made_is_the_answer_and_says_what_was_made_all_the_same() {
+        let made = || Ok("Thinking: low.".to_owned());
+        let unknown = || Err(ApiError::invalid("I know no model x."));
+        for (changes, expected) in [
+            (vec![("thinking", made())], Ok(vec!["Thinking: low.".to_owned()])),
+            (vec![("model", unknown())], Err("model: I know no model x.")),
+            (
+                vec![("thinking", made()), ("verbose", made()), ("model", unknown())],
+                Err("model: I know no model x. (changed all the same: thinking, verbose)"),
+            ),
+        ] {
+            let told = all_made(changes).map_err(|error| error.message.into_owned());
+            assert_eq!(told, expected.map_err(str::to_owned));
+        }
     }
 }

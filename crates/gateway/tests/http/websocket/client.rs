@@ -132,6 +132,16 @@ impl Socket {
         self.kept.iter().all(|frame| frame["event"] != name)
     }
 
+    /// Whether no answer to a request was passed over.
+    pub(crate) fn is_unanswered(&self, id: &str) -> bool {
+        self.kept.iter().all(|frame| frame["id"] != id)
+    }
+
+    /// The payloads of that kind that were passed over.
+    pub(crate) fn kept<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.kept.iter().filter(move |frame| frame["event"] == name).map(|frame| &frame["payload"])
+    }
+
     async fn frame(&mut self) -> Result<Value, End> {
         loop {
             match tokio::time::timeout(PATIENCE, self.io.next()).await.expect("a frame in time") {

@@ -1,6 +1,6 @@
 //! What is heard of runs: once, in order, and without a gap where the past meets the present.
 
-use belay_protocol::{EventKind, RunReader, StopReason};
+use belay_protocol::{EventKind, RunReader, StopReason, ToolStatus};
 use serde_json::{Value, json};
 
 use super::client::{End, Socket, message};
@@ -191,4 +191,88 @@ async fn a_log_that_cannot_be_read_ends_the_connection_that_follows_a_session() 
     house.store.broken.store(true, std::sync::atomic::Ordering::Relaxed);
     house.agent.finish(run, StopReason::FinalText, "done");
     assert_eq!(socket.end().await, End::Code(1011));
+}
+
+#[tokio::test]
+async fn fragments_and_facts_come_in_the_order_in_which_they_happened() {
+    let house = House::open().await;
+    let mut socket = Socket::open(&house).await;
+    socket.payload("sessions.subscribe", json!({ "sessionKey": "s" })).await;
+    // Both are there when the reader looks: chance alone would get a few of them right.
+    for _ in 0..16 {
+        let run = house.hold("s").await;
+        socket.events("agent", |event| event["data"]["phase"] == "start" && event["runId"] == json!(run)).await;
+        let record = house.store.run(run).await.unwrap().unwrap();
+        let (call_id, name) = (belay_protocol::CallId::from("c"), String::from("clock"));
+        house.agent.delta(run, 1, "I ");
+        assert_eq!(socket.event("agent").await["data"]["text"], "I ", "it is listened to");
+        house.agent.delta(run, 1, "look.");
+        house.agent.delta(run, 2, "Found.");
+        house.store.fact(&record, EventKind::ModelCalled { step: 1, attempts: 1, input: None, output: None });
+        house.store.fact(&record, EventKind::ToolStarted { call_id: call_id.clone(), name: name.clone() });
+        house.store.fact(&record, EventKind::ToolFinished { call_id, name, status: ToolStatus::Success, took_ms: 1 });
+        let heard = socket.events("agent", |event| event["data"]["step"] == 2).await;
+        let course: Vec<_> = brief(&heard).iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect();
+        assert_eq!(
+            course,
+            [
+                r#"assistant "look.""#,
+                r#"lifecycle "step""#,
+                r#"tool "start""#,
+                r#"tool "result""#,
+                r#"assistant "Found.""#
+            ]
+        );
+        house.agent.finish(run, StopReason::FinalText, "Found.");
+        socket.events("agent", is_end).await;
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_run_is_answered_behind_its_last_events() {
+    let house = House::open().await;
+    let mut socket = Socket::open(&house).await;
+    socket.payload("chat.subscribe", json!({ "sessionKey": "s" })).await;
+    house.store.slow.store(true, std::sync::atomic::Ordering::Relaxed);
+    for number in 0..16 {
+        let id = socket.ask("agent", message("s", "hold", &number.to_string())).await;
+        let run = socket.answer(&id).await["payload"]["runId"].clone();
+        let wait = socket.ask("agent.wait", json!({ "runId": run })).await;
+        socket.payload("health", json!({})).await; // by now the wait has been handed over
+        house.agent.finish(run.as_str().unwrap().parse().unwrap(), StopReason::FinalText, "done");
+        for id in [&id, &wait] {
+            let answer = socket.answer(id).await;
+            assert_eq!((&answer["payload"]["status"], socket.none_kept("agent")), (&json!("ok"), false), "{answer}");
+            let heard: Vec<_> = socket.kept("agent").chain(socket.kept("chat")).collect();
+            assert!(heard.iter().any(|event| is_end(event) && event["runId"] == run), "{answer} after {heard:#?}");
+            assert!(heard.iter().any(|event| event["state"] == "final" && event["runId"] == run), "{heard:#?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn going_on_behind_an_event_that_is_not_there_is_refused_and_what_is_followed_goes_on() {
+    let house = House::open().await;
+    let mut socket = Socket::open(&house).await;
+    let run = house.hold("s").await;
+    for method in ["sessions.subscribe", "chat.subscribe"] {
+        socket.payload(method, json!({ "sessionKey": "s", "since": 2 })).await;
+        let refused = socket.call(method, json!({ "sessionKey": "s", "since": 3 })).await;
+        let error = &refused["error"];
+        assert_eq!(
+            (&error["code"], &error["details"]["reason"], &error["message"]),
+            (
+                &json!("INVALID_REQUEST"),
+                &json!("invalid_cursor"),
+                &json!("since: there is no event 3 yet; the newest is 2")
+            )
+        );
+    }
+    house.agent.finish(run, StopReason::FinalText, "done");
+    assert_eq!(socket.events("agent", is_end).await.last().unwrap()["cursor"], 3);
+    let last = socket.events("chat", |event| event["state"] == "final").await.pop().unwrap();
+    assert_eq!(last["cursor"], 3, "a reader of the conversation goes on behind it");
+    socket.payload("chat.subscribe", json!({ "sessionKey": "s", "since": last["cursor"] })).await;
+    socket.payload("health", json!({})).await;
+    assert!(socket.none_kept("chat"), "nothing is said twice");
 }

@@ -239,3 +239,77 @@ async fn what_is_asked_in_order_reaches_the_agent_in_order() {
         .collect();
     assert_eq!(order, expected);
 }
+
+#[tokio::test]
+async fn what_a_command_refuses_is_the_answer_to_the_request_that_needs_it() {
+    let house = House::open().await;
+    let mut socket = Socket::open(&house).await;
+    let answer =
+        socket.call("sessions.patch", json!({ "sessionKey": "s", "thinking": "low", "model": "nosuch" })).await;
+    assert_eq!(
+        (&answer["ok"], &answer["error"]["code"], &answer["error"]["message"]),
+        (&json!(false), &json!("INVALID_REQUEST"), &json!("model: I know no nosuch. (changed all the same: thinking)"))
+    );
+    let said = socket.payload("agent", message("s", "/model nosuch", "k")).await;
+    assert_eq!((&said["status"], &said["error"]), (&json!("error"), &json!("refused")));
+    let (status, said) = house.post("/api/v1/messages", json!({ "session": "s", "text": "/model nosuch" })).await;
+    assert_eq!((status, &said["refused"], &said["reply"]), (200, &json!(true), &json!("I know no nosuch.")));
+    let (_, said) = house.post("/api/v1/messages", json!({ "session": "s", "text": "/ping" })).await;
+    assert_eq!(said.get("refused"), None);
+}
+
+#[tokio::test]
+async fn an_id_is_one_requests_until_its_last_answer() {
+    let house = House::open().await;
+    let mut socket = Socket::open(&house).await;
+    let id = socket.ask("agent", message("s", "hold", "k")).await;
+    let run = run_of(&socket.answer(&id).await["payload"]);
+    for (method, params) in [
+        ("agent", message("s", "hold", "another")),
+        ("health", json!({})),
+        ("sessions.subscribe", json!({ "sessionKey": "s" })),
+    ] {
+        socket.say(json!({ "type": "req", "id": id, "method": method, "params": params }).to_string()).await;
+        let refused = socket.answer(&id).await;
+        let error = &refused["error"];
+        assert_eq!(
+            (&error["code"], &error["details"]["reason"]),
+            (&json!("INVALID_REQUEST"), &json!("id_in_use")),
+            "{refused}"
+        );
+    }
+    assert_eq!(house.agent.seen.lock().unwrap().iter().filter(|inbound| inbound.key.is_some()).count(), 1);
+    house.agent.finish(run, StopReason::FinalText, "done");
+    assert_eq!(socket.answer(&id).await["payload"]["status"], "ok", "the first one was not disturbed");
+    // And is free the moment its answer is there.
+    for _ in 0..100 {
+        socket.say(json!({ "type": "req", "id": id, "method": "models.list" }).to_string()).await;
+        assert_eq!(socket.answer(&id).await["ok"], true);
+    }
+}
+
+#[tokio::test]
+async fn a_time_that_nobody_may_ask_for_is_refused_everywhere() {
+    let house = House::open().await;
+    let mut socket = Socket::open(&house).await;
+    let with = |field: &str, value: u64| {
+        let mut params = message("s", "hold", "k");
+        params[field] = json!(value);
+        params
+    };
+    for (method, params) in [
+        ("agent", with("timeout", 604_801)),
+        ("agent", with("timeout", u64::MAX)),
+        ("chat.send", with("timeoutMs", 604_800_001)),
+        ("chat.send", with("timeoutMs", u64::MAX)),
+    ] {
+        let answer = socket.call(method, params).await;
+        assert_eq!(answer["error"]["code"], "INVALID_REQUEST", "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().starts_with("timeout: at most 604800 s"), "{answer}");
+    }
+    let body = json!({ "session": "s", "text": "hold", "timeout_ms": 604_800_001 });
+    assert_eq!(house.post("/api/v1/messages", body).await.0, 422);
+    assert!(house.agent.seen.lock().unwrap().is_empty(), "nothing of it reached the agent");
+    socket.payload("chat.send", with("timeoutMs", 604_800_000)).await;
+    assert_eq!(house.agent.seen.lock().unwrap()[0].options.timeout_ms, Some(604_800_000));
+}

@@ -6,3 +6,4 @@ mod events;
 mod handshake;
 mod limits;
 mod methods;
+mod walk_through;

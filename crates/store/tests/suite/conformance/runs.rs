@@ -1,7 +1,7 @@
 //! Leases, acceptance, and the life of a run.
 
 use belay_protocol::run::RunUsage;
-use belay_protocol::store::{KnownInput, input_digest};
+use belay_protocol::store::{KnownInput, RECENT_INPUTS, input_digest};
 use belay_protocol::{
     Acceptance, Asker, BootId, Checkpoint, Durability, EventKind, EventQuery, Message, NewEvent, NewInput, Place,
     RunEnd, RunFilter, RunId, RunRecord, RunStatus, SessionKey, StopReason, StoreError, ThreadEdit, ThreadState,
@@ -20,6 +20,7 @@ super::for_every_store! {
     one_of_fifty_equal_keys_is_new_and_the_others_know_its_run
     a_key_with_another_text_is_a_conflict
     a_changed_message_is_known_by_what_was_sent
+    the_keys_of_the_newest_messages_are_there_in_order
     messages_without_a_key_are_never_duplicates
     a_checkpoint_keeps_messages_state_and_totals
     a_checkpoint_of_a_run_that_does_not_run_is_refused
@@ -176,6 +177,23 @@ async fn a_changed_message_is_known_by_what_was_sent(store: Shared) {
     let again = store.accept(&lease, changed()).await.unwrap();
     assert!(matches!(again, Acceptance::Known(_)), "{again:?}");
     assert_eq!(open(&*store, "s").await.unfinished[0].text, "my pin is ****");
+}
+
+async fn the_keys_of_the_newest_messages_are_there_in_order(store: Shared) {
+    assert_eq!(store.recent_inputs().await.unwrap(), []);
+    let lease = open(&*store, "s").await.lease;
+    let name = |n: usize| format!("m{n}");
+    for n in 0..=RECENT_INPUTS {
+        let has_key = n != 2;
+        let message = NewInput { key: has_key.then(|| key(&name(n))), ..queued("hi") };
+        accept(&*store, &lease, message).await;
+    }
+    let recent = store.recent_inputs().await.unwrap();
+    let keys: Vec<_> = recent.iter().map(|(key, _)| key.clone()).collect();
+    let expected: Vec<_> = (1..=RECENT_INPUTS).filter(|n| *n != 2).map(|n| key(&name(n))).collect();
+    assert_eq!(keys, expected);
+    let newest = store.find(&key(&name(RECENT_INPUTS))).await.unwrap();
+    assert_eq!(recent.last().map(|(_, known)| known), newest.as_ref());
 }
 
 async fn messages_without_a_key_are_never_duplicates(store: Shared) {

@@ -1,0 +1,264 @@
+//! Which idempotency keys were used, and for what. A message, a command and an answer share them: whatever comes under a used
+//! key is either the same thing again, or refused.
+//!
+//! **Does not know** older messages than the newest [`RECENT_INPUTS`]: the store does, and lanes ask it before they accept a
+//! message, change a conversation or take an answer. A command that acts at once cannot wait for that; what it may meet
+//! unrecognised is the key of a message that many others have come after.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use belay_protocol::store::{ACTED_ON_KEPT, RECENT_INPUTS};
+use belay_protocol::{
+    Accepted, Ack, AckSender, ActedOn, CommandReply, IdempotencyKey, Inbound, KnownInput, Refusal, RunId, Sent,
+    UnixMillis,
+};
+
+use super::Dispatcher;
+use super::answers::word_of_answer;
+use crate::live::LiveRun;
+
+/// The keys that the dispatcher knows.
+pub(super) struct Keys {
+    /// Of messages whose run is alive.
+    living: HashMap<IdempotencyKey, Living>,
+    of_runs: HashMap<RunId, IdempotencyKey>,
+    /// Of messages whose run has ended, or was alive before this start. Commands alone are compared with them: whether a
+    /// message is a duplicate, the store says.
+    recent: Newest<KnownInput>,
+    /// Of commands and answers, with their digests; no digest is that of a secret.
+    acted_on: Newest<Option<String>>,
+}
+
+/// A message whose run is alive.
+struct Living {
+    run: Arc<LiveRun>,
+    digest: String,
+    state: KeyState,
+}
+
+enum KeyState {
+    /// On its way to the store; these wait for the same answer.
+    InFlight(Vec<AckSender>),
+    /// Committed.
+    Accepted(UnixMillis),
+}
+
+/// What a key was used for.
+enum Used<'a> {
+    /// Nothing, as far as is known here.
+    No,
+    /// The same command or answer.
+    ActedOn,
+    /// The same message.
+    Living(&'a mut Living),
+    /// Something else.
+    Otherwise(Refusal),
+}
+
+impl Keys {
+    pub(super) fn new() -> Self {
+        Self {
+            living: HashMap::new(),
+            of_runs: HashMap::new(),
+            recent: Newest::of(RECENT_INPUTS),
+            acted_on: Newest::of(ACTED_ON_KEPT),
+        }
+    }
+
+    /// Learns what an earlier start has left in the store.
+    pub(super) fn recall(&mut self, acted_on: Vec<ActedOn>, inputs: Vec<(IdempotencyKey, KnownInput)>) {
+        acted_on.into_iter().for_each(|ActedOn { key, digest }| self.acted_on.insert(key, digest));
+        inputs.into_iter().for_each(|(key, known)| self.recent.insert(key, known));
+    }
+
+    fn used(&mut self, sent: &Sent) -> Used<'_> {
+        if let Some(digest) = self.acted_on.get(&sent.key) {
+            // What cannot be told from a second delivery counts as one: a secret that comes again must not be told that it
+            // was not taken, and must not go anywhere else.
+            let same = digest.as_ref().is_none_or(|digest| *digest == sent.digest);
+            return if same { Used::ActedOn } else { Used::Otherwise(Refusal::ConflictWithCommand) };
+        }
+        match self.living.get_mut(&sent.key) {
+            None => Used::No,
+            Some(living) if living.digest == sent.digest => Used::Living(living),
+            Some(living) => Used::Otherwise(Refusal::Conflict { run_id: living.run.id }),
+        }
+    }
+
+    /// A message is on its way to the store.
+    pub(super) fn take_in(&mut self, run: Arc<LiveRun>, sent: Sent) {
+        self.of_runs.insert(run.id, sent.key.clone());
+        self.living.insert(sent.key, Living { run, digest: sent.digest, state: KeyState::InFlight(Vec::new()) });
+    }
+
+    /// It is committed.
+    pub(super) fn accepted(&mut self, key: &IdempotencyKey, at: UnixMillis) {
+        if let Some(living) = self.living.get_mut(key)
+            && let KeyState::InFlight(waiters) = std::mem::replace(&mut living.state, KeyState::Accepted(at))
+        {
+            waiters.into_iter().for_each(|ack| ack.send(Ack::Accepted(joined(&living.run, at))));
+        }
+    }
+
+    /// It is not accepted; whoever waits for the same answer is to have it.
+    pub(super) fn not_accepted(&mut self, key: &IdempotencyKey) -> Vec<AckSender> {
+        match self.living.remove(key) {
+            Some(Living { state: KeyState::InFlight(waiters), .. }) => waiters,
+            _ => Vec::new(),
+        }
+    }
+
+    /// The key of a run that is alive.
+    pub(super) fn of_run(&self, run: RunId) -> Option<IdempotencyKey> {
+        self.of_runs.get(&run).cloned()
+    }
+
+    /// A run has ended.
+    pub(super) fn ended(&mut self, run: RunId) {
+        let Some(key) = self.of_runs.remove(&run) else { return };
+        let Some(Living { run, digest, state }) = self.living.remove(&key) else { return };
+        if let KeyState::Accepted(accepted_at) = state {
+            self.recent.insert(key, KnownInput { run_id: run.id, session: run.session.clone(), accepted_at, digest });
+        }
+    }
+
+    /// A command or an answer is acted on, unless somebody says otherwise.
+    pub(super) fn act_on(&mut self, acted_on: ActedOn) {
+        self.acted_on.insert(acted_on.key, acted_on.digest);
+    }
+
+    /// Nothing was done of it after all.
+    pub(super) fn not_acted_on(&mut self, key: &IdempotencyKey) {
+        self.acted_on.remove(key);
+    }
+
+    pub(super) fn was_acted_on(&self, key: &IdempotencyKey) -> bool {
+        self.acted_on.get(key).is_some()
+    }
+}
+
+impl Dispatcher {
+    /// Answers what comes under a used key; gives back the acknowledgement of what comes for the first time.
+    pub(super) fn first_delivery(
+        &mut self,
+        sent: Option<&Sent>,
+        text: &str,
+        inbound: &Inbound,
+        ack: AckSender,
+    ) -> Option<AckSender> {
+        match sent.map_or(Used::No, |sent| self.keys.used(sent)) {
+            Used::No => return Some(ack),
+            Used::ActedOn => {
+                let reply = "This was delivered before, and acted on.".to_owned();
+                ack.send(Ack::Command(CommandReply {
+                    command: word_of_answer(text),
+                    reply,
+                    resumes: None,
+                    refused: false,
+                }));
+            }
+            Used::Living(living) => match &mut living.state {
+                KeyState::InFlight(waiters) => waiters.push(ack),
+                KeyState::Accepted(at) => ack.send(Ack::Accepted(joined(&living.run, *at))),
+            },
+            Used::Otherwise(refusal) => self.refuse(inbound, ack, refusal),
+        }
+        None
+    }
+
+    /// The same for a command, which may have the key of a message whose run has ended. From here on it is acted on.
+    pub(super) fn first_command(
+        &mut self,
+        sent: Option<&Sent>,
+        inbound: &Inbound,
+        ack: AckSender,
+    ) -> Option<AckSender> {
+        let Some(sent) = sent else { return Some(ack) };
+        match self.keys.recent.get(&sent.key) {
+            None => {
+                self.keys.act_on(sent.clone().into());
+                return Some(ack);
+            }
+            Some(known) if known.digest == sent.digest => ack.send(Ack::Accepted(known.clone().again(None))),
+            Some(known) => self.refuse(inbound, ack, Refusal::Conflict { run_id: known.run_id }),
+        }
+        None
+    }
+}
+
+/// The acceptance that a duplicate of a living run joins.
+fn joined(run: &Arc<LiveRun>, at: UnixMillis) -> Accepted {
+    Accepted {
+        run_id: run.id,
+        session: run.session.clone(),
+        accepted_at: at,
+        duplicate: true,
+        watch: Some(run.watch(false)),
+    }
+}
+
+/// The newest keys, with what is known of each. One more, and the oldest is forgotten.
+struct Newest<V> {
+    most: usize,
+    values: HashMap<IdempotencyKey, V>,
+    /// Oldest first.
+    order: VecDeque<IdempotencyKey>,
+}
+
+impl<V> Newest<V> {
+    fn of(most: usize) -> Self {
+        Self { most, values: HashMap::new(), order: VecDeque::new() }
+    }
+
+    fn get(&self, key: &IdempotencyKey) -> Option<&V> {
+        self.values.get(key)
+    }
+
+    fn insert(&mut self, key: IdempotencyKey, value: V) {
+        if self.values.insert(key.clone(), value).is_none() {
+            self.order.push_back(key);
+        }
+        while self.order.len() > self.most {
+            self.order.pop_front().and_then(|oldest| self.values.remove(&oldest));
+        }
+    }
+
+    fn remove(&mut self, key: &IdempotencyKey) {
+        if self.values.remove(key).is_some() {
+            self.order.retain(|known| known != key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: usize) -> IdempotencyKey {
+        IdempotencyKey { channel: "c".into(), account: "a".into(), message_id: n.to_string().into() }
+    }
+
+    #[test]
+    fn the_newest_are_known_and_the_oldest_is_forgotten_first() {
+        let mut newest = Newest::of(2);
+        for n in [1, 2, 1, 3] {
+            newest.insert(key(n), n);
+        }
+        assert_eq!([1, 2, 3].map(|n| newest.get(&key(n)).copied()), [None, Some(2), Some(3)]);
+        newest.remove(&key(2));
+        newest.insert(key(4), 4);
+        assert_eq!([2, 3, 4].map(|n| newest.get(&key(n)).copied()), [None, Some(3), Some(4)]);
+        assert_eq!(newest.order.len(), newest.values.len());
+    }
+
+    #[test]
+    fn what_cannot_be_told_from_a_second_delivery_counts_as_one() {
+        let mut keys = Keys::new();
+        let digest = || Some("d".to_owned());
+        keys.recall(vec![ActedOn { key: key(1), digest: None }, ActedOn { key: key(2), digest: digest() }], Vec::new());
+        let mut again =
+            |n, digest: &str| matches!(keys.used(&Sent { key: key(n), digest: digest.into() }), Used::ActedOn);
+        assert_eq!([again(1, "d"), again(1, "e"), again(2, "d"), again(2, "e")], [true, true, true, false]);
+    }
+}

@@ -1,0 +1,50 @@
+//! Whether a command or an answer comes under a key of its own. The dispatcher knows the keys of the newest messages; the store
+//! knows all of them, and is asked before anything is changed: a "yes" that was a message once approves nothing when its
+//! platform delivers it again.
+
+use belay_protocol::{Ack, AckSender, Refusal, ReplyRoute, Sent};
+
+use super::Lane;
+use super::port::{not_acted_on, note};
+use crate::mail::{LaneAnswer, LaneCommand, LaneNote};
+
+impl Lane {
+    /// Gives back a command that no message came before under its key; any other is answered.
+    pub(super) async fn first_command(&self, command: LaneCommand) -> Option<LaneCommand> {
+        let Some(instead) = self.used_before(command.sent.as_ref()).await else { return Some(command) };
+        let LaneCommand { sent, ack, reply_to, .. } = command;
+        self.pass_over(sent, ack, reply_to, instead).await;
+        None
+    }
+
+    /// The same for an answer.
+    pub(super) async fn first_answer(&self, answer: LaneAnswer) -> Option<LaneAnswer> {
+        let Some(instead) = self.used_before(answer.sent.as_ref()).await else { return Some(answer) };
+        let LaneAnswer { sent, ack, reply_to, .. } = answer;
+        self.pass_over(sent, ack, reply_to, instead).await;
+        None
+    }
+
+    /// What is answered where a message has used the key; `None`: none has.
+    async fn used_before(&self, sent: Option<&Sent>) -> Option<Ack> {
+        let Sent { key, digest } = sent?;
+        Some(match self.house.store.threads.find(key).await {
+            Ok(None) => return None,
+            Ok(Some(known)) if known.digest == *digest => Ack::Accepted(known.again(None)),
+            Ok(Some(known)) => Ack::Refused(Refusal::Conflict { run_id: known.run_id }),
+            Err(error) => Ack::Refused(Refusal::Store(error.to_string())),
+        })
+    }
+
+    /// Answers without having done anything. The key is the message's, or may be tried again.
+    async fn pass_over(&self, sent: Option<Sent>, ack: AckSender, reply_to: Option<ReplyRoute>, instead: Ack) {
+        not_acted_on(&self.port.notes, sent.map(|sent| sent.key)).await;
+        let refused = match &instead {
+            Ack::Refused(refusal) => Some(refusal.to_string()),
+            _ => None,
+        };
+        ack.send(instead);
+        let say = reply_to.zip(refused);
+        note(&self.port.notes, LaneNote::Commanded { session: self.lease.session.clone(), say }).await;
+    }
+}

@@ -1,0 +1,84 @@
+//! The beginning of every stream of events: from where it goes on, and the place that it takes.
+
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::response::sse;
+use belay_protocol::Seq;
+use futures_util::{Stream, StreamExt, stream};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::app::Shared;
+use crate::error::ApiError;
+use crate::extract::Params;
+use crate::sse::KEEP_ALIVE;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResumeParams {
+    since: Option<String>,
+}
+
+/// Where a stream goes on, and its place among all streams.
+pub(crate) struct Resume {
+    /// Behind this fact; `None`: the reader does not say.
+    pub(crate) after: Option<Seq>,
+    /// Held until the stream is dropped.
+    pub(crate) place: OwnedSemaphorePermit,
+    pub(crate) reset: Option<Reset>,
+}
+
+/// A reader has come again behind a fact that is not there, as after the store was replaced by an older copy. It is told so,
+/// and goes on behind the newest one: as an error, this would end a browser's attempts for good, and to replay everything
+/// would say things twice.
+pub(crate) struct Reset {
+    asked: Seq,
+    newest: Seq,
+}
+
+impl FromRequestParts<Shared> for Resume {
+    type Rejection = ApiError;
+
+    /// From the header that browsers send when they reconnect, or from the parameter.
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
+        let Params(ResumeParams { since }) = Params::from_request_parts(parts, app).await?;
+        let newest = *app.events.tip().borrow();
+        let last = parts.headers.get("last-event-id").map(|id| id.to_str().unwrap_or("?"));
+        let after = number(last.or(since.as_deref()))?;
+        let beyond = after.filter(|after| *after > newest);
+        let reset = match (beyond, last) {
+            (Some(asked), None) => return Err(ApiError::invalid_cursor("since", asked, newest)),
+            (beyond, _) => beyond.map(|asked| Reset { asked, newest }),
+        };
+        Ok(Self { after: after.map(|after| after.min(newest)), place: app.stream_place()?, reset })
+    }
+}
+
+fn number(text: Option<&str>) -> Result<Option<Seq>, ApiError> {
+    let text = text.map(str::trim).filter(|text| !text.is_empty());
+    let number = text.map(str::parse).transpose();
+    number
+        .map(|number| number.map(Seq))
+        .map_err(|_| ApiError::bad_request("bad_event_id", "Last-Event-ID and since take the number of an event"))
+}
+
+impl Reset {
+    /// Its id is where the reader goes on when it comes once more.
+    fn event(&self) -> sse::Event {
+        let Self { asked, newest } = self;
+        let data = json!({ "asked": asked, "newest": newest, "message": "there is no such event yet; this goes on behind the newest" });
+        sse::Event::default().id(newest.0.to_string()).event("reset").data(data.to_string())
+    }
+}
+
+/// Events as a response, with comments during silence.
+pub(crate) fn as_response(
+    reset: Option<Reset>,
+    events: impl Stream<Item = sse::Event> + Send + 'static,
+) -> sse::Sse<sse::KeepAliveStream<impl Stream<Item = Result<sse::Event, Infallible>>>> {
+    let first = stream::iter(reset.map(|reset| reset.event()));
+    sse::Sse::new(first.chain(events).map(Ok)).keep_alive(sse::KeepAlive::new().interval(KEEP_ALIVE))
+}

@@ -1,0 +1,198 @@
+//! The fragments of a run at work, as one reader takes them.
+
+use std::time::Duration;
+
+use belay_protocol::{Delta, Event, Partial, RunId, SessionKey};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::time::{Instant, sleep_until};
+
+use super::order::{Order, Place};
+use super::source::News;
+
+/// Fragments of text that wait are handed on as one of at most so many bytes, so that who comes behind catches up.
+const JOINED_MAX_BYTES: usize = 4096;
+
+/// Longest time that a fragment waits for the facts before it. 250 ms: what a fact may wait for its commit (50 ms, see
+/// [`belay_protocol::Durability::Relaxed`]) on a busy disk. What is later than that comes behind it.
+const HELD_MAX: Duration = Duration::from_millis(250);
+
+/// The fragments of a run at work.
+pub(crate) struct Live {
+    pub(crate) run: RunId,
+    session: SessionKey,
+    deltas: broadcast::Receiver<Delta>,
+    /// What was taken and not handed on yet.
+    front: Option<Heard>,
+    /// Until when that waits, if it does. Those behind it wait at their source, which drops what is too much.
+    held_until: Option<Instant>,
+}
+
+/// What is heard.
+enum Heard {
+    SoFar(Partial),
+    Delta(Delta),
+    Lost(u64),
+}
+
+impl Heard {
+    /// Where it stands; `None`: nowhere, or at the beginning.
+    fn place(&self) -> Option<Place> {
+        match self {
+            Self::Delta(Delta::Tool { call_id, .. }) => Some(Place::Call(call_id.clone())),
+            Self::SoFar(Partial { step, .. })
+            | Self::Delta(Delta::Text { step, .. } | Delta::Reasoning { step, .. }) => Some(Place::Step(*step)),
+            Self::Lost(_) => None,
+        }
+    }
+}
+
+impl Live {
+    /// Takes fragments from now on, behind what was said so far.
+    pub(crate) fn new(run: RunId, session: SessionKey, so_far: Partial, deltas: broadcast::Receiver<Delta>) -> Self {
+        let said = !so_far.text.is_empty() || !so_far.reasoning.is_empty();
+        Self { run, session, deltas, front: said.then_some(Heard::SoFar(so_far)), held_until: None }
+    }
+
+    /// What is there already and belongs before this fact of the run.
+    pub(crate) fn before(&mut self, fact: &Event, order: &Order) -> Option<News> {
+        self.pull();
+        let place = self.front.as_ref()?.place();
+        if order.precedes(place.as_ref(), fact) { self.take() } else { None }
+    }
+
+    /// What comes next, once it may be shown; never, when the run is being forgotten: its end is in the log, and wakes the
+    /// reader.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was not handed on stays at the front.
+    pub(crate) async fn next(&mut self, order: &mut Order) -> News {
+        loop {
+            if self.front.is_none() {
+                self.front = Some(match self.deltas.recv().await {
+                    Ok(delta) => Heard::Delta(delta),
+                    Err(RecvError::Lagged(lost)) => Heard::Lost(lost),
+                    Err(RecvError::Closed) => std::future::pending().await,
+                });
+            }
+            if let Some(place) = self.front.as_ref().and_then(Heard::place)
+                && !order.allows(&place)
+            {
+                sleep_until(*self.held_until.get_or_insert_with(|| Instant::now() + HELD_MAX)).await;
+                order.waive(&place);
+            }
+            if let Some(news) = self.take() {
+                return news;
+            }
+        }
+    }
+
+    /// Hands on what is at the front.
+    fn take(&mut self) -> Option<News> {
+        self.held_until = None;
+        let heard = self.front.take()?;
+        let news = match heard {
+            Heard::SoFar(said) => News::SoFar(self.run, self.session.clone(), said),
+            Heard::Lost(lost) => News::Lost(self.run, self.session.clone(), lost),
+            Heard::Delta(delta) => {
+                let delta = self.joined(delta);
+                News::Delta(self.run, self.session.clone(), delta)
+            }
+        };
+        Some(news)
+    }
+
+    /// The same, with the fragments of the same text that wait behind it.
+    fn joined(&mut self, mut delta: Delta) -> Delta {
+        if let Delta::Text { step, text } = &mut delta {
+            while text.len() < JOINED_MAX_BYTES {
+                self.pull();
+                match self.front.take() {
+                    Some(Heard::Delta(Delta::Text { step: same, text: more })) if same == *step => text.push_str(&more),
+                    other => {
+                        self.front = other;
+                        break;
+                    }
+                }
+            }
+        }
+        delta
+    }
+
+    /// Takes what is there to the front, if that is empty.
+    fn pull(&mut self) {
+        if self.front.is_none() {
+            self.front = match self.deltas.try_recv() {
+                Ok(delta) => Some(Heard::Delta(delta)),
+                Err(TryRecvError::Lagged(lost)) => Some(Heard::Lost(lost)),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => None,
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_protocol::{EventKind, Seq, UnixMillis};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// A run with a step behind it, whose facts the log has not brought yet.
+    fn at_work() -> (broadcast::Sender<Delta>, Live, Order, impl Fn(EventKind) -> Event) {
+        let (run, deltas) = (RunId::new(), broadcast::Sender::new(64));
+        let live = Live::new(run, "s".into(), Partial::default(), deltas.subscribe());
+        let fact = move |kind| Event { seq: Seq(1), at: UnixMillis(0), session: None, run_id: Some(run), kind };
+        (deltas, live, Order::default(), fact)
+    }
+
+    fn text(step: u32, text: &str) -> Delta {
+        Delta::Text { step, text: text.into() }
+    }
+
+    fn said(news: News) -> String {
+        match news {
+            News::Delta(_, _, Delta::Text { step, text }) => format!("{step} {text}"),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_log_is_waited_for_and_a_fragment_comes_the_moment_its_facts_are_there() {
+        let (deltas, mut live, mut order, fact) = at_work();
+        let begun = Instant::now();
+        for delta in [text(2, "Fo"), text(2, "und"), text(3, "!")] {
+            deltas.send(delta).expect("somebody listens");
+        }
+        let just_before = HELD_MAX - Duration::from_millis(1);
+        assert!(timeout(just_before, live.next(&mut order)).await.is_err(), "the step before it is not told yet");
+        order.bring(&fact(EventKind::RunStarted { attempt: 1 }));
+        order.bring(&fact(EventKind::ModelCalled { step: 1, attempts: 1, input: None, output: None }));
+        assert_eq!(said(live.next(&mut order).await), "2 Found");
+        assert_eq!(begun.elapsed(), just_before, "at once");
+        let called = fact(EventKind::ModelCalled { step: 2, attempts: 1, input: None, output: None });
+        assert!(live.before(&called, &order).is_none(), "what waits belongs behind this fact");
+        order.bring(&called);
+        assert_eq!(said(live.next(&mut order).await), "3 !");
+        assert_eq!(begun.elapsed(), just_before, "nothing waits where the facts are there");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_log_that_is_too_slow_is_not_waited_for_any_longer() {
+        let (deltas, mut live, mut order, _) = at_work();
+        let begun = Instant::now();
+        deltas.send(text(2, "Found")).expect("somebody listens");
+        assert_eq!((said(live.next(&mut order).await), begun.elapsed()), ("2 Found".into(), HELD_MAX));
+        deltas.send(text(2, "!")).expect("somebody listens");
+        assert_eq!((said(live.next(&mut order).await), begun.elapsed()), ("2 !".into(), HELD_MAX), "once for a step");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fragments_that_wait_come_before_the_facts_that_end_them() {
+        let (deltas, mut live, order, fact) = at_work();
+        deltas.send(text(1, "Once")).expect("somebody listens");
+        let called = fact(EventKind::ModelCalled { step: 1, attempts: 1, input: None, output: None });
+        assert_eq!(live.before(&called, &order).map(said), Some("1 Once".into()));
+        assert!(live.before(&called, &order).is_none());
+    }
+}

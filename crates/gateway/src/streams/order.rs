@@ -1,0 +1,203 @@
+//! Which fragments of a run may be shown, by the facts of it that have been brought. Pure.
+//!
+//! A fragment is heard at once, while the facts that come before it are shown when they are on disk, which may be a moment
+//! later. So a fragment of a step waits until the step before it is complete: its model call, and the results of its
+//! tools. A fact that is ready early, the other way round, waits for the fragments that belong before it.
+
+use std::collections::HashSet;
+
+use belay_protocol::{CallId, Event, EventKind, RunId};
+
+/// Where a fragment stands in the course of its run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the model's answer of that step.
+    Step(u32),
+    /// In the output of that tool call.
+    Call(CallId),
+}
+
+/// How far the facts of the run at work have been brought.
+#[derive(Debug, Default)]
+pub(crate) struct Order {
+    run: Option<RunId>,
+    /// Work has begun, or has begun again after a question.
+    at_work: bool,
+    /// The step of its last model call. Calls of the runs that it starts are passed over: its own tools are at work then.
+    called: u32,
+    /// Tool calls that have begun and not ended.
+    calls: HashSet<CallId>,
+    /// Nothing is waited for up to this step, nor before the output of tools where `calls` is not all there is.
+    waived: u32,
+    some_calls: bool,
+}
+
+impl Order {
+    /// Who comes late, at that step, has not been brought the facts before it and does not wait for them.
+    pub(crate) fn join(&mut self, run: RunId, step: u32) {
+        if self.run != Some(run) {
+            *self = Self { run: Some(run), at_work: true, waived: step.max(1), some_calls: true, ..Self::default() };
+        }
+    }
+
+    /// A fact is brought.
+    pub(crate) fn bring(&mut self, fact: &Event) {
+        if matches!(fact.kind, EventKind::RunStarted { .. }) && fact.run_id != self.run {
+            *self = Self { run: fact.run_id, ..Self::default() };
+        }
+        if fact.run_id != self.run {
+            return;
+        }
+        match &fact.kind {
+            EventKind::RunStarted { .. } => {
+                self.at_work = true;
+                self.calls.clear();
+            }
+            EventKind::GateAsked { .. } => self.at_work = false,
+            EventKind::ModelCalled { step, .. } if self.calls.is_empty() => self.called = *step,
+            EventKind::ToolStarted { call_id, .. } => {
+                self.calls.insert(call_id.clone());
+            }
+            EventKind::ToolFinished { call_id, .. } => {
+                self.calls.remove(call_id);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether all that comes before a fragment has been brought.
+    pub(crate) fn allows(&self, place: &Place) -> bool {
+        match place {
+            Place::Step(step) if *step <= self.waived => true,
+            Place::Step(step) => self.at_work && *step <= self.called + 1 && self.calls.is_empty(),
+            Place::Call(call) => self.some_calls || self.calls.contains(call),
+        }
+    }
+
+    /// A fragment has waited for long enough, and is shown with those that follow it in the same place.
+    pub(crate) fn waive(&mut self, place: &Place) {
+        match place {
+            Place::Step(step) => self.waived = *step,
+            Place::Call(_) => self.some_calls = true,
+        }
+    }
+
+    /// Whether what is heard there belongs before a fact, which would be brought next. `None`: fragments that were lost.
+    pub(crate) fn precedes(&self, place: Option<&Place>, fact: &Event) -> bool {
+        match (&fact.kind, place) {
+            (EventKind::RunEnded { .. }, _) => true,
+            (EventKind::ModelCalled { step, .. }, Some(Place::Step(of))) => of <= step && self.calls.is_empty(),
+            (EventKind::ToolFinished { .. }, Some(Place::Call(_))) => true,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_protocol::{Seq, ToolStatus, UnixMillis};
+
+    use super::*;
+
+    /// `start`, `model STEP`, `tool CALL`, `result CALL`, `question`; another word is a fact that decides nothing.
+    fn fact(run: RunId, words: &str) -> Event {
+        let (word, of) = words.split_once(' ').unwrap_or((words, ""));
+        let (call_id, name) = (CallId::from(of), String::new());
+        let kind = match word {
+            "start" => EventKind::RunStarted { attempt: 1 },
+            "model" => EventKind::ModelCalled { step: of.parse().unwrap_or(0), attempts: 1, input: None, output: None },
+            "tool" => EventKind::ToolStarted { call_id, name },
+            "result" => EventKind::ToolFinished { call_id, name, status: ToolStatus::Success, took_ms: 0 },
+            "question" => EventKind::GateAsked {
+                gate: belay_protocol::GateId::new(),
+                call_id,
+                name,
+                kind: String::new(),
+                summary: String::new(),
+                why: String::new(),
+            },
+            _ => EventKind::RunAccepted,
+        };
+        Event { seq: Seq(1), at: UnixMillis(0), session: Some("s".into()), run_id: Some(run), kind }
+    }
+
+    fn after(facts: &[&str]) -> (RunId, Order) {
+        let (run, mut order) = (RunId::new(), Order::default());
+        facts.iter().for_each(|words| order.bring(&fact(run, words)));
+        (run, order)
+    }
+
+    fn step(step: u32) -> Place {
+        Place::Step(step)
+    }
+
+    #[test]
+    fn a_fragment_waits_until_the_step_before_it_is_complete() {
+        for (facts, place, expected) in [
+            (&["accepted"][..], step(1), false),
+            (&["accepted", "start"], step(1), true),
+            (&["start"], step(2), false),
+            (&["start", "model 1"], step(2), true),
+            (&["start", "model 1", "tool a", "tool b", "result a"], step(2), false),
+            (&["start", "model 1", "tool a", "tool b", "result a", "result b"], step(2), true),
+            // A run that the tool has started calls the model too.
+            (&["start", "model 1", "tool a", "model 1", "model 2", "result a"], step(3), false),
+            (&["start", "model 1", "question"], step(2), false),
+            (&["start", "model 1", "question", "start"], step(2), true),
+            (&["start", "model 1"], Place::Call("a".into()), false),
+            (&["start", "model 1", "tool a"], Place::Call("a".into()), true),
+        ] {
+            assert_eq!(after(facts).1.allows(&place), expected, "{facts:?} {place:?}");
+        }
+    }
+
+    #[test]
+    fn facts_of_other_runs_decide_nothing_and_another_run_begins_anew() {
+        let (_, mut order) = after(&["start", "model 1"]);
+        let other = RunId::new();
+        order.bring(&fact(other, "tool a"));
+        assert!(order.allows(&step(2)));
+        order.bring(&fact(other, "start"));
+        assert_eq!((order.allows(&step(1)), order.allows(&step(2))), (true, false));
+    }
+
+    #[test]
+    fn who_comes_late_waits_for_nothing_that_is_over_and_then_like_everybody() {
+        let (run, mut order) = (RunId::new(), Order::default());
+        order.join(run, 3);
+        assert_eq!((order.allows(&step(3)), order.allows(&step(4))), (true, false));
+        assert!(order.allows(&Place::Call("of a tool that was at work".into())));
+        order.bring(&fact(run, "model 3"));
+        assert!(order.allows(&step(4)));
+        let (run, mut order) = after(&["start"]);
+        order.join(run, 3);
+        assert!(!order.allows(&step(3)), "it was there from the start");
+    }
+
+    #[test]
+    fn what_has_waited_for_long_enough_opens_the_way_for_what_is_behind_it() {
+        let (_, mut order) = after(&["start"]);
+        order.waive(&step(2));
+        assert_eq!((order.allows(&step(2)), order.allows(&step(3))), (true, false));
+        order.waive(&Place::Call("a".into()));
+        assert!(order.allows(&Place::Call("b".into())));
+    }
+
+    #[test]
+    fn a_fact_waits_for_the_fragments_that_belong_before_it() {
+        let (run, order) = after(&["start"]);
+        let (_, busy) = after(&["start", "model 1", "tool a"]);
+        let call = Place::Call("a".into());
+        for (order, place, words, expected) in [
+            (&order, &step(1), "model 1", true),
+            (&order, &step(2), "model 1", false),
+            (&order, &step(1), "other", false),
+            (&order, &call, "model 1", false),
+            (&busy, &step(2), "model 2", false),
+            (&busy, &call, "result a", true),
+            (&busy, &step(2), "result a", false),
+        ] {
+            assert_eq!(order.precedes(Some(place), &fact(run, words)), expected, "{place:?} {words}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What a fact says, and in which stream of the `agent` events. Pure.
+
+use belay_protocol::{Event, EventKind, RunRecord, RunStatus, StopReason, ToolStatus};
+use serde_json::{Value, json};
+
+use super::terminal::Verdict;
+
+/// The stream of a fact and what is said there, with the run's record where the fact is its end; `None`: it belongs to none,
+/// and is read in the log of facts.
+pub(super) fn told(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static str, Value)> {
+    use EventKind as Kind;
+    let kind = &fact.kind;
+    let (stream, data) = match kind {
+        Kind::RunAccepted | Kind::Queued { .. } | Kind::Joined { .. } => ("queue", queue(kind)),
+        Kind::RunStarted { attempt } => {
+            let data = json!({ "phase": "start", "startedAt": fact.at.0, "attempt": attempt });
+            ("lifecycle", Some(data))
+        }
+        Kind::ModelCalled { .. } | Kind::ModelFallback { .. } | Kind::Brake { .. } => ("lifecycle", course(kind)),
+        Kind::RunEnded { status, reason, .. } => ("lifecycle", Some(end(fact, *status, *reason, record))),
+        Kind::ToolStarted { .. } | Kind::ToolFinished { .. } => ("tool", tool(kind)),
+        Kind::CompactionStarted { .. } | Kind::Compacted { .. } | Kind::CompactionAbandoned { .. } => {
+            ("compaction", compaction(kind))
+        }
+        Kind::SubagentStarted { .. } | Kind::SubagentEnded { .. } => ("subagent", subagent(kind)),
+        Kind::PlanCreated { .. } | Kind::PlanStep { .. } => ("plan", plan(kind)),
+        Kind::GateAsked { .. } | Kind::GateDecided { .. } => ("approval", approval(kind)),
+        // Changes of a conversation, deliveries, jobs and routines are no part of a run's course. What hooks do, and which parts
+        // of an answer were committed early, is for the operator, who reads it in the log.
+        Kind::ThreadEdited { .. } | Kind::Delivered { .. } | Kind::Hook { .. } | Kind::Said { .. } => return None,
+        Kind::JobChanged { .. } | Kind::RoutineFired { .. } | Kind::RoutineEnded { .. } => return None,
+    };
+    Some((stream, data?))
+}
+
+fn queue(kind: &EventKind) -> Option<Value> {
+    Some(match kind {
+        EventKind::RunAccepted => json!({ "phase": "accepted" }),
+        EventKind::Queued { mode, before } => json!({ "phase": "queued", "mode": mode, "before": before }),
+        EventKind::Joined { runs, how } => json!({ "phase": "joined", "runs": runs, "how": how }),
+        _ => return None,
+    })
+}
+
+/// What happens between the beginning of a run and its end.
+fn course(kind: &EventKind) -> Option<Value> {
+    Some(match kind {
+        EventKind::ModelCalled { step, attempts, input, output } => {
+            let usage = json!({ "input": input, "output": output });
+            json!({ "phase": "step", "step": step, "attempts": attempts, "usage": usage })
+        }
+        EventKind::ModelFallback { from, to, why } => {
+            json!({ "phase": "fallback", "from": from, "to": to, "why": why })
+        }
+        EventKind::Brake { brake, count, force_text } => {
+            json!({ "phase": "notice", "brake": brake, "count": count, "forceText": force_text })
+        }
+        _ => return None,
+    })
+}
+
+fn end(fact: &Event, status: RunStatus, reason: StopReason, record: Option<&RunRecord>) -> Value {
+    let verdict = Verdict::of(status, reason);
+    let phase = if status == RunStatus::Failed { "error" } else { "end" };
+    let mut data =
+        json!({ "phase": phase, "endedAt": fact.at.0, "status": verdict.word(), "stopReason": reason.word() });
+    if verdict.is_aborted() {
+        data["aborted"] = true.into();
+    }
+    if verdict != Verdict::Ok {
+        let line = record.and_then(|record| record.reply.as_deref()).filter(|line| !line.is_empty());
+        data["error"] = line.unwrap_or(reason.user_line()).into();
+    }
+    data
+}
+
+fn tool(kind: &EventKind) -> Option<Value> {
+    Some(match kind {
+        EventKind::ToolStarted { call_id, name } => json!({ "phase": "start", "toolCallId": call_id, "name": name }),
+        EventKind::ToolFinished { call_id, name, status, took_ms } => json!({
+            "phase": "result", "toolCallId": call_id, "name": name, "isError": *status != ToolStatus::Success,
+            "status": status, "tookMs": took_ms,
+        }),
+        _ => return None,
+    })
+}
+
+fn compaction(kind: &EventKind) -> Option<Value> {
+    Some(match kind {
+        EventKind::CompactionStarted { tokens, why } => json!({ "phase": "start", "tokens": tokens, "why": why }),
+        EventKind::Compacted { messages, before, after, by, will_retry } => json!({
+            "phase": "end", "completed": true, "messages": messages, "tokensBefore": before, "tokensAfter": after,
+            "by": by, "willRetry": will_retry,
+        }),
+        EventKind::CompactionAbandoned { why } => json!({ "phase": "end", "completed": false, "why": why }),
+        _ => return None,
+    })
+}
+
+fn subagent(kind: &EventKind) -> Option<Value> {
+    Some(match kind {
+        EventKind::SubagentStarted { call_id, task, depth } => {
+            json!({ "phase": "start", "toolCallId": call_id, "task": task, "depth": depth })
+        }
+        EventKind::SubagentEnded { call_id, termination, reason, turns } => json!({
+            "phase": "end", "toolCallId": call_id, "termination": termination, "stopReason": reason.word(),
+            "turns": turns,
+        }),
+        _ => return None,
+    })
+}
+
+fn plan(kind: &EventKind) -> Option<Value> {
+    Some(match kind {
+        EventKind::PlanCreated { plan_id, title, steps } => {
+            json!({ "phase": "created", "planId": plan_id, "title": title, "steps": steps })
+        }
+        EventKind::PlanStep { index, status, executor, note } => {
+            json!({ "phase": "step", "index": index, "status": status, "executor": executor, "note": note })
+        }
+        _ => return None,
+    })
+}
+
+fn approval(kind: &EventKind) -> Option<Value> {
+    Some(match kind {
+        EventKind::GateAsked { gate, call_id, name, kind, summary, why } => json!({
+            "phase": "requested", "approvalId": gate, "toolCallId": call_id, "name": name, "kind": kind,
+            "summary": summary, "why": why,
+        }),
+        EventKind::GateDecided { gate, state, by } => {
+            json!({ "phase": "resolved", "approvalId": gate, "decision": state, "by": by })
+        }
+        _ => return None,
+    })
+}

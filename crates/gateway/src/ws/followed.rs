@@ -1,0 +1,115 @@
+//! What one connection follows at present: for each, a task of the connection's that sends the events of a source.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use belay_protocol::{RunId, Seq, SessionKey};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, Id, JoinSet};
+
+use super::follow::{Claims, Follower, Kind};
+use super::outgoing::Outgoing;
+use crate::app::Shared;
+use crate::streams::{Source, Target};
+
+/// All that is followed.
+pub(super) struct Followed {
+    app: Shared,
+    outgoing: Arc<Outgoing>,
+    claims: Arc<Claims>,
+    all: HashMap<Id, One>,
+}
+
+/// Something that is followed.
+struct One {
+    kind: Kind,
+    target: Target,
+    follower: u64,
+    task: AbortHandle,
+    brought: watch::Receiver<Seq>,
+}
+
+/// Somebody who may have events of a run still to send: until all up to that fact has been, or it has ended.
+pub(super) struct Behind {
+    brought: watch::Receiver<Seq>,
+    until: Seq,
+}
+
+impl Behind {
+    /// Returns when it is so far.
+    pub(super) async fn caught_up(mut self) {
+        let _ = self.brought.wait_for(|brought| *brought >= self.until).await; // closed: it has ended
+    }
+}
+
+impl Followed {
+    pub(super) fn new(app: Shared, outgoing: Arc<Outgoing>) -> Self {
+        Self { app, outgoing, claims: Arc::default(), all: HashMap::new() }
+    }
+
+    /// How many are followed.
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether that is followed already.
+    pub(super) fn has(&self, kind: Kind, target: &Target) -> bool {
+        self.all.values().any(|one| one.kind == kind && one.target == *target)
+    }
+
+    /// Follows a source in a task of this set, which returns `end` when the source has ended.
+    pub(super) fn begin<E: Send + 'static>(
+        &mut self,
+        kind: Kind,
+        target: Target,
+        source: Source,
+        tasks: &mut JoinSet<E>,
+        end: E,
+    ) {
+        let id = self.claims.next_follower();
+        let follower =
+            Follower { id, app: self.app.clone(), claims: self.claims.clone(), outgoing: self.outgoing.clone() };
+        let brought = source.brought();
+        let task = tasks.spawn(async move {
+            follower.run(kind, source).await;
+            end
+        });
+        self.all.insert(task.id(), One { kind, target, follower: id, task, brought });
+    }
+
+    /// Ends the following of that, if it is followed.
+    pub(super) fn leave(&mut self, kind: Kind, target: &Target) {
+        let claims = &self.claims;
+        self.all.retain(|_, one| {
+            let goes = one.kind == kind && one.target == *target;
+            if goes {
+                one.task.abort();
+                claims.release(one.follower);
+            }
+            !goes
+        });
+    }
+
+    /// A task has ended: what it followed; `None`: it was [left](Self::leave) before, or followed nothing.
+    pub(super) fn ended(&mut self, task: Id) -> Option<Target> {
+        let one = self.all.remove(&task)?;
+        self.claims.release(one.follower);
+        Some(one.target)
+    }
+
+    /// Who may have events to send of a run that has ended.
+    pub(super) fn behind(&self, run: RunId, session: &SessionKey) -> Vec<Behind> {
+        let newest = *self.app.events.tip().borrow();
+        let behind = self.all.values().filter_map(|one| {
+            let until = match &one.target {
+                Target::Run(of) if *of == run => Seq(u64::MAX), // it ends by itself
+                Target::Session(of) if of == session => newest,
+                _ => return None,
+            };
+            let brought = one.brought.clone();
+            let is_behind = *brought.borrow() < until;
+            is_behind.then_some(Behind { brought, until })
+        });
+        behind.collect()
+    }
+}

@@ -1,0 +1,152 @@
+//! What tells one message from another under the same idempotency key: everything that was sent.
+
+use serde_json::{Value, json};
+
+use crate::declared::DeclaredOutput;
+use crate::inbound::{Body, HistoryLine, HistoryRole, IdempotencyKey, Inbound};
+use crate::message::canonical_json;
+use crate::options::RunOptions;
+use crate::store::{ActedOn, input_digest};
+
+/// Keeps digests of a text with all that came beside it apart from those of a text alone, whatever the text says.
+const WITH_MORE: &str = "Belay: a message with what it asks of its run, 1";
+
+/// A message or a command as its second delivery is recognised: the key, and a digest of what was sent under it.
+///
+/// The digest stands for a secret where the message is one; whoever knows that stores it without, see
+/// [`ActedOn::digest`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// The key.
+    pub key: IdempotencyKey,
+    /// The digest, in hex.
+    pub digest: String,
+}
+
+impl Sent {
+    /// What was sent; `None` for control, and where there is no key: each delivery counts by itself.
+    pub fn of(inbound: &Inbound) -> Option<Self> {
+        // Every field is named, so that whoever adds one says whether it tells messages apart. Who sends it through what is
+        // in the key; where the answer goes and who listens may change from one delivery to the next.
+        let Inbound {
+            key,
+            body,
+            history,
+            outputs,
+            options,
+            channel: _,
+            session: _,
+            principal: _,
+            reply_to: _,
+            want_deltas: _,
+            relayed: _,
+        } = inbound;
+        let (Some(key), Body::Text(text)) = (key, body) else { return None };
+        Some(Self { key: key.clone(), digest: digest(text, options, outputs, history) })
+    }
+}
+
+impl From<Sent> for ActedOn {
+    /// For what is no secret.
+    fn from(Sent { key, digest }: Sent) -> Self {
+        Self { key, digest: Some(digest) }
+    }
+}
+
+/// Of a text alone it is [`input_digest`]: what was stored before there was more to compare stays known.
+fn digest(text: &str, options: &RunOptions, outputs: &[DeclaredOutput], history: &[HistoryLine]) -> String {
+    if options.is_default() && outputs.is_empty() && history.is_empty() {
+        return input_digest(text);
+    }
+    let history: Vec<Value> = history.iter().map(|line| json!([role(line.role), line.text])).collect();
+    let beside = canonical_json(&json!({ "options": options, "outputs": outputs, "history": history }));
+    let mut hasher = blake3::Hasher::new_derive_key(WITH_MORE);
+    hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes()).update(beside.as_bytes());
+    hasher.finalize().to_hex().to_string()
+}
+
+fn role(role: HistoryRole) -> &'static str {
+    match role {
+        HistoryRole::System => "system",
+        HistoryRole::User => "user",
+        HistoryRole::Assistant => "assistant",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::inbound::Principal;
+    use crate::options::{QueueMode, Thinking};
+
+    fn plain(text: &str) -> Inbound {
+        Inbound {
+            channel: "http".into(),
+            session: "s".into(),
+            principal: Principal::operator("o"),
+            key: Some(IdempotencyKey { channel: "http".into(), account: "s".into(), message_id: "k".into() }),
+            reply_to: None,
+            body: Body::Text(text.into()),
+            history: Vec::new(),
+            want_deltas: false,
+            outputs: Vec::new(),
+            relayed: false,
+            options: RunOptions::default(),
+        }
+    }
+
+    fn asking(options: RunOptions) -> Inbound {
+        Inbound { options, ..plain("hi") }
+    }
+
+    fn wanting(schema: Value) -> Inbound {
+        let output = DeclaredOutput { name: "n".into(), schema, description: None };
+        Inbound { outputs: vec![output], ..plain("hi") }
+    }
+
+    fn digest_of(inbound: &Inbound) -> String {
+        Sent::of(inbound).map(|sent| sent.digest).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_text_alone_has_the_digest_that_it_always_had() {
+        assert_eq!(digest_of(&plain("hi")), blake3::hash(b"hi").to_hex().to_string());
+    }
+
+    #[test]
+    fn everything_that_was_sent_tells_messages_apart() {
+        let nothing = RunOptions::default;
+        let line = |role| Inbound { history: vec![HistoryLine { role, text: "x".into() }], ..plain("hi") };
+        let messages = [
+            plain("hi"),
+            plain("hi "),
+            asking(RunOptions { queue: Some(QueueMode::Collect), ..nothing() }),
+            asking(RunOptions { queue: Some(QueueMode::Steer), ..nothing() }),
+            asking(RunOptions { thinking: Some(Thinking::Low), ..nothing() }),
+            asking(RunOptions { verbose: Some(true), ..nothing() }),
+            asking(RunOptions { model: Some("m".into()), ..nothing() }),
+            asking(RunOptions { timeout_ms: Some(5), ..nothing() }),
+            asking(RunOptions { extra_prompt: Some("m".into()), ..nothing() }),
+            wanting(json!({"type": "string"})),
+            wanting(json!({"type": "integer"})),
+            line(HistoryRole::User),
+            line(HistoryRole::Assistant),
+        ];
+        let digests: HashSet<String> = messages.iter().map(digest_of).collect();
+        assert_eq!(digests.len(), messages.len());
+    }
+
+    #[test]
+    fn how_it_was_written_down_and_who_listens_does_not() {
+        let one = wanting(json!({"type": "object", "required": ["a"]}));
+        let other = wanting(json!({"required": ["a"], "type": "object"}));
+        assert_eq!(digest_of(&one), digest_of(&Inbound { want_deltas: true, ..other }));
+    }
+
+    #[test]
+    fn without_a_key_nothing_is_recognised() {
+        assert_eq!(Sent::of(&Inbound { key: None, ..plain("hi") }), None);
+    }
+}
