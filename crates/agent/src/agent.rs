@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{ChannelId, Envelope, StoreError};
+use belay_protocol::{ChannelId, Envelope, Purpose, StoreError};
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, SelectAll, once};
 use tokio::sync::{mpsc, watch};
@@ -26,6 +26,7 @@ use crate::dispatcher::{Dispatcher, TaskEnd};
 use crate::error::AgentError;
 use crate::house::{AgentParts, House};
 use crate::inlet::Inlet;
+use crate::jobs::{self, Desk};
 use crate::mail::LaneNote;
 use crate::routines::Engine;
 
@@ -42,6 +43,8 @@ const FLUSH_GRACE: Duration = Duration::from_secs(3);
 /// How long hooks that look on may take to finish at shutdown. They are told of the end first of all, so that they have had
 /// the whole drain for it.
 const HOOK_GRACE: Duration = Duration::from_secs(5);
+/// How long the ends of jobs that ended within the drain may take to be settled; what is left, the next start settles.
+const DESK_GRACE: Duration = Duration::from_secs(1);
 
 /// How long the ends of firings that ended within the drain may take to be settled; what is left, the next start settles.
 const ENGINE_GRACE: Duration = Duration::from_secs(1);
@@ -71,6 +74,8 @@ pub(crate) enum AgentEvent {
     DeliveryEnded(Result<(), JoinError>),
     /// The engine of routines has ended, which it never should.
     EngineEnded(Result<(), JoinError>),
+    /// The desk of jobs has ended, which it never should.
+    DeskEnded(Result<(), JoinError>),
     /// Time to look around.
     Tick,
 }
@@ -102,6 +107,8 @@ pub struct Agent {
     delivery: JoinSet<()>,
     /// The engine of routines, alone; told to end by `intake`, joined in `drain`.
     engine: JoinSet<()>,
+    /// The desk of jobs, alone; told to end by `intake`, joined in `drain`.
+    desk: JoinSet<()>,
     ready: watch::Sender<bool>,
     tick: tokio::time::Interval,
 }
@@ -113,6 +120,9 @@ impl Agent {
     /// See [`AgentError`]; nothing is left running.
     pub async fn start(parts: AgentParts) -> Result<Self, AgentError> {
         let channels = parts.channels.clone();
+        if let Some(channel) = channels.iter().find(|channel| Purpose::of(channel.id()) != Purpose::Chat) {
+            return Err(AgentError::ChannelName(channel.id().clone()));
+        }
         let (inlet, said) = Inlet::new();
         let (house, ready) = House::build(parts, inlet).await?;
         let house = Arc::new(house);
@@ -136,6 +146,7 @@ impl Agent {
             return Err(AgentError::NoChannel);
         }
 
+        jobs::take_up(&house).await.inspect_err(|_: &StoreError| intake.cancel())?;
         dispatcher.recover().await.inspect_err(|_: &StoreError| intake.cancel())?;
         let mut notes = notes;
         let known = async {
@@ -153,11 +164,13 @@ impl Agent {
         delivery.spawn(Delivery::new(&house, deliveries.clone()).run());
         let mut engine = JoinSet::new();
         engine.spawn(Engine::new(house.clone(), intake.clone()).run());
+        let mut desk = JoinSet::new();
+        desk.spawn(Desk::new(house.clone(), intake.clone()).run());
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ready.send_replace(true);
         house.hooks.gateway_start(&house.version, house.channels.keys());
-        Ok(Self { house, dispatcher, inbound, notes, alive, intake, deliveries, delivery, engine, ready, tick })
+        Ok(Self { house, dispatcher, inbound, notes, alive, intake, deliveries, delivery, desk, engine, ready, tick })
     }
 
     /// Takes events until told to stop or no channel is left, then drains. Only routes: never awaits a turn.
@@ -186,6 +199,7 @@ impl Agent {
             Some(ended) = self.dispatcher.next_ended() => AgentEvent::TaskEnded(ended),
             Some(ended) = self.delivery.join_next() => AgentEvent::DeliveryEnded(ended),
             Some(ended) = self.engine.join_next(), if !self.intake.is_cancelled() => AgentEvent::EngineEnded(ended),
+            Some(ended) = self.desk.join_next(), if !self.intake.is_cancelled() => AgentEvent::DeskEnded(ended),
             Some((channel, envelope)) = self.inbound.next() => match envelope {
                 Some(envelope) => AgentEvent::Inbound(Box::new(envelope)),
                 None => AgentEvent::ChannelEnded(channel),
@@ -204,6 +218,10 @@ impl Agent {
             AgentEvent::DeliveryEnded(ended) => {
                 tracing::error!(crashed = ended.is_err(), "the delivery task ended; it begins again");
                 self.delivery.spawn(Delivery::new(&self.house, self.deliveries.clone()).run());
+            }
+            AgentEvent::DeskEnded(ended) => {
+                tracing::error!(crashed = ended.is_err(), "the desk of jobs ended; it begins again");
+                self.desk.spawn(Desk::new(self.house.clone(), self.intake.clone()).run());
             }
             AgentEvent::EngineEnded(ended) => {
                 tracing::error!(crashed = ended.is_err(), "the engine of routines ended; it begins again");
@@ -233,9 +251,12 @@ impl Agent {
         self.until_lanes_end(self.house.config.drain()).await;
         self.dispatcher.stop_everything();
         self.until_lanes_end(RECORD_GRACE).await;
-        let Self { house, dispatcher, mut delivery, deliveries, mut engine, .. } = self;
+        let Self { house, dispatcher, mut delivery, deliveries, mut desk, mut engine, .. } = self;
         if timeout(ENGINE_GRACE, engine.join_next()).await.is_err() {
             engine.shutdown().await; // its rows are settled by the next start
+        }
+        if timeout(DESK_GRACE, desk.join_next()).await.is_err() {
+            desk.shutdown().await; // its rows are settled by the next start
         }
         dispatcher.end_tasks().await;
         deliveries.cancel();

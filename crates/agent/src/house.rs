@@ -22,6 +22,7 @@ use crate::effect_gate::{EffectGate, GatePorts};
 use crate::error::AgentError;
 use crate::hooks::HookChain;
 use crate::inlet::Inlet;
+use crate::jobs::{Bell, CreateJob, JobsConfig};
 use crate::plan::{self, PlanKit};
 use crate::post::SendMessage;
 use crate::prompt::{self, Briefing, PromptBook, Snapshots};
@@ -52,6 +53,8 @@ pub struct AgentParts {
     pub sessions: SessionsConfig,
     /// `[routines]`
     pub routines: RoutinesConfig,
+    /// `[jobs]`
+    pub jobs: JobsConfig,
     /// Processes of runs.
     pub processes: Arc<dyn RunProcesses>,
     /// The operator's hooks, at their points.
@@ -122,6 +125,9 @@ pub(crate) struct House {
     pub(crate) announce_reset: bool,
     /// What the engine of routines shares.
     pub(crate) routines: Board,
+    pub(crate) jobs: JobsConfig,
+    /// Wakes whoever begins jobs.
+    pub(crate) bell: Bell,
     /// Where the agent's own parts put messages in.
     pub(crate) inlet: Inlet,
     /// Keeps outputs that are too long to be shown whole.
@@ -185,6 +191,9 @@ impl House {
         if parts.config.send_message {
             tools.push(Arc::new(SendMessage::new()));
         }
+        if parts.jobs.enabled {
+            tools.push(Arc::new(CreateJob::new()));
+        }
         if parts.config.terminate {
             tools.push(Arc::new(Terminate::new()));
         }
@@ -225,6 +234,8 @@ impl House {
             resets: Resets::of(&parts.sessions),
             announce_reset: parts.sessions.announce_reset,
             routines: Board::new(parts.routines),
+            jobs: parts.jobs,
+            bell: Bell::default(),
             inlet,
             outputs: parts.outputs,
             processes: parts.processes,
@@ -259,7 +270,9 @@ impl House {
         Arc::new(self.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(&goal.teaching())))
     }
 
-    fn ask_with(&self, briefing: &Briefing, tools: Arc<ToolSet>, outputs: Option<&str>) -> Reasoning {
+    /// The way of asking in a run with these tools. `outputs`: what is said of its end in the place of how a conversation's turn
+    /// ends.
+    pub(crate) fn ask_with(&self, briefing: &Briefing, tools: Arc<ToolSet>, outputs: Option<&str>) -> Reasoning {
         let prompt = |tools| prompt::join(&prompt::parts(&self.config, briefing, tools, outputs));
         let (with_tools, without_tools) = (prompt(Some(&*tools)), prompt(None));
         Reasoning::new(with_tools, without_tools, tools, self.max_tokens, self.max_attempts)

@@ -5,8 +5,9 @@
 
 mod settings;
 
-use belay_protocol::{Decision, Skill, SkillPlace, Skills};
+use belay_protocol::{Decision, JobId, Skill, SkillPlace, Skills};
 
+pub use crate::jobs::JobCommand;
 pub use settings::{Change, Setting, SettingCommand};
 
 use crate::routines::{self, RoutineCommand};
@@ -58,10 +59,10 @@ pub enum Command {
     Decide(Decision, Option<String>),
     /// `/routine …`: routines.
     Routine(RoutineCommand),
+    /// `/job TASK` `/job ID [TEXT]` `/jobs` `/cancel ID`: work that outlives its turn.
+    Job(JobCommand),
     /// A command whose argument is missing or wrong: how it is used.
     Usage(&'static str),
-    /// A word of the contract whose capability is not in this version.
-    NotYet(&'static str),
 }
 
 /// A command that changes the thread.
@@ -90,6 +91,12 @@ pub const WORDS: &[(&str, &str)] = &[
     ("/stop", "end the running turn and clear the queue"),
     ("/interrupt", "end the running turn; waiting messages are answered next"),
     ("/plan", "work through a plan, step by step: /plan and what is to be done"),
+    (
+        "/job",
+        "give work to a job, which goes on by itself: /job and the task; /job, an id and a text says something to it",
+    ),
+    ("/jobs", "the jobs and how they get on"),
+    ("/cancel", "take a job back: /cancel and its id"),
     ("/new", "begin a new conversation"),
     ("/reset", "the same as /new"),
     ("/clear", "forget this conversation"),
@@ -114,11 +121,13 @@ pub const WORDS: &[(&str, &str)] = &[
     ("/deny", "no to a waiting question; a bare no does as well"),
 ];
 
-/// Words of the contract that belong to later versions.
-const NOT_YET: &[&str] = &["/job", "/jobs", "/cancel"];
-
 const PLAN_USAGE: &str = "Say what is to be done: /plan and a text. It is split into steps, which are worked through one \
 after the other.";
+
+const JOB_USAGE: &str = "Say what is to be done: /job and a task. It goes on by itself, and its result comes here. /jobs lists jobs, \
+/job and an id shows one, with a text behind it says something to it.";
+
+const CANCEL_USAGE: &str = "Name the job: /cancel and its id, as /jobs shows it.";
 
 /// Longest word that is looked at as a command; the longest command has 10 bytes.
 const MAX_WORD_BYTES: usize = 32;
@@ -178,15 +187,29 @@ pub fn parse(text: &str) -> Submission {
             Some("off") => Command::Thread(ThreadCommand::Loops(false)),
             _ => Command::Usage("/loops on looks for loops in this conversation (the default), /loops off does not."),
         },
+        "/job" => job(argument),
+        "/jobs" => Command::Job(JobCommand::List),
+        "/cancel" => match argument.and_then(|id| id.parse::<JobId>().ok()) {
+            Some(id) => Command::Job(JobCommand::Cancel(id)),
+            None => Command::Usage(CANCEL_USAGE),
+        },
         "/approve" => Command::Decide(Decision::Approve, argument),
         "/always" => Command::Decide(Decision::Always, argument),
         "/deny" => Command::Decide(Decision::Deny, argument),
-        other => match NOT_YET.iter().find(|known| **known == other) {
-            Some(known) => Command::NotYet(known),
-            None => return Submission::Unknown { nearest: nearest(other), word },
-        },
+        other => return Submission::Unknown { nearest: nearest(other), word },
     };
     Submission::Command(command)
+}
+
+/// `/job`, whose first word may be the id of one.
+fn job(argument: Option<String>) -> Command {
+    let Some(argument) = argument else { return Command::Usage(JOB_USAGE) };
+    let (first, rest) = argument.split_once(char::is_whitespace).unwrap_or((&argument, ""));
+    Command::Job(match (first.parse::<JobId>(), rest.trim()) {
+        (Ok(id), "") => JobCommand::Show(id),
+        (Ok(id), text) => JobCommand::Message(id, text.to_owned()),
+        (Err(_), _) => JobCommand::Create(argument),
+    })
 }
 
 /// Reads a message where there are skills as well: the word of one of them asks for it, unless it is a command.
@@ -220,7 +243,7 @@ pub fn word_of(text: &str) -> String {
 }
 
 fn nearest(word: &str) -> &'static str {
-    let known = WORDS.iter().map(|(word, _)| *word).chain(NOT_YET.iter().copied());
+    let known = WORDS.iter().map(|(word, _)| *word);
     // Beyond a third of the word it would be a guess, and a wrong one may do harm.
     let near = known.map(|known| (edit_distance(known, word), known)).min_by_key(|(distance, _)| *distance);
     near.filter(|(distance, _)| *distance <= word.len() / 3).map_or("/help", |(_, known)| known)
@@ -252,6 +275,7 @@ mod tests {
 
     #[test]
     fn messages_are_read_as_the_contract_says() {
+        let id = JobId::new();
         for (text, expected) in [
             ("hello", Submission::Input),
             ("", Submission::Input),
@@ -276,7 +300,13 @@ mod tests {
             ("//", Submission::Input),
             ("/new", command(Command::Thread(ThreadCommand::New))),
             ("/reset", command(Command::Thread(ThreadCommand::New))),
-            ("/jobs", command(Command::NotYet("/jobs"))),
+            ("/jobs", command(Command::Job(JobCommand::List))),
+            ("/job", command(Command::Usage(JOB_USAGE))),
+            ("/Job@MyBot  count the\nfiles ", command(Command::Job(JobCommand::Create("count the\nfiles".into())))),
+            (&format!("/job {id}"), command(Command::Job(JobCommand::Show(id)))),
+            (&format!("/job {id}  /stop that"), command(Command::Job(JobCommand::Message(id, "/stop that".into())))),
+            (&format!("/cancel {id}"), command(Command::Job(JobCommand::Cancel(id)))),
+            ("/cancel everything", command(Command::Usage(CANCEL_USAGE))),
             ("/plan", command(Command::Usage(PLAN_USAGE))),
             ("/plan  ", command(Command::Usage(PLAN_USAGE))),
             ("/Plan@MyBot tidy\nthe house ", Submission::Plan("tidy\nthe house".into())),
@@ -327,9 +357,6 @@ mod tests {
     fn every_listed_word_is_a_command() {
         for (word, _) in WORDS {
             assert!(matches!(parse(word), Submission::Command(_)), "{word}");
-        }
-        for word in NOT_YET {
-            assert!(matches!(parse(word), Submission::Command(Command::NotYet(_))), "{word}");
         }
     }
 }

@@ -13,7 +13,10 @@ use std::sync::Arc;
 
 use belay_agent_loop::policies::StopRules;
 use belay_agent_loop::{LoopContext, LoopError, LoopOutcome, LoopState};
-use belay_protocol::{Lease, Message, Purpose, ReplyRoute, RunEnd, RunOptions, RunUsage, StopReason, UnixMillis};
+use belay_protocol::{
+    Asker, ChannelId, Durability, Lease, Message, Purpose, ReplyRoute, RunEnd, RunOptions, RunUsage, StopReason,
+    UnixMillis,
+};
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) use self::ending::{CUT_SHORT, end_processes, failure};
@@ -29,6 +32,7 @@ use crate::compaction::{Calibration, Shortener};
 use crate::core::{Root, RunClock, RunCore};
 use crate::effect_gate::{Asking, put_changed};
 use crate::house::House;
+use crate::jobs::{Bench, Client};
 use crate::joining::Joining;
 use crate::journal::Remainder;
 use crate::live::LiveRun;
@@ -60,6 +64,10 @@ pub(crate) struct TurnJob {
     pub(crate) answers: Answers,
     /// What it is for.
     pub(crate) purpose: Purpose,
+    /// For whom it works.
+    pub(crate) asker: Asker,
+    /// The channel that they speak through.
+    pub(crate) channel: ChannelId,
     /// Whether its message was relayed from a place where nobody can be asked.
     pub(crate) relayed: bool,
     /// Whether whom it works for may have it write to other conversations.
@@ -114,17 +122,33 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     let (mut delegate, mut context) = open(&mut job);
     let mut screen = None;
     let begun = enter(&mut job, permit).await;
-    let parked = matches!(begun, Err(NotBegun::Draining));
+    let mut parked = matches!(begun, Err(NotBegun::Draining));
     let outcome = match begun {
         Ok(permit) => {
             screen = begin(&mut job, &mut delegate, &mut context).await;
             let outcome = pursue(goal, &mut delegate, &mut context, &job).await;
             drop(permit);
+            parked = lay_aside(&job, &mut delegate, &context).await;
             outcome
         }
         Err(not_begun) => not_begun.outcome(),
     };
     conclude(&job, Left { delegate, context, outcome, screen, parked }).await
+}
+
+/// Lays a job aside at the end of the daemon, with what it has done so far: the next start goes on from there, and nobody need be
+/// told. Returns whether it was laid aside.
+///
+/// # Cancel safety
+/// Dropped midway, the next start goes on from an earlier step.
+async fn lay_aside(job: &TurnJob, delegate: &mut ChatDelegate, context: &LoopContext) -> bool {
+    if job.purpose != Purpose::Job || delegate.core.stopped() != Some(StopReason::Shutdown) {
+        return false;
+    }
+    if let Err(error) = delegate.core.journal.write(context, Durability::Committed).await {
+        tracing::warn!(run = %job.run.id, %error, "a job is laid aside without its last step");
+    }
+    true
 }
 
 /// The delegate of a turn, and the conversation as the model sees it.
@@ -138,6 +162,17 @@ fn open(job: &mut TurnJob) -> (ChatDelegate, LoopContext) {
         here: job.reply_to.clone(),
         elsewhere: job.elsewhere,
         saying: delegate.core.journal.saying(),
+    });
+    delegate.bench = (job.purpose == Purpose::Chat).then(|| Bench {
+        house: job.house.clone(),
+        client: Client {
+            asker: job.asker.clone(),
+            channel: job.channel.clone(),
+            session: job.run.session.clone(),
+            reply_to: job.reply_to.clone().map(|route| ReplyRoute { reply_to: None, ..route }),
+            parent: Some(job.run.id),
+            firing: None,
+        },
     });
     delegate.shortener = Shortener::of(&job.state, job.calibration);
     let mut messages = std::mem::take(&mut job.history);

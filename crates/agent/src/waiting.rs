@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopState;
 use belay_protocol::{
-    Asker, ChannelId, FinishedRun, Gate, Message, NewEvent, Outbound, PendingRun, ReplyRoute, RunEnd, RunId,
+    Asker, ChannelId, FinishedRun, Gate, Message, NewEvent, Outbound, PendingRun, Purpose, ReplyRoute, RunEnd, RunId,
     RunOptions, RunRecord, RunStatus, RunUsage, StopReason, ThreadState, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
@@ -127,9 +127,9 @@ impl Ending {
     }
 }
 
-/// Whether a message is words for the model, rather than the order of a plan.
-fn is_words(text: &str) -> bool {
-    submission::parse(text) == Submission::Input
+/// Whether a message is words for the model, rather than the order of a plan. What the agent's own parts say always is.
+fn is_words(text: &str, channel: &ChannelId) -> bool {
+    Purpose::of(channel).is_autonomous() || submission::parse(text) == Submission::Input
 }
 
 /// The state of the loop as it was stored; from the beginning, where it cannot be read any more.
@@ -144,7 +144,7 @@ impl Waiting {
     /// A message that is about to be accepted.
     pub(crate) fn arriving(input: &LaneInput, asker: Asker, history: Vec<Message>, rules: QueueRules) -> Self {
         let LaneInput { run, inbound, text, .. } = input;
-        let words_alone = inbound.outputs.is_empty() && history.is_empty() && is_words(text);
+        let words_alone = inbound.outputs.is_empty() && history.is_empty() && is_words(text, &inbound.channel);
         Self {
             run: run.clone(),
             own: vec![Arc::new(Message::user(text))],
@@ -176,7 +176,8 @@ impl Waiting {
     pub(crate) fn again(run: Arc<LiveRun>, pending: PendingRun, answers: Answers, rules: QueueRules) -> Self {
         let own: Vec<_> = pending.messages.into_iter().map(|(_, message)| message).collect();
         let in_thread = !own.is_empty();
-        let words_alone = pending.state.is_none() && pending.history.is_empty() && is_words(&pending.text);
+        let words_alone =
+            pending.state.is_none() && pending.history.is_empty() && is_words(&pending.text, &pending.channel);
         Self {
             run,
             own: if in_thread { own } else { vec![Arc::new(Message::user(pending.text))] },

@@ -170,6 +170,7 @@ async fn assemble(
         streaming: settings.streaming.clone(),
         sessions: settings.sessions.clone(),
         routines: settings.routines.clone(),
+        jobs: settings.jobs.clone(),
         processes: programs.processes(),
         hooks: hooks.bound(),
         outputs: Some(programs.outputs()),
@@ -436,7 +437,7 @@ pub(crate) fn agent_failure(error: &AgentError) -> Failure {
         AgentError::Channel(_) => Exit::OutOfReach,
         AgentError::NoChannel | AgentError::ExecutorTool { .. } | AgentError::HookTools(_) => Exit::Refused,
         AgentError::Store(_) => Exit::OutOfReach,
-        AgentError::Tool { .. } => Exit::Internal,
+        AgentError::Tool { .. } | AgentError::ChannelName(_) => Exit::Internal,
     };
     Failure::new(exit, words(error))
 }

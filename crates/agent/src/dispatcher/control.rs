@@ -75,9 +75,7 @@ impl Dispatcher {
                     ack,
                 );
             }
-            Control::Job(_) => {
-                ack.send(Ack::Refused(Refusal::Invalid("jobs are not available in this version".into())));
-            }
+            Control::Job(request) => self.job_request(request, inbound.clone(), ack),
             Control::Routine(request) => self.routine_request(*request, inbound, ack),
             Control::Decide { gate, decision } => {
                 self.decide(gate, LaneReply::Decision(decision), "/approvals".into(), None, inbound.clone(), ack);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use belay_protocol::{Ack, AckSender, ActedOn, CommandReply, Inbound, Refusal, RoutineRequest, Sent};
 use tokio::sync::mpsc;
 
-use super::{Dispatcher, worth_saying};
+use super::Dispatcher;
 use crate::house::House;
 use crate::mail::LaneNote;
 use crate::routines::{self, By, RoutineCommand};
@@ -79,7 +79,7 @@ impl Answer {
     /// Gives the answer. What could not be stored may come again; everything else is recognised then.
     async fn give(self, said: Result<String, Refusal>) {
         let Self { house, speaker, notes, word, sent, inbound, ack } = self;
-        let again = said.as_ref().is_err_and(|refusal| !worth_saying(refusal));
+        let again = matches!(said, Err(Refusal::Store(_) | Refusal::ShuttingDown));
         match sent {
             // The agent has ended where nobody takes it.
             Some(Sent { key, .. }) if again => drop(notes.send(LaneNote::NotActedOn { key }).await),

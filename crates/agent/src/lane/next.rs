@@ -58,6 +58,8 @@ impl Lane {
             begun_at: next.begun_at,
             answers: std::mem::take(&mut next.answers),
             purpose: Purpose::of(&next.channel),
+            asker: next.asker.clone(),
+            channel: next.channel.clone(),
             relayed: next.asker.relayed,
             elsewhere: next.asker.place == Place::Operator,
             options: Arc::new(next.options.clone().over(&self.options)),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    GateState, MessageScope, OpenedLane, PendingRun, Refusal, RunEnd, RunId, RunStatus, SessionKey, StopReason,
-    StoreError, ThreadSnapshot, ToolStatus,
+    GateState, MessageScope, OpenedLane, PendingRun, Purpose, Refusal, RunEnd, RunId, RunStatus, SessionKey,
+    StopReason, StoreError, ThreadSnapshot, ToolStatus,
 };
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -125,7 +125,9 @@ impl Lane {
                 }
             };
             tracing::info!(run = %run.id, session = %run.session, attempt = pending.attempt + 1, "run taken up again");
-            let exhausted = pending.attempt >= MAX_ATTEMPTS && pending.status != RunStatus::Paused;
+            // How often a job may crash is its desk's to say, and an orderly end is no crash.
+            let counts = pending.status != RunStatus::Paused && Purpose::of(&pending.channel) != Purpose::Job;
+            let exhausted = pending.attempt >= MAX_ATTEMPTS && counts;
             let asked = pending.gate.clone();
             let answers = match &asked {
                 Some(_) => self.answers_of(run.id).await?,

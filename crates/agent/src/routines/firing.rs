@@ -6,15 +6,17 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::{
-    Ack, Body, Control, FiringRecord, IdempotencyKey, Inbound, JobCaps, JobCreated, JobId, NewJob, Place, Principal,
-    PrincipalRole, Purpose, Refusal, RoutineAction, RoutineRecord, RunId, RunOptions, RunRecord, Settled, StoreError,
-    firing_session,
+    Ack, Body, Control, FiringRecord, IdempotencyKey, Inbound, JobId, JobOrder, Place, Principal, PrincipalRole,
+    Purpose, Refusal, RoutineAction, RoutineRecord, RunId, RunOptions, RunRecord, Settled, StoreError, firing_session,
 };
 use tokio::time::sleep;
 
 use super::outcome::Outcome;
+use super::text;
 use crate::house::House;
+use crate::jobs::{self, Client};
 
 /// First and longest pause between two attempts to reach the store, or a lane that is busy.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -202,16 +204,20 @@ async fn by_job(house: &House, firing: &FiringRecord, routine: Option<&RoutineRe
         let Some(routine) = routine.filter(|_| firing.job_id.is_none()) else {
             return Some(Outcome::failed("its job is gone"));
         };
-        let new = job_of(firing, routine, id, house)?;
-        match insist(house, || house.store.jobs.create(new.clone(), CAPS)).await? {
-            JobCreated::New(_) | JobCreated::Known(_) => {}
-            JobCreated::TooMany(what) => return Some(Outcome::failed(what)),
+        if let Err(why) = order(house, firing, routine, id).await? {
+            return Some(Outcome::failed(why));
         }
     }
     insist(house, || house.store.routines.note_work(firing.firing_id, None, Some(id))).await?;
     loop {
         match insist(house, || house.store.jobs.job(id)).await? {
-            Some(job) if job.state.is_over() => return Some(Outcome::of_job(&job)),
+            Some(job) if job.state.is_over() => {
+                let run = match job.run_id {
+                    Some(run) => insist(house, || house.store.runs.run(run)).await?,
+                    None => None,
+                };
+                return Some(Outcome::of_job(&job, run.as_ref()));
+            }
             Some(_) => {}
             None => return Some(Outcome::failed("its job is gone")),
         }
@@ -225,35 +231,44 @@ async fn by_job(house: &House, firing: &FiringRecord, routine: Option<&RoutineRe
     }
 }
 
-/// Jobs that may be open when a firing makes one; how many work at once, whoever begins them says.
-const CAPS: JobCaps = JobCaps { at_work: u32::MAX, at_work_each: u32::MAX, open_each: 1000, open: 10_000 };
-
 /// What stands before the task of a routine's job.
 const WITHIN: &str =
     "You do this for a routine, which has fired by itself: make no routines and no jobs, and ask nobody.";
 
-fn job_of(firing: &FiringRecord, routine: &RoutineRecord, id: JobId, house: &House) -> Option<NewJob> {
-    let RoutineAction::FullJob { task, plan, room, budget } = &routine.spec.action else { return None };
+/// Makes the job of a firing. Made again, it is the same one. `None`: the daemon ends.
+async fn order(house: &House, firing: &FiringRecord, routine: &RoutineRecord, id: JobId) -> Option<Result<(), String>> {
+    let RoutineAction::FullJob { task, plan, room, budget } = &routine.spec.action else {
+        return Some(Err("the routine does its work without a job now; it did not when it fired".to_owned()));
+    };
     let mut words = format!("{WITHIN}\n\n{task}");
     if let Some(payload) = &firing.payload {
-        words.push_str(&format!("\n\n{}", super::text::payload(payload)));
+        words = format!("{words}\n\n{}", text::payload(payload));
     }
-    if words.len() > belay_protocol::job::JOB_TASK_MAX_BYTES {
-        words.truncate(words.floor_char_boundary(belay_protocol::job::JOB_TASK_MAX_BYTES));
-    }
-    Some(NewJob {
-        id,
-        title: format!("Routine {}", routine.spec.name),
+    words.truncate(words.floor_char_boundary(JOB_TASK_MAX_BYTES));
+    let order = JobOrder {
+        job_id: Some(id),
+        title: Some(format!("Routine {}", routine.spec.name)),
         task: words,
         plan: *plan,
         room: *room,
         budget: *budget,
-        creator: routine.creator.clone(),
+    };
+    let client = Client {
+        asker: routine.creator.clone(),
         channel: routine.channel.clone(),
-        asked_in: firing_session(firing.firing_id),
+        session: firing_session(firing.firing_id),
         reply_to: None, // what there is to say is told with the end of the firing
         parent: None,
         firing: Some(firing.firing_id),
-        at: house.clock.now(),
-    })
+    };
+    let mut pause = BACKOFF.0;
+    while !house.draining.is_cancelled() {
+        match jobs::create(house, order.clone(), client.clone()).await {
+            Ok(_) => return Some(Ok(())),
+            Err(Refusal::Store(_) | Refusal::ShuttingDown) => sleep(pause).await,
+            Err(refusal) => return Some(Err(refusal.to_string())),
+        }
+        pause = (pause * 2).min(BACKOFF.1);
+    }
+    None
 }

@@ -37,8 +37,8 @@ impl Outcome {
         Self { status, summary, usage: run.usage, cost_micro_usd: run.cost_micro_usd }
     }
 
-    /// Of the job that did it, once that is over.
-    pub(super) fn of_job(job: &JobRecord) -> Self {
+    /// Of the job that did it, once that is over. `run`: that of its last attempt.
+    pub(super) fn of_job(job: &JobRecord, run: Option<&RunRecord>) -> Self {
         let why = || Some(job.why.clone()).filter(|why| !why.is_empty());
         let (status, summary) = match job.state {
             JobState::Completed | JobState::Submitted | JobState::Accepted => match &job.result {
@@ -50,7 +50,8 @@ impl Outcome {
                 (FiringStatus::Failed, why().or_else(|| Some("its job failed".into())))
             }
         };
-        Self { status, summary, usage: RunUsage::default(), cost_micro_usd: 0 }
+        let (usage, cost_micro_usd) = run.map_or_else(Default::default, |run| (run.usage, run.cost_micro_usd));
+        Self { status, summary, usage, cost_micro_usd }
     }
 
     /// The end of the firing, with what its owner is told of it.

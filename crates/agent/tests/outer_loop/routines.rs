@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_agent::RoutinesConfig;
+use belay_agent::{JobsConfig, RoutinesConfig};
 use belay_protocol::{
     Ack, Claim, Control, FiringFilter, FiringId, FiringRecord, FiringStatus, Guardrails, JobChange, JobId, JobState,
     Misfire, NewFiring, Notify, PrincipalRole, Refusal, RoutineAction, RoutineAnswer, RoutineRecord, RoutineRequest,
@@ -452,7 +452,8 @@ async fn a_claim_whose_answer_is_lost_fires_once_and_the_engine_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_job_is_the_firings_work_until_it_is_over_also_over_a_crash() {
-    let setup = Setup::new(ScriptedModel::new([]));
+    let hangs = || ScriptedModel::new([]).then_forever(Scripted::hang());
+    let setup = Setup { jobs: JobsConfig::default(), ..Setup::new(hangs()) };
     let agent = setup.start().await;
     let action = RoutineAction::FullJob {
         task: "tidy the house".into(),
@@ -469,6 +470,8 @@ async fn a_full_job_is_the_firings_work_until_it_is_over_also_over_a_crash() {
         }
     };
     tokio::time::timeout(PATIENCE, made).await.expect("a job of the firing");
+    agent.asked(1).await;
+    assert!(saw(&agent.model, 1).iter().any(|said| said.contains("tidy the house")));
     assert!(matches!(fire(&agent, "tidy").await, Err(Refusal::Busy { .. })), "it is at work all the while");
     agent.crash().await;
 
@@ -482,7 +485,7 @@ async fn a_full_job_is_the_firings_work_until_it_is_over_also_over_a_crash() {
         at: UnixMillis(TEN_PAST),
     };
     setup.store.jobs.change(change).await.expect("changed");
-    let mut agent = setup.next_boot(ScriptedModel::new([])).start().await;
+    let mut agent = setup.next_boot(hangs()).start().await;
     assert_eq!(agent.one.next().await, "The routine tidy failed: taken back");
     let all = ended(&setup, "tidy", 1).await;
     assert_eq!((all.len(), all[0].status, all[0].job_id), (1, FiringStatus::Failed, Some(job)));

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::{
-    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, LimitsConfig, QueueConfig,
-    RoutinesConfig, SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
+    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, JobsConfig, LimitsConfig,
+    QueueConfig, RoutinesConfig, SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
 };
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
@@ -419,6 +419,7 @@ pub(crate) struct Setup {
     pub(crate) compaction: CompactionConfig,
     pub(crate) sessions: SessionsConfig,
     pub(crate) routines: RoutinesConfig,
+    pub(crate) jobs: JobsConfig,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) queue: QueueConfig,
     pub(crate) model: Arc<ScriptedModel>,
@@ -484,6 +485,8 @@ impl Setup {
             compaction: CompactionConfig::default(),
             sessions: SessionsConfig::default(),
             routines: RoutinesConfig::default(),
+            // Without jobs the models of all other tests are offered one tool less.
+            jobs: JobsConfig { enabled: false, ..JobsConfig::default() },
             rules: Arc::new(StopRules::progress()),
             queue: QueueConfig::default(),
             model: Arc::new(model),
@@ -517,6 +520,7 @@ impl Setup {
             compaction: self.compaction.clone(),
             sessions: self.sessions.clone(),
             routines: self.routines.clone(),
+            jobs: self.jobs.clone(),
             rules: self.rules.clone(),
             queue: self.queue.clone(),
             model: Arc::new(model),
@@ -559,6 +563,7 @@ impl Setup {
             streaming: self.streaming.clone(),
             sessions: self.sessions.clone(),
             routines: self.routines.clone(),
+            jobs: self.jobs.clone(),
             processes: Arc::new(NoProcesses),
             outputs: None,
             hooks: self.hooks.clone(),
