@@ -27,7 +27,7 @@ use crate::plan::{self, PlanKit};
 use crate::post::SendMessage;
 use crate::prompt::{self, Briefing, PromptBook, Snapshots};
 use crate::queue::QueueConfig;
-use crate::routines::{Board, RoutinesConfig};
+use crate::routines::{Board, RoutineTool, RoutinesConfig};
 use crate::sessions::{Resets, SessionsConfig};
 use crate::streaming::StreamingConfig;
 use crate::subagent::{Goal, SpawnSubagent, SubagentLanes};
@@ -193,6 +193,9 @@ impl House {
         }
         if parts.jobs.enabled {
             tools.push(Arc::new(CreateJob::new()));
+        }
+        if parts.routines.enabled {
+            tools.push(Arc::new(RoutineTool::new()));
         }
         if parts.config.terminate {
             tools.push(Arc::new(Terminate::new()));

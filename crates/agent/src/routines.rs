@@ -13,7 +13,7 @@
 //! Reading order: [`config`] → [`schedule`] (the forms, and the rule for daylight saving) → `cron` (the line) → `wall` (the
 //! rule carried out) → `zone` → [`misfire`] → `check` (what a routine must be) → `preview` → `reckon` (what is due) →
 //! `engine` → `firing` (from its claim to its end) → `outcome` → `light` and `text` (its model) → `events` and `board` (what
-//! others share with the engine) → `requests` and `commands` (who asks for routines).
+//! others share with the engine) → `requests`, `commands` and `tool` (who asks for routines).
 
 mod board;
 mod check;
@@ -36,6 +36,7 @@ pub mod schedule;
 #[cfg(test)]
 mod schedule_tests;
 mod text;
+mod tool;
 #[cfg(test)]
 mod transition_tests;
 mod wall;
@@ -53,3 +54,4 @@ pub use misfire::Due;
 pub use preview::{Tested, Upcoming, preview, test_at};
 pub(crate) use requests::{By, request, start};
 pub use schedule::Schedule;
+pub(crate) use tool::{ROUTINE, RoutineTool};

@@ -33,7 +33,7 @@ const FILE_MAX_BYTES: u64 = 32 * 1024;
 const TRIES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
 /// Tools that a firing is not given besides those that act on the run itself: what works by itself does not multiply, and
 /// says what it has to say at its end.
-const NOT_GIVEN: [&str; 3] = [SEND_MESSAGE, "create_job", "routine"];
+const NOT_GIVEN: [&str; 1] = [SEND_MESSAGE];
 
 /// What the model is told with its last call.
 const LAST: &str = "This is your last answer, and no tools are offered: say what there is to report, in text.";

@@ -20,6 +20,11 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Longer than the engine sleeps, so that it has seen where the clock stands.
 const A_TICK: Duration = Duration::from_secs(16);
 
+/// An agent that has routines.
+fn setup_with(model: ScriptedModel) -> Setup {
+    Setup { routines: RoutinesConfig::default(), ..Setup::new(model) }
+}
+
 fn routine(name: &str, trigger: Trigger) -> RoutineSpec {
     RoutineSpec {
         name: name.into(),
@@ -99,7 +104,7 @@ fn statuses(firings: &[FiringRecord]) -> Vec<FiringStatus> {
 const TEN_PAST: i64 = 1_794_999_600_000 + 600_000;
 
 fn at_ten_past(model: ScriptedModel) -> Setup {
-    let setup = Setup::new(model);
+    let setup = setup_with(model);
     setup.clock.set(TEN_PAST);
     setup
 }
@@ -107,7 +112,7 @@ fn at_ten_past(model: ScriptedModel) -> Setup {
 #[tokio::test(start_paused = true)]
 async fn nothing_to_report_is_silent_and_other_words_are_told() {
     let model = ScriptedModel::new([Scripted::text(" ROUTINE_OK\n"), Scripted::text("The cellar is wet.")]);
-    let setup = Setup::new(model);
+    let setup = setup_with(model);
     let mut agent = setup.start().await;
     put(&agent, routine("cellar", Trigger::Manual)).await;
     fire(&agent, "cellar").await.expect("fired");
@@ -128,7 +133,7 @@ async fn nothing_to_report_is_silent_and_other_words_are_told() {
 async fn an_empty_answer_is_asked_for_twice_more_and_then_a_failure() {
     let empty = || Scripted::text("  ");
     let model = ScriptedModel::new([empty(), empty(), Scripted::text("at last"), empty(), empty(), empty()]);
-    let setup = Setup::new(model);
+    let setup = setup_with(model);
     let mut agent = setup.start().await;
     put(&agent, routine("shy", Trigger::Manual)).await;
     fire(&agent, "shy").await.expect("fired");
@@ -146,7 +151,7 @@ async fn tools_are_called_in_all_rounds_but_the_last_and_none_that_multiply_are_
     let call = || Scripted::call("echo", json!({"text": "noon"}));
     let model = ScriptedModel::new([call(), call(), Scripted::text("It is noon.")]);
     let long = TestTool::named("echo").saying(100_000);
-    let setup = Setup { tools: vec![Arc::new(long)], ..Setup::new(model) };
+    let setup = Setup { tools: vec![Arc::new(long)], ..setup_with(model) };
     let mut agent = setup.start().await;
     put(&agent, with_tools(routine("clock", Trigger::Manual), 20)).await;
     fire(&agent, "clock").await.expect("fired");
@@ -167,7 +172,7 @@ async fn what_would_need_a_persons_yes_is_denied() {
     let tool = TestTool::named("echo").called("order").asking();
     let calls = tool.calls.clone();
     let model = ScriptedModel::new([Scripted::call("order", json!({"text": "pizza"})), Scripted::text("I could not.")]);
-    let setup = Setup::new(model).tool(tool);
+    let setup = setup_with(model).tool(tool);
     let mut agent = setup.start().await;
     put(&agent, with_tools(routine("hungry", Trigger::Manual), 2)).await;
     fire(&agent, "hungry").await.expect("fired");
@@ -180,7 +185,7 @@ async fn what_would_need_a_persons_yes_is_denied() {
 async fn a_burst_keeps_to_every_guardrail() {
     let model = ScriptedModel::new([]).then_forever(Scripted::hang());
     let routines = RoutinesConfig { max_concurrent: 2, webhooks_per_minute: 1000, ..RoutinesConfig::default() };
-    let setup = Setup { routines, ..Setup::new(model) };
+    let setup = Setup { routines, ..setup_with(model) };
     let agent = setup.start().await;
     for name in ["a", "b", "c"] {
         put(&agent, routine(name, Trigger::Manual)).await;
@@ -202,7 +207,7 @@ async fn a_burst_keeps_to_every_guardrail() {
 #[tokio::test(start_paused = true)]
 async fn webhooks_cool_down_and_the_same_content_or_delivery_fires_once() {
     let model = ScriptedModel::new([]).then_forever(Scripted::text("ROUTINE_OK"));
-    let setup = Setup::new(model);
+    let setup = setup_with(model);
     let agent = setup.start().await;
     let hook = Trigger::Webhook { path: "deploy".into(), secret_sha256: "0".repeat(64) };
     let guard = Guardrails { cooldown_s: 60, max_concurrent: 5, dedup_window_s: 3600, max_failures: 0 };
@@ -235,7 +240,7 @@ async fn webhooks_cool_down_and_the_same_content_or_delivery_fires_once() {
 #[tokio::test(start_paused = true)]
 async fn a_message_of_its_owner_sets_it_off_once_and_is_not_answered_otherwise() {
     let model = ScriptedModel::new([Scripted::text("on it"), Scripted::text("hello bob"), Scripted::text("chat")]);
-    let setup = Setup::new(model);
+    let setup = setup_with(model);
     let mut agent = setup.start().await;
     let trigger = Trigger::Event { pattern: "(?i)water the plants".into(), channel: Some("ONE".into()) };
     put(&agent, routine("plants", trigger)).await;
@@ -259,7 +264,7 @@ async fn a_message_of_its_owner_sets_it_off_once_and_is_not_answered_otherwise()
 #[tokio::test(start_paused = true)]
 async fn a_system_event_fires_those_that_wait_for_it_once_for_each_key() {
     let model = ScriptedModel::new([]).then_forever(Scripted::text("ROUTINE_OK"));
-    let setup = Setup::new(model);
+    let setup = setup_with(model);
     let agent = setup.start().await;
     let trigger = |branch: &str| Trigger::System {
         source: "ci".into(),
@@ -338,7 +343,7 @@ async fn a_clock_that_jumps_fires_by_the_policy_and_no_time_twice() {
 #[tokio::test(start_paused = true)]
 async fn after_failures_in_a_row_it_is_switched_off_and_its_owner_told() {
     let model = ScriptedModel::new([]).then_forever(Scripted::error(belay_protocol::ModelErrorKind::BadRequest));
-    let setup = Setup::new(model);
+    let setup = setup_with(model);
     let mut agent = setup.start().await;
     let guard = Guardrails { cooldown_s: 0, max_failures: 2, ..Guardrails::default() };
     put(&agent, RoutineSpec { guard, ..routine("broken", Trigger::Manual) }).await;
@@ -379,7 +384,7 @@ async fn claimed_by_the_dead(setup: &Setup, name: &str) -> FiringId {
 #[tokio::test(start_paused = true)]
 async fn a_firing_is_led_on_by_the_next_start_wherever_a_crash_has_left_it() {
     // Claimed, and nothing done.
-    let setup = Setup::new(ScriptedModel::new([]));
+    let setup = setup_with(ScriptedModel::new([]));
     let agent = setup.start().await;
     put(&agent, routine("watch", Trigger::Manual)).await;
     agent.crash().await;
@@ -407,7 +412,7 @@ async fn a_firing_is_led_on_by_the_next_start_wherever_a_crash_has_left_it() {
 async fn a_firing_that_was_done_and_not_settled_is_settled_by_the_next_start_and_told_once() {
     let store = Faulty::new(Arc::new(MemoryStore::new()));
     let model = ScriptedModel::new([Scripted::text("done")]);
-    let setup = Setup { store: ports(Arc::new(store.clone())), ..Setup::new(model) };
+    let setup = Setup { store: ports(Arc::new(store.clone())), ..setup_with(model) };
     let agent = setup.start().await;
     put(&agent, routine("watch", Trigger::Manual)).await;
     store.plan().every(StoreOp::SettleFiring, Fault::Fail);
@@ -453,7 +458,7 @@ async fn a_claim_whose_answer_is_lost_fires_once_and_the_engine_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn a_full_job_is_the_firings_work_until_it_is_over_also_over_a_crash() {
     let hangs = || ScriptedModel::new([]).then_forever(Scripted::hang());
-    let setup = Setup { jobs: JobsConfig::default(), ..Setup::new(hangs()) };
+    let setup = Setup { jobs: JobsConfig::default(), ..setup_with(hangs()) };
     let agent = setup.start().await;
     let action = RoutineAction::FullJob {
         task: "tidy the house".into(),
@@ -552,7 +557,7 @@ async fn people_make_and_see_their_own_routines_and_operators_all() {
 
 #[tokio::test(start_paused = true)]
 async fn everything_that_is_wrong_with_a_routine_is_said_at_once() {
-    let setup = Setup::new(ScriptedModel::new([]));
+    let setup = setup_with(ScriptedModel::new([]));
     let agent = setup.start().await;
     let spec = RoutineSpec {
         name: "9 lives".into(),
@@ -574,5 +579,61 @@ async fn everything_that_is_wrong_with_a_routine_is_said_at_once() {
         })),
     );
     assert!(matches!(user.await, Ack::Refused(Refusal::Forbidden(_))), "people tell of no events");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_model_makes_a_routine_of_the_persons_once_they_agree_and_what_fires_makes_none() {
+    let arguments = json!({
+        "action": "create", "name": "tea", "prompt": "Say that tea is ready.", "schedule": "in 20m", "use_tools": true,
+    });
+    let model = ScriptedModel::new([
+        Scripted::call("routine", arguments),
+        Scripted::text("You will hear of it."),
+        Scripted::text("Tea is ready."),
+    ]);
+    let setup = setup_with(model);
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "remind me of my tea").await;
+    let question = agent.one.next().await;
+    assert!(question.contains("create the routine tea at `in 20m`"), "{question}");
+    agent.one.text("alice", "yes").await;
+    let mut said = agent.one.next().await;
+    if said != "You will hear of it." {
+        said = agent.one.next().await; // behind the answer to the yes
+    }
+    assert_eq!(said, "You will hear of it.");
+    setup.clock.forward(Duration::from_secs(20 * 60));
+    assert_eq!(agent.one.next().await, "Routine tea: Tea is ready.");
+    let offered = agent.model.seen()[2].tools.clone().expect("tools");
+    assert!(!offered.iter().any(|tool| tool == "routine" || tool == "create_job"), "{offered:?}");
+    let made = setup.store.routines.routine("tea").await.expect("readable").expect("known");
+    assert_eq!((made.creator.principal.as_str(), made.made_in.as_str(), made.next_at), ("tester", "alice", None));
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn thousands_of_routines_that_are_not_due_cost_a_look_nothing() {
+    let setup = at_ten_past(ScriptedModel::new([]).then_forever(Scripted::text("ROUTINE_OK")));
+    let agent = setup.start().await;
+    put(&agent, hourly("watch", Misfire::Once)).await;
+    for n in 0..10_000 {
+        let never = Trigger::Schedule { when: "0 0 1 1 * 2090".into(), zone: "UTC".into(), misfire: Misfire::Once };
+        let new = belay_protocol::NewRoutine {
+            spec: routine(&format!("r{n}"), never),
+            creator: Default::default(),
+            channel: "one".into(),
+            made_in: "test".into(),
+            reply_to: None,
+            origin: belay_protocol::RoutineOrigin::Made,
+            next_at: Some(UnixMillis(3_786_912_000_000)),
+            at: UnixMillis(TEN_PAST),
+        };
+        setup.store.routines.put(new, true).await.expect("stored");
+    }
+    setup.clock.forward(HOUR);
+    let due = setup.store.routines.due(belay_protocol::Clock::now(&*setup.clock), 256).await.expect("readable");
+    assert_eq!(due.iter().map(|due| due.spec.name.as_str()).collect::<Vec<_>>(), ["watch"], "what is read is what is due");
+    assert_eq!(ended(&setup, "watch", 1).await.len(), 1);
     agent.shut_down().await;
 }

@@ -484,7 +484,7 @@ impl Setup {
             approvals: ApprovalsConfig::default(),
             compaction: CompactionConfig::default(),
             sessions: SessionsConfig::default(),
-            routines: RoutinesConfig::default(),
+            routines: RoutinesConfig { enabled: false, ..RoutinesConfig::default() },
             // Without jobs the models of all other tests are offered one tool less.
             jobs: JobsConfig { enabled: false, ..JobsConfig::default() },
             rules: Arc::new(StopRules::progress()),
