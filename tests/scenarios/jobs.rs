@@ -21,7 +21,7 @@ fn home(api: &BotApi) -> Home {
 }
 
 /// Somebody says something on Telegram.
-async fn say(daemon: &Daemon, update: u64, text: &str) -> Result<()> {
+async fn say(daemon: &Daemon, update: u32, text: &str) -> Result<()> {
     let hook = client().post(format!("{}/telegram/webhook", daemon.url)).json(&private_message(update, 42, text));
     let answer = hook.header("X-Telegram-Bot-Api-Secret-Token", SECRET).send().await?;
     assert_eq!(answer.status().as_u16(), 200);
@@ -29,7 +29,7 @@ async fn say(daemon: &Daemon, update: u64, text: &str) -> Result<()> {
 }
 
 /// The first so many texts that were sent.
-async fn texts(api: &BotApi, n: usize) -> Vec<String> {
+async fn texts(api: &BotApi, n: u32) -> Vec<String> {
     let sent = api.messages(n).await;
     sent.iter().map(|message| message["text"].as_str().unwrap_or_default().to_owned()).collect()
 }

@@ -33,7 +33,8 @@ pub(crate) struct Waiting {
     /// The history that it brought along, until its first start appends it to the thread.
     pub(crate) history: Vec<Arc<Message>>,
     pub(crate) own: Vec<Arc<Message>>,
-    pub(crate) state: LoopState,
+    /// Where its loop goes on; `None`: at its beginning, or lent to the running turn. Boxed, for it is large.
+    pub(crate) state: Option<Box<LoopState>>,
     pub(crate) usage: RunUsage,
     pub(crate) cost_micro_usd: u64,
     /// For whom it works.
@@ -144,7 +145,8 @@ impl Waiting {
     /// A message that is about to be accepted.
     pub(crate) fn arriving(input: &LaneInput, asker: Asker, history: Vec<Message>, rules: QueueRules) -> Self {
         let LaneInput { run, inbound, text, .. } = input;
-        let words_alone = inbound.outputs.is_empty() && history.is_empty() && is_words(text, &inbound.channel);
+        let declared = !inbound.outputs.is_empty();
+        let words_alone = !declared && history.is_empty() && is_words(text, &inbound.channel);
         Self {
             run: run.clone(),
             own: vec![Arc::new(Message::user(text))],
@@ -156,7 +158,7 @@ impl Waiting {
             in_thread: false,
             permit: None,
             history: history.into_iter().map(Arc::new).collect(),
-            state: Goal::beginning(inbound.outputs.clone()),
+            state: declared.then(|| Box::new(Goal::beginning(inbound.outputs.clone()))),
             usage: RunUsage::default(),
             cost_micro_usd: 0,
             asker,
@@ -189,7 +191,7 @@ impl Waiting {
             in_thread,
             permit: None,
             history: pending.history.into_iter().map(Arc::new).collect(),
-            state: pending.state.map(|state| state_of(pending.run_id, state)).unwrap_or_default(),
+            state: pending.state.map(|state| Box::new(state_of(pending.run_id, state))),
             usage: pending.usage,
             cost_micro_usd: pending.cost_micro_usd,
             asker: pending.asker,

@@ -50,7 +50,7 @@ impl Lane {
             lease: self.lease.clone(),
             history,
             own,
-            state: std::mem::take(&mut next.state),
+            state: next.state.take(),
             usage: next.usage,
             cost_micro_usd: next.cost_micro_usd,
             reply_to: next.reply_to.clone(),

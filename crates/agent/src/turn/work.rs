@@ -27,7 +27,7 @@ pub(super) async fn work(
     job: &TurnJob,
 ) -> Result<LoopOutcome, LoopError> {
     let errand = match job.purpose {
-        Purpose::Job => match jobs::begin(&mut delegate.core).await? {
+        Purpose::Job => match Box::pin(jobs::begin(&mut delegate.core)).await? {
             Ok(errand) => Some(errand),
             Err(end) => return Ok(LoopOutcome::Stopped(end)),
         },
@@ -38,13 +38,14 @@ pub(super) async fn work(
         return Ok(LoopOutcome::Stopped(end));
     }
     let indicator = job.run.cancel.child_token();
-    let looping = carry_out(delegate, context, job, errand);
+    // Boxed, since it is moved: in place it would be here twice.
+    let mut looping = Box::pin(carry_out(delegate, context, job, errand));
     let route = job.reply_to.as_ref();
     let Some((route, channel)) = route.and_then(|route| Some((route, job.house.channels.get(&route.channel)?))) else {
         return looping.await;
     };
     let working = channel.working(route, indicator.clone());
-    tokio::pin!(looping, working);
+    tokio::pin!(working);
     let outcome = tokio::select! {
         outcome = &mut looping => outcome,
         () = &mut working => looping.await,
@@ -90,9 +91,11 @@ async fn carry_out(
     job: &TurnJob,
     errand: Option<Errand>,
 ) -> Result<LoopOutcome, LoopError> {
-    let message = context.messages.get(delegate.turn_start).map(|message| message.text().to_owned());
+    let message =
+        context.messages.get(delegate.turn_start).map(|message| message.text().to_owned()).unwrap_or_default();
     let briefing = briefing_of(job).await;
-    match bootstrap::begin(&mut delegate.core, context, &briefing, &message.unwrap_or_default()).await? {
+    let beginning = bootstrap::begin(&mut delegate.core, context, &briefing, &message);
+    match Box::pin(beginning).await? {
         Beginning::Go(told) => delegate.brief(told.over(briefing), errand.is_some()),
         Beginning::Over(end, words) => {
             delegate.summary = words;
@@ -124,16 +127,16 @@ async fn carry_out(
     };
     let mut outcome = match (resumed, &errand) {
         (Some(outcome), _) => outcome,
-        (None, Some(errand)) => jobs::pursue(delegate, context, errand).await?,
+        (None, Some(errand)) => Box::pin(jobs::pursue(delegate, context, errand)).await?,
         (None, None) => run_agentic_loop(delegate, &reasoning, context, &config).await?,
     };
     if delegate.goal.is_some() {
-        return Ok(close_with_outputs(delegate, context, outcome).await);
+        return Ok(Box::pin(close_with_outputs(delegate, context, outcome)).await);
     }
     if let LoopOutcome::Stopped(end) = &mut outcome
         && closing::deserves_one(end)
     {
-        let closing = closing_turn(&mut delegate.core, &reasoning, context, end).await;
+        let closing = Box::pin(closing_turn(&mut delegate.core, &reasoning, context, end)).await;
         delegate.summary = closing.or(delegate.summary.take());
         // Somebody's stop comes before every limit, also in the last turn.
         if let Some(reason) = delegate.core.stopped() {
