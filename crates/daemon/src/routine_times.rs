@@ -1,6 +1,6 @@
 //! When routines would fire: for the gateway, and for who writes one and has no daemon.
 
-use belay_agent::routines::Schedule;
+use belay_agent::routines::{Schedule, ScheduleError};
 use belay_gateway::RoutineTimes;
 use belay_protocol::{RoutineAction, RoutineSpec, Trigger, UnixMillis};
 use serde_json::{Value, json};
@@ -10,10 +10,13 @@ pub(crate) struct Times;
 
 impl RoutineTimes for Times {
     fn test(&self, spec: &RoutineSpec, at: &str, now: UnixMillis) -> Result<Value, String> {
-        let Some(schedule) = schedule(spec, now)? else {
+        let Trigger::Schedule { when, zone, .. } = &spec.trigger else {
             return Err(format!("the routine {} has no schedule: {}", spec.name, set_off_by(&spec.trigger)));
         };
-        let at = date(at, schedule.zone())?;
+        let at = date(at, zone)?;
+        // As if it were made now, or just before a date that has gone by.
+        let made = UnixMillis(now.0.min(at.0 - 1000));
+        let schedule = Schedule::parse(when, zone, made).map_err(|error| format!("trigger: {error}"))?;
         let mode = match &spec.action {
             RoutineAction::Lightweight { .. } => "lightweight",
             RoutineAction::FullJob { .. } => "full_job",
@@ -29,26 +32,24 @@ impl RoutineTimes for Times {
     }
 
     fn next(&self, spec: &RoutineSpec, from: UnixMillis, count: usize) -> Result<Vec<(UnixMillis, Value)>, String> {
-        let Some(schedule) = schedule(spec, from)? else { return Ok(Vec::new()) };
+        let Trigger::Schedule { when, zone, .. } = &spec.trigger else { return Ok(Vec::new()) };
+        let schedule = match Schedule::parse(when, zone, from) {
+            Ok(schedule) => schedule,
+            Err(ScheduleError::Past { .. }) => return Ok(Vec::new()),
+            Err(error) => return Err(format!("trigger: {error}")),
+        };
         let times = std::iter::successors(schedule.next_after(from), |at| schedule.next_after(*at));
         Ok(times.take(count).map(|at| (at, time(&schedule, at))).collect())
-    }
-}
-
-/// A schedule that counts from no instant of its own counts from `now`.
-fn schedule(spec: &RoutineSpec, now: UnixMillis) -> Result<Option<Schedule>, String> {
-    match &spec.trigger {
-        Trigger::Schedule { when, zone, .. } => {
-            Schedule::read(when, zone, Some(now)).map(Some).map_err(|error| format!("trigger: {error}"))
-        }
-        _ => Ok(None),
     }
 }
 
 /// A date as people write it, to the second: with an offset, or as the clock of that zone shows it.
 fn date(text: &str, zone: &str) -> Result<UnixMillis, String> {
     // A schedule that fires once at a date knows how it is read, also in the night in which clocks are changed.
-    let once = Schedule::read(&format!("at {text}"), zone, None).map_err(|error| format!("at: {error}"))?;
+    let once = Schedule::parse(&format!("at {text}"), zone, UnixMillis(i64::MIN)).map_err(|error| match error {
+        ScheduleError::Zone { .. } => format!("trigger: {error}"),
+        error => format!("at: {error}"),
+    })?;
     let at = once.next_after(UnixMillis(i64::MIN)).ok_or_else(|| format!("at: {text:?} is beyond the calendar"))?;
     Ok(UnixMillis(at.0.div_euclid(1000) * 1000))
 }

@@ -96,7 +96,7 @@ impl Schedule {
     }
 
     /// Reads a schedule; without `now`, one that counts from no instant of its own is refused.
-    fn read(text: &str, zone: &str, now: Option<UnixMillis>) -> Result<Self, ScheduleError> {
+    pub(super) fn read(text: &str, zone: &str, now: Option<UnixMillis>) -> Result<Self, ScheduleError> {
         check_length(text)?;
         if let Some(character) = text.chars().find(|c| c.is_control() && !c.is_whitespace()) {
             return Err(ScheduleError::Control { character });
@@ -132,6 +132,14 @@ impl Schedule {
     /// The IANA name of its zone, as the database writes it.
     pub fn zone(&self) -> &str {
         &self.zone.name
+    }
+
+    /// An instant as the clock of its zone shows it, with the offset: `Mon 2026-11-30 09:00:00 +01:00`.
+    pub fn local(&self, at: UnixMillis) -> String {
+        match Timestamp::from_millisecond(at.0) {
+            Ok(at) => at.to_zoned(self.zone.time.clone()).strftime("%a %Y-%m-%d %H:%M:%S %:z").to_string(),
+            Err(_) => at.0.to_string(), // beyond the calendar, where no schedule leads
+        }
     }
 
     /// Whether it fires once and never again.

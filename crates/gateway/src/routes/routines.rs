@@ -69,10 +69,7 @@ pub(crate) async fn list(State(app): State<Shared>, Params(params): Params<ListP
 }
 
 /// One routine.
-pub(crate) async fn show(
-    State(app): State<Shared>,
-    NamePath(name): NamePath,
-) -> Result<Json<RoutineRecord>, ApiError> {
+pub(crate) async fn show(State(app): State<Shared>, NamePath(name): NamePath) -> Result<Json<RoutineRecord>, ApiError> {
     find(&app, &name).await.map(Json)
 }
 
