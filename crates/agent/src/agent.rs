@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{ChannelId, Envelope, StoreError};
+use belay_protocol::{ChannelId, Envelope, Purpose, StoreError};
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, SelectAll, once};
 use tokio::sync::{mpsc, watch};
@@ -25,6 +25,8 @@ use crate::delivery::Delivery;
 use crate::dispatcher::{Dispatcher, TaskEnd};
 use crate::error::AgentError;
 use crate::house::{AgentParts, House};
+use crate::inlet::Inlet;
+use crate::jobs::{self, Desk};
 use crate::mail::LaneNote;
 
 /// Notes of lanes that wait for the dispatcher. Then: the lane waits; the dispatcher never waits for a lane.
@@ -40,6 +42,8 @@ const FLUSH_GRACE: Duration = Duration::from_secs(3);
 /// How long hooks that look on may take to finish at shutdown. They are told of the end first of all, so that they have had
 /// the whole drain for it.
 const HOOK_GRACE: Duration = Duration::from_secs(5);
+/// How long the ends of jobs that ended within the drain may take to be settled; what is left, the next start settles.
+const DESK_GRACE: Duration = Duration::from_secs(1);
 
 /// Why the agent ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +68,8 @@ pub(crate) enum AgentEvent {
     TaskEnded(Result<(Id, TaskEnd), JoinError>),
     /// The delivery task has ended, which it never should.
     DeliveryEnded(Result<(), JoinError>),
+    /// The desk of jobs has ended, which it never should.
+    DeskEnded(Result<(), JoinError>),
     /// Time to look around.
     Tick,
 }
@@ -93,6 +99,8 @@ pub struct Agent {
     deliveries: CancellationToken,
     /// The delivery task, alone; joined in `drain`.
     delivery: JoinSet<()>,
+    /// The desk of jobs, alone; told to end by `intake`, joined in `drain`.
+    desk: JoinSet<()>,
     ready: watch::Sender<bool>,
     tick: tokio::time::Interval,
 }
@@ -104,13 +112,18 @@ impl Agent {
     /// See [`AgentError`]; nothing is left running.
     pub async fn start(parts: AgentParts) -> Result<Self, AgentError> {
         let channels = parts.channels.clone();
-        let (house, ready) = House::build(parts).await?;
+        if let Some(channel) = channels.iter().find(|channel| Purpose::of(channel.id()) != Purpose::Chat) {
+            return Err(AgentError::ChannelName(channel.id().clone()));
+        }
+        let (inlet, said) = Inlet::new();
+        let (house, ready) = House::build(parts, inlet).await?;
         let house = Arc::new(house);
         let (notes_tx, notes) = mpsc::channel(NOTE_CAPACITY);
         let mut dispatcher = Dispatcher::new(house.clone(), notes_tx);
 
         let intake = CancellationToken::new();
         let mut inbound = Merged::new();
+        inbound.push(said);
         let mut alive = 0;
         for channel in &channels {
             let id = channel.id().clone();
@@ -125,6 +138,7 @@ impl Agent {
             return Err(AgentError::NoChannel);
         }
 
+        jobs::take_up(&house).await.inspect_err(|_: &StoreError| intake.cancel())?;
         dispatcher.recover().await.inspect_err(|_: &StoreError| intake.cancel())?;
         let mut notes = notes;
         let known = async {
@@ -140,11 +154,13 @@ impl Agent {
         let deliveries = CancellationToken::new();
         let mut delivery = JoinSet::new();
         delivery.spawn(Delivery::new(&house, deliveries.clone()).run());
+        let mut desk = JoinSet::new();
+        desk.spawn(Desk::new(house.clone(), intake.clone()).run());
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ready.send_replace(true);
         house.hooks.gateway_start(&house.version, house.channels.keys());
-        Ok(Self { house, dispatcher, inbound, notes, alive, intake, deliveries, delivery, ready, tick })
+        Ok(Self { house, dispatcher, inbound, notes, alive, intake, deliveries, delivery, desk, ready, tick })
     }
 
     /// Takes events until told to stop or no channel is left, then drains. Only routes: never awaits a turn.
@@ -172,6 +188,7 @@ impl Agent {
             Some(note) = self.notes.recv() => AgentEvent::Lane(note),
             Some(ended) = self.dispatcher.next_ended() => AgentEvent::TaskEnded(ended),
             Some(ended) = self.delivery.join_next() => AgentEvent::DeliveryEnded(ended),
+            Some(ended) = self.desk.join_next(), if !self.intake.is_cancelled() => AgentEvent::DeskEnded(ended),
             Some((channel, envelope)) = self.inbound.next() => match envelope {
                 Some(envelope) => AgentEvent::Inbound(Box::new(envelope)),
                 None => AgentEvent::ChannelEnded(channel),
@@ -190,6 +207,10 @@ impl Agent {
             AgentEvent::DeliveryEnded(ended) => {
                 tracing::error!(crashed = ended.is_err(), "the delivery task ended; it begins again");
                 self.delivery.spawn(Delivery::new(&self.house, self.deliveries.clone()).run());
+            }
+            AgentEvent::DeskEnded(ended) => {
+                tracing::error!(crashed = ended.is_err(), "the desk of jobs ended; it begins again");
+                self.desk.spawn(Desk::new(self.house.clone(), self.intake.clone()).run());
             }
             AgentEvent::Tick => {
                 self.dispatcher.retire_idle();
@@ -215,7 +236,10 @@ impl Agent {
         self.until_lanes_end(self.house.config.drain()).await;
         self.dispatcher.stop_everything();
         self.until_lanes_end(RECORD_GRACE).await;
-        let Self { house, dispatcher, mut delivery, deliveries, .. } = self;
+        let Self { house, dispatcher, mut delivery, deliveries, mut desk, .. } = self;
+        if timeout(DESK_GRACE, desk.join_next()).await.is_err() {
+            desk.shutdown().await; // its rows are settled by the next start
+        }
         dispatcher.end_tasks().await;
         deliveries.cancel();
         if timeout(FLUSH_GRACE, delivery.join_next()).await.is_err() {

@@ -15,6 +15,7 @@ use belay_protocol::{Durability, EventKind, FinishReason, JoinedRun, Message, Ru
 use crate::compaction::{Roomy, Shortener};
 use crate::core::{Executed, RunCore};
 use crate::effect_gate::Asking;
+use crate::jobs::{self, Bench, CREATE_JOB};
 use crate::judge;
 use crate::post::{Post, SEND_MESSAGE};
 use crate::prompt::Briefing;
@@ -50,6 +51,8 @@ pub(crate) struct ChatDelegate {
     pub(crate) asking: Option<Asking>,
     /// From where it sends messages before its answer.
     pub(crate) post: Option<Post>,
+    /// For whom it makes jobs.
+    pub(crate) bench: Option<Bench>,
     /// Runs whose messages are about to join.
     joining: Vec<RunId>,
 }
@@ -69,6 +72,7 @@ impl ChatDelegate {
             summary: None,
             asking: None,
             post: None,
+            bench: None,
             joining: Vec::new(),
         }
     }
@@ -78,9 +82,12 @@ impl ChatDelegate {
         self.goal = goal;
     }
 
-    /// Has the model told what it is told of its surroundings.
-    pub(crate) fn brief(&mut self, briefing: Briefing) {
-        self.reasoning = self.core.house.reasoning_for(self.goal.as_ref(), &briefing);
+    /// Has the model told what it is told of its surroundings, and that it works on a job if it does.
+    pub(crate) fn brief(&mut self, briefing: Briefing, job: bool) {
+        self.reasoning = match job {
+            true => jobs::reasoning(&self.core.house, &briefing),
+            false => self.core.house.reasoning_for(self.goal.as_ref(), &briefing),
+        };
         self.core.briefing = Arc::new(briefing);
     }
 
@@ -197,8 +204,10 @@ impl LoopDelegate for ChatDelegate {
         let tools = self.reasoning.tools().clone();
         let (starts, post) = (binder(&self.core, context, &tools), self.post.clone());
         let sends = tools.get(SEND_MESSAGE).cloned().zip(post);
-        let bind = |name: &str| match &sends {
-            Some((declaration, post)) if name == SEND_MESSAGE => Some(post.bind(declaration)),
+        let orders = tools.get(CREATE_JOB).cloned().zip(self.bench.clone());
+        let bind = |name: &str| match (&sends, &orders) {
+            (Some((declaration, post)), _) if name == SEND_MESSAGE => Some(post.bind(declaration)),
+            (_, Some((declaration, bench))) if name == CREATE_JOB => Some(bench.bind(declaration)),
             _ => starts(name),
         };
         let Executed { ended, asking } = self.core.execute(calls, context, &tools, &bind).await?;

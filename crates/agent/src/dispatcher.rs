@@ -11,6 +11,7 @@ mod input;
 mod keys;
 mod notes;
 mod watch;
+mod work;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use belay_protocol::{
     Ack, AckSender, ActedOn, Body, CommandReply, Envelope, GateId, Inbound, Purpose, Refusal, ReplyRoute, RunId, Sent,
-    SessionKey, StopReason, StoreError,
+    SessionKey, StopReason, StoreError, job_of,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -147,6 +148,12 @@ impl Dispatcher {
             self.input(text, sent, inbound, ack);
             return Flow::Continue;
         }
+        if let Some(job) = job_of(&inbound.session) {
+            // What is said in there is the job's; its lane stops and is watched like any other.
+            let what = format!("a job works in this session; /job {job} and a text says something to it");
+            self.refuse(&inbound, ack, Refusal::Forbidden(what));
+            return Flow::Continue;
+        }
         let submission = submission::parse_with(&text, &self.house.context.known_skills());
         let (inbound, ack) = match self.take_answer(&submission, &text, sent.as_ref(), inbound, ack) {
             Ok(()) => return Flow::Continue,
@@ -168,8 +175,11 @@ impl Dispatcher {
             Submission::Command(command) => {
                 let Some(ack) = self.first_command(sent.as_ref(), &inbound, ack) else { return Flow::Continue };
                 self.house.hooks.command(&inbound, &submission::word_of(&text), &text);
-                // Where a lane acts on it, the lane keeps its key once it has.
-                let kept = !matches!(command, Command::Decide(..) | Command::Thread(_) | Command::Setting(_));
+                // Where a lane acts on it, or an errand, its key is kept once that has been done.
+                let kept = !matches!(
+                    command,
+                    Command::Decide(..) | Command::Thread(_) | Command::Setting(_) | Command::Job(_)
+                );
                 let acted_on = sent.clone().filter(|_| kept).map(ActedOn::from);
                 let flow = self.command(command, &text, sent, inbound, ack);
                 self.keep_key(acted_on);

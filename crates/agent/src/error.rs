@@ -1,6 +1,6 @@
 //! What can keep the agent from starting.
 
-use belay_protocol::{ChannelError, StoreError};
+use belay_protocol::{ChannelError, ChannelId, StoreError};
 
 /// The agent cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +32,9 @@ pub enum AgentError {
     /// A hook is bound to tools by something that is no pattern.
     #[error("hooks: a pattern of tool names cannot be read: {0}")]
     HookTools(#[from] globset::Error),
+    /// A channel has the name of what is the agent's own.
+    #[error("channel {0}: this name stands for work that the agent does by itself; give the channel another")]
+    ChannelName(ChannelId),
     /// No channel at all.
     #[error("no channel is enabled: nothing could ever come in (enable [channels.stdin], [gateway] or another)")]
     NoChannel,

@@ -7,8 +7,8 @@ use belay_agent_loop::{Reasoning, StopRules};
 use belay_protocol::inbound::ModelTrouble;
 use belay_protocol::{
     Archive, BootId, BoundHook, Channel, ChannelId, Clock, ContextSource, EventKind, EventLog, GateStore, JobStore,
-    ModelError, ModelErrorKind, ModelProvider, NewEvent, Outbox, OutputKeeper, RoutineStore, RunId, RunProcesses,
-    RunReader, SecretVault, SessionKey, SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
+    ModelError, ModelErrorKind, ModelProvider, NewEvent, Outbox, OutputKeeper, Purpose, RoutineStore, RunId,
+    RunProcesses, RunReader, SecretVault, SessionKey, SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -21,6 +21,8 @@ use crate::cost_guard::CostGuard;
 use crate::effect_gate::{EffectGate, GatePorts};
 use crate::error::AgentError;
 use crate::hooks::HookChain;
+use crate::inlet::Inlet;
+use crate::jobs::{Bell, CreateJob, JobsConfig};
 use crate::plan::{self, PlanKit};
 use crate::post::SendMessage;
 use crate::prompt::{self, Briefing, PromptBook, Snapshots};
@@ -48,6 +50,8 @@ pub struct AgentParts {
     pub streaming: StreamingConfig,
     /// `[sessions]`
     pub sessions: SessionsConfig,
+    /// `[jobs]`
+    pub jobs: JobsConfig,
     /// Processes of runs.
     pub processes: Arc<dyn RunProcesses>,
     /// The operator's hooks, at their points.
@@ -116,6 +120,11 @@ pub(crate) struct House {
     pub(crate) resets: Resets,
     /// Whether people are told of it.
     pub(crate) announce_reset: bool,
+    pub(crate) jobs: JobsConfig,
+    /// Wakes whoever begins jobs.
+    pub(crate) bell: Bell,
+    /// Where the agent's own parts put messages in.
+    pub(crate) inlet: Inlet,
     /// Keeps outputs that are too long to be shown whole.
     pub(crate) outputs: Option<Arc<dyn OutputKeeper>>,
     pub(crate) processes: Arc<dyn RunProcesses>,
@@ -154,7 +163,7 @@ pub(crate) struct House {
 }
 
 impl House {
-    pub(crate) async fn build(parts: AgentParts) -> Result<(Self, watch::Sender<bool>), AgentError> {
+    pub(crate) async fn build(parts: AgentParts, inlet: Inlet) -> Result<(Self, watch::Sender<bool>), AgentError> {
         let mut tools = parts.tools;
         if parts.config.subagents.enabled {
             tools.push(Arc::new(SpawnSubagent::new(
@@ -176,6 +185,9 @@ impl House {
         let plans = PlanKit::build(&parts.config, &tools, parts.max_tokens, parts.max_attempts)?;
         if parts.config.send_message {
             tools.push(Arc::new(SendMessage::new()));
+        }
+        if parts.jobs.enabled {
+            tools.push(Arc::new(CreateJob::new()));
         }
         if parts.config.terminate {
             tools.push(Arc::new(Terminate::new()));
@@ -216,6 +228,9 @@ impl House {
             streaming: parts.streaming,
             resets: Resets::of(&parts.sessions),
             announce_reset: parts.sessions.announce_reset,
+            jobs: parts.jobs,
+            bell: Bell::default(),
+            inlet,
             outputs: parts.outputs,
             processes: parts.processes,
             hooks,
@@ -249,7 +264,9 @@ impl House {
         Arc::new(self.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(&goal.teaching())))
     }
 
-    fn ask_with(&self, briefing: &Briefing, tools: Arc<ToolSet>, outputs: Option<&str>) -> Reasoning {
+    /// The way of asking in a run with these tools. `outputs`: what is said of its end in the place of how a conversation's turn
+    /// ends.
+    pub(crate) fn ask_with(&self, briefing: &Briefing, tools: Arc<ToolSet>, outputs: Option<&str>) -> Reasoning {
         let prompt = |tools| prompt::join(&prompt::parts(&self.config, briefing, tools, outputs));
         let (with_tools, without_tools) = (prompt(Some(&*tools)), prompt(None));
         Reasoning::new(with_tools, without_tools, tools, self.max_tokens, self.max_attempts)
@@ -257,7 +274,8 @@ impl House {
 
     /// Whether people speak through a channel; one that is not known is taken to be theirs.
     pub(crate) fn carries_people(&self, channel: &ChannelId) -> bool {
-        self.channels.get(channel).is_none_or(|channel| channel.carries_people())
+        !Purpose::of(channel).is_autonomous()
+            && self.channels.get(channel).is_none_or(|channel| channel.carries_people())
     }
 
     /// Notes that the model answers.

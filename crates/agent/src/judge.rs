@@ -45,7 +45,8 @@ pub(crate) async fn consult(core: &mut RunCore, context: &mut LoopContext, from:
         if place == 2 && (model.is_none() || confidence.is_none_or(|first| first < config.confidence)) {
             break; // nobody to confirm it, or nothing to confirm
         }
-        match ask(core, context, &prompt, model.clone()).await {
+        // Boxed: a step that asks nobody, as nearly all do, does not carry it.
+        match Box::pin(ask(core, context, &prompt, model.clone())).await {
             Opinion::Confidence(sure) => confidence = Some(sure),
             Opinion::None => {
                 confidence = None;

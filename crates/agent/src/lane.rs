@@ -58,7 +58,7 @@ struct Lane {
     queue: VecDeque<Waiting>,
     current: Option<Waiting>,
     /// The run that waits for a person; nothing begins before it goes on.
-    resting: Option<Resting>,
+    resting: Option<Box<Resting>>,
     /// The message that hooks are looking at.
     receiving: Option<Receiving>,
     /// The conversation is being shortened; nothing begins before that is done.
@@ -109,8 +109,8 @@ impl Lane {
             }
             let no_mail = self.port.mail.is_closed() && self.port.mail.is_empty();
             if draining.is_cancelled() {
-                self.refuse_receiving(Refusal::ShuttingDown).await;
-                self.refuse_compacting(Refusal::ShuttingDown).await;
+                Box::pin(self.refuse_receiving(Refusal::ShuttingDown)).await;
+                Box::pin(self.refuse_compacting(Refusal::ShuttingDown)).await;
             }
             let busy = !self.turn.is_empty() || self.receiving.is_some() || self.compacting.is_some();
             if !busy && (draining.is_cancelled() || no_mail) {

@@ -9,7 +9,8 @@
 //! Reading order: [`agent`] (the loop) → [`submission`] (what a message asks for) → [`dispatcher`] (routing) → [`live`]
 //! and [`mail`] (what dispatcher and lane share and say) → [`lane`] and [`waiting`] → [`turn`] → [`chat`] (the delegate) →
 //! [`plan`] (a turn that works through steps) → [`effect_gate`] → [`cost_guard`] → [`compaction`] → [`delivery`]. What a run
-//! starts is in [`subagent`] and, in a process of its own, [`container`]. When work begins by itself is in [`routines`].
+//! starts is in [`subagent`] and, in a process of its own, [`container`]. Work that outlives its turn is in [`jobs`]; when work
+//! begins by itself is in [`routines`].
 
 pub mod agent;
 pub mod approvals;
@@ -31,6 +32,8 @@ pub mod effect_gate;
 pub mod error;
 mod hooks;
 mod house;
+mod inlet;
+pub mod jobs;
 mod joining;
 pub mod journal;
 mod judge;
@@ -63,10 +66,12 @@ pub use compaction::CompactionConfig;
 pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, SubagentsConfig};
 pub use container::{WorkerRoom, WorkersConfig, WorkersParts};
 pub use error::AgentError;
+pub use jobs::JobsConfig;
 
 /// The tools of the agent itself: it offers them beside those that it is given, some of them to some kinds of run.
-pub const OWN_TOOLS: [&str; 6] = [
+pub const OWN_TOOLS: [&str; 7] = [
     subagent::COMPLETE_TASK,
+    jobs::CREATE_JOB,
     subagent::EMIT_VALUE,
     plan::PLANNING,
     container::RUN_IN_WORKER,

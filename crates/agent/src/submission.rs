@@ -5,8 +5,9 @@
 
 mod settings;
 
-use belay_protocol::{Decision, Skill, SkillPlace, Skills};
+use belay_protocol::{Decision, JobId, Skill, SkillPlace, Skills};
 
+pub use crate::jobs::JobCommand;
 pub use settings::{Change, Setting, SettingCommand};
 
 /// A parsed message.
@@ -54,6 +55,8 @@ pub enum Command {
     Thread(ThreadCommand),
     /// `/approve [ID]` `/always [ID]` `/deny [ID]`: answer the question that waits, or the one of that id.
     Decide(Decision, Option<String>),
+    /// `/job TASK` `/job ID [TEXT]` `/jobs` `/cancel ID`: work that outlives its turn.
+    Job(JobCommand),
     /// A command whose argument is missing or wrong: how it is used.
     Usage(&'static str),
     /// A word of the contract whose capability is not in this version.
@@ -86,6 +89,12 @@ pub const WORDS: &[(&str, &str)] = &[
     ("/stop", "end the running turn and clear the queue"),
     ("/interrupt", "end the running turn; waiting messages are answered next"),
     ("/plan", "work through a plan, step by step: /plan and what is to be done"),
+    (
+        "/job",
+        "give work to a job, which goes on by itself: /job and the task; /job, an id and a text says something to it",
+    ),
+    ("/jobs", "the jobs and how they get on"),
+    ("/cancel", "take a job back: /cancel and its id"),
     ("/new", "begin a new conversation"),
     ("/reset", "the same as /new"),
     ("/clear", "forget this conversation"),
@@ -110,10 +119,15 @@ pub const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Words of the contract that belong to later versions.
-const NOT_YET: &[&str] = &["/job", "/jobs", "/cancel", "/routine"];
+const NOT_YET: &[&str] = &["/routine"];
 
 const PLAN_USAGE: &str = "Say what is to be done: /plan and a text. It is split into steps, which are worked through one \
 after the other.";
+
+const JOB_USAGE: &str = "Say what is to be done: /job and a task. It goes on by itself, and its result comes here. /jobs lists jobs, \
+/job and an id shows one, with a text behind it says something to it.";
+
+const CANCEL_USAGE: &str = "Name the job: /cancel and its id, as /jobs shows it.";
 
 /// Longest word that is looked at as a command; the longest command has 10 bytes.
 const MAX_WORD_BYTES: usize = 32;
@@ -169,6 +183,12 @@ pub fn parse(text: &str) -> Submission {
             Some("off") => Command::Thread(ThreadCommand::Loops(false)),
             _ => Command::Usage("/loops on looks for loops in this conversation (the default), /loops off does not."),
         },
+        "/job" => job(argument),
+        "/jobs" => Command::Job(JobCommand::List),
+        "/cancel" => match argument.and_then(|id| id.parse::<JobId>().ok()) {
+            Some(id) => Command::Job(JobCommand::Cancel(id)),
+            None => Command::Usage(CANCEL_USAGE),
+        },
         "/approve" => Command::Decide(Decision::Approve, argument),
         "/always" => Command::Decide(Decision::Always, argument),
         "/deny" => Command::Decide(Decision::Deny, argument),
@@ -178,6 +198,17 @@ pub fn parse(text: &str) -> Submission {
         },
     };
     Submission::Command(command)
+}
+
+/// `/job`, whose first word may be the id of one.
+fn job(argument: Option<String>) -> Command {
+    let Some(argument) = argument else { return Command::Usage(JOB_USAGE) };
+    let (first, rest) = argument.split_once(char::is_whitespace).unwrap_or((&argument, ""));
+    Command::Job(match (first.parse::<JobId>(), rest.trim()) {
+        (Ok(id), "") => JobCommand::Show(id),
+        (Ok(id), text) => JobCommand::Message(id, text.to_owned()),
+        (Err(_), _) => JobCommand::Create(argument),
+    })
 }
 
 /// Reads a message where there are skills as well: the word of one of them asks for it, unless it is a command.
@@ -243,6 +274,7 @@ mod tests {
 
     #[test]
     fn messages_are_read_as_the_contract_says() {
+        let id = JobId::new();
         for (text, expected) in [
             ("hello", Submission::Input),
             ("", Submission::Input),
@@ -267,7 +299,13 @@ mod tests {
             ("//", Submission::Input),
             ("/new", command(Command::Thread(ThreadCommand::New))),
             ("/reset", command(Command::Thread(ThreadCommand::New))),
-            ("/jobs", command(Command::NotYet("/jobs"))),
+            ("/jobs", command(Command::Job(JobCommand::List))),
+            ("/job", command(Command::Usage(JOB_USAGE))),
+            ("/Job@MyBot  count the\nfiles ", command(Command::Job(JobCommand::Create("count the\nfiles".into())))),
+            (&format!("/job {id}"), command(Command::Job(JobCommand::Show(id)))),
+            (&format!("/job {id}  /stop that"), command(Command::Job(JobCommand::Message(id, "/stop that".into())))),
+            (&format!("/cancel {id}"), command(Command::Job(JobCommand::Cancel(id)))),
+            ("/cancel everything", command(Command::Usage(CANCEL_USAGE))),
             ("/plan", command(Command::Usage(PLAN_USAGE))),
             ("/plan  ", command(Command::Usage(PLAN_USAGE))),
             ("/Plan@MyBot tidy\nthe house ", Submission::Plan("tidy\nthe house".into())),

@@ -13,7 +13,10 @@ use std::sync::Arc;
 
 use belay_agent_loop::policies::StopRules;
 use belay_agent_loop::{LoopContext, LoopError, LoopOutcome, LoopState};
-use belay_protocol::{Lease, Message, Purpose, ReplyRoute, RunEnd, RunOptions, RunUsage, StopReason, UnixMillis};
+use belay_protocol::{
+    Asker, ChannelId, Durability, Lease, Message, Purpose, ReplyRoute, RunEnd, RunOptions, RunUsage, StopReason,
+    UnixMillis,
+};
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) use self::ending::{CUT_SHORT, end_processes, failure};
@@ -29,6 +32,7 @@ use crate::compaction::{Calibration, Shortener};
 use crate::core::{Root, RunClock, RunCore};
 use crate::effect_gate::{Asking, put_changed};
 use crate::house::House;
+use crate::jobs::{Bench, Client};
 use crate::joining::Joining;
 use crate::journal::Remainder;
 use crate::live::LiveRun;
@@ -47,8 +51,8 @@ pub(crate) struct TurnJob {
     pub(crate) history: Vec<Arc<Message>>,
     /// The run's own messages: the user's, and whatever earlier attempts have added.
     pub(crate) own: Vec<Arc<Message>>,
-    /// The loop's state at the last checkpoint.
-    pub(crate) state: LoopState,
+    /// The loop's state at the last checkpoint; the turn takes it.
+    pub(crate) state: Option<Box<LoopState>>,
     pub(crate) usage: RunUsage,
     pub(crate) cost_micro_usd: u64,
     pub(crate) reply_to: Option<ReplyRoute>,
@@ -60,6 +64,10 @@ pub(crate) struct TurnJob {
     pub(crate) answers: Answers,
     /// What it is for.
     pub(crate) purpose: Purpose,
+    /// For whom it works.
+    pub(crate) asker: Asker,
+    /// The channel that they speak through.
+    pub(crate) channel: ChannelId,
     /// Whether its message was relayed from a place where nobody can be asked.
     pub(crate) relayed: bool,
     /// Whether whom it works for may have it write to other conversations.
@@ -104,31 +112,50 @@ pub(crate) struct TurnEnd {
     /// What it has learnt of the provider's way of counting.
     pub(crate) calibration: Calibration,
     /// The question that it rests on, and the loop's state to go on from.
-    pub(crate) rest: Option<(Asking, LoopState)>,
+    pub(crate) rest: Option<Box<(Asking, LoopState)>>,
 }
 
 /// Waits for a place in the global lane, then runs the loop to its outcome.
+///
+/// Thousands of turns may wait for the model at the same time: what is large and not on the way to it is boxed.
 pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     let permit = job.permit.take();
-    let goal = Goal::of(&job.state, &job.own);
-    let (mut delegate, mut context) = open(&mut job);
+    let (goal, mut delegate, mut context) = open(&mut job);
     let mut screen = None;
     let begun = enter(&mut job, permit).await;
-    let parked = matches!(begun, Err(NotBegun::Draining));
+    let mut parked = matches!(begun, Err(NotBegun::Draining));
     let outcome = match begun {
         Ok(permit) => {
             screen = begin(&mut job, &mut delegate, &mut context).await;
             let outcome = pursue(goal, &mut delegate, &mut context, &job).await;
             drop(permit);
+            parked = lay_aside(&job, &mut delegate, &context).await;
             outcome
         }
         Err(not_begun) => not_begun.outcome(),
     };
-    conclude(&job, Left { delegate, context, outcome, screen, parked }).await
+    Box::pin(conclude(&job, Left { delegate, context, outcome, screen, parked })).await
 }
 
-/// The delegate of a turn, and the conversation as the model sees it.
-fn open(job: &mut TurnJob) -> (ChatDelegate, LoopContext) {
+/// Lays a job aside at the end of the daemon, with what it has done so far: the next start goes on from there, and nobody need be
+/// told. Returns whether it was laid aside.
+///
+/// # Cancel safety
+/// Dropped midway, the next start goes on from an earlier step.
+async fn lay_aside(job: &TurnJob, delegate: &mut ChatDelegate, context: &LoopContext) -> bool {
+    if job.purpose != Purpose::Job || delegate.core.stopped() != Some(StopReason::Shutdown) {
+        return false;
+    }
+    if let Err(error) = delegate.core.journal.write(context, Durability::Committed).await {
+        tracing::warn!(run = %job.run.id, %error, "a job is laid aside without its last step");
+    }
+    true
+}
+
+/// What a turn must come up with, its delegate, and the conversation as the model sees it.
+fn open(job: &mut TurnJob) -> (Result<Option<Goal>, String>, ChatDelegate, LoopContext) {
+    let state = job.state.take().map(|state| *state).unwrap_or_default();
+    let goal = Goal::of(&state, &job.own);
     let turn_start = job.history.len();
     let mut delegate = ChatDelegate::new(core_of(job), turn_start);
     delegate.post = Some(Post {
@@ -139,12 +166,23 @@ fn open(job: &mut TurnJob) -> (ChatDelegate, LoopContext) {
         elsewhere: job.elsewhere,
         saying: delegate.core.journal.saying(),
     });
-    delegate.shortener = Shortener::of(&job.state, job.calibration);
+    delegate.bench = (job.purpose == Purpose::Chat).then(|| Bench {
+        house: job.house.clone(),
+        client: Client {
+            asker: job.asker.clone(),
+            channel: job.channel.clone(),
+            session: job.run.session.clone(),
+            reply_to: job.reply_to.clone().map(|route| ReplyRoute { reply_to: None, ..route }),
+            parent: Some(job.run.id),
+            firing: None,
+        },
+    });
+    delegate.shortener = Shortener::of(&state, job.calibration);
     let mut messages = std::mem::take(&mut job.history);
     messages.append(&mut job.own);
-    let mut context = LoopContext { messages, state: std::mem::take(&mut job.state) };
+    let mut context = LoopContext { messages, state };
     put_changed(&mut context);
-    (delegate, context)
+    (goal, delegate, context)
 }
 
 /// The shared part of a turn's run.
@@ -215,5 +253,24 @@ async fn pursue(
             tracing::error!(run = %job.run.id, problem, "declared outputs can no longer be used");
             Ok(LoopOutcome::Stopped(RunEnd::of(StopReason::Internal).with("cause", "outputs")))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of the future that a function gives.
+    fn bytes_of<A, F: Future>(_: fn(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_turn_that_waits_for_the_model_is_small() {
+        let bytes = bytes_of(run_turn);
+        assert!(
+            bytes < 5 << 10,
+            "{bytes} bytes for each run at work; box what is large and not on the way to the model"
+        );
     }
 }

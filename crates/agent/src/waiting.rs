@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopState;
 use belay_protocol::{
-    Asker, ChannelId, FinishedRun, Gate, Message, NewEvent, Outbound, PendingRun, ReplyRoute, RunEnd, RunId,
+    Asker, ChannelId, FinishedRun, Gate, Message, NewEvent, Outbound, PendingRun, Purpose, ReplyRoute, RunEnd, RunId,
     RunOptions, RunRecord, RunStatus, RunUsage, StopReason, ThreadState, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
@@ -33,7 +33,8 @@ pub(crate) struct Waiting {
     /// The history that it brought along, until its first start appends it to the thread.
     pub(crate) history: Vec<Arc<Message>>,
     pub(crate) own: Vec<Arc<Message>>,
-    pub(crate) state: LoopState,
+    /// Where its loop goes on; `None`: at its beginning, or lent to the running turn. Boxed, for it is large.
+    pub(crate) state: Option<Box<LoopState>>,
     pub(crate) usage: RunUsage,
     pub(crate) cost_micro_usd: u64,
     /// For whom it works.
@@ -127,9 +128,9 @@ impl Ending {
     }
 }
 
-/// Whether a message is words for the model, rather than the order of a plan.
-fn is_words(text: &str) -> bool {
-    submission::parse(text) == Submission::Input
+/// Whether a message is words for the model, rather than the order of a plan. What the agent's own parts say always is.
+fn is_words(text: &str, channel: &ChannelId) -> bool {
+    Purpose::of(channel).is_autonomous() || submission::parse(text) == Submission::Input
 }
 
 /// The state of the loop as it was stored; from the beginning, where it cannot be read any more.
@@ -144,7 +145,8 @@ impl Waiting {
     /// A message that is about to be accepted.
     pub(crate) fn arriving(input: &LaneInput, asker: Asker, history: Vec<Message>, rules: QueueRules) -> Self {
         let LaneInput { run, inbound, text, .. } = input;
-        let words_alone = inbound.outputs.is_empty() && history.is_empty() && is_words(text);
+        let declared = !inbound.outputs.is_empty();
+        let words_alone = !declared && history.is_empty() && is_words(text, &inbound.channel);
         Self {
             run: run.clone(),
             own: vec![Arc::new(Message::user(text))],
@@ -156,7 +158,7 @@ impl Waiting {
             in_thread: false,
             permit: None,
             history: history.into_iter().map(Arc::new).collect(),
-            state: Goal::beginning(inbound.outputs.clone()),
+            state: declared.then(|| Box::new(Goal::beginning(inbound.outputs.clone()))),
             usage: RunUsage::default(),
             cost_micro_usd: 0,
             asker,
@@ -176,7 +178,8 @@ impl Waiting {
     pub(crate) fn again(run: Arc<LiveRun>, pending: PendingRun, answers: Answers, rules: QueueRules) -> Self {
         let own: Vec<_> = pending.messages.into_iter().map(|(_, message)| message).collect();
         let in_thread = !own.is_empty();
-        let words_alone = pending.state.is_none() && pending.history.is_empty() && is_words(&pending.text);
+        let words_alone =
+            pending.state.is_none() && pending.history.is_empty() && is_words(&pending.text, &pending.channel);
         Self {
             run,
             own: if in_thread { own } else { vec![Arc::new(Message::user(pending.text))] },
@@ -188,7 +191,7 @@ impl Waiting {
             in_thread,
             permit: None,
             history: pending.history.into_iter().map(Arc::new).collect(),
-            state: pending.state.map(|state| state_of(pending.run_id, state)).unwrap_or_default(),
+            state: pending.state.map(|state| Box::new(state_of(pending.run_id, state))),
             usage: pending.usage,
             cost_micro_usd: pending.cost_micro_usd,
             asker: pending.asker,

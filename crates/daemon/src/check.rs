@@ -287,7 +287,7 @@ async fn mcp(settings: &Settings, paths: &Paths, env: &Environment) -> Vec<Findi
         )];
     }
     let asked = async {
-        let needs = McpNeeds::find(settings, env, paths).await?;
+        let needs = McpNeeds::find(settings, env, paths)?;
         let mcp = needs.servers(settings, env, paths)?;
         let survey = mcp.survey(Looking::Only).await.map_err(|error| Failure::new(Exit::OutOfReach, error));
         needs.processes.shutdown().await;

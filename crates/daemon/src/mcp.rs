@@ -112,7 +112,7 @@ async fn servers(settings: &Settings, env: &Environment, paths: &Paths) -> Resul
     for directory in [&paths.data, &workspace_of(settings, env, paths)] {
         private_directory(directory).map_err(|error| Failure::new(Exit::OutOfReach, error))?;
     }
-    let needs = McpNeeds::find(settings, env, paths).await?;
+    let needs = McpNeeds::find(settings, env, paths)?;
     let mcp = needs.servers(settings, env, paths)?;
     Ok((needs, mcp))
 }

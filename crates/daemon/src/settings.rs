@@ -12,8 +12,8 @@ mod show;
 use std::path::{Path, PathBuf};
 
 use belay_agent::{
-    AgentConfig, ApprovalsConfig, CompactionConfig, LimitsConfig, QueueConfig, SessionsConfig, StreamingConfig,
-    WorkersConfig,
+    AgentConfig, ApprovalsConfig, CompactionConfig, JobsConfig, LimitsConfig, QueueConfig, SessionsConfig,
+    StreamingConfig, WorkersConfig,
 };
 use belay_agent_loop::policies::StopsConfig;
 use belay_channels::{StdinConfig, TelegramConfig};
@@ -79,6 +79,8 @@ pub(crate) struct Settings {
     pub(crate) context: ContextConfig,
     /// Instructions for kinds of tasks.
     pub(crate) skills: SkillsConfig,
+    /// Work that outlives the turn that asked for it.
+    pub(crate) jobs: JobsConfig,
     /// Runs in processes of their own.
     pub(crate) workers: WorkersConfig,
     /// Persistence.
@@ -119,6 +121,7 @@ impl Settings {
             self.tools.validate(),
             self.context.validate(),
             self.skills.validate(),
+            self.jobs.validate(),
             self.workers.validate(),
             self.store.validate(),
             self.telemetry.validate(),
@@ -133,7 +136,8 @@ impl Settings {
         let conversation = u64::from(agent.max_tool_iterations) + 1;
         let subagent = agent.subagents.enabled.then_some(agent.subagents.max_turns);
         let executors = agent.executors.values().filter_map(|executor| executor.max_steps);
-        let others = executors.chain(subagent).chain([agent.plan.max_steps_per_execution, PLANNER_STEPS]);
+        let others =
+            executors.chain(subagent).chain([agent.plan.max_steps_per_execution, PLANNER_STEPS, self.jobs.max_steps]);
         others.map(u64::from).fold(conversation, u64::max)
     }
 

@@ -173,6 +173,7 @@ async fn assemble(
         compaction: settings.compaction.clone(),
         streaming: settings.streaming.clone(),
         sessions: settings.sessions.clone(),
+        jobs: settings.jobs.clone(),
         processes: programs.processes(),
         hooks: hooks.bound(),
         outputs: Some(programs.outputs()),
@@ -439,7 +440,7 @@ pub(crate) fn agent_failure(error: &AgentError) -> Failure {
         AgentError::Channel(_) => Exit::OutOfReach,
         AgentError::NoChannel | AgentError::ExecutorTool { .. } | AgentError::HookTools(_) => Exit::Refused,
         AgentError::Store(_) => Exit::OutOfReach,
-        AgentError::Tool { .. } => Exit::Internal,
+        AgentError::Tool { .. } | AgentError::ChannelName(_) => Exit::Internal,
     };
     Failure::new(exit, words(error))
 }

@@ -4,13 +4,14 @@
 //! It turns plain requests ("calculate 17*23", "read note.txt") into real tool calls, answers from their results, and
 //! says at the start of each conversation that it is no model. On request it misbehaves in every way that the brakes of
 //! the loop know (`rehearse loop`, `rehearse stall`, …), so that each can be seen working without a key or cost. It
-//! makes plans, works as the executor of their steps, and sums them up.
+//! makes plans, works as the executor of their steps, and sums them up; of a job it hands over the result.
 //!
 //! Two parts: `plan` decides, a pure function of the request's messages and of the tools that are offered;
 //! [`Rehearsal`] plays the script it gets. Reading order: `turn` → `request` → `answer` → `outputs` → `misbehave` →
-//! `plan` → `planning`.
+//! `plan` → `planning` → `job`.
 
 mod answer;
+mod job;
 mod misbehave;
 mod outputs;
 mod plan;
@@ -73,8 +74,9 @@ impl ModelProvider for Rehearsal {
 
     /// Plays the script for this request. Waits only where the script rehearses waiting; dropped there, it is gone.
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
-        let Script { beats, ending } =
-            planning::script(&request).unwrap_or_else(|| plan(request.messages, request.tools));
+        let Script { beats, ending } = planning::script(&request)
+            .or_else(|| job::script(&request))
+            .unwrap_or_else(|| plan(request.messages, request.tools));
         let said = play(beats, sink).await;
         let (tool_calls, finish) = match ending {
             Ending::Stop => (Vec::new(), FinishReason::Stop),

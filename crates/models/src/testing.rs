@@ -79,6 +79,16 @@ impl Asked {
         }
     }
 
+    /// The same with so many tools, each described at some length.
+    pub(crate) fn with_tools(self, count: usize) -> Self {
+        let tool = |number: usize| {
+            let spec = ClockTool::new().0;
+            let (name, description) = (format!("clock_{number}"), "tells the \"time\", ".repeat(20));
+            Arc::new(ClockTool(ToolSpec::new(name, description, spec.schema))) as Arc<dyn Tool>
+        };
+        Self { tools: Some(ToolSet::new((0..count).map(tool).collect())), ..self }
+    }
+
     pub(crate) fn has_tools(&self) -> bool {
         self.tools.is_some()
     }

@@ -93,13 +93,20 @@ pub(crate) fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-/// Room for a body, so that it is not moved while it grows: the texts, and some for escapes and frames, and pictures for
-/// a model that sees.
+/// Room for a body, so that it is not moved while it grows: the texts and the tools, and some for escapes and frames, and
+/// pictures for a model that sees.
 pub(crate) fn body_capacity(request: &ModelRequest<'_>, vision: bool) -> usize {
     let texts: usize = request.messages.iter().map(|message| message.text().len() + 128).sum();
     let shown = request.messages.iter().filter(|_| vision).flat_map(|message| &message.pictures);
     let pictures: usize = shown.map(|picture| picture.base64.len() + 256).sum();
-    2048 + (request.prompt.text.len() + texts) * 9 / 8 + pictures
+    let tools = request.tools.map_or(0, |tools| tools.described_bytes() + 128 * tools.iter().count());
+    2048 + (request.prompt.text.len() + texts + tools) * 9 / 8 + pictures
+}
+
+/// A finished body without the room that it did not need: thousands of them wait for their answers at the same time.
+pub(crate) fn finished(mut body: Vec<u8>) -> Vec<u8> {
+    body.shrink_to_fit();
+    body
 }
 
 /// Fields of the settings' own, as `,"name":value…`: those for each request, and those only beside tools, which servers

@@ -36,7 +36,7 @@ use crate::config::ToolsConfig;
 use crate::error::ToolsError;
 use crate::outputs::KeptOutputs;
 use crate::process::Processes;
-use crate::sandbox::{Missing, Sandbox};
+use crate::sandbox::LazySandbox;
 use crate::workspace::Workspace;
 
 /// Builds those of the two tools that are switched on.
@@ -44,7 +44,7 @@ pub(crate) fn tools(
     config: &ToolsConfig,
     workspace: Arc<Workspace>,
     processes: Arc<Processes>,
-    sandbox: Result<Sandbox, Missing>,
+    sandbox: LazySandbox,
     outputs: KeptOutputs,
 ) -> Result<Vec<Arc<dyn Tool>>, ToolsError> {
     let runner = Arc::new(Runner { processes, sandbox, outputs });

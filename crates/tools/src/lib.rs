@@ -43,7 +43,7 @@ pub use crate::config::ToolsConfig;
 pub use crate::error::ToolsError;
 pub use crate::outputs::KeptOutputs;
 use crate::process::Processes;
-use crate::sandbox::{Missing, Sandbox};
+use crate::sandbox::LazySandbox;
 use crate::workspace::Workspace;
 pub use crate::workspace::sweep;
 
@@ -59,8 +59,8 @@ pub struct ToolsParts {
     pub runs: Arc<dyn RunReader>,
     /// Starts and ends programs.
     pub processes: Arc<Processes>,
-    /// The walls around them, or what they lack; then commands are refused with that reason.
-    pub sandbox: Result<Sandbox, Missing>,
+    /// The walls around them; where something is missing for them, commands are refused with that reason.
+    pub sandbox: LazySandbox,
 }
 
 /// Builds the built-in tools. The workspace is created when it does not exist, readable by its owner alone, and opened
@@ -128,6 +128,7 @@ mod tests {
     use super::*;
     use crate::config::ShellConfig;
     use crate::process::ProcessesConfig;
+    use crate::sandbox::Missing;
     use crate::testing::{FixedClock, MemoryNotes, RunsOf};
 
     fn parts(dir: &std::path::Path) -> ToolsParts {
@@ -137,7 +138,7 @@ mod tests {
             outputs: KeptOutputs::open(&dir.join("outputs"), &ToolsConfig::default().outputs).unwrap(),
             runs: Arc::new(RunsOf("s".into())),
             processes: Arc::new(Processes::new(ProcessesConfig::default()).unwrap()),
-            sandbox: Err(Missing("bubblewrap is not installed".to_owned())),
+            sandbox: Err(Missing("bubblewrap is not installed".to_owned())).into(),
         }
     }
 

@@ -173,6 +173,19 @@ impl StopRules {
         rules
     }
 
+    /// The same rules with other limits of a run. An operator's rule that has the name of a limit stays, beside it.
+    #[must_use]
+    pub fn with_limits(&self, limits: RunLimits) -> Self {
+        let mut rules = self.clone();
+        rules.compiled.retain(|one| one.origin != Origin::Limit);
+        let limit = |rule: Rule| Compiled { asks_about: rule.when.asks_about(), rule, origin: Origin::Limit };
+        rules.compiled.splice(0..0, limits.rules().into_iter().map(limit));
+        rules.limits = limits;
+        rules.asked = Touched::NOTHING;
+        rules.note_what_is_asked();
+        rules
+    }
+
     fn note_what_is_asked(&mut self) {
         let Self { compiled, counted_tools, wanted, asked, .. } = self;
         for one in compiled {

@@ -128,7 +128,7 @@ impl Roomy<'_> {
         if !(config.enabled && full && worth_it && self.core.closing.is_none()) {
             return Ok(None);
         }
-        Ok(match self.shorten(context, Why::Threshold).await? {
+        Ok(match Box::pin(self.shorten(context, Why::Threshold)).await? {
             Won::Ended(end) => Some(end),
             Won::Nothing | Won::Little | Won::Enough => None,
         })
@@ -136,7 +136,7 @@ impl Roomy<'_> {
 
     /// Makes room for a call that did not fit.
     async fn make_room(&mut self, context: &mut LoopContext) -> Result<Room, LoopError> {
-        let won = self.shorten(context, Why::Overflow).await?;
+        let won = Box::pin(self.shorten(context, Why::Overflow)).await?;
         Ok(match won {
             Won::Ended(end) => Room::Ended(end),
             Won::Enough => Room::Made,

@@ -50,6 +50,10 @@ impl Dispatcher {
                 self.decide_in_conversation(decision, gate, word, sent, inbound, ack);
                 return Flow::Continue;
             }
+            Command::Job(command) => {
+                self.job_command(command, word, sent, inbound, ack);
+                return Flow::Continue;
+            }
             Command::Usage(usage) => Err(usage.into()),
             Command::NotYet(word) => Err(format!("{word} is not available in this version.")),
         };

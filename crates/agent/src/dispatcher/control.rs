@@ -75,8 +75,9 @@ impl Dispatcher {
                     ack,
                 );
             }
-            Control::Job(_) | Control::Routine(_) => {
-                ack.send(Ack::Refused(Refusal::Invalid("jobs and routines are not available in this version".into())));
+            Control::Job(request) => self.job_request(request, inbound.clone(), ack),
+            Control::Routine(_) => {
+                ack.send(Ack::Refused(Refusal::Invalid("routines are not available in this version".into())));
             }
             Control::Decide { gate, decision } => {
                 self.decide(gate, LaneReply::Decision(decision), "/approvals".into(), None, inbound.clone(), ack);

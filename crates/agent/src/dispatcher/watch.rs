@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::StopReason;
+use belay_protocol::{StopReason, job_of};
 
 use super::Dispatcher;
 use crate::live::{LiveRun, StopCause};
@@ -22,6 +22,8 @@ impl Dispatcher {
             if warn.is_some_and(|warn| run.warns(silence, warn)) {
                 tracing::warn!(run = %run.id, session = %run.session, silent_s, "nothing is heard of a run");
             }
+            // A job is begun again where it was: there is no reason to wait as long as for a conversation.
+            let end = job_of(&run.session).map(|_| self.house.jobs.stuck_after()).or(end);
             if end.is_some_and(|end| silence >= end) {
                 tracing::error!(run = %run.id, session = %run.session, silent_s, "a run is stuck and is ended");
                 let cause = StopCause { silent_s: Some(silent_s), ..StopCause::of(StopReason::Stuck) };

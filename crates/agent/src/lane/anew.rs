@@ -92,7 +92,7 @@ impl Lane {
         if !std::mem::take(&mut self.deleted) {
             return Ok(());
         }
-        self.reload().await?;
+        Box::pin(self.reload()).await?; // large, and rare
         (self.fresh, self.loop_detection, self.spoken_at, self.announce) = (true, true, None, false);
         self.options = belay_protocol::RunOptions::default();
         Ok(())

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    GateState, MessageScope, OpenedLane, PendingRun, Refusal, RunEnd, RunId, RunStatus, SessionKey, StopReason,
-    StoreError, ThreadSnapshot, ToolStatus,
+    GateState, MessageScope, OpenedLane, PendingRun, Purpose, Refusal, RunEnd, RunId, RunStatus, SessionKey,
+    StopReason, StoreError, ThreadSnapshot, ToolStatus,
 };
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -39,7 +39,8 @@ pub(crate) struct LaneStart {
     pub(crate) crashes: u32,
 }
 
-/// Runs a lane until the dispatcher retires it.
+/// Runs a lane until the dispatcher retires it. Thousands of lanes may wait at the same time, so what comes once, at the
+/// beginning or at the end, is boxed.
 pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: LanePort) {
     let LaneStart { session, adopted, insist, crashes } = start;
     sleep(Duration::from_secs(u64::from(crashes))).await;
@@ -51,9 +52,9 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
                 tracing::error!(%error, %session, "a lane could not be opened");
                 let refusal = Refusal::Store(error.to_string());
                 if !insist || house.draining.is_cancelled() {
-                    return refuse_all(&mut port, refusal).await;
+                    return Box::pin(refuse_all(&mut port, refusal)).await;
                 }
-                refuse_for(&mut port, refusal, pause).await;
+                Box::pin(refuse_for(&mut port, refusal, pause)).await;
                 pause = (pause * 2).min(STORE_BACKOFF.1);
             }
         }
@@ -89,15 +90,20 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
     if Box::pin(lane.take_up(unfinished, adopted)).await.is_err() || lane.run().await.is_err() {
         tracing::error!(%session, "the lane belongs to another owner and is let go");
     }
-    lane.refuse_receiving(Refusal::ShuttingDown).await;
-    lane.refuse_compacting(Refusal::ShuttingDown).await;
-    for mail in std::mem::take(&mut lane.held) {
-        refuse_mail(&lane.port, mail, Refusal::ShuttingDown).await;
-    }
-    refuse_all(&mut lane.port, Refusal::ShuttingDown).await;
+    Box::pin(lane.let_go()).await;
 }
 
 impl Lane {
+    /// Refuses everything that was not accepted: the lane ends.
+    async fn let_go(&mut self) {
+        self.refuse_receiving(Refusal::ShuttingDown).await;
+        self.refuse_compacting(Refusal::ShuttingDown).await;
+        for mail in std::mem::take(&mut self.held) {
+            refuse_mail(&self.port, mail, Refusal::ShuttingDown).await;
+        }
+        refuse_all(&mut self.port, Refusal::ShuttingDown).await;
+    }
+
     /// Replaces what is known of the thread by what the store has. A call whose result a crash has swallowed gets one, which
     /// the store does not have: its scope says so.
     pub(super) fn show(&mut self, thread: ThreadSnapshot) {
@@ -125,7 +131,9 @@ impl Lane {
                 }
             };
             tracing::info!(run = %run.id, session = %run.session, attempt = pending.attempt + 1, "run taken up again");
-            let exhausted = pending.attempt >= MAX_ATTEMPTS && pending.status != RunStatus::Paused;
+            // How often a job may crash is its desk's to say, and an orderly end is no crash.
+            let counts = pending.status != RunStatus::Paused && Purpose::of(&pending.channel) != Purpose::Job;
+            let exhausted = pending.attempt >= MAX_ATTEMPTS && counts;
             let asked = pending.gate.clone();
             let answers = match &asked {
                 Some(_) => self.answers_of(run.id).await?,
@@ -163,5 +171,21 @@ impl Lane {
             }
             pause = (pause * 2).min(STORE_BACKOFF.1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of the future that a function gives.
+    fn bytes_of<A, B, C, F: Future>(_: fn(A, B, C) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_lane_that_waits_is_small() {
+        let bytes = bytes_of(run_lane);
+        assert!(bytes < 4 << 10, "{bytes} bytes for each conversation that is awake; box what is large and rare");
     }
 }

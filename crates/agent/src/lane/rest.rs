@@ -37,7 +37,8 @@ impl Lane {
     /// again until it does: shown before it is stored is never an option.
     pub(super) async fn rest(&mut self, mut current: Waiting, ended: TurnEnd) -> Result<(), LeaseLost> {
         let TurnEnd { mut messages, turn_start, unstored, begun_at, usage, cost_micro_usd, rest, .. } = ended;
-        let Some((asking, state)) = rest else { return Ok(()) };
+        let Some(rest) = rest else { return Ok(()) };
+        let (asking, state) = *rest;
         if let Some(at) = begun_at {
             current.begin(at);
         }
@@ -70,7 +71,7 @@ impl Lane {
         let paused = PausedRun { checkpoint, gate: gate.clone(), outbound };
         let own = messages.split_off(turn_start.min(messages.len()));
         self.keep(messages);
-        (current.own, current.state) = (own, state);
+        (current.own, current.state) = (own, Some(Box::new(state)));
         self.announce(&gate).await;
         let mut pause = STORE_BACKOFF.0;
         loop {
@@ -127,7 +128,7 @@ impl Lane {
         if waiting.run.cancel.is_cancelled() {
             self.port.wake.notify_one(); // told to stop while it was stored
         }
-        self.resting = Some(Resting { waiting, gate, until });
+        self.resting = Some(Box::new(Resting { waiting, gate, until }));
     }
 
     fn gate_of(&self, current: &Waiting, asking: Asking, now: UnixMillis) -> Gate {
@@ -287,7 +288,8 @@ impl Lane {
 
     /// Lets the resting run go on, before every other message.
     async fn resume(&mut self) -> Result<(), LeaseLost> {
-        let Some(Resting { mut waiting, gate, .. }) = self.resting.take() else { return Ok(()) };
+        let Some(resting) = self.resting.take() else { return Ok(()) };
+        let Resting { mut waiting, gate, .. } = *resting;
         waiting.answers = self.answers_of(gate.run_id).await?;
         waiting.go_on();
         self.queue.push_front(waiting);
@@ -297,7 +299,8 @@ impl Lane {
 
     /// The resting run, when it was told to stop, and how it ends.
     pub(super) fn stopped_at_rest(&mut self) -> Option<(Waiting, Ending)> {
-        let Resting { waiting, .. } = self.resting.take_if(|resting| resting.waiting.run.cancel.is_cancelled())?;
+        let resting = self.resting.take_if(|resting| resting.waiting.run.cancel.is_cancelled())?;
+        let Resting { waiting, .. } = *resting;
         let ending = stopped(&waiting);
         Some((waiting, ending))
     }

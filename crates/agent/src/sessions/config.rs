@@ -22,7 +22,8 @@ pub struct SessionsConfig {
     pub announce_reset: bool,
     /// What differs for a channel, by its name.
     pub by_channel: BTreeMap<String, ChannelReset>,
-    /// Days that conversations are kept after their last use, with all that belongs to them. 0: for ever.
+    /// Days that conversations are kept after their last use, with all that belongs to them; and jobs and firings after
+    /// their end. 0: for ever.
     pub keep_days: u32,
     /// Days that events are kept. 0: as long as the run they belong to.
     pub keep_events_days: u32,
@@ -129,6 +130,9 @@ pub(super) fn time_of_day(text: &str) -> Result<Time, String> {
 
 /// A zone by its name.
 pub(super) fn zone_of(name: &str) -> Result<TimeZone, String> {
+    if name == "UTC" {
+        return Ok(TimeZone::UTC); // the default, and known without the machine's zones: listing them all takes milliseconds
+    }
     TimeZone::get(name)
         .map_err(|_| format!("{name:?} is no time zone: write a name such as \"Europe/Berlin\", or \"UTC\""))
 }

@@ -18,6 +18,7 @@ use super::outputs::Declared;
 use crate::config::SubagentsConfig;
 use crate::container::{Lender, RUN_IN_WORKER};
 use crate::core::{RunCore, Seed};
+use crate::jobs::CREATE_JOB;
 use crate::post::SEND_MESSAGE;
 use crate::terminate::{TERMINATE, Terminate};
 
@@ -231,9 +232,9 @@ impl Bound {
     /// subagent has anyway need not be named, and may be.
     fn part(&self, wanted: Option<&[Value]>) -> Result<Vec<Arc<dyn Tool>>, String> {
         let may_spawn = self.seed.nest().children_may_spawn();
-        // What speaks in the conversation is the conversation's own.
+        // What speaks in the conversation, or makes work for it, is the conversation's own.
         let given = |name: &str| is_own(name) || name == TERMINATE;
-        let speaks = |name: &str| name == SEND_MESSAGE;
+        let speaks = |name: &str| [SEND_MESSAGE, CREATE_JOB].contains(&name);
         let lendable: Vec<_> = self
             .tools
             .iter()

@@ -55,7 +55,7 @@ pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
         false => telling::told(&delegate, &context, &end, reply.clone()),
     };
     let delivery = telling::deliver(run, screen, told).await;
-    let rest = delegate.asking.take().map(|asking| (asking, context.state));
+    let rest = delegate.asking.take().map(|asking| Box::new((asking, context.state)));
     if rest.is_none() && !lease_lost && delegate.core.stopped().is_none() {
         end_processes(house, run.id).await;
     }

@@ -1,6 +1,6 @@
 //! The work of a turn: the loop, a plan, or what an earlier attempt has left, with the channel showing that it goes on.
 
-use belay_agent_loop::policies::Observation;
+use belay_agent_loop::policies::{Observation, StopRules};
 use belay_agent_loop::{AgenticLoopConfig, LoopContext, LoopError, LoopOutcome, run_agentic_loop};
 use belay_protocol::{Message, Purpose, RunEnd, StopReason};
 
@@ -10,6 +10,7 @@ use super::resume::resume;
 use crate::bootstrap::{self, Beginning};
 use crate::chat::ChatDelegate;
 use crate::closing::{self, closing_turn};
+use crate::jobs::{self, Errand};
 use crate::plan::run_plan;
 use crate::prompt::{About, Briefing};
 use crate::subagent::last_chance;
@@ -24,18 +25,26 @@ pub(super) async fn work(
     context: &mut LoopContext,
     job: &TurnJob,
 ) -> Result<LoopOutcome, LoopError> {
-    delegate.core.tally.open_session(session_before(job).await?);
+    let errand = match job.purpose {
+        Purpose::Job => match Box::pin(jobs::begin(&mut delegate.core)).await? {
+            Ok(errand) => Some(errand),
+            Err(end) => return Ok(LoopOutcome::Stopped(end)),
+        },
+        Purpose::Chat | Purpose::Routine | Purpose::Heartbeat => None,
+    };
+    delegate.core.tally.open_session(session_before(job, &delegate.core.rules).await?);
     if let Some(end) = take_up(delegate, context, job) {
         return Ok(LoopOutcome::Stopped(end));
     }
     let indicator = job.run.cancel.child_token();
-    let looping = carry_out(delegate, context, job);
+    // Boxed, since it is moved: in place it would be here twice.
+    let mut looping = Box::pin(carry_out(delegate, context, job, errand));
     let route = job.reply_to.as_ref();
     let Some((route, channel)) = route.and_then(|route| Some((route, job.house.channels.get(&route.channel)?))) else {
         return looping.await;
     };
     let working = channel.working(route, indicator.clone());
-    tokio::pin!(looping, working);
+    tokio::pin!(working);
     let outcome = tokio::select! {
         outcome = &mut looping => outcome,
         () = &mut working => looping.await,
@@ -45,9 +54,9 @@ pub(super) async fn work(
 }
 
 /// What the session's other runs have cost, where that matters.
-async fn session_before(job: &TurnJob) -> Result<u64, LoopError> {
+async fn session_before(job: &TurnJob, rules: &StopRules) -> Result<u64, LoopError> {
     let house = &job.house;
-    if !house.rules.counts_session_money() {
+    if !rules.counts_session_money() {
         return Ok(0);
     }
     let spent = house.store.spend.session_spent(&job.run.session).await?;
@@ -79,17 +88,23 @@ async fn carry_out(
     delegate: &mut ChatDelegate,
     context: &mut LoopContext,
     job: &TurnJob,
+    errand: Option<Errand>,
 ) -> Result<LoopOutcome, LoopError> {
-    let message = context.messages.get(delegate.turn_start).map(|message| message.text().to_owned());
+    let message =
+        context.messages.get(delegate.turn_start).map(|message| message.text().to_owned()).unwrap_or_default();
     let briefing = briefing_of(job).await;
-    match bootstrap::begin(&mut delegate.core, context, &briefing, &message.unwrap_or_default()).await? {
-        Beginning::Go(told) => delegate.brief(told.over(briefing)),
+    let beginning = bootstrap::begin(&mut delegate.core, context, &briefing, &message);
+    match Box::pin(beginning).await? {
+        Beginning::Go(told) => delegate.brief(told.over(briefing), errand.is_some()),
         Beginning::Over(end, words) => {
             delegate.summary = words;
             return Ok(LoopOutcome::Stopped(end));
         }
     }
-    let planned = (job.purpose == Purpose::Chat).then(|| plan_request(delegate, context)).flatten();
+    let planned = match &errand {
+        Some(errand) => errand.job.plan.then(|| errand.job.task.clone()),
+        None => (job.purpose == Purpose::Chat).then(|| plan_request(delegate, context)).flatten(),
+    };
     if let Some(request) = planned {
         delegate.core.joining = None; // a plan is made of the one message
         let (start, core) = (delegate.turn_start, &mut delegate.core);
@@ -106,17 +121,19 @@ async fn carry_out(
         rules: delegate.core.rules.clone(),
         ..AgenticLoopConfig::default()
     };
-    let mut outcome = match resumed {
-        Some(outcome) => outcome,
-        None => run_agentic_loop(delegate, &reasoning, context, &config).await?,
+    let mut outcome = match (resumed, &errand) {
+        (Some(outcome), _) => outcome,
+        (None, Some(errand)) => Box::pin(jobs::pursue(delegate, context, errand)).await?,
+        (None, None) => run_agentic_loop(delegate, &reasoning, context, &config).await?,
     };
     if delegate.goal.is_some() {
-        return Ok(close_with_outputs(delegate, context, outcome).await);
+        return Ok(Box::pin(close_with_outputs(delegate, context, outcome)).await);
     }
     if let LoopOutcome::Stopped(end) = &mut outcome
         && closing::deserves_one(end)
     {
-        delegate.summary = closing_turn(&mut delegate.core, &reasoning, context, end).await;
+        let closing = Box::pin(closing_turn(&mut delegate.core, &reasoning, context, end)).await;
+        delegate.summary = closing.or(delegate.summary.take());
         // Somebody's stop comes before every limit, also in the last turn.
         if let Some(reason) = delegate.core.stopped() {
             delegate.summary = None;
@@ -131,7 +148,7 @@ async fn briefing_of(job: &TurnJob) -> Briefing {
     let about = About {
         session: &job.run.session,
         channel: job.reply_to.as_ref().map(|route| &route.channel),
-        relayed: job.relayed,
+        relayed: job.relayed && job.purpose == Purpose::Chat,
         options: &job.options,
     };
     tokio::select! {

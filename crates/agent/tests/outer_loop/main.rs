@@ -8,6 +8,7 @@ mod context;
 mod endings;
 mod gate;
 mod hooks;
+mod jobs;
 mod keys;
 mod money;
 mod outputs;

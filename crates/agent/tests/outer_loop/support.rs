@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::{
-    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, LimitsConfig, QueueConfig,
-    SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
+    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, JobsConfig, LimitsConfig,
+    QueueConfig, SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
 };
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
@@ -418,6 +418,7 @@ pub(crate) struct Setup {
     pub(crate) approvals: ApprovalsConfig,
     pub(crate) compaction: CompactionConfig,
     pub(crate) sessions: SessionsConfig,
+    pub(crate) jobs: JobsConfig,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) queue: QueueConfig,
     pub(crate) model: Arc<ScriptedModel>,
@@ -482,6 +483,8 @@ impl Setup {
             approvals: ApprovalsConfig::default(),
             compaction: CompactionConfig::default(),
             sessions: SessionsConfig::default(),
+            // Without jobs the models of all other tests are offered one tool less.
+            jobs: JobsConfig { enabled: false, ..JobsConfig::default() },
             rules: Arc::new(StopRules::progress()),
             queue: QueueConfig::default(),
             model: Arc::new(model),
@@ -514,6 +517,7 @@ impl Setup {
             approvals: self.approvals.clone(),
             compaction: self.compaction.clone(),
             sessions: self.sessions.clone(),
+            jobs: self.jobs.clone(),
             rules: self.rules.clone(),
             queue: self.queue.clone(),
             model: Arc::new(model),
@@ -555,6 +559,7 @@ impl Setup {
             compaction: self.compaction.clone(),
             streaming: self.streaming.clone(),
             sessions: self.sessions.clone(),
+            jobs: self.jobs.clone(),
             processes: Arc::new(NoProcesses),
             outputs: None,
             hooks: self.hooks.clone(),

@@ -7,7 +7,7 @@ use belay_protocol::Secret;
 use belay_store::StoreUrl;
 use belay_tools::mcp::{Mcp, McpSessions, Pins, ProcessTrees, Server, Surroundings};
 use belay_tools::process::{Processes, ProcessesConfig};
-use belay_tools::sandbox::{Missing, Sandbox, SandboxConfig};
+use belay_tools::sandbox::{LazySandbox, SandboxConfig};
 
 use super::{Store, SystemClock, words};
 use crate::environment::Environment;
@@ -23,8 +23,8 @@ const PINS: &str = "mcp-pins.json";
 pub(crate) struct McpNeeds {
     /// The processes of all runs.
     pub(crate) processes: Arc<Processes>,
-    /// The sandbox, or what is missing for it.
-    pub(crate) sandbox: Result<Sandbox, Missing>,
+    /// The sandbox, not tried yet.
+    pub(crate) sandbox: LazySandbox,
 }
 
 /// The directory of the file tools, in which programs of servers start.
@@ -59,18 +59,17 @@ pub(crate) fn walls(settings: &Settings, env: &Environment, paths: &Paths) -> Sa
 }
 
 impl McpNeeds {
-    /// Gets ready to start programs, and tries the sandbox. The workspace has to be there.
+    /// Gets ready to start programs. The workspace has to be there once the sandbox is tried.
     ///
     /// # Errors
     /// Processes cannot be kept on this machine.
-    pub(crate) async fn find(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Self, Failure> {
+    pub(crate) fn find(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Self, Failure> {
         let internal = |error: &dyn std::error::Error| Failure::new(Exit::Internal, words(error));
         let launcher = std::env::current_exe().map_err(|error| internal(&error))?;
         let config = ProcessesConfig { launcher: Some(launcher.clone()), ..ProcessesConfig::default() };
         let processes = Processes::new(config).map_err(|error| internal(&error))?;
-        let (sandbox, workspace) = (walls(settings, env, paths), workspace_of(settings, env, paths));
-        let probe = tokio::task::spawn_blocking(move || Sandbox::probe(&sandbox, &workspace, &launcher));
-        let sandbox = probe.await.map_err(|error| internal(&error))?;
+        let workspace = workspace_of(settings, env, paths);
+        let sandbox = LazySandbox::new(&walls(settings, env, paths), &workspace, &launcher);
         Ok(Self { processes: Arc::new(processes), sandbox })
     }
 

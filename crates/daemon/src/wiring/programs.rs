@@ -9,7 +9,7 @@ use belay_protocol::{Clock, ContextSource, NoteStore, OutputKeeper, RunProcesses
 use belay_tools::context::{SkillNeeds, WorkspaceContext};
 use belay_tools::mcp::{Looking, McpSessions, RunEnds};
 use belay_tools::process::Processes;
-use belay_tools::sandbox::{Missing, Sandbox};
+use belay_tools::sandbox::LazySandbox;
 use belay_tools::worker::SandboxHost;
 use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts, sweep};
 use tokio_util::sync::CancellationToken;
@@ -32,7 +32,7 @@ pub(crate) struct Programs {
     outputs: KeptOutputs,
     processes: Arc<Processes>,
     sessions: Arc<McpSessions>,
-    sandbox: Result<Sandbox, Missing>,
+    sandbox: LazySandbox,
     context: Arc<WorkspaceContext>,
 }
 
@@ -44,8 +44,8 @@ pub(crate) struct ToolPorts {
 }
 
 impl Programs {
-    /// Tries the sandbox, asks MCP servers for their tools, and builds all tools. Takes some tens of milliseconds; with MCP
-    /// servers as long as the slowest of them, 10 s at most.
+    /// Asks MCP servers for their tools, and builds all tools. Takes some milliseconds; with MCP servers as long as the
+    /// slowest of them, 10 s at most. The sandbox is tried beside the daemon's start, by [`Closing::keep`].
     ///
     /// # Errors
     /// What keeps the daemon from starting. Programs that were started meanwhile are ended.
@@ -68,10 +68,7 @@ impl Programs {
         let refused = |error: &dyn std::error::Error| Failure::new(Exit::Refused, words(error));
         let outputs = KeptOutputs::open(&paths.data.join(OUTPUTS), &settings.tools.outputs);
         let outputs = outputs.map_err(|error| refused(&error))?;
-        let needs = McpNeeds::find(settings, env, paths).await?;
-        if let Err(missing) = &needs.sandbox {
-            tracing::warn!(%missing, "commands are refused: there is no sandbox");
-        }
+        let needs = McpNeeds::find(settings, env, paths)?;
         let mcp = needs.servers(settings, env, paths)?;
         let context = surroundings(settings, env, &workspace)?;
         let config = ToolsConfig { workspace: Some(workspace), ..settings.tools.clone() };
@@ -113,8 +110,9 @@ impl Programs {
         self.context.clone()
     }
 
-    /// Starts workers behind the walls of commands.
-    pub(crate) fn worker_host(&self) -> Arc<dyn WorkerHost> {
+    /// Starts workers behind the walls of commands, which are tried here: whether there are any is asked next.
+    pub(crate) async fn worker_host(&self) -> Arc<dyn WorkerHost> {
+        let _ = self.sandbox.get().await; // what is missing is the host's to say
         Arc::new(SandboxHost::new(self.processes.clone(), self.sandbox.clone()))
     }
 
@@ -138,7 +136,8 @@ impl Programs {
 
     /// What is to be closed when the daemon ends.
     pub(crate) fn closing(&self) -> Closing {
-        Closing { processes: self.processes.clone(), sessions: self.sessions.clone() }
+        let Self { processes, sessions, sandbox, .. } = self;
+        Closing { processes: processes.clone(), sessions: sessions.clone(), sandbox: sandbox.clone() }
     }
 }
 
@@ -158,13 +157,23 @@ fn surroundings(settings: &Settings, env: &Environment, workspace: &Path) -> Res
 pub(crate) struct Closing {
     processes: Arc<Processes>,
     sessions: Arc<McpSessions>,
+    sandbox: LazySandbox,
 }
 
 impl Closing {
-    /// Ends connections to MCP servers that nobody needs, until told to stop.
+    /// Tries the sandbox, so that whoever reads the log hears what is missing before the first command; then ends
+    /// connections to MCP servers that nobody needs, until told to stop.
     pub(crate) fn keep(&self, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
-        let sessions = self.sessions.clone();
-        async move { sessions.keep(stop).await }
+        let (sessions, sandbox) = (self.sessions.clone(), self.sandbox.clone());
+        async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                tried = sandbox.get() => if let Err(missing) = tried {
+                    tracing::warn!(%missing, "commands are refused: there is no sandbox");
+                }
+            }
+            sessions.keep(stop).await;
+        }
     }
 
     /// Ends every program that still runs; nothing is started from here on.

@@ -37,7 +37,7 @@ pub(super) async fn open(
         return Ok(None);
     }
     let host = match settings.workers.host {
-        WorkerRoom::Sandbox => programs.worker_host(),
+        WorkerRoom::Sandbox => programs.worker_host().await,
         WorkerRoom::Container => containers(settings, env, paths).await?,
     };
     let socket = paths.control_socket.with_file_name(SOCKET);

@@ -114,7 +114,7 @@ async fn farewell(mut sink: SplitSink<WebSocket, Message>, mut stream: SplitStre
 /// What a task of the connection has come to.
 enum Ended {
     /// What a request has come to.
-    Called(Result<Outcome, RpcError>),
+    Called(Box<Result<Outcome, RpcError>>),
     /// A run goes on beyond the end of this daemon: the request that waits for its end has no more answer.
     Unanswered,
     /// Something that was followed is at its end.
@@ -275,10 +275,10 @@ impl Talk {
         // of their own a stop could overtake the message that it is to stop. Only the wait for the answer is left to the task.
         let at_once = calling.as_mut().now_or_never();
         let task = self.tasks.spawn(async move {
-            Ended::Called(match at_once {
+            Ended::Called(Box::new(match at_once {
                 Some(outcome) => outcome,
                 None => calling.await,
-            })
+            }))
         });
         self.requests.insert(task.id(), request.id.clone());
     }
@@ -288,7 +288,7 @@ impl Talk {
         match ended {
             Ok((task, Ended::Called(outcome))) => {
                 let id = self.requests.remove(&task)?; // each has one
-                self.called(id, outcome);
+                self.called(id, *outcome);
             }
             Ok((task, Ended::Unanswered)) => {
                 self.requests.remove(&task);
@@ -338,7 +338,7 @@ impl Talk {
             let app = self.app.clone();
             let task = self.tasks.spawn(async move {
                 match last_answer(&app, run, finished).await {
-                    Some(answer) => Ended::Called(answer),
+                    Some(answer) => Ended::Called(Box::new(answer)),
                     None => Ended::Unanswered,
                 }
             });
@@ -359,7 +359,7 @@ impl Talk {
             if timeout(LAST_EVENTS_LIMIT, all).await.is_err() {
                 tracing::warn!(%connection, %run, "the end of a run is answered before its last events are sent");
             }
-            Ended::Called(Ok(Outcome::Answered(payload)))
+            Ended::Called(Box::new(Ok(Outcome::Answered(payload))))
         });
         self.requests.insert(task.id(), id);
     }

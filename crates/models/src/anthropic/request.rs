@@ -17,7 +17,7 @@ use super::thoughts::Replay;
 use crate::config::LlmConfig;
 use crate::thinking::Ability;
 use crate::vision::{CANNOT_SEE, text_instead};
-use crate::wire::{arguments_json, body_capacity, extra_fields, is_word, json, push_json, tool_name};
+use crate::wire::{arguments_json, body_capacity, extra_fields, finished, is_word, json, push_json, tool_name};
 
 /// The name under which parts keep their form.
 const FORMAT: &str = "anthropic";
@@ -87,7 +87,7 @@ impl RequestShape {
         out.extend_from_slice(b",\"messages\":[");
         push_turns(&mut out, request, self.vision, replay.map_or(&[], Vec::as_slice));
         out.extend_from_slice(b"]}");
-        out
+        finished(out)
     }
 
     /// The fields that have the model think. Newer ones choose the number of tokens by themselves and refuse one; what they

@@ -11,7 +11,7 @@ use url::Url;
 use crate::config::LlmConfig;
 use crate::thinking::Ability;
 use crate::vision::{CANNOT_SEE, text_instead};
-use crate::wire::{arguments_json, body_capacity, extra_fields, json, push_json, tool_name};
+use crate::wire::{arguments_json, body_capacity, extra_fields, finished, json, push_json, tool_name};
 
 /// The name under which parts keep their form.
 const FORMAT: &str = "openai-chat";
@@ -91,7 +91,7 @@ impl RequestShape {
         }
         push_pictures(&mut out, unseen);
         out.extend_from_slice(b"]}");
-        out
+        finished(out)
     }
 }
 
@@ -321,6 +321,15 @@ mod tests {
         let config: LlmConfig = serde_json::from_value(json!({"extra_body": {"max_completion_tokens": 7}})).unwrap();
         let body = body(&config, "http://h/v1", &asked);
         assert_eq!((&body["max_completion_tokens"], body.get("max_tokens")), (&json!(7), None));
+    }
+
+    #[test]
+    fn a_body_does_not_move_while_it_grows_and_holds_nothing_but_itself_once_it_is_finished() {
+        let asked = Asked::new("be brief", true, long_history(50)).with_tools(40);
+        let body = shape(&LlmConfig::default(), "http://h/v1").body(&asked.request(), "m");
+        let room = body_capacity(&asked.request(), true);
+        assert!(room >= body.len() && room < body.len() * 3 / 2, "{room} for {}", body.len());
+        assert_eq!(body.capacity(), body.len());
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl State {
         if at_work.values().sum::<u32>() >= caps.at_work {
             return None;
         }
-        let free = |job: &JobRecord| at_work.get(&creator(job)).is_none_or(|places| *places < caps.at_work_each);
+        let free = |job: &JobRecord| at_work.get(&creator(job)).copied().unwrap_or(0) < caps.at_work_each;
         let next = self.jobs.records().find(|job| job.state == JobState::Pending && free(job))?;
         let record = begun(next, at);
         self.keep_job(JobState::Pending, record.clone());

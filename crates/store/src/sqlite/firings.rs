@@ -22,16 +22,25 @@ use crate::routines::{
 const COLUMNS: &str = "id, routine, key, revision, set_off_by, scheduled_at, detail, payload, status, summary, run_id, job_id, \
      input_tokens, output_tokens, model_calls, tool_calls, cost_micro_usd, claimed_at, ended_at";
 
-const RUNNING: &str = "SELECT COUNT(*) FROM firings WHERE status = 'running'";
-const RUNNING_OF: &str = "SELECT COUNT(*) FROM firings WHERE status = 'running' AND routine = ?1";
+pub(super) const RUNNING: &str = "SELECT COUNT(*) FROM firings WHERE status = 'running'";
+pub(super) const RUNNING_OF: &str = "SELECT COUNT(*) FROM firings WHERE status = 'running' AND routine = ?1";
 
 /// When the same content fired the routine last, clocks that were set back aside.
-const SAME_CONTENT: &str = "SELECT MAX(claimed_at) AS claimed_at FROM firings
+pub(super) const SAME_CONTENT: &str = "SELECT MAX(claimed_at) AS claimed_at FROM firings
      WHERE routine = ?1 AND content = ?2 AND claimed_at <= ?3";
 
+/// The firing of a routine, `?1`, by its key, `?2`.
+pub(super) fn known_sql() -> String {
+    format!("SELECT {COLUMNS} FROM firings WHERE routine = ?1 AND key = ?2")
+}
+
+/// By their own index: what ended over months is not looked through at every start.
+pub(super) fn open_sql() -> String {
+    format!("SELECT {COLUMNS} FROM firings INDEXED BY firings_running WHERE status = 'running' ORDER BY seq")
+}
+
 pub(super) fn claim(tx: &mut Tx<'_>, new: &NewFiring, global: u32) -> Done<Claim> {
-    let sql = format!("SELECT {COLUMNS} FROM firings WHERE routine = ?1 AND key = ?2");
-    let known = tx.row(&sql, params![new.routine, new.key], record)?;
+    let known = tx.row(&known_sql(), params![new.routine, new.key], record)?;
     let routine = routines::find(tx, &new.routine)?;
     if let Some(known) = known {
         pass_by(tx, routine, new)?;
@@ -246,9 +255,7 @@ pub(super) fn firings(conn: &Connection, filter: &FiringFilter) -> Done<Vec<Firi
 }
 
 pub(super) fn open_firings(conn: &Connection) -> Done<Vec<FiringRecord>> {
-    // By their own index: what ended over months is not looked through at every start.
-    let sql = format!("SELECT {COLUMNS} FROM firings INDEXED BY firings_running WHERE status = 'running' ORDER BY seq");
-    tx::rows(conn, &sql, [], record)
+    tx::rows(conn, &open_sql(), [], record)
 }
 
 /// Deletes firings that ended before the date, as far as `left` more rows may be deleted now. Their sessions go by their own

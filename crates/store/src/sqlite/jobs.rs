@@ -18,24 +18,28 @@ const COLUMNS: &str = "id, session, state, why, title, task, plan, room, budget,
      asked_in, reply_to, parent, firing, attempt, crashes, run_id, result, created_at, started_at, changed_at, ended_at";
 
 /// Jobs that are not over, of all creators and of `?1`.
-const OPEN: &str = "SELECT COUNT(*) FROM jobs WHERE ended_at IS NULL";
-const OPEN_OF: &str = "SELECT COUNT(*) FROM jobs WHERE ended_at IS NULL AND creator = json_array(?1, ?2)";
+pub(super) const OPEN: &str = "SELECT COUNT(*) FROM jobs WHERE ended_at IS NULL";
+pub(super) const OPEN_OF: &str = "SELECT COUNT(*) FROM jobs WHERE ended_at IS NULL AND creator = json_array(?1, ?2)";
 
-const AT_WORK: &str = "SELECT COUNT(*) FROM jobs WHERE state IN ('in_progress', 'stuck')";
+pub(super) const AT_WORK: &str =
+    "SELECT COUNT(*) FROM jobs INDEXED BY jobs_at_work WHERE state IN ('in_progress', 'stuck')";
 
 /// The oldest pending job of the creators that have fewer than `?1` at work. Goes from creator to creator in the index, and
 /// looks at one job of each: a thousand jobs of somebody who has no place cost as much as one.
-const NEXT: &str = "
+pub(super) const NEXT: &str = "
     WITH RECURSIVE creators (creator) AS (
-        SELECT MIN(creator) FROM jobs WHERE state = 'pending'
+        SELECT MIN(creator) FROM jobs p INDEXED BY jobs_pending WHERE state = 'pending'
         UNION ALL
-        SELECT (SELECT MIN(j.creator) FROM jobs j WHERE j.state = 'pending' AND j.creator > c.creator)
+        SELECT (SELECT MIN(p.creator) FROM jobs p INDEXED BY jobs_pending
+                WHERE p.state = 'pending' AND p.creator > c.creator)
         FROM creators c WHERE c.creator IS NOT NULL
     )
-    SELECT MIN((SELECT MIN(j.seq) FROM jobs j WHERE j.state = 'pending' AND j.creator = c.creator)) AS seq
+    SELECT MIN((SELECT MIN(p.seq) FROM jobs p INDEXED BY jobs_pending
+                WHERE p.state = 'pending' AND p.creator = c.creator)) AS seq
     FROM creators c
     WHERE c.creator IS NOT NULL
-      AND (SELECT COUNT(*) FROM jobs j WHERE j.state IN ('in_progress', 'stuck') AND j.creator = c.creator) < ?1";
+      AND (SELECT COUNT(*) FROM jobs w INDEXED BY jobs_at_work
+           WHERE w.state IN ('in_progress', 'stuck') AND w.creator = c.creator) < ?1";
 
 pub(super) fn create(tx: &mut Tx<'_>, new: &NewJob, caps: JobCaps) -> Done<JobCreated> {
     if let Some(known) = find(tx, new.id)? {
@@ -60,10 +64,11 @@ fn count(tx: &mut Tx<'_>, sql: &str, params: impl rusqlite::Params) -> Done<u64>
 
 fn insert(tx: &mut Tx<'_>, job: &JobRecord) -> Done<()> {
     tx.exec(
-        "INSERT INTO jobs (id, session, state, why, title, task, plan, room, budget, channel, principal, asker_place, relayed,
-                           asked_in, reply_to, parent, firing, attempt, crashes, created_at, changed_at)
-         VALUES (:id, :session, :state, :why, :title, :task, :plan, :room, :budget, :channel, :principal, :asker_place,
-                 :relayed, :asked_in, :reply_to, :parent, :firing, :attempt, :crashes, :created_at, :changed_at)",
+        "INSERT INTO jobs (id, session, state, why, title, task, plan, room, budget, channel, principal, creator, asker_place,
+                           relayed, asked_in, reply_to, parent, firing, attempt, crashes, created_at, changed_at)
+         VALUES (:id, :session, :state, :why, :title, :task, :plan, :room, :budget, :channel, :principal,
+                 json_array(:channel, :principal), :asker_place, :relayed, :asked_in, :reply_to, :parent, :firing, :attempt,
+                 :crashes, :created_at, :changed_at)",
         named_params! {
             ":id": job.job_id.to_string(),
             ":session": job.session.as_str(),

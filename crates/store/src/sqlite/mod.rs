@@ -10,6 +10,8 @@ mod lanes;
 mod ledger;
 mod open;
 mod outbox;
+#[cfg(test)]
+mod plans;
 mod ports;
 mod prune;
 mod readers;

@@ -12,14 +12,12 @@ use crate::routines::{made, name_taken, path_of, path_taken, put_again, switched
 const COLUMNS: &str = "name, spec, channel, principal, asker_place, relayed, made_in, reply_to, origin, enabled, \
      disabled_why, revision, next_at, claimed_to, fired_at, set_off_at, firings, failures, created_at, changed_at";
 
-/// Routines of which there is a next time: those that are off have none.
-macro_rules! due {
-    ($columns:expr) => {
-        format!("SELECT {} FROM routines WHERE next_at <= ?1 ORDER BY next_at, name LIMIT ?2", $columns)
-    };
+/// Those whose time has come by `?1`: who is off has no next time.
+pub(super) fn due_sql() -> String {
+    format!("SELECT {COLUMNS} FROM routines WHERE next_at <= ?1 ORDER BY next_at, name LIMIT ?2")
 }
 
-const NEXT_DUE: &str = "SELECT MIN(next_at) AS next_at FROM routines WHERE next_at IS NOT NULL";
+pub(super) const NEXT_DUE: &str = "SELECT MIN(next_at) AS next_at FROM routines WHERE next_at IS NOT NULL";
 
 /// A routine as it is kept.
 pub(super) struct Kept {
@@ -57,6 +55,7 @@ pub(super) fn put(tx: &mut Tx<'_>, new: &NewRoutine, fresh: bool) -> Done<Routin
 fn write(tx: &mut Tx<'_>, Kept { record, set_off_at }: &Kept) -> Done<()> {
     let date = |date: Option<UnixMillis>| date.map(|date| date.0);
     tx.exec(
+        // Its path is free: nothing but its own row is replaced.
         "INSERT OR REPLACE INTO routines (name, spec, path, channel, principal, asker_place, relayed, made_in, reply_to, origin,
                                           enabled, disabled_why, revision, next_at, claimed_to, fired_at, set_off_at, firings,
                                           failures, created_at, changed_at)
@@ -173,7 +172,7 @@ pub(super) fn routines(conn: &Connection) -> Done<Vec<RoutineRecord>> {
 }
 
 pub(super) fn due(conn: &Connection, now: UnixMillis, limit: u32) -> Done<Vec<RoutineRecord>> {
-    tx::rows(conn, &due!(COLUMNS), params![now.0, limit], record)
+    tx::rows(conn, &due_sql(), params![now.0, limit], record)
 }
 
 pub(super) fn next_due(conn: &Connection) -> Done<Option<UnixMillis>> {

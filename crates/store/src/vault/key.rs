@@ -133,6 +133,22 @@ fn refuse_readable(_: &std::fs::Metadata, _: &Path) -> Result<(), KeyError> {
     Ok(())
 }
 
+/// Where the kernel gives randomness.
+///
+/// Not the library's own generator: gathering its first seed takes some 50 ms of the processor, at the first start of all, and a
+/// daemon that never seals anything nor speaks TLS needs none.
+#[cfg(unix)]
+const KERNEL: &str = "/dev/urandom";
+
+#[cfg(unix)]
+fn random() -> Result<Zeroizing<[u8; KEY_BYTES]>, KeyError> {
+    let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+    let filled = File::open(KERNEL).and_then(|mut kernel| kernel.read_exact(&mut bytes[..]));
+    filled.map_err(|_| KeyError::NoRandomness)?;
+    Ok(bytes)
+}
+
+#[cfg(not(unix))]
 fn random() -> Result<Zeroizing<[u8; KEY_BYTES]>, KeyError> {
     let mut bytes = Zeroizing::new([0; KEY_BYTES]);
     aws_lc_rs::rand::fill(&mut bytes[..]).map_err(|_| KeyError::NoRandomness)?;

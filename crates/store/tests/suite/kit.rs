@@ -6,10 +6,10 @@ use belay_protocol::run::RunUsage;
 use belay_protocol::{
     Acceptance, Archive, Asker, BootId, Checkpoint, Claim, Decided, Durability, EditOutcome, EventKind, EventLog,
     EventQuery, FinishedRun, FiringEnd, FiringId, FiringRecord, FiringStatus, Gate, GateId, GateKind, GateState,
-    GateStore, Guardrails, IdempotencyKey, JobStore, Lease, Message, Misfire, NewFiring, NewInput, NewRoutine,
-    NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, ReplyRoute, RoutineAction, RoutineOrigin,
-    RoutinePut, RoutineRecord, RoutineSpec, RoutineStore, RunEnd, RunId, RunReader, SessionKey, SpendLedger,
-    StopReason, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, Trigger, UnixMillis,
+    GateStore, Guardrails, IdempotencyKey, JobBudget, JobId, JobRoom, JobStore, Lease, Message, Misfire, NewFiring,
+    NewInput, NewJob, NewRoutine, NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, ReplyRoute,
+    RoutineAction, RoutineOrigin, RoutinePut, RoutineRecord, RoutineSpec, RoutineStore, RunEnd, RunId, RunReader,
+    SessionKey, SpendLedger, StopReason, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, Trigger, UnixMillis,
 };
 use belay_store::{MemoryStore, SealedSecrets, SqliteStore, StoreOptions};
 use tempfile::TempDir;
@@ -327,5 +327,24 @@ pub(crate) fn end(firing: FiringId, status: FiringStatus) -> FiringEnd {
         notice: None,
         disabled_notice: None,
         at: at(3_000),
+    }
+}
+
+/// A job that this person asks for.
+pub(crate) fn job(principal: &str) -> NewJob {
+    NewJob {
+        id: JobId::new(),
+        title: "count".into(),
+        task: "count the stars".into(),
+        plan: true,
+        room: JobRoom::Worker,
+        budget: JobBudget { max_steps: 7, ..JobBudget::default() },
+        creator: Asker { principal: principal.into(), ..Asker::default() },
+        channel: "http".into(),
+        asked_in: "s".into(),
+        reply_to: Some(route("c")),
+        parent: Some(RunId::new()),
+        firing: None,
+        at: at(1_000),
     }
 }

@@ -12,3 +12,5 @@ mod migrations;
 mod paused_crash;
 mod properties;
 mod secret_files;
+mod two_daemons;
+mod work_properties;

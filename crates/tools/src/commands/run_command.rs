@@ -121,14 +121,14 @@ impl Tool for RunCommand {
     }
 
     async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
-        let policy = self.runner.policy()?;
+        let policy = self.runner.policy().await?;
         let (order, _, stdin) = self.order(arguments).await?;
         let orders = self.orders.clone();
         blocking(move || Ok(weigh(&orders, &order, policy, stdin.as_deref()))).await
     }
 
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
-        self.runner.sandbox()?;
+        self.runner.sandbox().await?;
         let (order, limit, stdin) = self.order(arguments).await?;
         let stdin = stdin.map_or(Stdin::Null, |text| Stdin::Bytes(text.into_bytes()));
         let what = quoted(&order.argv);

@@ -79,7 +79,7 @@ impl Tool for RunShell {
     }
 
     async fn weigh(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<Weight, ToolFailure> {
-        let policy = self.runner.policy()?;
+        let policy = self.runner.policy().await?;
         let (order, _) = self.order(arguments).await?;
         let bound = vec![
             ("script".to_owned(), order.argv[2].clone()),
@@ -92,7 +92,7 @@ impl Tool for RunShell {
     }
 
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
-        self.runner.sandbox()?;
+        self.runner.sandbox().await?;
         let (order, limit) = self.order(arguments).await?;
         let what = quoted(&order.argv);
         self.runner.run(self.orders.launch(&order, Stdin::Null, &context.variables), &what, limit, context).await

@@ -11,7 +11,7 @@ use tracing::Instrument as _;
 use super::capture::{Capture, Printed};
 use crate::outputs::KeptOutputs;
 use crate::process::{Exit, Launch, Processes, Running, StartError};
-use crate::sandbox::{Missing, Policy, Sandbox};
+use crate::sandbox::{LazySandbox, Policy, Sandbox};
 
 /// Longest wait for the pipes of a tree that has been ended. It is verified empty by then, so they are closed, unless
 /// something that even KILL does not end holds them.
@@ -21,7 +21,7 @@ const LAST_OUTPUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Runner {
     pub(super) processes: Arc<Processes>,
-    pub(super) sandbox: Result<Sandbox, Missing>,
+    pub(super) sandbox: LazySandbox,
     pub(super) outputs: KeptOutputs,
 }
 
@@ -36,15 +36,15 @@ enum End {
 impl Runner {
     /// The workspace as commands see it.
     pub(super) fn view(&self) -> Option<&Path> {
-        self.sandbox.as_ref().ok().map(Sandbox::workspace)
+        self.sandbox.view()
     }
 
-    /// The sandbox.
+    /// The sandbox; tried first, if nobody has wanted it yet.
     ///
     /// # Errors
     /// There is none, so nothing is run.
-    pub(super) fn sandbox(&self) -> Result<&Sandbox, ToolFailure> {
-        self.sandbox.as_ref().map_err(|missing| {
+    pub(super) async fn sandbox(&self) -> Result<&Sandbox, ToolFailure> {
+        self.sandbox.get().await.map_err(|missing| {
             ToolFailure::Denied(format!(
                 "Commands are not run here, since they could not be kept inside walls: {missing}."
             ))
@@ -52,8 +52,8 @@ impl Runner {
     }
 
     /// What commands may do, in one line that an answer is bound to.
-    pub(super) fn policy(&self) -> Result<String, ToolFailure> {
-        let sandbox = self.sandbox()?;
+    pub(super) async fn policy(&self) -> Result<String, ToolFailure> {
+        let sandbox = self.sandbox().await?;
         let network = match (sandbox.policy(), sandbox.most().network) {
             (Policy::Off, _) => "no walls: whatever Belay's user may do",
             (_, true) => "network",
@@ -67,7 +67,7 @@ impl Runner {
     /// # Cancel safety
     /// Dropped, its processes are ended in the background.
     pub(super) async fn run(&self, launch: Launch, what: &str, limit: Duration, context: &ToolContext) -> ToolOutput {
-        let sandbox = self.sandbox()?;
+        let sandbox = self.sandbox().await?;
         let launch = sandbox
             .wrap(launch, sandbox.most())
             .map_err(|missing| ToolFailure::Denied(format!("Not run: {missing}.")))?;

@@ -9,23 +9,22 @@ use tokio::time::timeout;
 
 use crate::mcp::program::{Program, ServerProcesses, StartPrograms, Started};
 use crate::process::{Exit, Launch, Processes, Running, Stdin};
-use crate::sandbox::{Grant, Missing, Sandbox};
+use crate::sandbox::{Grant, LazySandbox, Missing};
 
 /// Starts programs as trees of [`Processes`]: ending the run ends them.
 #[derive(Clone)]
 pub struct ProcessTrees {
     processes: Arc<Processes>,
-    /// Or what is missing for one.
-    sandbox: Result<Sandbox, Missing>,
+    sandbox: LazySandbox,
 }
 
 impl ProcessTrees {
     /// Trees, and the sandbox; where something is missing for that, a program that wants it is refused with the reason.
-    pub fn new(processes: Arc<Processes>, sandbox: Result<Sandbox, Missing>) -> Self {
+    pub fn new(processes: Arc<Processes>, sandbox: LazySandbox) -> Self {
         Self { processes, sandbox }
     }
 
-    fn launch(&self, program: &Program) -> Result<Launch, String> {
+    async fn launch(&self, program: &Program) -> Result<Launch, String> {
         let [name, arguments @ ..] = &program.argv[..] else { return Err("no program is named".into()) };
         let launch = Launch {
             program: name.into(),
@@ -39,7 +38,7 @@ impl ProcessTrees {
             return Ok(launch);
         }
         let walled =
-            self.sandbox.as_ref().map_err(Missing::clone).and_then(|sandbox| {
+            self.sandbox.get().await.map_err(Missing::clone).and_then(|sandbox| {
                 sandbox.wrap(launch, Grant { network: program.network, write: sandbox.most().write })
             });
         walled.map_err(|missing| format!("it is to run in the sandbox, and {missing}"))
@@ -67,7 +66,7 @@ impl StartPrograms for ProcessTrees {
         generation: &Generation,
         what: &str,
     ) -> Result<Started, String> {
-        let launch = self.launch(program)?;
+        let launch = self.launch(program).await?;
         if let Some(missing) = missing(program) {
             return Err(missing);
         }

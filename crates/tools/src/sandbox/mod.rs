@@ -11,11 +11,12 @@
 //! workspace at [`WORKSPACE`]. `docs/guide/sandbox.md` says what is guaranteed and what is not.
 //!
 //! Reading order: [`config`] → here → `view` (what is hidden) → `bubblewrap` → [`launch`] (the last stage) → `probe` →
-//! [`offers`] (what this machine has).
+//! `lazy` (tried when it is wanted) → [`offers`] (what this machine has).
 
 mod bubblewrap;
 pub mod config;
 pub mod launch;
+mod lazy;
 pub mod offers;
 mod probe;
 mod view;
@@ -27,6 +28,7 @@ use std::path::{Path, PathBuf};
 use self::bubblewrap::Room;
 pub use self::config::{Landlock, Policy, SandboxConfig};
 use self::launch::stage::{Files, Limits, Stage, Walls};
+pub use self::lazy::LazySandbox;
 pub use self::offers::Offers;
 use crate::process::{Launch, Stdin};
 
@@ -42,7 +44,7 @@ pub(crate) const LINK: &str = "/.belay/link";
 /// Where programs are looked for, unless the caller says otherwise.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Walls around commands, tried once when they were made.
+/// Walls around commands, tried when they were made.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
     config: SandboxConfig,
@@ -76,7 +78,7 @@ impl std::error::Error for Missing {}
 
 impl Sandbox {
     /// Finds what a sandbox needs and tries it: `true` has to run inside, with everything that may be granted. Blocks
-    /// for some tens of milliseconds, 10 s at the very most; meant for the start. `launcher` is the binary that
+    /// for some tens of milliseconds, 10 s at the very most; [`LazySandbox`] has it done when it is needed. `launcher` is the binary that
     /// understands `launch` (the daemon's own); `workspace_root` has to exist.
     ///
     /// With [`Policy::Off`] nothing is needed, nothing is tried, and [`Sandbox::wrap`] gives a process with limits only.

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStderr, ChildStdout};
 
 use crate::process::{Exit, Processes, Running, Stdin};
-use crate::sandbox::{LINK, Missing, Policy, Sandbox};
+use crate::sandbox::{LINK, LazySandbox, Missing, Policy, Sandbox};
 
 /// Bytes of a worker's last words that are kept.
 const WORDS_BYTES: usize = 2048;
@@ -22,21 +22,22 @@ const WORDS_LIMIT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct SandboxHost {
     processes: Arc<Processes>,
-    sandbox: Result<Sandbox, Missing>,
+    sandbox: LazySandbox,
 }
 
 impl SandboxHost {
-    /// A host that starts its workers like this, or says what is missing.
-    pub fn new(processes: Arc<Processes>, sandbox: Result<Sandbox, Missing>) -> Self {
+    /// A host that starts its workers in this sandbox. What is missing for it is known once it was tried.
+    pub fn new(processes: Arc<Processes>, sandbox: LazySandbox) -> Self {
         Self { processes, sandbox }
     }
+}
 
-    fn walls(&self) -> Result<&Sandbox, String> {
-        let sandbox = self.sandbox.as_ref().map_err(ToString::to_string)?;
-        match sandbox.policy() {
-            Policy::Off => Err("a worker has walls, and tools.sandbox.policy is off".to_owned()),
-            _ => Ok(sandbox),
-        }
+/// The walls of a worker, if this sandbox has any.
+fn walls<'a>(tried: Result<&'a Sandbox, &Missing>) -> Result<&'a Sandbox, String> {
+    let sandbox = tried.map_err(ToString::to_string)?;
+    match sandbox.policy() {
+        Policy::Off => Err("a worker has walls, and tools.sandbox.policy is off".to_owned()),
+        _ => Ok(sandbox),
     }
 }
 
@@ -48,13 +49,12 @@ pub(super) fn arguments(job: LinkId, socket: &str) -> Vec<OsString> {
 #[async_trait]
 impl WorkerHost for SandboxHost {
     fn ready(&self) -> Result<(), String> {
-        self.walls().map(drop)
+        self.sandbox.tried().map_or(Ok(()), |tried| walls(tried).map(drop))
     }
 
     async fn start(&self, start: WorkerStart) -> Result<Box<dyn WorkerProcess>, String> {
         let token = format!("{}\n", start.token.expose()).into_bytes();
-        let launch = self
-            .walls()?
+        let launch = walls(self.sandbox.get().await)?
             .wrap_worker(arguments(start.job, LINK), Stdin::Bytes(token), &start.socket)
             .map_err(|missing| missing.to_string())?;
         let running = self.processes.start(launch, start.run, &start.generation, "worker");

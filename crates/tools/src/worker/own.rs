@@ -42,8 +42,8 @@ pub fn own_tools(room: &Room) -> Result<Vec<Arc<dyn Tool>>, String> {
     let processes = Arc::new(Processes::new(processes).map_err(|error| error.to_string())?);
     let sandbox = Sandbox::probe(&walls, &room.workspace, &room.program);
     let outputs = KeptOutputs::open(&room.scratch, &config.outputs).map_err(|error| error.to_string())?;
-    let mut tools =
-        commands::tools(&config, workspace.clone(), processes, sandbox, outputs).map_err(|error| error.to_string())?;
+    let mut tools = commands::tools(&config, workspace.clone(), processes, sandbox.into(), outputs)
+        .map_err(|error| error.to_string())?;
     tools.push(Arc::new(files::ReadFile::new(workspace.clone(), picture::Pictures::new(), &config)));
     tools.push(Arc::new(files::ListFiles::new(workspace.clone(), &config)));
     tools.push(Arc::new(files::SearchFiles::new(workspace.clone(), &config)));

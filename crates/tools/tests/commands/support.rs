@@ -49,17 +49,18 @@ fn build(commands: CommandsConfig, sandbox: impl FnOnce(&Path) -> Result<Sandbox
     let config = ToolsConfig { workspace: Some(workspace.clone()), commands, shell, ..ToolsConfig::default() };
     assert_eq!(config.validate(), Vec::<String>::new());
     let processes = Arc::new(Processes::new(ProcessesConfig::default()).unwrap());
+    let sandbox = sandbox(&workspace);
+    if let Err(missing) = &sandbox {
+        assert!(missing.0.contains("is not installed"), "{missing}");
+    }
     let parts = ToolsParts {
         notes: Arc::new(Nothing),
         clock: Arc::new(Nothing),
         outputs: KeptOutputs::open(&dir.path().join("outputs"), &config.outputs).unwrap(),
         runs: Arc::new(Nothing),
         processes: processes.clone(),
-        sandbox: sandbox(&workspace),
+        sandbox: sandbox.into(),
     };
-    if let Err(missing) = &parts.sandbox {
-        assert!(missing.0.contains("is not installed"), "{missing}");
-    }
     House { tools: ToolSet::new(builtin(&config, parts).unwrap()), processes, dir }
 }
 

@@ -86,7 +86,7 @@ impl Bench {
     ) -> Self {
         let config = ProcessesConfig { cgroup: CgroupUse::Off, ..ProcessesConfig::default() };
         let processes = Arc::new(Processes::new(config).unwrap());
-        let sessions = McpSessions::new(Arc::new(ProcessTrees::new(processes.clone(), sandbox)));
+        let sessions = McpSessions::new(Arc::new(ProcessTrees::new(processes.clone(), sandbox.into())));
         Self { dir, sessions: Arc::new(change(sessions)), processes }
     }
 

@@ -104,7 +104,7 @@ async fn a_claim_keeps_the_firing_and_moves_its_routine_on(store: Store) {
     };
     assert_eq!(now(&store, "tick").await, moved);
     assert_eq!(store.firing(new.id).await.unwrap(), Some(firing.clone()));
-    assert_eq!(store.open_firings().await.unwrap(), [firing.clone()]);
+    assert_eq!(store.open_firings().await.unwrap(), std::slice::from_ref(&firing));
     assert_eq!(facts(&*store, firing_session(new.id)).await, [fired(&firing)]);
 
     // Asked again, by whomever, for whatever reason.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use belay_protocol::{
-    Asker, BootId, ChannelId, EventKind, JobBudget, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId,
-    JobRecord, JobRoom, JobState, NewJob, Removed, Retention, RunId, StoreError, job_session,
+    BootId, ChannelId, EventKind, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobRecord, JobRoom,
+    JobState, NewJob, Removed, Retention, RunId, StoreError, job_session,
 };
 use tokio::task::JoinSet;
 
@@ -32,24 +32,6 @@ for_every_store! {
 type Store = Arc<dyn Everything>;
 
 const CAPS: JobCaps = JobCaps { at_work: 2, at_work_each: 2, open_each: 10_000, open: 10_000 };
-
-fn job(principal: &str) -> NewJob {
-    NewJob {
-        id: JobId::new(),
-        title: "count".into(),
-        task: "count the stars".into(),
-        plan: true,
-        room: JobRoom::Worker,
-        budget: JobBudget { max_steps: 7, ..JobBudget::default() },
-        creator: Asker { principal: principal.into(), ..Asker::default() },
-        channel: "http".into(),
-        asked_in: "s".into(),
-        reply_to: Some(route("c")),
-        parent: Some(RunId::new()),
-        firing: None,
-        at: at(1_000),
-    }
-}
 
 async fn create(store: &Store, job: NewJob) -> JobId {
     match store.create(job, CAPS).await.unwrap() {
@@ -340,7 +322,7 @@ async fn a_stuck_job_begins_again_in_its_place(store: Store) {
 
 async fn only_a_crash_counts_as_one_and_once(store: Store) {
     let job = at_work(&store, "ann").await.job_id;
-    create(&store, self::job("ann")).await; // waits, and cannot crash
+    create(&store, crate::kit::job("ann")).await; // waits, and cannot crash
     let take_up = async |boot| {
         let jobs = store.take_up(boot, at(5_000)).await.unwrap();
         jobs.into_iter().map(|job| (job.job_id, job.crashes)).collect::<Vec<_>>()

@@ -1,0 +1,63 @@
+//! Work that goes on by itself, asked for in a conversation or by a program. What takes time is an errand: the dispatcher goes on.
+
+use belay_protocol::{Ack, AckSender, CommandReply, Inbound, JobRequest, Refusal, Sent};
+
+use super::Dispatcher;
+use crate::jobs::{self, JobCommand};
+use crate::mail::LaneNote;
+
+impl Dispatcher {
+    /// What a program asks about jobs.
+    pub(super) fn job_request(&mut self, request: JobRequest, inbound: Inbound, ack: AckSender) {
+        let house = self.house.clone();
+        self.errand(async move {
+            ack.send(match jobs::request(&house, request, &inbound).await {
+                Ok(job) => Ack::Job(Box::new(job)),
+                Err(refusal) => Ack::Refused(refusal),
+            });
+        });
+    }
+
+    /// What a person says about jobs.
+    pub(super) fn job_command(
+        &mut self,
+        command: JobCommand,
+        word: String,
+        sent: Option<Sent>,
+        inbound: Inbound,
+        ack: AckSender,
+    ) {
+        let (house, speaker, notes) = (self.house.clone(), self.speaker.clone(), self.notes.clone());
+        self.errand(async move {
+            let (said, passed_on) = match jobs::command(&house, command, &inbound).await {
+                Ok(answer) => (Ok(answer.text), answer.passed_on),
+                Err(refusal @ (Refusal::Store(_) | Refusal::ShuttingDown)) => {
+                    if let Some(sent) = sent {
+                        // Before the refusal is heard: the command is given again because of it. Only the dispatcher's end
+                        // drops this.
+                        let _ = notes.send(LaneNote::NotActedOn { key: sent.key }).await;
+                    }
+                    return ack.send(Ack::Refused(refusal));
+                }
+                // Said once, and not offered again by the channel.
+                Err(Refusal::Busy { what, .. }) => (Err(format!("That cannot be done now: {what}.")), None),
+                Err(refusal) => (Err(refusal.to_string()), None),
+            };
+            if let Some(sent) = sent
+                && let Err(error) = house.store.threads.note_acted_on(&sent.into(), house.clock.now()).await
+            {
+                tracing::warn!(%error, "a command that came again after a restart would be answered once more");
+            }
+            let refused = said.is_err();
+            let (Ok(text) | Err(text)) = said;
+            let reply = CommandReply { command: word, reply: text.clone(), resumes: None, refused };
+            ack.send(Ack::Command(reply));
+            speaker.say(inbound.reply_to.clone(), text);
+            if let Some(passed_on) = passed_on
+                && let Some(unread) = passed_on.unread().await
+            {
+                speaker.say(inbound.reply_to, unread);
+            }
+        });
+    }
+}

@@ -1,0 +1,92 @@
+//! What a run of a job begins with: the job, if the run is an attempt at it, and the limits that hold for it.
+
+use std::sync::Arc;
+
+use belay_agent_loop::LoopError;
+use belay_agent_loop::policies::RunLimits;
+use belay_protocol::{JobBudget, JobRecord, JobState, RunEnd, RunFilter, StopReason, job_of};
+
+use super::desk::key_of;
+use super::text::NOT_AT_WORK;
+use crate::core::RunCore;
+
+/// Most earlier runs of a job that are looked at for what they have used: attempts, and messages that came too late.
+const MOST_RUNS: u32 = 500;
+
+/// A job at work.
+#[derive(Clone, Debug)]
+pub(crate) struct Errand {
+    pub(crate) job: JobRecord,
+    /// What it may use: its own budget within that of every job.
+    pub(crate) budget: JobBudget,
+}
+
+/// Finds the job that a run is an attempt at, and puts its limits in force. Returns how the run ends at once where there is
+/// nothing to work at: the job is over, or the run is no attempt of it but a message that came too late.
+///
+/// # Errors
+/// The store does not answer.
+pub(crate) async fn begin(core: &mut RunCore) -> Result<Result<Errand, RunEnd>, LoopError> {
+    let house = core.house.clone();
+    let job = match job_of(&core.live.session) {
+        Some(id) => house.store.jobs.job(id).await?,
+        None => None,
+    };
+    let Some(job) = job else { return Ok(Err(not_at_work("unknown"))) };
+    if job.state != JobState::InProgress {
+        return Ok(Err(not_at_work(job.state.word())));
+    }
+    let attempt = house.store.threads.find(&key_of(&job)).await?;
+    if attempt.is_none_or(|attempt| attempt.run_id != core.live.id) {
+        return Ok(Err(not_at_work("between_attempts")));
+    }
+    let budget = job.budget.within(house.jobs.budget());
+    let mut tokens = None;
+    if budget.max_tokens > 0 {
+        let filter = RunFilter { session: Some(core.live.session.clone()), status: None, limit: MOST_RUNS };
+        let runs = house.store.runs.runs(filter).await?;
+        let earlier = runs.iter().filter(|run| run.run_id != core.live.id);
+        let used: u64 = earlier.map(|run| run.usage.input.saturating_add(run.usage.output)).sum();
+        if used >= budget.max_tokens {
+            let end = RunEnd::of(StopReason::Tokens).with("used", used).with("limit", budget.max_tokens);
+            return Ok(Err(end));
+        }
+        tokens = Some(budget.max_tokens - used);
+    }
+    core.rules = Arc::new(house.rules.with_limits(limits_of(house.rules.limits(), &budget, tokens)));
+    Ok(Ok(Errand { job, budget }))
+}
+
+/// The end of a run that is no attempt at a job at work.
+fn not_at_work(state: &str) -> RunEnd {
+    RunEnd::of(StopReason::ParentStopped).with(NOT_AT_WORK, state)
+}
+
+/// Everybody's limits with those of the job: its time at work in the place of a conversation's, of everything else whichever is
+/// less. Its money is counted over its session, which is all its attempts.
+fn limits_of(all: &RunLimits, budget: &JobBudget, tokens: Option<u64>) -> RunLimits {
+    let dollars = (budget.max_micro_usd > 0).then(|| budget.max_micro_usd as f64 / 1e6);
+    let least = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::min);
+    RunLimits {
+        active_s: budget.max_time_ms.div_ceil(1000),
+        tokens_total: all.tokens_total.into_iter().chain(tokens).min(),
+        usd_per_session: least(all.usd_per_session, dollars),
+        ..all.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_held_to_its_own_time_and_to_the_lesser_of_every_other_limit() {
+        let all = RunLimits { tokens_total: Some(500), usd_per_session: Some(0.25), ..RunLimits::default() };
+        let budget = JobBudget { max_steps: 1, max_tokens: 900, max_micro_usd: 100_000, max_time_ms: 1_500 };
+        let expected =
+            RunLimits { active_s: 2, tokens_total: Some(500), usd_per_session: Some(0.1), ..RunLimits::none() };
+        assert_eq!(limits_of(&all, &budget, Some(900)), expected);
+        let none = JobBudget { max_time_ms: 1000, ..JobBudget::default() };
+        assert_eq!(limits_of(&RunLimits::none(), &none, None), RunLimits { active_s: 1, ..RunLimits::none() });
+    }
+}

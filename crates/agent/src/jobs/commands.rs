@@ -1,0 +1,161 @@
+//! `/job`, `/jobs` and `/cancel`: the same requests, asked in a conversation and answered in words.
+
+use std::sync::Arc;
+
+use belay_protocol::{
+    Ack, IdempotencyKey, Inbound, JobFilter, JobId, JobOrder, JobState, Purpose, Refusal, RunRecord, RunWatch,
+    StopReason,
+};
+use uuid::Builder;
+
+use super::requests::{Client, cancel, create, find, unstored};
+use super::{desk, text};
+use crate::house::House;
+
+/// Jobs in a list.
+const LISTED: u32 = 20;
+
+/// What a person says about jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobCommand {
+    /// `/job TASK`: make one.
+    Create(String),
+    /// `/job ID`: show it.
+    Show(JobId),
+    /// `/job ID TEXT`: say something to one at work.
+    Message(JobId, String),
+    /// `/jobs`: list them.
+    List,
+    /// `/cancel ID`: take one back.
+    Cancel(JobId),
+}
+
+/// The answer to a person.
+pub(crate) struct Answer {
+    pub(crate) text: String,
+    /// The message that was passed on, if one was, and to which job.
+    pub(crate) passed_on: Option<PassedOn>,
+}
+
+/// A message on its way into a job.
+pub(crate) struct PassedOn {
+    title: String,
+    watch: RunWatch,
+}
+
+impl From<String> for Answer {
+    fn from(text: String) -> Self {
+        Self { text, passed_on: None }
+    }
+}
+
+/// Carries a command out.
+///
+/// # Errors
+/// Why it is not done.
+pub(crate) async fn command(house: &House, command: JobCommand, by: &Inbound) -> Result<Answer, Refusal> {
+    match command {
+        JobCommand::Create(task) => {
+            let job_id = by.key.as_ref().map(|key| id_of(&[key.channel.as_str(), &key.account, &key.message_id]));
+            let order = JobOrder { job_id, task, ..JobOrder::default() };
+            let job = create(house, order, Client::of(by)).await?;
+            let text = format!(
+                "Job “{}” is made: `{}`. Its result comes here. /jobs lists jobs, /cancel and the id takes one back.",
+                job.title, job.job_id
+            );
+            Ok(text.into())
+        }
+        JobCommand::Show(id) => {
+            let job = find(house, id, by).await?;
+            let run = match job.run_id {
+                Some(run) => house.store.runs.run(run).await.map_err(unstored)?,
+                None => None,
+            };
+            let result = job.result.as_ref().map(|result| format!("\n\n{result}")).unwrap_or_default();
+            Ok((text::line(&job, run.as_ref()) + &result).into())
+        }
+        JobCommand::Message(id, said) => pass_on(house, id, said, by).await,
+        JobCommand::List => list(house, by).await.map(Answer::from),
+        JobCommand::Cancel(id) => {
+            let job = cancel(house, id, by).await?;
+            Ok(format!("Job “{}” is cancelled.", job.title).into())
+        }
+    }
+}
+
+/// Jobs that were asked for here; an operator sees all.
+async fn list(house: &House, by: &Inbound) -> Result<String, Refusal> {
+    let asked_in = (!by.principal.is_operator()).then(|| by.session.clone());
+    let filter = JobFilter { states: Vec::new(), asked_in, limit: LISTED };
+    let jobs = house.store.jobs.jobs(filter).await.map_err(unstored)?;
+    if jobs.is_empty() {
+        return Ok("There are no jobs. /job and a task makes one.".into());
+    }
+    let mut lines = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        let run = match job.run_id.filter(|_| job.state.takes_place()) {
+            Some(run) => house.store.runs.run(run).await.map_err(unstored)?,
+            None => None,
+        };
+        lines.push(text::line(&job, run.as_ref()));
+    }
+    Ok(lines.join("\n"))
+}
+
+/// Passes a message on to a job at work, which reads it with its next step.
+async fn pass_on(house: &House, id: JobId, said: String, by: &Inbound) -> Result<Answer, Refusal> {
+    let job = find(house, id, by).await?;
+    if job.state != JobState::InProgress {
+        let what = format!("The job “{}” is not at work: it is {}.", job.title, text::words(job.state));
+        return Err(Refusal::Decided(what));
+    }
+    let key = by.key.as_ref().map(|key| IdempotencyKey {
+        channel: Purpose::Job.channel(),
+        account: id.to_string().into(),
+        message_id: id_of(&[key.channel.as_str(), &key.account, &key.message_id]).to_string().into(),
+    });
+    match house.inlet.send(desk::message(&job, said, key)).await {
+        Some(Ack::Accepted(accepted)) => {
+            let title = job.title.clone();
+            let passed_on = accepted.watch.map(|watch| PassedOn { title, watch });
+            Ok(Answer { text: format!("Passed on to the job “{}”.", job.title), passed_on })
+        }
+        Some(Ack::Refused(refusal)) => Err(refusal),
+        _ => Err(Refusal::ShuttingDown),
+    }
+}
+
+impl PassedOn {
+    /// Waits until the job has read the message; what the person is told where it never does.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost but that word.
+    pub(crate) async fn unread(mut self) -> Option<String> {
+        let ended = |record: &Option<Arc<RunRecord>>| record.as_ref().is_some_and(|record| record.status.is_end());
+        let record = self.watch.finished.wait_for(ended).await.ok()?.clone()?;
+        let read = record.reason == Some(StopReason::Joined);
+        (!read).then(|| format!("The job “{}” was over before it could read your message.", self.title))
+    }
+}
+
+/// An id made of what makes a request recognisable, so that whoever asks twice makes one job.
+pub(super) fn id_of(parts: &[&str]) -> JobId {
+    let mut hash = blake3::Hasher::new();
+    for part in parts {
+        hash.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+    }
+    let mut bytes = [0; 16];
+    hash.finalize_xof().fill(&mut bytes);
+    Builder::from_custom_bytes(bytes).into_uuid().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_twice_has_one_id() {
+        assert_eq!(id_of(&["a", "b"]), id_of(&["a", "b"]));
+        assert_ne!(id_of(&["a", "b"]), id_of(&["ab", ""]));
+    }
+}

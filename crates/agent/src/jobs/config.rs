@@ -1,0 +1,147 @@
+//! `[jobs]`
+
+use std::time::Duration;
+
+use belay_protocol::{JobBudget, JobCaps, JobRoom};
+use serde::{Deserialize, Serialize};
+
+/// `[jobs]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct JobsConfig {
+    /// Whether jobs are made and begun. Those at work go on either way.
+    pub enabled: bool,
+    /// Jobs at work at the same time. 1 to 1000.
+    pub max_parallel: u32,
+    /// The same, of one person. 1 to 1000.
+    pub max_parallel_per_user: u32,
+    /// Jobs of one person that wait or are at work. 1 to 1000000.
+    pub max_open_per_user: u32,
+    /// The same, of all. 1 to 1000000.
+    pub max_open: u32,
+    /// Most steps of one attempt; a job may ask for fewer. 1 to 500.
+    pub max_steps: u32,
+    /// Most tokens, read and generated, over all attempts of a job. 0: no limit.
+    pub max_tokens: u64,
+    /// US dollars that a job may cost over all its attempts. Absent: no limit of its own.
+    pub usd_per_job: Option<f64>,
+    /// Seconds at work of one attempt. 1 to 604800 (a week).
+    pub job_timeout_s: u64,
+    /// Seconds without a sign of life after which an attempt counts as stuck and is ended. 1 to 86400.
+    pub stuck_threshold_s: u64,
+    /// How often a job is begun, repairs included, before it has failed. 1 to 100.
+    pub max_attempts: u32,
+    /// How often in a row the daemon may die while a job is at work before that job has failed. 1 to 100.
+    pub max_crashes: u32,
+    /// Whether every job makes a plan first. A job may ask for one by itself.
+    pub plan: bool,
+    /// Where jobs work that do not say where.
+    pub room: JobRoom,
+}
+
+/// Most steps of an attempt: what needs more is several jobs.
+const MOST_STEPS: u32 = 500;
+/// A week: what takes longer begins a new attempt, or is several jobs.
+const MOST_TIME_S: u64 = 604_800;
+
+impl Default for JobsConfig {
+    /// Five jobs at once, 50 steps, an hour, five minutes of silence and three attempts: the figures that jobs of this kind of
+    /// agent have been run with elsewhere. Two crashes: one may be anybody's fault.
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            max_parallel: 5,
+            max_parallel_per_user: 3,
+            max_open_per_user: 100,
+            max_open: 10_000,
+            max_steps: 50,
+            max_tokens: 0,
+            usd_per_job: None,
+            job_timeout_s: 3600,
+            stuck_threshold_s: 300,
+            max_attempts: 3,
+            max_crashes: 2,
+            plan: false,
+            room: JobRoom::Local,
+        }
+    }
+}
+
+impl JobsConfig {
+    /// Every problem at once, each beginning with its key.
+    pub fn validate(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (key, value, most) in [
+            ("max_parallel", u64::from(self.max_parallel), 1000),
+            ("max_parallel_per_user", u64::from(self.max_parallel_per_user), 1000),
+            ("max_open_per_user", u64::from(self.max_open_per_user), 1_000_000),
+            ("max_open", u64::from(self.max_open), 1_000_000),
+            ("max_steps", u64::from(self.max_steps), u64::from(MOST_STEPS)),
+            ("job_timeout_s", self.job_timeout_s, MOST_TIME_S),
+            ("stuck_threshold_s", self.stuck_threshold_s, 86_400),
+            ("max_attempts", u64::from(self.max_attempts), 100),
+            ("max_crashes", u64::from(self.max_crashes), 100),
+        ] {
+            if !(1..=most).contains(&value) {
+                problems.push(format!("jobs.{key}: must be between 1 and {most}"));
+            }
+        }
+        if self.usd_per_job.is_some_and(|usd| !(usd > 0.0 && usd <= 1e9)) {
+            problems.push("jobs.usd_per_job: must be a number of dollars above 0, at most a thousand million".into());
+        }
+        problems
+    }
+
+    /// How many jobs there may be.
+    pub fn caps(&self) -> JobCaps {
+        JobCaps {
+            at_work: self.max_parallel,
+            at_work_each: self.max_parallel_per_user,
+            open_each: self.max_open_per_user,
+            open: self.max_open,
+        }
+    }
+
+    /// What any job may use.
+    pub fn budget(&self) -> JobBudget {
+        JobBudget {
+            max_steps: self.max_steps,
+            max_tokens: self.max_tokens,
+            max_micro_usd: self.usd_per_job.map_or(0, |usd| (usd * 1e6) as u64),
+            max_time_ms: self.job_timeout_s.saturating_mul(1000),
+        }
+    }
+
+    /// Silence after which an attempt counts as stuck.
+    pub fn stuck_after(&self) -> Duration {
+        Duration::from_secs(self.stuck_threshold_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_valid_and_problems_name_their_keys() {
+        assert_eq!(JobsConfig::default().validate(), Vec::<String>::new());
+        let config = JobsConfig {
+            max_parallel: 0,
+            max_steps: 501,
+            usd_per_job: Some(f64::NAN),
+            job_timeout_s: 0,
+            ..JobsConfig::default()
+        };
+        let keys: Vec<_> =
+            config.validate().iter().filter_map(|what| Some(what.split_once(':')?.0.to_owned())).collect();
+        assert_eq!(keys, ["jobs.max_parallel", "jobs.max_steps", "jobs.job_timeout_s", "jobs.usd_per_job"]);
+    }
+
+    #[test]
+    fn what_a_job_asks_for_is_brought_within_what_any_job_may_use() {
+        let config = JobsConfig { max_tokens: 1000, usd_per_job: Some(0.5), ..JobsConfig::default() };
+        let asked = JobBudget { max_steps: 200, max_tokens: 10, max_micro_usd: 0, max_time_ms: 1 };
+        let expected = JobBudget { max_steps: 50, max_tokens: 10, max_micro_usd: 500_000, max_time_ms: 1 };
+        assert_eq!(asked.within(config.budget()), expected);
+    }
+}

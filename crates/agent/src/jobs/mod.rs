@@ -1,0 +1,36 @@
+//! Jobs: work that outlives the turn that asked for it.
+//!
+//! A job is a row of the store with a state, and a session of its own in which each attempt at it is an ordinary run: accepted,
+//! checkpointed, stopped, watched and metered like any other. Here is what is more than that:
+//!
+//! ```text
+//!  requests ──row──▶ desk ──message (job, attempt)──▶ lane ──▶ begin ──▶ delegate ──▶ end of the run
+//!  (tool, command,     ▲                                                                   │
+//!   control)           └──────────── settle: done, failed, cancelled, stuck ◀──── outcome ─┘
+//! ```
+//!
+//! **Does not know**: how a run is made, resumed or stopped; when routines fire.
+//!
+//! Reading order: `config` → `requests` (making, cancelling, accepting) → `desk` (from attempt to attempt) → `outcome` → `begin`
+//! and `delegate` (the run of an attempt; in a worker's room: `worker`) → `tool` → `commands` → `text`.
+
+mod begin;
+mod commands;
+mod config;
+mod delegate;
+mod desk;
+mod outcome;
+mod requests;
+mod text;
+mod tool;
+mod worker;
+
+pub use commands::JobCommand;
+pub use config::JobsConfig;
+
+pub(crate) use begin::{Errand, begin};
+pub(crate) use commands::command;
+pub(crate) use delegate::{pursue, reasoning};
+pub(crate) use desk::{Bell, Desk, take_up};
+pub(crate) use requests::{Client, request};
+pub(crate) use tool::{Bench, CREATE_JOB, CreateJob};

@@ -1,0 +1,104 @@
+//! What the end of an attempt's run means to its job. Pure.
+
+use belay_protocol::{RunRecord, RunStatus, StopLayer, StopReason};
+
+use super::text;
+
+/// How an attempt ended, as far as its job cares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// With a result.
+    Done(String),
+    /// Somebody stopped it.
+    Stopped(String),
+    /// Nothing was heard of it.
+    Stuck(String),
+    /// It has failed, with the best that it had.
+    Failed { why: String, partial: Option<String> },
+}
+
+impl Outcome {
+    /// A failure before there was anything.
+    pub(super) fn failed(why: impl Into<String>) -> Self {
+        Self::Failed { why: why.into(), partial: None }
+    }
+
+    /// What the end of this run means.
+    pub(super) fn of(run: &RunRecord) -> Self {
+        let Some(reason) = run.reason else { return Self::failed(StopReason::Internal.user_line()) };
+        // What a run says for want of an answer is no answer.
+        let line = reason.user_line();
+        let said = run.reply.as_deref().map(|reply| reply.strip_suffix(line).unwrap_or(reply).trim());
+        let said = said.filter(|said| !said.is_empty()).map(str::to_owned);
+        match (reason, reason.layer()) {
+            (StopReason::Stuck, _) => {
+                let silent = run.evidence.get("silent_s").and_then(serde_json::Value::as_u64);
+                let time = silent.map_or("too long".to_owned(), |silent| format!("{silent} s"));
+                Self::Stuck(format!("nothing was heard of it for {time}"))
+            }
+            (_, StopLayer::Operator) => Self::Stopped(line.to_owned()),
+            (StopReason::EmptyReply, _) => Self::failed(text::why(reason)),
+            // Whoever ends a job as done without a word has done it.
+            (StopReason::Terminated, _) => Self::Done(said.unwrap_or_else(|| line.to_owned())),
+            _ => match (reason.status(), said) {
+                (RunStatus::Completed, Some(result)) => Self::Done(result),
+                (_, partial) => Self::Failed { why: text::why(reason).to_owned(), partial },
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_protocol::{RunId, RunUsage, UnixMillis};
+    use serde_json::{Map, json};
+
+    use super::*;
+
+    fn run(reason: StopReason, reply: Option<&str>) -> RunRecord {
+        RunRecord {
+            run_id: RunId::new(),
+            session: "job:x".into(),
+            status: reason.status(),
+            reason: Some(reason),
+            evidence: Map::from_iter([("silent_s".to_owned(), json!(300))]),
+            reply: reply.map(str::to_owned),
+            usage: RunUsage::default(),
+            cost_micro_usd: 0,
+            attempt: 1,
+            accepted_at: UnixMillis(0),
+            started_at: None,
+            ended_at: None,
+            waiting_for: None,
+        }
+    }
+
+    #[test]
+    fn only_a_result_is_done_and_a_limit_never_is() {
+        let failed = |why: StopReason, partial: Option<&str>| Outcome::Failed {
+            why: text::why(why).to_owned(),
+            partial: partial.map(str::to_owned),
+        };
+        let line = |reason: StopReason| format!("half of it\n\n{}", reason.user_line());
+        for (reason, reply, expected) in [
+            (StopReason::FinalText, Some("42".to_owned()), Outcome::Done("42".into())),
+            (StopReason::FinalText, None, failed(StopReason::FinalText, None)),
+            (StopReason::Terminated, Some("Done.".to_owned()), Outcome::Done("Done.".into())),
+            (
+                StopReason::EmptyReply,
+                Some("The model had nothing to say.".into()),
+                failed(StopReason::EmptyReply, None),
+            ),
+            (
+                StopReason::MaxIterations,
+                Some(line(StopReason::MaxIterations)),
+                failed(StopReason::MaxIterations, Some("half of it")),
+            ),
+            (StopReason::GaveUp, Some("no broom".into()), failed(StopReason::GaveUp, Some("no broom"))),
+            (StopReason::UserStop, Some("Interrupted.".into()), Outcome::Stopped("Interrupted.".into())),
+            (StopReason::Stuck, None, Outcome::Stuck("nothing was heard of it for 300 s".into())),
+        ] {
+            assert_eq!(Outcome::of(&run(reason, reply.as_deref())), expected, "{reason:?}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What is asked about jobs: making one, taking one back, accepting its result. Whoever asks for something twice gets the same
+//! answer, and one job.
+
+use std::time::Duration;
+
+use belay_protocol::job::{JOB_TASK_MAX_BYTES, JOB_TITLE_MAX_CHARS};
+use belay_protocol::{
+    Asker, Body, ChannelId, Control, FiringId, Inbound, JobChange, JobChanged, JobCreated, JobId, JobOrder, JobRecord,
+    JobRequest, JobRoom, JobState, NewJob, Principal, Purpose, Refusal, ReplyRoute, RunId, SessionKey, StopTarget,
+    StoreError,
+};
+
+use super::{desk, text};
+use crate::house::House;
+
+/// When whoever has too many jobs may ask again.
+const TOO_MANY_RETRY: Duration = Duration::from_secs(30);
+
+/// Who asks for a job, and where its result goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    pub(crate) asker: Asker,
+    /// The channel that they speak through.
+    pub(crate) channel: ChannelId,
+    /// The session that they ask in.
+    pub(crate) session: SessionKey,
+    /// Where the result goes.
+    pub(crate) reply_to: Option<ReplyRoute>,
+    /// The run that asks.
+    pub(crate) parent: Option<RunId>,
+    /// The firing that it is the work of.
+    pub(crate) firing: Option<FiringId>,
+}
+
+impl Client {
+    /// Whoever sends this message.
+    pub(super) fn of(inbound: &Inbound) -> Self {
+        let Inbound { principal, channel, session, reply_to, relayed, .. } = inbound;
+        let asker = Asker { principal: principal.id.to_string(), place: principal.role.into(), relayed: *relayed };
+        // The result answers nobody's message: it comes when it comes.
+        let reply_to = reply_to.clone().map(|route| ReplyRoute { reply_to: None, ..route });
+        Self { asker, channel: channel.clone(), session: session.clone(), reply_to, parent: None, firing: None }
+    }
+}
+
+/// Carries out what a program asks.
+///
+/// # Errors
+/// Why it is not done.
+pub(crate) async fn request(house: &House, request: JobRequest, by: &Inbound) -> Result<JobRecord, Refusal> {
+    match request {
+        JobRequest::Create(order) => create(house, order, Client::of(by)).await,
+        JobRequest::Cancel(id) => cancel(house, id, by).await,
+        JobRequest::Accept(id) => accept(house, id, by).await,
+    }
+}
+
+/// Commits a job. It begins as soon as there is a place.
+///
+/// # Errors
+/// It cannot be made, or there are too many.
+pub(crate) async fn create(house: &House, order: JobOrder, client: Client) -> Result<JobRecord, Refusal> {
+    let config = &house.jobs;
+    if !config.enabled {
+        return Err(Refusal::Forbidden("Jobs are switched off here (jobs.enabled).".into()));
+    }
+    if house.draining.is_cancelled() {
+        return Err(Refusal::ShuttingDown);
+    }
+    if Purpose::of(&client.channel).is_autonomous() && client.firing.is_none() {
+        return Err(Refusal::Forbidden("What works by itself makes no jobs: do the work here.".into()));
+    }
+    let task = &order.task;
+    if task.trim().is_empty() || task.contains('\0') || task.len() > JOB_TASK_MAX_BYTES {
+        let what = format!("task: must have text, at most {JOB_TASK_MAX_BYTES} bytes of it, without NUL characters");
+        return Err(Refusal::Invalid(what));
+    }
+    let room = if order.room == JobRoom::Worker { JobRoom::Worker } else { config.room };
+    if room == JobRoom::Worker && house.workers.is_none() {
+        return Err(Refusal::Invalid(text::NO_WORKERS.into()));
+    }
+    if room == JobRoom::Worker && order.plan {
+        return Err(Refusal::Invalid(text::NO_PLAN_THERE.into()));
+    }
+    let new = NewJob {
+        id: order.job_id.unwrap_or_default(),
+        title: text::title(&order, JOB_TITLE_MAX_CHARS),
+        plan: order.plan || (config.plan && room == JobRoom::Local),
+        room,
+        budget: order.budget.within(config.budget()),
+        task: order.task,
+        creator: client.asker,
+        channel: client.channel,
+        asked_in: client.session,
+        reply_to: client.reply_to,
+        parent: client.parent,
+        firing: client.firing,
+        at: house.clock.now(),
+    };
+    let (creator, channel) = (new.creator.principal.clone(), new.channel.clone());
+    match house.store.jobs.create(new, config.caps()).await.map_err(unstored)? {
+        JobCreated::New(job) => {
+            tracing::info!(job = %job.job_id, session = %job.asked_in, "a job was made");
+            house.bell.ring();
+            Ok(*job)
+        }
+        JobCreated::Known(job) if job.creator.principal == creator && job.channel == channel => Ok(*job),
+        JobCreated::Known(_) => Err(Refusal::Invalid("job_id: it is the id of another job; choose a new one".into())),
+        JobCreated::TooMany(what) => Err(Refusal::Busy { what, retry_after: TOO_MANY_RETRY }),
+    }
+}
+
+/// Takes a job back: its row first, then the run that works on it.
+///
+/// # Errors
+/// There is no such job of theirs, or it is over.
+pub(super) async fn cancel(house: &House, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
+    let job = find(house, id, by).await?;
+    let change = change(house, &job, JobState::Cancelled, format!("Cancelled by {}.", by.principal.id));
+    let cancelled = match house.store.jobs.change(change).await.map_err(unstored)? {
+        JobChanged::Now(job) => *job,
+        JobChanged::Not(job) if job.state == JobState::Cancelled => return Ok(*job),
+        JobChanged::Not(job) => {
+            let what = format!("The job “{}” is {} already.", job.title, text::words(job.state));
+            return Err(Refusal::Decided(what));
+        }
+        JobChanged::Unknown => return Err(no_such(id)),
+    };
+    // Whether it is told in time or not: the run sees at its next step that the job is over.
+    let stop = Control::Stop(StopTarget::Session(job.session.clone()));
+    let told = Inbound {
+        principal: by.principal.clone(),
+        body: Body::Control(stop),
+        ..desk::message(&job, String::new(), None)
+    };
+    house.inlet.send(told).await;
+    house.bell.ring();
+    Ok(cancelled)
+}
+
+/// Takes the result of a job.
+///
+/// # Errors
+/// There is no such job of theirs, or it has no result.
+async fn accept(house: &House, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
+    let job = find(house, id, by).await?;
+    if job.state == JobState::Completed {
+        desk::submit(house, &job).await;
+    }
+    match house.store.jobs.change(change(house, &job, JobState::Accepted, String::new())).await.map_err(unstored)? {
+        JobChanged::Now(job) => Ok(*job),
+        JobChanged::Not(job) if job.state == JobState::Accepted => Ok(*job),
+        JobChanged::Not(job) => {
+            let what = format!("The job “{}” has no result to accept: it is {}.", job.title, text::words(job.state));
+            Err(Refusal::Decided(what))
+        }
+        JobChanged::Unknown => Err(no_such(id)),
+    }
+}
+
+fn change(house: &House, job: &JobRecord, to: JobState, why: String) -> JobChange {
+    JobChange { job: job.job_id, to, attempt: None, why, result: None, notice: None, at: house.clock.now() }
+}
+
+/// A job of whoever asks; an operator's are all. Of others' nobody learns that there are any.
+pub(super) async fn find(house: &House, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
+    let job = house.store.jobs.job(id).await.map_err(unstored)?;
+    job.filter(|job| may(job, &by.principal, &by.channel)).ok_or_else(|| no_such(id))
+}
+
+fn may(job: &JobRecord, who: &Principal, channel: &ChannelId) -> bool {
+    who.is_operator() || (job.creator.principal == *who.id && job.channel == *channel)
+}
+
+fn no_such(id: JobId) -> Refusal {
+    Refusal::Unknown(format!("There is no job {id} of yours."))
+}
+
+pub(super) fn unstored(error: StoreError) -> Refusal {
+    Refusal::Store(error.to_string())
+}

@@ -1,0 +1,141 @@
+//! What the model and people read about jobs. Pure.
+
+use belay_protocol::{JobOrder, JobRecord, JobState, RunRecord, StopReason};
+
+use super::outcome::Outcome;
+
+/// What the system prompt of a job says instead of how a conversation's turn ends. The rehearsal knows its beginning.
+pub(super) const ROLE: &str = "You work on a job, by yourself: nobody reads along, and nobody can answer a question. Decide \
+what is open sensibly, and name in the result what you assumed. The task is the message below; messages that arrive later \
+come from whoever gave it and change or add to it. Work with your tools: call a tool instead of describing what you would \
+do with it. When the job is done, call the tool `terminate` with status `success` and the whole result in `summary`: it is \
+all that is passed on. When it cannot be done, call `terminate` with status `failure` and say why. A job that was not done \
+is a failure; do not call it a success.";
+
+pub(super) const NUDGE: &str = "Your message contained no tool call and does not say that the job is done. If it is done, or \
+cannot be done, call `terminate` now, with the whole result or the reason in its summary. Otherwise go on with the job.";
+
+pub(super) const EMPTY: &str = "Your message was empty. Go on with the job; when it is done, or cannot be done, call \
+`terminate`, with the whole result or the reason in its summary.";
+
+pub(super) const LAST_CALL: &str = "This is the last message that you have for this job. Call `terminate` now: with status \
+success and the whole result if the job is done, with status failure and what is missing if not.";
+
+/// Why a job in a worker's room is not made where there is none.
+pub(super) const NO_WORKERS: &str =
+    "room: there are no workers here; switch on [workers], or let the job work in the daemon (room = \"local\")";
+
+/// Why a job in a worker's room makes no plan.
+pub(super) const NO_PLAN_THERE: &str = "plan: in a worker's room no plan is made first; leave plan out, or let the job work in the daemon (room = \"local\")";
+
+/// What a run that is no attempt of a job at work is told to be.
+pub(crate) const NOT_AT_WORK: &str = "job_state";
+
+/// The message that begins an attempt. It depends on nothing but the job and the attempt: whoever sends it twice sends the same.
+pub(super) fn attempt(job: &JobRecord) -> String {
+    if job.attempt < 2 {
+        return job.task.clone();
+    }
+    format!(
+        "This is attempt {} of the job. The attempt before was ended since nothing was heard of it for too long. What was \
+         done until then stands above; look what of it has had its effect, do not repeat that, and go on from there in \
+         another way than the one that hung. The task:\n\n{}",
+        job.attempt, job.task
+    )
+}
+
+/// The title of a job: the one that was asked for, else the beginning of the first line of its task.
+pub(super) fn title(order: &JobOrder, most: usize) -> String {
+    let asked = order.title.as_deref().map(str::trim).filter(|title| !title.is_empty());
+    let title = asked.unwrap_or_else(|| order.task.trim().lines().next().unwrap_or_default());
+    let plain = title.chars().map(|c| if c.is_control() { ' ' } else { c });
+    match title.chars().count() > most {
+        true => plain.take(most - 1).chain(['…']).collect(),
+        false => plain.collect(),
+    }
+}
+
+/// What whoever asked is told at the end: a line with the job and how it ended, then what it came to.
+pub(super) fn notice(job: &JobRecord, outcome: &Outcome) -> String {
+    let named = format!("Job “{}” ({})", job.title, job.job_id);
+    match outcome {
+        Outcome::Done(result) => format!("{named} is done.\n\n{result}"),
+        Outcome::Stopped(why) => format!("{named} was cancelled. {why}"),
+        Outcome::Failed { why, partial: None } => format!("{named} has failed: {why}"),
+        Outcome::Failed { why, partial: Some(partial) } => format!("{named} has failed: {why}\n\nSo far:\n\n{partial}"),
+        Outcome::Stuck(why) => format!("{named} hangs: {why}"),
+    }
+}
+
+/// A job in a list: one line. `run`: its newest attempt, if it has begun.
+pub(super) fn line(job: &JobRecord, run: Option<&RunRecord>) -> String {
+    let mut line = format!("- `{}` {}: {}", job.job_id, words(job.state), job.title);
+    if job.attempt > 1 {
+        line.push_str(&format!(" (attempt {})", job.attempt));
+    }
+    if let Some(run) = run.filter(|_| job.state.takes_place()) {
+        let (calls, tools) = (run.usage.model_calls, run.usage.tool_calls);
+        let tokens = run.usage.input.saturating_add(run.usage.output);
+        line.push_str(&format!(", {calls} model calls, {tools} tool calls, {tokens} tokens"));
+        if run.cost_micro_usd > 0 {
+            line.push_str(&format!(", {:.4} US dollars", run.cost_micro_usd as f64 / 1e6));
+        }
+    }
+    if !job.why.is_empty() {
+        line.push_str(&format!(" ({})", job.why));
+    }
+    line
+}
+
+/// A state in words for people.
+pub(super) fn words(state: JobState) -> &'static str {
+    match state {
+        JobState::Pending => "waits",
+        JobState::InProgress => "at work",
+        JobState::Completed | JobState::Submitted => "done",
+        JobState::Accepted => "done and accepted",
+        JobState::Failed => "failed",
+        JobState::Stuck => "hangs, and is begun again",
+        JobState::Cancelled => "cancelled",
+    }
+}
+
+/// Why an attempt has failed, in words for people.
+pub(super) fn why(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::EmptyReply | StopReason::EmptyReplies => "the model had nothing to say",
+        StopReason::MaxIterations => "its steps were used up before it was done",
+        StopReason::SessionCost | StopReason::RunCost => "its money was used up before it was done",
+        StopReason::Tokens => "its tokens were used up before it was done",
+        StopReason::ActiveTime | StopReason::WallClock => "its time was up before it was done",
+        StopReason::GaveUp => "the agent says that it cannot be done",
+        StopReason::PlanBlocked => "not every step of its plan could be completed",
+        StopReason::RateLimited => "the model provider kept limiting our rate",
+        StopReason::Overloaded => "the model provider was overloaded again and again",
+        StopReason::Network => "the model could not be reached again and again",
+        reason => reason.user_line(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_one_line_and_not_too_long() {
+        let order = |title: Option<&str>, task: &str| JobOrder {
+            title: title.map(str::to_owned),
+            task: task.into(),
+            ..JobOrder::default()
+        };
+        for (asked, task, expected) in [
+            (Some(" Weekly report "), "x", "Weekly report"),
+            (Some("  "), "  first\nsecond", "first"),
+            (None, "tab\there", "tab here"),
+            (None, "a title that is too long", "a title t…"),
+        ] {
+            let most = if expected.ends_with('…') { 10 } else { 100 };
+            assert_eq!(title(&order(asked, task), most), expected);
+        }
+    }
+}

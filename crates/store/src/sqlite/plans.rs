@@ -1,0 +1,45 @@
+//! Questions that are asked at every tick go by an index, however many rows there are.
+
+use rusqlite::{Connection, params_from_iter};
+
+use super::{firings, jobs, open, routines};
+
+/// What SQLite does for it, step by step: <https://www.sqlite.org/eqp.html>.
+fn plan(conn: &Connection, sql: &str) -> Vec<String> {
+    let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("valid");
+    let values = vec![rusqlite::types::Value::Null; statement.parameter_count()];
+    let steps = statement.query_map(params_from_iter(values), |row| row.get("detail")).expect("a plan");
+    steps.collect::<Result<_, _>>().expect("steps")
+}
+
+#[test]
+fn what_is_asked_at_every_tick_goes_by_an_index() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (conn, _lock) = open::open_writer(&folder.path().join("belay.db")).expect("opens");
+    for (sql, table, index) in [
+        (routines::due_sql().as_str(), "routines", "INDEX routines_due"),
+        (routines::NEXT_DUE, "routines", "COVERING INDEX routines_due"),
+        (firings::known_sql().as_str(), "firings", "INDEX sqlite_autoindex_firings_2 (routine=? AND key=?)"),
+        (firings::RUNNING, "firings", "COVERING INDEX firings_running"),
+        (firings::RUNNING_OF, "firings", "COVERING INDEX firings_running (routine=?"),
+        (
+            firings::SAME_CONTENT,
+            "firings",
+            "COVERING INDEX firings_by_content (routine=? AND content=? AND claimed_at<?)",
+        ),
+        (firings::open_sql().as_str(), "firings", "INDEX firings_running"),
+        (jobs::OPEN, "jobs", "COVERING INDEX jobs_open"),
+        (jobs::OPEN_OF, "jobs", "COVERING INDEX jobs_open (creator=?"),
+        (jobs::AT_WORK, "jobs", "COVERING INDEX jobs_at_work"),
+        // Who waits, creator by creator; and who of them has a place.
+        (jobs::NEXT, "p", "COVERING INDEX jobs_pending"),
+        (jobs::NEXT, "w", "COVERING INDEX jobs_at_work (creator=?"),
+    ] {
+        let steps = plan(&conn, sql);
+        let of_table: Vec<_> = steps
+            .iter()
+            .filter(|step| ["SEARCH", "SCAN"].iter().any(|verb| step.starts_with(&format!("{verb} {table}"))))
+            .collect();
+        assert!(!of_table.is_empty() && of_table.iter().all(|step| step.contains(index)), "{sql}: {steps:?}");
+    }
+}

@@ -1,0 +1,269 @@
+//! Any sequence of writes about jobs and routines has the same answers, and leaves the same rows, in both stores.
+
+use belay_protocol::{
+    BootId, Claim, EventKind, EventQuery, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, JobCaps,
+    JobChange, JobFilter, JobId, JobState, NewFiring, NewRoutine, Outbound, Retention, RoutineStore, UnixMillis,
+};
+use belay_store::MemoryStore;
+use proptest::prelude::*;
+
+use crate::kit::*;
+
+/// Jobs, firings and boots are named by the order in which they come.
+#[derive(Clone, Debug)]
+enum Step {
+    Create {
+        creator: u8,
+        again: bool,
+    },
+    BeginNext {
+        at_work: u32,
+        each: u32,
+    },
+    BeginAgain(usize),
+    Change {
+        job: usize,
+        to: JobState,
+        attempt: Option<u32>,
+    },
+    NoteProgress(usize),
+    Park,
+    /// By the boot of before, or by another.
+    TakeUp {
+        again: bool,
+    },
+    Put {
+        name: u8,
+        variant: u8,
+    },
+    Enable {
+        name: u8,
+        on: bool,
+    },
+    Delete(u8),
+    Claim {
+        name: u8,
+        key: u8,
+        scheduled: bool,
+        by_hand: bool,
+        content: Option<u8>,
+        missed: bool,
+        global: u32,
+    },
+    Miss {
+        name: u8,
+        times: Vec<u8>,
+    },
+    Settle {
+        firing: usize,
+        status: FiringStatus,
+    },
+    /// Delete what is older than this many steps.
+    Prune(i64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let one = 0..6_usize;
+    let status = prop_oneof![
+        1 => Just(FiringStatus::Ok),
+        1 => Just(FiringStatus::Attention),
+        3 => Just(FiringStatus::Failed),
+        1 => Just(FiringStatus::Missed)
+    ];
+    let state = prop::sample::select(JobState::ALL);
+    prop_oneof![
+        4 => (0..3_u8, prop::bool::weighted(0.1)).prop_map(|(creator, again)| Step::Create { creator, again }),
+        4 => (0..5_u32, 0..3_u32).prop_map(|(at_work, each)| Step::BeginNext { at_work, each }),
+        1 => one.clone().prop_map(Step::BeginAgain),
+        6 => (one.clone(), state, prop::option::weighted(0.3, 0..3_u32))
+            .prop_map(|(job, to, attempt)| Step::Change { job, to, attempt }),
+        1 => one.clone().prop_map(Step::NoteProgress),
+        1 => Just(Step::Park),
+        1 => any::<bool>().prop_map(|again| Step::TakeUp { again }),
+        3 => (0..3_u8, 0..4_u8).prop_map(|(name, variant)| Step::Put { name, variant }),
+        1 => (0..3_u8, any::<bool>()).prop_map(|(name, on)| Step::Enable { name, on }),
+        1 => (0..3_u8).prop_map(Step::Delete),
+        8 => (0..3_u8, 0..12_u8, any::<bool>(), any::<bool>(), prop::option::of(0..2_u8), any::<bool>(), 0..5_u32)
+            .prop_map(|(name, key, scheduled, by_hand, content, missed, global)| {
+                Step::Claim { name, key, scheduled, by_hand, content, missed, global }
+            }),
+        2 => (0..3_u8, prop::collection::vec(0..12_u8, 0..3)).prop_map(|(name, times)| Step::Miss { name, times }),
+        5 => (one, status).prop_map(|(firing, status)| Step::Settle { firing, status }),
+        1 => (0..20_i64).prop_map(Step::Prune),
+    ]
+}
+
+/// A step with its ids and dates, which are the same for both stores.
+struct Played {
+    step: Step,
+    now: UnixMillis,
+    notice: Outbound,
+    jobs: Vec<JobId>,
+    firings: Vec<FiringId>,
+    /// The boot of before, and another.
+    boots: [BootId; 2],
+}
+
+const SECOND: i64 = 1_000;
+
+impl Played {
+    fn job(&self, n: usize) -> JobId {
+        self.jobs.get(n).copied().unwrap_or_else(nobody)
+    }
+
+    fn routine(&self, name: u8, variant: u8) -> NewRoutine {
+        let name = format!("r{name}");
+        let mut new = if variant == 0 { routine(&name) } else { scheduled(&name, self.now.0 + SECOND) };
+        new.spec.description = format!("variant {variant}");
+        let guard = &mut new.spec.guard;
+        (guard.max_concurrent, guard.max_failures) = (2, 2);
+        (guard.cooldown_s, guard.dedup_window_s) = if variant == 3 { (5, 8) } else { (0, 0) };
+        NewRoutine { at: self.now, ..new }
+    }
+
+    /// The answer, without what is made up within a store.
+    async fn play(&self, store: &dyn Everything) -> String {
+        let at = self.now;
+        match self.step.clone() {
+            Step::Create { creator, again } => {
+                let id = if again { self.jobs[0] } else { self.jobs[self.jobs.len() - 1] };
+                let caps = JobCaps { at_work: 0, at_work_each: 0, open_each: 3, open: 6 };
+                let new = belay_protocol::NewJob { id, at, parent: None, ..job(&format!("p{creator}")) };
+                format!("{:?}", store.create(new, caps).await)
+            }
+            Step::BeginNext { at_work, each } => {
+                let caps = JobCaps { at_work, at_work_each: each, open_each: 0, open: 0 };
+                format!("{:?}", store.begin_next(caps, at).await)
+            }
+            Step::BeginAgain(job) => format!("{:?}", store.begin_again(self.job(job), at).await),
+            Step::Change { job, to, attempt } => {
+                let (why, result) = (format!("at {}", at.0), (at.0 % 2 == 0).then(|| "a result".to_owned()));
+                let notice = Some(self.notice.clone());
+                format!(
+                    "{:?}",
+                    store.change(JobChange { job: self.job(job), to, attempt, why, result, notice, at }).await
+                )
+            }
+            Step::NoteProgress(job) => format!("{:?}", store.note_progress(self.job(job)).await),
+            Step::Park => format!("{:?}", store.park(at).await),
+            Step::TakeUp { again } => format!("{:?}", store.take_up(self.boots[usize::from(!again)], at).await),
+            Step::Put { name, variant } => format!("{:?}", store.put(self.routine(name, variant), false).await),
+            Step::Enable { name, on } => {
+                let next = Some(UnixMillis(at.0 + SECOND));
+                format!("{:?}", store.enable(&format!("r{name}"), on, "switched", next, at).await)
+            }
+            Step::Delete(name) => format!("{:?}", store.delete(&format!("r{name}")).await),
+            Step::Claim { name, key, scheduled, by_hand, content, missed, global } => {
+                let time = i64::from(key) * SECOND;
+                let new = NewFiring {
+                    id: self.firings[self.firings.len() - 1],
+                    by_hand,
+                    content: content.map(|content| content.to_string()),
+                    missed: if missed {
+                        vec![UnixMillis(time - 2 * SECOND), UnixMillis(time - SECOND)]
+                    } else {
+                        Vec::new()
+                    },
+                    next_at: Some(UnixMillis(time + SECOND)),
+                    scheduled_at: scheduled.then_some(UnixMillis(time)),
+                    at,
+                    ..firing(&format!("r{name}"), &time.to_string())
+                };
+                match store.claim(new, global).await.unwrap() {
+                    Claim::Known(known) => format!("known: {:?}", plain(*known)),
+                    claim => format!("{claim:?}"),
+                }
+            }
+            Step::Miss { name, times } => {
+                let times = times.into_iter().map(|time| UnixMillis(i64::from(time) * SECOND)).collect();
+                let next = Some(UnixMillis(at.0 + SECOND));
+                format!("{:?}", store.miss(&format!("r{name}"), times, next, at).await)
+            }
+            Step::Settle { firing, status } => {
+                let firing = self.firings.get(firing).copied().unwrap_or_else(nobody);
+                let notice = Some(self.notice.clone());
+                format!("{:?}", RoutineStore::settle(store, FiringEnd { notice, at, ..end(firing, status) }).await)
+            }
+            Step::Prune(age) => {
+                let before = UnixMillis(at.0 - age * SECOND);
+                let old = Retention { threads_before: Some(before), events_before: None, keys_before: before };
+                format!(
+                    "{:?} {:?}",
+                    store.prunable(old).await.map(|it| (it.jobs, it.firings)),
+                    store.prune(old, 10_000).await
+                )
+            }
+        }
+    }
+}
+
+/// An id that is nobody's.
+fn nobody<T: std::str::FromStr<Err: std::fmt::Debug>>() -> T {
+    "01890000-0000-7000-8000-000000000000".parse().unwrap()
+}
+
+/// A firing without its id, where the store has made that up.
+fn plain(firing: FiringRecord) -> FiringRecord {
+    if firing.status == FiringStatus::Missed && firing.detail.is_empty() {
+        return FiringRecord { firing_id: nobody(), ..firing };
+    }
+    firing
+}
+
+/// All that there is, without what is made up within a store.
+async fn rows(store: &dyn Everything) -> Vec<String> {
+    let jobs = store.jobs(JobFilter { limit: 1_000, ..JobFilter::default() }).await.unwrap();
+    let routines = store.routines().await.unwrap();
+    let firings = store.firings(FiringFilter { limit: 1_000, ..FiringFilter::default() }).await.unwrap();
+    let open = store.open_firings().await.unwrap();
+    let events = store.read(EventQuery { limit: 1_000, ..EventQuery::default() }).await.unwrap();
+    let kinds = events.into_iter().map(|event| match event.kind {
+        EventKind::RoutineFired { routine, by, scheduled_ms, .. } => format!("fired {routine} {by} {scheduled_ms:?}"),
+        EventKind::RoutineEnded { routine, status, disabled, .. } => format!("ended {routine} {status:?} {disabled}"),
+        kind => format!("{kind:?}"),
+    });
+    let due = RoutineStore::due(store, UnixMillis(i64::MAX), 2).await.unwrap();
+    let due = due.into_iter().map(|routine| routine.spec.name);
+    let mut rows = vec![format!("{:?} {:?}", RoutineStore::next_due(store).await.unwrap(), due.collect::<Vec<_>>())];
+    rows.extend(jobs.into_iter().map(|job| format!("{job:?}")));
+    rows.extend(routines.into_iter().map(|routine| format!("{routine:?}")));
+    rows.extend(firings.into_iter().map(|firing| format!("{:?}", plain(firing))));
+    rows.extend(open.into_iter().map(|firing| format!("{firing:?}")));
+    rows.extend(kinds);
+    rows.extend(told(store).await);
+    rows
+}
+
+async fn both(steps: Vec<Step>) {
+    let (sqlite, _directory) = sqlite();
+    let memory = MemoryStore::new();
+    let (mut jobs, mut firings, mut boot) = (Vec::new(), Vec::new(), BootId::new());
+    for (n, step) in (1..).zip(steps) {
+        match &step {
+            Step::Create { again, .. } if jobs.is_empty() || !again => jobs.push(JobId::new()),
+            Step::Claim { .. } => firings.push(FiringId::new()),
+            _ => {}
+        }
+        let boots = [boot, BootId::new()];
+        if matches!(step, Step::TakeUp { again: false }) {
+            boot = boots[1];
+        }
+        let notice = outbound(&format!("c{n}"), &format!("notice {n}"));
+        let played = Played { step, now: at(n * SECOND), notice, jobs, firings, boots };
+        let (first, second) = (played.play(&memory).await, played.play(&sqlite).await);
+        assert_eq!(first, second, "{:?} at {n}", played.step);
+        assert_eq!(rows(&memory).await, rows(&sqlite).await, "after {:?} at {n}", played.step);
+        (jobs, firings) = (played.jobs, played.firings);
+    }
+    sqlite.close().await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn both_stores_keep_the_same_jobs_and_routines(steps in prop::collection::vec(step(), 1..40)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(both(steps));
+    }
+}

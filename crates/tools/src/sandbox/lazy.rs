@@ -1,0 +1,114 @@
+//! A sandbox that is tried when somebody first wants it.
+//!
+//! Trying takes some tens of milliseconds and starts programs. A daemon that only talks need not wait for it; whoever
+//! runs a command gets walls that were tried, or none.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::OnceCell;
+
+use super::{Missing, Policy, Sandbox, SandboxConfig, WORKSPACE};
+
+/// A sandbox that is tried once, for all clones of this.
+#[derive(Clone, Debug)]
+pub struct LazySandbox(Arc<State>);
+
+#[derive(Debug)]
+enum State {
+    /// It was tried before.
+    Tried(Result<Sandbox, Missing>),
+    /// It is tried when somebody wants it.
+    Planned { plan: Box<Plan>, tried: OnceCell<Result<Sandbox, Missing>> },
+}
+
+#[derive(Clone, Debug)]
+struct Plan {
+    config: SandboxConfig,
+    workspace: PathBuf,
+    launcher: PathBuf,
+}
+
+impl LazySandbox {
+    /// A sandbox of what [`Sandbox::probe`] takes. Starts nothing.
+    pub fn new(config: &SandboxConfig, workspace_root: &Path, launcher: &Path) -> Self {
+        let (workspace, launcher) = (workspace_root.to_owned(), launcher.to_owned());
+        let plan = Plan { config: config.clone(), workspace, launcher };
+        Self(Arc::new(State::Planned { plan: Box::new(plan), tried: OnceCell::new() }))
+    }
+
+    /// What came of the trial; `None`: nobody has wanted it yet.
+    pub fn tried(&self) -> Option<Result<&Sandbox, &Missing>> {
+        let tried = match &*self.0 {
+            State::Tried(tried) => Some(tried),
+            State::Planned { tried, .. } => tried.get(),
+        };
+        tried.map(Result::as_ref)
+    }
+
+    /// The sandbox. The first caller has it tried, on the pool for what blocks; others wait for the same outcome.
+    ///
+    /// # Errors
+    /// What is missing on this machine.
+    ///
+    /// # Cancel safety
+    /// Dropped, a trial goes on to its end unseen, and the next caller begins another.
+    pub async fn get(&self) -> Result<&Sandbox, &Missing> {
+        match &*self.0 {
+            State::Tried(tried) => tried.as_ref(),
+            State::Planned { plan, tried } => tried.get_or_init(|| plan.clone().carry_out()).await.as_ref(),
+        }
+    }
+
+    /// The workspace as a command sees it, or will once it was tried. `None`: as it is on this machine.
+    pub(crate) fn view(&self) -> Option<&Path> {
+        match (self.tried(), &*self.0) {
+            (Some(tried), _) => tried.ok().map(Sandbox::workspace),
+            (None, State::Planned { plan, .. }) if plan.config.policy != Policy::Off => Some(Path::new(WORKSPACE)),
+            (None, _) => None,
+        }
+    }
+}
+
+impl From<Result<Sandbox, Missing>> for LazySandbox {
+    /// One that was tried before.
+    fn from(tried: Result<Sandbox, Missing>) -> Self {
+        Self(Arc::new(State::Tried(tried)))
+    }
+}
+
+impl Plan {
+    async fn carry_out(self) -> Result<Sandbox, Missing> {
+        let probe = move || Sandbox::probe(&self.config, &self.workspace, &self.launcher);
+        let tried = tokio::task::spawn_blocking(probe).await;
+        tried.unwrap_or_else(|error| Err(Missing(format!("the sandbox could not be tried: {error}"))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_is_looked_for_before_somebody_wants_a_sandbox_and_then_it_is_tried_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("bwrap"); // not there yet
+        let config = SandboxConfig { bwrap: Some(program.clone()), ..SandboxConfig::default() };
+        let sandbox = LazySandbox::new(&config, dir.path(), Path::new("/bin/sh"));
+        assert!(sandbox.tried().is_none());
+        assert_eq!(sandbox.view(), Some(Path::new(WORKSPACE)));
+
+        std::os::unix::fs::symlink("/bin/true", &program).unwrap();
+        let other = sandbox.clone();
+        let (first, second) = tokio::join!(sandbox.get(), other.get());
+        let missing = first.unwrap_err();
+        assert!(missing.0.contains("does not say which bubblewrap it is"), "{missing}");
+        assert_eq!(second.unwrap_err(), missing);
+
+        std::fs::remove_file(&program).unwrap();
+        assert_eq!(sandbox.get().await.unwrap_err(), missing, "it is not tried again");
+        assert_eq!((sandbox.tried().unwrap().unwrap_err(), sandbox.view()), (missing, None));
+    }
+}
