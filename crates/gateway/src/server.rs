@@ -107,7 +107,7 @@ pub trait RoutineTimes: Send + Sync {
     ///
     /// # Errors
     /// What is wrong with the date or the routine, for people.
-    fn test(&self, spec: &RoutineSpec, at: &str, now: UnixMillis) -> Result<serde_json::Value, String>;
+    fn test(&self, spec: &RoutineSpec, at: &str) -> Result<serde_json::Value, String>;
 
     /// The next times after `from` at which the routine would fire, `count` at most, each as an object. None, where it has no
     /// schedule.

@@ -167,7 +167,7 @@ pub(crate) async fn test_new(
 }
 
 fn tested(app: &App, spec: &RoutineSpec, at: &str) -> Result<Value, ApiError> {
-    app.times.test(spec, at, app.clock.now()).map_err(ApiError::invalid)
+    app.times.test(spec, at).map_err(ApiError::invalid)
 }
 
 /// The routine of that name.
