@@ -353,7 +353,7 @@ async fn after_failures_in_a_row_it_is_switched_off_and_its_owner_told() {
         ended(&setup, "broken", n).await;
     }
     assert!(agent.one.next().await.starts_with("The routine broken is switched off: it failed 2 times in a row."));
-    let Err(Refusal::Invalid(why)) = fire(&agent, "broken").await else { panic!() };
+    let Err(Refusal::Decided(why)) = fire(&agent, "broken").await else { panic!() };
     assert!(why.contains("switched off"), "{why}");
     agent.shut_down().await;
 }
@@ -633,7 +633,11 @@ async fn thousands_of_routines_that_are_not_due_cost_a_look_nothing() {
     }
     setup.clock.forward(HOUR);
     let due = setup.store.routines.due(belay_protocol::Clock::now(&*setup.clock), 256).await.expect("readable");
-    assert_eq!(due.iter().map(|due| due.spec.name.as_str()).collect::<Vec<_>>(), ["watch"], "what is read is what is due");
+    assert_eq!(
+        due.iter().map(|due| due.spec.name.as_str()).collect::<Vec<_>>(),
+        ["watch"],
+        "what is read is what is due"
+    );
     assert_eq!(ended(&setup, "watch", 1).await.len(), 1);
     agent.shut_down().await;
 }
