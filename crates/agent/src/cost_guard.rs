@@ -3,7 +3,8 @@
 //! The day is the UTC date, looked at in every check, so that midnight opens the guard without a restart. Totals live in
 //! memory and in the ledger: a start reads the ledger, where a reservation that nobody settled (the daemon died during
 //! the call) counts as spent. What a run is for has a budget of its own besides the day's, where the settings give it one:
-//! both must suffice, and what a run's subagents, plans, summaries and workers cost is for what the run is for. Parallel calls cannot pass together what only one may: checking and reserving is one step.
+//! both must suffice, and what a run's subagents, plans, summaries and workers cost is for what the run is for. Parallel calls
+//! cannot pass together what only one may: checking and reserving is one step.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
