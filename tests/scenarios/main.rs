@@ -19,6 +19,7 @@ mod pains;
 mod plan;
 mod queueing;
 mod readme;
+mod routines;
 mod sessions;
 mod stopping;
 mod stops;

@@ -16,7 +16,7 @@ const NAME_MAX_CHARS: usize = 64;
 
 impl LoopContext {
     /// Appends the assistant message with its calls and says of each whether it can run.
-    pub(crate) fn admit(
+    pub fn admit(
         &mut self,
         text: String,
         calls: Vec<ToolCall>,

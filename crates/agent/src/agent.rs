@@ -28,6 +28,7 @@ use crate::house::{AgentParts, House};
 use crate::inlet::Inlet;
 use crate::jobs::{self, Desk};
 use crate::mail::LaneNote;
+use crate::routines::Engine;
 
 /// Notes of lanes that wait for the dispatcher. Then: the lane waits; the dispatcher never waits for a lane.
 const NOTE_CAPACITY: usize = 1024;
@@ -44,6 +45,9 @@ const FLUSH_GRACE: Duration = Duration::from_secs(3);
 const HOOK_GRACE: Duration = Duration::from_secs(5);
 /// How long the ends of jobs that ended within the drain may take to be settled; what is left, the next start settles.
 const DESK_GRACE: Duration = Duration::from_secs(1);
+
+/// How long the ends of firings that ended within the drain may take to be settled; what is left, the next start settles.
+const ENGINE_GRACE: Duration = Duration::from_secs(1);
 
 /// Why the agent ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +72,8 @@ pub(crate) enum AgentEvent {
     TaskEnded(Result<(Id, TaskEnd), JoinError>),
     /// The delivery task has ended, which it never should.
     DeliveryEnded(Result<(), JoinError>),
+    /// The engine of routines has ended, which it never should.
+    EngineEnded(Result<(), JoinError>),
     /// The desk of jobs has ended, which it never should.
     DeskEnded(Result<(), JoinError>),
     /// Time to look around.
@@ -99,6 +105,8 @@ pub struct Agent {
     deliveries: CancellationToken,
     /// The delivery task, alone; joined in `drain`.
     delivery: JoinSet<()>,
+    /// The engine of routines, alone; told to end by `intake`, joined in `drain`.
+    engine: JoinSet<()>,
     /// The desk of jobs, alone; told to end by `intake`, joined in `drain`.
     desk: JoinSet<()>,
     ready: watch::Sender<bool>,
@@ -154,13 +162,15 @@ impl Agent {
         let deliveries = CancellationToken::new();
         let mut delivery = JoinSet::new();
         delivery.spawn(Delivery::new(&house, deliveries.clone()).run());
+        let mut engine = JoinSet::new();
+        engine.spawn(Engine::new(house.clone(), intake.clone()).run());
         let mut desk = JoinSet::new();
         desk.spawn(Desk::new(house.clone(), intake.clone()).run());
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ready.send_replace(true);
         house.hooks.gateway_start(&house.version, house.channels.keys());
-        Ok(Self { house, dispatcher, inbound, notes, alive, intake, deliveries, delivery, desk, ready, tick })
+        Ok(Self { house, dispatcher, inbound, notes, alive, intake, deliveries, delivery, desk, engine, ready, tick })
     }
 
     /// Takes events until told to stop or no channel is left, then drains. Only routes: never awaits a turn.
@@ -188,6 +198,7 @@ impl Agent {
             Some(note) = self.notes.recv() => AgentEvent::Lane(note),
             Some(ended) = self.dispatcher.next_ended() => AgentEvent::TaskEnded(ended),
             Some(ended) = self.delivery.join_next() => AgentEvent::DeliveryEnded(ended),
+            Some(ended) = self.engine.join_next(), if !self.intake.is_cancelled() => AgentEvent::EngineEnded(ended),
             Some(ended) = self.desk.join_next(), if !self.intake.is_cancelled() => AgentEvent::DeskEnded(ended),
             Some((channel, envelope)) = self.inbound.next() => match envelope {
                 Some(envelope) => AgentEvent::Inbound(Box::new(envelope)),
@@ -211,6 +222,10 @@ impl Agent {
             AgentEvent::DeskEnded(ended) => {
                 tracing::error!(crashed = ended.is_err(), "the desk of jobs ended; it begins again");
                 self.desk.spawn(Desk::new(self.house.clone(), self.intake.clone()).run());
+            }
+            AgentEvent::EngineEnded(ended) => {
+                tracing::error!(crashed = ended.is_err(), "the engine of routines ended; it begins again");
+                self.engine.spawn(Engine::new(self.house.clone(), self.intake.clone()).run());
             }
             AgentEvent::Tick => {
                 self.dispatcher.retire_idle();
@@ -236,7 +251,10 @@ impl Agent {
         self.until_lanes_end(self.house.config.drain()).await;
         self.dispatcher.stop_everything();
         self.until_lanes_end(RECORD_GRACE).await;
-        let Self { house, dispatcher, mut delivery, deliveries, mut desk, .. } = self;
+        let Self { house, dispatcher, mut delivery, deliveries, mut desk, mut engine, .. } = self;
+        if timeout(ENGINE_GRACE, engine.join_next()).await.is_err() {
+            engine.shutdown().await; // its rows are settled by the next start
+        }
         if timeout(DESK_GRACE, desk.join_next()).await.is_err() {
             desk.shutdown().await; // its rows are settled by the next start
         }

@@ -20,6 +20,7 @@ use crate::judge;
 use crate::post::{Post, SEND_MESSAGE};
 use crate::prompt::Briefing;
 use crate::reply::{self, Reply};
+use crate::routines::{ROUTINE, RoutineTool};
 use crate::subagent::{Goal, Pursuit, binder};
 
 const NOTICE: &str = "You are close to the limit of steps for this request. Answer the user now, in text, with what you \
@@ -205,9 +206,11 @@ impl LoopDelegate for ChatDelegate {
         let (starts, post) = (binder(&self.core, context, &tools), self.post.clone());
         let sends = tools.get(SEND_MESSAGE).cloned().zip(post);
         let orders = tools.get(CREATE_JOB).cloned().zip(self.bench.clone());
+        let rules = tools.get(ROUTINE).cloned().zip(self.bench.clone());
         let bind = |name: &str| match (&sends, &orders) {
             (Some((declaration, post)), _) if name == SEND_MESSAGE => Some(post.bind(declaration)),
             (_, Some((declaration, bench))) if name == CREATE_JOB => Some(bench.bind(declaration)),
+            _ if name == ROUTINE => rules.as_ref().map(|(declaration, bench)| RoutineTool::bind(declaration, bench)),
             _ => starts(name),
         };
         let Executed { ended, asking } = self.core.execute(calls, context, &tools, &bind).await?;

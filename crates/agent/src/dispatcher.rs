@@ -1,8 +1,8 @@
 //! The dispatcher: puts each inbound message in its lane, and acts on control at once. It owns the table of lanes and of
 //! living runs, and never waits: whatever takes time is a task in its set, or a lane. What programs and people ask of the
 //! dispatcher itself is in [`control`] and [`commands`], how messages reach their lane in [`input`], what lanes say in
-//! [`notes`], how people answer questions in [`answers`], how second deliveries are recognised in [`keys`], and the watch over
-//! silent runs in [`watch`].
+//! [`notes`], what is asked of routines in [`routines`], how people answer questions in [`answers`], how second deliveries are
+//! recognised in [`keys`], and the watch over silent runs in [`watch`].
 
 mod answers;
 mod commands;
@@ -10,6 +10,7 @@ mod control;
 mod input;
 mod keys;
 mod notes;
+mod routines;
 mod watch;
 mod work;
 
@@ -178,7 +179,11 @@ impl Dispatcher {
                 // Where a lane acts on it, or an errand, its key is kept once that has been done.
                 let kept = !matches!(
                     command,
-                    Command::Decide(..) | Command::Thread(_) | Command::Setting(_) | Command::Job(_)
+                    Command::Decide(..)
+                        | Command::Thread(_)
+                        | Command::Setting(_)
+                        | Command::Job(_)
+                        | Command::Routine(_)
                 );
                 let acted_on = sent.clone().filter(|_| kept).map(ActedOn::from);
                 let flow = self.command(command, &text, sent, inbound, ack);
@@ -199,6 +204,11 @@ impl Dispatcher {
             Submission::Input | Submission::Plan(_) | Submission::Skill(_) => {
                 if let Err(problems) = Declared::compile(inbound.outputs.clone()) {
                     self.refuse(&inbound, ack, Refusal::Invalid(format!("outputs: {problems}")));
+                    return Flow::Continue;
+                }
+                if submission == Submission::Input && self.sets_off(&text, &inbound) {
+                    let Some(ack) = self.first_command(sent.as_ref(), &inbound, ack) else { return Flow::Continue };
+                    self.set_off(text, sent, inbound, ack);
                     return Flow::Continue;
                 }
                 // A skill's words may change; what tells a duplicate from another message is what was typed.

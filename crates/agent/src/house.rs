@@ -27,6 +27,7 @@ use crate::plan::{self, PlanKit};
 use crate::post::SendMessage;
 use crate::prompt::{self, Briefing, PromptBook, Snapshots};
 use crate::queue::QueueConfig;
+use crate::routines::{Board, RoutineTool, RoutinesConfig};
 use crate::sessions::{Resets, SessionsConfig};
 use crate::streaming::StreamingConfig;
 use crate::subagent::{Goal, SpawnSubagent, SubagentLanes};
@@ -50,6 +51,8 @@ pub struct AgentParts {
     pub streaming: StreamingConfig,
     /// `[sessions]`
     pub sessions: SessionsConfig,
+    /// `[routines]`
+    pub routines: RoutinesConfig,
     /// `[jobs]`
     pub jobs: JobsConfig,
     /// Processes of runs.
@@ -120,6 +123,8 @@ pub(crate) struct House {
     pub(crate) resets: Resets,
     /// Whether people are told of it.
     pub(crate) announce_reset: bool,
+    /// What the engine of routines shares.
+    pub(crate) routines: Board,
     pub(crate) jobs: JobsConfig,
     /// Wakes whoever begins jobs.
     pub(crate) bell: Bell,
@@ -189,6 +194,9 @@ impl House {
         if parts.jobs.enabled {
             tools.push(Arc::new(CreateJob::new()));
         }
+        if parts.routines.enabled {
+            tools.push(Arc::new(RoutineTool::new()));
+        }
         if parts.config.terminate {
             tools.push(Arc::new(Terminate::new()));
         }
@@ -228,6 +236,7 @@ impl House {
             streaming: parts.streaming,
             resets: Resets::of(&parts.sessions),
             announce_reset: parts.sessions.announce_reset,
+            routines: Board::new(parts.routines),
             jobs: parts.jobs,
             bell: Bell::default(),
             inlet,

@@ -67,13 +67,15 @@ pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, Subagent
 pub use container::{WorkerRoom, WorkersConfig, WorkersParts};
 pub use error::AgentError;
 pub use jobs::JobsConfig;
+pub use routines::RoutinesConfig;
 
 /// The tools of the agent itself: it offers them beside those that it is given, some of them to some kinds of run.
-pub const OWN_TOOLS: [&str; 7] = [
+pub const OWN_TOOLS: [&str; 8] = [
     subagent::COMPLETE_TASK,
     jobs::CREATE_JOB,
     subagent::EMIT_VALUE,
     plan::PLANNING,
+    routines::ROUTINE,
     container::RUN_IN_WORKER,
     subagent::SPAWN_SUBAGENT,
     terminate::TERMINATE,

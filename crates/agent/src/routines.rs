@@ -1,28 +1,57 @@
-//! When work begins that nobody asks for at the moment: schedules, and what becomes of times that were missed.
+//! Work that begins when nobody asks for it at the moment: routines, their schedules and triggers, and what becomes of a
+//! firing.
 //!
-//! **For**: the one who owns the timer. [`Schedule`] is read once from what a person or the model wrote, and tells the
-//! instants that follow; [`misfire::due`] says which of them to fire now, after a late tick, a restart, or a clock that was
-//! set.
+//! **For**: [`Engine`](engine) is one task that fires what is due and leads every claimed firing to its end; the dispatcher
+//! hands it what messages and programs set off. A lightweight firing is an ordinary run whose work is [`light`]; a full one is
+//! a job.
 //!
-//! **Does not know**: a clock, the store, or what is started. Everything here is a function of a schedule and instants that
-//! are handed in, so that every daylight-saving change of two years is tested in seconds.
+//! **Does not know**: how a run is made, resumed or stopped, what begins jobs, or how the store keeps firings apart.
 //!
-//! Reading order: [`schedule`] (the three forms, and the rule for daylight saving) → `cron` (the line) → `wall` (the rule
-//! carried out) → `zone` → [`misfire`].
+//! [`schedule`], `cron`, `wall`, `zone` and [`misfire`] know no clock and no store: everything there is a function of a
+//! schedule and instants that are handed in, so that every daylight-saving change of two years is tested in seconds.
+//!
+//! Reading order: [`config`] → [`schedule`] (the forms, and the rule for daylight saving) → `cron` (the line) → `wall` (the
+//! rule carried out) → `zone` → [`misfire`] → `check` (what a routine must be) → `preview` → `reckon` (what is due) →
+//! `engine` → `firing` (from its claim to its end) → `outcome` → `light` and `text` (its model) → `events` and `board` (what
+//! others share with the engine) → `requests`, `commands` and `tool` (who asks for routines).
 
+mod board;
+mod check;
+mod commands;
+pub mod config;
 mod cron;
+mod engine;
 mod error;
+mod events;
+mod firing;
+mod light;
 pub mod misfire;
 #[cfg(test)]
 mod misfire_tests;
+mod outcome;
+mod preview;
+mod reckon;
+mod requests;
 pub mod schedule;
 #[cfg(test)]
 mod schedule_tests;
+mod text;
+mod tool;
 #[cfg(test)]
 mod transition_tests;
 mod wall;
 mod zone;
 
+pub(crate) use board::Board;
+pub use check::problems;
+pub use commands::RoutineCommand;
+pub(crate) use commands::{USAGE, command};
+pub use config::RoutinesConfig;
+pub(crate) use engine::Engine;
 pub use error::ScheduleError;
-pub use misfire::{Due, MisfirePolicy};
+pub(crate) use light::work;
+pub use misfire::Due;
+pub use preview::{Tested, Upcoming, preview, test_at};
+pub(crate) use requests::{By, request, start};
 pub use schedule::Schedule;
+pub(crate) use tool::{ROUTINE, RoutineTool};

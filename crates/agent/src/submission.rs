@@ -10,6 +10,8 @@ use belay_protocol::{Decision, JobId, Skill, SkillPlace, Skills};
 pub use crate::jobs::JobCommand;
 pub use settings::{Change, Setting, SettingCommand};
 
+use crate::routines::{self, RoutineCommand};
+
 /// A parsed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Submission {
@@ -55,12 +57,12 @@ pub enum Command {
     Thread(ThreadCommand),
     /// `/approve [ID]` `/always [ID]` `/deny [ID]`: answer the question that waits, or the one of that id.
     Decide(Decision, Option<String>),
+    /// `/routine …`: routines.
+    Routine(RoutineCommand),
     /// `/job TASK` `/job ID [TEXT]` `/jobs` `/cancel ID`: work that outlives its turn.
     Job(JobCommand),
     /// A command whose argument is missing or wrong: how it is used.
     Usage(&'static str),
-    /// A word of the contract whose capability is not in this version.
-    NotYet(&'static str),
 }
 
 /// A command that changes the thread.
@@ -108,6 +110,7 @@ pub const WORDS: &[(&str, &str)] = &[
     ("/think", "how hard the model thinks: off, low, medium or high"),
     ("/reasoning", "what you see of its reasoning: off, on or stream"),
     ("/verbose", "on or off: whether you see a line for each tool call"),
+    ("/routine", "your routines; with create, show, on, off, next, fire or delete, about one of them"),
     ("/ping", "is anybody there"),
     ("/version", "which Belay this is"),
     ("/quit", "end the daemon (operators)"),
@@ -117,9 +120,6 @@ pub const WORDS: &[(&str, &str)] = &[
     ("/always", "yes, and to the like in this conversation from now on"),
     ("/deny", "no to a waiting question; a bare no does as well"),
 ];
-
-/// Words of the contract that belong to later versions.
-const NOT_YET: &[&str] = &["/routine"];
 
 const PLAN_USAGE: &str = "Say what is to be done: /plan and a text. It is split into steps, which are worked through one \
 after the other.";
@@ -178,6 +178,10 @@ pub fn parse(text: &str) -> Submission {
             Some(text) => return Submission::Plan(text),
             None => Command::Usage(PLAN_USAGE),
         },
+        "/routine" | "/routines" => match RoutineCommand::parse(argument.as_deref()) {
+            Some(command) => Command::Routine(command),
+            None => Command::Usage(routines::USAGE),
+        },
         "/loops" => match argument.as_deref().map(str::to_lowercase).as_deref() {
             Some("on") => Command::Thread(ThreadCommand::Loops(true)),
             Some("off") => Command::Thread(ThreadCommand::Loops(false)),
@@ -192,10 +196,7 @@ pub fn parse(text: &str) -> Submission {
         "/approve" => Command::Decide(Decision::Approve, argument),
         "/always" => Command::Decide(Decision::Always, argument),
         "/deny" => Command::Decide(Decision::Deny, argument),
-        other => match NOT_YET.iter().find(|known| **known == other) {
-            Some(known) => Command::NotYet(known),
-            None => return Submission::Unknown { nearest: nearest(other), word },
-        },
+        other => return Submission::Unknown { nearest: nearest(other), word },
     };
     Submission::Command(command)
 }
@@ -242,7 +243,7 @@ pub fn word_of(text: &str) -> String {
 }
 
 fn nearest(word: &str) -> &'static str {
-    let known = WORDS.iter().map(|(word, _)| *word).chain(NOT_YET.iter().copied());
+    let known = WORDS.iter().map(|(word, _)| *word);
     // Beyond a third of the word it would be a guess, and a wrong one may do harm.
     let near = known.map(|known| (edit_distance(known, word), known)).min_by_key(|(distance, _)| *distance);
     near.filter(|(distance, _)| *distance <= word.len() / 3).map_or("/help", |(_, known)| known)
@@ -356,9 +357,6 @@ mod tests {
     fn every_listed_word_is_a_command() {
         for (word, _) in WORDS {
             assert!(matches!(parse(word), Submission::Command(_)), "{word}");
-        }
-        for word in NOT_YET {
-            assert!(matches!(parse(word), Submission::Command(Command::NotYet(_))), "{word}");
         }
     }
 }

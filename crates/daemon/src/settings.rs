@@ -12,8 +12,8 @@ mod show;
 use std::path::{Path, PathBuf};
 
 use belay_agent::{
-    AgentConfig, ApprovalsConfig, CompactionConfig, JobsConfig, LimitsConfig, QueueConfig, SessionsConfig,
-    StreamingConfig, WorkersConfig,
+    AgentConfig, ApprovalsConfig, CompactionConfig, JobsConfig, LimitsConfig, QueueConfig, RoutinesConfig,
+    SessionsConfig, StreamingConfig, WorkersConfig,
 };
 use belay_agent_loop::policies::StopsConfig;
 use belay_channels::{StdinConfig, TelegramConfig};
@@ -62,6 +62,8 @@ pub(crate) struct Settings {
     pub(crate) queue: QueueConfig,
     /// Conversations over the days.
     pub(crate) sessions: SessionsConfig,
+    /// Work that begins by itself.
+    pub(crate) routines: RoutinesConfig,
     /// When a person is asked.
     pub(crate) approvals: ApprovalsConfig,
     pub(crate) compaction: CompactionConfig,
@@ -111,6 +113,7 @@ impl Settings {
             self.queue.validate(),
             self.sessions.validate(),
             self.unknown_channels(),
+            self.routines.validate(),
             self.approvals.validate(),
             self.compaction.validate(),
             self.streaming.validate(),

@@ -169,6 +169,7 @@ async fn assemble(
         compaction: settings.compaction.clone(),
         streaming: settings.streaming.clone(),
         sessions: settings.sessions.clone(),
+        routines: settings.routines.clone(),
         jobs: settings.jobs.clone(),
         processes: programs.processes(),
         hooks: hooks.bound(),

@@ -28,6 +28,14 @@ pub trait ContextSource: Send + Sync {
     /// The skills as they were when they were last looked for; never waits. For commands that name one.
     fn known_skills(&self) -> Arc<Skills>;
 
+    /// A small text of the workspace; `None`: there is no file under that path. Longer than `max_bytes`, it is not read.
+    ///
+    /// # Errors
+    /// Why it cannot be used, as the rest of a sentence.
+    async fn file(&self, _path: &str, _max_bytes: u64) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+
     /// The date and the time zone in words, without the time of day: it changes once a day, so that prompts stay the same.
     /// `None`: nobody is told.
     fn today(&self, now: UnixMillis) -> Option<String>;

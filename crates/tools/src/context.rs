@@ -120,6 +120,15 @@ impl ContextSource for WorkspaceContext {
         self.library.known()
     }
 
+    async fn file(&self, path: &str, max_bytes: u64) -> Result<Option<String>, String> {
+        let (workspace, path) = (self.workspace.clone(), path.to_owned());
+        let read = move || match workspace.stamped(&path).map_err(read::why)? {
+            Some((file, stamp)) => read::text(file, &stamp, max_bytes).map(Some),
+            None => Ok(None),
+        };
+        tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(format!("it could not be read: {error}")))
+    }
+
     fn today(&self, now: UnixMillis) -> Option<String> {
         let now = Timestamp::from_millisecond(now.0).ok()?.to_zoned(self.zone.clone());
         let zone = self.zone.iana_name().map_or_else(|| now.strftime("UTC%:z").to_string(), str::to_owned);

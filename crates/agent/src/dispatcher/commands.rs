@@ -54,8 +54,11 @@ impl Dispatcher {
                 self.job_command(command, word, sent, inbound, ack);
                 return Flow::Continue;
             }
+            Command::Routine(command) => {
+                self.routine_command(command, word, sent, inbound, ack);
+                return Flow::Continue;
+            }
             Command::Usage(usage) => Err(usage.into()),
-            Command::NotYet(word) => Err(format!("{word} is not available in this version.")),
         };
         self.answer(&inbound, ack, &word, reply);
         Flow::Continue

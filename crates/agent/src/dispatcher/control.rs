@@ -76,9 +76,7 @@ impl Dispatcher {
                 );
             }
             Control::Job(request) => self.job_request(request, inbound.clone(), ack),
-            Control::Routine(_) => {
-                ack.send(Ack::Refused(Refusal::Invalid("routines are not available in this version".into())));
-            }
+            Control::Routine(request) => self.routine_request(*request, inbound, ack),
             Control::Decide { gate, decision } => {
                 self.decide(gate, LaneReply::Decision(decision), "/approvals".into(), None, inbound.clone(), ack);
             }

@@ -32,5 +32,5 @@ pub(crate) use begin::{Errand, begin};
 pub(crate) use commands::command;
 pub(crate) use delegate::{pursue, reasoning};
 pub(crate) use desk::{Bell, Desk, take_up};
-pub(crate) use requests::{Client, request};
+pub(crate) use requests::{Client, create, request};
 pub(crate) use tool::{Bench, CREATE_JOB, CreateJob};

@@ -106,8 +106,8 @@ impl CronLine {
         self.kind
     }
 
-    /// The first fitting time on the wall clock that is not before `wall`, which has whole seconds. `None`: there is none
-    /// up to [`LAST_YEAR`].
+    /// The first fitting time on the wall clock that is not before `wall`, which has whole seconds. `None`: there is
+    /// none up to [`LAST_YEAR`].
     pub(super) fn next_from(&self, wall: DateTime) -> Option<DateTime> {
         // An error is the end of the years that the line names; nothing else is left to go wrong.
         self.cron.find_next_occurrence(&wall, true).ok()
@@ -119,8 +119,8 @@ impl Field {
         ScheduleError::Field { field: self.name, text: text.to_owned(), why, takes: self.takes }
     }
 
-    /// Whether this text may stand in this field, the others aside. The library reads names in any field and passes over
-    /// empty places in lists; a line that means something else than it seems to is refused here.
+    /// Whether this text may stand in this field, the others aside. The library reads names in any field and passes
+    /// over empty places in lists; a line that means something else than it seems to is refused here.
     fn check(&self, index: usize, text: &str) -> Result<(), String> {
         let foreign = |c: &char| !c.is_ascii_alphanumeric() && !"*,-/".contains(*c) && !self.signs.contains(*c);
         if let Some(character) = text.chars().find(foreign) {

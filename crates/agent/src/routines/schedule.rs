@@ -8,23 +8,25 @@
 //! | `every 15m`, `every 1h30m from 2026-12-01T09:00` | again and again, by elapsed time; the first time one interval after it was made, or at the date it counts from |
 //! | `at 2026-12-01T09:00`, `at 2026-12-01T09:00+01:00`, `in 20m` | once |
 //!
-//! In a cron line, a day fits when day of month or day of week fits, if both are restricted (neither is `*` nor `?`); else
-//! both have to. Names are `JAN`–`DEC` and `SUN`–`SAT` in any case; `L` is the last day of a month, `15W` the weekday
-//! nearest to the 15th in its month, `MON#1` the first Monday, `FRIL` the last Friday. Ranges do not run backwards.
+//! In a cron line, a day fits when day of month or day of week fits, if both are restricted (neither is `*` nor `?`);
+//! else both have to. Names are `JAN`–`DEC` and `SUN`–`SAT` in any case; `L` is the last day of a month, `15W` the
+//! weekday nearest to the 15th in its month, `MON#1` the first Monday, `FRIL` the last Friday. Ranges do not run
+//! backwards.
 //!
 //! # When clocks are changed
 //!
 //! Cron lines, and dates without an offset, are about the clock on the wall in the zone of the schedule.
 //!
 //! - **Fixed times** are lines whose minute and hour are written out (numbers, lists, ranges). Each fitting time on the
-//!   clock fires once: *at the first instant at which the clock shows it or has passed it*. So a time that is skipped in
-//!   spring fires at the first instant after the gap, together with others in the same gap and with one that fits that very
-//!   instant; a time that is shown twice in autumn fires the first time.
-//! - **Interval-like** lines have `*` or `*/n` in minute or hour, also as a part of a list. They fire *at every instant at
-//!   which the clock shows a fitting time*. So `*/30 * * * *` keeps its 30 minutes of elapsed time through both changes, and
-//!   a time that is skipped does not fire. A line like `*/15 2 * * *` therefore fires eight times on the night with two
-//!   second hours and never on the night without one.
-//! - **`at` with a date without offset** is a fixed time. **`every`** knows no clock on the wall: it counts elapsed time.
+//!   clock fires once: *at the first instant at which the clock shows it or has passed it*. So a time that is skipped
+//!   in spring fires at the first instant after the gap, together with others in the same gap and with one that fits
+//!   that very instant; a time that is shown twice in autumn fires the first time.
+//! - **Interval-like** lines have `*` or `*/n` in minute or hour, also as a part of a list. They fire *at every instant
+//!   at which the clock shows a fitting time*. So `*/30 * * * *` keeps its 30 minutes of elapsed time through both
+//!   changes, and a time that is skipped does not fire. A line like `*/15 2 * * *` therefore fires eight times on the
+//!   night with two second hours and never on the night without one.
+//! - **`at` with a date without offset** is a fixed time. **`every`** knows no clock on the wall: it counts elapsed
+//!   time.
 
 use std::fmt;
 use std::time::Duration;
@@ -54,8 +56,8 @@ const EARLIEST: i64 = -2 * 86_400_000;
 
 /// When something fires, in a time zone.
 ///
-/// Serialised as its text and the name of its zone. The text is complete by itself: `every 15m` becomes `every 15m from`
-/// the instant it counts from, and `in 20m` becomes `at` that instant, so that reading it again later gives the same times.
+/// Serialised as its text and the name of its zone. The text is complete by itself, so that reading it again later
+/// gives the same times: `every 15m` is kept with the instant it counts from, and `in 20m` as `at` and that instant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct Schedule {
@@ -80,13 +82,13 @@ struct Stored {
 }
 
 impl Schedule {
-    /// Reads what somebody wrote at `now`, for an IANA zone such as `Europe/Berlin`; case does not count. `every` without
-    /// `from`, and `in`, count from `now`.
+    /// Reads what somebody wrote at `now`, for an IANA zone such as `Europe/Berlin`; case does not count. `every`
+    /// without `from`, and `in`, count from `now`.
     ///
     /// # Errors
     ///
-    /// What is wrong, as a sentence for the one who wrote it. A schedule that has no time after `now` is refused as well
-    /// ([`ScheduleError::Never`], [`ScheduleError::Past`]).
+    /// What is wrong, as a sentence for the one who wrote it. A schedule that has no time after `now` is refused as
+    /// well ([`ScheduleError::Never`], [`ScheduleError::Past`]).
     pub fn parse(text: &str, zone: &str, now: UnixMillis) -> Result<Self, ScheduleError> {
         let schedule = Self::read(text, zone, Some(now))?;
         if schedule.next_after(now).is_none() {
@@ -96,7 +98,7 @@ impl Schedule {
     }
 
     /// Reads a schedule; without `now`, one that counts from no instant of its own is refused.
-    fn read(text: &str, zone: &str, now: Option<UnixMillis>) -> Result<Self, ScheduleError> {
+    pub(super) fn read(text: &str, zone: &str, now: Option<UnixMillis>) -> Result<Self, ScheduleError> {
         check_length(text)?;
         if let Some(character) = text.chars().find(|c| c.is_control() && !c.is_whitespace()) {
             return Err(ScheduleError::Control { character });
@@ -134,6 +136,14 @@ impl Schedule {
         &self.zone.name
     }
 
+    /// An instant as the clock of its zone shows it, with the offset: `Mon 2026-11-30 09:00:00 +01:00`.
+    pub fn local(&self, at: UnixMillis) -> String {
+        match Timestamp::from_millisecond(at.0) {
+            Ok(at) => at.to_zoned(self.zone.time.clone()).strftime("%a %Y-%m-%d %H:%M:%S %:z").to_string(),
+            Err(_) => at.0.to_string(), // beyond the calendar, where no schedule leads
+        }
+    }
+
     /// Whether it fires once and never again.
     pub fn is_once(&self) -> bool {
         matches!(self.rule, Rule::Once(_))
@@ -141,8 +151,8 @@ impl Schedule {
 
     /// Its first time after this instant. `None`: there is none any more.
     ///
-    /// It is the same from wherever one asks: no time before it is passed over. The search is bounded by the years that a
-    /// cron line can name.
+    /// It is the same from wherever one asks: no time before it is passed over. The search is bounded by the years that
+    /// a cron line can name.
     pub fn next_after(&self, after: UnixMillis) -> Option<UnixMillis> {
         match &self.rule {
             Rule::Once(at) => (*at > after).then_some(*at),

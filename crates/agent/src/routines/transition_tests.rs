@@ -1,7 +1,7 @@
 //! Every change of every clock in two years, against an oracle that walks the minutes.
 //!
-//! The oracle shares nothing with the code under test but the zones: it has its own tables of what fits, looks at the clock
-//! once a minute, and keeps the latest time that the clock has shown so far.
+//! The oracle shares nothing with the code under test but the zones: it has its own tables of what fits, looks at the
+//! clock once a minute, and keeps the latest time that the clock has shown so far.
 
 use std::collections::BTreeSet;
 

@@ -18,9 +18,9 @@ pub(super) fn next_after(line: &CronLine, zone: &TimeZone, after: Timestamp) -> 
 
 /// Each fitting time fires at the first instant at which the clock shows it or has passed it.
 ///
-/// A later time is never reached before an earlier one, so the first fitting time that was not reached by `after` is the
-/// answer. What the clock shows at `after` has been reached. More has been where the clock was set back just before: those
-/// times are passed over, at most as many as fit into the hour that is lived twice.
+/// A later time is never reached before an earlier one, so the first fitting time that was not reached by `after` is
+/// the answer. What the clock shows at `after` has been reached. More has been where the clock was set back just
+/// before: those times are passed over, at most as many as fit into the hour that is lived twice.
 fn next_reached(line: &CronLine, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
     let mut wall = zone.to_datetime(after);
     loop {
@@ -50,8 +50,8 @@ pub(super) fn reached(zone: &TimeZone, wall: DateTime) -> Option<Timestamp> {
 
 /// Fires at every instant at which the clock shows a fitting time.
 ///
-/// Between two changes the clock runs evenly, so there one search of the wall clock is enough. The steps are the changes
-/// up to the answer, a few hundred at most up to the last year that a line can name.
+/// Between two changes the clock runs evenly, so there one search of the wall clock is enough. The steps are the
+/// changes up to the answer, a few hundred at most up to the last year that a line can name.
 fn next_shown(line: &CronLine, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
     let mut start = after.checked_add(SECOND).ok()?;
     let mut searched = zone.to_datetime(start);

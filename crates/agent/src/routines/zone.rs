@@ -44,8 +44,8 @@ impl Zone {
     }
 }
 
-/// The names that differ least, a name also being compared by its last part (`Asia/Tokyo` by `Tokyo`). Beyond a third of
-/// the word it would be a guess.
+/// The names that differ least, a name also being compared by its last part (`Asia/Tokyo` by `Tokyo`). Beyond a third
+/// of the word it would be a guess.
 fn nearest<'a>(wanted: &str, names: &'a [String]) -> Vec<&'a str> {
     let wanted = wanted.to_lowercase().replace(' ', "_");
     let distance = |name: &str| {

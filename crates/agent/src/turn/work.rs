@@ -13,6 +13,7 @@ use crate::closing::{self, closing_turn};
 use crate::jobs::{self, Errand};
 use crate::plan::run_plan;
 use crate::prompt::{About, Briefing};
+use crate::routines;
 use crate::subagent::last_chance;
 use crate::submission::{self, Submission};
 
@@ -100,6 +101,9 @@ async fn carry_out(
             delegate.summary = words;
             return Ok(LoopOutcome::Stopped(end));
         }
+    }
+    if job.purpose == Purpose::Routine {
+        return routines::work(delegate, context).await;
     }
     let planned = match &errand {
         Some(errand) => errand.job.plan.then(|| errand.job.task.clone()),

@@ -16,6 +16,7 @@ mod plan;
 mod queue;
 mod recovery;
 mod room;
+mod routines;
 mod sessions;
 mod stand_in;
 mod stop;

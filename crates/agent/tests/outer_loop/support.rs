@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_agent::{
     Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, JobsConfig, LimitsConfig,
-    QueueConfig, SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
+    QueueConfig, RoutinesConfig, SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
 };
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
@@ -418,6 +418,7 @@ pub(crate) struct Setup {
     pub(crate) approvals: ApprovalsConfig,
     pub(crate) compaction: CompactionConfig,
     pub(crate) sessions: SessionsConfig,
+    pub(crate) routines: RoutinesConfig,
     pub(crate) jobs: JobsConfig,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) queue: QueueConfig,
@@ -483,6 +484,7 @@ impl Setup {
             approvals: ApprovalsConfig::default(),
             compaction: CompactionConfig::default(),
             sessions: SessionsConfig::default(),
+            routines: RoutinesConfig { enabled: false, ..RoutinesConfig::default() },
             // Without jobs the models of all other tests are offered one tool less.
             jobs: JobsConfig { enabled: false, ..JobsConfig::default() },
             rules: Arc::new(StopRules::progress()),
@@ -517,6 +519,7 @@ impl Setup {
             approvals: self.approvals.clone(),
             compaction: self.compaction.clone(),
             sessions: self.sessions.clone(),
+            routines: self.routines.clone(),
             jobs: self.jobs.clone(),
             rules: self.rules.clone(),
             queue: self.queue.clone(),
@@ -559,6 +562,7 @@ impl Setup {
             compaction: self.compaction.clone(),
             streaming: self.streaming.clone(),
             sessions: self.sessions.clone(),
+            routines: self.routines.clone(),
             jobs: self.jobs.clone(),
             processes: Arc::new(NoProcesses),
             outputs: None,

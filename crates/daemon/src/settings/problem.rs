@@ -64,9 +64,6 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
 /// What an unknown key was probably meant to be. `known` are all full keys.
 pub(crate) fn hint_for_unknown(key: &str, known: &[String]) -> Option<String> {
     let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
-    if LATER.contains(&key.split('.').next().unwrap_or_default()) {
-        return Some("this section is not available in this version".into());
-    }
     let secret = ["key", "token", "secret", "password"].iter().any(|word| name.ends_with(word));
     let (env, file) = (format!("{key}_env"), format!("{key}_file"));
     let places: Vec<&str> = [&env, &file].into_iter().filter(|key| known.contains(key)).map(String::as_str).collect();
@@ -86,9 +83,6 @@ pub(crate) fn hint_for_unknown(key: &str, known: &[String]) -> Option<String> {
         None => Some(format!("the sections are {}", sections().join(", "))),
     }
 }
-
-/// Sections of later versions, so that somebody who read about them is told so rather than offered another word.
-const LATER: &[&str] = &["sessions", "jobs", "routines"];
 
 fn same_section<'a>(section: &str, name: &str, known: &'a [String]) -> Option<&'a str> {
     let near = nearest(name, names_in(section, known))?;
@@ -131,8 +125,6 @@ mod tests {
             ("llm.listen", "did you mean gateway.listen?"),
             ("gatway", "did you mean gateway?"),
             ("telegram.allow", "did you mean channels.telegram.allow?"),
-            ("jobs.cap", "this section is not available in this version"),
-            ("routines", "this section is not available in this version"),
             ("zzz.qqq", "the sections are channels.telegram, gateway, llm"),
             ("gateway.qqqqqqqq", "[gateway] has listen"),
         ] {

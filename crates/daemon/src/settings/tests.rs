@@ -127,7 +127,6 @@ fn every_kind_of_mistake_has_its_message() {
         ),
         ("gatway.listen=x", "gatway: unknown section (--set gatway.listen); did you mean gateway?"),
         ("gateway.lisen=x", "gateway.lisen: unknown key (--set gateway.lisen); did you mean gateway.listen?"),
-        ("jobs.cap=x", "jobs: unknown section (--set jobs.cap); this section is not available in this version"),
         ("llm.max_tokens=-1", "llm.max_tokens: expected a whole number, 0 or more, found -1 (--set llm.max_tokens)"),
         (
             "telemetry.format=jason",

@@ -128,7 +128,6 @@ async fn unusable_texts_are_refused_and_unknown_commands_cost_no_model_call() {
         "There is no command /stattus. Did you mean /status? /help lists them all."
     );
     assert_eq!(agent.one.command("alice", "/ping").await, "pong");
-    assert_eq!(agent.one.command("alice", "/routine").await, "/routine is not available in this version.");
     assert!(agent.one.command("alice", "/status").await.contains("scripted"));
     assert!(agent.model.seen().is_empty());
     agent.shut_down().await;

@@ -1,0 +1,105 @@
+//! What the engine and those who ask for routines share: what wakes it, what was claimed for it, and which messages and events
+//! set routines off.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use belay_protocol::{FiringRecord, NewFiring, RoutineRecord};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::config::RoutinesConfig;
+use super::events::EventSet;
+
+/// The span in which calls of webhooks are counted.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Claims whose answer was lost that are kept to be asked about again. Then: the next start finds what was claimed.
+const UNSURE_MAX: usize = 256;
+
+/// What the engine is handed.
+#[derive(Debug)]
+pub(super) enum Handed {
+    /// A firing that was claimed.
+    Claimed(Box<FiringRecord>),
+    /// A claim that the store did not answer: it may have been made. Asked again it is the same one.
+    Unsure(Box<NewFiring>),
+}
+
+/// Shared by the engine, the dispatcher, and whoever asks for routines.
+pub(crate) struct Board {
+    pub(crate) config: RoutinesConfig,
+    /// Wakes the engine.
+    bell: Notify,
+    /// Not taken by the engine yet. No more is claimed than may be at work at once; after a crash the next start finds it in
+    /// the store.
+    handed: Mutex<Vec<Handed>>,
+    /// Held for an assignment.
+    events: RwLock<Arc<EventSet>>,
+    /// When the newest calls of webhooks were let through; at most as many as may be in a minute.
+    webhooks: Mutex<VecDeque<Instant>>,
+}
+
+impl Board {
+    pub(crate) fn new(config: RoutinesConfig) -> Self {
+        Self {
+            config,
+            bell: Notify::new(),
+            handed: Mutex::default(),
+            events: RwLock::default(),
+            webhooks: Mutex::default(),
+        }
+    }
+
+    /// Something has changed: the engine looks again.
+    pub(super) fn ring(&self) {
+        self.bell.notify_one();
+    }
+
+    /// Waits until something has changed. What changes while nobody waits is not missed.
+    pub(super) async fn changed(&self) {
+        self.bell.notified().await;
+    }
+
+    /// Hands something to the engine, which [`Self::ring`] tells of it.
+    pub(super) fn hand_over(&self, handed: Handed) {
+        let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(handed, Handed::Unsure(_)) && all.len() >= UNSURE_MAX {
+            return tracing::warn!("too many claims are unsure; what was claimed is found by the next start");
+        }
+        all.push(handed);
+    }
+
+    /// What was handed over since.
+    pub(super) fn take_handed(&self) -> Vec<Handed> {
+        std::mem::take(&mut *self.handed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What sets routines off that wait for messages and events.
+    pub(crate) fn events(&self) -> Arc<EventSet> {
+        self.events.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The routines have changed.
+    pub(super) fn show(&self, routines: &[RoutineRecord]) {
+        let set = Arc::new(EventSet::of(routines));
+        *self.events.write().unwrap_or_else(PoisonError::into_inner) = set;
+    }
+
+    /// Lets a call of a webhook through, or says how long to wait.
+    pub(super) fn admit_webhook(&self) -> Result<(), Duration> {
+        let (now, most) = (Instant::now(), self.config.webhooks_per_minute as usize);
+        let mut newest = self.webhooks.lock().unwrap_or_else(PoisonError::into_inner);
+        while newest.front().is_some_and(|first| now.duration_since(*first) >= MINUTE) {
+            newest.pop_front();
+        }
+        match newest.front() {
+            Some(first) if newest.len() >= most => Err(MINUTE.saturating_sub(now.duration_since(*first))),
+            _ => {
+                newest.push_back(now);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! A claimed firing, from its claim to its end. Every step can be repeated: the run that does it has an idempotency key made of
+//! the firing, its job has the firing's id, and the end is committed once, together with what is told of it. So after a crash
+//! it is led to its end by the same steps.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_protocol::job::JOB_TASK_MAX_BYTES;
+use belay_protocol::{
+    Ack, Body, Control, FiringRecord, IdempotencyKey, Inbound, JobId, JobOrder, Place, Principal, PrincipalRole,
+    Purpose, Refusal, RoutineAction, RoutineRecord, RunId, RunOptions, RunRecord, Settled, StoreError, firing_session,
+};
+use tokio::time::sleep;
+
+use super::outcome::Outcome;
+use super::text;
+use crate::house::House;
+use crate::jobs::{self, Client};
+
+/// First and longest pause between two attempts to reach the store, or a lane that is busy.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// How often the job of a firing is looked at.
+const JOB_LOOK: Duration = Duration::from_secs(5);
+/// How often a run is looked at that nobody can follow yet.
+const RUN_LOOK: Duration = Duration::from_secs(1);
+
+/// Leads a firing to its end, or until the daemon ends.
+///
+/// # Cancel safety
+/// Dropped, the next start leads it on.
+pub(super) async fn pursue(house: Arc<House>, firing: FiringRecord) {
+    let name = &firing.routine;
+    let Some(routine) = insist(&house, || house.store.routines.routine(name)).await else { return };
+    let outcome = match &routine {
+        Some(RoutineRecord { spec, .. }) if matches!(spec.action, RoutineAction::FullJob { .. }) => {
+            by_job(&house, &firing, routine.as_ref()).await
+        }
+        _ if firing.job_id.is_some() => by_job(&house, &firing, routine.as_ref()).await,
+        _ => by_run(&house, &firing, routine.as_ref()).await,
+    };
+    if let Some(outcome) = outcome {
+        settle(&house, &firing, routine.as_ref(), outcome).await;
+    }
+}
+
+/// Ends a firing that nobody could lead to its end.
+pub(super) async fn give_up(house: Arc<House>, firing: FiringRecord) {
+    let routine = house.store.routines.routine(&firing.routine).await.ok().flatten();
+    let outcome = Outcome::failed("it ended by a fault of Belay, which the log tells of");
+    settle(&house, &firing, routine.as_ref(), outcome).await;
+}
+
+async fn settle(house: &House, firing: &FiringRecord, routine: Option<&RoutineRecord>, outcome: Outcome) {
+    let (status, why) = (outcome.status.word(), outcome.summary.clone());
+    let end = outcome.end(firing, routine, house.clock.now());
+    let settled = insist(house, || house.store.routines.settle(end.clone())).await;
+    tracing::info!(firing = %firing.firing_id, routine = firing.routine, status, "firing ended");
+    if let Some(Settled::Now { disabled: true, .. }) = settled {
+        tracing::warn!(routine = firing.routine, why, "a routine is switched off after failures in a row");
+        house.routines.ring();
+    }
+}
+
+/// Asks the store until it answers; `None`: the daemon ends before it did.
+async fn insist<T, F>(house: &House, mut ask: impl FnMut() -> F) -> Option<T>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let mut pause = BACKOFF.0;
+    loop {
+        match ask().await {
+            Ok(answer) => return Some(answer),
+            Err(error) if house.draining.is_cancelled() => {
+                tracing::warn!(%error, "a firing is left to the next start");
+                return None;
+            }
+            Err(error) => tracing::error!(%error, "the store did not take what became of a firing; trying again"),
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(BACKOFF.1);
+    }
+}
+
+/// Has a run do it. `None`: the daemon ends.
+async fn by_run(house: &House, firing: &FiringRecord, routine: Option<&RoutineRecord>) -> Option<Outcome> {
+    let run = match firing.run_id {
+        Some(run) => run,
+        None => {
+            let key = key_of(firing);
+            let known = insist(house, || house.store.threads.find(&key)).await?;
+            let begun = match (known, routine) {
+                (Some(known), _) => Ok(known.run_id),
+                (None, Some(routine)) => begin(house, firing, routine, key).await?,
+                (None, None) => Err("the routine was deleted before it had begun".to_owned()),
+            };
+            match begun {
+                Ok(run) => run,
+                Err(why) => return Some(Outcome::failed(why)),
+            }
+        }
+    };
+    insist(house, || house.store.routines.note_work(firing.firing_id, Some(run), None)).await?;
+    follow(house, run).await.map(|record| Outcome::of_run(&record))
+}
+
+/// What makes a second sending of a firing's message recognisable.
+fn key_of(firing: &FiringRecord) -> IdempotencyKey {
+    let id = firing.firing_id.to_string();
+    IdempotencyKey { channel: Purpose::Routine.channel(), account: "firing".into(), message_id: id.into() }
+}
+
+/// Sends the message that is the firing's work. Sent again, it is the same run. `None`: the daemon ends.
+async fn begin(
+    house: &House,
+    firing: &FiringRecord,
+    routine: &RoutineRecord,
+    key: IdempotencyKey,
+) -> Option<Result<RunId, String>> {
+    let RoutineAction::Lightweight { prompt, .. } = &routine.spec.action else {
+        return Some(Err("the routine does its work by jobs now; it did not when it fired".to_owned()));
+    };
+    let message = message(firing, Body::Text(prompt.clone()), routine, Some(key));
+    let mut pause = BACKOFF.0;
+    while !house.draining.is_cancelled() {
+        match house.inlet.send(message.clone()).await {
+            Some(Ack::Accepted(accepted)) => return Some(Ok(accepted.run_id)),
+            // It was sent before, and the routine has other words by now.
+            Some(Ack::Refused(Refusal::Conflict { run_id })) => return Some(Ok(run_id)),
+            Some(Ack::Refused(Refusal::Forbidden(why) | Refusal::Invalid(why))) => return Some(Err(why)),
+            // Busy, a store that does not answer, a lane that was let go: sent again it is the same message.
+            _ => sleep(pause).await,
+        }
+        pause = (pause * 2).min(BACKOFF.1);
+    }
+    None
+}
+
+/// Its run answers nobody: what there is to say is told with the end of the firing.
+fn message(firing: &FiringRecord, body: Body, routine: &RoutineRecord, key: Option<IdempotencyKey>) -> Inbound {
+    let role = match routine.creator.place {
+        Place::Conversation => PrincipalRole::User,
+        Place::Token => PrincipalRole::Client,
+        Place::Operator => PrincipalRole::Operator,
+    };
+    Inbound {
+        channel: Purpose::Routine.channel(),
+        session: firing_session(firing.firing_id),
+        principal: Principal { id: routine.creator.principal.as_str().into(), role },
+        key,
+        reply_to: None,
+        body,
+        history: Vec::new(),
+        want_deltas: false,
+        outputs: Vec::new(),
+        relayed: true,
+        options: RunOptions::default(),
+    }
+}
+
+/// Waits for the end of a run. `None`: the daemon ends.
+async fn follow(house: &House, run: RunId) -> Option<RunRecord> {
+    loop {
+        let record = insist(house, || house.store.runs.run(run)).await?;
+        match record {
+            Some(record) if record.status.is_end() => return Some(record),
+            _ => {}
+        }
+        let Some(Ack::Watch(Some(watch))) = house.inlet.send(watch_of(run)).await else {
+            sleep(RUN_LOOK).await;
+            continue;
+        };
+        let mut finished = watch.finished;
+        let ended = finished.wait_for(|record| record.as_ref().is_some_and(|record| record.status.is_end())).await;
+        if let Ok(record) = ended
+            && let Some(record) = record.as_ref()
+        {
+            return Some(RunRecord::clone(record));
+        }
+    }
+}
+
+fn watch_of(run: RunId) -> Inbound {
+    Inbound {
+        channel: Purpose::Routine.channel(),
+        session: "routine:".into(),
+        principal: Principal::operator("routine"),
+        key: None,
+        reply_to: None,
+        body: Body::Control(Control::Watch(run)),
+        history: Vec::new(),
+        want_deltas: false,
+        outputs: Vec::new(),
+        relayed: false,
+        options: RunOptions::default(),
+    }
+}
+
+/// Has a job do it, and waits until that is over; the firing is at work all the while. `None`: the daemon ends.
+async fn by_job(house: &House, firing: &FiringRecord, routine: Option<&RoutineRecord>) -> Option<Outcome> {
+    // Of the firing, so that it is one job however often it is made.
+    let id = firing.job_id.unwrap_or_else(|| JobId::from(firing.firing_id.as_uuid()));
+    if insist(house, || house.store.jobs.job(id)).await?.is_none() {
+        let Some(routine) = routine.filter(|_| firing.job_id.is_none()) else {
+            return Some(Outcome::failed("its job is gone"));
+        };
+        if let Err(why) = order(house, firing, routine, id).await? {
+            return Some(Outcome::failed(why));
+        }
+    }
+    insist(house, || house.store.routines.note_work(firing.firing_id, None, Some(id))).await?;
+    loop {
+        match insist(house, || house.store.jobs.job(id)).await? {
+            Some(job) if job.state.is_over() => {
+                let run = match job.run_id {
+                    Some(run) => insist(house, || house.store.runs.run(run)).await?,
+                    None => None,
+                };
+                return Some(Outcome::of_job(&job, run.as_ref()));
+            }
+            Some(_) => {}
+            None => return Some(Outcome::failed("its job is gone")),
+        }
+        if house.draining.is_cancelled() {
+            return None;
+        }
+        tokio::select! {
+            () = house.draining.cancelled() => {}
+            () = sleep(JOB_LOOK) => {}
+        }
+    }
+}
+
+/// What stands before the task of a routine's job.
+const WITHIN: &str =
+    "You do this for a routine, which has fired by itself: make no routines and no jobs, and ask nobody.";
+
+/// Makes the job of a firing. Made again, it is the same one. `None`: the daemon ends.
+async fn order(house: &House, firing: &FiringRecord, routine: &RoutineRecord, id: JobId) -> Option<Result<(), String>> {
+    let RoutineAction::FullJob { task, plan, room, budget } = &routine.spec.action else {
+        return Some(Err("the routine does its work without a job now; it did not when it fired".to_owned()));
+    };
+    let mut words = format!("{WITHIN}\n\n{task}");
+    if let Some(payload) = &firing.payload {
+        words = format!("{words}\n\n{}", text::payload(payload));
+    }
+    words.truncate(words.floor_char_boundary(JOB_TASK_MAX_BYTES));
+    let order = JobOrder {
+        job_id: Some(id),
+        title: Some(format!("Routine {}", routine.spec.name)),
+        task: words,
+        plan: *plan,
+        room: *room,
+        budget: *budget,
+    };
+    let client = Client {
+        asker: routine.creator.clone(),
+        channel: routine.channel.clone(),
+        session: firing_session(firing.firing_id),
+        reply_to: None, // what there is to say is told with the end of the firing
+        parent: None,
+        firing: Some(firing.firing_id),
+    };
+    let mut pause = BACKOFF.0;
+    while !house.draining.is_cancelled() {
+        match jobs::create(house, order.clone(), client.clone()).await {
+            Ok(_) => return Some(Ok(())),
+            Err(Refusal::Store(_) | Refusal::ShuttingDown) => sleep(pause).await,
+            Err(refusal) => return Some(Err(refusal.to_string())),
+        }
+        pause = (pause * 2).min(BACKOFF.1);
+    }
+    None
+}

@@ -1,0 +1,104 @@
+//! What a firing has come to, and who is told of it. Pure.
+
+use belay_protocol::{
+    FiringEnd, FiringRecord, FiringStatus, JobRecord, JobState, Outbound, ReplyRoute, RoutineRecord, RunRecord,
+    RunStatus, RunUsage, StopReason, UnixMillis,
+};
+
+/// What a firing has come to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Outcome {
+    pub(super) status: FiringStatus,
+    /// What there is to say.
+    pub(super) summary: Option<String>,
+    pub(super) usage: RunUsage,
+    pub(super) cost_micro_usd: u64,
+}
+
+impl Outcome {
+    /// It was not done, and used nothing.
+    pub(super) fn failed(why: impl Into<String>) -> Self {
+        let (status, summary) = (FiringStatus::Failed, Some(why.into()));
+        Self { status, summary, usage: RunUsage::default(), cost_micro_usd: 0 }
+    }
+
+    /// Of the run that did it. Nothing said is no success, unless the model chose to say nothing.
+    pub(super) fn of_run(run: &RunRecord) -> Self {
+        let silent = run.evidence.get("silent").is_some_and(|silent| silent == true);
+        let (status, summary) = match (run.status, run.reason) {
+            (RunStatus::Completed, Some(StopReason::EmptyReply)) => (FiringStatus::Failed, run.reply.clone()),
+            (RunStatus::Completed, _) if silent => (FiringStatus::Ok, None),
+            (RunStatus::Completed, _) => (FiringStatus::Attention, run.reply.clone()),
+            (_, reason) => {
+                let line = reason.map(|reason| reason.user_line().to_owned());
+                (FiringStatus::Failed, run.reply.clone().or(line))
+            }
+        };
+        Self { status, summary, usage: run.usage, cost_micro_usd: run.cost_micro_usd }
+    }
+
+    /// Of the job that did it, once that is over. `run`: that of its last attempt.
+    pub(super) fn of_job(job: &JobRecord, run: Option<&RunRecord>) -> Self {
+        let why = || Some(job.why.clone()).filter(|why| !why.is_empty());
+        let (status, summary) = match job.state {
+            JobState::Completed | JobState::Submitted | JobState::Accepted => match &job.result {
+                Some(result) => (FiringStatus::Attention, Some(result.clone())),
+                None => (FiringStatus::Ok, None),
+            },
+            JobState::Cancelled => (FiringStatus::Failed, why().or_else(|| Some("its job was cancelled".into()))),
+            JobState::Failed | JobState::Pending | JobState::InProgress | JobState::Stuck => {
+                (FiringStatus::Failed, why().or_else(|| Some("its job failed".into())))
+            }
+        };
+        let (usage, cost_micro_usd) = run.map_or_else(Default::default, |run| (run.usage, run.cost_micro_usd));
+        Self { status, summary, usage, cost_micro_usd }
+    }
+
+    /// The end of the firing, with what its owner is told of it.
+    pub(super) fn end(self, firing: &FiringRecord, routine: Option<&RoutineRecord>, at: UnixMillis) -> FiringEnd {
+        let route = routine.and_then(route_of);
+        let said = route.clone().zip(routine).and_then(|(route, routine)| {
+            let text = self.told(routine)?;
+            Some(Outbound::new(firing.run_id, route, text))
+        });
+        let disabled = route.zip(routine).map(|(route, routine)| {
+            let name = &routine.spec.name;
+            let most = routine.spec.guard.max_failures;
+            let text = format!(
+                "The routine {name} is switched off: it failed {most} times in a row. `/routine on {name}` switches it on \
+                 again."
+            );
+            Outbound::new(None, route, text)
+        });
+        FiringEnd {
+            firing: firing.firing_id,
+            status: self.status,
+            summary: self.summary,
+            usage: self.usage,
+            cost_micro_usd: self.cost_micro_usd,
+            notice: said,
+            disabled_notice: disabled,
+            at,
+        }
+    }
+
+    /// What is told of it; `None`: nothing.
+    fn told(&self, routine: &RoutineRecord) -> Option<String> {
+        let (name, notify) = (&routine.spec.name, &routine.spec.notify);
+        let summary = self.summary.as_deref().unwrap_or_default();
+        match self.status {
+            FiringStatus::Attention if notify.on_attention => Some(format!("Routine {name}: {summary}")),
+            FiringStatus::Failed if notify.on_failure && summary.is_empty() => {
+                Some(format!("The routine {name} failed."))
+            }
+            FiringStatus::Failed if notify.on_failure => Some(format!("The routine {name} failed: {summary}")),
+            FiringStatus::Ok if notify.on_success => Some(format!("Routine {name}: nothing to report.")),
+            _ => None,
+        }
+    }
+}
+
+/// Where the owner of a routine is told of it.
+fn route_of(routine: &RoutineRecord) -> Option<ReplyRoute> {
+    routine.spec.notify.to.clone().or_else(|| routine.reply_to.clone())
+}

@@ -1,0 +1,60 @@
+//! What is to be done about a routine whose time has come. Pure.
+
+use std::time::Duration;
+
+use belay_protocol::{Misfire, RoutineRecord, Trigger, UnixMillis};
+
+use super::check::schedule_of;
+use super::error::ScheduleError;
+use super::misfire::{due, newest};
+
+/// Most missed times that are recorded one by one; of more, the newest are.
+const MISSED_MAX: u32 = 32;
+
+/// What is to be done now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reckoning {
+    /// The time to fire; the next one is reckoned after it is claimed.
+    pub(super) fire: Option<UnixMillis>,
+    /// Times to record as missed, oldest first; all of them before the one that fires.
+    pub(super) missed: Vec<UnixMillis>,
+    /// When the routine is due next, after that; perhaps in the past, where several times are to fire.
+    pub(super) next: Option<UnixMillis>,
+    /// Whether it fires a time that is late: it can wait until it would not be held back.
+    pub(super) catches_up: bool,
+}
+
+/// Reckons what a routine wants done at `now`; `None`: it has no schedule.
+///
+/// # Errors
+/// The schedule cannot be read any more.
+pub(super) fn reckon(
+    routine: &RoutineRecord,
+    grace: Duration,
+    now: UnixMillis,
+) -> Result<Option<Reckoning>, ScheduleError> {
+    let Trigger::Schedule { misfire, .. } = &routine.spec.trigger else { return Ok(None) };
+    let Some(schedule) = schedule_of(&routine.spec)? else { return Ok(None) };
+    let settled = routine.claimed_to.unwrap_or(routine.created_at);
+    let due = due(&schedule, *misfire, grace, settled, now);
+    let fire = due.fire.first().copied();
+    let missed = match (due.passed_over, fire) {
+        (false, _) => Vec::new(),
+        (true, Some(first)) => newest(&schedule, settled, UnixMillis(first.0 - 1), MISSED_MAX),
+        (true, None) => newest(&schedule, settled, due.claimed, MISSED_MAX),
+    };
+    let grace_ms = i64::try_from(grace.as_millis()).unwrap_or(i64::MAX);
+    let late = fire.is_some_and(|time| now.0.saturating_sub(time.0) > grace_ms);
+    Ok(Some(Reckoning {
+        fire,
+        missed,
+        next: due.fire.get(1).copied().or(due.next),
+        catches_up: late && matches!(misfire, Misfire::All(_)),
+    }))
+}
+
+/// Whether a routine fired so lately that its next firing would be held back.
+pub(super) fn cools_down(routine: &RoutineRecord, now: UnixMillis) -> bool {
+    let gone_ms = routine.fired_at.and_then(|at| u64::try_from(now.0.saturating_sub(at.0)).ok());
+    gone_ms.is_some_and(|gone| gone < routine.spec.guard.cooldown_s.saturating_mul(1000))
+}

@@ -1,0 +1,345 @@
+//! What is asked about routines: making, changing, deleting and firing them. By programs, by commands, and by messages and
+//! events that set them off.
+
+use std::time::Duration;
+
+use belay_protocol::routine::{FIRING_DETAIL_MAX_CHARS, ROUTINE_TEXT_MAX_BYTES};
+use belay_protocol::{
+    Asker, ChannelId, Claim, FiringId, Held, Inbound, NewFiring, NewRoutine, Place, Purpose, Refusal, ReplyRoute,
+    RoutineAnswer, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRequest, RoutineSpec, SessionKey, StoreError,
+    Trigger,
+};
+use serde_json::Value;
+
+use super::board::Handed;
+use super::check;
+use super::schedule::Schedule;
+use crate::house::House;
+
+/// When a firing that is held back since others are at work may be tried again.
+const BUSY_RETRY: Duration = Duration::from_secs(5);
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct By {
+    pub(crate) asker: Asker,
+    /// The channel that they speak through.
+    pub(crate) channel: ChannelId,
+    /// The session that they ask in.
+    pub(crate) session: SessionKey,
+    /// Where that session is answered.
+    pub(crate) reply_to: Option<ReplyRoute>,
+    /// What makes a second delivery of the same request recognisable.
+    pub(crate) key: Option<String>,
+}
+
+impl By {
+    /// Whoever sends this message.
+    pub(crate) fn of(inbound: &Inbound) -> Self {
+        let Inbound { principal, channel, session, reply_to, relayed, key, .. } = inbound;
+        Self {
+            asker: Asker { principal: principal.id.to_string(), place: principal.role.into(), relayed: *relayed },
+            channel: channel.clone(),
+            session: session.clone(),
+            // What a routine says answers nobody's message: it comes when it comes.
+            reply_to: reply_to.clone().map(|route| ReplyRoute { reply_to: None, ..route }),
+            key: key.as_ref().map(|key| format!("{}/{}/{}", key.channel, key.account, key.message_id)),
+        }
+    }
+
+    /// Whether a routine is theirs to change, see and fire.
+    pub(super) fn may_touch(&self, routine: &RoutineRecord) -> bool {
+        self.asker.place == Place::Operator
+            || (routine.creator.principal == self.asker.principal && routine.channel == self.channel)
+    }
+
+    fn is_program(&self) -> bool {
+        self.asker.place != Place::Conversation
+    }
+}
+
+/// Carries out what is asked.
+///
+/// # Errors
+/// Why it is not done.
+pub(crate) async fn request(house: &House, request: RoutineRequest, by: &By) -> Result<RoutineAnswer, Refusal> {
+    if house.draining.is_cancelled() {
+        return Err(Refusal::ShuttingDown);
+    }
+    if Purpose::of(&by.channel).is_autonomous() {
+        return Err(Refusal::Forbidden("What works by itself makes and changes no routines.".into()));
+    }
+    match request {
+        RoutineRequest::Put { spec, fresh } => put(house, spec, fresh, by).await,
+        RoutineRequest::Enable { name, on } => enable(house, &name, on, by).await,
+        RoutineRequest::Delete(name) => delete(house, &name, by).await,
+        RoutineRequest::Fire { name, payload } => fire(house, &name, payload, by).await,
+        RoutineRequest::Webhook { name, delivery, payload } => webhook(house, &name, &delivery, payload, by).await,
+        RoutineRequest::Emit { source, event, key, payload } => emit(house, (&source, &event), key, payload, by).await,
+    }
+}
+
+fn unstored(error: StoreError) -> Refusal {
+    Refusal::Store(error.to_string())
+}
+
+fn is_on(house: &House) -> Result<(), Refusal> {
+    match house.routines.config.enabled {
+        true => Ok(()),
+        false => Err(Refusal::Forbidden("Routines are switched off here (routines.enabled).".into())),
+    }
+}
+
+/// A routine of theirs. What is not theirs does not exist for them.
+pub(super) async fn find(house: &House, name: &str, by: &By) -> Result<RoutineRecord, Refusal> {
+    let routine = house.store.routines.routine(name).await.map_err(unstored)?;
+    let theirs = routine.filter(|routine| by.may_touch(routine));
+    theirs.ok_or_else(|| Refusal::Unknown(format!("There is no routine named {name} of yours; /routine lists them.")))
+}
+
+fn not_of_config(routine: &RoutineRecord) -> Result<(), Refusal> {
+    match routine.origin {
+        RoutineOrigin::Made => Ok(()),
+        RoutineOrigin::Config => {
+            let name = &routine.spec.name;
+            Err(Refusal::Forbidden(format!("The routine {name} is part of the configuration: it is changed there.")))
+        }
+    }
+}
+
+async fn put(house: &House, spec: RoutineSpec, fresh: bool, by: &By) -> Result<RoutineAnswer, Refusal> {
+    is_on(house)?;
+    let problems = check::problems(&spec);
+    if !problems.is_empty() {
+        return Err(Refusal::Invalid(problems.join("\n")));
+    }
+    let (store, now) = (&house.store.routines, house.clock.now());
+    let old = store.routine(&spec.name).await.map_err(unstored)?;
+    if let Some(old) = &old {
+        if !by.may_touch(old) {
+            return Err(Refusal::Forbidden(format!("The name {} is taken: choose another.", spec.name)));
+        }
+        not_of_config(old)?;
+    }
+    if spec.notify.to.is_some() && by.asker.place != Place::Operator {
+        let what = "notify.to: only an operator may have a routine write to another conversation; leave it out";
+        return Err(Refusal::Forbidden(what.into()));
+    }
+    let (spec, schedule) = check::written_out(spec, old.as_ref(), now)
+        .map_err(|error| Refusal::Invalid(format!("trigger.when: {error}")))?;
+    let next_at = schedule.as_ref().and_then(|schedule| schedule.next_after(now));
+    if let Some(schedule) = schedule.as_ref().filter(|_| next_at.is_none()) {
+        return Err(Refusal::Invalid(format!("trigger.when: `{schedule}` is over: it would never fire")));
+    }
+    let new = NewRoutine {
+        spec,
+        creator: by.asker.clone(),
+        channel: by.channel.clone(),
+        made_in: by.session.clone(),
+        reply_to: by.reply_to.clone(),
+        origin: RoutineOrigin::Made,
+        next_at,
+        at: now,
+    };
+    match store.put(new, fresh).await.map_err(unstored)? {
+        RoutinePut::Done(routine) => {
+            tracing::info!(routine = routine.spec.name, revision = routine.revision, "a routine was put");
+            changed(house).await;
+            Ok(RoutineAnswer::Routine(routine))
+        }
+        RoutinePut::Refused(why) => Err(Refusal::Invalid(why)),
+    }
+}
+
+/// What sets routines off is shown anew before whoever asked is answered, and the engine looks again. Where the store does not
+/// answer, the engine reads it later.
+async fn changed(house: &House) {
+    match house.store.routines.routines().await {
+        Ok(routines) => house.routines.show(&routines),
+        Err(error) => tracing::warn!(%error, "what sets routines off is read later"),
+    }
+    house.routines.ring();
+}
+
+async fn enable(house: &House, name: &str, on: bool, by: &By) -> Result<RoutineAnswer, Refusal> {
+    let (routine, now) = (find(house, name, by).await?, house.clock.now());
+    let next_at = match check::schedule_of(&routine.spec) {
+        Ok(schedule) => schedule.and_then(|schedule: Schedule| schedule.next_after(now)),
+        Err(error) => return Err(Refusal::Invalid(format!("The schedule of {name} cannot be read: {error}"))),
+    };
+    let why = if on { String::new() } else { format!("switched off by {}", by.asker.principal) };
+    let switched = house.store.routines.enable(name, on, &why, next_at, now).await.map_err(unstored)?;
+    changed(house).await;
+    match switched {
+        Some(routine) => Ok(RoutineAnswer::Routine(Box::new(routine))),
+        None => Err(Refusal::Unknown(format!("There is no routine named {name}."))),
+    }
+}
+
+async fn delete(house: &House, name: &str, by: &By) -> Result<RoutineAnswer, Refusal> {
+    not_of_config(&find(house, name, by).await?)?;
+    house.store.routines.delete(name).await.map_err(unstored)?;
+    changed(house).await;
+    Ok(RoutineAnswer::Deleted(name.to_owned()))
+}
+
+async fn fire(house: &House, name: &str, payload: Option<String>, by: &By) -> Result<RoutineAnswer, Refusal> {
+    is_on(house)?;
+    let routine = find(house, name, by).await?;
+    let key = match &by.key {
+        Some(key) => format!("manual:{key}"),
+        None => format!("manual:{}", FiringId::new()),
+    };
+    let cause = Cause { by: "manual", key, detail: format!("by {}", by.asker.principal), payload };
+    answered(name, claim(house, &routine.spec.name, cause).await?)
+}
+
+async fn webhook(
+    house: &House,
+    name: &str,
+    delivery: &str,
+    payload: String,
+    by: &By,
+) -> Result<RoutineAnswer, Refusal> {
+    is_on(house)?;
+    programs_only(by)?;
+    let routine = house.store.routines.routine(name).await.map_err(unstored)?;
+    if !routine.is_some_and(|routine| matches!(routine.spec.trigger, Trigger::Webhook { .. })) {
+        return Err(Refusal::Unknown(format!("There is no routine with a webhook named {name}.")));
+    }
+    house.routines.admit_webhook().map_err(|retry_after| {
+        let most = house.routines.config.webhooks_per_minute;
+        Refusal::Busy { what: format!("more than {most} calls of webhooks in a minute"), retry_after }
+    })?;
+    let payload = Some(payload).filter(|payload| !payload.is_empty());
+    let cause =
+        Cause { by: "webhook", key: format!("webhook:{delivery}"), detail: format!("delivery {delivery}"), payload };
+    answered(name, claim(house, name, cause).await?)
+}
+
+fn programs_only(by: &By) -> Result<(), Refusal> {
+    match by.is_program() {
+        true => Ok(()),
+        false => Err(Refusal::Forbidden("Only a program with the API token may tell of events.".into())),
+    }
+}
+
+async fn emit(
+    house: &House,
+    (source, event): (&str, &str),
+    key: Option<String>,
+    payload: Value,
+    by: &By,
+) -> Result<RoutineAnswer, Refusal> {
+    is_on(house)?;
+    programs_only(by)?;
+    let key = key.unwrap_or_else(|| FiringId::new().to_string());
+    let mut fired = Vec::new();
+    for name in house.routines.events().for_event(source, event, &payload) {
+        let cause = Cause {
+            by: "system",
+            key: format!("system:{source}:{event}:{key}"),
+            detail: format!("{source} {event}"),
+            payload: Some(payload.to_string()).filter(|_| !payload.is_null()),
+        };
+        match claim(house, &name, cause).await? {
+            Claim::Claimed(firing) | Claim::Known(firing) => fired.push(*firing),
+            Claim::Held(held) => tracing::info!(routine = name, held = held.word(), "an event is held back"),
+            Claim::Off(why) => tracing::debug!(routine = name, why, "an event fires nothing"),
+        }
+    }
+    Ok(RoutineAnswer::Fired(fired))
+}
+
+/// What sets a routine off.
+struct Cause {
+    by: &'static str,
+    key: String,
+    detail: String,
+    payload: Option<String>,
+}
+
+/// Claims a firing and hands it to the engine.
+async fn claim(house: &House, name: &str, cause: Cause) -> Result<Claim, Refusal> {
+    let Cause { by, key, detail, payload } = cause;
+    if payload.as_ref().is_some_and(|payload| payload.len() > ROUTINE_TEXT_MAX_BYTES || payload.contains('\0')) {
+        let what = format!("payload: must be text of at most {ROUTINE_TEXT_MAX_BYTES} bytes, without NUL characters");
+        return Err(Refusal::Invalid(what));
+    }
+    let content = payload.as_ref().map(|payload| blake3::hash(payload.as_bytes()).to_hex().to_string());
+    let firing = NewFiring {
+        id: FiringId::new(),
+        routine: name.to_owned(),
+        by,
+        key,
+        scheduled_at: None,
+        by_hand: by == "manual",
+        detail: detail.chars().filter(|c| !c.is_control()).take(FIRING_DETAIL_MAX_CHARS).collect(),
+        payload,
+        content,
+        missed: Vec::new(),
+        next_at: None,
+        boot: house.boot,
+        at: house.clock.now(),
+    };
+    let claim = match house.store.routines.claim(firing.clone(), house.routines.config.max_concurrent).await {
+        Ok(claim) => claim,
+        Err(error) => {
+            house.routines.hand_over(Handed::Unsure(Box::new(firing)));
+            return Err(unstored(error));
+        }
+    };
+    if let Claim::Claimed(firing) = &claim {
+        house.routines.hand_over(Handed::Claimed(firing.clone()));
+        house.routines.ring();
+    }
+    Ok(claim)
+}
+
+fn answered(name: &str, claim: Claim) -> Result<RoutineAnswer, Refusal> {
+    match claim {
+        Claim::Claimed(firing) | Claim::Known(firing) => Ok(RoutineAnswer::Fired(vec![*firing])),
+        Claim::Held(held) => {
+            let retry_after = match held {
+                Held::Cooldown(ms) => Duration::from_millis(ms),
+                Held::Concurrent | Held::Global | Held::Content => BUSY_RETRY,
+            };
+            Err(Refusal::Busy { what: format!("the routine {name} {}", why_held(held)), retry_after })
+        }
+        Claim::Off(why) => Err(Refusal::Invalid(why)),
+    }
+}
+
+/// Why a firing is held back, behind the name of the routine.
+fn why_held(held: Held) -> String {
+    match held {
+        Held::Cooldown(ms) => format!("fired a moment ago and waits for {} s (guard.cooldown_s)", ms.div_ceil(1000)),
+        Held::Concurrent => "is at work as often as it may be at once (guard.max_concurrent)".to_owned(),
+        Held::Global => "has to wait: as many routines as may be are at work (routines.max_concurrent)".to_owned(),
+        Held::Content => "was set off by the same content a moment ago (guard.dedup_window_s)".to_owned(),
+    }
+}
+
+/// Sets off the routines that a message of their owner fits. Returns what the owner is told.
+///
+/// # Errors
+/// The store does not answer; what was claimed before that is at work, and the message may come again.
+pub(crate) async fn start(house: &House, names: &[String], text: &str, by: &By) -> Result<String, Refusal> {
+    let key = by.key.clone().unwrap_or_else(|| FiringId::new().to_string());
+    let mut lines = Vec::with_capacity(names.len());
+    for name in names {
+        let cause =
+            Cause { by: "event", key: format!("event:{key}"), detail: text.to_owned(), payload: Some(shortened(text)) };
+        lines.push(match claim(house, name, cause).await? {
+            Claim::Claimed(_) | Claim::Known(_) => format!("Routine {name} has begun."),
+            Claim::Held(held) => format!("Not begun: the routine {name} {}.", why_held(held)),
+            Claim::Off(why) => format!("Not begun: {why}."),
+        });
+    }
+    Ok(lines.join("\n"))
+}
+
+/// As much of a message as a firing may be set off with.
+fn shortened(text: &str) -> String {
+    text[..text.floor_char_boundary(ROUTINE_TEXT_MAX_BYTES)].to_owned()
+}
