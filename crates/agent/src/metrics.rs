@@ -1,7 +1,7 @@
 //! What is counted for the operator's graphs. Labels are words of closed lists, and the names of rules in the settings:
 //! no session, person or run is among them.
 
-use belay_protocol::{HookPoint, ModelErrorKind, Purpose, RunRecord, StopReason, ToolStatus, Usage};
+use belay_protocol::{FiringStatus, HookPoint, JobState, ModelErrorKind, Purpose, RunRecord, StopReason, ToolStatus, Usage};
 use metrics::{Unit, counter, describe_counter};
 
 /// Runs that have ended, by layer, reason and status.
@@ -27,6 +27,15 @@ pub const HOOK_CALLS: &str = "belay_hook_calls_total";
 /// Runs that were taken up again after a restart.
 pub const RUNS_RECOVERED: &str = "belay_runs_recovered_total";
 
+/// Jobs that have come into a state, by state.
+pub const JOB_CHANGES: &str = "belay_job_changes_total";
+/// Firings of routines that have ended, by status; scheduled times that were missed, as `missed`.
+pub const FIRINGS_ENDED: &str = "belay_routine_firings_ended_total";
+/// Scheduled times that were fired.
+pub const SCHEDULED_FIRED: &str = "belay_routine_scheduled_fired_total";
+/// Milliseconds by which scheduled times were fired late, over all of them: divided by their number it is the mean.
+pub const SCHEDULED_LATE: &str = "belay_routine_late_milliseconds_total";
+
 /// Describes every metric, and shows every ending at 0, so that a first occurrence is a rise. Called once, after the
 /// recorder is in place.
 pub fn describe() {
@@ -43,6 +52,18 @@ pub fn describe() {
     describe_counter!(TOOL_CALLS, "Tool calls that have ended");
     describe_counter!(HOOK_CALLS, "Answers of hooks, and their failures");
     describe_counter!(RUNS_RECOVERED, "Runs that were taken up again after a restart");
+    describe_counter!(JOB_CHANGES, "Jobs that have come into a state");
+    describe_counter!(FIRINGS_ENDED, "Firings of routines that have ended, and scheduled times that were missed");
+    describe_counter!(SCHEDULED_FIRED, "Scheduled times that were fired");
+    describe_counter!(SCHEDULED_LATE, Unit::Milliseconds, "Time by which scheduled times were fired late, over all");
+    for state in JobState::ALL {
+        counter!(JOB_CHANGES, "state" => state.word()).increment(0);
+    }
+    for status in [FiringStatus::Ok, FiringStatus::Attention, FiringStatus::Failed, FiringStatus::Missed] {
+        counter!(FIRINGS_ENDED, "status" => status.word()).increment(0);
+    }
+    counter!(SCHEDULED_FIRED).increment(0);
+    counter!(SCHEDULED_LATE).increment(0);
     for reason in StopReason::ALL {
         ended(*reason, 0);
     }
@@ -114,4 +135,25 @@ pub(crate) fn tool_called(status: ToolStatus) {
 /// A hook has answered, or has not.
 pub(crate) fn hook_called(point: HookPoint, outcome: &'static str) {
     counter!(HOOK_CALLS, "point" => point.word(), "outcome" => outcome).increment(1);
+}
+
+/// A job has come into this state, and that is committed.
+pub(crate) fn job_came_to(state: JobState) {
+    counter!(JOB_CHANGES, "state" => state.word()).increment(1);
+}
+
+/// A firing has ended, and its end is committed.
+pub(crate) fn firing_ended(status: FiringStatus) {
+    counter!(FIRINGS_ENDED, "status" => status.word()).increment(1);
+}
+
+/// A scheduled time was claimed, so many milliseconds after it.
+pub(crate) fn scheduled_fired(late_ms: i64) {
+    counter!(SCHEDULED_FIRED).increment(1);
+    counter!(SCHEDULED_LATE).increment(u64::try_from(late_ms).unwrap_or(0));
+}
+
+/// So many scheduled times were recorded as missed.
+pub(crate) fn scheduled_missed(times: usize) {
+    counter!(FIRINGS_ENDED, "status" => FiringStatus::Missed.word()).increment(times as u64);
 }

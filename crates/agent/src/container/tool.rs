@@ -151,7 +151,7 @@ impl Tool for Bound {
         let (nest, _place) = self.seed.nest().enter().map_err(|cap| ToolFailure::failed(format!("refused: {cap}")))?;
         let depth = nest.depth();
         let house = self.seed.house();
-        let mut core = self.seed.grow(house.rules.clone(), order.time);
+        let mut core = self.seed.grow(order.time);
         core.cancel = context.cancel.child_token();
         core.nest = nest;
         let tools = Arc::new(ToolSet::new(self.lent()));

@@ -36,6 +36,8 @@ impl Outcome {
                 let time = silent.map_or("too long".to_owned(), |silent| format!("{silent} s"));
                 Self::Stuck(format!("nothing was heard of it for {time}"))
             }
+            // Laid aside, it would not have ended; where that went wrong, it goes on with the next start.
+            (StopReason::Shutdown, _) => Self::Stuck("Belay was shut down while it was at work".to_owned()),
             (_, StopLayer::Operator) => Self::Stopped(line.to_owned()),
             (StopReason::EmptyReply, _) => Self::failed(text::why(reason)),
             // Whoever ends a job as done without a word has done it.

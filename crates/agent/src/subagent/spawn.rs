@@ -163,7 +163,7 @@ impl Tool for Bound {
         let (depth, longest) = (nest.depth(), house.config.subagents.max_time());
         let entered = house.subagents.enter(depth, self.seed.live(), &context.cancel, longest).await;
         let _width = entered.map_err(ToolFailure::failed)?;
-        let mut core = self.seed.grow(house.rules.clone(), order.time);
+        let mut core = self.seed.grow(order.time);
         core.cancel = context.cancel.child_token(); // this call's own, which hangs on the parent's
         let mut tools = order.tools;
         core.nest = nest;
