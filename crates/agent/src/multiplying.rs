@@ -10,9 +10,10 @@
 use belay_protocol::{ToolCall, ToolResult, ToolStatus};
 
 use crate::jobs::CREATE_JOB;
+use crate::routines::ROUTINE;
 
-/// The tools. `routine` makes routines and changes them.
-const MULTIPLY: [&str; 2] = [CREATE_JOB, "routine"];
+/// The tools. That of routines makes them and changes them.
+const MULTIPLY: [&str; 2] = [CREATE_JOB, ROUTINE];
 
 /// Whether the tool of this name makes work that goes on by itself.
 pub(crate) fn multiplies(tool: &str) -> bool {

@@ -1,13 +1,13 @@
 //! What works by itself does not multiply, whichever way it works.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use belay_agent::JobsConfig;
-use belay_protocol::{Ack, Control, JobFilter, JobOrder, JobRequest, JobRoom, MessageBody, ToolResult, ToolStatus};
+use belay_agent::{JobsConfig, RoutinesConfig};
+use belay_protocol::{
+    Ack, Control, JobFilter, JobOrder, JobRequest, JobRoom, MessageBody, ToolResult, ToolStatus, Trigger,
+};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 
+use crate::routines::{fire, put, routine, with_tools};
 use crate::support::{Running, Setup, TestTool, end_of};
 use crate::workers::{employ_here, hand_over};
 
@@ -17,6 +17,7 @@ const MULTIPLY: [&str; 2] = ["create_job", "routine"];
 /// Who tries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Who {
+    Firing,
     Job,
     JobWithPlan,
     JobInWorker,
@@ -28,7 +29,8 @@ enum Who {
 }
 
 fn tries() -> Scripted {
-    Scripted::calls([("create_job", json!({"task": "more of it"})), ("routine", json!({"text": "every minute"}))])
+    let again = json!({"action": "create", "name": "again", "prompt": "Do it again.", "schedule": "in 20m"});
+    Scripted::calls([("create_job", json!({"task": "more of it"})), ("routine", again)])
 }
 
 fn done() -> Scripted {
@@ -44,7 +46,8 @@ fn plan() -> Scripted {
 }
 
 impl Who {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
+        Self::Firing,
         Self::Job,
         Self::JobWithPlan,
         Self::JobInWorker,
@@ -59,6 +62,7 @@ impl Who {
     fn script(self) -> (Vec<Scripted>, usize) {
         let (text, worker) = (|| Scripted::text("done"), || hand_over(json!({"task": "do it"})));
         match self {
+            Self::Firing => (vec![tries(), Scripted::text("done")], 1),
             Self::Job => (vec![tries(), done()], 1),
             Self::JobWithPlan => (vec![plan(), tries(), done(), text()], 2),
             Self::JobInWorker => (vec![tries(), text()], 1),
@@ -74,6 +78,12 @@ impl Who {
     async fn work(self, agent: &mut Running) -> usize {
         let order = JobOrder { task: "do it".into(), ..JobOrder::default() };
         let order = match self {
+            Self::Firing => {
+                put(agent, with_tools(routine("first", Trigger::Manual), 3)).await;
+                fire(agent, "first").await.expect("fired");
+                assert_eq!(agent.one.next().await, "Routine first: done");
+                return 0;
+            }
             Self::Job | Self::SubagentOfJob | Self::WorkerOfJob => order,
             Self::JobWithPlan => JobOrder { plan: true, ..order },
             Self::JobInWorker => JobOrder { room: JobRoom::Worker, ..order },
@@ -91,25 +101,24 @@ impl Who {
     }
 }
 
-/// An agent whose people have everything: a tool that makes routines, jobs, and workers that are lent what the settings name.
-fn setup_for(who: Who) -> (Setup, usize, Arc<AtomicUsize>) {
-    let (script, after) = who.script();
-    let tool = TestTool::named("echo").called("routine");
-    let calls = tool.calls.clone();
-    let mut setup = Setup { jobs: JobsConfig::default(), ..Setup::new(ScriptedModel::new(script)) }.tool(tool);
+/// An agent whose people have jobs, routines, and workers that are lent what the settings name.
+fn setup_for(who: Who, script: Vec<Scripted>) -> Setup {
+    let (jobs, routines) = (JobsConfig::default(), RoutinesConfig::default());
+    let mut setup = Setup { jobs, routines, ..Setup::new(ScriptedModel::new(script)) };
     if matches!(who, Who::JobInWorker | Who::WorkerOfJob | Who::WorkerOfChat) {
         employ_here(&mut setup, |name| TestTool::named("echo").called(name));
         if let Some(workers) = &mut setup.workers {
             workers.config.host_tools = MULTIPLY.map(str::to_owned).into();
         }
     }
-    (setup, after, calls)
+    setup
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_works_by_itself_is_not_offered_what_multiplies_and_is_refused_it() {
     for who in Who::ALL {
-        let (setup, after, calls) = setup_for(who);
+        let (script, after) = who.script();
+        let setup = setup_for(who, script);
         let mut agent = setup.start().await;
         let jobs = who.work(&mut agent).await;
         let request = setup.model.seen()[after].clone();
@@ -128,18 +137,18 @@ async fn whoever_works_by_itself_is_not_offered_what_multiplies_and_is_refused_i
             assert_eq!(result.status, ToolStatus::Denied, "{who:?}: {result:?}");
             assert!(result.text.contains("whoever works by itself makes none"), "{who:?}: {}", result.text);
         }
-        assert_eq!(calls.load(Ordering::SeqCst), 0, "{who:?}");
+        assert!(setup.store.routines.routine("again").await.expect("readable").is_none(), "{who:?}");
         let all = setup.store.jobs.jobs(JobFilter::default()).await.expect("readable");
         assert_eq!(all.len(), jobs, "{who:?}");
         agent.shut_down().await;
     }
 }
 
-/// The run of a conversation has them.
+/// The run of a conversation has them; that of a routine asks the person first.
 #[tokio::test(start_paused = true)]
 async fn a_conversation_makes_jobs_and_routines() {
-    let (mut setup, ..) = setup_for(Who::Job);
-    setup.model = Arc::new(ScriptedModel::new([tries()]).then_forever(done()));
+    let makes = Scripted::call("create_job", json!({"task": "do it"}));
+    let mut setup = setup_for(Who::Job, vec![makes, done(), done()]);
     setup.config.terminate = true;
     let agent = setup.start().await;
     end_of(agent.one.accepted("alice", "have it done").await).await;

@@ -25,7 +25,7 @@ fn setup_with(model: ScriptedModel) -> Setup {
     Setup { routines: RoutinesConfig::default(), ..Setup::new(model) }
 }
 
-fn routine(name: &str, trigger: Trigger) -> RoutineSpec {
+pub(crate) fn routine(name: &str, trigger: Trigger) -> RoutineSpec {
     RoutineSpec {
         name: name.into(),
         description: String::new(),
@@ -45,7 +45,7 @@ fn hourly(name: &str, misfire: Misfire) -> RoutineSpec {
     routine(name, Trigger::Schedule { when: "0 * * * *".into(), zone: "UTC".into(), misfire })
 }
 
-fn with_tools(spec: RoutineSpec, rounds: u32) -> RoutineSpec {
+pub(crate) fn with_tools(spec: RoutineSpec, rounds: u32) -> RoutineSpec {
     let prompt = "use what you have".to_owned();
     let action = RoutineAction::Lightweight { prompt, files: Vec::new(), use_tools: true, max_tool_rounds: rounds };
     RoutineSpec { action, ..spec }
@@ -59,14 +59,14 @@ async fn ask(agent: &Running, request: RoutineRequest) -> Result<RoutineAnswer, 
     }
 }
 
-async fn put(agent: &Running, spec: RoutineSpec) -> RoutineRecord {
+pub(crate) async fn put(agent: &Running, spec: RoutineSpec) -> RoutineRecord {
     match ask(agent, RoutineRequest::Put { spec, fresh: true }).await {
         Ok(RoutineAnswer::Routine(routine)) => *routine,
         other => panic!("it was not made: {other:?}"),
     }
 }
 
-async fn fire(agent: &Running, name: &str) -> Result<FiringRecord, Refusal> {
+pub(crate) async fn fire(agent: &Running, name: &str) -> Result<FiringRecord, Refusal> {
     let fire = RoutineRequest::Fire { name: name.into(), payload: None };
     match ask(agent, fire).await? {
         RoutineAnswer::Fired(mut firings) => Ok(firings.remove(0)),
