@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ask, Effect, Guardrails, Misfire, Notify, Refusal, RoutineAction, RoutineAnswer, RoutineRequest, RoutineSpec, RunId,
-    SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Trigger, Weight,
+    Ask, Effect, Guardrails, Misfire, Notify, Refusal, RoutineAction, RoutineAnswer, RoutineRequest, RoutineSpec,
+    RunId, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Trigger, Weight,
 };
 use serde_json::{Map, Value, json};
 

@@ -633,7 +633,11 @@ async fn thousands_of_routines_that_are_not_due_cost_a_look_nothing() {
     }
     setup.clock.forward(HOUR);
     let due = setup.store.routines.due(belay_protocol::Clock::now(&*setup.clock), 256).await.expect("readable");
-    assert_eq!(due.iter().map(|due| due.spec.name.as_str()).collect::<Vec<_>>(), ["watch"], "what is read is what is due");
+    assert_eq!(
+        due.iter().map(|due| due.spec.name.as_str()).collect::<Vec<_>>(),
+        ["watch"],
+        "what is read is what is due"
+    );
     assert_eq!(ended(&setup, "watch", 1).await.len(), 1);
     agent.shut_down().await;
 }
