@@ -26,4 +26,5 @@ mod stops;
 mod surviving;
 mod telegram;
 mod websocket;
+mod work;
 mod workers;

@@ -1,7 +1,7 @@
 //! What is counted for the operator's graphs. Labels are words of closed lists, and the names of rules in the settings:
 //! no session, person or run is among them.
 
-use belay_protocol::{HookPoint, ModelErrorKind, RunRecord, StopReason, ToolStatus, Usage};
+use belay_protocol::{FiringStatus, HookPoint, JobState, ModelErrorKind, Purpose, RunRecord, StopReason, ToolStatus, Usage};
 use metrics::{Unit, counter, describe_counter};
 
 /// Runs that have ended, by layer, reason and status.
@@ -15,7 +15,7 @@ pub const STOP_RULES_FIRED: &str = "belay_stop_rules_fired_total";
 pub const MODEL_REQUESTS: &str = "belay_model_requests_total";
 /// Tokens that the model said it used, by direction.
 pub const MODEL_TOKENS: &str = "belay_model_tokens_total";
-/// Money, in millionths of a US dollar.
+/// Money, in millionths of a US dollar, by what it went for.
 pub const MODEL_MICRO_USD: &str = "belay_model_cost_micro_usd_total";
 /// Answers of a model that stood in for another one, by what kept that one from it.
 pub const MODEL_FALLBACKS: &str = "belay_model_fallbacks_total";
@@ -27,6 +27,15 @@ pub const HOOK_CALLS: &str = "belay_hook_calls_total";
 /// Runs that were taken up again after a restart.
 pub const RUNS_RECOVERED: &str = "belay_runs_recovered_total";
 
+/// Jobs that have come into a state, by state.
+pub const JOB_CHANGES: &str = "belay_job_changes_total";
+/// Firings of routines that have ended, by status; scheduled times that were missed, as `missed`.
+pub const FIRINGS_ENDED: &str = "belay_routine_firings_ended_total";
+/// Scheduled times that were fired.
+pub const SCHEDULED_FIRED: &str = "belay_routine_scheduled_fired_total";
+/// Milliseconds by which scheduled times were fired late, over all of them: divided by their number it is the mean.
+pub const SCHEDULED_LATE: &str = "belay_routine_late_milliseconds_total";
+
 /// Describes every metric, and shows every ending at 0, so that a first occurrence is a rise. Called once, after the
 /// recorder is in place.
 pub fn describe() {
@@ -35,15 +44,33 @@ pub fn describe() {
     describe_counter!(STOP_RULES_FIRED, "Times a stop rule fired: a notice, a strike with a recovery turn, or the end");
     describe_counter!(MODEL_REQUESTS, "Requests sent to the model");
     describe_counter!(MODEL_TOKENS, "Tokens that the model reported");
-    describe_counter!(MODEL_MICRO_USD, "What model calls were charged, in millionths of a US dollar");
+    describe_counter!(
+        MODEL_MICRO_USD,
+        "What model calls were charged, in millionths of a US dollar, by what they were for"
+    );
     describe_counter!(MODEL_FALLBACKS, "Answers of a model that stood in for another one");
     describe_counter!(TOOL_CALLS, "Tool calls that have ended");
     describe_counter!(HOOK_CALLS, "Answers of hooks, and their failures");
     describe_counter!(RUNS_RECOVERED, "Runs that were taken up again after a restart");
+    describe_counter!(JOB_CHANGES, "Jobs that have come into a state");
+    describe_counter!(FIRINGS_ENDED, "Firings of routines that have ended, and scheduled times that were missed");
+    describe_counter!(SCHEDULED_FIRED, "Scheduled times that were fired");
+    describe_counter!(SCHEDULED_LATE, Unit::Milliseconds, "Time by which scheduled times were fired late, over all");
+    for state in JobState::ALL {
+        counter!(JOB_CHANGES, "state" => state.word()).increment(0);
+    }
+    for status in [FiringStatus::Ok, FiringStatus::Attention, FiringStatus::Failed, FiringStatus::Missed] {
+        counter!(FIRINGS_ENDED, "status" => status.word()).increment(0);
+    }
+    counter!(SCHEDULED_FIRED).increment(0);
+    counter!(SCHEDULED_LATE).increment(0);
     for reason in StopReason::ALL {
         ended(*reason, 0);
     }
     counter!(RUNS_RECOVERED).increment(0);
+    for purpose in Purpose::ALL {
+        charged(*purpose, 0);
+    }
 }
 
 fn ended(reason: StopReason, runs: u64) {
@@ -77,7 +104,7 @@ pub(crate) fn model_fell_back(why: &str) {
 }
 
 /// A logical model call has ended: `requests` were sent, the last of them with this outcome.
-pub(crate) fn model_called(requests: u32, error: Option<&ModelErrorKind>, usage: Option<&Usage>, micro_usd: u64) {
+pub(crate) fn model_called(requests: u32, error: Option<&ModelErrorKind>, usage: Option<&Usage>) {
     let outcome = error.map_or("ok", |kind| kind.word());
     // None is sent while every model is left alone.
     counter!(MODEL_REQUESTS, "outcome" => outcome).increment(u64::from(requests.min(1)));
@@ -88,17 +115,16 @@ pub(crate) fn model_called(requests: u32, error: Option<&ModelErrorKind>, usage:
         counter!(MODEL_TOKENS, "direction" => "in").increment(usage.input);
         counter!(MODEL_TOKENS, "direction" => "out").increment(usage.output);
     }
-    if micro_usd > 0 {
-        counter!(MODEL_MICRO_USD).increment(micro_usd);
-    }
 }
 
 /// A model call was dropped, or cut off.
-pub(crate) fn model_dropped(why: &'static str, micro_usd: u64) {
+pub(crate) fn model_dropped(why: &'static str) {
     counter!(MODEL_REQUESTS, "outcome" => why).increment(1);
-    if micro_usd > 0 {
-        counter!(MODEL_MICRO_USD).increment(micro_usd);
-    }
+}
+
+/// A model call was charged to what it is for.
+pub(crate) fn charged(purpose: Purpose, micro_usd: u64) {
+    counter!(MODEL_MICRO_USD, "purpose" => purpose.word()).increment(micro_usd);
 }
 
 /// A tool call has ended.
@@ -109,4 +135,25 @@ pub(crate) fn tool_called(status: ToolStatus) {
 /// A hook has answered, or has not.
 pub(crate) fn hook_called(point: HookPoint, outcome: &'static str) {
     counter!(HOOK_CALLS, "point" => point.word(), "outcome" => outcome).increment(1);
+}
+
+/// A job has come into this state, and that is committed.
+pub(crate) fn job_came_to(state: JobState) {
+    counter!(JOB_CHANGES, "state" => state.word()).increment(1);
+}
+
+/// A firing has ended, and its end is committed.
+pub(crate) fn firing_ended(status: FiringStatus) {
+    counter!(FIRINGS_ENDED, "status" => status.word()).increment(1);
+}
+
+/// A scheduled time was claimed, so many milliseconds after it.
+pub(crate) fn scheduled_fired(late_ms: i64) {
+    counter!(SCHEDULED_FIRED).increment(1);
+    counter!(SCHEDULED_LATE).increment(u64::try_from(late_ms).unwrap_or(0));
+}
+
+/// So many scheduled times were recorded as missed.
+pub(crate) fn scheduled_missed(times: usize) {
+    counter!(FIRINGS_ENDED, "status" => FiringStatus::Missed.word()).increment(times as u64);
 }

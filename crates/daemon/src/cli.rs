@@ -1,5 +1,7 @@
 //! The command line.
 
+mod jobs;
+mod routines;
 mod sessions;
 
 use std::path::PathBuf;
@@ -9,6 +11,8 @@ use belay_protocol::{DeclaredOutput, LinkId};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub(crate) use self::jobs::{CreateJobArgs, JobArgs, JobsArgs, JobsCommand, JobsListArgs};
+pub(crate) use self::routines::{RoutineArgs, RoutinesArgs, RoutinesCommand};
 pub(crate) use self::sessions::{ExportArgs, SearchArgs, SessionArgs, SessionsArgs, SessionsCommand, SessionsListArgs};
 use crate::mcp::McpCommand;
 use crate::settings::SettingsArgs;
@@ -45,6 +49,10 @@ pub(crate) enum Command {
     Sessions(SessionsArgs),
     /// List the questions that wait for an answer, or answer one
     Approvals(ApprovalsArgs),
+    /// List jobs, or make, watch and cancel one: work that goes on by itself
+    Jobs(JobsArgs),
+    /// List routines, or make, test and fire one: rules that start work by time or event
+    Routines(RoutinesArgs),
     /// Stop a run, a session, or everything
     Stop(StopArgs),
     /// Let the running daemon finish what it does and end
@@ -354,6 +362,34 @@ mod tests {
             ("belay approvals deny", false),
             ("belay approvals perhaps 0193", false),
             ("belay approvals --all show 0193", false),
+            ("belay jobs", true),
+            ("belay jobs --state pending,stuck --session me --limit 5 --json", true),
+            ("belay jobs list --limit 501", false),
+            ("belay jobs show 0193 --json", true),
+            (
+                "belay jobs create --title T --plan --worker --max-steps 9 --max-minutes 60 --session me --watch task",
+                true,
+            ),
+            ("belay jobs create", false),
+            ("belay jobs create --max-steps -1 task", false),
+            ("belay jobs tell 0193 hello", true),
+            ("belay jobs tell 0193", false),
+            ("belay jobs watch --url http://h:1 0193", true),
+            ("belay jobs cancel", false),
+            ("belay jobs --json cancel 0193", false),
+            ("belay routines", true),
+            ("belay routines list --json", true),
+            ("belay routines create --file r.toml --replace", true),
+            ("belay routines create r.toml", false),
+            ("belay routines fire tick --payload now", true),
+            ("belay routines runs tick --status failed --limit 5", true),
+            ("belay routines next --count 3 tick", true),
+            ("belay routines next", true),
+            ("belay routines test tick --at 2026-12-01T09:00", true),
+            ("belay routines test --file r.toml --at 2026-12-01T09:00", true),
+            ("belay routines test tick --file r.toml --at 2026-12-01T09:00", false),
+            ("belay routines test tick", false),
+            ("belay routines test --at 2026-12-01T09:00", false),
             ("belay stop", false),
             ("belay stop --all", true),
             ("belay stop me", true),

@@ -5,11 +5,14 @@ mod approvals;
 mod connection;
 mod context;
 mod events;
+mod jobs;
+mod routines;
 mod runs;
 mod send;
 mod sessions;
 mod status;
 mod stop;
+mod watch;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,6 +22,8 @@ pub(crate) use agent::agent;
 pub(crate) use approvals::{answer as approvals_answer, list as approvals_list, show as approvals_show};
 pub(crate) use connection::Client;
 pub(crate) use context::show as context_show;
+pub(crate) use jobs::{list as jobs_list, one as jobs_one};
+pub(crate) use routines::{list as routines_list, one as routines_one};
 pub(crate) use runs::{list as runs_list, show as runs_show};
 pub(crate) use send::{send, verdict};
 pub(crate) use sessions::{list as sessions_list, one as sessions_one};

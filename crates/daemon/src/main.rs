@@ -20,6 +20,7 @@ mod mcp;
 mod net;
 mod output;
 mod paths;
+mod routine_times;
 mod run;
 mod secrets;
 mod settings;
@@ -94,6 +95,14 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
             Some(command) => block_on(one_thread(), client::sessions_one(command, env, out)),
         },
         Command::Approvals(args) => block_on(one_thread(), approvals(&args, env, out)),
+        Command::Jobs(args) => match &args.command {
+            None => block_on(one_thread(), client::jobs_list(&args.list, env, out)),
+            Some(command) => block_on(one_thread(), client::jobs_one(command, env, out)),
+        },
+        Command::Routines(args) => match &args.command {
+            None => block_on(one_thread(), client::routines_list(&args.client, env, out)),
+            Some(command) => block_on(one_thread(), client::routines_one(command, env, out)),
+        },
         Command::Stop(args) => block_on(one_thread(), client::stop(&args, env, out)),
         Command::Shutdown(args) => block_on(one_thread(), client::shutdown(&args, env, out)),
         Command::Stops(StopsCommand::Check(args)) => block_on(one_thread(), stops::check(&args, env, out)),

@@ -70,6 +70,18 @@ impl<'a> Output<'a> {
         self.write(|out| write!(out, "{safe}"));
     }
 
+    /// Whether a person looks at it as it comes.
+    pub(crate) fn is_terminal(self) -> bool {
+        self.terminal
+    }
+
+    /// Puts a line in the place of the one that was put there last; for a terminal. What is longer than the narrowest usual one
+    /// is cut: a line that wraps around could not be replaced.
+    pub(crate) fn again(self, text: &str) {
+        let line: String = harmless(text).chars().filter(|c| *c != '\n').take(79).collect();
+        self.write(|out| write!(out, "\r\x1b[2K{line}"));
+    }
+
     /// Prints many lines, with few writes.
     pub(crate) fn lines(self, lines: impl Iterator<Item = String>) {
         self.write(|out| {

@@ -44,6 +44,7 @@ use crate::janitor::Caretaker;
 use crate::net::{is_plain_loopback, plain_client};
 use crate::output::note;
 use crate::paths::Paths;
+use crate::routine_times::Times;
 use crate::secrets::Secrets;
 use crate::settings::{Settings, expand, refused};
 use crate::signals::SignalWatch;
@@ -140,6 +141,9 @@ async fn assemble(
         gates: ports.gates.clone(),
         archive: ports.archive.clone(),
         vault: ports.vault.clone(),
+        jobs: ports.jobs.clone(),
+        routines: ports.routines.clone(),
+        times: Arc::new(Times),
         janitor: janitor.clone(),
         question: Arc::new(question_text),
         extra: telegram.as_ref().and_then(|telegram| telegram.router()).into_iter().collect(),

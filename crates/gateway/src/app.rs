@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use belay_protocol::{
     Accepted, Ack, AckSender, Archive, Body, ChannelId, Clock, CommandReply, Control, Envelope, EventLog, GateId,
-    GateState, GateStore, Inbound, Janitor, ModelInfo, Principal, RunId, RunReader, RunRecord, RunStatus, RunWatch,
-    SecretVault, SessionKey, StopTarget,
+    GateState, GateStore, Inbound, Janitor, JobStore, ModelInfo, Principal, RoutineStore, RunId, RunReader, RunRecord,
+    RunStatus, RunWatch, SecretVault, SessionKey, StopTarget,
 };
 use secrecy::SecretString;
 use tokio::sync::oneshot::error::RecvError;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::Auth;
 use crate::config::GatewayConfig;
 use crate::error::ApiError;
-use crate::server::{Metrics, QuestionWords, Trajectory};
+use crate::server::{Metrics, QuestionWords, RoutineTimes, Trajectory};
 use crate::ws::{NewSocket, Strangers};
 
 /// Longest wait for the agent's acknowledgement. 30 s: a commit takes milliseconds, and a client that waited this long
@@ -53,6 +53,9 @@ pub(crate) struct App {
     pub(crate) gates: Arc<dyn GateStore>,
     pub(crate) archive: Arc<dyn Archive>,
     pub(crate) vault: Arc<dyn SecretVault>,
+    pub(crate) jobs: Arc<dyn JobStore>,
+    pub(crate) routines: Arc<dyn RoutineStore>,
+    pub(crate) times: Arc<dyn RoutineTimes>,
     pub(crate) janitor: Arc<dyn Janitor>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) model: ModelInfo,
@@ -71,6 +74,8 @@ pub(crate) struct App {
     pub(crate) strangers: Arc<Semaphore>,
     /// Who has shown wrong tokens.
     pub(crate) wrong_tokens: Strangers,
+    /// Who has shown wrong secrets of webhooks.
+    pub(crate) wrong_secrets: Strangers,
     /// Takes the WebSockets that have been accepted; the server gives each a task.
     pub(crate) sockets: mpsc::Sender<NewSocket>,
     /// Whether the agent takes messages.
@@ -175,6 +180,11 @@ impl App {
     }
 
     fn control_message(&self, principal: Principal, control: Control) -> Inbound {
+        self.without_session(principal, Body::Control(control))
+    }
+
+    /// What is said in no conversation.
+    pub(crate) fn without_session(&self, principal: Principal, body: Body) -> Inbound {
         Inbound {
             channel: self.channel.clone(),
             session: self.no_session.clone(),
@@ -185,7 +195,7 @@ impl App {
             outputs: Vec::new(),
             relayed: false,
             options: belay_protocol::RunOptions::default(),
-            body: Body::Control(control),
+            body,
             history: Vec::new(),
         }
     }

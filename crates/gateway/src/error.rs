@@ -105,9 +105,9 @@ impl ApiError {
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
     }
 
-    /// 429: too many wrong tokens from this address.
+    /// 429: too many wrong tokens, or secrets of webhooks, from this address.
     pub(crate) fn too_many_attempts(wait: Duration) -> Self {
-        let message = "too many wrong tokens came from this address; it is served again later";
+        let message = "too many wrong tokens or secrets came from this address; it is served again later";
         Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_attempts", message).again_after(wait)
     }
 
@@ -128,6 +128,11 @@ impl ApiError {
             "method_not_allowed",
             "this route does not take that method; see the Allow header",
         )
+    }
+
+    /// 409: it is as it is already, or not in a state for this.
+    pub(crate) fn decided(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::CONFLICT, "decided", message)
     }
 
     /// 413.
@@ -192,7 +197,7 @@ impl From<Refusal> for ApiError {
             Refusal::Conflict { .. } | Refusal::ConflictWithCommand => {
                 Self::new(StatusCode::CONFLICT, "conflict", message)
             }
-            Refusal::Decided(_) => Self::new(StatusCode::CONFLICT, "decided", message),
+            Refusal::Decided(_) => Self::decided(message),
             Refusal::Unknown(_) => Self::not_found(message),
             Refusal::Forbidden(_) => Self::forbidden(message),
             Refusal::ShuttingDown => Self::shutting_down(),

@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
-use belay_protocol::{GateId, Principal, RunId, SessionKey};
+use belay_protocol::{FiringId, GateId, JobId, Principal, RunId, SessionKey};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -101,6 +101,41 @@ impl FromRequestParts<Shared> for GatePath {
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
         let text = path_text(parts, app).await?;
         text.parse().map(Self).map_err(|_not_a_uuid| ApiError::not_found("no such question: its id is not a UUID"))
+    }
+}
+
+/// The job that the path names.
+pub(crate) struct JobPath(pub(crate) JobId);
+
+impl FromRequestParts<Shared> for JobPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
+        let text = path_text(parts, app).await?;
+        text.parse().map(Self).map_err(|_not_a_uuid| ApiError::not_found("no such job: its id is not a UUID"))
+    }
+}
+
+/// The firing that the path names.
+pub(crate) struct FiringPath(pub(crate) FiringId);
+
+impl FromRequestParts<Shared> for FiringPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
+        let text = path_text(parts, app).await?;
+        text.parse().map(Self).map_err(|_not_a_uuid| ApiError::not_found("no such firing: its id is not a UUID"))
+    }
+}
+
+/// The name in the path: of a routine, or what a webhook is called by.
+pub(crate) struct NamePath(pub(crate) String);
+
+impl FromRequestParts<Shared> for NamePath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
+        path_text(parts, app).await.map(Self)
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! **For**: programs that talk to the daemon. Towards the agent this is a channel like any other: [`HttpChannel`] hands
 //! out [`belay_protocol::Envelope`]s, and a handler waits for the acknowledgement. What is only read comes from
-//! [`belay_protocol::RunReader`], [`belay_protocol::GateStore`] and [`belay_protocol::EventLog`].
+//! [`belay_protocol::RunReader`], [`belay_protocol::GateStore`], [`belay_protocol::JobStore`],
+//! [`belay_protocol::RoutineStore`] and [`belay_protocol::EventLog`].
 //!
 //! **Does not know**: lanes, turns, models, SQL. It decides nothing about a message except whether it may come in.
 //! Architecture invariant: a reader never holds anything that a run waits for; a slow one slows only itself.
@@ -32,5 +33,5 @@ pub use channel::HttpChannel;
 pub use config::{GatewayConfig, GatewaySecrets};
 pub use error::GatewayError;
 pub use routes::LIST_MAX;
-pub use server::{Gateway, GatewayParts, Metrics, QuestionWords, Trajectory};
+pub use server::{Gateway, GatewayParts, Metrics, QuestionWords, RoutineTimes, Trajectory};
 pub use worker_link::{LinkClient, WorkerLinkServer};

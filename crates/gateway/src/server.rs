@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use axum::Router;
 use belay_protocol::{
-    Archive, ChannelId, Clock, EventLog, Gate, GateStore, Janitor, Message, ModelInfo, RunReader, SecretVault,
-    SessionKey, UnixMillis,
+    Archive, ChannelId, Clock, EventLog, Gate, GateStore, Janitor, JobStore, Message, ModelInfo, RoutineSpec,
+    RoutineStore, RunReader, SecretVault, SessionKey, UnixMillis,
 };
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -66,6 +66,12 @@ pub struct GatewayParts {
     pub vault: Arc<dyn SecretVault>,
     /// Deletes what is too old.
     pub janitor: Arc<dyn Janitor>,
+    /// Reads jobs.
+    pub jobs: Arc<dyn JobStore>,
+    /// Reads routines and their firings.
+    pub routines: Arc<dyn RoutineStore>,
+    /// Says when routines would fire.
+    pub times: Arc<dyn RoutineTimes>,
     /// Tells the date.
     pub clock: Arc<dyn Clock>,
     /// The configured model, for `/v1/models`.
@@ -94,6 +100,27 @@ pub type Trajectory = Arc<dyn Fn(&[Arc<Message>]) -> String + Send + Sync>;
 
 /// Puts a question into words, in Markdown, as it stands at that date: the same words that people are asked with elsewhere.
 pub type QuestionWords = Arc<dyn Fn(&Gate, UnixMillis) -> String + Send + Sync>;
+
+/// Says when routines would fire. Who can read a schedule is no business of ours.
+pub trait RoutineTimes: Send + Sync {
+    /// Whether the routine would fire at that date, as people write it: with an offset, or as the clock of its zone shows it.
+    ///
+    /// # Errors
+    /// What is wrong with the date or the routine, for people.
+    fn test(&self, spec: &RoutineSpec, at: &str) -> Result<serde_json::Value, String>;
+
+    /// The next times after `from` at which the routine would fire, `count` at most, each as an object. None, where it has no
+    /// schedule.
+    ///
+    /// # Errors
+    /// What is wrong with the routine.
+    fn next(
+        &self,
+        spec: &RoutineSpec,
+        from: UnixMillis,
+        count: usize,
+    ) -> Result<Vec<(UnixMillis, serde_json::Value)>, String>;
+}
 
 /// Bound, and not yet serving.
 pub struct Gateway {
@@ -133,6 +160,9 @@ impl Gateway {
             gates: parts.gates,
             archive: parts.archive,
             vault: parts.vault,
+            jobs: parts.jobs,
+            routines: parts.routines,
+            times: parts.times,
             janitor: parts.janitor,
             clock: parts.clock,
             model: parts.model,
@@ -146,6 +176,7 @@ impl Gateway {
             streams: Arc::new(Semaphore::new(parts.config.max_streams)),
             strangers: Arc::new(Semaphore::new(parts.config.max_unauthenticated)),
             wrong_tokens: Strangers::default(),
+            wrong_secrets: Strangers::default(),
             sockets: new_sockets,
             ready: parts.ready,
             started: AtomicBool::new(false),

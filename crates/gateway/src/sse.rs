@@ -30,6 +30,7 @@ pub(crate) struct Feed {
     cursor: Seq,
     page: VecDeque<Event>,
     run: Option<RunFeed>,
+    job: Option<JobFeed>,
     draining: CancellationToken,
     ended: bool,
     /// Returned when the stream is dropped.
@@ -45,6 +46,14 @@ pub(crate) struct RunFeed {
     life: Option<watch::Receiver<Option<Arc<RunRecord>>>>,
     live: Option<Live>,
     order: Order,
+}
+
+/// What a reader of one job follows: the facts of its session, by whichever of its runs.
+pub(crate) struct JobFeed {
+    /// The session in which it works.
+    pub(crate) session: SessionKey,
+    /// Whether it was over before we began.
+    pub(crate) over: bool,
 }
 
 impl RunFeed {
@@ -83,7 +92,17 @@ impl Feed {
         permit: OwnedSemaphorePermit,
     ) -> Self {
         let tip = log.tip();
-        Self { log, tip, cursor: after, page: VecDeque::new(), run, draining, ended: false, _permit: permit }
+        Self { log, tip, cursor: after, page: VecDeque::new(), run, job: None, draining, ended: false, _permit: permit }
+    }
+
+    /// Of all facts those of a job, to the one that says that it is over.
+    pub(crate) fn of_job(self, job: JobFeed) -> Self {
+        Self { job: Some(job), ..self }
+    }
+
+    /// Whether what is followed had ended before we began.
+    fn over(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.over) || self.job.as_ref().is_some_and(|job| job.over)
     }
 
     /// The next event to send; `None` at the end.
@@ -95,7 +114,7 @@ impl Feed {
             let tip = *self.tip.borrow_and_update(); // seen before the read: a commit after it wakes us
             self.read_page(tip).await?;
             if self.page.is_empty() {
-                if self.run.as_ref().is_some_and(|run| run.over) {
+                if self.over() {
                     return None; // the reader had seen everything
                 }
                 if let Some(delta) = self.wait().await? {
@@ -116,6 +135,10 @@ impl Feed {
             run.order.bring(&fact);
             self.ended = matches!(fact.kind, EventKind::RunEnded { .. });
         }
+        if self.job.is_some() {
+            // A job that was over before has nothing behind this but what is told of its result.
+            self.ended = matches!(fact.kind, EventKind::JobChanged { to, .. } if to.is_over());
+        }
         self.cursor = fact.seq;
         fact_event(&fact)
     }
@@ -124,7 +147,8 @@ impl Feed {
     /// read; the client comes again with the last number it saw.
     async fn read_page(&mut self, tip: Seq) -> Option<()> {
         let run = self.run.as_ref().map(|run| run.id);
-        match self.log.read(EventQuery { after: self.cursor, run, session: None, limit: PAGE }).await {
+        let session = self.job.as_ref().map(|job| job.session.clone());
+        match self.log.read(EventQuery { after: self.cursor, run, session, limit: PAGE }).await {
             Ok(page) => {
                 self.page = page.into_iter().filter(|fact| fact.seq <= tip).collect();
                 Some(())

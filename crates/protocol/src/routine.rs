@@ -559,6 +559,13 @@ pub trait RoutineStore: Send + Sync {
     /// The routine of that name.
     async fn routine(&self, name: &str) -> Result<Option<RoutineRecord>, StoreError>;
 
+    /// The routine whose webhook has this path. As it stands this looks through the whole list; a store with an index answers
+    /// directly.
+    async fn routine_at(&self, path: &str) -> Result<Option<RoutineRecord>, StoreError> {
+        let fits = |routine: &RoutineRecord| matches!(&routine.spec.trigger, Trigger::Webhook { path: own, .. } if own == path);
+        Ok(self.routines().await?.into_iter().find(fits))
+    }
+
     /// The routines, by name.
     async fn routines(&self) -> Result<Vec<RoutineRecord>, StoreError>;
 

@@ -20,7 +20,7 @@ use super::job::{self, Ended};
 use super::orders::Orders;
 use super::report::{report, termination};
 use crate::core::{RunCore, Seed};
-use crate::jobs::CREATE_JOB;
+use crate::multiplying::multiplies;
 use crate::post::SEND_MESSAGE;
 use crate::subagent::SPAWN_SUBAGENT;
 use crate::terminate::TERMINATE;
@@ -255,5 +255,5 @@ impl Bound {
 
 /// Tools that work only in the hands of a run of this process.
 fn acts_on_the_run(name: &str) -> bool {
-    [CREATE_JOB, RUN_IN_WORKER, SPAWN_SUBAGENT, TERMINATE, SEND_MESSAGE].contains(&name)
+    multiplies(name) || [RUN_IN_WORKER, SPAWN_SUBAGENT, TERMINATE, SEND_MESSAGE].contains(&name)
 }

@@ -21,6 +21,7 @@ use tracing::Instrument;
 use super::outcome::Outcome;
 use super::text;
 use crate::house::House;
+use crate::metrics;
 
 /// Longest time between two looks for jobs to begin, where nothing says that there is one.
 const LOOK: Duration = Duration::from_secs(60);
@@ -60,7 +61,9 @@ pub(crate) async fn take_up(house: &House) -> Result<(), StoreError> {
         tracing::error!(job = %job.job_id, crashes = job.crashes, "a job is given up: the daemon died of it again and again");
         let why = format!("given up: Belay died {} times in a row while it was at work", job.crashes);
         let change = change_to(house, &job, &Outcome::failed(why), None);
-        house.store.jobs.change(change).await?;
+        if let JobChanged::Now(job) = house.store.jobs.change(change).await? {
+            metrics::job_came_to(job.state);
+        }
     }
     Ok(())
 }
@@ -108,7 +111,10 @@ impl Desk {
         let (house, caps) = (self.house.clone(), self.house.jobs.caps());
         while house.jobs.enabled && !self.stop.is_cancelled() {
             match house.store.jobs.begin_next(caps, house.clock.now()).await {
-                Ok(Some(job)) => self.carry(job),
+                Ok(Some(job)) => {
+                    metrics::job_came_to(job.state);
+                    self.carry(job);
+                }
                 Ok(None) => break,
                 Err(error) => {
                     tracing::error!(%error, "jobs could not be looked for; trying again");
@@ -156,7 +162,10 @@ async fn carry(house: Arc<House>, mut job: JobRecord) {
                 house.processes.end(run).await;
             }
             match insist(&house, || house.store.jobs.begin_again(job.job_id, house.clock.now())).await {
-                Some(JobChanged::Now(again)) => job = *again,
+                Some(JobChanged::Now(again)) => {
+                    metrics::job_came_to(again.state);
+                    job = *again;
+                }
                 Some(JobChanged::Not(_) | JobChanged::Unknown) | None => return,
             }
         }
@@ -266,6 +275,7 @@ async fn settle(house: &House, job: &JobRecord, outcome: Outcome, run: Option<Ru
     let changed = insist(house, || house.store.jobs.change(change.clone())).await?;
     house.bell.ring(); // its place may be free
     let JobChanged::Now(job) = changed else { return None };
+    metrics::job_came_to(job.state);
     tracing::info!(state = job.state.word(), why = job.why, "a job has come into another state");
     match job.state {
         JobState::Completed => {
@@ -310,7 +320,9 @@ pub(super) async fn submit(house: &House, job: &JobRecord) {
         notice: None,
         at: house.clock.now(),
     };
-    insist(house, || house.store.jobs.change(change.clone())).await;
+    if let Some(JobChanged::Now(job)) = insist(house, || house.store.jobs.change(change.clone())).await {
+        metrics::job_came_to(job.state);
+    }
 }
 
 /// Asks the store until it answers, or until the daemon ends: `None`.

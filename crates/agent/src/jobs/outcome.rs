@@ -44,7 +44,12 @@ impl Outcome {
             (StopReason::Terminated, _) => Self::Done(said.unwrap_or_else(|| line.to_owned())),
             _ => match (reason.status(), said) {
                 (RunStatus::Completed, Some(result)) => Self::Done(result),
-                (_, partial) => Self::Failed { why: text::why(reason).to_owned(), partial },
+                (_, partial) => {
+                    // Whoever reads it can raise a budget that has a name.
+                    let budget = run.evidence.get("budget").and_then(serde_json::Value::as_str);
+                    let budget = budget.map_or_else(String::new, |budget| format!(" ({budget})"));
+                    Self::Failed { why: format!("{}{budget}", text::why(reason)), partial }
+                }
             },
         }
     }

@@ -12,6 +12,7 @@ use belay_protocol::{
 
 use super::{desk, text};
 use crate::house::House;
+use crate::metrics;
 
 /// When whoever has too many jobs may ask again.
 const TOO_MANY_RETRY: Duration = Duration::from_secs(30);
@@ -101,6 +102,7 @@ pub(crate) async fn create(house: &House, order: JobOrder, client: Client) -> Re
     match house.store.jobs.create(new, config.caps()).await.map_err(unstored)? {
         JobCreated::New(job) => {
             tracing::info!(job = %job.job_id, session = %job.asked_in, "a job was made");
+            metrics::job_came_to(job.state);
             house.bell.ring();
             Ok(*job)
         }
@@ -118,7 +120,10 @@ pub(super) async fn cancel(house: &House, id: JobId, by: &Inbound) -> Result<Job
     let job = find(house, id, by).await?;
     let change = change(house, &job, JobState::Cancelled, format!("Cancelled by {}.", by.principal.id));
     let cancelled = match house.store.jobs.change(change).await.map_err(unstored)? {
-        JobChanged::Now(job) => *job,
+        JobChanged::Now(job) => {
+            metrics::job_came_to(job.state);
+            *job
+        }
         JobChanged::Not(job) if job.state == JobState::Cancelled => return Ok(*job),
         JobChanged::Not(job) => {
             let what = format!("The job “{}” is {} already.", job.title, text::words(job.state));
@@ -148,7 +153,10 @@ async fn accept(house: &House, id: JobId, by: &Inbound) -> Result<JobRecord, Ref
         desk::submit(house, &job).await;
     }
     match house.store.jobs.change(change(house, &job, JobState::Accepted, String::new())).await.map_err(unstored)? {
-        JobChanged::Now(job) => Ok(*job),
+        JobChanged::Now(job) => {
+            metrics::job_came_to(job.state);
+            Ok(*job)
+        }
         JobChanged::Not(job) if job.state == JobState::Accepted => Ok(*job),
         JobChanged::Not(job) => {
             let what = format!("The job “{}” has no result to accept: it is {}.", job.title, text::words(job.state));

@@ -26,6 +26,7 @@ use super::check;
 use super::firing::{give_up, pursue};
 use super::reckon::{Reckoning, cools_down, reckon};
 use crate::house::House;
+use crate::metrics;
 
 /// Longest sleep: by then it is seen that the clock was set.
 const TICK: Duration = Duration::from_secs(15);
@@ -224,11 +225,15 @@ impl Engine {
         };
         let Reckoning { fire, missed, next, catches_up } = reckoning;
         let Some(time) = fire else {
-            return store.miss(name, missed, next, now).await;
+            let times = missed.len();
+            store.miss(name, missed, next, now).await?;
+            metrics::scheduled_missed(times);
+            return Ok(());
         };
         if catches_up && (self.is_busy(&routine) || cools_down(&routine, now)) {
             return Ok(()); // what is late anyway waits until nothing holds it back
         }
+        let passed_over = missed.len();
         let firing = NewFiring {
             id: FiringId::new(),
             routine: name.clone(),
@@ -248,8 +253,15 @@ impl Engine {
             house.routines.hand_over(Handed::Unsure(Box::new(firing)));
         })?;
         match claim {
-            Claim::Claimed(firing) => self.lead(*firing),
-            Claim::Held(held) => tracing::info!(routine = name, held = held.word(), "a scheduled time is held back"),
+            Claim::Claimed(firing) => {
+                metrics::scheduled_fired(now.0.saturating_sub(time.0));
+                metrics::scheduled_missed(passed_over);
+                self.lead(*firing);
+            }
+            Claim::Held(held) => {
+                metrics::scheduled_missed(passed_over + 1);
+                tracing::info!(routine = name, held = held.word(), "a scheduled time is held back");
+            }
             Claim::Known(_) => tracing::debug!(routine = name, "this time was claimed before"),
             Claim::Off(why) => tracing::debug!(routine = name, why, "a scheduled time does not fire"),
         }

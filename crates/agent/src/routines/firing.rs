@@ -17,6 +17,7 @@ use super::outcome::Outcome;
 use super::text;
 use crate::house::House;
 use crate::jobs::{self, Client};
+use crate::metrics;
 
 /// First and longest pause between two attempts to reach the store, or a lane that is busy.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -56,7 +57,9 @@ async fn settle(house: &House, firing: &FiringRecord, routine: Option<&RoutineRe
     let end = outcome.end(firing, routine, house.clock.now());
     let settled = insist(house, || house.store.routines.settle(end.clone())).await;
     tracing::info!(firing = %firing.firing_id, routine = firing.routine, status, "firing ended");
-    if let Some(Settled::Now { disabled: true, .. }) = settled {
+    let Some(Settled::Now { disabled, .. }) = settled else { return };
+    metrics::firing_ended(end.status);
+    if disabled {
         tracing::warn!(routine = firing.routine, why, "a routine is switched off after failures in a row");
         house.routines.ring();
     }

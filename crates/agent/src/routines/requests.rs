@@ -306,7 +306,7 @@ fn answered(name: &str, claim: Claim) -> Result<RoutineAnswer, Refusal> {
             };
             Err(Refusal::Busy { what: format!("the routine {name} {}", why_held(held)), retry_after })
         }
-        Claim::Off(why) => Err(Refusal::Invalid(why)),
+        Claim::Off(why) => Err(Refusal::Decided(why)),
     }
 }
 

@@ -353,7 +353,7 @@ async fn after_failures_in_a_row_it_is_switched_off_and_its_owner_told() {
         ended(&setup, "broken", n).await;
     }
     assert!(agent.one.next().await.starts_with("The routine broken is switched off: it failed 2 times in a row."));
-    let Err(Refusal::Invalid(why)) = fire(&agent, "broken").await else { panic!() };
+    let Err(Refusal::Decided(why)) = fire(&agent, "broken").await else { panic!() };
     assert!(why.contains("switched off"), "{why}");
     agent.shut_down().await;
 }

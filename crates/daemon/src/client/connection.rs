@@ -136,6 +136,11 @@ impl Client {
         self.ask(Method::POST, self.url(path, query)?, None, Duration::from_secs(3600)).await
     }
 
+    /// Puts something in its place.
+    pub(crate) async fn put(&self, path: &[&str], body: &Json) -> Result<Json, Failure> {
+        self.ask(Method::PUT, self.url(path, &[])?, Some(body), ANSWER_LIMIT).await
+    }
+
     /// Has something deleted.
     pub(crate) async fn delete(&self, path: &[&str]) -> Result<Json, Failure> {
         self.ask(Method::DELETE, self.url(path, &[])?, None, ANSWER_LIMIT).await

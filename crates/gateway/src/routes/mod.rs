@@ -5,10 +5,15 @@ mod approvals;
 mod archive;
 mod context;
 mod events;
+mod firings;
 mod health;
+mod hooks;
+mod jobs;
 mod messages;
 mod openai;
+mod progress;
 mod resume;
+mod routines;
 mod runs;
 mod sessions;
 mod status;
@@ -52,7 +57,7 @@ pub(crate) fn router(app: Shared, extra: Vec<Router>) -> Router {
     let brought = extra.into_iter().fold(Router::new().fallback(not_found), Router::merge);
     let brought = brought.layer(DefaultBodyLimit::max(app.config.max_body_bytes));
     let layers = ServiceBuilder::new()
-        .layer(SetSensitiveRequestHeadersLayer::new([AUTHORIZATION]))
+        .layer(SetSensitiveRequestHeadersLayer::new([AUTHORIZATION, hooks::SECRET_HEADER]))
         .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
         .layer(TraceLayer::new_for_http().on_failure(DefaultOnFailure::new().level(Level::DEBUG)))
         .layer(PropagateRequestIdLayer::x_request_id())
@@ -79,7 +84,27 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/runs/{id}/stream", get(agent::of_run))
         .route("/api/v1/runs/{id}/trajectory", get(runs::trajectory))
         .route("/api/v1/runs/{id}/stop", post(stop::run))
-        .route("/api/v1/events", get(events::all))
+        .route("/api/v1/events", get(events::all).post(firings::emit))
+        .route("/api/v1/jobs", get(jobs::list).post(jobs::create))
+        .route("/api/v1/jobs/{id}", get(jobs::show))
+        .route("/api/v1/jobs/{id}/events", get(jobs::events))
+        .route("/api/v1/jobs/{id}/messages", post(jobs::message))
+        .route("/api/v1/jobs/{id}/cancel", post(jobs::cancel))
+        .route("/api/v1/jobs/{id}/accept", post(jobs::accept))
+        .route("/api/v1/routines", get(routines::list).post(routines::create))
+        // No routine's name is a route: `POST /api/v1/routines/test` is told from others by its method.
+        .route(
+            "/api/v1/routines/{name}",
+            get(routines::show).put(routines::put).delete(routines::delete).post(routines::test_new),
+        )
+        .route("/api/v1/routines/{name}/enable", post(routines::enable))
+        .route("/api/v1/routines/{name}/disable", post(routines::disable))
+        .route("/api/v1/routines/{name}/fire", post(routines::fire))
+        .route("/api/v1/routines/{name}/runs", get(firings::of_routine))
+        .route("/api/v1/routines/{name}/test", post(routines::test))
+        .route("/api/v1/firings", get(firings::list))
+        .route("/api/v1/firings/next", get(firings::next))
+        .route("/api/v1/firings/{id}", get(firings::show))
         .route("/api/v1/sessions", get(sessions::list))
         .route("/api/v1/sessions/{key}", get(sessions::show).delete(archive::delete))
         .route("/api/v1/sessions/{key}/threads", get(archive::threads))
@@ -114,6 +139,8 @@ fn open(app: &Shared) -> Router<Shared> {
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .route("/startupz", get(health::started))
+        // Each has a secret of its own.
+        .route("/hooks/{path}", post(hooks::receive))
         // Who it is, the first message may say as well: see `ws`.
         .route("/ws", get(ws::upgrade));
     if app.webhook_secret.is_some() {

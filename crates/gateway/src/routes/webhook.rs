@@ -115,7 +115,8 @@ fn signature(headers: &HeaderMap) -> Result<[u8; 32], ApiError> {
         .ok_or_else(|| ApiError::unauthorized("X-Hub-Signature-256 is not \"sha256=\" and 64 hexadecimal digits"))
 }
 
-fn from_hex(text: &[u8]) -> Option<[u8; 32]> {
+/// 32 bytes, from their hexadecimal digits.
+pub(super) fn from_hex(text: &[u8]) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     if text.len() != 64 {
         return None;

@@ -1,4 +1,4 @@
-//! Who has shown a wrong token too often.
+//! Who has shown a wrong token, or a wrong secret of a webhook, too often.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -56,7 +56,7 @@ impl Strangers {
         attempts.failures += 1;
         if attempts.failures >= FAILURES && attempts.locked_until.is_none() {
             attempts.locked_until = Some(now + LOCK);
-            tracing::warn!(%address, "too many wrong tokens; the address is sent away for a while");
+            tracing::warn!(%address, "too many wrong tokens or secrets; the address is sent away for a while");
         }
     }
 

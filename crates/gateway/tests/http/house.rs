@@ -18,6 +18,8 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::work::{FakeTimes, FakeWork};
+
 /// The date in the house, unless it is moved: 2026-11-20T19:43:00Z.
 pub(crate) const NOW: i64 = 1_795_203_780_000;
 
@@ -288,6 +290,7 @@ pub(crate) struct FakeAgent {
     store: Arc<FakeStore>,
     lives: Mutex<HashMap<RunId, Life>>,
     keys: Mutex<HashMap<IdempotencyKey, (Body, RunRecord)>>,
+    work: Arc<FakeWork>,
     pub(crate) seen: Mutex<Vec<Inbound>>,
 }
 
@@ -299,6 +302,8 @@ impl FakeAgent {
                 Body::Control(Control::Decide { gate, decision }) => {
                     ack.send(self.decide(gate, decision, &inbound).await);
                 }
+                Body::Control(Control::Job(request)) => ack.send(self.work.job(request, &inbound)),
+                Body::Control(Control::Routine(request)) => ack.send(self.work.routine(*request, &inbound)),
                 Body::Control(control) => ack.send(self.control(&control)),
                 Body::Text(text) => match self.answer_in(&inbound, &text) {
                     Some((gate, decision)) => ack.send(self.decide(gate, decision, &inbound).await),
@@ -566,7 +571,7 @@ fn accepted(record: &RunRecord, watch: Option<RunWatch>, duplicate: bool) -> Acc
     }
 }
 
-fn blank() -> RunRecord {
+pub(crate) fn blank() -> RunRecord {
     RunRecord {
         run_id: RunId::new(),
         session: "s".into(),
@@ -608,7 +613,9 @@ fn status() -> StatusReport {
         paused: 0,
         channels: vec!["http".into()],
         spent_today_micro_usd: 0,
+        spent_today_for: Default::default(),
         limit_today_micro_usd: None,
+        limit_today_for: Default::default(),
         model_trouble: None,
         candidates: Vec::new(),
     }
@@ -622,6 +629,7 @@ pub(crate) struct House {
     pub(crate) addr: Option<SocketAddr>,
     pub(crate) store: Arc<FakeStore>,
     pub(crate) agent: Arc<FakeAgent>,
+    pub(crate) work: Arc<FakeWork>,
     pub(crate) clock: Arc<FakeClock>,
     pub(crate) ready: watch::Sender<bool>,
     pub(crate) stop: CancellationToken,
@@ -665,7 +673,9 @@ impl House {
         });
         let clock = Arc::new(FakeClock(AtomicI64::new(NOW)));
         let (ready, ready_seen) = watch::channel(true);
-        let mut parts = parts(&store, &clock, ready_seen);
+        let work = Arc::new(FakeWork::default());
+        let mut parts =
+            GatewayParts { jobs: work.clone(), routines: work.clone(), ..parts(&store, &clock, ready_seen) };
         change(&mut parts);
         let (gateway, channel) = Gateway::bind(parts).await.unwrap();
         let addr = gateway.addr();
@@ -673,6 +683,7 @@ impl House {
             store: store.clone(),
             lives: Mutex::default(),
             keys: Mutex::default(),
+            work: work.clone(),
             seen: Mutex::default(),
         });
         let (stop, intake) = (CancellationToken::new(), CancellationToken::new());
@@ -680,7 +691,7 @@ impl House {
         let working = tokio::spawn(agent.clone().work(stream));
         let served = tokio::spawn(gateway.serve(stop.clone()));
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        Self { addr, store, agent, clock, ready, stop, intake, working, served, client }
+        Self { addr, store, agent, work, clock, ready, stop, intake, working, served, client }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -747,6 +758,9 @@ pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch
         gates: store.clone(),
         archive: Arc::new(FakeArchive),
         vault: Arc::new(FakeArchive),
+        jobs: Arc::new(FakeWork::default()),
+        routines: Arc::new(FakeWork::default()),
+        times: Arc::new(FakeTimes),
         janitor: Arc::new(FakeArchive),
         question: Arc::new(|gate, _now| format!("May I {}?", gate.summary)),
         clock: clock.clone(),

@@ -6,13 +6,17 @@
 mod approvals;
 mod archive;
 mod drain;
+mod hooks;
 mod house;
+mod jobs;
 mod mcp;
 mod messages;
 mod openai;
 mod refusals;
+mod routines;
 mod socket;
 mod streams;
 mod webhook;
 mod websocket;
+mod work;
 mod worker_link;

@@ -84,6 +84,11 @@ impl Routines {
         self.by_name.get(name).map(|routine| routine.record.clone())
     }
 
+    pub(super) fn routine_at(&self, path: &str) -> Option<RoutineRecord> {
+        let mut all = self.by_name.values();
+        all.find(|routine| path_of(&routine.record.spec.trigger) == Some(path)).map(|routine| routine.record.clone())
+    }
+
     pub(super) fn routines(&self) -> Vec<RoutineRecord> {
         self.by_name.values().map(|routine| routine.record.clone()).collect()
     }

@@ -78,6 +78,10 @@ impl RoutineStore for MemoryStore {
         Ok(self.lock().routines.routine(name))
     }
 
+    async fn routine_at(&self, path: &str) -> Result<Option<RoutineRecord>, StoreError> {
+        Ok(self.lock().routines.routine_at(path))
+    }
+
     async fn routines(&self) -> Result<Vec<RoutineRecord>, StoreError> {
         Ok(self.lock().routines.routines())
     }

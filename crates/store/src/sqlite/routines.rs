@@ -163,6 +163,10 @@ pub(super) fn routine(conn: &Connection, name: &str) -> Done<Option<RoutineRecor
     tx::row(conn, &format!("SELECT {COLUMNS} FROM routines WHERE name = ?1"), params![name], record)
 }
 
+pub(super) fn routine_at(conn: &Connection, path: &str) -> Done<Option<RoutineRecord>> {
+    tx::row(conn, &format!("SELECT {COLUMNS} FROM routines WHERE path = ?1"), params![path], record)
+}
+
 pub(super) fn routines(conn: &Connection) -> Done<Vec<RoutineRecord>> {
     tx::rows(conn, &format!("SELECT {COLUMNS} FROM routines ORDER BY name"), [], record)
 }

@@ -81,6 +81,11 @@ impl RoutineStore for SqliteStore {
         self.read(move |conn| routines::routine(conn, &name)).await
     }
 
+    async fn routine_at(&self, path: &str) -> Result<Option<RoutineRecord>, StoreError> {
+        let path = path.to_owned();
+        self.read(move |conn| routines::routine_at(conn, &path)).await
+    }
+
     async fn routines(&self) -> Result<Vec<RoutineRecord>, StoreError> {
         self.read(routines::routines).await
     }

@@ -77,6 +77,10 @@ impl<S: RoutineStore> RoutineStore for Faulty<S> {
         self.plan.around(StoreOp::ReadRoutines, self.store.routine(name)).await
     }
 
+    async fn routine_at(&self, path: &str) -> Result<Option<RoutineRecord>, StoreError> {
+        self.plan.around(StoreOp::ReadRoutines, self.store.routine_at(path)).await
+    }
+
     async fn routines(&self) -> Result<Vec<RoutineRecord>, StoreError> {
         self.plan.around(StoreOp::ReadRoutines, self.store.routines()).await
     }

@@ -79,6 +79,10 @@ async fn a_name_and_a_path_are_taken_once(store: Store) {
     put(&*store, webhook("one", "p")).await; // its own
     put(&*store, webhook("one", "r")).await;
     put(&*store, webhook("two", "p")).await; // free now
+    for (path, name) in [("p", Some("two")), ("r", Some("one")), ("q", None), ("", None)] {
+        let at = store.routine_at(path).await.unwrap();
+        assert_eq!(at.as_ref().map(|routine| routine.spec.name.as_str()), name, "{path}");
+    }
 }
 
 async fn the_same_routine_again_forgets_no_time(store: Store) {

@@ -1,0 +1,104 @@
+//! `belay jobs …`
+
+use belay_gateway::LIST_MAX;
+use clap::{Args, Subcommand};
+
+use super::ClientArgs;
+
+/// `belay jobs`
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct JobsArgs {
+    /// Something else than the list.
+    #[command(subcommand)]
+    pub(crate) command: Option<JobsCommand>,
+    /// The list.
+    #[command(flatten)]
+    pub(crate) list: JobsListArgs,
+}
+
+/// `belay jobs …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobsCommand {
+    /// List jobs, newest first
+    List(JobsListArgs),
+    /// Show one job, what it does, and its result
+    Show(JobArgs),
+    /// Make a job: work that goes on by itself
+    Create(CreateJobArgs),
+    /// Say something to a job at work
+    Tell {
+        /// The job.
+        #[command(flatten)]
+        job: JobArgs,
+        /// The message; `-` reads it from standard input
+        text: String,
+    },
+    /// Take a job back
+    Cancel(JobArgs),
+    /// Take the result of a job
+    Accept(JobArgs),
+    /// Watch a job until it is over, and exit with its verdict
+    Watch(JobArgs),
+}
+
+/// `belay jobs list`
+#[derive(Debug, Args)]
+pub(crate) struct JobsListArgs {
+    /// The daemon.
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// Only those in these states, with commas between them: pending, in_progress, stuck, completed, …
+    #[arg(long, value_name = "STATES")]
+    pub(crate) state: Option<String>,
+    /// Only those that this conversation asked for
+    #[arg(long, value_name = "KEY")]
+    pub(crate) session: Option<String>,
+    /// At most so many
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)))]
+    pub(crate) limit: u32,
+}
+
+/// `belay jobs show ID` and its like
+#[derive(Debug, Args)]
+pub(crate) struct JobArgs {
+    /// The daemon.
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// The job's id
+    pub(crate) id: String,
+}
+
+/// `belay jobs create`
+#[derive(Debug, Args)]
+pub(crate) struct CreateJobArgs {
+    /// The daemon.
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// One line that says what it is [default: the first line of the task]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) title: Option<String>,
+    /// Make a plan first
+    #[arg(long)]
+    pub(crate) plan: bool,
+    /// Work in a sandboxed worker
+    #[arg(long)]
+    pub(crate) worker: bool,
+    /// Most steps
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub(crate) max_steps: u32,
+    /// Most tokens, read and generated, over all attempts
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub(crate) max_tokens: u64,
+    /// Most minutes at work, for one attempt
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub(crate) max_minutes: u32,
+    /// The conversation that it is asked for in
+    #[arg(long, value_name = "KEY")]
+    pub(crate) session: Option<String>,
+    /// Watch it until it is over, and exit with its verdict
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// What it is to do; `-` reads it from standard input
+    pub(crate) task: String,
+}

@@ -1,0 +1,102 @@
+//! `POST /hooks/{path}`: other programs set off routines, each by a secret of its own.
+//!
+//! A program that knows the secret is served, whatever came from its address before: behind a proxy, a stranger and a real
+//! caller have one address. Who does not know it learns after ten attempts in a minute nothing more than that there were too
+//! many.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::HeaderName;
+use axum::response::{IntoResponse, Response};
+use belay_protocol::routine::ROUTINE_TEXT_MAX_BYTES;
+use belay_protocol::{Principal, PrincipalRole, RoutineRequest, Trigger, UnixMillis};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::messages::check_key;
+use super::routines::fired;
+use super::webhook::from_hex;
+use crate::app::{App, Shared};
+use crate::auth::Peer;
+use crate::error::ApiError;
+use crate::extract::{NamePath, read_body};
+
+/// Carries the secret.
+pub(super) const SECRET_HEADER: HeaderName = HeaderName::from_static("x-webhook-secret");
+
+/// Names a delivery, so that a second one of it is recognised.
+const DELIVERY_HEADER: HeaderName = HeaderName::from_static("x-delivery-id");
+
+/// The span within which the same body is the same delivery, where none is named: longer than a sender waits before it sends
+/// again, and shorter than what sends on a schedule does.
+const MINUTE_MS: i64 = 60_000;
+
+/// Sets the routine off, once for each delivery: a second one is answered with the same firing.
+pub(crate) async fn receive(
+    State(app): State<Shared>,
+    NamePath(path): NamePath,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let peer = request.extensions().get::<Peer>().copied();
+    let Some(secret) = request.headers().get(SECRET_HEADER) else {
+        return Err(ApiError::forbidden("the header X-Webhook-Secret is missing"));
+    };
+    let name = match routine(&app, &path, secret.as_bytes()).await? {
+        Ok(name) => name,
+        Err(refused) => return Err(counted(&app, peer, refused)),
+    };
+    let named = match request.headers().get(DELIVERY_HEADER).map(|id| id.to_str().unwrap_or_default()) {
+        Some(id) => Some(check_key(id).map_err(|e| ApiError::invalid(format!("X-Delivery-Id: {e}")))?.to_owned()),
+        None => None,
+    };
+    let body = read_body(request, ROUTINE_TEXT_MAX_BYTES.min(app.config.max_body_bytes)).await?;
+    let delivery = delivery(named, &body, app.clock.now());
+    let payload = String::from_utf8(body.into());
+    let payload = payload.map_err(|_| ApiError::bad_request("not_utf8", "the body is not UTF-8"))?;
+    if payload.contains('\0') {
+        return Err(ApiError::invalid("the body must not contain NUL"));
+    }
+    let caller = Principal { id: "webhook".into(), role: PrincipalRole::Client };
+    let firings = fired(&app, caller, RoutineRequest::Webhook { name, delivery, payload }).await?;
+    let Some(firing) = firings.first() else { return Err(ApiError::internal()) }; // it names one routine
+    // No more than this: what came of it is for whom the routine works.
+    let told = json!({ "firing_id": firing.firing_id, "routine": firing.routine, "status": firing.status });
+    Ok(Json(told).into_response())
+}
+
+/// The routine of this path, for whoever knows its secret; else what is said to who does not.
+async fn routine(app: &App, path: &str, secret: &[u8]) -> Result<Result<String, ApiError>, ApiError> {
+    let Some(routine) = app.routines.routine_at(path).await? else {
+        return Ok(Err(ApiError::not_found("no such webhook")));
+    };
+    let known = match &routine.spec.trigger {
+        Trigger::Webhook { secret_sha256, .. } => from_hex(secret_sha256.as_bytes()),
+        _ => None,
+    };
+    // Digests of equal length, so that the time says nothing about the secret, not even its length.
+    let shown = Sha256::digest(secret);
+    let fits = known.is_some_and(|known| bool::from(known.as_slice().ct_eq(shown.as_slice())));
+    Ok(if fits { Ok(routine.spec.name) } else { Err(ApiError::unauthorized("the secret does not fit")) })
+}
+
+/// The refusal of a stranger, who is counted.
+fn counted(app: &App, peer: Option<Peer>, refused: ApiError) -> ApiError {
+    let Some(Peer::Tcp(address)) = peer else { return refused };
+    match app.wrong_secrets.locked(address) {
+        Some(wait) => ApiError::too_many_attempts(wait),
+        None => {
+            app.wrong_secrets.failed(address);
+            refused
+        }
+    }
+}
+
+/// What makes a second delivery recognisable: what it is called, or what it says and in which minute. The two cannot be taken
+/// for each other.
+fn delivery(named: Option<String>, body: &[u8], now: UnixMillis) -> String {
+    match named {
+        Some(id) => format!("id:{id}"),
+        None => format!("body:{}:{}", blake3::hash(body), now.0.div_euclid(MINUTE_MS)),
+    }
+}

@@ -1,0 +1,191 @@
+//! `/api/v1/jobs`: work that outlives the request that asked for it. What is changed, the agent changes; what is read comes from
+//! the store.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use belay_protocol::{
+    Ack, Body, Control, IdempotencyKey, Inbound, JobBudget, JobFilter, JobId, JobOrder, JobRecord, JobRequest, JobRoom,
+    JobState, Principal, SessionKey,
+};
+use serde::{Deserialize, Serialize};
+
+use super::messages::{check_key, check_text};
+use super::progress::{JobView, seen, used};
+use super::resume::{Resume, as_response};
+use super::runs::check_limit;
+use super::status::Nothing;
+use crate::app::{App, Shared};
+use crate::error::ApiError;
+use crate::extract::{Caller, JobPath, JsonBody, OptionalBody, Params};
+use crate::sse::{self, Feed, JobFeed};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListParams {
+    /// States, with commas between them.
+    state: Option<String>,
+    /// The session that asked.
+    session: Option<String>,
+    limit: Option<u32>,
+}
+
+/// A job as a client asks for it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewJob {
+    job_id: Option<JobId>,
+    title: Option<String>,
+    task: String,
+    #[serde(default)]
+    plan: bool,
+    #[serde(default)]
+    room: JobRoom,
+    #[serde(default)]
+    budget: JobBudget,
+    /// The session that asks; without one, none of anybody's.
+    session: Option<String>,
+}
+
+/// What is said to a job.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Said {
+    text: String,
+    idempotency_key: Option<String>,
+}
+
+#[derive(Serialize)]
+struct JobList {
+    jobs: Vec<JobView>,
+}
+
+#[derive(Serialize)]
+struct SaidBody {
+    job_id: JobId,
+    reply: String,
+}
+
+/// Jobs, newest first.
+pub(crate) async fn list(State(app): State<Shared>, Params(params): Params<ListParams>) -> Result<Response, ApiError> {
+    let asked_in = params.session.as_deref().map(session).transpose()?;
+    let states = params.state.as_deref().map(states).transpose()?.unwrap_or_default();
+    let filter = JobFilter { states, asked_in, limit: check_limit(params.limit)? };
+    let mut jobs = Vec::new();
+    for job in app.jobs.jobs(filter).await? {
+        jobs.push(used(&app, job).await?);
+    }
+    Ok(Json(JobList { jobs }).into_response())
+}
+
+fn states(words: &str) -> Result<Vec<JobState>, ApiError> {
+    let state = |word: &str| {
+        JobState::from_word(word.trim()).ok_or_else(|| {
+            let known: Vec<_> = JobState::ALL.iter().map(|state| state.word()).collect();
+            ApiError::invalid(format!("state: there is no state {word:?}; there are {}", known.join(", ")))
+        })
+    };
+    words.split(',').map(state).collect()
+}
+
+fn session(key: &str) -> Result<SessionKey, ApiError> {
+    SessionKey::parse(key).map_err(|e| ApiError::invalid(format!("session: {e}")))
+}
+
+/// One job, and what it does.
+pub(crate) async fn show(State(app): State<Shared>, JobPath(id): JobPath) -> Result<Response, ApiError> {
+    let job = find(&app, id).await?;
+    Ok(Json(seen(&app, job).await?).into_response())
+}
+
+/// Makes a job: 202, since its work has yet to be done. The same `job_id` again gives the same job.
+pub(crate) async fn create(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    JsonBody(new): JsonBody<NewJob>,
+) -> Result<Response, ApiError> {
+    let NewJob { job_id, title, task, plan, room, budget, session: asked_in } = new;
+    check_text(&task).map_err(|e| ApiError::invalid(format!("task: {e}")))?;
+    let order = JobOrder { job_id, title, task, plan, room, budget };
+    let body = Body::Control(Control::Job(JobRequest::Create(order)));
+    let mut inbound = app.without_session(principal, body);
+    if let Some(key) = asked_in {
+        inbound.session = session(&key)?;
+    }
+    let job = asked(&app, inbound).await?;
+    Ok((StatusCode::ACCEPTED, Json(seen(&app, job).await?)).into_response())
+}
+
+/// Takes a job back.
+pub(crate) async fn cancel(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    JobPath(id): JobPath,
+    OptionalBody(Nothing {}): OptionalBody<Nothing>,
+) -> Result<Response, ApiError> {
+    change(&app, principal, JobRequest::Cancel(id)).await
+}
+
+/// Takes the result of a job.
+pub(crate) async fn accept(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    JobPath(id): JobPath,
+    OptionalBody(Nothing {}): OptionalBody<Nothing>,
+) -> Result<Response, ApiError> {
+    change(&app, principal, JobRequest::Accept(id)).await
+}
+
+async fn change(app: &App, principal: Principal, request: JobRequest) -> Result<Response, ApiError> {
+    let inbound = app.without_session(principal, Body::Control(Control::Job(request)));
+    let job = asked(app, inbound).await?;
+    Ok(Json(seen(app, job).await?).into_response())
+}
+
+/// Has something done with a job, and gives it as it stands then.
+async fn asked(app: &App, inbound: Inbound) -> Result<JobRecord, ApiError> {
+    match app.ask(inbound).await? {
+        Ack::Job(job) => Ok(*job),
+        other => Err(ApiError::unexpected(&other)),
+    }
+}
+
+/// Says something to a job at work, in the words of a conversation: so that it is passed on as it is from there.
+pub(crate) async fn message(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    JobPath(id): JobPath,
+    JsonBody(said): JsonBody<Said>,
+) -> Result<Response, ApiError> {
+    check_text(&said.text).map_err(|e| ApiError::invalid(format!("text: {e}")))?;
+    let key = said.idempotency_key.as_deref().map(check_key).transpose();
+    let key = key.map_err(|e| ApiError::invalid(format!("idempotency_key: {e}")))?.map(|key| IdempotencyKey {
+        channel: app.channel.clone(),
+        account: belay_protocol::job_session(id).as_str().into(),
+        message_id: key.into(),
+    });
+    find(&app, id).await?;
+    let text = Body::Text(format!("/job {id} {}", said.text));
+    match app.ask(Inbound { key, ..app.without_session(principal, text) }).await? {
+        Ack::Command(reply) if reply.refused => Err(ApiError::decided(reply.reply)),
+        Ack::Command(reply) => Ok(Json(SaidBody { job_id: id, reply: reply.reply }).into_response()),
+        other => Err(ApiError::unexpected(&other)),
+    }
+}
+
+/// The facts of a job's session, to the one that says that it is over.
+pub(crate) async fn events(
+    State(app): State<Shared>,
+    JobPath(id): JobPath,
+    Resume { after, place, reset }: Resume,
+) -> Result<Response, ApiError> {
+    let job = find(&app, id).await?;
+    let followed = JobFeed { over: job.state.is_over(), session: job.session };
+    let feed = Feed::new(app.events.clone(), after.unwrap_or_default(), None, app.draining.clone(), place);
+    Ok(as_response(reset, sse::events(feed.of_job(followed))).into_response())
+}
+
+async fn find(app: &App, id: JobId) -> Result<JobRecord, ApiError> {
+    app.jobs.job(id).await?.ok_or_else(|| ApiError::not_found(format!("no such job: {id}")))
+}

@@ -1,0 +1,211 @@
+//! `/api/v1/routines`: rules that start work by time or event. What is changed, the agent changes; what is read comes from the
+//! store.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use belay_protocol::{
+    Ack, Control, FiringRecord, Principal, RoutineAnswer, RoutineRecord, RoutineRequest, RoutineSpec,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::runs::LIST_MAX;
+use super::status::Nothing;
+use crate::app::{App, Shared};
+use crate::error::ApiError;
+use crate::extract::{Caller, JsonBody, NamePath, OptionalBody, Params};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListParams {
+    /// A name: those behind it.
+    after: Option<String>,
+    limit: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct RoutineList {
+    routines: Vec<RoutineRecord>,
+    /// What `after` takes for the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// What a firing by hand is told.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Hand {
+    payload: Option<String>,
+}
+
+/// A date to test a routine at: with an offset, or as the clock of its zone shows it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct At {
+    at: String,
+}
+
+/// A routine that nobody has made yet, and a date to test it at.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SpecAt {
+    spec: RoutineSpec,
+    at: String,
+}
+
+/// Routines, by name, in pages.
+pub(crate) async fn list(State(app): State<Shared>, Params(params): Params<ListParams>) -> Result<Response, ApiError> {
+    let limit = super::runs::check_limit(Some(params.limit.unwrap_or(LIST_MAX)))? as usize;
+    let mut routines = app.routines.routines().await?;
+    if let Some(after) = params.after {
+        routines.retain(|routine| routine.spec.name > after);
+    }
+    let more = routines.len() > limit;
+    routines.truncate(limit);
+    let next = routines.last().filter(|_| more).map(|routine| routine.spec.name.clone());
+    Ok(Json(RoutineList { routines, next }).into_response())
+}
+
+/// One routine.
+pub(crate) async fn show(State(app): State<Shared>, NamePath(name): NamePath) -> Result<Json<RoutineRecord>, ApiError> {
+    find(&app, &name).await.map(Json)
+}
+
+/// Makes a routine; one that is there is refused.
+pub(crate) async fn create(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    JsonBody(spec): JsonBody<RoutineSpec>,
+) -> Result<Response, ApiError> {
+    let routine = changed(&app, principal, RoutineRequest::Put { spec, fresh: true }).await?;
+    Ok((StatusCode::CREATED, Json(routine)).into_response())
+}
+
+/// Makes the routine of this name, or changes it.
+pub(crate) async fn put(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    NamePath(name): NamePath,
+    JsonBody(spec): JsonBody<RoutineSpec>,
+) -> Result<Json<RoutineRecord>, ApiError> {
+    if spec.name != name {
+        return Err(ApiError::invalid(format!("name: {:?} is not the one in the path, {name:?}", spec.name)));
+    }
+    changed(&app, principal, RoutineRequest::Put { spec, fresh: false }).await.map(Json)
+}
+
+/// Switches it on.
+pub(crate) async fn enable(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    NamePath(name): NamePath,
+    OptionalBody(Nothing {}): OptionalBody<Nothing>,
+) -> Result<Json<RoutineRecord>, ApiError> {
+    changed(&app, principal, RoutineRequest::Enable { name, on: true }).await.map(Json)
+}
+
+/// Switches it off.
+pub(crate) async fn disable(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    NamePath(name): NamePath,
+    OptionalBody(Nothing {}): OptionalBody<Nothing>,
+) -> Result<Json<RoutineRecord>, ApiError> {
+    changed(&app, principal, RoutineRequest::Enable { name, on: false }).await.map(Json)
+}
+
+/// Deletes it.
+pub(crate) async fn delete(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    NamePath(name): NamePath,
+) -> Result<Json<Value>, ApiError> {
+    match asked(&app, principal, RoutineRequest::Delete(name)).await? {
+        RoutineAnswer::Deleted(name) => Ok(Json(json!({ "deleted": name }))),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Fires it by hand: 202, since its work has yet to be done.
+pub(crate) async fn fire(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    NamePath(name): NamePath,
+    OptionalBody(Hand { payload }): OptionalBody<Hand>,
+) -> Result<Response, ApiError> {
+    let fired = fired(&app, principal, RoutineRequest::Fire { name, payload }).await?;
+    let Some(firing) = fired.into_iter().next() else { return Err(ApiError::internal()) }; // it names one routine
+    Ok((StatusCode::ACCEPTED, Json(firing)).into_response())
+}
+
+/// Whether a routine would fire at a date.
+pub(crate) async fn test(
+    State(app): State<Shared>,
+    NamePath(name): NamePath,
+    JsonBody(At { at }): JsonBody<At>,
+) -> Result<Json<Value>, ApiError> {
+    let routine = find(&app, &name).await?;
+    let mut tested = tested(&app, &routine.spec, &at)?;
+    if let Some(tested) = tested.as_object_mut().filter(|_| !routine.enabled) {
+        tested.insert("disabled_why".into(), routine.disabled_why.into());
+    }
+    Ok(Json(tested))
+}
+
+/// The same of a routine that nobody has made yet. Nothing else is posted to a name.
+pub(crate) async fn test_new(
+    State(app): State<Shared>,
+    NamePath(name): NamePath,
+    JsonBody(SpecAt { spec, at }): JsonBody<SpecAt>,
+) -> Result<Json<Value>, ApiError> {
+    if name != "test" {
+        return Err(ApiError::method_not_allowed());
+    }
+    tested(&app, &spec, &at).map(Json)
+}
+
+fn tested(app: &App, spec: &RoutineSpec, at: &str) -> Result<Value, ApiError> {
+    app.times.test(spec, at).map_err(ApiError::invalid)
+}
+
+/// The routine of that name.
+///
+/// # Errors
+/// 404.
+pub(super) async fn find(app: &App, name: &str) -> Result<RoutineRecord, ApiError> {
+    let routine = app.routines.routine(name).await?;
+    routine.ok_or_else(|| ApiError::not_found(format!("no such routine: {name}")))
+}
+
+/// Has something set off, and says what was.
+pub(super) async fn fired(
+    app: &App,
+    principal: Principal,
+    request: RoutineRequest,
+) -> Result<Vec<FiringRecord>, ApiError> {
+    match asked(app, principal, request).await? {
+        RoutineAnswer::Fired(firings) => Ok(firings),
+        other => Err(unexpected(&other)),
+    }
+}
+
+async fn changed(app: &App, principal: Principal, request: RoutineRequest) -> Result<RoutineRecord, ApiError> {
+    match asked(app, principal, request).await? {
+        RoutineAnswer::Routine(routine) => Ok(*routine),
+        other => Err(unexpected(&other)),
+    }
+}
+
+async fn asked(app: &App, principal: Principal, request: RoutineRequest) -> Result<RoutineAnswer, ApiError> {
+    match app.control(principal, Control::Routine(Box::new(request))).await? {
+        Ack::Routine(answer) => Ok(answer),
+        other => Err(ApiError::unexpected(&other)),
+    }
+}
+
+fn unexpected(answer: &RoutineAnswer) -> ApiError {
+    tracing::error!(?answer, "unexpected answer about routines");
+    ApiError::internal()
+}

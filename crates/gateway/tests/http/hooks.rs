@@ -1,0 +1,115 @@
+//! The webhooks of routines: who may, what is a second delivery, and strangers.
+
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value, json};
+
+use crate::house::{House, NOW, read};
+use crate::routines::spec;
+
+/// The SHA-256 of `open sesame`.
+const DIGEST: &str = "41ef4bb0b23661e66301aac36066912dac037827b4ae63a7b1165a5aa93ed4eb";
+const SECRET: &str = "open sesame";
+
+async fn house() -> House {
+    let house = House::locked().await;
+    let hook = spec("build", json!({ "kind": "webhook", "path": "ci", "secret_sha256": DIGEST }));
+    let made = house.client.post(house.url("/api/v1/routines")).bearer_auth("client").json(&hook);
+    assert_eq!(read(made).await.0, 201);
+    house
+}
+
+/// Calls a webhook with this secret and these headers.
+async fn call(house: &House, path: &str, secret: Option<&str>, id: Option<&str>, body: &[u8]) -> (u16, Value) {
+    let mut request = house.client.post(house.url(&format!("/hooks/{path}"))).body(body.to_vec());
+    for (name, value) in [("x-webhook-secret", secret), ("x-delivery-id", id)] {
+        if let Some(value) = value {
+            request = request.header(name, value);
+        }
+    }
+    read(request).await
+}
+
+#[tokio::test]
+async fn a_caller_with_the_secret_sets_the_routine_off_and_sees_no_more_than_that() {
+    let house = house().await;
+    let (status, fired) = call(&house, "ci", Some(SECRET), None, b"the build is red").await;
+    let expected = json!({"firing_id": fired["firing_id"], "routine": "build", "status": "running"});
+    assert_eq!((status, fired), (200, expected));
+    assert_eq!(house.work.told().as_deref(), Some("the build is red"));
+    let seen = house.agent.seen.lock().unwrap().last().unwrap().clone();
+    assert_eq!((&*seen.principal.id, seen.principal.is_operator()), ("webhook", false));
+}
+
+#[tokio::test]
+async fn a_second_delivery_is_answered_with_the_same_firing() {
+    let house = house().await;
+    let firing = async |id: Option<&str>, body: &str| {
+        let (status, fired) = call(&house, "ci", Some(SECRET), id, body.as_bytes()).await;
+        assert_eq!(status, 200, "{fired}");
+        fired["firing_id"].clone()
+    };
+    let first = firing(Some("d1"), "red").await;
+    assert_eq!(firing(Some("d1"), "sent again, in other words").await, first);
+    assert_ne!(firing(Some("d2"), "red").await, first);
+    // Without an id it is the body that is recognised, for as long as a minute lasts.
+    let unnamed = firing(None, "red").await;
+    assert_ne!(unnamed, first);
+    assert_eq!(firing(None, "red").await, unnamed);
+    assert_ne!(firing(None, "green").await, unnamed);
+    house.clock.0.store(NOW + 60_000, Ordering::Relaxed);
+    assert_ne!(firing(None, "red").await, unnamed);
+}
+
+#[tokio::test]
+async fn a_call_that_proves_nothing_or_cannot_be_used_is_refused() {
+    let house = house().await;
+    let long = "x".repeat(64 * 1024 + 1);
+    let rows: &[(&str, Option<&str>, Option<&str>, &[u8], u16, &str)] = &[
+        ("ci", None, None, b"x", 403, "forbidden"),
+        ("nobody", None, None, b"x", 403, "forbidden"),
+        ("ci", Some("open sesam"), None, b"x", 401, "unauthorized"),
+        ("ci", Some(DIGEST), None, b"x", 401, "unauthorized"),
+        ("nobody", Some(SECRET), None, b"x", 404, "not_found"),
+        ("ci", Some(SECRET), Some(""), b"x", 422, "invalid"),
+        ("ci", Some(SECRET), None, long.as_bytes(), 413, "too_large"),
+        ("ci", Some(SECRET), None, b"\xff", 400, "not_utf8"),
+        ("ci", Some(SECRET), None, b"a\0b", 422, "invalid"),
+        ("ci", Some(SECRET), None, b"", 200, ""),
+        ("ci", Some(SECRET), None, &long.as_bytes()[1..], 200, ""),
+    ];
+    for (path, secret, id, body, status, code) in rows {
+        let (got, answer) = call(&house, path, *secret, *id, body).await;
+        let said = answer["error"]["code"].as_str().unwrap_or_default();
+        assert_eq!((got, said), (*status, *code), "{path} {secret:?} {id:?}: {answer}");
+    }
+    assert_eq!(read(house.client.get(house.url("/hooks/ci"))).await.0, 405);
+}
+
+#[tokio::test]
+async fn a_guardrail_says_when_to_come_again_and_a_routine_that_is_off_says_so() {
+    let house = house().await;
+    let request = house.client.post(house.url("/hooks/ci")).header("x-webhook-secret", SECRET).body("too soon");
+    let response = request.send().await.unwrap();
+    assert_eq!((response.status().as_u16(), response.headers()["retry-after"].to_str().unwrap()), (429, "90"));
+    house.work.routines.lock().unwrap()[0].enabled = false;
+    let (status, off) = call(&house, "ci", Some(SECRET), None, b"x").await;
+    assert_eq!((status, &off["error"]["code"]), (409, &json!("decided")));
+}
+
+#[tokio::test]
+async fn strangers_are_sent_away_after_ten_attempts_and_a_real_caller_of_the_same_address_is_served() {
+    let house = house().await;
+    for attempt in 0..10 {
+        let path = if attempt % 2 == 0 { "ci" } else { "nobody" };
+        let (status, _) = call(&house, path, Some("guess"), None, b"x").await;
+        assert_eq!(status, if path == "ci" { 401 } else { 404 });
+    }
+    for path in ["ci", "nobody"] {
+        let (status, refused) = call(&house, path, Some("guess"), None, b"x").await;
+        assert_eq!((status, &refused["error"]["code"]), (429, &json!("too_many_attempts")));
+    }
+    assert_eq!(call(&house, "ci", Some(SECRET), None, b"x").await.0, 200);
+    let token = house.client.get(house.url("/api/v1/jobs")).bearer_auth("client");
+    assert_eq!(read(token).await.0, 200, "tokens are another matter");
+}

@@ -1,0 +1,158 @@
+//! Routines: made, changed, switched, deleted, fired by hand and by an event, tested, and what fires next.
+
+use serde_json::{Value, json};
+
+use crate::house::{House, read};
+
+const ROUTINES: &str = "/api/v1/routines";
+
+pub(crate) fn spec(name: &str, trigger: Value) -> Value {
+    json!({ "name": name, "trigger": trigger, "action": {"mode": "lightweight", "prompt": "look"} })
+}
+
+fn hourly(name: &str) -> Value {
+    spec(name, json!({ "kind": "schedule", "when": "@hourly" }))
+}
+
+#[tokio::test]
+async fn a_routine_is_made_once_changed_switched_and_deleted() {
+    let house = House::open().await;
+    let (status, made) = house.post(ROUTINES, hourly("tick")).await;
+    assert_eq!((status, &made["name"], &made["enabled"]), (201, &json!("tick"), &json!(true)));
+    assert_eq!(made["trigger"], json!({"kind": "schedule", "when": "@hourly", "zone": "UTC", "misfire": "once"}));
+    assert_eq!(house.post(ROUTINES, hourly("tick")).await.0, 422, "it is there");
+    let path = format!("{ROUTINES}/tick");
+    let other = spec("tick", json!({ "kind": "manual" }));
+    let (status, changed) = read(house.client.put(house.url(&path)).json(&other)).await;
+    assert_eq!((status, &changed["trigger"]), (200, &json!({"kind": "manual"})));
+    for (verb, on) in [("disable", false), ("enable", true)] {
+        let (status, switched) = house.post(&format!("{path}/{verb}"), json!({})).await;
+        assert_eq!((status, &switched["enabled"]), (200, &json!(on)), "{verb}");
+    }
+    assert_eq!(house.get(&path).await.1["trigger"], json!({"kind": "manual"}));
+    let (status, gone) = read(house.client.delete(house.url(&path))).await;
+    assert_eq!((status, gone), (200, json!({"deleted": "tick"})));
+    assert_eq!(house.get(&path).await.0, 404);
+    // A name is no route, whatever it is.
+    for name in ["test", "next", "runs"] {
+        assert_eq!(house.post(ROUTINES, hourly(name)).await.0, 201, "{name}");
+        assert_eq!(house.get(&format!("{ROUTINES}/{name}")).await.1["name"], name);
+    }
+}
+
+#[tokio::test]
+async fn routines_are_listed_by_name_in_pages() {
+    let house = House::open().await;
+    for name in ["c", "a", "b"] {
+        house.post(ROUTINES, hourly(name)).await;
+    }
+    for (query, expected, next) in [
+        ("", json!(["a", "b", "c"]), Value::Null),
+        ("?limit=2", json!(["a", "b"]), json!("b")),
+        ("?limit=2&after=b", json!(["c"]), Value::Null),
+    ] {
+        let (_, list) = house.get(&format!("{ROUTINES}{query}")).await;
+        let names: Vec<_> =
+            list["routines"].as_array().unwrap().iter().map(|routine| routine["name"].clone()).collect();
+        assert_eq!((json!(names), list["next"].clone()), (expected, next), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_routine_fires_by_hand_and_by_an_event_and_its_firings_are_listed() {
+    let house = House::open().await;
+    house.post(ROUTINES, hourly("tick")).await;
+    house.post(ROUTINES, spec("red", json!({ "kind": "system", "source": "ci", "event": "failed" }))).await;
+    let (status, firing) = house.post(&format!("{ROUTINES}/tick/fire"), json!({"payload": "now"})).await;
+    assert_eq!((status, &firing["routine"], &firing["by"]), (202, &json!("tick"), &json!("manual")));
+    assert_eq!(house.work.told().as_deref(), Some("now"));
+    let event = json!({"source": "ci", "event": "failed", "key": "build-7", "payload": {"branch": "main"}});
+    let (status, fired) = house.post("/api/v1/events", event.clone()).await;
+    assert_eq!((status, &fired["firings"][0]["routine"]), (200, &json!("red")));
+    assert_eq!(house.post("/api/v1/events", event).await.1, fired, "told twice, fired once");
+    let nobody = json!({"source": "ci", "event": "passed"});
+    assert_eq!(house.post("/api/v1/events", nobody).await, (200, json!({"firings": []})));
+    for (path, expected) in [
+        ("/api/v1/firings", json!(["red", "tick"])),
+        ("/api/v1/firings?routine=tick", json!(["tick"])),
+        ("/api/v1/firings?status=ok", json!([])),
+        ("/api/v1/routines/red/runs?status=running", json!(["red"])),
+    ] {
+        let (status, list) = house.get(path).await;
+        let names: Vec<_> =
+            list["firings"].as_array().unwrap().iter().map(|firing| firing["routine"].clone()).collect();
+        assert_eq!((status, json!(names)), (200, expected), "{path}");
+    }
+    let (status, one) = house.get(&format!("/api/v1/firings/{}", firing["firing_id"].as_str().unwrap())).await;
+    assert_eq!((status, &one), (200, &firing));
+}
+
+#[tokio::test]
+async fn a_routine_is_tested_at_a_date_before_and_after_it_is_made() {
+    let house = House::open().await;
+    let asked = json!({"spec": hourly("tick"), "at": "60"});
+    let (status, tested) = house.post(&format!("{ROUTINES}/test"), asked).await;
+    assert_eq!((status, &tested["routine"], &tested["at"]), (200, &json!("tick"), &json!("1970-01-01T00:01:00.000Z")));
+    house.post(ROUTINES, hourly("tick")).await;
+    house.post(&format!("{ROUTINES}/tick/disable"), json!({})).await;
+    let (status, tested) = house.post(&format!("{ROUTINES}/tick/test"), json!({"at": "60"})).await;
+    assert_eq!((status, &tested["fires"], &tested["disabled_why"]), (200, &json!(true), &json!("")));
+    let (status, refused) = house.post(&format!("{ROUTINES}/tick/test"), json!({"at": "soon"})).await;
+    assert_eq!((status, &refused["error"]["message"]), (422, &json!("at: \"soon\" is not a date")));
+}
+
+#[tokio::test]
+async fn what_fires_next_is_of_all_routines_together_or_of_one() {
+    let house = House::open().await;
+    for name in ["slow", "a"] {
+        house.post(ROUTINES, hourly(name)).await;
+    }
+    house.post(ROUTINES, spec("hand", json!({ "kind": "manual" }))).await;
+    let names = async |query: &str| {
+        let (status, list) = house.get(&format!("/api/v1/firings/next{query}")).await;
+        assert_eq!(status, 200, "{list}");
+        list["next"].as_array().unwrap().iter().map(|time| time["routine"].clone()).collect::<Value>()
+    };
+    assert_eq!(names("?count=3").await, json!(["a", "slow", "a"]));
+    assert_eq!(names("?count=2&routine=slow").await, json!(["slow", "slow"]));
+    assert_eq!(names("?routine=hand").await, json!([]));
+    assert_eq!(house.get("/api/v1/firings/next?routine=nobody").await.0, 404);
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_with_routines_is_told_as_everywhere() {
+    let house = House::open().await;
+    for (path, body, status, part) in [
+        (ROUTINES, json!({}), 422, "name"),
+        (ROUTINES, json!({"spec": hourly("tick")}), 422, "spec"),
+        (ROUTINES, spec("tick", json!({ "kind": "moon" })), 422, "moon"),
+        (ROUTINES, spec("tick", json!({ "kind": "schedule", "when": "@daily", "colour": 1 })), 422, "colour"),
+        ("/api/v1/routines/tick", json!({"spec": hourly("tick"), "at": "1"}), 405, "method"),
+        ("/api/v1/routines/tick/enable", json!({}), 404, "There is no routine tick"),
+        ("/api/v1/routines/tick/fire", json!({"load": "x"}), 422, "load"),
+        ("/api/v1/routines/tick/test", json!({"at": "1"}), 404, "no such routine: tick"),
+        ("/api/v1/events", json!({"source": "ci", "event": " "}), 422, "event"),
+        ("/api/v1/events", json!({"source": "ci", "event": "x", "payload": [1]}), 422, "payload"),
+        ("/api/v1/events", json!({"source": "ci", "event": "x", "key": ""}), 422, "key"),
+    ] {
+        let (got, answer) = house.post(path, body).await;
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(got == status && message.contains(part), "{path}: {got} {answer}");
+    }
+    let put = house.client.put(house.url("/api/v1/routines/tock")).json(&hourly("tick"));
+    assert_eq!(read(put).await.0, 422, "the path names another one");
+    for (path, status) in [
+        ("/api/v1/routines/tick", 404),
+        ("/api/v1/routines/tick/runs", 404),
+        ("/api/v1/firings/7", 404),
+        ("/api/v1/firings?status=asleep", 422),
+        ("/api/v1/firings/next?count=0", 422),
+        ("/api/v1/routines?limit=501", 422),
+    ] {
+        assert_eq!(house.get(path).await.0, status, "{path}");
+    }
+    let locked = House::locked().await;
+    let event = locked.client.post(locked.url("/api/v1/events")).json(&json!({"source": "ci", "event": "x"}));
+    assert_eq!(read(event.bearer_auth("client")).await.0, 403, "operators only");
+    assert_eq!(locked.get(ROUTINES).await.0, 401);
+}

@@ -1,0 +1,317 @@
+//! Jobs and routines of the house, in memory: what is read is read from here, and what is asked for is done at once.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use belay_gateway::RoutineTimes;
+use belay_protocol::*;
+use serde_json::{Value, json};
+
+use crate::house::NOW;
+
+/// Keeps jobs, routines and firings.
+#[derive(Default)]
+pub(crate) struct FakeWork {
+    pub(crate) jobs: Mutex<Vec<JobRecord>>,
+    pub(crate) routines: Mutex<Vec<RoutineRecord>>,
+    firings: Mutex<Vec<FiringRecord>>,
+}
+
+impl FakeWork {
+    /// Changes a job that is there.
+    pub(crate) fn change(&self, id: JobId, change: impl FnOnce(&mut JobRecord)) {
+        change(self.jobs.lock().unwrap().iter_mut().find(|job| job.job_id == id).unwrap());
+    }
+
+    /// What is asked about jobs; the task `too many` is one too many.
+    pub(crate) fn job(&self, request: JobRequest, inbound: &Inbound) -> Ack {
+        let mut jobs = self.jobs.lock().unwrap();
+        let known = |jobs: &[JobRecord], id: JobId| jobs.iter().position(|job| job.job_id == id);
+        let (id, to) = match request {
+            JobRequest::Create(order) if order.task == "too many" => {
+                let retry_after = Duration::from_secs(30);
+                return Ack::Refused(Refusal::Busy { what: "20 jobs are open".into(), retry_after });
+            }
+            JobRequest::Create(order) => {
+                let id = order.job_id.unwrap_or_default();
+                if known(&jobs, id).is_none() {
+                    jobs.push(job_of(id, order, inbound));
+                }
+                return Ack::Job(Box::new(jobs[known(&jobs, id).unwrap()].clone()));
+            }
+            JobRequest::Cancel(id) => (id, JobState::Cancelled),
+            JobRequest::Accept(id) => (id, JobState::Accepted),
+        };
+        let Some(at) = known(&jobs, id) else {
+            return Ack::Refused(Refusal::Unknown(format!("There is no job {id}.")));
+        };
+        if !jobs[at].state.may_become(to) {
+            return Ack::Refused(Refusal::Decided(format!("The job is {}.", jobs[at].state.word())));
+        }
+        jobs[at].state = to;
+        Ack::Job(Box::new(jobs[at].clone()))
+    }
+
+    /// What is asked about routines; the payload `too soon` is held back by a guardrail.
+    pub(crate) fn routine(&self, request: RoutineRequest, inbound: &Inbound) -> Ack {
+        let mut routines = self.routines.lock().unwrap();
+        let at = |routines: &[RoutineRecord], name: &str| routines.iter().position(|routine| routine.spec.name == name);
+        let unknown = |name: &str| Ack::Refused(Refusal::Unknown(format!("There is no routine {name}.")));
+        let one = |routine: &RoutineRecord| Ack::Routine(RoutineAnswer::Routine(Box::new(routine.clone())));
+        match request {
+            RoutineRequest::Put { spec, fresh } => {
+                let old = at(&routines, &spec.name);
+                if old.is_some() && fresh {
+                    return Ack::Refused(Refusal::Invalid(format!("there is a routine named {}", spec.name)));
+                }
+                let new = routine_of(spec, inbound);
+                match old {
+                    Some(old) => routines[old] = new.clone(),
+                    None => routines.push(new.clone()),
+                }
+                routines.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
+                one(&new)
+            }
+            RoutineRequest::Enable { name, on } => match at(&routines, &name) {
+                Some(at) => {
+                    routines[at].enabled = on;
+                    one(&routines[at])
+                }
+                None => unknown(&name),
+            },
+            RoutineRequest::Delete(name) => match at(&routines, &name) {
+                Some(at) => {
+                    routines.remove(at);
+                    Ack::Routine(RoutineAnswer::Deleted(name))
+                }
+                None => unknown(&name),
+            },
+            RoutineRequest::Fire { name, payload } => match at(&routines, &name) {
+                Some(_) => self.fired(&[(&name, "manual", FiringId::new().to_string())], payload),
+                None => unknown(&name),
+            },
+            RoutineRequest::Webhook { name, delivery, payload } => match at(&routines, &name).map(|at| &routines[at]) {
+                Some(routine) if !routine.enabled => Ack::Refused(Refusal::Decided("it is switched off".into())),
+                Some(_) if payload == "too soon" => {
+                    let retry_after = Duration::from_millis(89_500);
+                    Ack::Refused(Refusal::Busy { what: "the routine fired a moment ago".into(), retry_after })
+                }
+                Some(_) => self.fired(&[(&name, "webhook", delivery)], Some(payload)),
+                None => unknown(&name),
+            },
+            RoutineRequest::Emit { source, event, key, payload } => {
+                let key = key.unwrap_or_else(|| FiringId::new().to_string());
+                let waits = |routine: &&RoutineRecord| matches!(&routine.spec.trigger, Trigger::System { source: s, event: e, .. } if *s == source && *e == event);
+                let waiting: Vec<_> = routines.iter().filter(waits).map(|routine| routine.spec.name.clone()).collect();
+                let causes: Vec<_> = waiting.iter().map(|name| (name.as_str(), "system", key.clone())).collect();
+                self.fired(&causes, Some(payload.to_string()))
+            }
+        }
+    }
+
+    fn fired(&self, causes: &[(&str, &str, String)], payload: Option<String>) -> Ack {
+        let mut firings = self.firings.lock().unwrap();
+        let mut fired = Vec::new();
+        for (routine, by, key) in causes {
+            let known = firings.iter().find(|firing| firing.routine == *routine && firing.key == *key).cloned();
+            let firing = known.unwrap_or_else(|| firing_of(routine, by, key, payload.clone()));
+            if !firings.iter().any(|other| other.firing_id == firing.firing_id) {
+                firings.push(firing.clone());
+            }
+            fired.push(firing);
+        }
+        Ack::Routine(RoutineAnswer::Fired(fired))
+    }
+
+    /// What the newest firing was told.
+    pub(crate) fn told(&self) -> Option<String> {
+        self.firings.lock().unwrap().last()?.payload.clone()
+    }
+}
+
+fn job_of(id: JobId, order: JobOrder, inbound: &Inbound) -> JobRecord {
+    JobRecord {
+        job_id: id,
+        title: order.title.unwrap_or_else(|| order.task.clone()),
+        task: order.task,
+        state: JobState::Pending,
+        why: String::new(),
+        plan: order.plan,
+        room: order.room,
+        budget: order.budget,
+        session: job_session(id),
+        creator: asker(inbound),
+        channel: inbound.channel.clone(),
+        asked_in: inbound.session.clone(),
+        reply_to: None,
+        parent: None,
+        firing: None,
+        attempt: 0,
+        crashes: 0,
+        run_id: None,
+        result: None,
+        created_at: UnixMillis(NOW),
+        started_at: None,
+        changed_at: UnixMillis(NOW),
+        ended_at: None,
+    }
+}
+
+fn asker(inbound: &Inbound) -> Asker {
+    Asker { principal: inbound.principal.id.to_string(), place: inbound.principal.role.into(), relayed: false }
+}
+
+fn routine_of(spec: RoutineSpec, inbound: &Inbound) -> RoutineRecord {
+    let scheduled = matches!(spec.trigger, Trigger::Schedule { .. });
+    RoutineRecord {
+        next_at: scheduled.then_some(UnixMillis(NOW + spec.name.len() as i64)),
+        spec,
+        creator: asker(inbound),
+        channel: inbound.channel.clone(),
+        made_in: inbound.session.clone(),
+        reply_to: None,
+        origin: RoutineOrigin::Made,
+        enabled: true,
+        disabled_why: String::new(),
+        revision: 1,
+        claimed_to: None,
+        fired_at: None,
+        firings: 0,
+        failures: 0,
+        created_at: UnixMillis(NOW),
+        changed_at: UnixMillis(NOW),
+    }
+}
+
+fn firing_of(routine: &str, by: &str, key: &str, payload: Option<String>) -> FiringRecord {
+    FiringRecord {
+        firing_id: FiringId::new(),
+        routine: routine.into(),
+        revision: 1,
+        by: by.into(),
+        key: key.into(),
+        scheduled_at: None,
+        detail: String::new(),
+        payload,
+        status: FiringStatus::Running,
+        summary: Some("not for who calls".into()),
+        run_id: None,
+        job_id: None,
+        usage: RunUsage::default(),
+        cost_micro_usd: 0,
+        claimed_at: UnixMillis(NOW),
+        ended_at: None,
+    }
+}
+
+#[async_trait]
+impl JobStore for FakeWork {
+    async fn create(&self, _: NewJob, _: JobCaps) -> Result<JobCreated, StoreError> {
+        panic!("the agent makes jobs")
+    }
+    async fn begin_next(&self, _: JobCaps, _: UnixMillis) -> Result<Option<JobRecord>, StoreError> {
+        panic!("the desk begins jobs")
+    }
+    async fn begin_again(&self, _: JobId, _: UnixMillis) -> Result<JobChanged, StoreError> {
+        panic!("the desk begins jobs")
+    }
+    async fn note_run(&self, _: JobId, _: u32, _: RunId) -> Result<(), StoreError> {
+        panic!("the desk does that")
+    }
+    async fn change(&self, _: JobChange) -> Result<JobChanged, StoreError> {
+        panic!("the agent changes jobs")
+    }
+    async fn park(&self, _: UnixMillis) -> Result<(), StoreError> {
+        panic!("the desk does that")
+    }
+    async fn take_up(&self, _: BootId, _: UnixMillis) -> Result<Vec<JobRecord>, StoreError> {
+        panic!("the desk does that")
+    }
+    async fn note_progress(&self, _: JobId) -> Result<(), StoreError> {
+        panic!("the job does that")
+    }
+    async fn job(&self, id: JobId) -> Result<Option<JobRecord>, StoreError> {
+        Ok(self.jobs.lock().unwrap().iter().find(|job| job.job_id == id).cloned())
+    }
+    async fn jobs(&self, filter: JobFilter) -> Result<Vec<JobRecord>, StoreError> {
+        let jobs = self.jobs.lock().unwrap();
+        let fits = |job: &&JobRecord| {
+            (filter.states.is_empty() || filter.states.contains(&job.state))
+                && filter.asked_in.as_ref().is_none_or(|session| *session == job.asked_in)
+        };
+        Ok(jobs.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
+    }
+}
+
+#[async_trait]
+impl RoutineStore for FakeWork {
+    async fn put(&self, _: NewRoutine, _: bool) -> Result<RoutinePut, StoreError> {
+        panic!("the agent makes routines")
+    }
+    async fn enable(
+        &self,
+        _: &str,
+        _: bool,
+        _: &str,
+        _: Option<UnixMillis>,
+        _: UnixMillis,
+    ) -> Result<Option<RoutineRecord>, StoreError> {
+        panic!("the agent switches routines")
+    }
+    async fn delete(&self, _: &str) -> Result<bool, StoreError> {
+        panic!("the agent deletes routines")
+    }
+    async fn routine(&self, name: &str) -> Result<Option<RoutineRecord>, StoreError> {
+        Ok(self.routines.lock().unwrap().iter().find(|routine| routine.spec.name == name).cloned())
+    }
+    async fn routines(&self) -> Result<Vec<RoutineRecord>, StoreError> {
+        Ok(self.routines.lock().unwrap().clone())
+    }
+    async fn due(&self, _: UnixMillis, _: u32) -> Result<Vec<RoutineRecord>, StoreError> {
+        panic!("the engine does that")
+    }
+    async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError> {
+        panic!("the engine does that")
+    }
+    async fn claim(&self, _: NewFiring, _: u32) -> Result<Claim, StoreError> {
+        panic!("the agent claims firings")
+    }
+    async fn miss(&self, _: &str, _: Vec<UnixMillis>, _: Option<UnixMillis>, _: UnixMillis) -> Result<(), StoreError> {
+        panic!("the engine does that")
+    }
+    async fn note_work(&self, _: FiringId, _: Option<RunId>, _: Option<JobId>) -> Result<(), StoreError> {
+        panic!("the engine does that")
+    }
+    async fn settle(&self, _: FiringEnd) -> Result<Settled, StoreError> {
+        panic!("the engine does that")
+    }
+    async fn firing(&self, id: FiringId) -> Result<Option<FiringRecord>, StoreError> {
+        Ok(self.firings.lock().unwrap().iter().find(|firing| firing.firing_id == id).cloned())
+    }
+    async fn firings(&self, filter: FiringFilter) -> Result<Vec<FiringRecord>, StoreError> {
+        let firings = self.firings.lock().unwrap();
+        let fits = |firing: &&FiringRecord| {
+            filter.routine.as_ref().is_none_or(|routine| *routine == firing.routine)
+                && filter.status.is_none_or(|status| status == firing.status)
+        };
+        Ok(firings.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
+    }
+    async fn open_firings(&self) -> Result<Vec<FiringRecord>, StoreError> {
+        panic!("the engine does that")
+    }
+}
+
+/// Every routine with a schedule fires each second, on the second; a date is a number of seconds.
+pub(crate) struct FakeTimes;
+
+impl RoutineTimes for FakeTimes {
+    fn test(&self, spec: &RoutineSpec, at: &str) -> Result<Value, String> {
+        let at: i64 = at.parse().map_err(|_| format!("at: {at:?} is not a date"))?;
+        Ok(json!({ "routine": spec.name, "fires": true, "at": UnixMillis(at * 1000) }))
+    }
+    fn next(&self, _: &RoutineSpec, from: UnixMillis, count: usize) -> Result<Vec<(UnixMillis, Value)>, String> {
+        let times = (1..).map(|n| UnixMillis((from.0 / 1000 + n) * 1000));
+        Ok(times.take(count).map(|at| (at, json!({ "at": at }))).collect())
+    }
+}
