@@ -58,7 +58,7 @@ async fn settle(house: &House, firing: &FiringRecord, routine: Option<&RoutineRe
     tracing::info!(firing = %firing.firing_id, routine = firing.routine, status, "firing ended");
     if let Some(Settled::Now { disabled: true, .. }) = settled {
         tracing::warn!(routine = firing.routine, why, "a routine is switched off after failures in a row");
-        house.routines.ring();
+        house.routines.remove(&firing.routine); // nothing sets it off until it is switched on
     }
 }
 
