@@ -137,17 +137,18 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     Box::pin(conclude(&job, Left { delegate, context, outcome, screen, parked })).await
 }
 
-/// Lays a job aside at the end of the daemon, with what it has done so far: the next start goes on from there, and nobody need be
-/// told. Returns whether it was laid aside.
+/// Lays a job or a firing aside at the end of the daemon, with what it has done so far: the next start goes on from there, and
+/// nobody need be told. Returns whether it was laid aside.
 ///
 /// # Cancel safety
 /// Dropped midway, the next start goes on from an earlier step.
 async fn lay_aside(job: &TurnJob, delegate: &mut ChatDelegate, context: &LoopContext) -> bool {
-    if job.purpose != Purpose::Job || delegate.core.stopped() != Some(StopReason::Shutdown) {
+    if !matches!(job.purpose, Purpose::Job | Purpose::Routine) || delegate.core.stopped() != Some(StopReason::Shutdown)
+    {
         return false;
     }
     if let Err(error) = delegate.core.journal.write(context, Durability::Committed).await {
-        tracing::warn!(run = %job.run.id, %error, "a job is laid aside without its last step");
+        tracing::warn!(run = %job.run.id, %error, "a run is laid aside without its last step");
     }
     true
 }

@@ -27,6 +27,13 @@ pub(super) enum Handed {
     Unsure(Box<NewFiring>),
 }
 
+#[derive(Default)]
+struct Events {
+    set: Arc<EventSet>,
+    /// How often a routine was changed.
+    changes: u64,
+}
+
 /// Shared by the engine, the dispatcher, and whoever asks for routines.
 pub(crate) struct Board {
     pub(crate) config: RoutinesConfig,
@@ -35,8 +42,8 @@ pub(crate) struct Board {
     /// Not taken by the engine yet. No more is claimed than may be at work at once; after a crash the next start finds it in
     /// the store.
     handed: Mutex<Vec<Handed>>,
-    /// Held for an assignment.
-    events: RwLock<Arc<EventSet>>,
+    /// Held for a change of the set, never across an await.
+    events: RwLock<Events>,
     /// When the newest calls of webhooks were let through; at most as many as may be in a minute.
     webhooks: Mutex<VecDeque<Instant>>,
 }
@@ -78,13 +85,42 @@ impl Board {
 
     /// What sets routines off that wait for messages and events.
     pub(crate) fn events(&self) -> Arc<EventSet> {
-        self.events.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.events.read().unwrap_or_else(PoisonError::into_inner).set.clone()
     }
 
-    /// The routines have changed.
-    pub(super) fn show(&self, routines: &[RoutineRecord]) {
+    /// How often a routine was changed: for [`Self::show`].
+    pub(super) fn changes(&self) -> u64 {
+        self.events.read().unwrap_or_else(PoisonError::into_inner).changes
+    }
+
+    /// Shows the routines as they were read after `changes` of them. Whether they are shown: not where one was changed since.
+    pub(super) fn show(&self, routines: &[RoutineRecord], changes: u64) -> bool {
         let set = Arc::new(EventSet::of(routines));
-        *self.events.write().unwrap_or_else(PoisonError::into_inner) = set;
+        let mut events = self.events.write().unwrap_or_else(PoisonError::into_inner);
+        let current = events.changes == changes;
+        if current {
+            events.set = set;
+        }
+        current
+    }
+
+    /// A routine was changed; the engine looks again.
+    pub(super) fn put(&self, routine: &RoutineRecord) {
+        self.change(|set| set.put(routine));
+    }
+
+    /// A routine is gone.
+    pub(super) fn remove(&self, name: &str) {
+        self.change(|set| set.remove(name));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut EventSet)) {
+        {
+            let mut events = self.events.write().unwrap_or_else(PoisonError::into_inner);
+            events.changes += 1;
+            change(Arc::make_mut(&mut events.set));
+        }
+        self.ring();
     }
 
     /// Lets a call of a webhook through, or says how long to wait.

@@ -78,7 +78,7 @@ impl Engine {
                 biased; // the end first; then a place that has become free
                 () = self.stop.cancelled() => {}
                 Some(ended) = self.at_work.join_next_with_id() => self.ended(ended),
-                () = house.routines.changed() => self.shown_at = None,
+                () = house.routines.changed() => {}
                 () = sleep(pause) => {}
             }
         }
@@ -153,21 +153,23 @@ impl Engine {
         let (house, now) = (self.house.clone(), self.house.clock.now());
         self.take_handed().await?;
         if self.shown_at.is_none_or(|at| (now.0.saturating_sub(at.0)).unsigned_abs() >= REFRESH_MS.unsigned_abs()) {
-            house.routines.show(&house.store.routines.routines().await?);
-            self.shown_at = Some(now);
+            let changes = house.routines.changes();
+            let shown = house.routines.show(&house.store.routines.routines().await?, changes);
+            self.shown_at = Some(now).filter(|_| shown);
         }
         if !house.routines.config.enabled || self.is_full() {
             return Ok(TICK);
         }
+        let mut failed = None;
         for routine in house.store.routines.due(now, DUE_PAGE).await? {
             if self.is_full() {
-                return Ok(TICK); // the end of any wakes it
+                return failed.map_or(Ok(TICK), Err); // the end of any wakes it
             }
-            let name = routine.spec.name.clone();
-            if let Err(error) = self.fire(routine, now).await {
-                tracing::error!(%error, routine = name, "a routine could not be fired; trying again");
-                return Err(error);
-            }
+            // One that cannot be fired keeps no other from it.
+            failed = self.fire(routine, now).await.err().or(failed);
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
         let next = house.store.routines.next_due().await?;
         Ok(next.map_or(TICK, |next| {

@@ -1,6 +1,7 @@
 //! Which messages and events set routines off: compiled once, looked at for each message in linear time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use belay_protocol::{Inbound, RoutineOrigin, RoutineRecord, Trigger};
 use regex::Regex;
@@ -8,16 +9,18 @@ use serde_json::Value;
 
 use super::check;
 
-/// The enabled routines that wait for messages and events.
-#[derive(Debug, Default)]
-pub(crate) struct EventSet {
-    messages: Vec<MessageRule>,
-    system: Vec<SystemRule>,
+/// The enabled routines that wait for messages and events, by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EventSet(BTreeMap<String, Arc<Rule>>);
+
+#[derive(Debug)]
+enum Rule {
+    Message(MessageRule),
+    System(SystemRule),
 }
 
 #[derive(Debug)]
 struct MessageRule {
-    routine: String,
     pattern: Regex,
     /// Only through this channel, in lower case.
     channel: Option<String>,
@@ -27,43 +30,62 @@ struct MessageRule {
 
 #[derive(Debug)]
 struct SystemRule {
-    routine: String,
     source: String,
     event: String,
     filters: BTreeMap<String, String>,
 }
 
-impl EventSet {
-    /// Those of these routines that are on. A pattern that cannot be compiled any more is passed over with a warning.
-    pub(super) fn of(routines: &[RoutineRecord]) -> Self {
-        let mut set = Self::default();
-        for routine in routines.iter().filter(|routine| routine.enabled) {
-            let name = routine.spec.name.clone();
-            match &routine.spec.trigger {
-                Trigger::Event { pattern, channel } => match check::compile(pattern) {
-                    Ok(pattern) => set.messages.push(MessageRule {
-                        routine: name,
-                        pattern,
-                        channel: channel.as_ref().map(|channel| channel.to_lowercase()),
-                        owner: match routine.origin {
-                            RoutineOrigin::Made => {
-                                Some((routine.creator.principal.clone(), routine.channel.as_str().to_owned()))
-                            }
-                            RoutineOrigin::Config => None,
-                        },
-                    }),
-                    Err(problem) => tracing::warn!(routine = name, problem, "a routine waits for no message"),
-                },
-                Trigger::System { source, event, filters } => set.system.push(SystemRule {
-                    routine: name,
-                    source: source.to_lowercase(),
-                    event: event.to_lowercase(),
-                    filters: filters.iter().map(|(field, value)| (field.clone(), value.to_lowercase())).collect(),
-                }),
-                Trigger::Schedule { .. } | Trigger::Webhook { .. } | Trigger::Manual => {}
-            }
+impl Rule {
+    /// What sets the routine off; `None`: it is off, or waits for neither messages nor events. A pattern that cannot be
+    /// compiled any more is passed over with a warning.
+    fn of(routine: &RoutineRecord) -> Option<Self> {
+        if !routine.enabled {
+            return None;
         }
-        set
+        match &routine.spec.trigger {
+            Trigger::Event { pattern, channel } => {
+                let compiled = check::compile(pattern).inspect_err(|problem| {
+                    tracing::warn!(routine = routine.spec.name, problem, "a routine waits for no message");
+                });
+                Some(Self::Message(MessageRule {
+                    pattern: compiled.ok()?,
+                    channel: channel.as_ref().map(|channel| channel.to_lowercase()),
+                    owner: match routine.origin {
+                        RoutineOrigin::Made => {
+                            Some((routine.creator.principal.clone(), routine.channel.as_str().to_owned()))
+                        }
+                        RoutineOrigin::Config => None,
+                    },
+                }))
+            }
+            Trigger::System { source, event, filters } => Some(Self::System(SystemRule {
+                source: source.to_lowercase(),
+                event: event.to_lowercase(),
+                filters: filters.iter().map(|(field, value)| (field.clone(), value.to_lowercase())).collect(),
+            })),
+            Trigger::Schedule { .. } | Trigger::Webhook { .. } | Trigger::Manual => None,
+        }
+    }
+}
+
+impl EventSet {
+    /// Those of these routines.
+    pub(super) fn of(routines: &[RoutineRecord]) -> Self {
+        let rule = |routine: &RoutineRecord| Some((routine.spec.name.clone(), Arc::new(Rule::of(routine)?)));
+        Self(routines.iter().filter_map(rule).collect())
+    }
+
+    /// Puts a routine as it is now.
+    pub(super) fn put(&mut self, routine: &RoutineRecord) {
+        match Rule::of(routine) {
+            Some(rule) => drop(self.0.insert(routine.spec.name.clone(), Arc::new(rule))),
+            None => self.remove(&routine.spec.name),
+        }
+    }
+
+    /// Takes a routine out.
+    pub(super) fn remove(&mut self, name: &str) {
+        self.0.remove(name);
     }
 
     /// The routines that a message of their owner sets off, by name.
@@ -73,23 +95,30 @@ impl EventSet {
             None => inbound.principal.is_operator(),
         };
         let through = inbound.channel.as_str().to_lowercase();
-        let fits = |rule: &&MessageRule| {
-            is_theirs(rule)
-                && rule.channel.as_ref().is_none_or(|channel| *channel == through)
-                && rule.pattern.is_match(text)
-        };
-        self.messages.iter().filter(fits).map(|rule| rule.routine.clone()).collect()
+        self.fitting(|rule| match rule {
+            Rule::Message(rule) => {
+                is_theirs(rule)
+                    && rule.channel.as_ref().is_none_or(|channel| *channel == through)
+                    && rule.pattern.is_match(text)
+            }
+            Rule::System(_) => false,
+        })
     }
 
     /// The routines that wait for such an event, by name.
     pub(super) fn for_event(&self, source: &str, event: &str, payload: &Value) -> Vec<String> {
         let (source, event) = (source.to_lowercase(), event.to_lowercase());
-        let fits = |rule: &&SystemRule| {
-            rule.source == source
-                && rule.event == event
-                && rule.filters.iter().all(|(field, wanted)| as_text(payload.get(field)).as_ref() == Some(wanted))
-        };
-        self.system.iter().filter(fits).map(|rule| rule.routine.clone()).collect()
+        self.fitting(|rule| match rule {
+            Rule::Message(_) => false,
+            Rule::System(rule) => {
+                let fits = |(field, wanted): (&String, &String)| as_text(payload.get(field)).as_ref() == Some(wanted);
+                rule.source == source && rule.event == event && rule.filters.iter().all(fits)
+            }
+        })
+    }
+
+    fn fitting(&self, fits: impl Fn(&Rule) -> bool) -> Vec<String> {
+        self.0.iter().filter(|(_, rule)| fits(rule)).map(|(name, _)| name.clone()).collect()
     }
 }
 

@@ -61,7 +61,7 @@ async fn settle(house: &House, firing: &FiringRecord, routine: Option<&RoutineRe
     metrics::firing_ended(end.status);
     if disabled {
         tracing::warn!(routine = firing.routine, why, "a routine is switched off after failures in a row");
-        house.routines.ring();
+        house.routines.remove(&firing.routine); // nothing sets it off until it is switched on
     }
 }
 

@@ -144,21 +144,11 @@ async fn put(house: &House, spec: RoutineSpec, fresh: bool, by: &By) -> Result<R
     match store.put(new, fresh).await.map_err(unstored)? {
         RoutinePut::Done(routine) => {
             tracing::info!(routine = routine.spec.name, revision = routine.revision, "a routine was put");
-            changed(house).await;
+            house.routines.put(&routine);
             Ok(RoutineAnswer::Routine(routine))
         }
         RoutinePut::Refused(why) => Err(Refusal::Invalid(why)),
     }
-}
-
-/// What sets routines off is shown anew before whoever asked is answered, and the engine looks again. Where the store does not
-/// answer, the engine reads it later.
-async fn changed(house: &House) {
-    match house.store.routines.routines().await {
-        Ok(routines) => house.routines.show(&routines),
-        Err(error) => tracing::warn!(%error, "what sets routines off is read later"),
-    }
-    house.routines.ring();
 }
 
 async fn enable(house: &House, name: &str, on: bool, by: &By) -> Result<RoutineAnswer, Refusal> {
@@ -169,9 +159,11 @@ async fn enable(house: &House, name: &str, on: bool, by: &By) -> Result<RoutineA
     };
     let why = if on { String::new() } else { format!("switched off by {}", by.asker.principal) };
     let switched = house.store.routines.enable(name, on, &why, next_at, now).await.map_err(unstored)?;
-    changed(house).await;
     match switched {
-        Some(routine) => Ok(RoutineAnswer::Routine(Box::new(routine))),
+        Some(routine) => {
+            house.routines.put(&routine);
+            Ok(RoutineAnswer::Routine(Box::new(routine)))
+        }
         None => Err(Refusal::Unknown(format!("There is no routine named {name}."))),
     }
 }
@@ -179,7 +171,7 @@ async fn enable(house: &House, name: &str, on: bool, by: &By) -> Result<RoutineA
 async fn delete(house: &House, name: &str, by: &By) -> Result<RoutineAnswer, Refusal> {
     not_of_config(&find(house, name, by).await?)?;
     house.store.routines.delete(name).await.map_err(unstored)?;
-    changed(house).await;
+    house.routines.remove(name);
     Ok(RoutineAnswer::Deleted(name.to_owned()))
 }
 

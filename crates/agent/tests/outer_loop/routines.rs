@@ -641,3 +641,19 @@ async fn thousands_of_routines_that_are_not_due_cost_a_look_nothing() {
     assert_eq!(ended(&setup, "watch", 1).await.len(), 1);
     agent.shut_down().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_firing_that_is_at_work_at_the_end_of_the_daemon_goes_on_with_the_next_start() {
+    let setup = setup_with(ScriptedModel::new([Scripted::hang()]));
+    let agent = setup.start().await;
+    put(&agent, routine("watch", Trigger::Manual)).await;
+    fire(&agent, "watch").await.expect("fired");
+    agent.asked(1).await;
+    let (mut one, _two) = agent.shut_down().await;
+    assert!(one.delivered.try_recv().is_err(), "nobody need be told");
+    assert_eq!(statuses(&firings(&setup, "watch").await), [FiringStatus::Running]);
+    let mut agent = setup.next_boot(ScriptedModel::new([Scripted::text("done")])).start().await;
+    assert_eq!(agent.one.next().await, "Routine watch: done");
+    assert_eq!(statuses(&ended(&setup, "watch", 1).await), [FiringStatus::Attention]);
+    agent.shut_down().await;
+}
