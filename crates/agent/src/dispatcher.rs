@@ -176,7 +176,7 @@ impl Dispatcher {
             Submission::Command(command) => {
                 let Some(ack) = self.first_command(sent.as_ref(), &inbound, ack) else { return Flow::Continue };
                 self.house.hooks.command(&inbound, &submission::word_of(&text), &text);
-                // Where a lane acts on it, or an errand, its key is kept once that has been done.
+                // Where a lane acts on it, or an errand, or it answers a question, its key is kept once that has been done.
                 let kept = !matches!(
                     command,
                     Command::Decide(..)
@@ -233,7 +233,9 @@ impl Dispatcher {
     /// Has the store keep the key of a command that was acted on, beside everything else: should that fail, a second delivery
     /// after a restart acts again.
     fn keep_key(&mut self, acted_on: Option<ActedOn>) {
-        let Some(acted_on) = acted_on.filter(|acted_on| self.keys.was_acted_on(&acted_on.key)) else { return };
+        let Some(acted_on) = acted_on else { return };
+        let Some(refused) = self.keys.refused(&acted_on.key) else { return };
+        let acted_on = ActedOn { refused, ..acted_on };
         let (threads, at) = (self.house.store.threads.clone(), self.house.clock.now());
         self.errand(async move {
             if let Err(error) = threads.note_acted_on(&acted_on, at).await {

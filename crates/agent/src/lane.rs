@@ -183,10 +183,12 @@ impl Lane {
             LaneOrder::Setting(setting) => self.set(setting, &command.channel).await?,
             LaneOrder::Thread(ThreadCommand::Loops(on)) => self.set_loop_detection(on).await?,
             LaneOrder::Thread(_) if self.compacting.is_some() => {
-                Err(format!("This conversation is being shortened. Send /stop first, or {word} again in a moment."))
+                let why =
+                    format!("This conversation is being shortened. Send /stop first, or {word} again in a moment.");
+                Err(Undone::Refused(why))
             }
             LaneOrder::Thread(_) if busy => {
-                Err(format!("A message is still being answered. Send /stop first, then {word}."))
+                Err(Undone::Refused(format!("A message is still being answered. Send /stop first, then {word}.")))
             }
             LaneOrder::Thread(ThreadCommand::Compact(wish)) => {
                 Box::pin(self.begin_compaction(command, wish)).await;
@@ -196,7 +198,9 @@ impl Lane {
             LaneOrder::Thread(ThreadCommand::Redo) => self.edit(ThreadEdit::Redo, &word).await?,
             LaneOrder::Thread(ThreadCommand::Clear) => self.edit(ThreadEdit::Clear, &word).await?,
             LaneOrder::Thread(ThreadCommand::New) => self.edit(ThreadEdit::New, &word).await?,
-            LaneOrder::Thread(ThreadCommand::Delete) => Err("A conversation is deleted by an operator.".into()),
+            LaneOrder::Thread(ThreadCommand::Delete) => {
+                Err(Undone::Refused("A conversation is deleted by an operator.".into()))
+            }
         };
         self.say(command, said).await;
         Ok(())
@@ -249,14 +253,22 @@ impl Lane {
     }
 }
 
-/// The answer to a command: what it has done, or why it was refused.
-type Said = Result<String, String>;
+/// The answer to a command: what it has done, or why nothing.
+type Said = Result<String, Undone>;
+
+/// Why a command has done nothing.
+enum Undone {
+    /// It was refused, and is when it comes again under its key.
+    Refused(String),
+    /// The store did not take it, for now: it may be given again under the same key.
+    Unstored(String),
+}
 
 /// The answer to an edit that the store did not take.
 fn unchanged(error: &StoreError) -> Result<Said, LeaseLost> {
     match error {
         StoreError::LeaseLost(_) => Err(LeaseLost),
-        error => Ok(Err(format!("That could not be stored, and nothing has changed: {error}"))),
+        error => Ok(Err(Undone::Unstored(format!("That could not be stored, and nothing has changed: {error}")))),
     }
 }
 

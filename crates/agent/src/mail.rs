@@ -27,7 +27,7 @@ pub(crate) struct LaneInput {
     pub(crate) inbound: Inbound,
     pub(crate) text: String,
     /// What tells a second delivery from another message, where there is a key: `text` may be made of what was sent.
-    pub(crate) digest: Option<String>,
+    pub(crate) sent: Option<Sent>,
     pub(crate) ack: AckSender,
 }
 
@@ -78,7 +78,7 @@ impl LaneReply {
     pub(crate) fn acted_on(&self, sent: Sent) -> ActedOn {
         match self {
             Self::Decision(_) => sent.into(),
-            Self::Secret(_) => ActedOn { key: sent.key, digest: None },
+            Self::Secret(_) => ActedOn { digest: None, ..sent.into() },
         }
     }
 }

@@ -63,8 +63,8 @@ pub use ids::{
 };
 pub use inbound::{
     Accepted, Ack, AckSender, Attachment, Body, CandidateStatus, CommandReply, Control, Envelope, IdempotencyKey,
-    Inbound, Partial, Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, StatusReport, StillRunning,
-    StopReport, StopTarget,
+    Inbound, Partial, Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, SharedAck, StatusReport,
+    StillRunning, StopReport, StopTarget,
 };
 pub use job::{
     JobBudget, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobOrder, JobRecord, JobRequest, JobRoom,

@@ -6,7 +6,7 @@ use crate::declared::DeclaredOutput;
 use crate::inbound::{Body, HistoryLine, HistoryRole, IdempotencyKey, Inbound};
 use crate::message::canonical_json;
 use crate::options::RunOptions;
-use crate::store::{ActedOn, input_digest};
+use crate::store::{ActedOn, KnownInput, input_digest};
 
 /// Keeps digests of a text with all that came beside it apart from those of a text alone, whatever the text says.
 const WITH_MORE: &str = "Belay: a message with what it asks of its run, 1";
@@ -21,6 +21,8 @@ pub struct Sent {
     pub key: IdempotencyKey,
     /// The digest, in hex.
     pub digest: String,
+    /// The digest of the text alone, in hex: all that an older Belay has kept of a message.
+    pub text_digest: String,
 }
 
 impl Sent {
@@ -42,22 +44,29 @@ impl Sent {
             relayed: _,
         } = inbound;
         let (Some(key), Body::Text(text)) = (key, body) else { return None };
-        Some(Self { key: key.clone(), digest: digest(text, options, outputs, history) })
+        let text_digest = input_digest(text);
+        let digest = match options.is_default() && outputs.is_empty() && history.is_empty() {
+            true => text_digest.clone(),
+            false => digest_with_more(text, options, outputs, history),
+        };
+        Some(Self { key: key.clone(), digest, text_digest })
+    }
+
+    /// Whether it is the message that was committed under its key.
+    pub fn is_again(&self, known: &KnownInput) -> bool {
+        known.is_again(&self.digest, &self.text_digest)
     }
 }
 
 impl From<Sent> for ActedOn {
-    /// For what is no secret.
-    fn from(Sent { key, digest }: Sent) -> Self {
-        Self { key, digest: Some(digest) }
+    /// For what is no secret, and not refused.
+    fn from(Sent { key, digest, text_digest: _ }: Sent) -> Self {
+        Self { key, digest: Some(digest), refused: false }
     }
 }
 
-/// Of a text alone it is [`input_digest`]: what was stored before there was more to compare stays known.
-fn digest(text: &str, options: &RunOptions, outputs: &[DeclaredOutput], history: &[HistoryLine]) -> String {
-    if options.is_default() && outputs.is_empty() && history.is_empty() {
-        return input_digest(text);
-    }
+/// The digest of a text with what came beside it. Of a text alone it is [`input_digest`].
+fn digest_with_more(text: &str, options: &RunOptions, outputs: &[DeclaredOutput], history: &[HistoryLine]) -> String {
     let history: Vec<Value> = history.iter().map(|line| json!([role(line.role), line.text])).collect();
     let beside = canonical_json(&json!({ "options": options, "outputs": outputs, "history": history }));
     let mut hasher = blake3::Hasher::new_derive_key(WITH_MORE);
@@ -136,6 +145,27 @@ mod tests {
         ];
         let digests: HashSet<String> = messages.iter().map(digest_of).collect();
         assert_eq!(digests.len(), messages.len());
+    }
+
+    #[test]
+    fn of_what_an_older_belay_has_accepted_the_text_alone_is_compared() {
+        let known = |of_text, digest: &str| KnownInput {
+            run_id: crate::ids::RunId::new(),
+            session: "s".into(),
+            accepted_at: crate::time::UnixMillis(0),
+            digest: digest.into(),
+            of_text,
+        };
+        let asked = asking(RunOptions { timeout_ms: Some(5), ..RunOptions::default() });
+        let sent = Sent::of(&asked).expect("has a key");
+        for (of_text, digest, again) in [
+            (true, input_digest("hi"), true),
+            (true, input_digest("ho"), false),
+            (false, input_digest("hi"), false),
+            (false, digest_of(&asked), true),
+        ] {
+            assert_eq!(sent.is_again(&known(of_text, &digest)), again, "{of_text} {digest}");
+        }
     }
 
     #[test]

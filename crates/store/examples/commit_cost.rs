@@ -57,6 +57,7 @@ async fn message(store: &SqliteStore, lease: &Lease, n: u32) -> Result<(), Store
         channel: "http".into(),
         asker: Asker { principal: "client".into(), ..Asker::default() },
         digest: None,
+        text_digest: None,
         text: TEXT.into(),
         reply_to: None,
         options: belay_protocol::RunOptions::default(),

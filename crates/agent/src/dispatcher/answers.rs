@@ -2,13 +2,14 @@
 //! of the run that waits; a question that no lane knows is looked up, so that a late answer is told the truth.
 
 use belay_protocol::{
-    Ack, AckSender, Decision, GateId, GateState, IdempotencyKey, Inbound, Place, Refusal, ReplyRoute, Secret, Sent,
-    SessionKey,
+    Ack, AckSender, ActedOn, CommandReply, Decision, GateId, GateState, Inbound, Place, Refusal, ReplyRoute, Secret,
+    Sent, SessionKey,
 };
 use tokio::sync::mpsc;
 
 use super::{BUSY_RETRY, Dispatcher};
 use crate::approvals::parse_answer;
+use crate::house::House;
 use crate::mail::{LaneAnswer, LaneMail, LaneNote, LaneReply, Waits};
 use crate::submission::{Submission, word_of as word_of_text};
 
@@ -48,9 +49,10 @@ impl Dispatcher {
             (false, Some(Decision::Deny)) => (LaneReply::Decision(Decision::Deny), "/deny"),
             (false, _) => (LaneReply::Secret(Secret::new(text.trim().to_owned())), "/secret"),
         };
-        if let Some(sent) = sent {
-            self.keys.act_on(reply.acted_on(sent.clone()));
-        }
+        let ack = match sent {
+            Some(sent) => self.keys.act_on(reply.acted_on(sent.clone()), ack),
+            None => ack,
+        };
         self.decide(gate, reply, word.to_owned(), sent.cloned(), inbound, ack);
         Ok(())
     }
@@ -72,7 +74,7 @@ impl Dispatcher {
     ) {
         if inbound.relayed {
             let reply = "A relayed message decides nothing: answer it yourself.".to_owned();
-            return self.answer(&inbound, ack, &word, Err(reply));
+            return self.refuse_decision(reply, word, sent, inbound, ack);
         }
         let gate = match named {
             None => self.question_in(&inbound.session).map(|waits| waits.gate),
@@ -81,14 +83,27 @@ impl Dispatcher {
                 Err(_) => {
                     let reply =
                         format!("{named} is no question's id. {word} alone answers the one of this conversation.");
-                    return self.answer(&inbound, ack, &word, Err(reply));
+                    return self.refuse_decision(reply, word, sent, inbound, ack);
                 }
             },
         };
         match gate {
             Some(gate) => self.decide(gate, LaneReply::Decision(decision), word, sent, inbound, ack),
-            None => self.answer(&inbound, ack, &word, Err("Nothing is waiting for approval.".into())),
+            None => self.refuse_decision("Nothing is waiting for approval.".into(), word, sent, inbound, ack),
         }
+    }
+
+    /// Refuses a decision that no question is there for, once its key is kept: delivered again it must not meet one that was
+    /// asked meanwhile.
+    fn refuse_decision(&mut self, reply: String, word: String, sent: Option<Sent>, inbound: Inbound, ack: AckSender) {
+        let Some(sent) = sent else { return self.answer(&inbound, ack, &word, Err(reply)) };
+        let (house, speaker) = (self.house.clone(), self.speaker.clone());
+        self.errand(async move {
+            keep_refused(&house, sent.into()).await;
+            let said = CommandReply { command: word, reply: reply.clone(), resumes: None, refused: true };
+            ack.send(Ack::Command(said));
+            speaker.say(inbound.reply_to, reply);
+        });
     }
 
     /// Puts an answer into the lane of its run.
@@ -103,7 +118,7 @@ impl Dispatcher {
     ) {
         let Inbound { principal, session: from, reply_to, key, .. } = inbound;
         let Some(session) = self.questions.get(&gate).map(|waits| waits.session.clone()) else {
-            return self.explain(gate, reply_to, key, ack);
+            return self.explain(gate, reply_to, sent.map(|sent| reply.acted_on(sent)), ack);
         };
         let lane = self.lane(&session);
         let answer = LaneAnswer { gate, reply, who: principal, from, word, reply_to, sent, ack };
@@ -119,10 +134,10 @@ impl Dispatcher {
     }
 
     /// Tells what became of a question that waits no more, or never was.
-    fn explain(&mut self, gate: GateId, reply_to: Option<ReplyRoute>, key: Option<IdempotencyKey>, ack: AckSender) {
-        let (gates, speaker, notes) = (self.house.store.gates.clone(), self.speaker.clone(), self.notes.clone());
+    fn explain(&mut self, gate: GateId, reply_to: Option<ReplyRoute>, acted_on: Option<ActedOn>, ack: AckSender) {
+        let (house, speaker, notes) = (self.house.clone(), self.speaker.clone(), self.notes.clone());
         self.errand(async move {
-            let refusal = match gates.gate(gate).await {
+            let refusal = match house.store.gates.gate(gate).await {
                 // It waits, and its lane has not said so yet: the daemon has just started.
                 Ok(Some(gate)) if gate.state == GateState::Waiting => Refusal::Busy {
                     what: "the conversation of this question is being opened".into(),
@@ -132,14 +147,26 @@ impl Dispatcher {
                 Ok(None) => Refusal::Unknown(format!("There is no question {gate}.")),
                 Err(error) => Refusal::Store(error.to_string()),
             };
-            if let (Refusal::Busy { .. } | Refusal::Store(_), Some(key)) = (&refusal, key) {
+            match (&refusal, acted_on) {
+                (_, None) => {}
                 // Before the refusal is heard: the answer is given again because of it. Only the dispatcher's end drops this.
-                let _ = notes.send(LaneNote::NotActedOn { key }).await;
+                (Refusal::Busy { .. } | Refusal::Store(_), Some(ActedOn { key, .. })) => {
+                    let _ = notes.send(LaneNote::NotActedOn { key }).await;
+                }
+                (_, Some(acted_on)) => keep_refused(&house, acted_on).await,
             }
             let text = refusal.to_string();
             ack.send(Ack::Refused(refusal));
             speaker.say(reply_to, text);
         });
+    }
+}
+
+/// Has the store keep the key of an answer that was refused for good, before whoever gave it hears so.
+async fn keep_refused(house: &House, acted_on: ActedOn) {
+    let acted_on = ActedOn { refused: true, ..acted_on };
+    if let Err(error) = house.store.threads.note_acted_on(&acted_on, house.clock.now()).await {
+        tracing::warn!(%error, "an answer that came again after a restart would not be recognised");
     }
 }
 

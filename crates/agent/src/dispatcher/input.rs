@@ -18,8 +18,8 @@ impl Dispatcher {
         let lane = self.lane(&inbound.session);
         let run = LiveRun::new(RunId::new(), inbound.session.clone(), inbound.want_deltas);
         let session = inbound.session.clone();
-        let digest = sent.as_ref().map(|sent| sent.digest.clone());
-        let mail = LaneMail::Input(Box::new(LaneInput { run: run.clone(), inbound, text, digest, ack }));
+        let input = LaneInput { run: run.clone(), inbound, text, sent: sent.clone(), ack };
+        let mail = LaneMail::Input(Box::new(input));
         if let Err(error) = lane.mail.try_send(mail) {
             let (mpsc::error::TrySendError::Full(mail) | mpsc::error::TrySendError::Closed(mail)) = error;
             if let LaneMail::Input(input) = mail {
@@ -40,11 +40,11 @@ impl Dispatcher {
     fn busy(&mut self, inbound: Inbound, sent: Option<Sent>, ack: AckSender) {
         let what = "too many messages of this conversation are on their way".to_owned();
         let busy = Refusal::Busy { what, retry_after: BUSY_RETRY };
-        let Some(Sent { key, digest }) = sent else { return self.refuse(&inbound, ack, busy) };
+        let Some(sent) = sent else { return self.refuse(&inbound, ack, busy) };
         let (threads, speaker) = (self.house.store.threads.clone(), self.speaker.clone());
         self.errand(async move {
-            let refusal = match threads.find(&key).await {
-                Ok(Some(known)) if known.digest == digest => return ack.send(Ack::Accepted(known.again(None))),
+            let refusal = match threads.find(&sent.key).await {
+                Ok(Some(known)) if sent.is_again(&known) => return ack.send(Ack::Accepted(known.again(None))),
                 Ok(Some(known)) => Refusal::Conflict { run_id: known.run_id },
                 Ok(None) => busy,
                 Err(error) => Refusal::Store(error.to_string()),

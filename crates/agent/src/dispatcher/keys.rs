@@ -11,12 +11,16 @@ use std::sync::Arc;
 use belay_protocol::store::{ACTED_ON_KEPT, RECENT_INPUTS};
 use belay_protocol::{
     Accepted, Ack, AckSender, ActedOn, CommandReply, IdempotencyKey, Inbound, KnownInput, Refusal, RunId, Sent,
-    UnixMillis,
+    SharedAck, UnixMillis,
 };
 
 use super::Dispatcher;
 use super::answers::word_of_answer;
 use crate::live::LiveRun;
+
+/// What a second delivery is told, which nothing is done of.
+const ACTED_ON_BEFORE: &str = "This was delivered before, and acted on.";
+const REFUSED_BEFORE: &str = "This was delivered before, and refused; send it under a new key to have it tried again.";
 
 /// The keys that the dispatcher knows.
 pub(super) struct Keys {
@@ -26,8 +30,33 @@ pub(super) struct Keys {
     /// Of messages whose run has ended, or was alive before this start. Commands alone are compared with them: whether a
     /// message is a duplicate, the store says.
     recent: Newest<KnownInput>,
-    /// Of commands and answers, with their digests; no digest is that of a secret.
-    acted_on: Newest<Option<String>>,
+    /// Of commands and answers.
+    acted_on: Newest<Acted>,
+}
+
+/// A command or an answer.
+struct Acted {
+    /// `None` for a secret.
+    digest: Option<String>,
+    reply: Reply,
+}
+
+/// How it was answered.
+enum Reply {
+    /// Before this start.
+    Before { refused: bool },
+    /// By this one, or it is at work still.
+    Now(SharedAck),
+}
+
+impl Reply {
+    /// Has a second delivery wait for the same reply; gives it back where that was given, and whether it was a refusal.
+    fn join(&self, ack: AckSender) -> Option<(AckSender, bool)> {
+        match self {
+            Self::Before { refused } => Some((ack, *refused)),
+            Self::Now(shared) => shared.join(ack),
+        }
+    }
 }
 
 /// A message whose run is alive.
@@ -49,7 +78,7 @@ enum Used<'a> {
     /// Nothing, as far as is known here.
     No,
     /// The same command or answer.
-    ActedOn,
+    ActedOn(&'a Reply),
     /// The same message.
     Living(&'a mut Living),
     /// Something else.
@@ -68,16 +97,18 @@ impl Keys {
 
     /// Learns what an earlier start has left in the store.
     pub(super) fn recall(&mut self, acted_on: Vec<ActedOn>, inputs: Vec<(IdempotencyKey, KnownInput)>) {
-        acted_on.into_iter().for_each(|ActedOn { key, digest }| self.acted_on.insert(key, digest));
+        for ActedOn { key, digest, refused } in acted_on {
+            self.acted_on.insert(key, Acted { digest, reply: Reply::Before { refused } });
+        }
         inputs.into_iter().for_each(|(key, known)| self.recent.insert(key, known));
     }
 
     fn used(&mut self, sent: &Sent) -> Used<'_> {
-        if let Some(digest) = self.acted_on.get(&sent.key) {
+        if let Some(Acted { digest, reply }) = self.acted_on.get(&sent.key) {
             // What cannot be told from a second delivery counts as one: a secret that comes again must not be told that it
             // was not taken, and must not go anywhere else.
             let same = digest.as_ref().is_none_or(|digest| *digest == sent.digest);
-            return if same { Used::ActedOn } else { Used::Otherwise(Refusal::ConflictWithCommand) };
+            return if same { Used::ActedOn(reply) } else { Used::Otherwise(Refusal::ConflictWithCommand) };
         }
         match self.living.get_mut(&sent.key) {
             None => Used::No,
@@ -119,13 +150,19 @@ impl Keys {
         let Some(key) = self.of_runs.remove(&run) else { return };
         let Some(Living { run, digest, state }) = self.living.remove(&key) else { return };
         if let KeyState::Accepted(accepted_at) = state {
-            self.recent.insert(key, KnownInput { run_id: run.id, session: run.session.clone(), accepted_at, digest });
+            self.recent.insert(
+                key,
+                KnownInput { run_id: run.id, session: run.session.clone(), accepted_at, digest, of_text: false },
+            );
         }
     }
 
-    /// A command or an answer is acted on, unless somebody says otherwise.
-    pub(super) fn act_on(&mut self, acted_on: ActedOn) {
-        self.acted_on.insert(acted_on.key, acted_on.digest);
+    /// A command or an answer is acted on, unless somebody says otherwise. What comes again before it is answered with what
+    /// this gives back waits for the same.
+    pub(super) fn act_on(&mut self, ActedOn { key, digest, .. }: ActedOn, ack: AckSender) -> AckSender {
+        let (ack, shared) = ack.shared();
+        self.acted_on.insert(key, Acted { digest, reply: Reply::Now(shared) });
+        ack
     }
 
     /// Nothing was done of it after all.
@@ -133,8 +170,12 @@ impl Keys {
         self.acted_on.remove(key);
     }
 
-    pub(super) fn was_acted_on(&self, key: &IdempotencyKey) -> bool {
-        self.acted_on.get(key).is_some()
+    /// Whether what came under a key was refused, as far as it is answered; `None`: nothing was acted on under it.
+    pub(super) fn refused(&self, key: &IdempotencyKey) -> Option<bool> {
+        Some(match &self.acted_on.get(key)?.reply {
+            Reply::Before { refused } => *refused,
+            Reply::Now(shared) => shared.is_refused(),
+        })
     }
 }
 
@@ -149,14 +190,12 @@ impl Dispatcher {
     ) -> Option<AckSender> {
         match sent.map_or(Used::No, |sent| self.keys.used(sent)) {
             Used::No => return Some(ack),
-            Used::ActedOn => {
-                let reply = "This was delivered before, and acted on.".to_owned();
-                ack.send(Ack::Command(CommandReply {
-                    command: word_of_answer(text),
-                    reply,
-                    resumes: None,
-                    refused: false,
-                }));
+            Used::ActedOn(before) => {
+                if let Some((ack, refused)) = before.join(ack) {
+                    let reply = if refused { REFUSED_BEFORE } else { ACTED_ON_BEFORE }.to_owned();
+                    let command = word_of_answer(text);
+                    ack.send(Ack::Command(CommandReply { command, reply, resumes: None, refused }));
+                }
             }
             Used::Living(living) => match &mut living.state {
                 KeyState::InFlight(waiters) => waiters.push(ack),
@@ -176,11 +215,8 @@ impl Dispatcher {
     ) -> Option<AckSender> {
         let Some(sent) = sent else { return Some(ack) };
         match self.keys.recent.get(&sent.key) {
-            None => {
-                self.keys.act_on(sent.clone().into());
-                return Some(ack);
-            }
-            Some(known) if known.digest == sent.digest => ack.send(Ack::Accepted(known.clone().again(None))),
+            None => return Some(self.keys.act_on(sent.clone().into(), ack)),
+            Some(known) if sent.is_again(known) => ack.send(Ack::Accepted(known.clone().again(None))),
             Some(known) => self.refuse(inbound, ack, Refusal::Conflict { run_id: known.run_id }),
         }
         None
@@ -256,9 +292,10 @@ mod tests {
     fn what_cannot_be_told_from_a_second_delivery_counts_as_one() {
         let mut keys = Keys::new();
         let digest = || Some("d".to_owned());
-        keys.recall(vec![ActedOn { key: key(1), digest: None }, ActedOn { key: key(2), digest: digest() }], Vec::new());
-        let mut again =
-            |n, digest: &str| matches!(keys.used(&Sent { key: key(n), digest: digest.into() }), Used::ActedOn);
+        let acted_on = |n, digest| ActedOn { key: key(n), digest, refused: false };
+        keys.recall(vec![acted_on(1, None), acted_on(2, digest())], Vec::new());
+        let sent = |n, digest: &str| Sent { key: key(n), digest: digest.into(), text_digest: digest.into() };
+        let mut again = |n, digest: &str| matches!(keys.used(&sent(n, digest)), Used::ActedOn(_));
         assert_eq!([again(1, "d"), again(1, "e"), again(2, "d"), again(2, "e")], [true, true, true, false]);
     }
 }

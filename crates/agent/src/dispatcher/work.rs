@@ -1,6 +1,6 @@
 //! Work that goes on by itself, asked for in a conversation or by a program. What takes time is an errand: the dispatcher goes on.
 
-use belay_protocol::{Ack, AckSender, CommandReply, Inbound, JobRequest, Refusal, Sent};
+use belay_protocol::{Ack, AckSender, ActedOn, CommandReply, Inbound, JobRequest, Refusal, Sent};
 
 use super::Dispatcher;
 use crate::jobs::{self, JobCommand};
@@ -43,12 +43,13 @@ impl Dispatcher {
                 Err(Refusal::Busy { what, .. }) => (Err(format!("That cannot be done now: {what}.")), None),
                 Err(refusal) => (Err(refusal.to_string()), None),
             };
+            let refused = said.is_err();
             if let Some(sent) = sent
-                && let Err(error) = house.store.threads.note_acted_on(&sent.into(), house.clock.now()).await
+                && let acted_on = (ActedOn { refused, ..sent.into() })
+                && let Err(error) = house.store.threads.note_acted_on(&acted_on, house.clock.now()).await
             {
                 tracing::warn!(%error, "a command that came again after a restart would be answered once more");
             }
-            let refused = said.is_err();
             let (Ok(text) | Err(text)) = said;
             let reply = CommandReply { command: word, reply: text.clone(), resumes: None, refused };
             ack.send(Ack::Command(reply));

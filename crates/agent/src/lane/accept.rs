@@ -116,7 +116,8 @@ impl Lane {
             channel: input.inbound.channel.clone(),
             asker: waiting.asker.clone(),
             text: input.text.clone(),
-            digest: input.digest.clone(),
+            digest: input.sent.as_ref().map(|sent| sent.digest.clone()),
+            text_digest: input.sent.as_ref().map(|sent| sent.text_digest.clone()),
             reply_to: input.inbound.reply_to.clone(),
             options: input.inbound.options.clone(),
             events: queued.into_iter().map(|kind| self.house.event(&input.run.session, input.run.id, kind)).collect(),
@@ -182,7 +183,7 @@ impl Lane {
             None => Ok(None),
         };
         let refusal = match known {
-            Ok(Some(known)) if Some(&known.digest) == input.digest.as_ref() => {
+            Ok(Some(known)) if input.sent.as_ref().is_some_and(|sent| sent.is_again(&known)) => {
                 self.known(input, known).await;
                 return Ok(());
             }

@@ -12,8 +12,8 @@ use belay_protocol::{
 use tokio::task::{JoinError, JoinSet};
 use tracing::Instrument;
 
-use super::port::{note, refuse_command};
-use super::{Lane, LeaseLost, Said, unchanged};
+use super::port::{not_acted_on, note, refuse_command};
+use super::{Lane, LeaseLost, Said, Undone, unchanged};
 use crate::compaction::cut::Compacted;
 use crate::compaction::{Cut, How, Shortened, context_of, shorten};
 use crate::core::{Root, RunCore};
@@ -101,11 +101,12 @@ impl Lane {
             Ok(Some(shorter)) => (StopReason::FinalText, self.store_compaction(shorter).await?),
             Ok(None) => (
                 run.stopped_by().map_or(StopReason::UserStop, |cause| cause.reason),
-                Err("Stopped: the conversation is as it was.".to_owned()),
+                Err(Undone::Refused("Stopped: the conversation is as it was.".to_owned())),
             ),
             Err(error) => {
                 tracing::error!(%error, "shortening a conversation crashed");
-                (StopReason::Internal, Err("That did not work, and nothing has changed.".to_owned()))
+                let why = "That did not work, and nothing has changed.".to_owned();
+                (StopReason::Internal, Err(Undone::Refused(why)))
             }
         };
         self.forget(&run, reason, begun_at).await;
@@ -183,8 +184,11 @@ impl Lane {
     /// Answers a command.
     pub(super) async fn say(&self, command: LaneCommand, said: Said) {
         let refused = said.is_err();
-        let reply = said.unwrap_or_else(|why| why);
-        self.remember(command.sent.map(ActedOn::from)).await;
+        match &said {
+            Err(Undone::Unstored(_)) => not_acted_on(&self.port.notes, command.sent.map(|sent| sent.key)).await,
+            _ => self.remember(command.sent.map(|sent| ActedOn { refused, ..sent.into() })).await,
+        }
+        let (Ok(reply) | Err(Undone::Refused(reply) | Undone::Unstored(reply))) = said;
         let answer = CommandReply { command: command.word, reply: reply.clone(), resumes: None, refused };
         command.ack.send(Ack::Command(answer));
         let say = command.reply_to.map(|route| (route, reply));

@@ -27,10 +27,10 @@ impl Lane {
 
     /// What is answered where a message has used the key; `None`: none has.
     async fn used_before(&self, sent: Option<&Sent>) -> Option<Ack> {
-        let Sent { key, digest } = sent?;
-        Some(match self.house.store.threads.find(key).await {
+        let sent = sent?;
+        Some(match self.house.store.threads.find(&sent.key).await {
             Ok(None) => return None,
-            Ok(Some(known)) if known.digest == *digest => Ack::Accepted(known.again(None)),
+            Ok(Some(known)) if sent.is_again(&known) => Ack::Accepted(known.again(None)),
             Ok(Some(known)) => Ack::Refused(Refusal::Conflict { run_id: known.run_id }),
             Err(error) => Ack::Refused(Refusal::Store(error.to_string())),
         })

@@ -168,7 +168,7 @@ impl Lane {
     pub(super) async fn answer(&mut self, answer: LaneAnswer) -> Result<(), LeaseLost> {
         let Some(answer) = self.first_answer(answer).await else { return Ok(()) };
         let LaneAnswer { gate, reply, who, from, word, reply_to, sent, ack } = answer;
-        let (key, acted_on) = (sent.as_ref().map(|sent| sent.key.clone()), sent.map(|sent| reply.acted_on(sent)));
+        let acted_on = sent.map(|sent| reply.acted_on(sent));
         if self.resting.as_ref().is_some_and(|resting| self.house.clock.now().0 >= resting.gate.expires_at.0) {
             self.expire().await?; // silence came first
         }
@@ -198,7 +198,11 @@ impl Lane {
                 text
             }
             Err(refusal) => {
-                not_acted_on(&self.port.notes, key.filter(|_| matches!(refusal, Refusal::Store(_)))).await;
+                match matches!(refusal, Refusal::Store(_)) {
+                    true => not_acted_on(&self.port.notes, acted_on.map(|acted_on| acted_on.key)).await,
+                    // Refused for good, it answers no question that is asked later either.
+                    false => self.remember(acted_on.map(|acted_on| ActedOn { refused: true, ..acted_on })).await,
+                }
                 let text = refusal.to_string();
                 ack.send(Ack::Refused(refusal));
                 text
@@ -209,7 +213,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Notes that an answer or a command was acted on, before whoever gave it hears so: delivered again, also after a restart,
+    /// Notes that an answer or a command was acted on, or refused for good, before whoever gave it hears so: delivered again, also after a restart,
     /// it must neither meet another question nor be done a second time.
     pub(super) async fn remember(&self, acted_on: Option<ActedOn>) {
         let Some(acted_on) = acted_on else { return };

@@ -10,9 +10,11 @@ use belay_testkit::faulty::{Fault, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 
+use crate::compaction::three_turns;
 use crate::support::{Setup, TestTool, end_of, faulty, rest_of};
 
 const BEFORE: &str = "This was delivered before, and acted on.";
+const REFUSED_BEFORE: &str = "This was delivered before, and refused; send it under a new key to have it tried again.";
 
 fn asking_tool() -> TestTool {
     TestTool::named("echo").called("mark").asking()
@@ -157,6 +159,120 @@ async fn a_yes_that_was_a_message_approves_nothing_when_it_comes_again() {
     // Its key is the message's still, and a yes of its own is an answer.
     assert_eq!(answered(agent.one.keyed("alice", "yes", "update 2").await).reply, "Approved.");
     agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_refused_approves_no_question_that_is_asked_later() {
+    let mail = TestTool::named("echo").called("mail").secret("mail_key").writing();
+    let mark = || Scripted::call("mark", json!({}));
+    let script =
+        [mark(), Scripted::text("marked"), Scripted::call("mail", json!({})), Scripted::text("mailed"), mark()];
+    let setup = Setup::new(ScriptedModel::new(script)).tool(asking_tool()).tool(mail);
+    let agent = setup.start().await;
+    let reply = answered(agent.one.keyed("alice", "/approve", "nothing waits").await);
+    assert_eq!((reply.reply.as_str(), reply.refused), ("Nothing is waiting for approval.", true));
+    let mut asking = agent.one.accepted("alice", "mark it").await;
+    rest_of(&mut asking).await;
+    let yes = tokio::join!(agent.one.keyed("alice", "yes", "first"), agent.one.keyed("alice", "yes", "decided"));
+    assert!(matches!(&yes, (Ack::Command(_), Ack::Refused(Refusal::Decided(_)))), "{yes:?}");
+    end_of(asking).await;
+    let mut asking = agent.one.accepted("alice", "send it").await;
+    rest_of(&mut asking).await;
+    let ack = agent.one.keyed("alice", "/approve", "invalid").await;
+    assert!(matches!(&ack, Ack::Refused(Refusal::Invalid(_))), "{ack:?}");
+    answered(agent.one.text("alice", "hunter2").await);
+    end_of(asking).await;
+    let mut asking = agent.one.accepted("alice", "mark it again").await;
+    let gate = rest_of(&mut asking).await.waiting_for.clone().expect("waits").gate;
+    agent.crash().await;
+
+    let next = setup.next_boot(ScriptedModel::new([Scripted::text("not marked")]));
+    let agent = next.start().await;
+    tokio::time::sleep(Duration::from_secs(1)).await; // its lane is open, and the question known
+    for (text, key) in [("/approve", "nothing waits"), ("yes", "decided"), ("/approve", "invalid")] {
+        let reply = answered(agent.one.keyed("alice", text, key).await);
+        assert_eq!((reply.reply.as_str(), reply.refused), (REFUSED_BEFORE, true), "{key}");
+        let kept = setup.store.gates.gate(gate).await.expect("read").expect("kept");
+        assert_eq!(kept.state, GateState::Waiting, "{key}");
+    }
+    assert_eq!(answered(agent.one.keyed("alice", "/deny", "of its own").await).reply, "Denied.");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_was_refused_is_refused_when_it_comes_again() {
+    let setup = Setup::new(ScriptedModel::new([Scripted::hang()]));
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "hello").await;
+    agent.asked(1).await;
+    let refused = [("/undo", "of the lane"), ("/think nonsense", "at once")];
+    for (text, key) in refused {
+        let reply = answered(agent.one.keyed("alice", text, key).await);
+        assert!(reply.refused && reply.reply != REFUSED_BEFORE, "{text}: {reply:?}");
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for boot in 1..=2 {
+        for (text, key) in refused {
+            let reply = answered(agent.one.keyed("alice", text, key).await);
+            assert_eq!((reply.reply.as_str(), reply.refused), (REFUSED_BEFORE, true), "{boot} {text}");
+        }
+        if boot == 1 {
+            agent.crash().await;
+            agent = setup.next_boot(ScriptedModel::new([Scripted::hang()])).start().await;
+        }
+    }
+    agent.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_could_not_be_stored_may_be_given_again() {
+    let (setup, store) = faulty(ScriptedModel::new([]));
+    let agent = setup.start().await;
+    for (op, text) in
+        [(StoreOp::EditThread, "/new"), (StoreOp::SetOptions, "/think high"), (StoreOp::SetLoopDetection, "/loops off")]
+    {
+        store.plan().nth_of(op, 1, Fault::Fail);
+        let first = answered(agent.one.keyed("alice", text, text).await);
+        assert!(first.refused && first.reply.contains("could not be stored"), "{text}: {first:?}");
+        let second = answered(agent.one.keyed("alice", text, text).await);
+        assert!(!second.refused && second.reply != BEFORE, "{text}: {second:?}");
+        assert_eq!(answered(agent.one.keyed("alice", text, text).await).reply, BEFORE, "{text}");
+    }
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_again_while_the_first_is_at_work_has_the_same_answer() {
+    let setup = Setup::new(ScriptedModel::new([]));
+    let mut agent = setup.start().await;
+    three_turns(&mut agent).await;
+    agent.model.push(Scripted::hang());
+    let twice = [1, 2].map(|_| {
+        let one = agent.one.writer();
+        tokio::spawn(async move { one.keyed("alice", "/compact", "k").await })
+    });
+    agent.asked(4).await;
+    assert!(conflict_with_command(&agent.one.keyed("alice", "/undo", "k").await), "it is something else");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(twice.iter().all(|answer| !answer.is_finished()), "nobody is told that it was done");
+    answered(agent.one.text("alice", "/interrupt").await);
+    for answer in twice {
+        let reply = answered(answer.await.expect("no panic"));
+        assert_eq!((reply.reply.as_str(), reply.refused), ("Stopped: the conversation is as it was.", true));
+    }
+    assert_eq!(answered(agent.one.keyed("alice", "/compact", "k").await).reply, REFUSED_BEFORE);
+    // Refused for now, each is told so, and the key is free.
+    agent.model.push(Scripted::hang());
+    let twice = [1, 2].map(|_| {
+        let one = agent.one.writer();
+        tokio::spawn(async move { one.keyed("alice", "/compact", "l").await })
+    });
+    agent.asked(5).await;
+    agent.shut_down().await;
+    for answer in twice {
+        let ack = answer.await.expect("no panic");
+        assert!(matches!(&ack, Ack::Refused(Refusal::ShuttingDown)), "{ack:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -95,6 +95,7 @@ impl State {
         let active = self.lane(lease)?;
         let digest = input.digest.clone().unwrap_or_else(|| input_digest(&input.text));
         if let Some(known) = input.key.as_ref().and_then(|key| self.find(key)) {
+            // Nothing in here is older than this process: no digest is of a text alone.
             return Ok(if known.digest == digest { Acceptance::Known(known) } else { Acceptance::Conflict(known) });
         }
         let (id, at, start) = (input.run_id, input.at, input.start);

@@ -109,6 +109,7 @@ impl Run {
             session: self.session.clone(),
             accepted_at: self.input.at,
             digest: self.digest.clone(),
+            of_text: false,
         }
     }
 }

@@ -4,7 +4,7 @@
 //! can be refused has been, except where a list is finished, or approvals are used (the writer then takes it back as a
 //! whole).
 
-use belay_protocol::store::{KnownInput, RECENT_INPUTS, joined_end};
+use belay_protocol::store::{KnownInput, RECENT_INPUTS, input_digest, joined_end};
 use belay_protocol::{
     Acceptance, BootId, Checkpoint, EventKind, FinishedRun, IdempotencyKey, JoinedRun, Lease, Message, NewEvent,
     NewInput, OpenedLane, PendingRun, RunId, RunOptions, RunStatus, SessionKey, StoreError, ThreadId, ThreadState,
@@ -144,7 +144,7 @@ fn pending_run(row: &Row<'_>) -> Done<PendingRun> {
     })
 }
 
-/// `digest` is that of the text, where there is a key.
+/// `digest` is that of what was sent, where there is a key.
 pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: Option<&str>) -> Done<Acceptance> {
     let lane = lane(tx, lease)?;
     let turn = lane.turns + 1;
@@ -156,10 +156,11 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     let key = input.key.as_ref();
     let inserted = tx.exec(
         "INSERT INTO runs (id, session, status, attempt, thread, turn, accepted_at, started_at, channel, principal,
-                           asker_place, relayed, reply_to, key_channel, key_account, key_message, digest, text, history, state, options, spoken)
+                           asker_place, relayed, reply_to, key_channel, key_account, key_message, digest, digest_of_text,
+                           text, history, state, options, spoken)
          VALUES (:id, :session, :status, :attempt, :thread, :turn, :at, 
                  :started_at, :channel, :principal, :asker_place, :relayed, :reply_to,
-                 :key_channel, :key_account, :key_message, :digest, :text, :history, :state, :options, :spoken)
+                 :key_channel, :key_account, :key_message, :digest, 0, :text, :history, :state, :options, :spoken)
          ON CONFLICT (key_channel, key_account, key_message) WHERE key_message IS NOT NULL DO NOTHING",
         named_params! {
             ":id": input.run_id.to_string(),
@@ -187,7 +188,7 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
         },
     )?;
     if inserted == 0 {
-        return known(tx, key, digest);
+        return known(tx, input, digest);
     }
     let run = Some(input.run_id);
     let event = |kind| NewEvent { at: input.at, session: Some(lease.session.clone()), run_id: run, kind };
@@ -203,14 +204,16 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     Ok(Acceptance::New)
 }
 
-fn known(tx: &mut Tx<'_>, key: Option<&IdempotencyKey>, digest: Option<&str>) -> Done<Acceptance> {
-    let key = key.ok_or_else(|| Failure::damaged("a duplicate without a key"))?;
+fn known(tx: &mut Tx<'_>, input: &NewInput, digest: Option<&str>) -> Done<Acceptance> {
+    let key = input.key.as_ref().ok_or_else(|| Failure::damaged("a duplicate without a key"))?;
     let known = tx.row(FIND, find_params(key), known_input)?;
     let known = known.ok_or_else(|| Failure::damaged("a duplicate without its original"))?;
-    Ok(if Some(known.digest.as_str()) == digest { Acceptance::Known(known) } else { Acceptance::Conflict(known) })
+    let text_digest = input.text_digest.clone().unwrap_or_else(|| input_digest(&input.text));
+    let again = known.is_again(digest.unwrap_or(&text_digest), &text_digest);
+    Ok(if again { Acceptance::Known(known) } else { Acceptance::Conflict(known) })
 }
 
-const FIND: &str = "SELECT id, session, accepted_at, digest FROM runs
+const FIND: &str = "SELECT id, session, accepted_at, digest, digest_of_text FROM runs
      WHERE key_channel = ?1 AND key_account = ?2 AND key_message = ?3";
 
 fn find_params(key: &IdempotencyKey) -> [&str; 3] {
@@ -223,13 +226,15 @@ fn known_input(row: &Row<'_>) -> Done<KnownInput> {
         session: row.get::<_, String>("session")?.into(),
         accepted_at: rows::date(row, "accepted_at")?,
         digest: row.get("digest")?,
+        of_text: row.get("digest_of_text")?,
     })
 }
 
 /// Those of the newest messages that have a key, oldest first.
 pub(super) fn recent_inputs(conn: &Connection) -> Done<Vec<(IdempotencyKey, KnownInput)>> {
     // The limit is on the runs that are looked at: where keys are rare, a start must not read all of them.
-    let recent = "SELECT * FROM (SELECT seq, id, session, accepted_at, key_channel, key_account, key_message, digest
+    let recent = "SELECT * FROM (SELECT seq, id, session, accepted_at, key_channel, key_account, key_message, digest,
+                                        digest_of_text
                                  FROM runs ORDER BY seq DESC LIMIT ?1)
                   WHERE key_message IS NOT NULL ORDER BY seq";
     super::tx::rows(conn, recent, [RECENT_INPUTS as i64], |row| Ok((rows::key(row)?, known_input(row)?)))

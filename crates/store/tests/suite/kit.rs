@@ -56,6 +56,7 @@ pub(crate) fn input(text: &str) -> NewInput {
         channel: "http".into(),
         asker: Asker { principal: "p".into(), ..Asker::default() },
         digest: None,
+        text_digest: None,
         text: text.into(),
         reply_to: None,
         options: belay_protocol::RunOptions::default(),

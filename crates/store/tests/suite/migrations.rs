@@ -129,12 +129,29 @@ async fn keys_of_an_old_store_are_known() {
     let lease = open(&store, "s").await.lease;
     let again = store.accept(&lease, NewInput { key: Some(key("m")), ..queued("hi") }).await.unwrap();
     assert!(matches!(&again, Acceptance::Known(known) if known.run_id == working), "{again:?}");
+    // What came beside the text was not compared then, so the same message has another digest now.
+    let asked = |text: &str| NewInput {
+        digest: Some("of all that was sent".into()),
+        text_digest: Some(input_digest(text)),
+        key: Some(key("m")),
+        ..queued("made of it by a hook")
+    };
+    for (text, known) in [("hi", true), ("ho", false)] {
+        let again = store.accept(&lease, asked(text)).await.unwrap();
+        assert_eq!(matches!(&again, Acceptance::Known(_)), known, "{text}: {again:?}");
+    }
     let recent = store.recent_inputs().await.unwrap();
     assert_eq!(
         recent.iter().map(|(key, known)| (key.clone(), known.run_id)).collect::<Vec<_>>(),
         [(key("m"), working)]
     );
-    assert_eq!(store.acted_on().await.unwrap(), [ActedOn { key: key("c"), digest: None }]);
+    assert_eq!(store.acted_on().await.unwrap(), [ActedOn { key: key("c"), digest: None, refused: false }]);
+    // A message of its own is compared as a whole.
+    let fresh = |digest: &str| NewInput { key: Some(key("new")), digest: Some(digest.into()), ..asked("hi") };
+    for (digest, expected) in [("one", "New"), ("one", "Known"), ("two", "Conflict")] {
+        let outcome = store.accept(&lease, NewInput { run_id: RunId::new(), ..fresh(digest) }).await.unwrap();
+        assert!(format!("{outcome:?}").starts_with(expected), "{digest}: {outcome:?}");
+    }
     store.close().await;
 }
 

@@ -18,7 +18,7 @@ fn key(n: usize) -> IdempotencyKey {
 }
 
 fn command(n: usize) -> ActedOn {
-    ActedOn { key: key(n), digest: Some(format!("digest {n}")) }
+    ActedOn { key: key(n), digest: Some(format!("digest {n}")), refused: n % 2 == 0 }
 }
 
 async fn what_was_acted_on_is_known_once_in_order_and_the_oldest_is_forgotten(store: Arc<dyn Store>) {
@@ -35,7 +35,7 @@ async fn what_was_acted_on_is_known_once_in_order_and_the_oldest_is_forgotten(st
 }
 
 async fn what_was_sent_is_known_as_it_was_first_and_of_a_secret_nothing(store: Arc<dyn Store>) {
-    let secret = ActedOn { key: key(1), digest: None };
+    let secret = ActedOn { key: key(1), digest: None, refused: false };
     let later = ActedOn { digest: Some("other".into()), ..command(2) };
     for acted_on in [&secret, &command(2), &later, &command(1)] {
         store.note_acted_on(acted_on, UnixMillis(5)).await.unwrap();
