@@ -185,13 +185,14 @@ impl Feed {
 
 /// The next fragment, once it may be shown; never, when there are none.
 async fn next_delta(live: &mut Option<Live>, order: &mut Order) -> Delta {
-    let Some(live) = live else { return std::future::pending().await };
-    loop {
-        // Fragments may be lost; the reply is in the run.
-        if let News::Delta(_, _, delta) = live.next(order).await {
-            return delta;
+    while let Some(of_run) = live {
+        match of_run.next(order).await {
+            Some(News::Delta(_, _, delta)) => return delta,
+            Some(_) => {} // fragments may be lost; the reply is in the run
+            None => *live = None,
         }
     }
+    std::future::pending().await
 }
 
 /// Returns when nobody works on the run any more, and whether its end is committed. A run that rests on a question has not

@@ -54,6 +54,11 @@ impl Live {
         Self { run, session, deltas, front: said.then_some(Heard::SoFar(so_far)), held_until: None }
     }
 
+    /// The run, and its session.
+    pub(crate) fn into_run(self) -> (RunId, SessionKey) {
+        (self.run, self.session)
+    }
+
     /// What is there already and belongs before this fact of the run.
     pub(crate) fn before(&mut self, fact: &Event, order: &Order) -> Option<News> {
         self.pull();
@@ -61,18 +66,17 @@ impl Live {
         if order.precedes(place.as_ref(), fact) { self.take() } else { None }
     }
 
-    /// What comes next, once it may be shown; never, when the run is being forgotten: its end is in the log, and wakes the
-    /// reader.
+    /// What comes next, once it may be shown; `None`: nothing more will, since the run has been let go of.
     ///
     /// # Cancel safety
     /// Cancel safe: what was not handed on stays at the front.
-    pub(crate) async fn next(&mut self, order: &mut Order) -> News {
+    pub(crate) async fn next(&mut self, order: &mut Order) -> Option<News> {
         loop {
             if self.front.is_none() {
                 self.front = Some(match self.deltas.recv().await {
                     Ok(delta) => Heard::Delta(delta),
                     Err(RecvError::Lagged(lost)) => Heard::Lost(lost),
-                    Err(RecvError::Closed) => std::future::pending().await,
+                    Err(RecvError::Closed) => return None,
                 });
             }
             if let Some(place) = self.front.as_ref().and_then(Heard::place)
@@ -82,7 +86,7 @@ impl Live {
                 order.waive(&place);
             }
             if let Some(news) = self.take() {
-                return news;
+                return Some(news);
             }
         }
     }
@@ -150,9 +154,9 @@ mod tests {
         Delta::Text { step, text: text.into() }
     }
 
-    fn said(news: News) -> String {
+    fn said(news: Option<News>) -> String {
         match news {
-            News::Delta(_, _, Delta::Text { step, text }) => format!("{step} {text}"),
+            Some(News::Delta(_, _, Delta::Text { step, text })) => format!("{step} {text}"),
             other => format!("{other:?}"),
         }
     }
@@ -192,7 +196,18 @@ mod tests {
         let (deltas, mut live, order, fact) = at_work();
         deltas.send(text(1, "Once")).expect("somebody listens");
         let called = fact(EventKind::ModelCalled { step: 1, attempts: 1, input: None, output: None });
-        assert_eq!(live.before(&called, &order).map(said), Some("1 Once".into()));
+        assert_eq!(said(live.before(&called, &order)), "1 Once");
         assert!(live.before(&called, &order).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fragments_end_when_the_run_is_let_go_of_and_not_before_all_were_taken() {
+        let (deltas, mut live, mut order, fact) = at_work();
+        order.bring(&fact(EventKind::RunStarted { attempt: 1 }));
+        deltas.send(text(1, "Once")).expect("somebody listens");
+        drop(deltas);
+        assert_eq!(said(live.next(&mut order).await), "1 Once");
+        let next = timeout(Duration::from_secs(60), live.next(&mut order)).await;
+        assert!(matches!(next, Ok(None)), "{next:?}");
     }
 }

@@ -4,7 +4,7 @@
 //! later. So a fragment of a step waits until the step before it is complete: its model call, and the results of its
 //! tools. A fact that is ready early, the other way round, waits for the fragments that belong before it.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use belay_protocol::{CallId, Event, EventKind, RunId};
 
@@ -25,18 +25,27 @@ pub(crate) struct Order {
     at_work: bool,
     /// The step of its last model call. Calls of the runs that it starts are passed over: its own tools are at work then.
     called: u32,
-    /// Tool calls that have begun and not ended.
-    calls: HashSet<CallId>,
+    /// Tool calls that have begun and not ended, and how many of each id: the runs that a tool starts tell of their calls
+    /// under the same run, and models number them anew for each.
+    calls: HashMap<CallId, u32>,
     /// Nothing is waited for up to this step, nor before the output of tools where `calls` is not all there is.
     waived: u32,
     some_calls: bool,
 }
 
 impl Order {
-    /// Who comes late, at that step, has not been brought the facts before it and does not wait for them.
+    /// Who comes late, at that step, has not been brought the facts before it and does not wait for them. Its own model call
+    /// may be among them: the next step waits for no more than what is known to be at work.
     pub(crate) fn join(&mut self, run: RunId, step: u32) {
         if self.run != Some(run) {
-            *self = Self { run: Some(run), at_work: true, waived: step.max(1), some_calls: true, ..Self::default() };
+            *self = Self {
+                run: Some(run),
+                at_work: true,
+                called: step,
+                waived: step.max(1),
+                some_calls: true,
+                ..Self::default()
+            };
         }
     }
 
@@ -54,12 +63,15 @@ impl Order {
                 self.calls.clear();
             }
             EventKind::GateAsked { .. } => self.at_work = false,
-            EventKind::ModelCalled { step, .. } if self.calls.is_empty() => self.called = *step,
+            EventKind::ModelCalled { step, .. } if self.calls.is_empty() => self.called = self.called.max(*step),
             EventKind::ToolStarted { call_id, .. } => {
-                self.calls.insert(call_id.clone());
+                *self.calls.entry(call_id.clone()).or_default() += 1;
             }
             EventKind::ToolFinished { call_id, .. } => {
-                self.calls.remove(call_id);
+                if let Some(open) = self.calls.get_mut(call_id) {
+                    *open -= 1;
+                }
+                self.calls.retain(|_, open| *open > 0);
             }
             _ => {}
         }
@@ -70,7 +82,7 @@ impl Order {
         match place {
             Place::Step(step) if *step <= self.waived => true,
             Place::Step(step) => self.at_work && *step <= self.called + 1 && self.calls.is_empty(),
-            Place::Call(call) => self.some_calls || self.calls.contains(call),
+            Place::Call(call) => self.some_calls || self.calls.contains_key(call),
         }
     }
 
@@ -87,7 +99,7 @@ impl Order {
         match (&fact.kind, place) {
             (EventKind::RunEnded { .. }, _) => true,
             (EventKind::ModelCalled { step, .. }, Some(Place::Step(of))) => of <= step && self.calls.is_empty(),
-            (EventKind::ToolFinished { .. }, Some(Place::Call(_))) => true,
+            (EventKind::ToolFinished { .. }, Some(place @ Place::Call(_))) => self.allows(place),
             _ => false,
         }
     }
@@ -142,6 +154,12 @@ mod tests {
             (&["start", "model 1", "tool a", "tool b", "result a", "result b"], step(2), true),
             // A run that the tool has started calls the model too.
             (&["start", "model 1", "tool a", "model 1", "model 2", "result a"], step(3), false),
+            (&["start", "model 3", "model 1"], step(4), true),
+            // Its calls may bear the id of the tool's own.
+            (&["start", "model 1", "tool a", "tool a", "result a"], step(2), false),
+            (&["start", "model 1", "tool a", "tool a", "result a"], Place::Call("a".into()), true),
+            (&["start", "model 1", "tool a", "tool a", "result a", "model 1", "result a"], step(2), true),
+            (&["start", "model 1", "result a", "tool a"], step(2), false),
             (&["start", "model 1", "question"], step(2), false),
             (&["start", "model 1", "question", "start"], step(2), true),
             (&["start", "model 1"], Place::Call("a".into()), false),
@@ -165,10 +183,13 @@ mod tests {
     fn who_comes_late_waits_for_nothing_that_is_over_and_then_like_everybody() {
         let (run, mut order) = (RunId::new(), Order::default());
         order.join(run, 3);
-        assert_eq!((order.allows(&step(3)), order.allows(&step(4))), (true, false));
+        let allowed = [3, 4, 5].map(|of| order.allows(&step(of)));
+        assert_eq!(allowed, [true, true, false], "the call of the step may be over and its tools at work");
         assert!(order.allows(&Place::Call("of a tool that was at work".into())));
         order.bring(&fact(run, "model 3"));
-        assert!(order.allows(&step(4)));
+        assert_eq!((order.allows(&step(4)), order.allows(&step(5))), (true, false));
+        order.bring(&fact(run, "model 4"));
+        assert!(order.allows(&step(5)));
         let (run, mut order) = after(&["start"]);
         order.join(run, 3);
         assert!(!order.allows(&step(3)), "it was there from the start");
@@ -195,6 +216,7 @@ mod tests {
             (&order, &call, "model 1", false),
             (&busy, &step(2), "model 2", false),
             (&busy, &call, "result a", true),
+            (&busy, &Place::Call("b".into()), "result a", false),
             (&busy, &step(2), "result a", false),
         ] {
             assert_eq!(order.precedes(Some(place), &fact(run, words)), expected, "{place:?} {words}");

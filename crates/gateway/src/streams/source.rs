@@ -168,6 +168,10 @@ impl Source {
             if self.attach_candidate().await {
                 continue;
             }
+            if self.is_over().await {
+                self.read_rest().await?;
+                continue;
+            }
             self.brought.send_if_modified(|brought| std::mem::replace(brought, tip) != tip);
             if let Some(news) = self.wait().await? {
                 return Some(self.heard(news));
@@ -246,6 +250,29 @@ impl Source {
         }
     }
 
+    /// Reads what is left where nothing more will be stored. The stream ends when the last page of it has been taken.
+    async fn read_rest(&mut self) -> Option<()> {
+        self.read_page(None).await?;
+        self.last = self.page.len() < PAGE as usize;
+        Some(())
+    }
+
+    /// Whether the run that is followed has ended, though all that was read did not say so: the reader has seen the end
+    /// before, or it was deleted, perhaps with the run itself. Nothing would ever wake who waited for it.
+    async fn is_over(&self) -> bool {
+        let Target::Run(run) = self.target else { return false };
+        if self.live.is_some() {
+            return false;
+        }
+        match self.app.runs.run(run).await {
+            Ok(record) => record.is_none_or(|record| record.status.is_end()),
+            Err(error) => {
+                tracing::warn!(%error, %run, "whether a run has ended cannot be read; it is followed on");
+                false
+            }
+        }
+    }
+
     /// Begins to take the fragments of the run at work, once the past has been read. Whether there is something to say now.
     async fn attach_candidate(&mut self) -> bool {
         let Some((run, session)) = self.candidate.clone() else { return false };
@@ -270,18 +297,21 @@ impl Source {
     async fn wait(&mut self) -> Option<Option<News>> {
         tokio::select! {
             changed = self.tip.changed() => changed.ok().map(|()| None),
-            news = next_of(&mut self.live, &mut self.order) => Some(Some(news)),
-            () = self.app.draining.cancelled() => {
-                let read = self.read_page(None).await;
-                self.last = true; // the agent has ended: what is stored is all there is
-                read.map(|()| None)
+            news = next_of(&mut self.live, &mut self.order) => {
+                if news.is_none() {
+                    // The run rests or has ended. Who asks for it once more learns whether it is at work again by now.
+                    self.candidate = self.live.take().map(Live::into_run);
+                }
+                Some(news)
             }
+            // The agent has ended: what is stored is all there is.
+            () = self.app.draining.cancelled() => self.read_rest().await.map(|()| None),
         }
     }
 }
 
-/// What comes next of the run at work; never, where there is none.
-async fn next_of(live: &mut Option<Live>, order: &mut Order) -> News {
+/// What comes next of the run at work, `None` when nothing more will; never, where there is none.
+async fn next_of(live: &mut Option<Live>, order: &mut Order) -> Option<News> {
     match live {
         Some(live) => live.next(order).await,
         None => std::future::pending().await,

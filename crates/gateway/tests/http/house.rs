@@ -52,6 +52,10 @@ impl FakeStore {
         runs.push(record);
     }
 
+    pub(crate) fn remove(&self, run: RunId) {
+        self.runs.lock().unwrap().retain(|record| record.run_id != run);
+    }
+
     pub(crate) fn fact(&self, run: &RunRecord, kind: EventKind) {
         let mut facts = self.facts.lock().unwrap();
         let seq = Seq(facts.len() as u64 + 1);
@@ -533,6 +537,12 @@ impl FakeAgent {
             life.said.text.push_str(text);
             let _ = life.deltas.send(Delta::Text { step, text: text.into() });
         }
+    }
+
+    /// The run is gone, and no fact tells of its end.
+    pub(crate) fn vanish(&self, id: RunId) {
+        self.store.remove(id);
+        self.lives.lock().unwrap().remove(&id);
     }
 
     pub(crate) fn finish(&self, id: RunId, reason: StopReason, reply: &str) {

@@ -149,6 +149,52 @@ async fn a_reader_from_beyond_the_end_is_told_so_and_goes_on_from_now() {
 }
 
 #[tokio::test]
+async fn a_stream_of_an_ended_run_ends_wherever_it_is_taken_up() {
+    let house = House::open().await;
+    let run = house.hold("s").await;
+    house.agent.finish(run, StopReason::FinalText, "done");
+    house.hold("other").await;
+    for stream in ["events", "stream"] {
+        let path = format!("/api/v1/runs/{run}/{stream}");
+        for (last, tells_the_end) in
+            [(None, true), (Some("2"), true), (Some("3"), false), (Some("5"), false), (Some("99"), false)]
+        {
+            let heard = events(house.follow(&path, last).await, usize::MAX).await;
+            assert_eq!(heard.iter().any(|(id, ..)| id == "3"), tells_the_end, "{stream} behind {last:?}: {heard:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_of_a_run_that_vanishes_ends() {
+    let house = House::open().await;
+    let run = house.hold("s").await;
+    let response = house.follow(&format!("/api/v1/runs/{run}/stream"), None).await;
+    house.agent.delta(run, 1, "Once");
+    house.agent.vanish(run);
+    let heard = events(response, usize::MAX).await;
+    assert!(heard.iter().any(|(_, _, data)| data.contains("Once")), "{heard:?}");
+}
+
+#[tokio::test]
+async fn what_is_stored_when_the_daemon_ends_is_told_to_the_last() {
+    for _ in 0..8 {
+        let house = House::open().await;
+        let run = house.hold("s").await;
+        let record = belay_protocol::RunReader::run(&*house.store, run).await.unwrap().unwrap();
+        let response = house.follow(&format!("/api/v1/runs/{run}/stream"), None).await;
+        tokio::time::sleep(Duration::from_millis(20)).await; // the reader has come to where it waits
+        house.stop.cancel();
+        for step in 0..600 {
+            house.store.fact(&record, EventKind::ModelCalled { step, attempts: 1, input: None, output: None });
+        }
+        house.agent.finish(run, StopReason::FinalText, "done");
+        let all = events(response, usize::MAX).await;
+        assert!(all.iter().any(|(id, ..)| id == "603"), "it stops at {:?}", all.last());
+    }
+}
+
+#[tokio::test]
 async fn one_stream_too_many_is_refused_and_a_closed_one_makes_room() {
     let house = House::with(|parts| parts.config.max_streams = 1).await;
     let first = house.follow("/api/v1/events", None).await;
