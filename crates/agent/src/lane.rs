@@ -142,7 +142,7 @@ impl Lane {
         self.revive().await?;
         match mail {
             LaneMail::Input(input) => Box::pin(self.receive(*input)).await,
-            LaneMail::Command(command) => match self.first_command(*command).await {
+            LaneMail::Command(command) => match Box::pin(self.first_command(*command)).await {
                 Some(command) => Box::pin(self.command(command)).await,
                 None => Ok(()),
             },
