@@ -213,8 +213,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Notes that an answer or a command was acted on, or refused for good, before whoever gave it hears so: delivered again, also after a restart,
-    /// it must neither meet another question nor be done a second time.
+    /// Notes that an answer or a command was acted on, or refused for good, before whoever gave it hears so: delivered
+    /// again, also after a restart, it must neither meet another question nor be done a second time.
     pub(super) async fn remember(&self, acted_on: Option<ActedOn>) {
         let Some(acted_on) = acted_on else { return };
         if let Err(error) = self.house.store.threads.note_acted_on(&acted_on, self.house.clock.now()).await {

@@ -18,7 +18,7 @@ fn key(n: usize) -> IdempotencyKey {
 }
 
 fn command(n: usize) -> ActedOn {
-    ActedOn { key: key(n), digest: Some(format!("digest {n}")), refused: n % 2 == 0 }
+    ActedOn { key: key(n), digest: Some(format!("digest {n}")), refused: n.is_multiple_of(2) }
 }
 
 async fn what_was_acted_on_is_known_once_in_order_and_the_oldest_is_forgotten(store: Arc<dyn Store>) {
