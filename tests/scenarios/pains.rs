@@ -19,7 +19,7 @@
 //! | compaction goes in circles | `compaction::what_does_not_help_is_not_repeated_and_then_large_results_lose_their_middle`, `compaction::a_turn_is_shortened_no_more_often_than_is_set` |
 //! | compaction hangs, and the session with it | `compaction::an_account_of_no_use_is_asked_for_once_more_and_then_made_by_rule`, `compaction::while_a_conversation_is_shortened_messages_are_taken_and_a_stop_ends_it` |
 //! | words of a person that look like an overflow start a compaction | `words_that_look_like_an_overflow_shorten_nothing` |
-//! | locks that nobody holds, two writers | `a_lock_that_a_kill_left_holds_nobody_up_and_many_writers_are_all_answered`, `surviving::a_second_daemon_on_the_same_store_is_refused`, `crash::the_dead_owners_lease_is_refused_once_the_new_boot_has_the_lane` |
+//! | locks that nobody holds, two writers | `a_killed_daemon_starts_again_on_its_store_and_all_who_write_at_once_are_answered`, `surviving::a_second_daemon_on_the_same_store_is_refused`, `crash::the_dead_owners_lease_is_refused_once_the_new_boot_has_the_lane` |
 //! | a broken history is refused for ever | `a_history_that_a_crash_left_open_is_not_refused_for_ever`, `validity::whatever_history_is_left_the_request_is_valid` |
 //! | a conversation is forgotten over night, or reset without a word | `sessions::without_a_rule_a_conversation_goes_on_for_ever`, `sessions::after_a_silence_a_message_begins_a_new_conversation_and_its_person_is_told_once` |
 //! | what works by itself spends without end | there are no heartbeats; `endings::money_ends_a_run_and_a_session_before_the_limit_and_a_used_up_day_refuses` holds for whoever starts a run |
@@ -254,7 +254,7 @@ async fn an_old_backlog_is_not_answered_as_new_and_what_is_new_is() -> Result<()
 }
 
 #[tokio::test]
-async fn a_lock_that_a_kill_left_holds_nobody_up_and_many_writers_are_all_answered() -> Result<()> {
+async fn a_killed_daemon_starts_again_on_its_store_and_all_who_write_at_once_are_answered() -> Result<()> {
     let home = Home::new();
     for _ in 0..3 {
         let daemon = home.start().await?;
@@ -284,7 +284,9 @@ fn processor_time(daemon: &Daemon) -> Result<u64> {
 
 #[tokio::test]
 async fn behind_a_flood_of_text_the_daemon_says_that_it_lives_and_is_at_rest_after_it() -> Result<()> {
-    let model = ModelServer::start(vec![], Answer::Text("All work and no play. ".repeat(2_000))).await;
+    // A piece for each byte, thousands of them within seconds: the requests below are answered in the midst of it.
+    let flood = Answer::Drip("All work and no play. ".repeat(80), Duration::from_millis(1));
+    let model = ModelServer::start(vec![], flood).await;
     let home = Home::new().openai(&model.base_url).set("stops.loops", false);
     let daemon = home.start().await?;
     let mut floods = Vec::new();
@@ -295,6 +297,11 @@ async fn behind_a_flood_of_text_the_daemon_says_that_it_lives_and_is_at_rest_aft
         let (status, health) = daemon.request("GET", "/livez", None).await?;
         assert_eq!(status, 200, "{health}");
     }
+    let mut at_work = 0;
+    for run in &floods {
+        at_work += usize::from(daemon.run(run).await?["status"] == "running");
+    }
+    assert!(at_work > 0, "the daemon was asked while the floods came in, not behind them");
     for run in floods {
         let run = daemon.finished(&run).await?;
         assert_eq!(run["status"], "completed", "{run}");

@@ -72,7 +72,7 @@ pub enum EventKind {
         /// `steer`: at a step of a running turn. `collect`: as its beginning. `summarize`: as a line of a digest.
         how: String,
     },
-    /// A model call has ended.
+    /// A model call has ended, or was dropped midway.
     ModelCalled {
         /// Step of the run, from 1.
         step: u32,

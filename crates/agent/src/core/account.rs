@@ -108,14 +108,17 @@ impl RunCore {
         }
     }
 
-    /// Settles a call that was dropped. What was generated may be charged to us and nobody will say how much: the estimate is.
+    /// Settles a call that was dropped, and notes it: readers of the course wait for the end of each step's call before
+    /// they are shown the next step. What was generated may be charged to us and nobody will say how much: the estimate is.
     pub(super) async fn settle_dropped(
-        &self,
+        &mut self,
         hold: Hold,
         reservation: Reservation,
         dropped: &Dropped,
+        step: u32,
         estimate: &Usage,
     ) {
+        self.journal.note(EventKind::ModelCalled { step, attempts: 1, input: None, output: None });
         let charged = self.house.cost.settle(reservation, 1, None).await;
         self.tally.settle(hold, 1, Some(estimate), charged);
         metrics::model_dropped(dropped.word());

@@ -157,7 +157,7 @@ impl RunCore {
             Err(dropped) => {
                 let read = context.messages.iter().map(|message| message.estimated_tokens()).sum();
                 let estimate = Usage { input: read, cached_input: 0, output: bytes as u64 / 4 };
-                self.settle_dropped(hold, reservation, &dropped, &estimate).await;
+                self.settle_dropped(hold, reservation, &dropped, step, &estimate).await;
                 if matches!(dropped, Dropped::Stopped | Dropped::Late) && self.shows(allowance, &said) {
                     self.cut_short = Some(said.clone());
                 }

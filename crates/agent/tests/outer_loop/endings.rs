@@ -104,6 +104,10 @@ async fn a_chanting_stream_is_cut_answered_with_feedback_and_the_second_time_end
     assert!(feedback[feedback.len() - 2].len() < SENTENCE.len() * 40, "the stream was cut, not heard to its end");
     assert_eq!(agent.model.seen()[2].tools, None, "the closing turn offers no tools");
     assert_eq!(brakes(&setup, &record).await, ["CHANTING_IDENTICAL_SENTENCES"], "the recovery is a fact as well");
+    let told = setup.store.events.read(EventQuery { run: Some(record.run_id), ..EventQuery::default() }).await;
+    let step = |kind| if let EventKind::ModelCalled { step, .. } = kind { Some(step) } else { None };
+    let steps: Vec<u32> = told.expect("readable").into_iter().filter_map(|event| step(event.kind)).collect();
+    assert_eq!(steps[..2], [1, 2], "a call that was cut has ended too");
     agent.shut_down().await;
 }
 

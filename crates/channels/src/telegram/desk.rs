@@ -1,7 +1,7 @@
 //! Sorts updates for the webhook and for polling: logs what is not for us, answers what has no text.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use belay_protocol::{Ack, Inbound, Refusal};
@@ -10,15 +10,19 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tracing::{debug, info, trace, warn};
 
-use super::api::BotApi;
+use super::api::{ApiError, BotApi};
 use super::conversation::Conversation;
 use super::deliver;
 use super::intake::{Rules, Verdict};
 use super::taps::{self, Tap};
 
-/// Strangers, groups, and conversations with old messages that are remembered as logged or told. Beyond, new ones are logged
-/// at debug level only, so that nobody fills the log by opening accounts.
+/// Strangers and groups that are remembered as logged. Beyond, new ones are logged at debug level only, so that nobody fills
+/// the log by opening accounts.
 const STRANGERS_MAX: usize = 256;
+
+/// Conversations that are remembered as told that their messages are too old. Far beyond what a bot has, since only people on
+/// its lists are told; beyond it, each message that goes without a word is a warning.
+const TOLD_MAX: usize = 16_384;
 
 /// Deadline of a line of our own. Short: the webhook's answer waits for it.
 const NOTICE_DEADLINE: Duration = Duration::from_secs(5);
@@ -121,9 +125,7 @@ impl Desk {
             }
             Verdict::TooOld(conversation) => {
                 debug!(update_id, %conversation, "a message from long before the start is not answered");
-                if is_new(&self.told_too_old, conversation) {
-                    self.say(conversation, None, TOO_OLD).await;
-                }
+                self.say_too_old(conversation).await;
             }
             Verdict::Stranger(id) => self.log_stranger(id),
             Verdict::UnlistedGroup(id) => self.log_group(id),
@@ -142,8 +144,30 @@ impl Desk {
         is_new
     }
 
+    /// Tells a conversation, once, that its messages are too old. One that this did not reach hears it with its next message.
+    async fn say_too_old(&self, conversation: Conversation) {
+        {
+            let mut told = self.told_too_old();
+            if told.contains(&conversation) {
+                return;
+            }
+            if told.len() >= TOLD_MAX {
+                warn!(%conversation, told = TOLD_MAX, "a message is too old to be answered, and its conversation is not told");
+                return;
+            }
+            told.insert(conversation); // before it is said: the webhook sorts several at a time
+        }
+        if !self.say(conversation, None, TOO_OLD).await {
+            self.told_too_old().remove(&conversation);
+        }
+    }
+
+    fn told_too_old(&self) -> MutexGuard<'_, HashSet<Conversation>> {
+        self.told_too_old.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn say_text_only(&self, conversation: Conversation, message_id: i32) {
-        self.say(conversation, Some(message_id), TEXT_ONLY).await;
+        self.say(conversation, Some(message_id), TEXT_ONLY).await; // best effort
     }
 
     /// What the agent's acknowledgement of a parcel means; `None`: it was dropped, or did not come in time. A tap that is
@@ -165,12 +189,17 @@ impl Desk {
         let Some(route) = &inbound.reply_to else { return };
         let Ok(conversation) = route.conversation.parse() else { return };
         let message_id = route.reply_to.as_deref().and_then(|id| id.parse().ok());
-        self.say(conversation, message_id, NOT_TAKEN).await;
+        self.say(conversation, message_id, NOT_TAKEN).await; // best effort
     }
 
-    async fn say(&self, conversation: Conversation, message_id: Option<i32>, line: &str) {
-        if let Err(error) = deliver::notice(&self.api, conversation, message_id, line, NOTICE_DEADLINE).await {
-            debug!(%error, line, "a line of our own was not sent");
+    /// Best effort. Whether trying again is of no use: it was sent, or Telegram refuses it.
+    async fn say(&self, conversation: Conversation, message_id: Option<i32>, line: &str) -> bool {
+        match deliver::notice(&self.api, conversation, message_id, line, NOTICE_DEADLINE).await {
+            Ok(()) => true,
+            Err(error) => {
+                debug!(%error, line, "a line of our own was not sent");
+                matches!(error, ApiError::Refused { .. })
+            }
         }
     }
 
@@ -207,5 +236,32 @@ fn settled(ack: Option<&Ack>) -> Settled {
             Settled::Later { is_busy: false, after: LATER }
         }
         Some(_) => Settled::Done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telegram::test_desk;
+
+    fn conversation(chat: usize) -> Conversation {
+        chat.to_string().parse().expect("a conversation")
+    }
+
+    #[tokio::test]
+    async fn who_could_not_be_told_that_messages_are_too_old_is_told_with_the_next() {
+        let desk = test_desk();
+        desk.say_too_old(conversation(42)).await;
+        assert!(desk.told_too_old().is_empty(), "nobody was reached");
+    }
+
+    #[tokio::test]
+    async fn conversations_that_are_told_are_remembered_up_to_a_bound() {
+        let desk = test_desk();
+        desk.told_too_old().extend((0..TOLD_MAX).map(|chat| conversation(chat + 1)));
+        desk.say_too_old(conversation(1)).await;
+        desk.say_too_old(conversation(TOLD_MAX + 1)).await;
+        let told = desk.told_too_old();
+        assert_eq!((told.len(), told.contains(&conversation(1))), (TOLD_MAX, true));
     }
 }
