@@ -1,7 +1,9 @@
 //! What is counted for the operator's graphs. Labels are words of closed lists, and the names of rules in the settings:
 //! no session, person or run is among them.
 
-use belay_protocol::{FiringStatus, HookPoint, JobState, ModelErrorKind, Purpose, RunRecord, StopReason, ToolStatus, Usage};
+use belay_protocol::{
+    FiringStatus, HookPoint, JobState, ModelErrorKind, Purpose, RunRecord, StopReason, ToolStatus, Usage,
+};
 use metrics::{Unit, counter, describe_counter};
 
 /// Runs that have ended, by layer, reason and status.
