@@ -92,7 +92,7 @@ async fn commands_are_answered_at_once_and_cost_no_run() -> Result<()> {
         ("/model", "stand-in"),
         ("/undo", "nothing to undo"),
         ("/statsu", "/status"),
-        ("/jobs", "not available"),
+        ("/jobs", "There are no jobs"),
     ] {
         let (status, reply) = daemon.post(json!({"session": "alice", "text": text})).await?;
         assert_eq!(status, 200, "{text}: {reply}");

@@ -35,7 +35,7 @@ pub use config::AgenticLoopConfig;
 pub use context::{LoopContext, Reasoning};
 pub use delegate::{AdmittedCall, LlmTurn, LoopDelegate, LoopOutcome, LoopSignal, Meter, PendingApproval, TextAction};
 pub use duplicates::DuplicateTracker;
-pub use error::LoopError;
+pub use error::{LoopError, Shortage};
 pub use policies::{StopRules, StopState};
 pub use run::run_agentic_loop;
 pub use state::{Brake, BrakeAction, Fired, LoopState};

@@ -35,7 +35,7 @@ pub(crate) async fn missing(
     let allowance = Allowance { attempts: 1, purpose: CallPurpose::Aside };
     match core.ask(&house.plans.checker, &mut context, step, allowance).await {
         Ok(Asked::Reply(reply)) => Ok(verdict(&reply.text)),
-        Ok(Asked::Failed(_) | Asked::Ended(_) | Asked::Chanted(_)) | Err(LoopError::CostRefused { .. }) => Ok(None),
+        Ok(Asked::Failed(_) | Asked::Ended(_) | Asked::Chanted(_)) | Err(LoopError::CostRefused(_)) => Ok(None),
         Err(error) => Err(error),
     }
 }

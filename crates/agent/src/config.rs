@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use belay_agent_loop::policies::RunLimits;
-use belay_protocol::Thinking;
+use belay_protocol::{Purpose, Thinking};
 use serde::{Deserialize, Serialize};
+
+use crate::cost_guard::{self, DayLimits};
 
 /// `[agent]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -222,6 +224,9 @@ impl ExecutorConfig {
 pub struct LimitsConfig {
     /// Most US dollars that model calls may cost in one UTC day. Absent: no limit. Needs a price for the model.
     pub usd_per_day: Option<f64>,
+    /// The same for what calls are for; what is not named has no limit but that of all. A subagent, a plan, a worker and a
+    /// summary are for what the run is for that has started them.
+    pub usd_per_day_for: BTreeMap<Purpose, f64>,
     /// The limits of one run, together with everything it starts.
     #[serde(flatten)]
     pub run: RunLimits,
@@ -231,16 +236,24 @@ impl LimitsConfig {
     /// Every problem at once, each beginning with its key.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = self.run.validate();
-        if self.usd_per_day.is_some_and(|usd| !usd.is_finite() || !(0.0..=1e9).contains(&usd)) {
-            problems.push("limits.usd_per_day: must be a number of dollars from 0 to a thousand million".into());
+        let each = self.usd_per_day_for.iter().map(|(purpose, usd)| (Some(*purpose), *usd));
+        for (budget, usd) in self.usd_per_day.map(|usd| (None, usd)).into_iter().chain(each) {
+            if !(0.0..=1e9).contains(&usd) {
+                let key = cost_guard::setting(budget);
+                problems.push(format!("{key}: must be a number of dollars from 0 to a thousand million"));
+            }
         }
         problems
     }
 
-    /// The day's limit in millionths of a dollar.
-    pub fn micro_usd_per_day(&self) -> Option<u64> {
+    /// What a day may cost.
+    pub fn per_day(&self) -> DayLimits {
         // In range by `validate`; the cast saturates.
-        self.usd_per_day.map(|usd| (usd * 1e6).round() as u64)
+        let micro = |usd: f64| (usd * 1e6).round() as u64;
+        DayLimits {
+            all: self.usd_per_day.map(micro),
+            of: self.usd_per_day_for.iter().map(|(purpose, usd)| (*purpose, micro(*usd))).collect(),
+        }
     }
 }
 
@@ -284,11 +297,17 @@ mod tests {
             assert_eq!(AgentConfig { executors, ..AgentConfig::default() }.validate().len(), problems, "{name}");
         }
         for usd in [f64::NAN, -1.0, f64::INFINITY] {
-            assert_eq!(LimitsConfig { usd_per_day: Some(usd), ..LimitsConfig::default() }.validate().len(), 1);
+            let usd_per_day_for = BTreeMap::from([(Purpose::Job, usd)]);
+            let problems =
+                LimitsConfig { usd_per_day: Some(usd), usd_per_day_for, ..LimitsConfig::default() }.validate();
+            assert_eq!(problems.len(), 2);
+            assert!(problems[1].starts_with("limits.usd_per_day_for.job: must be"), "{problems:?}");
         }
-        assert_eq!(
-            LimitsConfig { usd_per_day: Some(1.5), ..LimitsConfig::default() }.micro_usd_per_day(),
-            Some(1_500_000)
-        );
+        let limits: LimitsConfig =
+            toml::from_str("usd_per_day = 1.5\nusd_per_day_for = { heartbeat = 0.1 }").expect("read");
+        let expected = DayLimits { all: Some(1_500_000), of: BTreeMap::from([(Purpose::Heartbeat, 100_000)]) };
+        assert_eq!((limits.validate().len(), limits.per_day()), (0, expected));
+        let refused = toml::from_str::<LimitsConfig>("usd_per_day_for = { jobs = 1 }").map(|limits| limits.per_day());
+        assert!(refused.as_ref().is_err_and(|error| error.to_string().contains("`job`")), "{refused:?}");
     }
 }

@@ -2,11 +2,15 @@
 //!
 //! The day is the UTC date, looked at in every check, so that midnight opens the guard without a restart. Totals live in
 //! memory and in the ledger: a start reads the ledger, where a reservation that nobody settled (the daemon died during
-//! the call) counts as spent. Parallel calls cannot pass together what only one may: checking and reserving is one step.
+//! the call) counts as spent. What a run is for has a budget of its own besides the day's, where the settings give it one:
+//! both must suffice, and what a run's subagents, plans, summaries and workers cost is for what the run is for. Parallel calls
+//! cannot pass together what only one may: checking and reserving is one step.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belay_protocol::{Clock, ModelRequest, Price, RunId, SpendLedger, StoreError, Thinking, Usage};
+use belay_agent_loop::Shortage;
+use belay_protocol::{Clock, ModelRequest, Price, Purpose, RunId, SpendLedger, Spent, StoreError, Thinking, Usage};
 
 use crate::compaction::estimate::tokens_of;
 
@@ -14,23 +18,41 @@ use crate::compaction::estimate::tokens_of;
 pub struct CostGuard {
     ledger: Arc<dyn SpendLedger>,
     clock: Arc<dyn Clock>,
-    limit: Option<u64>,
+    limits: DayLimits,
     price: Option<Price>,
     // Held for a few instructions and never across an await.
     day: Mutex<Day>,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// What one UTC day may cost, in millionths of a US dollar.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DayLimits {
+    /// All together; `None`: any amount.
+    pub all: Option<u64>,
+    /// What it goes for; one that is not named has no limit of its own.
+    pub of: BTreeMap<Purpose, u64>,
+}
+
+/// The setting of a day's budget, for those who read why a call was refused. `None`: that of all.
+pub(crate) fn setting(budget: Option<Purpose>) -> String {
+    match budget {
+        Some(purpose) => format!("limits.usd_per_day_for.{}", purpose.word()),
+        None => "limits.usd_per_day".to_owned(),
+    }
+}
+
+#[derive(Clone, Debug)]
 struct Day {
     utc_day: i64,
-    /// Settled and reserved, in millionths of a dollar.
-    spent: u64,
+    /// Settled and reserved.
+    spent: Spent,
 }
 
 /// A reservation: what a call may cost at most. Dropped unsettled, it stays counted in full.
 #[derive(Debug)]
 pub struct Reservation {
     utc_day: i64,
+    purpose: Purpose,
     /// For all the requests it may take.
     micro_usd: u64,
     /// For one of them.
@@ -50,14 +72,7 @@ impl Reservation {
 #[derive(Debug)]
 pub enum Refused {
     /// The day's money does not suffice.
-    Limit {
-        /// Spent and reserved so far.
-        spent: u64,
-        /// The limit.
-        limit: u64,
-        /// What one request may cost.
-        needed: u64,
-    },
+    Limit(Shortage),
     /// The reservation could not be stored.
     Store(StoreError),
 }
@@ -70,22 +85,22 @@ impl CostGuard {
     pub async fn load(
         ledger: Arc<dyn SpendLedger>,
         clock: Arc<dyn Clock>,
-        limit: Option<u64>,
+        limits: DayLimits,
         price: Option<Price>,
     ) -> Result<Self, StoreError> {
         let utc_day = clock.now().utc_day();
         let spent = ledger.spent(utc_day).await?;
-        Ok(Self { ledger, clock, limit, price, day: Mutex::new(Day { utc_day, spent }) })
+        Ok(Self { ledger, clock, limits, price, day: Mutex::new(Day { utc_day, spent }) })
     }
 
-    /// The day's limit in millionths of a dollar.
-    pub fn limit(&self) -> Option<u64> {
-        self.limit
+    /// What a day may cost.
+    pub fn limits(&self) -> &DayLimits {
+        &self.limits
     }
 
     /// What today has cost, reservations included.
-    pub fn spent_today(&self) -> u64 {
-        self.with_today(|day| day.spent)
+    pub fn spent_today(&self) -> Spent {
+        self.with_today(|day| day.spent.clone())
     }
 
     /// The most that one request of this call can cost, in millionths of a US dollar; 0 without a price.
@@ -99,29 +114,27 @@ impl CostGuard {
     /// for as many as still fit into the day.
     ///
     /// # Errors
-    /// The day's limit would be passed, or the reservation could not be stored: in both cases no call may be made.
+    /// A limit of the day would be passed, or the reservation could not be stored: in both cases no call may be made.
     ///
     /// # Cancel safety
     /// Dropped while the row is written, the amount stays counted for today: the safe side.
-    pub async fn reserve(&self, run: RunId, request: &ModelRequest<'_>) -> Result<Reservation, Refused> {
+    pub async fn reserve(
+        &self,
+        run: RunId,
+        purpose: Purpose,
+        request: &ModelRequest<'_>,
+    ) -> Result<Reservation, Refused> {
         let each = self.estimate(request);
         let wanted = request.max_attempts.max(1);
         let (utc_day, attempts) = self.with_today(|day| {
-            let room = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(day.spent));
-            // As many requests as fit; what costs nothing always fits, until the day is used up.
-            let fitting =
-                if room == 0 && self.price.is_some() { 0 } else { room.checked_div(each).unwrap_or(u64::MAX) };
-            let attempts = u32::try_from(fitting).unwrap_or(u32::MAX).min(wanted);
-            if attempts == 0 {
-                return Err(Refused::Limit { spent: day.spent, limit: self.limit.unwrap_or_default(), needed: each });
-            }
-            day.spent = day.spent.saturating_add(each.saturating_mul(u64::from(attempts)));
+            let attempts = self.fitting(&day.spent, purpose, each, wanted).map_err(Refused::Limit)?;
+            day.spent.add(purpose, each.saturating_mul(u64::from(attempts)));
             Ok((day.utc_day, attempts))
         })?;
         let micro_usd = each.saturating_mul(u64::from(attempts));
-        let mut reservation = Reservation { utc_day, micro_usd, each, attempts, row: None };
+        let mut reservation = Reservation { utc_day, purpose, micro_usd, each, attempts, row: None };
         if micro_usd > 0 {
-            match self.ledger.reserve(run, utc_day, micro_usd).await {
+            match self.ledger.reserve(run, purpose, utc_day, micro_usd).await {
                 Ok(row) => reservation.row = Some(row),
                 Err(error) => {
                     self.replace(&reservation, 0);
@@ -130,6 +143,27 @@ impl CostGuard {
             }
         }
         Ok(reservation)
+    }
+
+    /// As many of the `wanted` requests as fit into each budget that they are charged to.
+    fn fitting(&self, spent: &Spent, purpose: Purpose, each: u64, wanted: u32) -> Result<u32, Shortage> {
+        let mut attempts = wanted;
+        for (budget, limit, spent) in [
+            (None, self.limits.all, spent.total()),
+            (Some(purpose), self.limits.of.get(&purpose).copied(), spent.of(purpose)),
+        ] {
+            let Some(limit) = limit else { continue };
+            let room = limit.saturating_sub(spent);
+            // What costs nothing always fits, until the day is used up.
+            let used_up = room == 0 && self.price.is_some();
+            let fitting = if used_up { 0 } else { room.checked_div(each).unwrap_or(u64::MAX) };
+            attempts = attempts.min(u32::try_from(fitting).unwrap_or(u32::MAX));
+            if attempts == 0 {
+                let [spent_micro_usd, limit_micro_usd, needed_micro_usd] = [spent, limit, each];
+                return Err(Shortage { budget, spent_micro_usd, limit_micro_usd, needed_micro_usd });
+            }
+        }
+        Ok(attempts)
     }
 
     /// Settles a call: the answer by what the provider reported, or, where it reported nothing, by the estimate; and the
@@ -170,7 +204,8 @@ impl CostGuard {
     fn replace(&self, reservation: &Reservation, charged: u64) {
         self.with_today(|day| {
             if day.utc_day == reservation.utc_day {
-                day.spent = day.spent.saturating_sub(reservation.micro_usd).saturating_add(charged);
+                day.spent.take_back(reservation.purpose, reservation.micro_usd);
+                day.spent.add(reservation.purpose, charged);
             }
         });
     }
@@ -180,7 +215,7 @@ impl CostGuard {
         let today = self.clock.now().utc_day();
         let mut day = self.day.lock().unwrap_or_else(PoisonError::into_inner);
         if today > day.utc_day {
-            *day = Day { utc_day: today, spent: 0 };
+            *day = Day { utc_day: today, spent: Spent::default() };
         }
         f(&mut day)
     }

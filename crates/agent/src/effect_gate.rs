@@ -1,6 +1,6 @@
 //! The one road to every effect: each tool call of every run passes here, also one that a person has just approved.
 //!
-//! Order: hook → validate → approval → secret → rate limit → budget → journal the intent → execute under a deadline and
+//! Order: what works by itself does not [multiply](crate::multiplying) → hook → validate → approval → secret → rate limit → budget → journal the intent → execute under a deadline and
 //! a cancellation token → clean the result → journal it → event. A call that writes has its intent on disk before it
 //! begins, and in the same commit uses up the approval that allowed it. A reading call's journal does not wait for the
 //! disk: after a crash it is simply run again.
@@ -36,6 +36,7 @@ use crate::joining::Joining;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
 use crate::metrics;
+use crate::multiplying::{denied, multiplies};
 use crate::tally::Tally;
 
 /// The gate. Holds what is compiled once: a validator and a rate for each tool, the rules of approval.
@@ -81,6 +82,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) generation: &'a Generation,
     /// What people have answered about these calls.
     pub(crate) answers: &'a Answers,
+    /// Whether it works by itself: nobody has asked this very run for what it does.
+    pub(crate) by_itself: bool,
     /// Whether a person can be asked; else why nobody can, as the end of a sentence.
     pub(crate) may_ask: Result<(), &'static str>,
     /// Where intent and result are written.
@@ -170,6 +173,7 @@ impl EffectGate {
         let mut calls = calls.into_iter();
         for (at, AdmittedCall { call, refused }) in calls.by_ref().enumerate() {
             let consulted = match refused {
+                _ if caller.by_itself && multiplies(&call.name) => Err(denied(&call)),
                 Some(refused) => Err(refused),
                 None if caller.skips(&call) => Err(result_of(&call, ToolStatus::NotExecuted, SKIPPED.into())),
                 None => self.consult(&mut caller, context, call).await,

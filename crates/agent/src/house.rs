@@ -215,7 +215,7 @@ impl House {
         let cost = CostGuard::load(
             parts.store.spend.clone(),
             parts.clock.clone(),
-            parts.limits.micro_usd_per_day(),
+            parts.limits.per_day(),
             parts.model.dearest(),
         )
         .await?;

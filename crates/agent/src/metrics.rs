@@ -1,7 +1,9 @@
 //! What is counted for the operator's graphs. Labels are words of closed lists, and the names of rules in the settings:
 //! no session, person or run is among them.
 
-use belay_protocol::{FiringStatus, HookPoint, JobState, ModelErrorKind, RunRecord, StopReason, ToolStatus, Usage};
+use belay_protocol::{
+    FiringStatus, HookPoint, JobState, ModelErrorKind, Purpose, RunRecord, StopReason, ToolStatus, Usage,
+};
 use metrics::{Unit, counter, describe_counter};
 
 /// Runs that have ended, by layer, reason and status.
@@ -15,7 +17,7 @@ pub const STOP_RULES_FIRED: &str = "belay_stop_rules_fired_total";
 pub const MODEL_REQUESTS: &str = "belay_model_requests_total";
 /// Tokens that the model said it used, by direction.
 pub const MODEL_TOKENS: &str = "belay_model_tokens_total";
-/// Money, in millionths of a US dollar.
+/// Money, in millionths of a US dollar, by what it went for.
 pub const MODEL_MICRO_USD: &str = "belay_model_cost_micro_usd_total";
 /// Answers of a model that stood in for another one, by what kept that one from it.
 pub const MODEL_FALLBACKS: &str = "belay_model_fallbacks_total";
@@ -44,7 +46,10 @@ pub fn describe() {
     describe_counter!(STOP_RULES_FIRED, "Times a stop rule fired: a notice, a strike with a recovery turn, or the end");
     describe_counter!(MODEL_REQUESTS, "Requests sent to the model");
     describe_counter!(MODEL_TOKENS, "Tokens that the model reported");
-    describe_counter!(MODEL_MICRO_USD, "What model calls were charged, in millionths of a US dollar");
+    describe_counter!(
+        MODEL_MICRO_USD,
+        "What model calls were charged, in millionths of a US dollar, by what they were for"
+    );
     describe_counter!(MODEL_FALLBACKS, "Answers of a model that stood in for another one");
     describe_counter!(TOOL_CALLS, "Tool calls that have ended");
     describe_counter!(HOOK_CALLS, "Answers of hooks, and their failures");
@@ -65,6 +70,9 @@ pub fn describe() {
         ended(*reason, 0);
     }
     counter!(RUNS_RECOVERED).increment(0);
+    for purpose in Purpose::ALL {
+        charged(*purpose, 0);
+    }
 }
 
 fn ended(reason: StopReason, runs: u64) {
@@ -98,7 +106,7 @@ pub(crate) fn model_fell_back(why: &str) {
 }
 
 /// A logical model call has ended: `requests` were sent, the last of them with this outcome.
-pub(crate) fn model_called(requests: u32, error: Option<&ModelErrorKind>, usage: Option<&Usage>, micro_usd: u64) {
+pub(crate) fn model_called(requests: u32, error: Option<&ModelErrorKind>, usage: Option<&Usage>) {
     let outcome = error.map_or("ok", |kind| kind.word());
     // None is sent while every model is left alone.
     counter!(MODEL_REQUESTS, "outcome" => outcome).increment(u64::from(requests.min(1)));
@@ -109,17 +117,16 @@ pub(crate) fn model_called(requests: u32, error: Option<&ModelErrorKind>, usage:
         counter!(MODEL_TOKENS, "direction" => "in").increment(usage.input);
         counter!(MODEL_TOKENS, "direction" => "out").increment(usage.output);
     }
-    if micro_usd > 0 {
-        counter!(MODEL_MICRO_USD).increment(micro_usd);
-    }
 }
 
 /// A model call was dropped, or cut off.
-pub(crate) fn model_dropped(why: &'static str, micro_usd: u64) {
+pub(crate) fn model_dropped(why: &'static str) {
     counter!(MODEL_REQUESTS, "outcome" => why).increment(1);
-    if micro_usd > 0 {
-        counter!(MODEL_MICRO_USD).increment(micro_usd);
-    }
+}
+
+/// A model call was charged to what it is for.
+pub(crate) fn charged(purpose: Purpose, micro_usd: u64) {
+    counter!(MODEL_MICRO_USD, "purpose" => purpose.word()).increment(micro_usd);
 }
 
 /// A tool call has ended.

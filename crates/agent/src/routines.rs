@@ -35,6 +35,8 @@ mod requests;
 pub mod schedule;
 #[cfg(test)]
 mod schedule_tests;
+#[cfg(test)]
+mod spec_tests;
 mod text;
 mod tool;
 #[cfg(test)]

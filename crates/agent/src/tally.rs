@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use belay_agent_loop::Shortage;
 use belay_agent_loop::policies::{RunLimits, Totals};
 use belay_protocol::{Finding, RunUsage, StopReason, Usage};
 
@@ -25,8 +26,8 @@ struct Figures {
     output_bytes: u64,
     /// Begun calls of the tools that are counted by name.
     calls_of: BTreeMap<String, u64>,
-    /// The day's guard has refused a call of the tree: spent, limit, needed.
-    day_refused: Option<[u64; 3]>,
+    /// Why the day's guard has refused a call of the tree.
+    day_refused: Option<Shortage>,
     /// Words of the outside are in the conversation of some run of the tree.
     outside: bool,
 }
@@ -77,12 +78,12 @@ impl Tally {
     }
 
     /// Notes that the day's guard has refused a call: the tree makes no other.
-    pub fn refuse_day(&self, spent: u64, limit: u64, needed: u64) {
-        self.with(|figures| figures.day_refused = Some([spent, limit, needed]));
+    pub fn refuse_day(&self, shortage: Shortage) {
+        self.with(|figures| figures.day_refused = Some(shortage));
     }
 
-    /// What the day's guard said when it refused a call of the tree: spent, limit, needed.
-    pub fn day_refused(&self) -> Option<[u64; 3]> {
+    /// What the day's guard said when it refused a call of the tree.
+    pub fn day_refused(&self) -> Option<Shortage> {
         self.with(|figures| figures.day_refused)
     }
 

@@ -241,17 +241,22 @@ async fn look_at(candidate: &CandidateConfig, http: &reqwest::Client) -> Finding
 /// The limits and rules that count money.
 fn about_money(settings: &Settings) -> Vec<String> {
     let limits = &settings.limits;
+    let limits_for = &limits.usd_per_day_for;
     let keys = [
         ("limits.usd_per_day", limits.usd_per_day),
         ("limits.usd_per_run", limits.run.usd_per_run),
         ("limits.usd_per_session", limits.run.usd_per_session),
     ];
     let limits = keys.into_iter().filter(|(_, usd)| usd.is_some()).map(|(key, _)| key.to_owned());
+    let purposes = limits_for.keys().map(|purpose| format!("limits.usd_per_day_for.{}", purpose.word()));
     let rules = settings.stops.rules.iter().enumerate().filter(|(_, rule)| {
         let when = serde_json::to_value(&rule.when).unwrap_or_default();
         has_key(&when, &["run_usd", "session_usd"])
     });
-    limits.chain(rules.map(|(index, rule)| format!("the money in stops.rules[{index}] (`{}`)", rule.name))).collect()
+    limits
+        .chain(purposes)
+        .chain(rules.map(|(index, rule)| format!("the money in stops.rules[{index}] (`{}`)", rule.name)))
+        .collect()
 }
 
 /// Whether one of these keys stands anywhere in a value.
@@ -378,6 +383,7 @@ mod tests {
         let mut settings = Settings::default();
         assert!(about_money(&settings).is_empty());
         settings.limits.usd_per_day = Some(1.0);
+        settings.limits.usd_per_day_for.insert(belay_protocol::Purpose::Heartbeat, 0.5);
         settings.limits.run.usd_per_run = Some(1.0);
         settings.limits.run.usd_per_session = Some(1.0);
         let rules = [
@@ -389,6 +395,7 @@ mod tests {
             "limits.usd_per_day",
             "limits.usd_per_run",
             "limits.usd_per_session",
+            "limits.usd_per_day_for.heartbeat",
             "the money in stops.rules[1] (`deep`)",
         ];
         assert_eq!(about_money(&settings), expected);

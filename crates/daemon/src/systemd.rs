@@ -153,7 +153,9 @@ mod tests {
             paused: 0,
             channels: Vec::new(),
             spent_today_micro_usd: 0,
+            spent_today_for: Default::default(),
             limit_today_micro_usd: None,
+            limit_today_for: Default::default(),
             model_trouble: None,
             candidates: Vec::new(),
         }))

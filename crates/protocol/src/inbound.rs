@@ -1,5 +1,6 @@
 //! What comes in: messages and control, who sends them, and where their answer goes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::ids::{ChannelId, GateId, RunId, SessionKey};
 use crate::job::{JobRecord, JobRequest};
 use crate::model::{Delta, ModelInfo};
 use crate::options::RunOptions;
+use crate::purpose::{Purpose, Spent};
 use crate::routine::{RoutineAnswer, RoutineRequest};
 use crate::run::RunRecord;
 use crate::time::UnixMillis;
@@ -396,8 +398,12 @@ pub struct StatusReport {
     pub channels: Vec<ChannelId>,
     /// Money spent today, UTC, in millionths of a US dollar.
     pub spent_today_micro_usd: u64,
+    /// The same by what it went for.
+    pub spent_today_for: Spent,
     /// The day's limit; `null`: none.
     pub limit_today_micro_usd: Option<u64>,
+    /// The day's limits of single purposes, in millionths of a US dollar.
+    pub limit_today_for: BTreeMap<Purpose, u64>,
     /// What the model fails with, if its last call failed.
     pub model_trouble: Option<ModelTrouble>,
     /// The models and keys that may be asked, in the order of preference; empty where there is only one.

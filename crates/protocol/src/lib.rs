@@ -81,7 +81,7 @@ pub use model::{
 pub use options::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Thinking};
 pub use outbound::{DeliverError, Outbound};
 pub use process::{Generation, NoProcesses, RunProcesses};
-pub use purpose::{Purpose, firing_of, firing_session, job_of, job_session};
+pub use purpose::{Purpose, Spent, firing_of, firing_session, job_of, job_session};
 pub use routine::{
     Claim, FiringEnd, FiringFilter, FiringRecord, FiringStatus, Guardrails, Held, Misfire, NewFiring, NewRoutine,
     Notify, RoutineAction, RoutineAnswer, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRequest, RoutineSpec,

@@ -16,6 +16,7 @@ use crate::inbound::{Accepted, IdempotencyKey, ReplyRoute, RunWatch};
 use crate::message::Message;
 use crate::options::RunOptions;
 use crate::outbound::Outbound;
+use crate::purpose::{Purpose, Spent};
 use crate::run::{RunRecord, RunStatus, RunUsage};
 use crate::stop::{RunEnd, StopReason};
 use crate::time::UnixMillis;
@@ -607,12 +608,13 @@ pub struct Note {
 /// Money: reserved before each call, settled after, counted by UTC day.
 #[async_trait]
 pub trait SpendLedger: Send + Sync {
-    /// What a day has cost: settled amounts plus reservations that nobody settled, in millionths of a US dollar.
-    async fn spent(&self, utc_day: i64) -> Result<u64, StoreError>;
+    /// What a day has cost, by what it went for: settled amounts plus reservations that nobody settled.
+    async fn spent(&self, utc_day: i64) -> Result<Spent, StoreError>;
     /// What all runs of a session have cost, by the totals they had stored last, in millionths of a US dollar.
     async fn session_spent(&self, session: &SessionKey) -> Result<u64, StoreError>;
-    /// Reserves an amount before a call. Committed, so that a crash during the call counts it as spent.
-    async fn reserve(&self, run: RunId, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError>;
+    /// Reserves an amount before a call, for what the call is for. Committed, so that a crash during the call counts it as
+    /// spent.
+    async fn reserve(&self, run: RunId, purpose: Purpose, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError>;
     /// Replaces a reservation, by the number that [`SpendLedger::reserve`] returned, by what the call cost. Relaxed.
     async fn settle(&self, reservation: u64, micro_usd: u64) -> Result<(), StoreError>;
 }

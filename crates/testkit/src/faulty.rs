@@ -10,10 +10,10 @@ use belay_protocol::store::KnownInput;
 use belay_protocol::{
     Acceptance, ActedOn, Archive, BootId, Checkpoint, Decided, EditOutcome, Event, EventLog, EventQuery, FinishedRun,
     Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent,
-    NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Removed,
-    ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord, SearchQuery, Secret, SecretVault, Seq,
-    SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together,
-    TranscriptLine, TurnCut, UnixMillis,
+    NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Purpose,
+    Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord, SearchQuery, Secret,
+    SecretVault, Seq, SessionKey, SessionSummary, SpendLedger, Spent, StoreError, ThreadEdit, ThreadId, ThreadStore,
+    ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -300,7 +300,7 @@ impl<S: NoteStore> NoteStore for Faulty<S> {
 
 #[async_trait]
 impl<S: SpendLedger> SpendLedger for Faulty<S> {
-    async fn spent(&self, utc_day: i64) -> Result<u64, StoreError> {
+    async fn spent(&self, utc_day: i64) -> Result<Spent, StoreError> {
         self.plan.around(StoreOp::Spent, self.store.spent(utc_day)).await
     }
 
@@ -308,8 +308,8 @@ impl<S: SpendLedger> SpendLedger for Faulty<S> {
         self.plan.around(StoreOp::SessionSpent, self.store.session_spent(session)).await
     }
 
-    async fn reserve(&self, run: RunId, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError> {
-        self.plan.around(StoreOp::Reserve, self.store.reserve(run, utc_day, micro_usd)).await
+    async fn reserve(&self, run: RunId, purpose: Purpose, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError> {
+        self.plan.around(StoreOp::Reserve, self.store.reserve(run, purpose, utc_day, micro_usd)).await
     }
 
     async fn settle(&self, reservation: u64, micro_usd: u64) -> Result<(), StoreError> {

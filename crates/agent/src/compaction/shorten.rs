@@ -86,7 +86,7 @@ pub(crate) async fn shorten(core: &RunCore, context: &LoopContext, cut: &Cut, ho
     let step = context.state.iteration;
     if how.by_model && !info.rehearsal {
         // Runs of their own: they have the time that is set for them, and nothing of theirs enters the conversation.
-        let child = || core.seed(context).grow(core.rules.clone(), config.timeout());
+        let child = || core.seed(context).grow(config.timeout());
         if how.notes && config.memory_flush {
             flush::notes(child(), &account, cut.whole_turns(), how.calibration, step).await;
         }

@@ -20,7 +20,7 @@ use super::job::{self, Ended};
 use super::orders::Orders;
 use super::report::{report, termination};
 use crate::core::{RunCore, Seed};
-use crate::jobs::CREATE_JOB;
+use crate::multiplying::multiplies;
 use crate::post::SEND_MESSAGE;
 use crate::subagent::SPAWN_SUBAGENT;
 use crate::terminate::TERMINATE;
@@ -151,7 +151,7 @@ impl Tool for Bound {
         let (nest, _place) = self.seed.nest().enter().map_err(|cap| ToolFailure::failed(format!("refused: {cap}")))?;
         let depth = nest.depth();
         let house = self.seed.house();
-        let mut core = self.seed.grow(house.rules.clone(), order.time);
+        let mut core = self.seed.grow(order.time);
         core.cancel = context.cancel.child_token();
         core.nest = nest;
         let tools = Arc::new(ToolSet::new(self.lent()));
@@ -255,5 +255,5 @@ impl Bound {
 
 /// Tools that work only in the hands of a run of this process.
 fn acts_on_the_run(name: &str) -> bool {
-    [CREATE_JOB, RUN_IN_WORKER, SPAWN_SUBAGENT, TERMINATE, SEND_MESSAGE].contains(&name)
+    multiplies(name) || [RUN_IN_WORKER, SPAWN_SUBAGENT, TERMINATE, SEND_MESSAGE].contains(&name)
 }

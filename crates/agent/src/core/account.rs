@@ -33,7 +33,7 @@ impl RunCore {
             Err(finding) => return Ok(Err((*finding).into())),
         };
         let request = ModelRequest { max_attempts: hold.attempts, ..*request };
-        match self.house.cost.reserve(self.live.id, &request).await {
+        match self.house.cost.reserve(self.live.id, self.purpose, &request).await {
             Ok(reservation) => match self.stopped() {
                 None => Ok(Ok((hold, reservation))),
                 Some(reason) => {
@@ -45,16 +45,12 @@ impl RunCore {
             Err(refused) => {
                 self.tally.settle(hold, 0, None, 0);
                 Err(match refused {
-                    Refused::Limit { spent, limit, needed } => {
+                    Refused::Limit(shortage) => {
                         // What does not fit aside says nothing about the work: its next call is looked at by itself.
                         if allowance.purpose != CallPurpose::Aside {
-                            self.tally.refuse_day(spent, limit, needed);
+                            self.tally.refuse_day(shortage);
                         }
-                        LoopError::CostRefused {
-                            spent_micro_usd: spent,
-                            limit_micro_usd: limit,
-                            needed_micro_usd: needed,
-                        }
+                        shortage.into()
                     }
                     Refused::Store(error) => error.into(),
                 })
@@ -78,7 +74,8 @@ impl RunCore {
                 let answer = Some((usage.as_ref(), reply.price.as_ref()));
                 let charged = self.house.cost.settle(reservation, reply.abandoned, answer).await;
                 self.tally.settle(hold, reply.attempts, usage.as_ref(), charged);
-                metrics::model_called(reply.attempts, None, usage.as_ref(), charged);
+                metrics::model_called(reply.attempts, None, usage.as_ref());
+                metrics::charged(self.purpose, charged);
                 let (input, output) = usage.map_or((None, None), |u| (Some(u.input), Some(u.output)));
                 self.journal.note(EventKind::ModelCalled { step, attempts: reply.attempts, input, output });
                 self.note_stand_in(&reply);
@@ -88,7 +85,8 @@ impl RunCore {
                 self.journal.note(EventKind::ModelCalled { step, attempts: error.attempts, input: None, output: None });
                 let charged = self.house.cost.settle(reservation, error.abandoned, None).await;
                 self.tally.settle(hold, error.attempts, None, charged);
-                metrics::model_called(error.attempts, Some(&error.kind), None, charged);
+                metrics::model_called(error.attempts, Some(&error.kind), None);
+                metrics::charged(self.purpose, charged);
                 self.house.model_failed(&error);
                 Asked::Failed(error)
             }
@@ -120,6 +118,7 @@ impl RunCore {
     ) {
         let charged = self.house.cost.settle(reservation, 1, None).await;
         self.tally.settle(hold, 1, Some(estimate), charged);
-        metrics::model_dropped(dropped.word(), charged);
+        metrics::model_dropped(dropped.word());
+        metrics::charged(self.purpose, charged);
     }
 }

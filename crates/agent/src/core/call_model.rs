@@ -110,8 +110,8 @@ impl RunCore {
             return Ok(Asked::Ended(self.late(context))); // nothing is asked that nobody waits for
         }
         // A day that has refused a call of the tree refuses them all, also a smaller one.
-        if let Some([spent_micro_usd, limit_micro_usd, needed_micro_usd]) = self.tally.day_refused() {
-            return Err(LoopError::CostRefused { spent_micro_usd, limit_micro_usd, needed_micro_usd });
+        if let Some(shortage) = self.tally.day_refused() {
+            return Err(shortage.into());
         }
         context.state.stops.detection_off = self.live.loops_off();
         // The tracker of the stream is lent to the sink; dropped with this future, the run is over as well.

@@ -58,6 +58,7 @@ impl RunCore {
             cancel: &cancel,
             generation: &generation,
             answers: &self.answers,
+            by_itself: self.child || self.purpose.is_autonomous(),
             may_ask: if self.closing.is_some() { Err(ENDING) } else { self.may_ask },
             tally: &self.tally,
             limits: self.rules.limits(),

@@ -29,6 +29,8 @@ pub(crate) struct Seed {
     cancel: CancellationToken,
     journal: JournalSeed,
     tally: Tally,
+    /// The rules of the run that hands it out.
+    rules: Arc<StopRules>,
     clock: RunClock,
     /// When the run that hands it out must have ended.
     deadline: Option<Instant>,
@@ -59,9 +61,9 @@ impl Seed {
         &self.briefing
     }
 
-    /// A child that is judged by `rules` of its own besides the root's limits, and has at most `time`, never more than its
-    /// parent has left. It is charged to the account of the tree and stops with its parent.
-    pub(crate) fn grow(&self, rules: Arc<StopRules>, time: Duration) -> RunCore {
+    /// A child that is judged by the rules of its parent, and has at most `time`, never more than its parent has left. It is
+    /// charged to the account of the tree and stops with its parent.
+    pub(crate) fn grow(&self, time: Duration) -> RunCore {
         RunCore {
             house: self.house.clone(),
             live: self.live.clone(),
@@ -69,7 +71,7 @@ impl Seed {
             child: true,
             journal: self.journal.grow(),
             tally: self.tally.clone(),
-            rules,
+            rules: self.rules.clone(),
             clock: self.clock,
             deadline: self.deadline,
             own: Instant::now().checked_add(time).map(|until| OwnTime { until, time }),
@@ -96,6 +98,7 @@ impl RunCore {
             cancel: self.cancel.clone(),
             journal: self.journal.seed(),
             tally: self.tally.clone(),
+            rules: self.rules.clone(),
             clock: self.clock,
             deadline: self.deadline(context, self.allowance(1).purpose),
             nest: self.nest.clone(),

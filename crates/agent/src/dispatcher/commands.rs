@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, AckSender, CommandReply, Inbound, Refusal, RunId, Sent, SessionKey, Skills, StillRunning, StopReason,
-    StopReport, StopTarget,
+    Ack, AckSender, CommandReply, Inbound, Purpose, Refusal, RunId, Sent, SessionKey, Skills, StatusReport,
+    StillRunning, StopReason, StopReport, StopTarget,
 };
 use tokio::sync::mpsc;
 
@@ -169,10 +169,7 @@ impl Dispatcher {
                 text.push_str(&format!("\n{} is not asked until {} ({why}).", candidate.name, until.to_rfc3339()));
             }
         }
-        if let Some(limit) = status.limit_today_micro_usd {
-            let (spent, limit) = (status.spent_today_micro_usd as f64 / 1e6, limit as f64 / 1e6);
-            text.push_str(&format!("\nSpent today: {spent:.4} of {limit:.2} US dollars."));
-        }
+        text.push_str(&money_text(&status));
         text
     }
 
@@ -186,6 +183,31 @@ impl Dispatcher {
             .collect();
         if lines.is_empty() { "There are no tools.".into() } else { lines.join("\n") }
     }
+}
+
+/// What today has cost: against the day's limit where there is one, and for each purpose that has a limit, or is not people's
+/// own messages and has cost something.
+fn money_text(status: &StatusReport) -> String {
+    let dollars = |micro_usd: u64| micro_usd as f64 / 1e6;
+    let mut text = String::new();
+    if let Some(limit) = status.limit_today_micro_usd {
+        let spent = dollars(status.spent_today_micro_usd);
+        text.push_str(&format!("\nSpent today: {spent:.4} of {:.2} US dollars.", dollars(limit)));
+    }
+    for purpose in Purpose::ALL {
+        let (spent, limit) = (status.spent_today_for.of(*purpose), status.limit_today_for.get(purpose));
+        let name = purpose.name();
+        match limit {
+            Some(limit) => {
+                text.push_str(&format!("\nFor {name}: {:.4} of {:.2} US dollars.", dollars(spent), dollars(*limit)))
+            }
+            None if spent > 0 && purpose.is_autonomous() => {
+                text.push_str(&format!("\nFor {name}: {:.4} US dollars.", dollars(spent)));
+            }
+            None => {}
+        }
+    }
+    text
 }
 
 /// Every command, then the skills that people may ask for.

@@ -133,6 +133,7 @@ impl Dispatcher {
         running.sort_by_key(|run| std::cmp::Reverse(run.for_ms));
         let mut channels: Vec<_> = self.house.channels.keys().cloned().collect();
         channels.sort();
+        let (spent, limits) = (self.house.cost.spent_today(), self.house.cost.limits());
         StatusReport {
             version: self.house.version.clone(),
             boot_id: self.house.boot,
@@ -144,8 +145,10 @@ impl Dispatcher {
             paused: self.questions.len(),
             running,
             channels,
-            spent_today_micro_usd: self.house.cost.spent_today(),
-            limit_today_micro_usd: self.house.cost.limit(),
+            spent_today_micro_usd: spent.total(),
+            spent_today_for: spent,
+            limit_today_micro_usd: limits.all,
+            limit_today_for: limits.of.clone(),
             model_trouble: self.house.model_trouble(),
             candidates: self.candidates(),
         }

@@ -18,13 +18,13 @@ use belay_protocol::{
 use tokio::time::sleep;
 
 use super::begin::Errand;
-use super::tool::CREATE_JOB;
 use super::{text, worker};
 use crate::chat::ChatDelegate;
 use crate::completion::signals_completion;
 use crate::completion_check;
 use crate::house::House;
 use crate::judge;
+use crate::multiplying::multiplies;
 use crate::prompt::Briefing;
 use crate::reply::{self, Reply};
 use crate::terminate::{TERMINATE, Terminate};
@@ -245,7 +245,8 @@ impl LoopDelegate for JobDelegate<'_> {
 
 /// How the model is asked for a job: with the tools of a conversation but the ones that make more work by themselves.
 pub(crate) fn reasoning(house: &House, briefing: &Briefing) -> Arc<Reasoning> {
-    let all = house.reasoning.tools().iter().filter(|tool| ![CREATE_JOB, TERMINATE].contains(&&*tool.spec().name));
+    let lends = |name: &str| !multiplies(name) && name != TERMINATE;
+    let all = house.reasoning.tools().iter().filter(|tool| lends(&tool.spec().name));
     let tools = all.cloned().chain([Arc::new(Terminate::new()) as Arc<dyn Tool>]).collect();
     Arc::new(house.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(text::ROLE)))
 }

@@ -36,13 +36,20 @@ impl Outcome {
                 let time = silent.map_or("too long".to_owned(), |silent| format!("{silent} s"));
                 Self::Stuck(format!("nothing was heard of it for {time}"))
             }
+            // Laid aside, it would not have ended; where that went wrong, it goes on with the next start.
+            (StopReason::Shutdown, _) => Self::Stuck("Belay was shut down while it was at work".to_owned()),
             (_, StopLayer::Operator) => Self::Stopped(line.to_owned()),
             (StopReason::EmptyReply, _) => Self::failed(text::why(reason)),
             // Whoever ends a job as done without a word has done it.
             (StopReason::Terminated, _) => Self::Done(said.unwrap_or_else(|| line.to_owned())),
             _ => match (reason.status(), said) {
                 (RunStatus::Completed, Some(result)) => Self::Done(result),
-                (_, partial) => Self::Failed { why: text::why(reason).to_owned(), partial },
+                (_, partial) => {
+                    // Whoever reads it can raise a budget that has a name.
+                    let budget = run.evidence.get("budget").and_then(serde_json::Value::as_str);
+                    let budget = budget.map_or_else(String::new, |budget| format!(" ({budget})"));
+                    Self::Failed { why: format!("{}{budget}", text::why(reason)), partial }
+                }
             },
         }
     }

@@ -105,6 +105,7 @@ pub(super) fn why(reason: StopReason) -> &'static str {
     match reason {
         StopReason::EmptyReply | StopReason::EmptyReplies => "the model had nothing to say",
         StopReason::MaxIterations => "its steps were used up before it was done",
+        StopReason::CostRefused => "today's budget for the model does not suffice for another call",
         StopReason::SessionCost | StopReason::RunCost => "its money was used up before it was done",
         StopReason::Tokens => "its tokens were used up before it was done",
         StopReason::ActiveTime | StopReason::WallClock => "its time was up before it was done",

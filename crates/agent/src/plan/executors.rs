@@ -9,6 +9,7 @@ use super::words;
 use crate::completion_check;
 use crate::config::{AgentConfig, ExecutorConfig};
 use crate::error::AgentError;
+use crate::multiplying::multiplies;
 use crate::prompt;
 use crate::submission::edit_distance;
 use crate::terminate::{TEACHING, Terminate};
@@ -51,6 +52,8 @@ impl PlanKit {
         max_tokens: u32,
         max_attempts: u32,
     ) -> Result<Self, AgentError> {
+        // Who carries out a step works by itself.
+        let tools: Vec<_> = tools.iter().filter(|tool| !multiplies(&tool.spec().name)).cloned().collect();
         let built_in = ExecutorConfig { description: GENERAL_DESCRIPTION.into(), ..ExecutorConfig::default() };
         let general = config.executors.get(GENERAL).unwrap_or(&built_in);
         let others = config.executors.iter().filter(|(name, _)| *name != GENERAL);
@@ -64,7 +67,7 @@ impl PlanKit {
                 let ExecutorConfig { description, prompt, max_steps, .. } = executor;
                 let persona = prompt.as_deref().unwrap_or(words::EXECUTOR);
                 let reasoning =
-                    ask(format!("{persona}\n\n{}\n\n{TEACHING}", words::WORK), tools_of(name, executor, tools)?);
+                    ask(format!("{persona}\n\n{}\n\n{TEACHING}", words::WORK), tools_of(name, executor, &tools)?);
                 let max_steps = max_steps.unwrap_or(config.plan.max_steps_per_execution);
                 Ok(Executor { name: name.to_owned(), description: description.clone(), reasoning, max_steps })
             })

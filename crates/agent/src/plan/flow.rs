@@ -149,7 +149,7 @@ impl PlanFlow<'_> {
         let executor = house.plans.choose(plan.steps.get(index).map_or("", |step| &step.text));
         let task = words::task(self.request, plan, &self.state, index, attempt);
         tracing::info!(run = %self.core.live.id, step = index, attempt, executor = executor.name, "plan step");
-        let child = self.core.seed(self.context).grow(house.rules.clone(), Duration::MAX);
+        let child = self.core.seed(self.context).grow(Duration::MAX);
         Box::pin(step::execute(child, executor, task)).await
     }
 

@@ -64,7 +64,7 @@ async fn ask(
     plans: SharedPlans,
 ) -> Result<LoopOutcome, LoopError> {
     let house = seed.house().clone();
-    let core = seed.grow(house.rules.clone(), std::time::Duration::MAX);
+    let core = seed.grow(std::time::Duration::MAX);
     let reasoning = house.plans.planner(Arc::new(Planning::over(plans.clone())));
     let mut context = LoopContext::new(history.iter().cloned().chain([Message::user(request).into()]).collect());
     let rules = core.rules.clone();

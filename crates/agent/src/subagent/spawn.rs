@@ -18,7 +18,7 @@ use super::outputs::Declared;
 use crate::config::SubagentsConfig;
 use crate::container::{Lender, RUN_IN_WORKER};
 use crate::core::{RunCore, Seed};
-use crate::jobs::CREATE_JOB;
+use crate::multiplying::multiplies;
 use crate::post::SEND_MESSAGE;
 use crate::terminate::{TERMINATE, Terminate};
 
@@ -163,7 +163,7 @@ impl Tool for Bound {
         let (depth, longest) = (nest.depth(), house.config.subagents.max_time());
         let entered = house.subagents.enter(depth, self.seed.live(), &context.cancel, longest).await;
         let _width = entered.map_err(ToolFailure::failed)?;
-        let mut core = self.seed.grow(house.rules.clone(), order.time);
+        let mut core = self.seed.grow(order.time);
         core.cancel = context.cancel.child_token(); // this call's own, which hangs on the parent's
         let mut tools = order.tools;
         core.nest = nest;
@@ -234,7 +234,7 @@ impl Bound {
         let may_spawn = self.seed.nest().children_may_spawn();
         // What speaks in the conversation, or makes work for it, is the conversation's own.
         let given = |name: &str| is_own(name) || name == TERMINATE;
-        let speaks = |name: &str| [SEND_MESSAGE, CREATE_JOB].contains(&name);
+        let speaks = |name: &str| name == SEND_MESSAGE || multiplies(name);
         let lendable: Vec<_> = self
             .tools
             .iter()

@@ -8,6 +8,7 @@ use belay_protocol::{
 use super::{TurnEnd, TurnJob};
 use crate::chat::ChatDelegate;
 use crate::core::RunCore;
+use crate::cost_guard;
 use crate::house::House;
 use crate::metrics;
 use crate::sending;
@@ -139,12 +140,11 @@ fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (
 /// The end of a run that could not go on.
 pub(crate) fn failure(error: LoopError) -> RunEnd {
     match error {
-        LoopError::CostRefused { spent_micro_usd, limit_micro_usd, needed_micro_usd } => {
-            RunEnd::of(StopReason::CostRefused)
-                .with("needed_micro_usd", needed_micro_usd)
-                .with("spent_micro_usd", spent_micro_usd)
-                .with("limit_micro_usd", limit_micro_usd)
-        }
+        LoopError::CostRefused(short) => RunEnd::of(StopReason::CostRefused)
+            .with("budget", cost_guard::setting(short.budget))
+            .with("needed_micro_usd", short.needed_micro_usd)
+            .with("spent_micro_usd", short.spent_micro_usd)
+            .with("limit_micro_usd", short.limit_micro_usd),
         LoopError::Store(_) => RunEnd::of(StopReason::Internal).with("cause", "store"),
         LoopError::Model(error) => {
             let reason = match error.kind {

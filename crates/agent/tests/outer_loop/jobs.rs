@@ -355,6 +355,23 @@ async fn tokens_are_counted_over_all_attempts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_job_starts_is_held_to_the_jobs_own_limits() {
+    let script = [
+        Scripted::call("spawn_subagent", json!({"task": "look"})).with_usage(40, 10),
+        Scripted::call("echo", json!({"text": "seen"})).with_usage(40, 10),
+        Scripted::text("what I have"),
+    ];
+    let setup = setup_of(ScriptedModel::new(script));
+    let mut agent = setup.start().await;
+    let budget = JobBudget { max_tokens: 100, ..JobBudget::default() };
+    create(&agent.one, JobOrder { budget, ..order("count") }).await;
+    let told = agent.one.next().await;
+    assert!(told.ends_with("tokens were used up before it was done\n\nSo far:\n\nwhat I have"), "{told}");
+    assert_eq!(agent.model.seen().len(), 3, "the subagent asked once, the job for its last words");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn messages_to_a_job_join_it_all_and_in_order_and_one_that_comes_too_late_is_told_of() {
     let slow = Scripted::call("slow", json!({})).after(Duration::from_secs(60));
     let setup = setup_of(ScriptedModel::new([slow, done("all of it")])).tool(TestTool::named("slow"));

@@ -11,6 +11,7 @@ mod hooks;
 mod jobs;
 mod keys;
 mod money;
+mod multiplying;
 mod outputs;
 mod plan;
 mod queue;

@@ -1,8 +1,11 @@
 //! The cost guard through the agent: it refuses, it opens at midnight, and it remembers over restarts.
 
-use belay_agent::LimitsConfig;
-use belay_protocol::{Price, RunStatus, StopReason};
+use std::collections::BTreeMap;
+
+use belay_agent::{JobsConfig, LimitsConfig};
+use belay_protocol::{Ack, Control, Price, Purpose, RunStatus, Spent, StopReason};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
+use serde_json::json;
 
 use crate::support::{Setup, end_of};
 
@@ -75,5 +78,60 @@ async fn what_no_usage_was_reported_for_is_charged_in_full_and_survives_a_restar
     let next = setup.next_boot(priced(vec![]));
     let mut agent = next.start().await;
     assert_eq!(agent.one.next().await, StopReason::CostRefused.user_line(), "the run is taken up and refused");
+    agent.shut_down().await;
+}
+
+async fn today(setup: &Setup) -> Spent {
+    setup.store.spend.spent(NOON / 86_400_000).await.expect("readable")
+}
+
+/// A job spends what jobs may cost, with all that it has others do, and people's own messages go on.
+#[tokio::test(start_paused = true)]
+async fn what_calls_are_for_has_a_budget_of_its_own() {
+    let spawn = Scripted::call("spawn_subagent", json!({"task": "count"})).with_usage(100, 200);
+    let counted = Scripted::text("two").with_usage(100, 300);
+    let finished =
+        Scripted::call("terminate", json!({"status": "success", "summary": "two rooms"})).with_usage(100, 900);
+    let mut setup = setup(100_000.0, vec![spawn, counted, finished, Scripted::text("hello").with_usage(10, 20)]);
+    setup.jobs = JobsConfig::default();
+    // Three calls, each reserved with about 1500, fit as long as no more than 5000 are spent; a fourth does not.
+    setup.limits.usd_per_day_for = BTreeMap::from([(Purpose::Job, 0.005)]);
+    let mut agent = setup.start().await;
+    agent.one.command("alice", "/job count the rooms").await;
+    assert!(agent.one.next().await.ends_with("two rooms"));
+    assert_eq!(today(&setup).await.each().collect::<Vec<_>>(), [(Purpose::Job, 1700)]);
+
+    let Ack::Status(status) = agent.one.control(Control::Status).await else { panic!("no status") };
+    assert_eq!(status.spent_today_for.of(Purpose::Job), 1700);
+    assert_eq!(status.limit_today_for, BTreeMap::from([(Purpose::Job, 5000)]));
+    assert_eq!(agent.one.ask("alice", "hello?").await, "hello");
+    let told = agent.one.command("alice", "/status").await;
+    assert!(told.contains("Spent today: 0.0017 of 0.10") && told.contains("For jobs: 0.0017 of 0.01"), "{told}");
+    agent.shut_down().await;
+
+    let mut next = setup.next_boot(priced(vec![Scripted::text("still here").with_usage(10, 20)]));
+    next.limits.usd_per_day_for = BTreeMap::from([(Purpose::Job, 0.002)]);
+    let mut agent = next.start().await;
+    agent.one.command("alice", "/job count the halls").await;
+    let refused = agent.one.next().await;
+    assert!(refused.contains("today's budget") && refused.contains("(limits.usd_per_day_for.job)"), "{refused}");
+    assert_eq!(agent.one.ask("alice", "and you?").await, "still here");
+    let spent = today(&next).await;
+    assert_eq!((spent.of(Purpose::Job), spent.of(Purpose::Chat)), (1700, 60));
+    agent.shut_down().await;
+}
+
+/// The day's limit is over all: what jobs have spent is missing for people.
+#[tokio::test(start_paused = true)]
+async fn the_days_limit_holds_for_all_together() {
+    let finished = Scripted::call("terminate", json!({"status": "success", "summary": "done"})).with_usage(1000, 4500);
+    let mut setup = setup(6000.0, vec![finished]);
+    setup.jobs = JobsConfig::default();
+    let mut agent = setup.start().await;
+    agent.one.command("alice", "/job work").await;
+    assert!(agent.one.next().await.ends_with("done"));
+    let refused = end_of(agent.one.accepted("alice", "hello").await).await;
+    assert_eq!(refused.reason, Some(StopReason::CostRefused));
+    assert_eq!(refused.evidence["budget"], "limits.usd_per_day");
     agent.shut_down().await;
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use belay_protocol::Purpose;
 use serde_json::Value as Json;
 
 use super::approvals::waits_for;
@@ -88,10 +89,19 @@ fn model(report: &Json) -> Cell {
 
 fn spent(report: &Json) -> String {
     let spent = dollars(number(report, "/spent_today_micro_usd"));
-    match report.pointer("/limit_today_micro_usd").and_then(Json::as_u64) {
+    let all = match report.pointer("/limit_today_micro_usd").and_then(Json::as_u64) {
         Some(limit) => format!("{spent} of {} today (UTC)", dollars(limit)),
         None => format!("{spent} today (UTC)"),
-    }
+    };
+    // What people's own messages cost is the rest, and needs no line unless it has a limit.
+    let parts = Purpose::ALL.iter().filter_map(|purpose| {
+        let of = number(report, &format!("/spent_today_for/{}", purpose.word()));
+        match report.pointer(&format!("/limit_today_for/{}", purpose.word())).and_then(Json::as_u64) {
+            Some(limit) => Some(format!("; {} of {} for {}", dollars(of), dollars(limit), purpose.name())),
+            None => (of > 0 && purpose.is_autonomous()).then(|| format!("; {} for {}", dollars(of), purpose.name())),
+        }
+    });
+    std::iter::once(all).chain(parts).collect()
 }
 
 fn running(report: &Json) -> Cell {
@@ -123,6 +133,7 @@ mod tests {
             "version": "0.1.0", "started_at": "", "draining": false, "sessions_awake": 2, "queued": 1, "paused": 1,
             "model": {"provider": "rehearsal", "model": "rehearsal", "rehearsal": true},
             "channels": ["stdin", "http"], "spent_today_micro_usd": 1200, "limit_today_micro_usd": 5_000_000,
+            "spent_today_for": {"chat": 700, "job": 500, "heartbeat": 0}, "limit_today_for": {"heartbeat": 100_000},
             "running": [{"run_id": "r1", "session": "me", "for_ms": 3000}], "model_trouble": null,
             "candidates": [
                 {"name": "a by openai", "cooling_until": "2026-01-01T12:00:00Z", "why": "rate_limited"},
@@ -133,7 +144,7 @@ mod tests {
         for cell in [
             Cell::new("rehearsal: a built-in stand-in, not a model", Tone::Warn),
             Cell::from("stdin, http"),
-            Cell::from("$0.0012 of $5.00 today (UTC)"),
+            Cell::from("$0.0012 of $5.00 today (UTC); $0.0005 for jobs; $0.0000 of $0.10 for the heartbeat"),
             Cell::from("r1 in me for 3 s"),
             Cell::new("1 run waits for an answer", Tone::Warn),
             Cell::new("a by openai until 2026-01-01T12:00:00Z (rate_limited)", Tone::Warn),

@@ -613,7 +613,9 @@ fn status() -> StatusReport {
         paused: 0,
         channels: vec!["http".into()],
         spent_today_micro_usd: 0,
+        spent_today_for: Default::default(),
         limit_today_micro_usd: None,
+        limit_today_for: Default::default(),
         model_trouble: None,
         candidates: Vec::new(),
     }

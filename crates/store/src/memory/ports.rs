@@ -9,9 +9,9 @@ use belay_protocol::{
     Acceptance, ActedOn, Archive, BootId, Checkpoint, Conversation, Decided, EditOutcome, Event, EventLog, EventQuery,
     FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message,
     MessageBody, MessageScope, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow,
-    OutboxState, PausedRun, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord,
-    SearchQuery, Seq, SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId, ThreadSnapshot,
-    ThreadStore, ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
+    OutboxState, PausedRun, Purpose, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader,
+    RunRecord, SearchQuery, Seq, SessionKey, SessionSummary, SpendLedger, Spent, StoreError, ThreadEdit, ThreadId,
+    ThreadSnapshot, ThreadStore, ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -356,8 +356,12 @@ impl NoteStore for MemoryStore {
 
 #[async_trait]
 impl SpendLedger for MemoryStore {
-    async fn spent(&self, utc_day: i64) -> Result<u64, StoreError> {
-        Ok(self.lock().reservations.iter().filter(|(day, _)| *day == utc_day).map(|(_, amount)| amount).sum())
+    async fn spent(&self, utc_day: i64) -> Result<Spent, StoreError> {
+        let mut spent = Spent::default();
+        let state = self.lock();
+        let of_day = state.reservations.iter().filter(|(day, ..)| *day == utc_day);
+        of_day.for_each(|(_, purpose, amount)| spent.add(*purpose, *amount));
+        Ok(spent)
     }
 
     async fn session_spent(&self, session: &SessionKey) -> Result<u64, StoreError> {
@@ -366,9 +370,9 @@ impl SpendLedger for MemoryStore {
         Ok(costs.fold(0, u64::saturating_add))
     }
 
-    async fn reserve(&self, _run: RunId, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError> {
+    async fn reserve(&self, _run: RunId, purpose: Purpose, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError> {
         let mut state = self.lock();
-        state.reservations.push((utc_day, micro_usd.min(AMOUNT_MAX_MICRO_USD)));
+        state.reservations.push((utc_day, purpose, micro_usd.min(AMOUNT_MAX_MICRO_USD)));
         Ok(state.reservations.len() as u64)
     }
 
@@ -376,7 +380,7 @@ impl SpendLedger for MemoryStore {
         let mut state = self.lock();
         let place = usize::try_from(reservation).unwrap_or(usize::MAX).wrapping_sub(1);
         let found = state.reservations.get_mut(place);
-        let (_, amount) = found.ok_or_else(|| StoreError::NotFound(format!("reservation {reservation}")))?;
+        let (.., amount) = found.ok_or_else(|| StoreError::NotFound(format!("reservation {reservation}")))?;
         *amount = micro_usd.min(AMOUNT_MAX_MICRO_USD);
         Ok(())
     }

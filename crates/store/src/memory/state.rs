@@ -6,8 +6,8 @@ use std::sync::Arc;
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
     ActedOn, BootId, Event, Gate, IdempotencyKey, KnownInput, Lease, Message, MessageScope, NewEvent, NewInput, Note,
-    Outbound, RunEnd, RunId, RunOptions, RunRecord, RunStatus, Seq, SessionKey, StoreError, ThreadId, ThreadSnapshot,
-    ThreadState, UnixMillis,
+    Outbound, Purpose, RunEnd, RunId, RunOptions, RunRecord, RunStatus, Seq, SessionKey, StoreError, ThreadId,
+    ThreadSnapshot, ThreadState, UnixMillis,
 };
 use serde_json::Value;
 
@@ -32,8 +32,8 @@ pub(super) struct State {
     pub(super) grants: BTreeSet<(SessionKey, String, String)>,
     /// In the order of commit.
     pub(super) outbox: Vec<Delivery>,
-    /// Reservation n is at n - 1: its day and its amount.
-    pub(super) reservations: Vec<(i64, u64)>,
+    /// Reservation n is at n - 1: its day, what it is for, and its amount.
+    pub(super) reservations: Vec<(i64, Purpose, u64)>,
     pub(super) notes: HashMap<SessionKey, BTreeMap<String, Note>>,
     /// Sealed, by name.
     pub(super) secrets: HashMap<SessionKey, HashMap<String, Vec<u8>>>,

@@ -20,6 +20,7 @@ const MIGRATIONS: &[M<'static>] = &[
     M::up(include_str!("migrations/0007.sql")),
     M::up(include_str!("migrations/0008.sql")),
     M::up(include_str!("migrations/0009.sql")),
+    M::up(include_str!("migrations/0010.sql")),
 ];
 
 /// Prepared statements that a connection keeps: more than there are different ones.

@@ -8,9 +8,9 @@ use belay_protocol::{
     Acceptance, ActedOn, Archive, BootId, Checkpoint, Conversation, Decided, Durability, EditOutcome, Event, EventLog,
     EventQuery, FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey,
     Lease, Message, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow,
-    OutboxState, PausedRun, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord,
-    SearchQuery, Seq, SessionKey, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadId, ThreadStore,
-    ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
+    OutboxState, PausedRun, Purpose, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader,
+    RunRecord, SearchQuery, Seq, SessionKey, SessionSummary, SpendLedger, Spent, StoreError, ThreadEdit, ThreadId,
+    ThreadStore, ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -298,7 +298,7 @@ impl NoteStore for SqliteStore {
 #[async_trait]
 impl SpendLedger for SqliteStore {
     /// Asked of the writer: a settlement is counted from the moment it is answered.
-    async fn spent(&self, utc_day: i64) -> Result<u64, StoreError> {
+    async fn spent(&self, utc_day: i64) -> Result<Spent, StoreError> {
         self.write(Relaxed, move |tx| ledger::spent(tx, utc_day)).await
     }
 
@@ -307,8 +307,8 @@ impl SpendLedger for SqliteStore {
         self.write(Relaxed, move |tx| ledger::session_spent(tx, &session)).await
     }
 
-    async fn reserve(&self, run: RunId, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError> {
-        self.write(Committed, move |tx| ledger::reserve(tx, run, utc_day, micro_usd)).await
+    async fn reserve(&self, run: RunId, purpose: Purpose, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError> {
+        self.write(Committed, move |tx| ledger::reserve(tx, run, purpose, utc_day, micro_usd)).await
     }
 
     async fn settle(&self, reservation: u64, micro_usd: u64) -> Result<(), StoreError> {

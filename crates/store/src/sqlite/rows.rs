@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    Asker, ChannelId, Event, IdempotencyKey, Message, MessageBody, MessageScope, Outbound, OutboxRow, Place,
+    Asker, ChannelId, Event, IdempotencyKey, Message, MessageBody, MessageScope, Outbound, OutboxRow, Place, Purpose,
     ReplyRoute, RunRecord, RunStatus, Seq, StopReason, ThreadState, UnixMillis,
 };
 use rusqlite::Row;
@@ -97,6 +97,11 @@ pub(super) fn thread_state(row: &Row<'_>) -> Done<ThreadState> {
 pub(super) fn status(row: &Row<'_>) -> Done<RunStatus> {
     let word: String = row.get("status")?;
     RunStatus::from_word(&word).ok_or_else(|| Failure::damaged("status of a run"))
+}
+
+pub(super) fn purpose(row: &Row<'_>) -> Done<Purpose> {
+    let word: String = row.get("purpose")?;
+    Purpose::from_word(&word).ok_or_else(|| Failure::damaged("purpose of money"))
 }
 
 pub(super) fn place_word(place: Place) -> &'static str {

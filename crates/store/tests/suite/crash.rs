@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use belay_protocol::{
-    Acceptance, BootId, Durability, FinishedRun, JoinedRun, Lease, Message, NewInput, OutboxState, RunStatus,
+    Acceptance, BootId, Durability, FinishedRun, JoinedRun, Lease, Message, NewInput, OutboxState, Purpose, RunStatus,
     SessionKey, StoreError, ThreadEdit, ThreadState, Together,
 };
 use belay_protocol::{Outbox, RunReader, SpendLedger, ThreadStore};
@@ -151,9 +151,10 @@ async fn a_message_that_joined_another_run_is_not_taken_up_again() {
 #[tokio::test]
 async fn a_crash_during_a_call_counts_its_reservation_as_spent() {
     let (store, directory) = sqlite();
-    store.reserve(belay_protocol::RunId::new(), 3, 500).await.unwrap();
+    store.reserve(belay_protocol::RunId::new(), Purpose::Job, 3, 500).await.unwrap();
     let (after, _copy) = after_death(&directory);
-    assert_eq!(after.spent(3).await.unwrap(), 500);
+    let spent = after.spent(3).await.unwrap();
+    assert_eq!((spent.of(Purpose::Job), spent.total()), (500, 500));
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use belay_protocol::store::input_digest;
 use belay_protocol::{
-    Acceptance, ActedOn, Archive, Asker, GateState, GateStore, Message, NewInput, Outbox, Place, RunId, RunReader,
-    RunStatus, SearchQuery, ThreadState, ThreadStore,
+    Acceptance, ActedOn, Archive, Asker, GateState, GateStore, Message, NewInput, Outbox, Place, Purpose, RunId,
+    RunReader, RunStatus, SearchQuery, SpendLedger, ThreadState, ThreadStore,
 };
 use belay_store::{SqliteStore, StoreOptions};
 use rusqlite::{Connection, params};
@@ -13,7 +13,7 @@ use rusqlite::{Connection, params};
 use crate::kit::*;
 
 /// The steps that made the schemas of earlier versions.
-const STEPS: [&str; 9] = [
+const STEPS: [&str; 10] = [
     include_str!("../../src/sqlite/migrations/0001.sql"),
     include_str!("../../src/sqlite/migrations/0002.sql"),
     include_str!("../../src/sqlite/migrations/0003.sql"),
@@ -23,6 +23,7 @@ const STEPS: [&str; 9] = [
     include_str!("../../src/sqlite/migrations/0007.sql"),
     include_str!("../../src/sqlite/migrations/0008.sql"),
     include_str!("../../src/sqlite/migrations/0009.sql"),
+    include_str!("../../src/sqlite/migrations/0010.sql"),
 ];
 
 /// An empty store of that schema.
@@ -134,6 +135,28 @@ async fn keys_of_an_old_store_are_known() {
         [(key("m"), working)]
     );
     assert_eq!(store.acted_on().await.unwrap(), [ActedOn { key: key("c"), digest: None }]);
+    store.close().await;
+}
+
+/// Before money was told apart there were only chats. A reservation of then is settled now.
+#[tokio::test]
+async fn money_of_an_old_store_went_for_chats() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("belay.db");
+    let conn = of_schema(&path, 9);
+    conn.execute_batch(
+        "INSERT INTO spend_days (utc_day, micro_usd) VALUES (3, 70), (4, 5);
+         INSERT INTO reservations (id, utc_day, run_id, micro_usd) VALUES (1, 3, 'r', 20);",
+    )
+    .unwrap();
+    drop(conn);
+
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
+    store.reserve(RunId::new(), Purpose::Job, 3, 8).await.unwrap();
+    store.settle(1, 10).await.unwrap();
+    let spent = store.spent(3).await.unwrap();
+    assert_eq!(spent.each().collect::<Vec<_>>(), [(Purpose::Chat, 60), (Purpose::Job, 8)]);
+    assert_eq!(store.spent(4).await.unwrap().of(Purpose::Chat), 5);
     store.close().await;
 }
 
