@@ -63,9 +63,11 @@ async fn a_second_delivery_is_answered_with_the_same_firing() {
 
 #[tokio::test]
 async fn a_call_that_proves_nothing_or_cannot_be_used_is_refused() {
+    /// Path, secret, delivery, body; status and code of the answer.
+    type Row<'a> = (&'a str, Option<&'a str>, Option<&'a str>, &'a [u8], u16, &'a str);
     let house = house().await;
     let long = "x".repeat(64 * 1024 + 1);
-    let rows: &[(&str, Option<&str>, Option<&str>, &[u8], u16, &str)] = &[
+    let rows: &[Row<'_>] = &[
         ("ci", None, None, b"x", 403, "forbidden"),
         ("nobody", None, None, b"x", 403, "forbidden"),
         ("ci", Some("open sesam"), None, b"x", 401, "unauthorized"),
