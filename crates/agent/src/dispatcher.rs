@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use belay_protocol::{
     Ack, AckSender, ActedOn, Body, CommandReply, Envelope, GateId, Inbound, Purpose, Refusal, ReplyRoute, RunId, Sent,
-    SessionKey, StopReason, StoreError, job_of,
+    SessionKey, StopReason, StoreError, firing_of, job_of,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -152,6 +152,11 @@ impl Dispatcher {
         if let Some(job) = job_of(&inbound.session) {
             // What is said in there is the job's; its lane stops and is watched like any other.
             let what = format!("a job works in this session; /job {job} and a text says something to it");
+            self.refuse(&inbound, ack, Refusal::Forbidden(what));
+            return Flow::Continue;
+        }
+        if firing_of(&inbound.session).is_some() {
+            let what = "a routine works in this session, and nobody else speaks in it".to_owned();
             self.refuse(&inbound, ack, Refusal::Forbidden(what));
             return Flow::Continue;
         }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use belay_protocol::inbound::LiveRun as LiveRunInfo;
 use belay_protocol::{
-    Ack, AckSender, Candidate, CandidateStatus, CommandReply, Control, Inbound, PrincipalRole, Refusal, RunId,
+    Ack, AckSender, Candidate, CandidateStatus, CommandReply, Control, Inbound, PrincipalRole, Purpose, Refusal, RunId,
     RunProcesses, RunRecord, RunStatus, StatusReport, StillRunning, StopReason, StopReport, StopTarget, UnixMillis,
+    firing_of, job_of,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -48,6 +49,11 @@ impl Dispatcher {
             Control::Stop(StopTarget::All) if !who.is_operator() => {
                 ack.send(Ack::Refused(operators_only("stop everything")));
             }
+            // What works by itself belongs to whoever made it, which is looked at where a job is cancelled.
+            Control::Stop(target) if !may_stop(inbound) && self.works_by_itself(&target) => {
+                let what = "a job or a routine works there: /cancel, or the routine's owner, ends it".to_owned();
+                ack.send(Ack::Refused(Refusal::Forbidden(what)));
+            }
             Control::Stop(target) => {
                 let reason = match (&target, who.role) {
                     (StopTarget::RunOfGoneClient(_), _) => StopReason::ClientGone,
@@ -82,6 +88,16 @@ impl Dispatcher {
             }
         }
         Flow::Continue
+    }
+
+    /// Whether a target is the session, or a run, of a job or of a firing.
+    fn works_by_itself(&self, target: &StopTarget) -> bool {
+        let session = match target {
+            StopTarget::Session(session) => Some(session),
+            StopTarget::Run(run) | StopTarget::RunOfGoneClient(run) => self.sessions.get(run),
+            StopTarget::All => None,
+        };
+        session.is_some_and(|session| job_of(session).is_some() || firing_of(session).is_some())
     }
 
     pub(super) fn targets(&self, target: &StopTarget) -> Vec<Arc<LiveRun>> {
@@ -196,6 +212,11 @@ pub(super) async fn report(runs: Vec<Arc<LiveRun>>, processes: &dyn RunProcesses
         }
     }
     report
+}
+
+/// Whether somebody may stop work that goes on by itself: operators, and the agent's own parts, which have asked before.
+fn may_stop(inbound: &Inbound) -> bool {
+    inbound.principal.is_operator() || Purpose::of(&inbound.channel).is_autonomous()
 }
 
 /// Whether a run has ended; one that rests has not.

@@ -40,6 +40,11 @@ pub(crate) async fn begin(core: &mut RunCore) -> Result<Result<Errand, RunEnd>, 
     if attempt.is_none_or(|attempt| attempt.run_id != core.live.id) {
         return Ok(Err(not_at_work("between_attempts")));
     }
+    if let Some(firing) = job.firing
+        && house.store.routines.firing(firing).await?.is_none_or(|firing| firing.payload.is_some())
+    {
+        core.tally.see_outside(); // its task has words of whoever set the routine off
+    }
     let budget = job.budget.within(house.jobs.budget());
     let mut tokens = None;
     if budget.max_tokens > 0 {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use belay_protocol::job::{JOB_TASK_MAX_BYTES, JOB_TITLE_MAX_CHARS};
 use belay_protocol::{
     Asker, Body, ChannelId, Control, FiringId, Inbound, JobChange, JobChanged, JobCreated, JobId, JobOrder, JobRecord,
-    JobRequest, JobRoom, JobState, NewJob, Principal, Purpose, Refusal, ReplyRoute, RunId, SessionKey, StopTarget,
-    StoreError,
+    JobRequest, JobRoom, JobState, NewJob, Outbound, Principal, Purpose, Refusal, ReplyRoute, RunId, SessionKey,
+    StopTarget, StoreError,
 };
 
 use super::{desk, text};
@@ -118,7 +118,12 @@ pub(crate) async fn create(house: &House, order: JobOrder, client: Client) -> Re
 /// There is no such job of theirs, or it is over.
 pub(super) async fn cancel(house: &House, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
     let job = find(house, id, by).await?;
-    let change = change(house, &job, JobState::Cancelled, format!("Cancelled by {}.", by.principal.id));
+    let mut change = change(house, &job, JobState::Cancelled, format!("Cancelled by {}.", by.principal.id));
+    if by.session != job.asked_in {
+        // Whoever was promised a result hears of it.
+        let notice = |route| Outbound::new(job.run_id, route, format!("The job “{}” was cancelled.", job.title));
+        change.notice = job.reply_to.clone().map(notice);
+    }
     let cancelled = match house.store.jobs.change(change).await.map_err(unstored)? {
         JobChanged::Now(job) => {
             metrics::job_came_to(job.state);

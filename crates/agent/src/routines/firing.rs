@@ -104,7 +104,10 @@ async fn by_run(house: &House, firing: &FiringRecord, routine: Option<&RoutineRe
         }
     };
     insist(house, || house.store.routines.note_work(firing.firing_id, Some(run), None)).await?;
-    follow(house, run).await.map(|record| Outcome::of_run(&record))
+    Some(match follow(house, run).await? {
+        Some(record) => Outcome::of_run(&record),
+        None => Outcome::failed("what it had done was deleted before it could be read".to_owned()),
+    })
 }
 
 /// What makes a second sending of a firing's message recognisable.
@@ -161,13 +164,13 @@ fn message(firing: &FiringRecord, body: Body, routine: &RoutineRecord, key: Opti
     }
 }
 
-/// Waits for the end of a run. `None`: the daemon ends.
-async fn follow(house: &House, run: RunId) -> Option<RunRecord> {
-    loop {
+/// Waits for the end of a run; within, `None`: there is no such run any more. `None`: the daemon ends.
+async fn follow(house: &House, run: RunId) -> Option<Option<RunRecord>> {
+    while !house.draining.is_cancelled() {
         let record = insist(house, || house.store.runs.run(run)).await?;
         match record {
-            Some(record) if record.status.is_end() => return Some(record),
-            _ => {}
+            Some(record) if !record.status.is_end() => {}
+            ended_or_gone => return Some(ended_or_gone),
         }
         let Some(Ack::Watch(Some(watch))) = house.inlet.send(watch_of(run)).await else {
             sleep(RUN_LOOK).await;
@@ -178,9 +181,10 @@ async fn follow(house: &House, run: RunId) -> Option<RunRecord> {
         if let Ok(record) = ended
             && let Some(record) = record.as_ref()
         {
-            return Some(RunRecord::clone(record));
+            return Some(Some(RunRecord::clone(record)));
         }
     }
+    None
 }
 
 fn watch_of(run: RunId) -> Inbound {
@@ -245,7 +249,9 @@ async fn order(house: &House, firing: &FiringRecord, routine: &RoutineRecord, id
     };
     let mut words = format!("{WITHIN}\n\n{task}");
     if let Some(payload) = &firing.payload {
-        words = format!("{words}\n\n{}", text::payload(payload));
+        // Cut before it is fenced, so that the fence is closed.
+        let room = JOB_TASK_MAX_BYTES.saturating_sub(words.len()) / 2;
+        words = format!("{words}\n\n{}", text::payload(&payload[..payload.floor_char_boundary(room)]));
     }
     words.truncate(words.floor_char_boundary(JOB_TASK_MAX_BYTES));
     let order = JobOrder {
@@ -268,7 +274,8 @@ async fn order(house: &House, firing: &FiringRecord, routine: &RoutineRecord, id
     while !house.draining.is_cancelled() {
         match jobs::create(house, order.clone(), client.clone()).await {
             Ok(_) => return Some(Ok(())),
-            Err(Refusal::Store(_) | Refusal::ShuttingDown) => sleep(pause).await,
+            // Too many jobs are open: that is no failure of the routine.
+            Err(Refusal::Store(_) | Refusal::ShuttingDown | Refusal::Busy { .. }) => sleep(pause).await,
             Err(refusal) => return Some(Err(refusal.to_string())),
         }
         pause = (pause * 2).min(BACKOFF.1);
