@@ -54,7 +54,8 @@ fn evidence(reason: StopReason) -> &'static str {
         }
         StopReason::MaxIterations => "`iterations`: steps begun; `max_tool_iterations`: the setting",
         StopReason::CostRefused => {
-            "`spent_micro_usd`, `limit_micro_usd`, `needed_micro_usd` (by one request): today's, in millionths of a US dollar"
+            "`budget`: the setting of the budget that did not suffice, `limits.usd_per_day` or `limits.usd_per_day_for.…`; \
+             `spent_micro_usd`, `limit_micro_usd`, `needed_micro_usd` (by one request): today's, in millionths of a US dollar"
         }
         StopReason::RateLimited | StopReason::Overloaded => {
             "`requests`: sent for the call that failed; `answers_begun`: how many of them were answered in part; \

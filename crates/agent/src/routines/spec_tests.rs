@@ -194,7 +194,7 @@ fn a_message_sets_off_what_its_owner_made_through_the_channel_that_it_names() {
         ("ann", user, "telegram", "good morning", vec![]),
         ("ann", user, "http", "plants", vec![]),
         ("bob", user, "telegram", "plants", vec![]),
-        ("ann", PrincipalRole::Operator, "telegram", "plants", vec!["hers", "config"]),
+        ("ann", PrincipalRole::Operator, "telegram", "plants", vec!["config", "hers"]),
         ("root", PrincipalRole::Operator, "stdin", "plants", vec!["config"]),
     ] {
         assert_eq!(set.for_message(&says(who, role, channel, text), text), expected, "{who} {channel} {text}");

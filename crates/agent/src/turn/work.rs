@@ -28,7 +28,7 @@ pub(super) async fn work(
 ) -> Result<LoopOutcome, LoopError> {
     let errand = match job.purpose {
         Purpose::Job => match Box::pin(jobs::begin(&mut delegate.core)).await? {
-            Ok(errand) => Some(errand),
+            Ok(errand) => Some(Box::new(errand)),
             Err(end) => return Ok(LoopOutcome::Stopped(end)),
         },
         Purpose::Chat | Purpose::Routine | Purpose::Heartbeat => None,
@@ -89,7 +89,7 @@ async fn carry_out(
     delegate: &mut ChatDelegate,
     context: &mut LoopContext,
     job: &TurnJob,
-    errand: Option<Errand>,
+    errand: Option<Box<Errand>>,
 ) -> Result<LoopOutcome, LoopError> {
     let message =
         context.messages.get(delegate.turn_start).map(|message| message.text().to_owned()).unwrap_or_default();

@@ -144,7 +144,7 @@ mod tests {
         for cell in [
             Cell::new("rehearsal: a built-in stand-in, not a model", Tone::Warn),
             Cell::from("stdin, http"),
-            Cell::from("$0.0012 of $5.00 today (UTC); $0.0005 for jobs; $0.0000 of $0.10 for the heartbeat"),
+            Cell::from("$0.0012 of $5.00 today (UTC); $0.0005 for jobs; $0.0000 of $0.1000 for the heartbeat"),
             Cell::from("r1 in me for 3 s"),
             Cell::new("1 run waits for an answer", Tone::Warn),
             Cell::new("a by openai until 2026-01-01T12:00:00Z (rate_limited)", Tone::Warn),

@@ -273,7 +273,7 @@ fn a_rule_above_the_steps_of_every_kind_of_agent_is_named() {
     let file = dir.path().join("named.toml");
     let problem = |agent: &str, steps: u32| {
         let rule = format!("[[stops.rules]]\nname = \"late\"\nwhen = {{ steps = {steps} }}\nthen = \"notice\"\n");
-        std::fs::write(&file, format!("{agent}\n{rule}")).unwrap();
+        std::fs::write(&file, format!("{agent}\n[jobs]\nmax_steps = 1\n{rule}")).unwrap();
         let shown = lines(load(&args(std::slice::from_ref(&file), &[]), &Environment::default(), &paths(dir.path())));
         assert!(shown.iter().all(|line| line.starts_with("stops.rules[0]: `late` can never fire")), "{shown:#?}");
         !shown.is_empty()
