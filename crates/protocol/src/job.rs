@@ -158,7 +158,7 @@ pub struct NewJob {
     pub room: JobRoom,
     /// What it may use.
     pub budget: JobBudget,
-    /// For whom it works: with their rights as they were then, or as they are when it works, whichever are fewer.
+    /// For whom it works: with their rights as they were then.
     pub creator: Asker,
     /// The channel that the creator spoke through.
     pub channel: ChannelId,

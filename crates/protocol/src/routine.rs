@@ -216,7 +216,7 @@ pub enum RoutineOrigin {
 pub struct NewRoutine {
     /// What it is.
     pub spec: RoutineSpec,
-    /// For whom it works: with their rights as they were then, or as they are when it works, whichever are fewer.
+    /// For whom it works: with their rights as they were then.
     pub creator: Asker,
     /// The channel that the creator spoke through.
     pub channel: ChannelId,
