@@ -9,6 +9,7 @@ use belay_protocol::{JobBudget, JobRecord, JobState, RunEnd, RunFilter, StopReas
 use super::desk::key_of;
 use super::text::NOT_AT_WORK;
 use crate::core::RunCore;
+use crate::house::House;
 
 /// Most earlier runs of a job that are looked at for what they have used: attempts, and messages that came too late.
 const MOST_RUNS: u32 = 500;
@@ -40,10 +41,8 @@ pub(crate) async fn begin(core: &mut RunCore) -> Result<Result<Errand, RunEnd>, 
     if attempt.is_none_or(|attempt| attempt.run_id != core.live.id) {
         return Ok(Err(not_at_work("between_attempts")));
     }
-    if let Some(firing) = job.firing
-        && house.store.routines.firing(firing).await?.is_none_or(|firing| firing.payload.is_some())
-    {
-        core.tally.see_outside(); // its task has words of whoever set the routine off
+    if of_others(&house, &job).await? {
+        core.tally.see_outside();
     }
     let budget = job.budget.within(house.jobs.budget());
     let mut tokens = None;
@@ -60,6 +59,16 @@ pub(crate) async fn begin(core: &mut RunCore) -> Result<Result<Errand, RunEnd>, 
     }
     core.rules = Arc::new(house.rules.with_limits(limits_of(house.rules.limits(), &budget, tokens)));
     Ok(Ok(Errand { job, budget }))
+}
+
+/// Whether the task may have words of the outside in it: a model has written it, which may have read some, or what set a routine
+/// off is a part of it.
+async fn of_others(house: &House, job: &JobRecord) -> Result<bool, LoopError> {
+    if job.parent.is_some() {
+        return Ok(true);
+    }
+    let Some(firing) = job.firing else { return Ok(false) };
+    Ok(house.store.routines.firing(firing).await?.is_none_or(|firing| firing.payload.is_some()))
 }
 
 /// The end of a run that is no attempt at a job at work.

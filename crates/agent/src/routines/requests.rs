@@ -141,6 +141,14 @@ async fn put(house: &House, spec: RoutineSpec, fresh: bool, by: &By) -> Result<R
         next_at,
         at: now,
     };
+    // What somebody else changes stays its owner's, with the owner's rights, and tells the owner.
+    let new = match old {
+        Some(old) if old.creator.principal != by.asker.principal || old.channel != by.channel => {
+            let RoutineRecord { creator, channel, made_in, reply_to, .. } = old;
+            NewRoutine { creator, channel, made_in, reply_to, ..new }
+        }
+        _ => new,
+    };
     match store.put(new, fresh).await.map_err(unstored)? {
         RoutinePut::Done(routine) => {
             tracing::info!(routine = routine.spec.name, revision = routine.revision, "a routine was put");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use belay_agent::JobsConfig;
 use belay_protocol::{
     Ack, Control, JobBudget, JobFilter, JobId, JobOrder, JobRecord, JobRequest, JobRoom, JobState, ModelErrorKind,
-    PrincipalRole, Refusal, RunFilter, RunRecord, StopReason, job_session,
+    PrincipalRole, Refusal, RunFilter, RunRecord, StopReason, StopTarget, job_session,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -442,6 +442,12 @@ async fn a_job_belongs_to_whoever_made_it() {
     assert!(list.contains("at work: works"), "{list}");
     let refused = agent.one.text(&job_session(id).to_string(), "hello").await;
     assert!(matches!(&refused, Ack::Refused(Refusal::Forbidden(what)) if what.contains("/job")), "{refused:?}");
+    for role in [PrincipalRole::User, PrincipalRole::Client] {
+        let stop = Control::Stop(StopTarget::Session(job_session(id)));
+        let refused = agent.two.control_as(role, stop).await;
+        assert!(matches!(&refused, Ack::Refused(Refusal::Forbidden(what)) if what.contains("/cancel")), "{refused:?}");
+    }
+    assert_eq!(job(&setup, id).await.state, JobState::InProgress);
     agent.crash().await;
 }
 
@@ -599,6 +605,28 @@ async fn the_model_of_a_conversation_makes_a_job_whose_result_comes_there() {
     assert_eq!((job.task.as_str(), job.asked_in.as_str()), ("count the rooms", "alice"));
     assert!(job.parent.is_some());
     agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_a_model_has_written_counts_as_words_of_the_outside() {
+    for (by_model, posts) in [(true, 0), (false, 1)] {
+        let post = TestTool::named("echo").called("post").writing();
+        let posted = post.calls.clone();
+        let asks = [("create_job", json!({"task": "post it"})), ("terminate", json!({"status": "success"}))];
+        let works = [Scripted::call("post", json!({"text": "secrets"})), done("over")];
+        let script: Vec<_> = by_model.then(|| Scripted::calls(asks)).into_iter().chain(works).collect();
+        let mut setup = setup_of(ScriptedModel::new(script)).tool(post);
+        setup.config.terminate = true;
+        let mut agent = setup.start().await;
+        if by_model {
+            agent.one.accepted("alice", "have it posted").await;
+        } else {
+            create(&agent.one, order("post it")).await;
+        }
+        while !agent.one.next().await.ends_with("over") {}
+        assert_eq!(posted.load(std::sync::atomic::Ordering::SeqCst), posts, "ordered by a model: {by_model}");
+        agent.shut_down().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use belay_agent::{JobsConfig, RoutinesConfig};
 use belay_protocol::{
     Ack, Claim, Control, FiringFilter, FiringId, FiringRecord, FiringStatus, Guardrails, JobChange, JobId, JobState,
     Misfire, NewFiring, Notify, PrincipalRole, Refusal, RoutineAction, RoutineAnswer, RoutineRecord, RoutineRequest,
-    RoutineSpec, Trigger, UnixMillis,
+    RoutineSpec, Trigger, UnixMillis, firing_session,
 };
 use belay_store::MemoryStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
@@ -549,6 +549,19 @@ async fn people_make_and_see_their_own_routines_and_operators_all() {
     assert!(say("bob", "/routine create news @daily | mine").await.contains("taken"));
     assert!(say("ann", "/routine create other 0 9 30 2 * | x").await.contains("30 February"));
     assert_eq!(say("ann", "/routine next news").await.lines().count(), 5);
+    // Changed by an operator, it is hers as before, with her rights, and tells her.
+    let hers = setup.store.routines.routine("news").await.expect("readable").expect("there");
+    let mut spec = hers.spec.clone();
+    spec.guard.cooldown_s = 7;
+    let changed = match agent.two.control(Control::Routine(Box::new(RoutineRequest::Put { spec, fresh: false }))).await
+    {
+        Ack::Routine(RoutineAnswer::Routine(changed)) => *changed,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(changed.spec.guard.cooldown_s, 7);
+    assert_eq!((changed.creator, changed.channel, changed.reply_to), (hers.creator, hers.channel, hers.reply_to));
+    let inside = agent.two.text(firing_session(FiringId::new()).as_str(), "hello").await;
+    assert!(matches!(&inside, Ack::Refused(Refusal::Forbidden(_))), "{inside:?}");
     assert!(say("ann", "/routine off news").await.contains("off: switched off by ann"));
     assert!(say("ann", "/routine show news").await.contains("What is new?"));
     assert_eq!(say("ann", "/routine delete news").await, "The routine news is deleted.");
