@@ -1,5 +1,6 @@
 //! The command line.
 
+mod heartbeat;
 mod jobs;
 mod routines;
 mod sessions;
@@ -11,6 +12,7 @@ use belay_protocol::{DeclaredOutput, LinkId};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub(crate) use self::heartbeat::{HeartbeatArgs, HeartbeatCommand};
 pub(crate) use self::jobs::{CreateJobArgs, JobArgs, JobsArgs, JobsCommand, JobsListArgs};
 pub(crate) use self::routines::{RoutineArgs, RoutinesArgs, RoutinesCommand};
 pub(crate) use self::sessions::{ExportArgs, SearchArgs, SessionArgs, SessionsArgs, SessionsCommand, SessionsListArgs};
@@ -53,6 +55,8 @@ pub(crate) enum Command {
     Jobs(JobsArgs),
     /// List routines, or make, test and fire one: rules that start work by time or event
     Routines(RoutinesArgs),
+    /// Show how the heartbeat stands and what it would do now, or have it beat
+    Heartbeat(HeartbeatArgs),
     /// Stop a run, a session, or everything
     Stop(StopArgs),
     /// Let the running daemon finish what it does and end
@@ -377,6 +381,9 @@ mod tests {
             ("belay jobs watch --url http://h:1 0193", true),
             ("belay jobs cancel", false),
             ("belay jobs --json cancel 0193", false),
+            ("belay heartbeat --json", true),
+            ("belay heartbeat now", true),
+            ("belay heartbeat later", false),
             ("belay routines", true),
             ("belay routines list --json", true),
             ("belay routines create --file r.toml --replace", true),

@@ -7,7 +7,7 @@
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
 //! Reading order: [`ids`] → [`message`] → [`history`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`context`] → [`inbound`] → [`outbound`] → [`channel`]
-//! → [`event`] → [`store`] → [`archive`] → [`purpose`] → [`job`] → [`routine`] → [`worker`].
+//! → [`event`] → [`store`] → [`archive`] → [`purpose`] → [`job`] → [`routine`] → [`heartbeat`] → [`worker`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
 #[cfg(doctest)]
@@ -26,6 +26,7 @@ pub mod channel;
 pub mod context;
 pub mod declared;
 pub mod event;
+pub mod heartbeat;
 pub mod history;
 pub mod hook;
 pub mod ids;
@@ -56,6 +57,7 @@ pub use context::{
 };
 pub use declared::DeclaredOutput;
 pub use event::{Event, EventKind, NewEvent, Seq};
+pub use heartbeat::{HEARTBEAT, HEARTBEAT_OK, HeartbeatReport, SkipReason};
 pub use history::normalise;
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
 pub use ids::{
@@ -94,8 +96,8 @@ pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
     Acceptance, ActedOn, Checkpoint, Durability, EditOutcome, EventLog, EventQuery, FinishedRun, HistoryEntry,
     JoinedRun, KnownInput, Lease, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PausedRun,
-    PendingRun, RunFilter, RunReader, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadSnapshot, ThreadState,
-    ThreadStore, Together, TurnCut,
+    PendingRun, Presence, RunFilter, RunReader, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadSnapshot,
+    ThreadState, ThreadStore, Together, TurnCut,
 };
 pub use time::{Clock, UnixMillis};
 pub use tool::{

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::approval::Asker;
+use crate::heartbeat::HeartbeatReport;
 use crate::ids::{BootId, ChannelId, FiringId, JobId, RunId, SessionKey};
 use crate::inbound::ReplyRoute;
 use crate::job::{JobBudget, JobRoom};
@@ -209,6 +210,8 @@ pub enum RoutineOrigin {
     Made,
     /// The configuration says so: it is changed there.
     Config,
+    /// It is the heartbeat, which is built in: its settings are a part of the configuration of their own.
+    Heartbeat,
 }
 
 /// A routine to commit.
@@ -295,6 +298,8 @@ pub enum FiringStatus {
     Failed,
     /// Its time passed while nobody could fire it.
     Missed,
+    /// The heartbeat had a reason not to beat: its summary is the word of a [`SkipReason`](crate::heartbeat::SkipReason).
+    Skipped,
 }
 
 impl FiringStatus {
@@ -306,12 +311,13 @@ impl FiringStatus {
             Self::Attention => "attention",
             Self::Failed => "failed",
             Self::Missed => "missed",
+            Self::Skipped => "skipped",
         }
     }
 
     /// The status of that word.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Running, Self::Ok, Self::Attention, Self::Failed, Self::Missed]
+        [Self::Running, Self::Ok, Self::Attention, Self::Failed, Self::Missed, Self::Skipped]
             .into_iter()
             .find(|status| status.word() == word)
     }
@@ -430,7 +436,7 @@ pub struct FiringRecord {
 pub struct FiringEnd {
     /// Which.
     pub firing: FiringId,
-    /// [`FiringStatus::Ok`], [`FiringStatus::Attention`] or [`FiringStatus::Failed`].
+    /// [`FiringStatus::Ok`], [`FiringStatus::Attention`], [`FiringStatus::Failed`] or [`FiringStatus::Skipped`].
     pub status: FiringStatus,
     /// What there is to say.
     pub summary: Option<String>,
@@ -517,6 +523,8 @@ pub enum RoutineRequest {
         /// More about it: an object.
         payload: serde_json::Value,
     },
+    /// How the heartbeat stands; operators only.
+    Heartbeat,
 }
 
 /// What became of a request about routines.
@@ -528,6 +536,8 @@ pub enum RoutineAnswer {
     Deleted(String),
     /// What was fired, or was before; none where nothing waits for it.
     Fired(Vec<FiringRecord>),
+    /// How the heartbeat stands.
+    Heartbeat(Box<HeartbeatReport>),
 }
 
 /// Most routines in a store.

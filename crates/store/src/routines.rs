@@ -195,7 +195,7 @@ pub(crate) fn missed(routine: &RoutineRecord, time: UnixMillis, at: UnixMillis) 
 
 /// The facts that a firing was claimed, and that it has ended where it has.
 pub(crate) fn told(firing: &FiringRecord, disabled: bool) -> Vec<NewEvent> {
-    let mut events = Vec::with_capacity(2);
+    let mut events = Vec::with_capacity(3);
     let missed = firing.status == FiringStatus::Missed;
     if firing.ended_at.is_none() || missed {
         let kind = EventKind::RoutineFired {
@@ -208,6 +208,10 @@ pub(crate) fn told(firing: &FiringRecord, disabled: bool) -> Vec<NewEvent> {
     }
     if let Some(at) = firing.ended_at {
         let (id, routine, status) = (firing.firing_id, firing.routine.clone(), firing.status);
+        if status == FiringStatus::Skipped {
+            let reason = firing.summary.clone().unwrap_or_default();
+            events.push(event(firing, at, EventKind::HeartbeatSkipped { firing: id, reason }));
+        }
         events.push(event(firing, at, EventKind::RoutineEnded { firing: id, routine, status, disabled }));
     }
     events
@@ -220,10 +224,10 @@ fn event(firing: &FiringRecord, at: UnixMillis, kind: EventKind) -> NewEvent {
 /// Refuses a status that is no end of work.
 pub(crate) fn check_end(status: FiringStatus) -> Result<(), StoreError> {
     match status {
-        FiringStatus::Ok | FiringStatus::Attention | FiringStatus::Failed => Ok(()),
+        FiringStatus::Ok | FiringStatus::Attention | FiringStatus::Failed | FiringStatus::Skipped => Ok(()),
         FiringStatus::Running | FiringStatus::Missed => {
             let word = status.word();
-            Err(StoreError::Unavailable(format!("{word:?} ends no firing: ok, attention and failed do")))
+            Err(StoreError::Unavailable(format!("{word:?} ends no firing: ok, attention, failed and skipped do")))
         }
     }
 }
@@ -241,9 +245,9 @@ pub(crate) fn ended(firing: FiringRecord, end: &FiringEnd) -> FiringRecord {
 }
 
 /// Counts an end for its routine, and returns whether that switches the routine off. The end of a firing from before a change
-/// says nothing about the routine as it is now.
+/// says nothing about the routine as it is now, and one that was skipped nothing at all.
 pub(crate) fn count_end(routine: &mut RoutineRecord, firing: &FiringRecord, at: UnixMillis) -> bool {
-    if routine.revision != firing.revision {
+    if routine.revision != firing.revision || firing.status == FiringStatus::Skipped {
         return false;
     }
     if firing.status != FiringStatus::Failed {

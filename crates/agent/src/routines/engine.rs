@@ -22,9 +22,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::board::Handed;
-use super::check;
 use super::firing::{give_up, pursue};
 use super::reckon::{Reckoning, cools_down, reckon};
+use super::{check, heartbeat};
 use crate::house::House;
 use crate::metrics;
 
@@ -92,6 +92,7 @@ impl Engine {
         if self.house.routines.config.enabled {
             self.define().await?;
         }
+        heartbeat::set_up(&self.house).await?;
         for firing in self.house.store.routines.open_firings().await? {
             self.lead(firing);
         }

@@ -11,6 +11,8 @@ pub(super) struct Outcome {
     pub(super) status: FiringStatus,
     /// What there is to say.
     pub(super) summary: Option<String>,
+    /// Why the run that did it has ended; `None`: none did.
+    pub(super) reason: Option<StopReason>,
     pub(super) usage: RunUsage,
     pub(super) cost_micro_usd: u64,
 }
@@ -19,7 +21,7 @@ impl Outcome {
     /// It was not done, and used nothing.
     pub(super) fn failed(why: impl Into<String>) -> Self {
         let (status, summary) = (FiringStatus::Failed, Some(why.into()));
-        Self { status, summary, usage: RunUsage::default(), cost_micro_usd: 0 }
+        Self { status, summary, reason: None, usage: RunUsage::default(), cost_micro_usd: 0 }
     }
 
     /// Of the run that did it. Nothing said is no success, unless the model chose to say nothing.
@@ -34,7 +36,7 @@ impl Outcome {
                 (FiringStatus::Failed, run.reply.clone().or(line))
             }
         };
-        Self { status, summary, usage: run.usage, cost_micro_usd: run.cost_micro_usd }
+        Self { status, summary, reason: run.reason, usage: run.usage, cost_micro_usd: run.cost_micro_usd }
     }
 
     /// Of the job that did it, once that is over. `run`: that of its last attempt.
@@ -51,7 +53,7 @@ impl Outcome {
             }
         };
         let (usage, cost_micro_usd) = run.map_or_else(Default::default, |run| (run.usage, run.cost_micro_usd));
-        Self { status, summary, usage, cost_micro_usd }
+        Self { status, summary, reason: None, usage, cost_micro_usd }
     }
 
     /// The end of the firing, with what its owner is told of it.

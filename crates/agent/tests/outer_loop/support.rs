@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::{
-    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, JobsConfig, LimitsConfig,
-    QueueConfig, RoutinesConfig, SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
+    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, HeartbeatConfig, JobsConfig,
+    LimitsConfig, QueueConfig, RoutinesConfig, SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
 };
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
@@ -419,6 +419,7 @@ pub(crate) struct Setup {
     pub(crate) compaction: CompactionConfig,
     pub(crate) sessions: SessionsConfig,
     pub(crate) routines: RoutinesConfig,
+    pub(crate) heartbeat: HeartbeatConfig,
     pub(crate) jobs: JobsConfig,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) queue: QueueConfig,
@@ -485,6 +486,7 @@ impl Setup {
             compaction: CompactionConfig::default(),
             sessions: SessionsConfig::default(),
             routines: RoutinesConfig { enabled: false, ..RoutinesConfig::default() },
+            heartbeat: HeartbeatConfig::default(),
             // Without jobs the models of all other tests are offered one tool less.
             jobs: JobsConfig { enabled: false, ..JobsConfig::default() },
             rules: Arc::new(StopRules::progress()),
@@ -520,6 +522,7 @@ impl Setup {
             compaction: self.compaction.clone(),
             sessions: self.sessions.clone(),
             routines: self.routines.clone(),
+            heartbeat: self.heartbeat.clone(),
             jobs: self.jobs.clone(),
             rules: self.rules.clone(),
             queue: self.queue.clone(),
@@ -563,6 +566,7 @@ impl Setup {
             streaming: self.streaming.clone(),
             sessions: self.sessions.clone(),
             routines: self.routines.clone(),
+            heartbeat: self.heartbeat.clone(),
             jobs: self.jobs.clone(),
             processes: Arc::new(NoProcesses),
             outputs: None,
