@@ -198,7 +198,7 @@ impl<S: RunReader> RunReader for Faulty<S> {
     }
 
     async fn presence(&self, place: Option<&ReplyRoute>, since: UnixMillis) -> Result<Presence, StoreError> {
-        self.plan.around(StoreOp::Sessions, self.store.presence(place, since)).await
+        self.plan.around(StoreOp::Presence, self.store.presence(place, since)).await
     }
 
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {

@@ -588,6 +588,12 @@ impl Setup {
         }
     }
 
+    /// Why the agent does not start.
+    pub(crate) async fn refused(&self) -> String {
+        let parts = AgentParts { channels: vec![self.channel("one", true).probe], ..self.parts() };
+        Agent::start(parts).await.err().expect("it is refused").to_string()
+    }
+
     /// Starts the agent with two channels, `one` and `two`.
     pub(crate) async fn start(&self) -> Running {
         let one = self.channel("one", true);
