@@ -94,10 +94,12 @@ pub enum StoreOp {
     ReadJobs,
     /// [`RoutineStore::put`], [`RoutineStore::enable`] and [`RoutineStore::delete`].
     ChangeRoutine,
-    /// [`RoutineStore::routine`] and [`RoutineStore::routines`].
+    /// [`RoutineStore::routine`], [`RoutineStore::routine_at`], [`RoutineStore::routines`] and [`RoutineStore::changes`].
     ReadRoutines,
     /// [`RoutineStore::due`] and [`RoutineStore::next_due`].
     DueRoutines,
+    /// [`RoutineStore::defer`].
+    DeferRoutine,
     /// [`RoutineStore::claim`].
     ClaimFiring,
     /// [`RoutineStore::miss`].
