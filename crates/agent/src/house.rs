@@ -27,6 +27,7 @@ use crate::plan::{self, PlanKit};
 use crate::post::SendMessage;
 use crate::prompt::{self, Briefing, PromptBook, Snapshots};
 use crate::queue::QueueConfig;
+use crate::rights::Absent;
 use crate::routines::{Board, RoutineTool, RoutinesConfig};
 use crate::sessions::{Resets, SessionsConfig};
 use crate::streaming::StreamingConfig;
@@ -67,6 +68,8 @@ pub struct AgentParts {
     pub tools: Vec<Arc<dyn Tool>>,
     /// The channels, started by the agent.
     pub channels: Vec<Arc<dyn Channel>>,
+    /// Who is let in through channels that are switched off: for work that was asked for through them.
+    pub absent: Absent,
     /// Persistence.
     pub store: StorePorts,
     /// The date.
@@ -144,6 +147,8 @@ pub(crate) struct House {
     pub(crate) gate: EffectGate,
     pub(crate) cost: CostGuard,
     pub(crate) channels: HashMap<ChannelId, Arc<dyn Channel>>,
+    /// Who is let in through channels that are not among them.
+    pub(crate) absent: Absent,
     pub(crate) store: StorePorts,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) boot: BootId,
@@ -248,6 +253,7 @@ impl House {
             gate,
             cost,
             channels,
+            absent: parts.absent,
             store: parts.store,
             started_at: parts.clock.now(),
             clock: parts.clock,

@@ -16,6 +16,7 @@ mod outputs;
 mod plan;
 mod queue;
 mod recovery;
+mod rights;
 mod room;
 mod routines;
 mod sessions;

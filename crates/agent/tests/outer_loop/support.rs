@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::{
-    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, JobsConfig, LimitsConfig,
+    Absent, Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, JobsConfig, LimitsConfig,
     QueueConfig, RoutinesConfig, SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
 };
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock, ContextSource,
-    Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream,
-    NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole, QueueMode, ReplyRoute, RunOptions, RunRecord,
-    RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
+    Accepted, Ack, AckSender, Admission, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock,
+    ContextSource, Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound,
+    InboundStream, NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole, QueueMode, ReplyRoute,
+    RunOptions, RunRecord, RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec,
+    UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::faulty::Faulty;
@@ -59,6 +60,7 @@ pub(crate) struct ProbeChannel {
     refusals: Mutex<Vec<DeliverError>>,
     open_in_drain: Arc<AtomicBool>,
     shows: Shows,
+    lists: Option<Arc<dyn Admission>>,
     /// What was asked of its preview, one line each.
     previews: Mutex<Vec<String>>,
     /// What becomes of the next changes of its preview.
@@ -146,6 +148,10 @@ impl Channel for ProbeChannel {
             Shows::Blocks => Streaming::Blocks { max_chars: 4000 },
             Shows::Preview => Streaming::Preview(self),
         }
+    }
+
+    fn admission(&self) -> Option<&dyn Admission> {
+        self.lists.as_deref()
     }
 
     /// Only injects what timers say, where the daemon does not live for it.
@@ -433,6 +439,12 @@ pub(crate) struct Setup {
     /// What its channels show of an answer while it comes.
     pub(crate) shows: Shows,
     pub(crate) streaming: StreamingConfig,
+    /// Who is let in through its channels, where they say.
+    pub(crate) lists: Option<Arc<dyn Admission>>,
+    /// Who is let in through channels that are switched off.
+    pub(crate) absent: Absent,
+    /// What its channels are called.
+    pub(crate) names: [&'static str; 2],
 }
 
 /// The ports of one store.
@@ -503,6 +515,9 @@ impl Setup {
             hooks: Vec::new(),
             shows: Shows::default(),
             streaming: StreamingConfig::default(),
+            lists: None,
+            absent: Absent::new(),
+            names: ["one", "two"],
         }
     }
 
@@ -533,6 +548,9 @@ impl Setup {
             hooks: self.hooks.clone(),
             shows: self.shows,
             streaming: self.streaming.clone(),
+            lists: self.lists.clone(),
+            absent: self.absent.clone(),
+            names: self.names,
         }
     }
 
@@ -547,6 +565,7 @@ impl Setup {
             refusals: Mutex::default(),
             open_in_drain: Arc::default(),
             shows: self.shows,
+            lists: self.lists.clone(),
             previews: Mutex::default(),
             troubles: Mutex::default(),
         });
@@ -572,6 +591,7 @@ impl Setup {
             model: self.model.clone(),
             tools: self.tools.clone(),
             channels: Vec::new(),
+            absent: self.absent.clone(),
             store: self.store.clone(),
             clock: self.clock.clone(),
             boot: BootId::new(),
@@ -586,8 +606,8 @@ impl Setup {
 
     /// Starts the agent with two channels, `one` and `two`.
     pub(crate) async fn start(&self) -> Running {
-        let one = self.channel("one", true);
-        let two = self.channel("two", !self.injector);
+        let one = self.channel(self.names[0], true);
+        let two = self.channel(self.names[1], !self.injector);
         let parts = AgentParts { channels: vec![one.probe.clone(), two.probe.clone()], ..self.parts() };
         let stop = CancellationToken::new();
         let agent = Agent::start(parts).await.expect("the agent starts");
