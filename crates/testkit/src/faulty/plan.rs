@@ -7,7 +7,7 @@ use belay_protocol::StoreError;
 #[cfg(doc)]
 use belay_protocol::{
     Archive, EventLog, GateStore, JobStore, NoteStore, Outbox, RoutineStore, RunReader, SecretVault, SpendLedger,
-    ThreadStore,
+    ThreadStore, ToolSwitches,
 };
 use tokio::sync::watch;
 
@@ -108,6 +108,10 @@ pub enum StoreOp {
     SettleFiring,
     /// [`RoutineStore::firing`], [`RoutineStore::firings`] and [`RoutineStore::open_firings`].
     ReadFirings,
+    /// [`ToolSwitches::switch`].
+    SwitchTool,
+    /// [`ToolSwitches::switches`].
+    ReadSwitches,
     /// [`EventLog::append`].
     AppendEvents,
     /// [`EventLog::read`].
