@@ -40,6 +40,8 @@ pub(super) struct Ledger {
     /// How jobs ended, by what happened with them; those of routines have none.
     pub(super) jobs: BTreeMap<(Option<JobKind>, &'static str), u64>,
     pub(super) attempts: u64,
+    /// Why jobs and firings have failed.
+    pub(super) whys: BTreeMap<String, u64>,
     pub(super) calls: u64,
     pub(super) errors: BTreeMap<&'static str, u64>,
     pub(super) notices: usize,
@@ -98,10 +100,18 @@ impl fmt::Display for Ledger {
             let kind = kind.map_or("of routines".to_owned(), |kind| format!("{kind:?}"));
             writeln!(f, "{kind:22} {count:>8} {state}")?;
         }
+        writeln!(f, "\nfailed, since")?;
+        for (why, count) in &self.whys {
+            writeln!(f, "{count:>8} {why}")?;
+        }
         let errors: u64 = self.errors.values().sum();
         writeln!(f, "\nmodel       {} calls answered, {errors} went wrong: {:?}", self.calls, self.errors)?;
         writeln!(f, "effects     {} had once, {} of them confirmed to the model", self.effects, self.confirmed)?;
-        writeln!(f, "told        {} notices, each committed once; {} of all messages ambiguous, {} deliveries tried again", self.notices, self.ambiguous, self.refused)?;
+        writeln!(
+            f,
+            "told        {} notices, each committed once; {} of all messages ambiguous, {} deliveries tried again",
+            self.notices, self.ambiguous, self.refused
+        )?;
         writeln!(f, "turned away {} messages, events and calls, by a guardrail", self.turned_away)?;
         let [ledger, bill, runs] = self.spent.map(|micro_usd| micro_usd as f64 / 1e6);
         write!(f, "money       {ledger:.4} US dollars booked, {bill:.4} charged, {runs:.4} in the runs' accounts")

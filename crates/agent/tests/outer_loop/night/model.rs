@@ -103,7 +103,8 @@ impl NightModel {
             JobKind::TalkedTo | JobKind::Cancelled => (60, 12),
             _ => (5 + roll("takes", 30), 3 + number % 4),
         };
-        let terminate = |status: &str| Does::Call("terminate", json!({"status": status, "summary": format!("result of {tag}")}));
+        let terminate =
+            |status: &str| Does::Call("terminate", json!({"status": status, "summary": format!("result of {tag}")}));
         let does = match kind {
             JobKind::Poison if step > 2 => Does::Kill,
             JobKind::SilentForEver if step > 1 => Does::Hang,

@@ -121,6 +121,7 @@ impl Oracle<'_> {
             FiringStatus::Attention => *self.told.entry(format!("Routine {name}: {summary}")).or_default() += 1,
             FiringStatus::Failed if summary.is_empty() => self.wrong(format!("{name}: {id} failed without a word")),
             FiringStatus::Failed => {
+                *self.ledger.whys.entry(format!("firing: {summary}")).or_default() += 1;
                 *self.told.entry(format!("The routine {name} failed: {summary}")).or_default() += 1;
             }
             FiringStatus::Missed => {
@@ -150,7 +151,7 @@ impl Oracle<'_> {
         for (act, answer) in answers.iter().filter(|(act, _)| act.about == n && act.key.starts_with('r')) {
             match begun(act, answer) {
                 Ok(begun) => *asked.entry(&act.key).or_default() |= begun,
-                Err(()) => self.wrong(format!("{}: was answered {answer:?}", act.key)),
+                Err(()) => self.wrong(format!("{}: was answered {}", act.key, short(&format!("{answer:?}")))),
             }
         }
         let called: Vec<&FiringRecord> = firings.iter().filter(|firing| firing.scheduled_at.is_none()).collect();
@@ -206,6 +207,9 @@ impl Oracle<'_> {
         }
         if kind == JobKind::Poison && !job.why.contains("died 2 times in a row") {
             self.wrong(format!("{tag} kills, and has failed since {}", job.why));
+        }
+        if job.state == JobState::Failed {
+            *self.ledger.whys.entry(format!("{kind:?}: {}", job.why)).or_default() += 1;
         }
         let words = match job.state {
             JobState::Submitted => "is done.",
@@ -327,7 +331,8 @@ impl Oracle<'_> {
             let of_day = self.life.store.spent(day).await.expect("readable");
             of_day.each().for_each(|(purpose, micro_usd)| booked.add(purpose, micro_usd));
         }
-        let charged = |purpose| self.world.model.seen().answers.get(&purpose).copied().unwrap_or(0) * NightModel::cost();
+        let charged =
+            |purpose| self.world.model.seen().answers.get(&purpose).copied().unwrap_or(0) * NightModel::cost();
         for purpose in [Purpose::Routine, Purpose::Job] {
             let (booked, charged) = (booked.of(purpose), charged(purpose));
             if booked < charged {
@@ -356,4 +361,9 @@ fn begun(act: &Act, answer: &Ack) -> Result<bool, ()> {
         (Deed::Routine(_), Ack::Routine(RoutineAnswer::Fired(fired))) => Ok(!fired.is_empty()),
         _ => Err(()),
     }
+}
+
+/// The beginning of what may be long.
+fn short(text: &str) -> String {
+    text.chars().take(200).collect()
 }

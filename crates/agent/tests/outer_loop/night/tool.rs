@@ -20,7 +20,8 @@ pub(super) struct Tools {
 
 impl Tools {
     pub(super) fn all(&self) -> Vec<Arc<dyn Tool>> {
-        let tool = |name: &str| -> Arc<dyn Tool> { Arc::new(Worked { spec: spec(name), effects: self.effects.clone() }) };
+        let tool =
+            |name: &str| -> Arc<dyn Tool> { Arc::new(Worked { spec: spec(name), effects: self.effects.clone() }) };
         vec![tool("post"), tool("look")]
     }
 
