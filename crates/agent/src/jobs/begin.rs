@@ -10,6 +10,7 @@ use super::desk::key_of;
 use super::text::NOT_AT_WORK;
 use crate::core::RunCore;
 use crate::house::House;
+use crate::rights;
 
 /// Most earlier runs of a job that are looked at for what they have used: attempts, and messages that came too late.
 const MOST_RUNS: u32 = 500;
@@ -17,6 +18,7 @@ const MOST_RUNS: u32 = 500;
 /// A job at work.
 #[derive(Clone, Debug)]
 pub(crate) struct Errand {
+    /// Its creator has the rights that are left of theirs.
     pub(crate) job: JobRecord,
     /// What it may use: its own budget within that of every job.
     pub(crate) budget: JobBudget,
@@ -41,6 +43,9 @@ pub(crate) async fn begin(core: &mut RunCore) -> Result<Result<Errand, RunEnd>, 
     if attempt.is_none_or(|attempt| attempt.run_id != core.live.id) {
         return Ok(Err(not_at_work("between_attempts")));
     }
+    // What it may do was looked at before it was sent; since then a restart may have taken it up, with other settings.
+    let Ok(creator) = rights::of_job(&house, &job) else { return Ok(Err(not_at_work("not_allowed"))) };
+    let job = JobRecord { creator, ..job };
     if of_others(&house, &job).await? {
         core.tally.see_outside();
     }

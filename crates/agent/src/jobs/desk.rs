@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Ack, Body, IdempotencyKey, Inbound, JobChange, JobChanged, JobFilter, JobRecord, JobState, Outbound, Place,
-    Principal, PrincipalRole, Purpose, QueueMode, Refusal, RunId, RunOptions, RunRecord, RunWatch, StoreError,
+    Ack, Asker, Body, IdempotencyKey, Inbound, JobChange, JobChanged, JobFilter, JobRecord, JobState, Outbound,
+    Purpose, QueueMode, Refusal, RunId, RunOptions, RunRecord, RunWatch, StoreError,
 };
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -22,6 +22,7 @@ use super::outcome::Outcome;
 use super::text;
 use crate::house::House;
 use crate::metrics;
+use crate::rights::{self, NoLonger};
 
 /// Longest time between two looks for jobs to begin, where nothing says that there is one.
 const LOOK: Duration = Duration::from_secs(60);
@@ -173,10 +174,14 @@ async fn carry(house: Arc<House>, mut job: JobRecord) {
             return; // cancelled meanwhile
         }
         tracing::info!(attempt = job.attempt, "a job is at work");
-        let (outcome, run) = match attempt(&house, &job).await {
-            Attempt::Ended(run) => (Outcome::of(&run), Some(run.run_id)),
-            Attempt::Refused(why) => (Outcome::failed(why), None),
-            Attempt::LaidAside => return,
+        let (outcome, run) = match rights::of_job(&house, &job) {
+            Ok(asker) => match attempt(&house, &job, &asker).await {
+                Attempt::Ended(run) => (Outcome::of(&run), Some(run.run_id)),
+                Attempt::Refused(why) => (Outcome::failed(why), None),
+                Attempt::LaidAside => return,
+            },
+            // A run that a restart has taken up finds the same, and ends.
+            Err(NoLonger(why)) => (Outcome::failed(why), job.run_id),
         };
         match settle(&house, &job, outcome, run).await {
             Some(stuck) => job = stuck,
@@ -196,10 +201,10 @@ enum Attempt {
 }
 
 /// Sends the message that is the attempt, and waits for the end of its run. Sent again it finds the same run.
-async fn attempt(house: &House, job: &JobRecord) -> Attempt {
+async fn attempt(house: &House, job: &JobRecord, asker: &Asker) -> Attempt {
     let mut pause = BACKOFF.0;
     while !house.draining.is_cancelled() {
-        let (run, watch) = match house.inlet.send(message(job, text::attempt(job), Some(key_of(job)))).await {
+        let (run, watch) = match house.inlet.send(message(job, asker, text::attempt(job), Some(key_of(job)))).await {
             Some(Ack::Accepted(accepted)) => (accepted.run_id, accepted.watch),
             Some(Ack::Refused(Refusal::Conflict { run_id })) => (run_id, None),
             Some(Ack::Refused(Refusal::Forbidden(why) | Refusal::Invalid(why))) => return Attempt::Refused(why),
@@ -233,16 +238,11 @@ async fn end_of(house: &House, run: RunId, watch: Option<RunWatch>) -> Option<Ar
 }
 
 /// A message to a job's session in the name of whoever asked for the job.
-pub(super) fn message(job: &JobRecord, text: String, key: Option<IdempotencyKey>) -> Inbound {
-    let role = match job.creator.place {
-        Place::Conversation => PrincipalRole::User,
-        Place::Token => PrincipalRole::Client,
-        Place::Operator => PrincipalRole::Operator,
-    };
+pub(super) fn message(job: &JobRecord, asker: &Asker, text: String, key: Option<IdempotencyKey>) -> Inbound {
     Inbound {
         channel: Purpose::Job.channel(),
         session: job.session.clone(),
-        principal: Principal { id: job.creator.principal.as_str().into(), role },
+        principal: rights::principal(asker),
         key,
         reply_to: None, // what is told is decided when the row is settled
         body: Body::Text(text),
@@ -304,7 +304,7 @@ fn change_to(house: &House, job: &JobRecord, outcome: &Outcome, run: Option<RunI
         Outcome::Stuck(why) => (JobState::Stuck, why.clone(), None),
         Outcome::Failed { why, partial } => (JobState::Failed, why.clone(), partial.clone()),
     };
-    let told = job.reply_to.clone().filter(|_| to != JobState::Stuck);
+    let told = job.reply_to.clone().filter(|route| to != JobState::Stuck && rights::may_tell(house, route));
     let notice = told.map(|route| Outbound::new(run, route, text::notice(job, outcome)));
     JobChange { job: job.job_id, to, attempt: Some(job.attempt), why, result, notice, at: house.clock.now() }
 }

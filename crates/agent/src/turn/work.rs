@@ -2,7 +2,7 @@
 
 use belay_agent_loop::policies::{Observation, StopRules};
 use belay_agent_loop::{AgenticLoopConfig, LoopContext, LoopError, LoopOutcome, run_agentic_loop};
-use belay_protocol::{Message, Purpose, RunEnd, StopReason};
+use belay_protocol::{Message, Place, Purpose, RunEnd, StopReason};
 
 use super::TurnJob;
 use super::ending::iterations_used;
@@ -28,7 +28,12 @@ pub(super) async fn work(
 ) -> Result<LoopOutcome, LoopError> {
     let errand = match job.purpose {
         Purpose::Job => match Box::pin(jobs::begin(&mut delegate.core)).await? {
-            Ok(errand) => Some(Box::new(errand)),
+            Ok(errand) => {
+                if let Some(post) = &mut delegate.post {
+                    post.elsewhere = errand.job.creator.place == Place::Operator;
+                }
+                Some(Box::new(errand))
+            }
             Err(end) => return Ok(LoopOutcome::Stopped(end)),
         },
         Purpose::Chat | Purpose::Routine | Purpose::Heartbeat => None,

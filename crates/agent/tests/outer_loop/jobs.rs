@@ -20,7 +20,7 @@ fn always(reply: Scripted) -> ScriptedModel {
     ScriptedModel::new([]).then_forever(reply)
 }
 
-fn done(result: &str) -> Scripted {
+pub(crate) fn done(result: &str) -> Scripted {
     Scripted::call("terminate", json!({"status": "success", "summary": result}))
 }
 
@@ -54,7 +54,7 @@ async fn job(setup: &Setup, id: JobId) -> JobRecord {
 }
 
 /// Waits until a job is in this state.
-async fn until(setup: &Setup, id: JobId, state: JobState) -> JobRecord {
+pub(crate) async fn until(setup: &Setup, id: JobId, state: JobState) -> JobRecord {
     let reached = async {
         loop {
             let job = job(setup, id).await;
@@ -77,7 +77,7 @@ async fn in_state(setup: &Setup, state: JobState) -> usize {
 }
 
 /// The runs of a job, oldest first.
-async fn runs(setup: &Setup, id: JobId) -> Vec<RunRecord> {
+pub(crate) async fn runs(setup: &Setup, id: JobId) -> Vec<RunRecord> {
     let filter = RunFilter { session: Some(job_session(id)), status: None, limit: 100 };
     let mut runs = setup.store.runs.runs(filter).await.expect("readable");
     runs.reverse();
@@ -85,12 +85,12 @@ async fn runs(setup: &Setup, id: JobId) -> Vec<RunRecord> {
 }
 
 /// The id in the answer to `/job`.
-fn id_in(answer: &str) -> JobId {
+pub(crate) fn id_in(answer: &str) -> JobId {
     answer.split('`').nth(1).expect("an id").parse().expect("an id")
 }
 
 /// That nobody is told anything more.
-async fn silence(agent: &mut Running) {
+pub(crate) async fn silence(agent: &mut Running) {
     let more = tokio::time::timeout(Duration::from_secs(200), agent.one.delivered.recv()).await;
     assert!(more.is_err(), "{more:?}");
 }

@@ -10,7 +10,7 @@ use belay_protocol::{
     NewInput, NewJob, NewRoutine, NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, PutBy, PutRule,
     ReplyRoute, RoutineAction, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineSpec, RoutineStore, RunEnd,
     RunId, RunReader, SessionKey, SpendLedger, StopReason, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore,
-    Trigger, UnixMillis,
+    ToolSwitches, Trigger, UnixMillis,
 };
 use belay_store::{MemoryStore, SealedSecrets, SqliteStore, StoreOptions};
 use tempfile::TempDir;
@@ -28,8 +28,8 @@ impl<S> Store for S where
 pub(crate) type Shared = Arc<dyn Store>;
 
 /// All ports at once, those of jobs and routines included, whose names are not all their own.
-pub(crate) trait Everything: Store + JobStore + RoutineStore {}
-impl<S> Everything for S where S: Store + JobStore + RoutineStore {}
+pub(crate) trait Everything: Store + JobStore + RoutineStore + ToolSwitches {}
+impl<S> Everything for S where S: Store + JobStore + RoutineStore + ToolSwitches {}
 
 pub(crate) fn memory() -> Arc<MemoryStore> {
     Arc::new(MemoryStore::new())
