@@ -59,6 +59,7 @@ pub mod tally;
 mod telling;
 mod terminate;
 mod turn;
+mod unattended;
 mod waiting;
 
 pub use agent::{Agent, AgentExit};

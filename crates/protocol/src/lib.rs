@@ -7,7 +7,7 @@
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
 //! Reading order: [`ids`] → [`message`] → [`history`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`context`] → [`inbound`] → [`outbound`] → [`channel`]
-//! → [`event`] → [`store`] → [`archive`] → [`purpose`] → [`job`] → [`routine`] → [`worker`].
+//! → [`event`] → [`store`] → [`archive`] → [`purpose`] → [`job`] → [`doing`] → [`routine`] → [`worker`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
 #[cfg(doctest)]
@@ -25,6 +25,7 @@ pub mod archive;
 pub mod channel;
 pub mod context;
 pub mod declared;
+pub mod doing;
 pub mod event;
 pub mod history;
 pub mod hook;
@@ -55,6 +56,7 @@ pub use context::{
     Skills, Skipped, Variable,
 };
 pub use declared::DeclaredOutput;
+pub use doing::{Action, Doing};
 pub use event::{Event, EventKind, NewEvent, Seq};
 pub use history::normalise;
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};

@@ -14,8 +14,10 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::container::RUN_IN_WORKER;
 use crate::joining::Joining;
 use crate::live::LiveRun;
+use crate::subagent::SPAWN_SUBAGENT;
 
 /// Calls of one batch that run at the same time; the others follow as these end.
 const MAX_PARALLEL: usize = 16;
@@ -147,7 +149,10 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
                 continue;
             }
             let Some(Runnable { at, call, tool, arguments, credential, .. }) = waiting.next() else { break };
-            whose.live.quiet_for(tool.spec().timeout); // it has a deadline of its own
+            match starts_run(&call.name) {
+                true => whose.live.touch(),
+                false => whose.live.quiet_for(tool.spec().timeout), // it has a deadline of its own
+            }
             let context = ToolContext {
                 session: whose.session.clone(),
                 run_id: whose.run,
@@ -186,6 +191,11 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
         Ran { at, call, tool, end, took: Duration::ZERO }
     }));
     (ran, begun)
+}
+
+/// Whether a call is itself a run, whose every step is heard of: its silence means what a run's silence means.
+fn starts_run(tool: &str) -> bool {
+    [SPAWN_SUBAGENT, RUN_IN_WORKER].contains(&tool)
 }
 
 /// Says which tools were left behind. Only one whose effect nobody knows now is worth a warning: any other is about to end,

@@ -145,6 +145,8 @@ pub enum Fault {
     LoseAnswer,
     /// It waits for [`FaultPlan::release`], then does its work.
     Stall,
+    /// It panics and has done nothing: a fault in the program, in whoever asked.
+    Panic,
 }
 
 /// Which operations go wrong. Clones share it, so that a test changes it while the store is in use.
@@ -241,6 +243,7 @@ impl FaultPlan {
             None => work.await,
             Some(Fault::Fail) => Err(injected(op)),
             Some(Fault::LoseAnswer) => work.await.and(Err(injected(op))),
+            Some(Fault::Panic) => panic!("injected panic at {op:?}"),
             Some(Fault::Stall) => {
                 released.changed().await.map_err(|_| injected(op))?;
                 work.await
