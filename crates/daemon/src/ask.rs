@@ -6,7 +6,7 @@ mod person;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use belay_agent::{Agent, AgentConfig, AgentParts, JobsConfig, RoutinesConfig};
+use belay_agent::{Absent, Agent, AgentConfig, AgentParts, JobsConfig, RoutinesConfig};
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, Control, DeclaredOutput, DeliverError,
     Envelope, Inbound, InboundStream, Outbound, Principal, Question, ReplyRoute, RunRecord, RunWatch, SessionKey,
@@ -74,6 +74,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         model: chosen.provider,
         tools: std::mem::take(&mut programs.tools),
         channels: vec![Arc::new(channel)],
+        absent: Absent::new(),
         store: store.ports(),
         clock,
         boot: BootId::new(),

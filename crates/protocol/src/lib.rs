@@ -6,7 +6,7 @@
 //! **Does not know**: how anything is done. No IO, no SQL, no HTTP, no task is started here. The only moving parts are
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
-//! Reading order: [`ids`] → [`message`] → [`history`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`context`] → [`inbound`] → [`outbound`] → [`channel`]
+//! Reading order: [`ids`] → [`message`] → [`history`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`context`] → [`inbound`] → [`outbound`] → [`admission`] → [`channel`]
 //! → [`event`] → [`store`] → [`archive`] → [`purpose`] → [`job`] → [`doing`] → [`routine`] → [`worker`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
@@ -20,6 +20,7 @@ mod examples {
     mod tool {}
 }
 
+pub mod admission;
 pub mod approval;
 pub mod archive;
 pub mod channel;
@@ -46,8 +47,10 @@ pub mod stop;
 pub mod store;
 pub mod time;
 pub mod tool;
+pub mod tool_health;
 pub mod worker;
 
+pub use admission::{Admission, Standing};
 pub use approval::{Asker, Decided, Decision, Gate, GateFilter, GateKind, GateState, GateStore, Place, Question};
 pub use archive::{Archive, Found, Janitor, Removed, Retention, SearchQuery, ThreadSummary, TranscriptLine};
 pub use channel::{Channel, ChannelError, InboundStream, Preview, Streaming};
@@ -103,6 +106,10 @@ pub use time::{Clock, UnixMillis};
 pub use tool::{
     Ask, CredentialNeed, Effect, Kept, OutputKeeper, Progress, ProgressSink, Rate, Tool, ToolContext, ToolFailure,
     ToolOutput, ToolReply, ToolSet, ToolSpec, Weight,
+};
+pub use tool_health::{
+    FaultKind, ToolFault, ToolHealth, ToolHealthAction, ToolHealthConfig, ToolHealthRule, ToolOff, ToolRequest,
+    ToolState, ToolSwitch, ToolSwitches,
 };
 pub use worker::{
     BatchAnswer, BatchCall, DoneOutput, JobToken, LentTool, LinkError, ModelAnswer, ModelAsk, OpenLink, Order,

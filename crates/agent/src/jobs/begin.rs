@@ -11,6 +11,7 @@ use super::errand::Errand;
 use super::text::NOT_AT_WORK;
 use crate::core::RunCore;
 use crate::house::House;
+use crate::rights;
 
 /// Most earlier runs of a job that are looked at for what they have used: attempts, and messages that came too late.
 const MOST_RUNS: u32 = 500;
@@ -34,6 +35,9 @@ pub(crate) async fn begin(core: &mut RunCore) -> Result<Option<RunEnd>, LoopErro
     if attempt.is_none_or(|attempt| attempt.run_id != core.live.id) {
         return Ok(Some(not_at_work("between_attempts")));
     }
+    // What it may do was looked at before it was sent; since then a restart may have taken it up, with other settings.
+    let Ok(creator) = rights::of_job(&house, &job) else { return Ok(Some(not_at_work("not_allowed"))) };
+    let job = JobRecord { creator, ..job };
     if of_others(&house, &job).await? {
         core.tally.see_outside();
     }

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Ack, Body, Control, IdempotencyKey, Inbound, JobChange, JobChanged, JobId, JobRecord, JobState, Outbound, Place,
-    Principal, PrincipalRole, Purpose, QueueMode, Refusal, RunId, RunOptions, RunRecord, RunWatch, StopTarget,
+    Ack, Asker, Body, Control, IdempotencyKey, Inbound, JobChange, JobChanged, JobId, JobRecord, JobState, Outbound, Purpose, QueueMode, Refusal, RunId, RunOptions, RunRecord, RunWatch, StopTarget,
     StoreError,
 };
 use futures_util::FutureExt;
@@ -21,6 +20,7 @@ use super::outcome::Outcome;
 use super::text;
 use crate::house::House;
 use crate::metrics;
+use crate::rights::{self, NoLonger};
 
 /// First and longest pause between two attempts to reach the store, or a lane that is busy.
 pub(super) const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -69,7 +69,7 @@ async fn end_run(house: &House, job: &JobRecord, run: RunId) -> Option<()> {
             _ended_or_gone => return Some(()),
         }
         let stop = Body::Control(Control::Stop(StopTarget::Run(run)));
-        house.inlet.send(Inbound { body: stop, ..message(job, String::new(), None) }).await;
+        house.inlet.send(Inbound { body: stop, ..message(job, &job.creator, String::new(), None) }).await;
         sleep(pause).await;
         pause = (pause * 2).min(BACKOFF.1);
     }
@@ -96,10 +96,14 @@ async fn carry(house: &House, mut job: JobRecord) {
             return; // cancelled meanwhile
         }
         tracing::info!(attempt = job.attempt, "a job is at work");
-        let (outcome, run) = match attempt(house, &job).await {
-            Attempt::Ended(run) => (Outcome::of(&run), Some(run.run_id)),
-            Attempt::Refused(why) => (Outcome::failed(why), None),
-            Attempt::LaidAside => return,
+        let (outcome, run) = match rights::of_job(house, &job) {
+            Ok(asker) => match attempt(house, &job, &asker).await {
+                Attempt::Ended(run) => (Outcome::of(&run), Some(run.run_id)),
+                Attempt::Refused(why) => (Outcome::failed(why), None),
+                Attempt::LaidAside => return,
+            },
+            // A run that a restart has taken up finds the same, and ends.
+            Err(NoLonger(why)) => (Outcome::failed(why), job.run_id),
         };
         match settle(house, &job, outcome, run).await {
             Some(stuck) => job = stuck,
@@ -119,10 +123,10 @@ enum Attempt {
 }
 
 /// Sends the message that is the attempt, and waits for the end of its run. Sent again it finds the same run.
-async fn attempt(house: &House, job: &JobRecord) -> Attempt {
+async fn attempt(house: &House, job: &JobRecord, asker: &Asker) -> Attempt {
     let mut pause = BACKOFF.0;
     while !house.draining.is_cancelled() {
-        let (run, watch) = match house.inlet.send(message(job, text::attempt(job), Some(key_of(job)))).await {
+        let (run, watch) = match house.inlet.send(message(job, asker, text::attempt(job), Some(key_of(job)))).await {
             Some(Ack::Accepted(accepted)) => (accepted.run_id, accepted.watch),
             Some(Ack::Refused(Refusal::Conflict { run_id })) => (run_id, None),
             Some(Ack::Refused(Refusal::Forbidden(why) | Refusal::Invalid(why))) => return Attempt::Refused(why),
@@ -156,16 +160,11 @@ async fn end_of(house: &House, run: RunId, watch: Option<RunWatch>) -> Option<Ar
 }
 
 /// A message to a job's session in the name of whoever asked for the job.
-pub(super) fn message(job: &JobRecord, text: String, key: Option<IdempotencyKey>) -> Inbound {
-    let role = match job.creator.place {
-        Place::Conversation => PrincipalRole::User,
-        Place::Token => PrincipalRole::Client,
-        Place::Operator => PrincipalRole::Operator,
-    };
+pub(super) fn message(job: &JobRecord, asker: &Asker, text: String, key: Option<IdempotencyKey>) -> Inbound {
     Inbound {
         channel: Purpose::Job.channel(),
         session: job.session.clone(),
-        principal: Principal { id: job.creator.principal.as_str().into(), role },
+        principal: rights::principal(asker),
         key,
         reply_to: None, // what is told is decided when the row is settled
         body: Body::Text(text),
@@ -227,7 +226,7 @@ pub(super) fn change_to(house: &House, job: &JobRecord, outcome: &Outcome, run: 
         Outcome::Stuck(why) => (JobState::Stuck, why.clone(), None),
         Outcome::Failed { why, partial } => (JobState::Failed, why.clone(), partial.clone()),
     };
-    let told = job.reply_to.clone().filter(|_| to != JobState::Stuck);
+    let told = job.reply_to.clone().filter(|route| to != JobState::Stuck && rights::may_tell(house, route));
     let notice = told.map(|route| Outbound::new(run, route, text::notice(job, outcome)));
     JobChange { job: job.job_id, to, attempt: Some(job.attempt), why, result, notice, at: house.clock.now() }
 }

@@ -117,7 +117,7 @@ async fn pass_on(house: &House, id: JobId, said: String, by: &Inbound) -> Result
         account: id.to_string().into(),
         message_id: id_of(&[key.channel.as_str(), &key.account, &key.message_id]).to_string().into(),
     });
-    match house.inlet.send(care::message(&job, said, key)).await {
+    match house.inlet.send(care::message(&job, &job.creator, said, key)).await {
         Some(Ack::Accepted(accepted)) => {
             let title = job.title.clone();
             let passed_on = accepted.watch.map(|watch| PassedOn { title, watch });

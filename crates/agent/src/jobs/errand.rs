@@ -14,6 +14,7 @@ use crate::unattended::last_words;
 /// A job at work.
 #[derive(Debug)]
 pub(crate) struct Errand {
+    /// Its creator has the rights that are left of theirs.
     pub(crate) job: JobRecord,
     /// What it may use: its own budget within that of every job.
     pub(crate) budget: JobBudget,

@@ -2,7 +2,7 @@
 
 use belay_agent_loop::policies::{Observation, StopRules};
 use belay_agent_loop::{AgenticLoopConfig, LoopContext, LoopError, LoopOutcome, run_agentic_loop};
-use belay_protocol::{Message, Purpose, RunEnd, StopReason};
+use belay_protocol::{Message, Place, Purpose, RunEnd, StopReason};
 
 use super::TurnJob;
 use super::ending::iterations_used;
@@ -30,6 +30,9 @@ pub(super) async fn work(
         && let Some(end) = Box::pin(jobs::begin(&mut delegate.core)).await?
     {
         return Ok(LoopOutcome::Stopped(end));
+    }
+    if let (Some(errand), Some(post)) = (&delegate.core.errand, &mut delegate.post) {
+        post.elsewhere = errand.job.creator.place == Place::Operator;
     }
     delegate.core.tally.open_session(session_before(job, &delegate.core.rules).await?);
     if let Some(end) = take_up(delegate, context, job) {

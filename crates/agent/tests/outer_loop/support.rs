@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::{
-    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, JobsConfig, LimitsConfig,
+    Absent, Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, JobsConfig, LimitsConfig,
     QueueConfig, RoutinesConfig, SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
 };
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock, ContextSource,
-    Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream,
-    NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole, QueueMode, ReplyRoute, RunOptions,
-    RunProcesses, RunRecord, RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec,
-    UnixMillis, Weight,
+    Accepted, Ack, AckSender, Admission, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock,
+    ContextSource, Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound,
+    InboundStream, NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole, QueueMode, ReplyRoute,
+    RunOptions, RunProcesses, RunRecord, RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure, ToolOutput,
+    ToolSpec, UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::faulty::Faulty;
@@ -60,6 +60,7 @@ pub(crate) struct ProbeChannel {
     refusals: Mutex<Vec<DeliverError>>,
     open_in_drain: Arc<AtomicBool>,
     shows: Shows,
+    lists: Option<Arc<dyn Admission>>,
     /// What was asked of its preview, one line each.
     previews: Mutex<Vec<String>>,
     /// What becomes of the next changes of its preview.
@@ -147,6 +148,10 @@ impl Channel for ProbeChannel {
             Shows::Blocks => Streaming::Blocks { max_chars: 4000 },
             Shows::Preview => Streaming::Preview(self),
         }
+    }
+
+    fn admission(&self) -> Option<&dyn Admission> {
+        self.lists.as_deref()
     }
 
     /// Only injects what timers say, where the daemon does not live for it.
@@ -421,6 +426,7 @@ pub(crate) struct Setup {
     pub(crate) sessions: SessionsConfig,
     pub(crate) routines: RoutinesConfig,
     pub(crate) jobs: JobsConfig,
+    pub(crate) health: ToolHealthConfig,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) queue: QueueConfig,
     pub(crate) model: Arc<ScriptedModel>,
@@ -435,6 +441,12 @@ pub(crate) struct Setup {
     /// What its channels show of an answer while it comes.
     pub(crate) shows: Shows,
     pub(crate) streaming: StreamingConfig,
+    /// Who is let in through its channels, where they say.
+    pub(crate) lists: Option<Arc<dyn Admission>>,
+    /// Who is let in through channels that are switched off.
+    pub(crate) absent: Absent,
+    /// What its channels are called.
+    pub(crate) names: [&'static str; 2],
 }
 
 /// The ports of one store.
@@ -449,6 +461,7 @@ where
         + belay_protocol::GateStore
         + belay_protocol::JobStore
         + belay_protocol::RoutineStore
+        + belay_protocol::ToolSwitches
         + 'static,
 {
     let key = VaultKey::from_bytes(&[7; KEY_BYTES]).expect("a key");
@@ -461,6 +474,7 @@ where
         gates: store.clone(),
         jobs: store.clone(),
         routines: store.clone(),
+        switches: store.clone(),
         spend: store,
         vault: Arc::new(SealedVault::new(Arc::new(MemoryStore::new()), key)),
     }
@@ -489,6 +503,7 @@ impl Setup {
             routines: RoutinesConfig { enabled: false, ..RoutinesConfig::default() },
             // Without jobs the models of all other tests are offered one tool less.
             jobs: JobsConfig { enabled: false, ..JobsConfig::default() },
+            health: ToolHealthConfig::default(),
             rules: Arc::new(StopRules::progress()),
             queue: QueueConfig::default(),
             model: Arc::new(model),
@@ -506,6 +521,9 @@ impl Setup {
             hooks: Vec::new(),
             shows: Shows::default(),
             streaming: StreamingConfig::default(),
+            lists: None,
+            absent: Absent::new(),
+            names: ["one", "two"],
         }
     }
 
@@ -524,6 +542,7 @@ impl Setup {
             sessions: self.sessions.clone(),
             routines: self.routines.clone(),
             jobs: self.jobs.clone(),
+            health: self.health.clone(),
             rules: self.rules.clone(),
             queue: self.queue.clone(),
             model: Arc::new(model),
@@ -537,6 +556,9 @@ impl Setup {
             hooks: self.hooks.clone(),
             shows: self.shows,
             streaming: self.streaming.clone(),
+            lists: self.lists.clone(),
+            absent: self.absent.clone(),
+            names: self.names,
         }
     }
 
@@ -551,6 +573,7 @@ impl Setup {
             refusals: Mutex::default(),
             open_in_drain: Arc::default(),
             shows: self.shows,
+            lists: self.lists.clone(),
             previews: Mutex::default(),
             troubles: Mutex::default(),
         });
@@ -568,6 +591,7 @@ impl Setup {
             sessions: self.sessions.clone(),
             routines: self.routines.clone(),
             jobs: self.jobs.clone(),
+            health: self.health.clone(),
             processes: self.processes.clone(),
             outputs: None,
             hooks: self.hooks.clone(),
@@ -576,6 +600,7 @@ impl Setup {
             model: self.model.clone(),
             tools: self.tools.clone(),
             channels: Vec::new(),
+            absent: self.absent.clone(),
             store: self.store.clone(),
             clock: self.clock.clone(),
             boot: BootId::new(),
@@ -590,8 +615,8 @@ impl Setup {
 
     /// Starts the agent with two channels, `one` and `two`.
     pub(crate) async fn start(&self) -> Running {
-        let one = self.channel("one", true);
-        let two = self.channel("two", !self.injector);
+        let one = self.channel(self.names[0], true);
+        let two = self.channel(self.names[1], !self.injector);
         let parts = AgentParts { channels: vec![one.probe.clone(), two.probe.clone()], ..self.parts() };
         let stop = CancellationToken::new();
         let agent = Agent::start(parts).await.expect("the agent starts");

@@ -23,7 +23,7 @@ pub(super) fn always(reply: Scripted) -> ScriptedModel {
     ScriptedModel::new([]).then_forever(reply)
 }
 
-pub(super) fn done(result: &str) -> Scripted {
+pub(crate) fn done(result: &str) -> Scripted {
     Scripted::call("terminate", json!({"status": "success", "summary": result}))
 }
 
@@ -57,7 +57,7 @@ pub(super) async fn job(setup: &Setup, id: JobId) -> JobRecord {
 }
 
 /// Waits until a job is in this state.
-pub(super) async fn until(setup: &Setup, id: JobId, state: JobState) -> JobRecord {
+pub(crate) async fn until(setup: &Setup, id: JobId, state: JobState) -> JobRecord {
     let reached = async {
         loop {
             let job = job(setup, id).await;
@@ -80,7 +80,7 @@ pub(super) async fn in_state(setup: &Setup, state: JobState) -> usize {
 }
 
 /// The runs of a job, oldest first.
-pub(super) async fn runs(setup: &Setup, id: JobId) -> Vec<RunRecord> {
+pub(crate) async fn runs(setup: &Setup, id: JobId) -> Vec<RunRecord> {
     let filter = RunFilter { session: Some(job_session(id)), status: None, limit: 100 };
     let mut runs = setup.store.runs.runs(filter).await.expect("readable");
     runs.reverse();
@@ -88,12 +88,12 @@ pub(super) async fn runs(setup: &Setup, id: JobId) -> Vec<RunRecord> {
 }
 
 /// The id in the answer to `/job`.
-pub(super) fn id_in(answer: &str) -> JobId {
+pub(crate) fn id_in(answer: &str) -> JobId {
     answer.split('`').nth(1).expect("an id").parse().expect("an id")
 }
 
 /// That nobody is told anything more.
-pub(super) async fn silence(agent: &mut Running) {
+pub(crate) async fn silence(agent: &mut Running) {
     let more = tokio::time::timeout(Duration::from_secs(200), agent.one.delivered.recv()).await;
     assert!(more.is_err(), "{more:?}");
 }
