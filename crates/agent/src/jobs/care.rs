@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Ack, Asker, Body, Control, IdempotencyKey, Inbound, JobChange, JobChanged, JobId, JobRecord, JobState, Outbound, Purpose, QueueMode, Refusal, RunId, RunOptions, RunRecord, RunWatch, StopTarget,
-    StoreError,
+    Ack, Asker, Body, Control, IdempotencyKey, Inbound, JobChange, JobChanged, JobId, JobRecord, JobState, Outbound,
+    Purpose, QueueMode, Refusal, RunId, RunOptions, RunRecord, RunWatch, StopTarget, StoreError,
 };
 use futures_util::FutureExt;
 use tokio::time::sleep;

@@ -17,8 +17,8 @@ use belay_protocol::{
     Accepted, Ack, AckSender, Admission, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock,
     ContextSource, Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound,
     InboundStream, NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole, QueueMode, ReplyRoute,
-    RunOptions, RunProcesses, RunRecord, RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure, ToolOutput,
-    ToolSpec, UnixMillis, Weight,
+    RunOptions, RunProcesses, RunRecord, RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure,
+    ToolHealthConfig, ToolOutput, ToolSpec, UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::faulty::Faulty;
