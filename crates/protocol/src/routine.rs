@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::approval::Asker;
 use crate::ids::{BootId, ChannelId, FiringId, JobId, RunId, SessionKey};
@@ -74,7 +74,9 @@ pub enum Trigger {
     Webhook {
         /// The last part of its address; unique.
         path: String,
-        /// SHA-256 of the secret, in hex. The secret itself is kept nowhere.
+        /// SHA-256 of the secret, in hex. The secret itself is kept nowhere. It is taken, and shown to nobody; empty in what is
+        /// put: the one that is known stays.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
         secret_sha256: String,
     },
     /// Something that another part of the system says has happened.
@@ -235,8 +237,8 @@ pub struct NewRoutine {
 /// A routine as the outside sees it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RoutineRecord {
-    /// What it is.
-    #[serde(flatten)]
+    /// What it is. Shown without its secret's digest.
+    #[serde(flatten, serialize_with = "without_secret")]
     pub spec: RoutineSpec,
     /// For whom it works.
     pub creator: Asker,
@@ -270,6 +272,15 @@ pub struct RoutineRecord {
     pub created_at: UnixMillis,
     /// When it was changed last.
     pub changed_at: UnixMillis,
+}
+
+/// From a digest a short secret can be guessed.
+fn without_secret<S: Serializer>(spec: &RoutineSpec, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut shown = spec.clone();
+    if let Trigger::Webhook { secret_sha256, .. } = &mut shown.trigger {
+        secret_sha256.clear();
+    }
+    shown.serialize(serializer)
 }
 
 /// What became of a routine that was to be committed.
