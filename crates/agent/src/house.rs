@@ -8,7 +8,7 @@ use belay_protocol::inbound::ModelTrouble;
 use belay_protocol::{
     Archive, BootId, BoundHook, Channel, ChannelId, Clock, ContextSource, EventKind, EventLog, GateStore, JobStore,
     ModelError, ModelErrorKind, ModelProvider, NewEvent, Outbox, OutputKeeper, Purpose, RoutineStore, RunId,
-    RunProcesses, RunReader, SecretVault, SessionKey, SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
+    RunProcesses, RunReader, SecretVault, SessionKey, SpendLedger, ThreadStore, Tool, ToolHealthConfig, ToolSet, ToolSwitches, UnixMillis,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -33,6 +33,7 @@ use crate::sessions::{Resets, SessionsConfig};
 use crate::streaming::StreamingConfig;
 use crate::subagent::{Goal, SpawnSubagent, SubagentLanes};
 use crate::terminate::Terminate;
+use crate::tool_health::{Health, HealthPorts};
 
 /// Everything an agent is made of.
 pub struct AgentParts {
@@ -56,6 +57,8 @@ pub struct AgentParts {
     pub routines: RoutinesConfig,
     /// `[jobs]`
     pub jobs: JobsConfig,
+    /// `[tools.health]`
+    pub health: ToolHealthConfig,
     /// Processes of runs.
     pub processes: Arc<dyn RunProcesses>,
     /// The operator's hooks, at their points.
@@ -113,6 +116,8 @@ pub struct StorePorts {
     pub jobs: Arc<dyn JobStore>,
     /// Rules that start work, and what became of it.
     pub routines: Arc<dyn RoutineStore>,
+    /// Tools that are switched off.
+    pub switches: Arc<dyn ToolSwitches>,
 }
 
 /// The shared part.
@@ -145,6 +150,8 @@ pub(crate) struct House {
     pub(crate) max_attempts: u32,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) gate: EffectGate,
+    /// How tools get on.
+    pub(crate) health: Arc<Health>,
     pub(crate) cost: CostGuard,
     pub(crate) channels: HashMap<ChannelId, Arc<dyn Channel>>,
     /// Who is let in through channels that are not among them.
@@ -208,14 +215,22 @@ impl House {
         // Every tool that any run can have: who works by itself may always terminate, and a plan has its own.
         let own = [Arc::new(Terminate::new()) as Arc<dyn Tool>, plan::tool()];
         let hooks = Arc::new(HookChain::new(parts.hooks, parts.clock.clone())?);
+        let every = ToolSet::new(tools.iter().cloned().chain(own).collect());
+        let ports = HealthPorts {
+            store: parts.store.switches.clone(),
+            events: parts.store.events.clone(),
+            clock: parts.clock.clone(),
+        };
+        let health = Arc::new(Health::load(&parts.health, &every, ports).await?);
         let ports = GatePorts {
             gates: parts.store.gates.clone(),
             vault: parts.store.vault.clone(),
             outputs: parts.outputs.clone(),
             hooks: hooks.clone(),
+            health: health.clone(),
         };
         let policy = Policy::compile(&parts.approvals);
-        let gate = EffectGate::new(&ToolSet::new(tools.iter().cloned().chain(own).collect()), policy, ports)?;
+        let gate = EffectGate::new(&every, policy, ports)?;
         let tools = Arc::new(ToolSet::new(tools));
         let cost = CostGuard::load(
             parts.store.spend.clone(),
@@ -251,6 +266,7 @@ impl House {
             model: parts.model,
             rules: parts.rules,
             gate,
+            health,
             cost,
             channels,
             absent: parts.absent,

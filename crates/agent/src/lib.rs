@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`agent`] (the loop) → [`submission`] (what a message asks for) → [`dispatcher`] (routing) → [`live`]
 //! and [`mail`] (what dispatcher and lane share and say) → [`lane`] and [`waiting`] → [`turn`] → [`chat`] (the delegate) →
-//! [`plan`] (a turn that works through steps) → [`effect_gate`] → [`multiplying`] → [`cost_guard`] → [`compaction`] → [`delivery`]. What a run
+//! [`plan`] (a turn that works through steps) → [`effect_gate`] → [`multiplying`] → [`tool_health`] → [`cost_guard`] → [`compaction`] → [`delivery`]. What a run
 //! starts is in [`subagent`] and, in a process of its own, [`container`]. Work that outlives its turn is in [`jobs`]; when work
 //! begins by itself is in [`routines`], and what either may do in [`rights`].
 
@@ -59,6 +59,7 @@ pub mod submission;
 pub mod tally;
 mod telling;
 mod terminate;
+pub mod tool_health;
 mod turn;
 mod waiting;
 

@@ -49,7 +49,7 @@ pub use check::problems;
 pub use commands::RoutineCommand;
 pub(crate) use commands::{USAGE, command};
 pub use config::RoutinesConfig;
-pub(crate) use engine::Engine;
+pub(crate) use engine::{Engine, show};
 pub use error::ScheduleError;
 pub(crate) use light::work;
 pub use misfire::Due;

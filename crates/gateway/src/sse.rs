@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use axum::response::sse;
 use belay_protocol::{
-    Delta, Event, EventKind, EventLog, EventQuery, Partial, Principal, RunId, RunRecord, RunWatch, Seq, SessionKey,
-    StoreError,
+    Delta, Event, EventKind, EventLog, EventQuery, Partial, Principal, RunId, RunReader, RunRecord, RunWatch, Seq,
+    SessionKey, StoreError,
 };
 use futures_util::Stream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::Shared;
@@ -24,6 +25,9 @@ pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Facts read at a time.
 const PAGE: u32 = 256;
+
+/// How often a run that nobody works on is looked at: one that is deleted leaves no fact to wait for.
+const LOOK: Duration = Duration::from_secs(15);
 
 /// A reader of the log.
 pub(crate) struct Feed {
@@ -44,6 +48,9 @@ pub(crate) struct Feed {
 /// What a reader of one run follows.
 pub(crate) struct RunFeed {
     id: RunId,
+    runs: Arc<dyn RunReader>,
+    /// When it is looked at next, where nobody works on it.
+    look_at: Instant,
     /// Whether it had ended before we began.
     over: bool,
     /// Alive while the run is.
@@ -62,7 +69,13 @@ pub(crate) struct JobFeed {
 
 impl RunFeed {
     /// Follows that run of that session, from behind the fact `after`; `over`: it has ended.
-    pub(crate) fn new(id: RunId, session: SessionKey, after: Seq, watch: Option<RunWatch>, over: bool) -> Self {
+    pub(crate) fn new(
+        runs: Arc<dyn RunReader>,
+        (id, session): (RunId, SessionKey),
+        after: Seq,
+        watch: Option<RunWatch>,
+        over: bool,
+    ) -> Self {
         let (mut order, mut live, mut life) = (Order::default(), None, None);
         if let Some(RunWatch { finished, deltas, so_far, .. }) = watch {
             if after > Seq(0) {
@@ -71,7 +84,7 @@ impl RunFeed {
             live = deltas.map(|deltas| Live::new(id, session, Partial::default(), deltas));
             life = Some(finished);
         }
-        Self { id, over, life, live, order }
+        Self { id, runs, look_at: Instant::now() + LOOK, over, life, live, order }
     }
 
     /// A fragment that is there already and belongs before this fact. Those that were lost are passed over.
@@ -221,6 +234,12 @@ impl Feed {
             delta = next_delta(&mut run.live, &mut run.order) => Some(Some(delta)),
             filled = end_of(&mut run.life) => {
                 run.over |= filled;
+                run.look_at = Instant::now(); // let go of: it rests, or it is gone
+                Some(None)
+            }
+            () = sleep_until(run.look_at), if !alive => {
+                run.over |= is_gone(&*run.runs, run.id).await;
+                run.look_at = Instant::now() + LOOK;
                 Some(None)
             }
             // While somebody works on the run its end will come; otherwise there is nothing to wait for.
@@ -249,6 +268,15 @@ async fn end_of(life: &mut Option<watch::Receiver<Option<Arc<RunRecord>>>>) -> b
     let filled = receiver.wait_for(is_end).await.is_ok();
     *life = None;
     filled
+}
+
+/// Whether there is no such run any more; one that has ended leaves a fact that says so. A store that does not answer says
+/// nothing.
+async fn is_gone(runs: &dyn RunReader, run: RunId) -> bool {
+    let record = runs.run(run).await;
+    record
+        .inspect_err(|error| tracing::warn!(%error, %run, "a run that is followed cannot be looked at"))
+        .is_ok_and(|run| run.is_none())
 }
 
 fn fact_event(fact: &Event) -> sse::Event {

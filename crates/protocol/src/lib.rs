@@ -46,6 +46,7 @@ pub mod stop;
 pub mod store;
 pub mod time;
 pub mod tool;
+pub mod tool_health;
 pub mod worker;
 
 pub use admission::{Admission, Standing};
@@ -103,6 +104,10 @@ pub use time::{Clock, UnixMillis};
 pub use tool::{
     Ask, CredentialNeed, Effect, Kept, OutputKeeper, Progress, ProgressSink, Rate, Tool, ToolContext, ToolFailure,
     ToolOutput, ToolReply, ToolSet, ToolSpec, Weight,
+};
+pub use tool_health::{
+    FaultKind, ToolFault, ToolHealth, ToolHealthAction, ToolHealthConfig, ToolHealthRule, ToolOff, ToolRequest,
+    ToolState, ToolSwitch, ToolSwitches,
 };
 pub use worker::{
     BatchAnswer, BatchCall, DoneOutput, JobToken, LentTool, LinkError, ModelAnswer, ModelAsk, OpenLink, Order,

@@ -153,8 +153,7 @@ impl Engine {
         let (house, now) = (self.house.clone(), self.house.clock.now());
         self.take_handed().await?;
         if self.shown_at.is_none_or(|at| (now.0.saturating_sub(at.0)).unsigned_abs() >= REFRESH_MS.unsigned_abs()) {
-            let changes = house.routines.changes();
-            let shown = house.routines.show(&house.store.routines.routines().await?, changes);
+            let shown = show(&house).await?;
             self.shown_at = Some(now).filter(|_| shown);
         }
         if !house.routines.config.enabled || self.is_full() {
@@ -299,6 +298,17 @@ impl Engine {
             }
         }
     }
+}
+
+/// Reads which routines wait for messages and events. Whether they are shown: not where one was changed meanwhile. A start does
+/// it before the first message is taken, which would be answered as a conversation's otherwise.
+///
+/// # Errors
+/// The store does not answer.
+pub(crate) async fn show(house: &House) -> Result<bool, StoreError> {
+    let changes = house.routines.changes();
+    let routines = house.store.routines.routines().await?;
+    Ok(house.routines.show(&routines, changes))
 }
 
 /// Why a routine is off that the configuration has no more.

@@ -12,6 +12,7 @@ mod jobs;
 mod keys;
 mod money;
 mod multiplying;
+mod night;
 mod outputs;
 mod plan;
 mod queue;

@@ -262,6 +262,21 @@ async fn a_message_of_its_owner_sets_it_off_once_and_is_not_answered_otherwise()
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_first_message_after_a_start_sets_off_what_waits_for_it() {
+    let store = Faulty::new(Arc::new(MemoryStore::new()));
+    let setup = Setup { store: ports(Arc::new(store.clone())), ..setup_with(ScriptedModel::new([])) };
+    let agent = setup.start().await;
+    put(&agent, routine("plants", Trigger::Event { pattern: "water".into(), channel: None })).await;
+    agent.crash().await;
+    // The engine is not as far as to look at anything yet.
+    store.plan().every(StoreOp::ReadFirings, Fault::Stall);
+    let agent = setup.next_boot(ScriptedModel::new([])).start().await;
+    let Ack::Command(reply) = agent.one.keyed("alice", "please water them", "m1").await else { panic!() };
+    assert_eq!(reply.reply, "Routine plants has begun.");
+    agent.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_system_event_fires_those_that_wait_for_it_once_for_each_key() {
     let model = ScriptedModel::new([]).then_forever(Scripted::text("ROUTINE_OK"));
     let setup = setup_with(model);

@@ -426,6 +426,7 @@ pub(crate) struct Setup {
     pub(crate) sessions: SessionsConfig,
     pub(crate) routines: RoutinesConfig,
     pub(crate) jobs: JobsConfig,
+    pub(crate) health: ToolHealthConfig,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) queue: QueueConfig,
     pub(crate) model: Arc<ScriptedModel>,
@@ -459,6 +460,7 @@ where
         + belay_protocol::GateStore
         + belay_protocol::JobStore
         + belay_protocol::RoutineStore
+        + belay_protocol::ToolSwitches
         + 'static,
 {
     let key = VaultKey::from_bytes(&[7; KEY_BYTES]).expect("a key");
@@ -471,6 +473,7 @@ where
         gates: store.clone(),
         jobs: store.clone(),
         routines: store.clone(),
+        switches: store.clone(),
         spend: store,
         vault: Arc::new(SealedVault::new(Arc::new(MemoryStore::new()), key)),
     }
@@ -499,6 +502,7 @@ impl Setup {
             routines: RoutinesConfig { enabled: false, ..RoutinesConfig::default() },
             // Without jobs the models of all other tests are offered one tool less.
             jobs: JobsConfig { enabled: false, ..JobsConfig::default() },
+            health: ToolHealthConfig::default(),
             rules: Arc::new(StopRules::progress()),
             queue: QueueConfig::default(),
             model: Arc::new(model),
@@ -536,6 +540,7 @@ impl Setup {
             sessions: self.sessions.clone(),
             routines: self.routines.clone(),
             jobs: self.jobs.clone(),
+            health: self.health.clone(),
             rules: self.rules.clone(),
             queue: self.queue.clone(),
             model: Arc::new(model),
@@ -583,6 +588,7 @@ impl Setup {
             sessions: self.sessions.clone(),
             routines: self.routines.clone(),
             jobs: self.jobs.clone(),
+            health: self.health.clone(),
             processes: Arc::new(NoProcesses),
             outputs: None,
             hooks: self.hooks.clone(),

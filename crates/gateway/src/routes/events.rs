@@ -32,7 +32,7 @@ pub(crate) async fn of_run(
     let record = app.runs.run(id).await?.ok_or_else(|| no_such_run(id))?;
     let over = watch.is_none() && record.status.is_end();
     let after = after.unwrap_or_default();
-    let run = RunFeed::new(id, record.session, after, watch, over);
+    let run = RunFeed::new(app.runs.clone(), (id, record.session), after, watch, over);
     let feed = Feed::new(app.events.clone(), after, Some(run), app.draining.clone(), place);
     Ok(as_response(reset, events(feed)).into_response())
 }

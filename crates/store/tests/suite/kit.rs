@@ -9,7 +9,8 @@ use belay_protocol::{
     GateStore, Guardrails, IdempotencyKey, JobBudget, JobId, JobRoom, JobStore, Lease, Message, Misfire, NewFiring,
     NewInput, NewJob, NewRoutine, NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, ReplyRoute,
     RoutineAction, RoutineOrigin, RoutinePut, RoutineRecord, RoutineSpec, RoutineStore, RunEnd, RunId, RunReader,
-    SessionKey, SpendLedger, StopReason, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, Trigger, UnixMillis,
+    SessionKey, SpendLedger, StopReason, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, ToolSwitches, Trigger,
+    UnixMillis,
 };
 use belay_store::{MemoryStore, SealedSecrets, SqliteStore, StoreOptions};
 use tempfile::TempDir;
@@ -27,8 +28,8 @@ impl<S> Store for S where
 pub(crate) type Shared = Arc<dyn Store>;
 
 /// All ports at once, those of jobs and routines included, whose names are not all their own.
-pub(crate) trait Everything: Store + JobStore + RoutineStore {}
-impl<S> Everything for S where S: Store + JobStore + RoutineStore {}
+pub(crate) trait Everything: Store + JobStore + RoutineStore + ToolSwitches {}
+impl<S> Everything for S where S: Store + JobStore + RoutineStore + ToolSwitches {}
 
 pub(crate) fn memory() -> Arc<MemoryStore> {
     Arc::new(MemoryStore::new())

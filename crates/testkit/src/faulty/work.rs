@@ -1,10 +1,10 @@
-//! Jobs and routines.
+//! Jobs and routines, and tools that are switched off.
 
 use async_trait::async_trait;
 use belay_protocol::{
     BootId, Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, JobCaps, JobChange, JobChanged, JobCreated,
-    JobFilter, JobId, JobRecord, JobStore, NewFiring, NewJob, NewRoutine, RoutinePut, RoutineRecord, RoutineStore,
-    RunId, Settled, StoreError, UnixMillis,
+    JobFilter, JobId, JobRecord, JobStore, NewEvent, NewFiring, NewJob, NewRoutine, RoutinePut, RoutineRecord,
+    RoutineStore, RunId, Settled, StoreError, ToolSwitch, ToolSwitches, UnixMillis,
 };
 
 use super::{Faulty, StoreOp};
@@ -125,5 +125,16 @@ impl<S: RoutineStore> RoutineStore for Faulty<S> {
 
     async fn open_firings(&self) -> Result<Vec<FiringRecord>, StoreError> {
         self.plan.around(StoreOp::ReadFirings, self.store.open_firings()).await
+    }
+}
+
+#[async_trait]
+impl<S: ToolSwitches> ToolSwitches for Faulty<S> {
+    async fn switches(&self) -> Result<Vec<ToolSwitch>, StoreError> {
+        self.plan.around(StoreOp::ReadSwitches, self.store.switches()).await
+    }
+
+    async fn switch(&self, switch: ToolSwitch, events: Vec<NewEvent>) -> Result<(), StoreError> {
+        self.plan.around(StoreOp::SwitchTool, self.store.switch(switch, events)).await
     }
 }
