@@ -86,7 +86,7 @@ pub(crate) async fn command(house: &House, command: JobCommand, by: &Inbound) ->
 /// Jobs that were asked for here; an operator sees all.
 async fn list(house: &House, by: &Inbound) -> Result<String, Refusal> {
     let asked_in = (!by.principal.is_operator()).then(|| by.session.clone());
-    let filter = JobFilter { states: Vec::new(), asked_in, limit: LISTED };
+    let filter = JobFilter { asked_in, limit: LISTED, ..JobFilter::default() };
     let jobs = house.store.jobs.jobs(filter).await.map_err(unstored)?;
     if jobs.is_empty() {
         return Ok("There are no jobs. /job and a task makes one.".into());
