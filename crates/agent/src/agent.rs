@@ -28,7 +28,7 @@ use crate::house::{AgentParts, House};
 use crate::inlet::Inlet;
 use crate::jobs::{self, Desk};
 use crate::mail::LaneNote;
-use crate::routines::Engine;
+use crate::routines::{self, Engine};
 
 /// Notes of lanes that wait for the dispatcher. Then: the lane waits; the dispatcher never waits for a lane.
 const NOTE_CAPACITY: usize = 1024;
@@ -147,6 +147,7 @@ impl Agent {
         }
 
         jobs::take_up(&house).await.inspect_err(|_: &StoreError| intake.cancel())?;
+        routines::show(&house).await.inspect_err(|_: &StoreError| intake.cancel())?;
         dispatcher.recover().await.inspect_err(|_: &StoreError| intake.cancel())?;
         let mut notes = notes;
         let known = async {

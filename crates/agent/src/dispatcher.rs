@@ -11,6 +11,7 @@ mod input;
 mod keys;
 mod notes;
 mod routines;
+mod tools;
 mod watch;
 mod work;
 
@@ -189,6 +190,7 @@ impl Dispatcher {
                         | Command::Setting(_)
                         | Command::Job(_)
                         | Command::Routine(_)
+                        | Command::Tools(_)
                 );
                 let acted_on = sent.clone().filter(|_| kept).map(ActedOn::from);
                 let flow = self.command(command, &text, sent, inbound, ack);

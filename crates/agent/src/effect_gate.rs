@@ -1,6 +1,6 @@
 //! The one road to every effect: each tool call of every run passes here, also one that a person has just approved.
 //!
-//! Order: what works by itself does not [multiply](crate::multiplying) → hook → validate → approval → secret → rate limit → budget → journal the intent → execute under a deadline and
+//! Order: what works by itself does not [multiply](crate::multiplying) → what is [switched off](crate::tool_health) is not called → hook → validate → approval → secret → rate limit → budget → journal the intent → execute under a deadline and
 //! a cancellation token → clean the result → journal it → event. A call that writes has its intent on disk before it
 //! begins, and in the same commit uses up the approval that allowed it. A reading call's journal does not wait for the
 //! disk: after a crash it is simply run again.
@@ -10,6 +10,7 @@ mod clean;
 mod consult;
 mod preflight;
 mod rates;
+mod says;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -38,6 +39,7 @@ use crate::live::LiveRun;
 use crate::metrics;
 use crate::multiplying::{denied, multiplies};
 use crate::tally::Tally;
+use crate::tool_health::{Health, Pass};
 
 /// The gate. Holds what is compiled once: a validator and a rate for each tool, the rules of approval.
 pub struct EffectGate {
@@ -48,6 +50,7 @@ pub struct EffectGate {
     vault: Arc<dyn SecretVault>,
     outputs: Option<Arc<dyn OutputKeeper>>,
     hooks: Arc<HookChain>,
+    health: Arc<Health>,
 }
 
 /// What the gate looks things up in.
@@ -60,6 +63,8 @@ pub(crate) struct GatePorts {
     pub(crate) outputs: Option<Arc<dyn OutputKeeper>>,
     /// The operator's hooks.
     pub(crate) hooks: Arc<HookChain>,
+    /// How tools get on.
+    pub(crate) health: Arc<Health>,
 }
 
 /// Who calls.
@@ -125,11 +130,20 @@ struct Outcome {
     pictures: Vec<Picture>,
     /// Whether its text is ours rather than a tool's.
     own_words: bool,
+    /// What it says of its tool; `None`: it did not come to a call.
+    about: Option<Box<About>>,
+}
+
+/// What the end of a call says of its tool.
+struct About {
+    tool: Arc<dyn Tool>,
+    pass: Pass,
+    end: says::Told,
 }
 
 impl From<ToolResult> for Outcome {
     fn from(result: ToolResult) -> Self {
-        Self { result, took_ms: 0, outside: false, pictures: Vec::new(), own_words: true }
+        Self { result, took_ms: 0, outside: false, pictures: Vec::new(), own_words: true, about: None }
     }
 }
 
@@ -146,8 +160,8 @@ impl EffectGate {
                 .map_err(|error| AgentError::Tool { tool: spec.name.clone(), detail: error.to_string() })
         };
         let validators = tools.iter().map(compile).collect::<Result<_, _>>()?;
-        let GatePorts { gates, vault, outputs, hooks } = ports;
-        Ok(Self { validators, policy, rates: Rates::of(tools), gates, vault, outputs, hooks })
+        let GatePorts { gates, vault, outputs, hooks, health } = ports;
+        Ok(Self { validators, policy, rates: Rates::of(tools), gates, vault, outputs, hooks, health })
     }
 
     /// Takes one batch through the gate and appends one result for each call, in call order, to the context. Where a
@@ -175,6 +189,7 @@ impl EffectGate {
             let consulted = match refused {
                 _ if caller.by_itself && multiplies(&call.name) => Err(denied(&call)),
                 Some(refused) => Err(refused),
+                None if let Some(off) = self.switched_off(&caller, &call) => Err(off),
                 None if caller.skips(&call) => Err(result_of(&call, ToolStatus::NotExecuted, SKIPPED.into())),
                 None => self.consult(&mut caller, context, call).await,
             };
@@ -247,33 +262,39 @@ impl EffectGate {
 
     /// The result of a call that has ended.
     async fn conclude(&self, caller: &Caller<'_>, ran: Ran) -> Outcome {
-        let Ran { call, tool, end, took, .. } = ran;
+        let Ran { call, tool, end, took, pass, credential, .. } = ran;
         let spec = tool.spec();
+        let told = says::of(&end, spec, &call, credential.as_ref(), caller.cancel.is_cancelled());
+        let about = Some(Box::new(About { tool: tool.clone(), pass, end: told }));
         let (status, reply) = match end {
             End::Reply(reply) => (ToolStatus::Success, reply),
             End::Failure(ToolFailure::Failed(text)) => (ToolStatus::Error, text.into()),
             End::Failure(ToolFailure::Denied(text)) => (ToolStatus::Denied, text.into()),
             End::Failure(ToolFailure::Cancelled) => {
-                return ours(&call, took, ToolStatus::Cancelled, "cancelled: the run was stopped".into());
+                return ours(&call, took, ToolStatus::Cancelled, "cancelled: the run was stopped".into(), about);
             }
             End::Failure(ToolFailure::CredentialRefused(text)) => {
                 self.forget_secret(caller, &*tool).await;
                 (ToolStatus::Error, text.into())
             }
-            End::Ours(status, text) => return ours(&call, took, status, text),
+            End::Broken(_, status, text) | End::Ours(status, text) => return ours(&call, took, status, text, about),
         };
         let keeper = self.outputs.as_deref();
         let ToolReply { text, pictures, outside, .. } = clean::clean(reply, spec, caller.run, &call.id, keeper).await;
         let result = result_of(&call, status, text);
         // A failure may quote what was read on the way, by a subagent for example.
         let outside = outside || (status != ToolStatus::Success && caller.tally.outside());
-        Outcome { result, took_ms: took.as_millis() as u64, outside, pictures, own_words: false }
+        Outcome { result, took_ms: took.as_millis() as u64, outside, pictures, own_words: false, about }
     }
 
     /// Notes a result and appends it to the context, as hooks have left it.
     async fn record(&self, caller: &mut Caller<'_>, context: &mut LoopContext, mut outcome: Outcome) {
         self.show(caller, context, &mut outcome).await;
-        let Outcome { result, took_ms, outside, pictures, .. } = outcome;
+        let Outcome { result, took_ms, outside, pictures, about, .. } = outcome;
+        if let Some(about) = about {
+            let About { tool, pass, end } = *about;
+            self.health.ended(pass, tool.spec(), caller.run, &end.seen_in(&result.text)).await;
+        }
         metrics::tool_called(result.status);
         caller.journal.note(EventKind::ToolFinished {
             call_id: result.call_id.clone(),
@@ -285,6 +306,12 @@ impl EffectGate {
             caller.tally.see_outside();
         }
         context.messages.push(Arc::new(Message::tool(result).from_outside(outside).with_pictures(pictures)));
+    }
+
+    /// What a call reads whose tool is switched off.
+    fn switched_off(&self, caller: &Caller<'_>, call: &ToolCall) -> Option<ToolResult> {
+        let refusal = self.health.refusal(caller.tools.get(&call.name)?.spec())?;
+        Some(result_of(call, ToolStatus::Denied, refusal))
     }
 
     /// A secret that the other side does not take is asked for anew with the next call.
@@ -330,8 +357,14 @@ fn durability_of(runnable: &[Runnable]) -> Durability {
     if runnable.iter().any(waits) { Durability::Committed } else { Durability::Relaxed }
 }
 
-fn ours(call: &ToolCall, took: std::time::Duration, status: ToolStatus, text: String) -> Outcome {
-    Outcome { took_ms: took.as_millis() as u64, ..result_of(call, status, text).into() }
+fn ours(
+    call: &ToolCall,
+    took: std::time::Duration,
+    status: ToolStatus,
+    text: String,
+    about: Option<Box<About>>,
+) -> Outcome {
+    Outcome { took_ms: took.as_millis() as u64, about, ..result_of(call, status, text).into() }
 }
 
 fn result_of(call: &ToolCall, status: ToolStatus, text: String) -> ToolResult {

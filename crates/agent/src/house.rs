@@ -8,7 +8,8 @@ use belay_protocol::inbound::ModelTrouble;
 use belay_protocol::{
     Archive, BootId, BoundHook, Channel, ChannelId, Clock, ContextSource, EventKind, EventLog, GateStore, JobStore,
     ModelError, ModelErrorKind, ModelProvider, NewEvent, Outbox, OutputKeeper, Purpose, RoutineStore, RunId,
-    RunProcesses, RunReader, SecretVault, SessionKey, SpendLedger, ThreadStore, Tool, ToolSet, UnixMillis,
+    RunProcesses, RunReader, SecretVault, SessionKey, SpendLedger, ThreadStore, Tool, ToolHealthConfig, ToolSet,
+    ToolSwitches, UnixMillis,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -28,12 +29,14 @@ use crate::plan::{self, PlanKit};
 use crate::post::SendMessage;
 use crate::prompt::{self, Briefing, PromptBook, Snapshots};
 use crate::queue::QueueConfig;
+use crate::rights::Absent;
 use crate::routines::heartbeat::{Heartbeat, HeartbeatConfig};
 use crate::routines::{Board, RoutineTool, RoutinesConfig};
 use crate::sessions::{Resets, SessionsConfig};
 use crate::streaming::StreamingConfig;
 use crate::subagent::{Goal, SpawnSubagent, SubagentLanes};
 use crate::terminate::Terminate;
+use crate::tool_health::{Health, HealthPorts};
 
 /// Everything an agent is made of.
 pub struct AgentParts {
@@ -59,6 +62,8 @@ pub struct AgentParts {
     pub heartbeat: HeartbeatConfig,
     /// `[jobs]`
     pub jobs: JobsConfig,
+    /// `[tools.health]`
+    pub health: ToolHealthConfig,
     /// Processes of runs.
     pub processes: Arc<dyn RunProcesses>,
     /// The operator's hooks, at their points.
@@ -71,6 +76,8 @@ pub struct AgentParts {
     pub tools: Vec<Arc<dyn Tool>>,
     /// The channels, started by the agent.
     pub channels: Vec<Arc<dyn Channel>>,
+    /// Who is let in through channels that are switched off: for work that was asked for through them.
+    pub absent: Absent,
     /// Persistence.
     pub store: StorePorts,
     /// The date.
@@ -114,6 +121,8 @@ pub struct StorePorts {
     pub jobs: Arc<dyn JobStore>,
     /// Rules that start work, and what became of it.
     pub routines: Arc<dyn RoutineStore>,
+    /// Tools that are switched off.
+    pub switches: Arc<dyn ToolSwitches>,
 }
 
 /// The shared part.
@@ -147,8 +156,12 @@ pub(crate) struct House {
     pub(crate) max_attempts: u32,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) gate: EffectGate,
+    /// How tools get on.
+    pub(crate) health: Arc<Health>,
     pub(crate) cost: CostGuard,
     pub(crate) channels: HashMap<ChannelId, Arc<dyn Channel>>,
+    /// Who is let in through channels that are not among them.
+    pub(crate) absent: Absent,
     pub(crate) store: StorePorts,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) boot: BootId,
@@ -208,14 +221,22 @@ impl House {
         // Every tool that any run can have: who works by itself may always terminate, and a plan has its own.
         let own = [Arc::new(Terminate::new()) as Arc<dyn Tool>, plan::tool()];
         let hooks = Arc::new(HookChain::new(parts.hooks, parts.clock.clone())?);
+        let every = ToolSet::new(tools.iter().cloned().chain(own).collect());
+        let ports = HealthPorts {
+            store: parts.store.switches.clone(),
+            events: parts.store.events.clone(),
+            clock: parts.clock.clone(),
+        };
+        let health = Arc::new(Health::load(&parts.health, &every, ports).await?);
         let ports = GatePorts {
             gates: parts.store.gates.clone(),
             vault: parts.store.vault.clone(),
             outputs: parts.outputs.clone(),
             hooks: hooks.clone(),
+            health: health.clone(),
         };
         let policy = Policy::compile(&parts.approvals);
-        let gate = EffectGate::new(&ToolSet::new(tools.iter().cloned().chain(own).collect()), policy, ports)?;
+        let gate = EffectGate::new(&every, policy, ports)?;
         let tools = Arc::new(ToolSet::new(tools));
         let cost = CostGuard::load(
             parts.store.spend.clone(),
@@ -254,8 +275,10 @@ impl House {
             model: parts.model,
             rules: parts.rules,
             gate,
+            health,
             cost,
             channels,
+            absent: parts.absent,
             store: parts.store,
             started_at: parts.clock.now(),
             clock: parts.clock,

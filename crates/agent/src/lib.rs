@@ -8,9 +8,9 @@
 //!
 //! Reading order: [`agent`] (the loop) → [`submission`] (what a message asks for) → [`dispatcher`] (routing) → [`live`]
 //! and [`mail`] (what dispatcher and lane share and say) → [`lane`] and [`waiting`] → [`turn`] → [`chat`] (the delegate) →
-//! [`plan`] (a turn that works through steps) → [`effect_gate`] → [`multiplying`] → [`cost_guard`] → [`compaction`] → [`delivery`]. What a run
+//! [`plan`] (a turn that works through steps) → [`effect_gate`] → [`multiplying`] → [`tool_health`] → [`cost_guard`] → [`compaction`] → [`delivery`]. What a run
 //! starts is in [`subagent`] and, in a process of its own, [`container`]. Work that outlives its turn is in [`jobs`]; when work
-//! begins by itself is in [`routines`].
+//! begins by itself is in [`routines`], and what either may do in [`rights`].
 
 pub mod agent;
 pub mod approvals;
@@ -48,6 +48,7 @@ mod prompt;
 mod pulse;
 mod queue;
 pub mod reply;
+mod rights;
 pub mod routines;
 mod sending;
 pub mod sessions;
@@ -58,7 +59,9 @@ pub mod submission;
 pub mod tally;
 mod telling;
 mod terminate;
+pub mod tool_health;
 mod turn;
+mod unattended;
 mod waiting;
 
 pub use agent::{Agent, AgentExit};
@@ -84,5 +87,6 @@ pub const OWN_TOOLS: [&str; 8] = [
 
 pub use house::{AgentParts, StorePorts};
 pub use queue::QueueConfig;
+pub use rights::Absent;
 pub use sessions::{ChannelReset, ResetMode, SessionsConfig};
 pub use streaming::{Break, SendAt, StreamingConfig};

@@ -4,7 +4,7 @@
 use belay_protocol::{
     FiringStatus, HookPoint, JobState, ModelErrorKind, Purpose, RunRecord, SkipReason, StopReason, ToolStatus, Usage,
 };
-use metrics::{Unit, counter, describe_counter};
+use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
 /// Runs that have ended, by layer, reason and status.
 pub const RUNS_ENDED: &str = "belay_runs_ended_total";
@@ -23,6 +23,12 @@ pub const MODEL_MICRO_USD: &str = "belay_model_cost_micro_usd_total";
 pub const MODEL_FALLBACKS: &str = "belay_model_fallbacks_total";
 /// Tool calls that have ended, by status.
 pub const TOOL_CALLS: &str = "belay_tool_calls_total";
+/// Times a tool, or an MCP server, was reported to fail again and again.
+pub const TOOL_REPORTS: &str = "belay_tool_reports_total";
+/// Tools, and MCP servers, that fail again and again and are on.
+pub const TOOLS_FAILING: &str = "belay_tools_failing";
+/// Tools, and MCP servers, that are switched off.
+pub const TOOLS_OFF: &str = "belay_tools_off";
 /// Answers of hooks, by point and outcome: `continue`, `change`, `refuse`, `failed`, `crashed`, `timeout`, and `dropped`
 /// for one that looks on and could not be told, or was not waited for.
 pub const HOOK_CALLS: &str = "belay_hook_calls_total";
@@ -54,6 +60,9 @@ pub fn describe() {
     );
     describe_counter!(MODEL_FALLBACKS, "Answers of a model that stood in for another one");
     describe_counter!(TOOL_CALLS, "Tool calls that have ended");
+    describe_counter!(TOOL_REPORTS, "Times a tool, or an MCP server, was reported to fail again and again");
+    describe_gauge!(TOOLS_FAILING, "Tools, and MCP servers, that fail again and again and are on");
+    describe_gauge!(TOOLS_OFF, "Tools, and MCP servers, that are switched off");
     describe_counter!(HOOK_CALLS, "Answers of hooks, and their failures");
     describe_counter!(RUNS_RECOVERED, "Runs that were taken up again after a restart");
     describe_counter!(JOB_CHANGES, "Jobs that have come into a state");
@@ -77,6 +86,8 @@ pub fn describe() {
         ended(*reason, 0);
     }
     counter!(RUNS_RECOVERED).increment(0);
+    counter!(TOOL_REPORTS).increment(0);
+    tools_stand(0, 0);
     for purpose in Purpose::ALL {
         charged(*purpose, 0);
     }
@@ -139,6 +150,17 @@ pub(crate) fn charged(purpose: Purpose, micro_usd: u64) {
 /// A tool call has ended.
 pub(crate) fn tool_called(status: ToolStatus) {
     counter!(TOOL_CALLS, "status" => status.word()).increment(1);
+}
+
+/// A tool, or an MCP server, was reported.
+pub(crate) fn tool_reported() {
+    counter!(TOOL_REPORTS).increment(1);
+}
+
+/// So many tools, and MCP servers, fail and are on, and so many are off.
+pub(crate) fn tools_stand(failing: usize, off: usize) {
+    gauge!(TOOLS_FAILING).set(failing as f64);
+    gauge!(TOOLS_OFF).set(off as f64);
 }
 
 /// A hook has answered, or has not.

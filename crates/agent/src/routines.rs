@@ -50,7 +50,7 @@ pub use check::problems;
 pub use commands::RoutineCommand;
 pub(crate) use commands::{USAGE, command};
 pub use config::RoutinesConfig;
-pub(crate) use engine::Engine;
+pub(crate) use engine::{Engine, show};
 pub use error::ScheduleError;
 pub use heartbeat::HeartbeatConfig;
 pub(crate) use light::work;

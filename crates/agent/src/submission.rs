@@ -8,9 +8,11 @@ mod settings;
 use belay_protocol::{Decision, JobId, Skill, SkillPlace, Skills};
 
 pub use crate::jobs::JobCommand;
+pub use crate::tool_health::ToolsCommand;
 pub use settings::{Change, Setting, SettingCommand};
 
 use crate::routines::{self, RoutineCommand};
+use crate::tool_health;
 
 /// A parsed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +51,8 @@ pub enum Command {
     Version,
     /// `/ping`
     Ping,
-    /// `/tools`
-    Tools,
+    /// `/tools` `/tools disable NAME WHY` `/tools enable NAME`: what the model can use; operators switch it.
+    Tools(ToolsCommand),
     /// `/queue` `/think` `/reasoning` `/verbose` `/model`: what the conversation asks of all its runs. Acts at once.
     Setting(SettingCommand),
     /// `/undo` `/redo` `/clear` `/new` `/reset` `/compact`: change the thread; in order with its turns.
@@ -104,7 +106,7 @@ pub const WORDS: &[(&str, &str)] = &[
     ("/redo", "bring it back"),
     ("/compact", "shorten the older part of the conversation; behind it, what is to be kept in mind"),
     ("/loops", "on or off: whether loops are looked for in this conversation"),
-    ("/tools", "what the model can use"),
+    ("/tools", "what the model can use; operators: disable NAME and why, enable NAME"),
     ("/model", "which model answers; with a name, another one for this conversation"),
     ("/queue", "what becomes of messages while I am busy: steer, followup, collect or interrupt"),
     ("/think", "how hard the model thinks: off, low, medium or high"),
@@ -168,7 +170,10 @@ pub fn parse(text: &str) -> Submission {
         "/help" | "/start" => Command::Help,
         "/version" => Command::Version,
         "/ping" => Command::Ping,
-        "/tools" => Command::Tools,
+        "/tools" => match ToolsCommand::parse(argument.as_deref()) {
+            Some(command) => Command::Tools(command),
+            None => Command::Usage(tool_health::USAGE),
+        },
         "/undo" => Command::Thread(ThreadCommand::Undo),
         "/redo" => Command::Thread(ThreadCommand::Redo),
         "/clear" => Command::Thread(ThreadCommand::Clear),

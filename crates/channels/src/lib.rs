@@ -16,5 +16,5 @@ pub mod telegram;
 mod words;
 
 pub use config::{Enabled, GroupAnswer, GroupsConfig, StdinConfig, Stream, TelegramConfig, TelegramMode};
-pub use stdin::StdinChannel;
-pub use telegram::{Telegram, TelegramSecrets};
+pub use stdin::{Operators, StdinChannel};
+pub use telegram::{Telegram, TelegramSecrets, admission as telegram_admission};

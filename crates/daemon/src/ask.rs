@@ -6,7 +6,7 @@ mod person;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use belay_agent::{Agent, AgentConfig, AgentParts, HeartbeatConfig, JobsConfig, RoutinesConfig};
+use belay_agent::{Absent, Agent, AgentConfig, AgentParts, HeartbeatConfig, JobsConfig, RoutinesConfig};
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, Control, DeclaredOutput, DeliverError,
     Envelope, Inbound, InboundStream, Outbound, Principal, Question, ReplyRoute, RunRecord, RunWatch, SessionKey,
@@ -66,6 +66,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         heartbeat: HeartbeatConfig::default(),
         // Nothing outlives the answer.
         jobs: JobsConfig { enabled: false, ..settings.jobs.clone() },
+        health: settings.tools.health.clone(),
         approvals: settings.approvals.clone(),
         compaction: settings.compaction.clone(),
         streaming: settings.streaming.clone(),
@@ -75,6 +76,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         model: chosen.provider,
         tools: std::mem::take(&mut programs.tools),
         channels: vec![Arc::new(channel)],
+        absent: Absent::new(),
         store: store.ports(),
         clock,
         boot: BootId::new(),

@@ -4,6 +4,7 @@ mod heartbeat;
 mod jobs;
 mod routines;
 mod sessions;
+mod tools;
 
 use std::path::PathBuf;
 
@@ -16,6 +17,7 @@ pub(crate) use self::heartbeat::{HeartbeatArgs, HeartbeatCommand};
 pub(crate) use self::jobs::{CreateJobArgs, JobArgs, JobsArgs, JobsCommand, JobsListArgs};
 pub(crate) use self::routines::{RoutineArgs, RoutinesArgs, RoutinesCommand};
 pub(crate) use self::sessions::{ExportArgs, SearchArgs, SessionArgs, SessionsArgs, SessionsCommand, SessionsListArgs};
+pub(crate) use self::tools::{ToolsArgs, ToolsCommand};
 use crate::mcp::McpCommand;
 use crate::settings::SettingsArgs;
 use crate::stops::StopsCommand;
@@ -57,6 +59,8 @@ pub(crate) enum Command {
     Routines(RoutinesArgs),
     /// Show how the heartbeat stands and what it would do now, or have it beat
     Heartbeat(HeartbeatArgs),
+    /// List tools and how they get on, or switch one off and on
+    Tools(ToolsArgs),
     /// Stop a run, a session, or everything
     Stop(StopArgs),
     /// Let the running daemon finish what it does and end

@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use belay_agent::approvals::question_text;
-use belay_agent::{Agent, AgentError, AgentExit, AgentParts};
-use belay_channels::{StdinChannel, StdinConfig, Telegram, TelegramSecrets};
+use belay_agent::{Absent, Agent, AgentError, AgentExit, AgentParts};
+use belay_channels::{Operators, StdinChannel, StdinConfig, Telegram, TelegramSecrets, telegram_admission};
 use belay_gateway::{Gateway, GatewayError, GatewayParts, Metrics};
 use belay_hooks::HookSet;
-use belay_protocol::{BootId, Channel, Clock, Message, ModelInfo, UnixMillis};
+use belay_protocol::{Admission, BootId, Channel, Clock, Message, ModelInfo, UnixMillis};
 use belay_trajectory::import::from_messages;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use signal_hook_tokio::Handle;
@@ -176,12 +176,14 @@ async fn assemble(
         routines: settings.routines.clone(),
         heartbeat: settings.heartbeat.clone(),
         jobs: settings.jobs.clone(),
+        health: settings.tools.health.clone(),
         processes: programs.processes(),
         hooks: hooks.bound(),
         outputs: Some(programs.outputs()),
         model: chosen.provider,
         tools: std::mem::take(&mut programs.tools),
         channels,
+        absent: absent(settings),
         store: ports,
         clock,
         boot: BootId::new(),
@@ -412,6 +414,12 @@ fn stdin(settings: &Settings, env: &Environment) -> Option<StdinChannel> {
         history_file: configured.history_file.as_deref().map(|path| expand(path, env)),
         ..configured.clone()
     })
+}
+
+/// Who is let in through channels by their settings, which say it also while a channel is switched off.
+fn absent(settings: &Settings) -> Absent {
+    let telegram = telegram_admission(&settings.channels.telegram);
+    Absent::from([("stdin".into(), Arc::new(Operators) as Arc<dyn Admission>), ("telegram".into(), Arc::new(telegram))])
 }
 
 fn telegram(settings: &Settings, secrets: Option<TelegramSecrets>) -> Result<Option<Telegram>, Failure> {

@@ -46,7 +46,7 @@ pub(crate) type Shared = Arc<App>;
 /// What handlers need. Constant after the start, but for the two flags and the queues.
 pub(crate) struct App {
     pub(crate) config: GatewayConfig,
-    pub(crate) auth: Auth,
+    pub(crate) auth: Arc<Auth>,
     pub(crate) webhook_secret: Option<SecretString>,
     pub(crate) runs: Arc<dyn RunReader>,
     pub(crate) events: Arc<dyn EventLog>,

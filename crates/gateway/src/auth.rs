@@ -7,7 +7,7 @@ use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{Principal, PrincipalRole};
+use belay_protocol::{Admission, Place, Principal, PrincipalRole, Standing};
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 
@@ -38,6 +38,13 @@ pub(crate) struct Auth {
     operator: Principal,
     loopback: Principal,
     socket: Principal,
+    /// Programs that sign what they send, where they may.
+    webhook: Option<Principal>,
+}
+
+/// Programs that sign what they send, or show a secret of a webhook.
+pub(crate) fn webhook() -> Principal {
+    Principal { id: "webhook".into(), role: PrincipalRole::Client }
 }
 
 impl Auth {
@@ -53,7 +60,16 @@ impl Auth {
             operator: Principal::operator("operator-token"),
             loopback: Principal::operator("loopback"),
             socket: Principal::operator("control-socket"),
+            webhook: secrets.webhook_secret.is_some().then(webhook),
         }
+    }
+
+    /// Who can be admitted now: whoever [`Auth::admit`] and the signed webhook can let in, and nobody else.
+    fn admitted(&self) -> impl Iterator<Item = &Principal> {
+        let (token, operator_token) = (self.token.is_some(), self.operator_token.is_some());
+        let http = [(token, &self.client), (operator_token, &self.operator), (!self.needs_token(), &self.loopback)];
+        let http = http.into_iter().filter(|(there, _)| *there).map(|(_, principal)| principal);
+        http.chain([&self.socket]).chain(&self.webhook)
     }
 
     /// Who this is.
@@ -154,6 +170,28 @@ impl Auth {
     }
 }
 
+impl Admission for Auth {
+    /// Without any token, who held one comes as whoever asks from this machine.
+    fn standing_of(&self, principal: &str, _conversation: Option<&str>) -> Standing {
+        let held_token = [&self.client, &self.operator].into_iter().any(|holder| *holder.id == *principal);
+        let now = match held_token && !self.needs_token() {
+            true => &*self.loopback.id,
+            false => principal,
+        };
+        match self.admitted().find(|admitted| *admitted.id == *now) {
+            Some(admitted) => Standing::May(Place::from(admitted.role)),
+            None => {
+                Standing::NotAllowed(format!("by the tokens and secrets of [gateway] nobody comes in as {principal}"))
+            }
+        }
+    }
+
+    /// Nothing is told over HTTP; it is read.
+    fn serves(&self, _conversation: &str) -> bool {
+        true
+    }
+}
+
 /// Refuses what a browser sends on behalf of a page of another site. Programs send no `Origin`.
 fn same_site(headers: &HeaderMap) -> Result<(), ApiError> {
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
@@ -203,6 +241,32 @@ mod tests {
         let secret = |text: Option<&str>| text.map(|text| SecretString::from(text.to_owned()));
         let secrets = GatewaySecrets { token: secret(token), operator_token: secret(operator), webhook_secret: None };
         Auth::new(&secrets, Some("belay.lan:8787"))
+    }
+
+    #[test]
+    fn whoever_was_let_in_once_is_asked_about_by_the_same_tokens_later() {
+        let (token, operator) = (Some(Place::Token), Some(Place::Operator));
+        let (t, o) = (Some("tee"), Some("oh"));
+        for (configured, expected) in [
+            ((None, None), [operator, operator, operator, operator]),
+            ((t, None), [token, None, None, operator]),
+            ((None, o), [None, operator, None, operator]),
+            ((t, o), [token, operator, None, operator]),
+        ] {
+            let auth = auth(configured.0, configured.1);
+            let is = ["token", "operator-token", "loopback", "control-socket"].map(|who| {
+                match auth.standing_of(who, None) {
+                    Standing::May(place) => Some(place),
+                    Standing::NotAllowed(_) => None,
+                }
+            });
+            assert_eq!(is, expected, "{configured:?}");
+            assert!(matches!(auth.standing_of("webhook", None), Standing::NotAllowed(_)));
+            assert!(matches!(auth.standing_of("somebody", None), Standing::NotAllowed(_)));
+        }
+        let secret = |text: &str| Some(SecretString::from(text.to_owned()));
+        let signed = GatewaySecrets { token: None, operator_token: secret("oh"), webhook_secret: secret("sign") };
+        assert_eq!(Auth::new(&signed, None).standing_of("webhook", None), Standing::May(Place::Token));
     }
 
     #[test]

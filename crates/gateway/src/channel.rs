@@ -3,15 +3,18 @@
 //! The end of intake ends messages, not the brakes: while the daemon drains, stops and questions about it still reach the
 //! agent, until it drops the stream.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ack, Body, Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, QueueMode, Refusal,
+    Ack, Admission, Body, Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, QueueMode,
+    Refusal,
 };
 use futures_util::stream;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+
+use crate::auth::Auth;
 
 /// Messages that wait for the dispatcher, which never waits itself. Then: 503 `busy`.
 pub(crate) const INTAKE_CAPACITY: usize = 1024;
@@ -21,13 +24,15 @@ pub struct HttpChannel {
     id: ChannelId,
     /// Taken by `start`. The lock is held for that one move only.
     intake: Mutex<Option<mpsc::Receiver<Envelope>>>,
+    /// Who is let in.
+    auth: Arc<Auth>,
 }
 
 impl HttpChannel {
     /// The channel, and the end that handlers send to.
-    pub(crate) fn new(id: ChannelId) -> (Self, mpsc::Sender<Envelope>) {
+    pub(crate) fn new(id: ChannelId, auth: Arc<Auth>) -> (Self, mpsc::Sender<Envelope>) {
         let (sender, receiver) = mpsc::channel(INTAKE_CAPACITY);
-        (Self { id, intake: Mutex::new(Some(receiver)) }, sender)
+        (Self { id, intake: Mutex::new(Some(receiver)), auth }, sender)
     }
 }
 
@@ -54,6 +59,10 @@ impl Channel for HttpChannel {
     /// A program waits for the answer to its own message, so each gets a turn, unless it asks for something else.
     fn queue_mode(&self) -> QueueMode {
         QueueMode::Followup
+    }
+
+    fn admission(&self) -> Option<&dyn Admission> {
+        Some(&*self.auth)
     }
 
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {

@@ -149,11 +149,12 @@ impl Gateway {
         };
         let socket = parts.control_socket.map(ControlSocket::bind).transpose()?;
         let id = ChannelId::from("http");
-        let (channel, intake) = HttpChannel::new(id.clone());
+        let auth = Arc::new(Auth::new(&secrets, parts.config.listen_address()));
+        let (channel, intake) = HttpChannel::new(id.clone(), auth.clone());
         let (orphan_sender, orphans) = mpsc::channel(ORPHAN_CAPACITY);
         let (new_sockets, sockets) = mpsc::channel(NEW_SOCKETS);
         let app = Arc::new(App {
-            auth: Auth::new(&secrets, parts.config.listen_address()),
+            auth,
             webhook_secret: secrets.webhook_secret,
             runs: parts.runs,
             events: parts.events,

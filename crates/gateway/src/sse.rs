@@ -9,12 +9,15 @@ use std::time::Duration;
 
 use axum::response::sse;
 use belay_protocol::{
-    Delta, Event, EventKind, EventLog, EventQuery, Partial, RunId, RunRecord, RunWatch, Seq, SessionKey,
+    Delta, Event, EventKind, EventLog, EventQuery, Partial, Principal, RunId, RunReader, RunRecord, RunWatch, Seq,
+    SessionKey, StoreError,
 };
 use futures_util::Stream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use crate::app::Shared;
 use crate::streams::{Live, News, Order};
 
 /// A comment after so long a silence, so that proxies keep the connection.
@@ -22,6 +25,9 @@ pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Facts read at a time.
 const PAGE: u32 = 256;
+
+/// How often a run that nobody works on is looked at: one that is deleted leaves no fact to wait for.
+const LOOK: Duration = Duration::from_secs(15);
 
 /// A reader of the log.
 pub(crate) struct Feed {
@@ -31,6 +37,8 @@ pub(crate) struct Feed {
     page: VecDeque<Event>,
     run: Option<RunFeed>,
     job: Option<JobFeed>,
+    /// Of whom those facts are read that they are shown; `None`: all are.
+    eyes: Option<(Shared, Principal)>,
     draining: CancellationToken,
     ended: bool,
     /// Returned when the stream is dropped.
@@ -40,6 +48,9 @@ pub(crate) struct Feed {
 /// What a reader of one run follows.
 pub(crate) struct RunFeed {
     id: RunId,
+    runs: Arc<dyn RunReader>,
+    /// When it is looked at next, where nobody works on it.
+    look_at: Instant,
     /// Whether it had ended before we began.
     over: bool,
     /// Alive while the run is.
@@ -58,7 +69,13 @@ pub(crate) struct JobFeed {
 
 impl RunFeed {
     /// Follows that run of that session, from behind the fact `after`; `over`: it has ended.
-    pub(crate) fn new(id: RunId, session: SessionKey, after: Seq, watch: Option<RunWatch>, over: bool) -> Self {
+    pub(crate) fn new(
+        runs: Arc<dyn RunReader>,
+        (id, session): (RunId, SessionKey),
+        after: Seq,
+        watch: Option<RunWatch>,
+        over: bool,
+    ) -> Self {
         let (mut order, mut live, mut life) = (Order::default(), None, None);
         if let Some(RunWatch { finished, deltas, so_far, .. }) = watch {
             if after > Seq(0) {
@@ -67,7 +84,7 @@ impl RunFeed {
             live = deltas.map(|deltas| Live::new(id, session, Partial::default(), deltas));
             life = Some(finished);
         }
-        Self { id, over, life, live, order }
+        Self { id, runs, look_at: Instant::now() + LOOK, over, life, live, order }
     }
 
     /// A fragment that is there already and belongs before this fact. Those that were lost are passed over.
@@ -92,12 +109,19 @@ impl Feed {
         permit: OwnedSemaphorePermit,
     ) -> Self {
         let tip = log.tip();
-        Self { log, tip, cursor: after, page: VecDeque::new(), run, job: None, draining, ended: false, _permit: permit }
+        let page = VecDeque::new();
+        Self { log, tip, cursor: after, page, run, job: None, eyes: None, draining, ended: false, _permit: permit }
     }
 
     /// Of all facts those of a job, to the one that says that it is over.
     pub(crate) fn of_job(self, job: JobFeed) -> Self {
         Self { job: Some(job), ..self }
+    }
+
+    /// Of all facts those that this principal is shown.
+    pub(crate) fn shown_to(self, app: Shared, principal: Principal) -> Self {
+        let eyes = app.sight(&principal).own_only().is_some().then_some((app, principal));
+        Self { eyes, ..self }
     }
 
     /// Whether what is followed had ended before we began.
@@ -148,16 +172,51 @@ impl Feed {
     async fn read_page(&mut self, tip: Seq) -> Option<()> {
         let run = self.run.as_ref().map(|run| run.id);
         let session = self.job.as_ref().map(|job| job.session.clone());
-        match self.log.read(EventQuery { after: self.cursor, run, session, limit: PAGE }).await {
-            Ok(page) => {
-                self.page = page.into_iter().filter(|fact| fact.seq <= tip).collect();
-                Some(())
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the event log cannot be read; a stream ends");
-                None
+        loop {
+            let query = EventQuery { after: self.cursor, run, session: session.clone(), limit: PAGE };
+            let read = async {
+                let page = self.log.read(query).await?;
+                let page: VecDeque<_> = page.into_iter().filter(|fact| fact.seq <= tip).collect();
+                let last = page.back().map(|fact| fact.seq);
+                Ok::<_, StoreError>((self.shown(page).await?, last))
+            };
+            match read.await {
+                Ok((page, last)) => {
+                    self.page = page;
+                    // A page of which nothing is shown is passed over.
+                    let Some(last) = last.filter(|_| self.page.is_empty()) else { return Some(()) };
+                    self.cursor = last;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the event log cannot be read; a stream ends");
+                    return None;
+                }
             }
         }
+    }
+
+    /// Of these facts those that the reader is shown.
+    async fn shown(&self, mut page: VecDeque<Event>) -> Result<VecDeque<Event>, StoreError> {
+        let Some((app, principal)) = &self.eyes else { return Ok(page) };
+        let sight = app.sight(principal);
+        let mut shown = VecDeque::with_capacity(page.len());
+        // Facts of one session come one after the other.
+        let mut newest: Option<(SessionKey, bool)> = None;
+        while let Some(fact) = page.pop_front() {
+            let seen = match (&fact.session, &newest) {
+                (None, _) => true,
+                (Some(session), Some((last, seen))) if session == last => *seen,
+                (Some(session), _) => {
+                    let seen = sight.session(session).await?;
+                    newest = Some((session.clone(), seen));
+                    seen
+                }
+            };
+            if seen {
+                shown.push_back(fact);
+            }
+        }
+        Ok(shown)
     }
 
     /// Waits for a commit, a fragment, or the run's end. `None`: the stream ends here.
@@ -175,6 +234,12 @@ impl Feed {
             delta = next_delta(&mut run.live, &mut run.order) => Some(Some(delta)),
             filled = end_of(&mut run.life) => {
                 run.over |= filled;
+                run.look_at = Instant::now(); // let go of: it rests, or it is gone
+                Some(None)
+            }
+            () = sleep_until(run.look_at), if !alive => {
+                run.over |= is_gone(&*run.runs, run.id).await;
+                run.look_at = Instant::now() + LOOK;
                 Some(None)
             }
             // While somebody works on the run its end will come; otherwise there is nothing to wait for.
@@ -203,6 +268,15 @@ async fn end_of(life: &mut Option<watch::Receiver<Option<Arc<RunRecord>>>>) -> b
     let filled = receiver.wait_for(is_end).await.is_ok();
     *life = None;
     filled
+}
+
+/// Whether there is no such run any more; one that has ended leaves a fact that says so. A store that does not answer says
+/// nothing.
+async fn is_gone(runs: &dyn RunReader, run: RunId) -> bool {
+    let record = runs.run(run).await;
+    record
+        .inspect_err(|error| tracing::warn!(%error, %run, "a run that is followed cannot be looked at"))
+        .is_ok_and(|run| run.is_none())
 }
 
 fn fact_event(fact: &Event) -> sse::Event {

@@ -161,6 +161,17 @@ pub struct Asker {
 }
 
 impl Asker {
+    /// Whoever sends a message.
+    pub fn of(principal: &Principal, relayed: bool) -> Self {
+        Self { principal: principal.id.to_string(), place: principal.role.into(), relayed }
+    }
+
+    /// Whether work that goes on by itself, a job or a routine, which `creator` has made through the channel `made_through`, is
+    /// theirs to see and to change, who speak through `through`: an operator's is all of it, everybody else's what is their own.
+    pub fn owns(&self, through: &ChannelId, creator: &Self, made_through: &ChannelId) -> bool {
+        self.place == Place::Operator || (self.principal == creator.principal && through == made_through)
+    }
+
     /// Whether `who`, speaking in `session`, may answer a question of `asked_in`: the person whose session it is, or
     /// somebody in a stronger place.
     pub fn may_be_decided_by(&self, asked_in: &SessionKey, who: &Principal, session: &SessionKey) -> bool {

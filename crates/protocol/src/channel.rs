@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use futures_util::Stream;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::Admission;
 use crate::ids::ChannelId;
 use crate::inbound::{Envelope, ReplyRoute};
 use crate::options::QueueMode;
@@ -63,6 +64,11 @@ pub trait Channel: Send + Sync {
 
     /// How answers should be written for this place, for the model: a sentence or two. `None`: nothing special.
     fn hints(&self) -> Option<&str> {
+        None
+    }
+
+    /// Who is let in, by the settings that messages are let in by. `None`: it cannot say, and whoever was let in once still is.
+    fn admission(&self) -> Option<&dyn Admission> {
         None
     }
 

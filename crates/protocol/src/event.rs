@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::firing::FiringStatus;
 use crate::ids::{CallId, FiringId, GateId, JobId, RunId, SessionKey};
 use crate::job::JobState;
 use crate::message::ToolStatus;
-use crate::routine::FiringStatus;
 use crate::run::{RunStatus, Termination};
 use crate::stop::StopReason;
 use crate::time::UnixMillis;
@@ -279,6 +279,37 @@ pub enum EventKind {
         /// Whether the routine was switched off by it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         disabled: bool,
+    },
+    /// A tool, or an MCP server with all its tools, fails again and again. Told once, until it succeeds or a day has passed.
+    /// Names the run of the newest failure, and no session.
+    ToolFailing {
+        /// The tool; `mcp:NAME` for a server.
+        name: String,
+        /// Failures in a row.
+        failures: u32,
+        /// Of how many different runs they are.
+        runs: u32,
+        /// When the first of them was, in milliseconds since 1970 (UTC).
+        since_ms: i64,
+        /// In which way it failed last: `failed`, `timed_out` or `crashed`.
+        kind: String,
+        /// Twelve hex digits: the same for failures in the same words but for their numbers.
+        fingerprint: String,
+    },
+    /// A tool, or an MCP server with all its tools, was switched off, or on again. Names no session.
+    ToolSwitched {
+        /// The tool; `mcp:NAME` for a server.
+        name: String,
+        /// Whether it is on now.
+        on: bool,
+        /// `rule`, `trial` (a call that was let through) or the person who did it.
+        by: String,
+        /// Why, in words.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        why: String,
+        /// From when on one call is let through, in milliseconds since 1970 (UTC); absent: never by itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until_ms: Option<i64>,
     },
     /// A conversation was changed by a command: `undo`, `redo`, `clear`, `new`.
     ThreadEdited {

@@ -5,8 +5,8 @@
 
 use serde::Serialize;
 
+use crate::firing::FiringRecord;
 use crate::inbound::ReplyRoute;
-use crate::routine::FiringRecord;
 use crate::time::UnixMillis;
 
 /// The name of the heartbeat's routine; nobody else's routine can have it.

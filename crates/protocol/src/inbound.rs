@@ -20,6 +20,7 @@ use crate::purpose::{Purpose, Spent};
 use crate::routine::{RoutineAnswer, RoutineRequest};
 use crate::run::RunRecord;
 use crate::time::UnixMillis;
+use crate::tool_health::{ToolHealth, ToolRequest};
 
 /// One message in, in our own form. Whoever makes it has authenticated the sender and bounded the text.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,6 +103,8 @@ pub enum Control {
     Job(JobRequest),
     /// Make, change or fire a routine. Answered with [`Ack::Routine`].
     Routine(Box<RoutineRequest>),
+    /// List tools, or switch one on or off. Answered with [`Ack::Tools`]: all of them, or the one.
+    Tools(ToolRequest),
     /// Answer a question about a tool call. Answered with [`Ack::Command`].
     Decide {
         /// The question.
@@ -319,6 +322,8 @@ pub enum Ack {
     Job(Box<JobRecord>),
     /// What became of a request about routines.
     Routine(RoutineAnswer),
+    /// Tools, and how they get on.
+    Tools(Vec<ToolHealth>),
     /// It is not accepted.
     Refused(Refusal),
 }
@@ -505,6 +510,10 @@ pub struct StatusReport {
     /// The models and keys that may be asked, in the order of preference; empty where there is only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<CandidateStatus>,
+    /// Tools, and MCP servers, that fail again and again or are switched off. Without descriptions and evidence, which the
+    /// list of tools has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolHealth>,
 }
 
 /// How one of several models, or of the keys to one, stands.

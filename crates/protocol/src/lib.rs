@@ -6,8 +6,8 @@
 //! **Does not know**: how anything is done. No IO, no SQL, no HTTP, no task is started here. The only moving parts are
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
-//! Reading order: [`ids`] → [`message`] → [`history`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`context`] → [`inbound`] → [`outbound`] → [`channel`]
-//! → [`event`] → [`store`] → [`archive`] → [`purpose`] → [`job`] → [`routine`] → [`heartbeat`] → [`worker`].
+//! Reading order: [`ids`] → [`message`] → [`history`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`context`] → [`inbound`] → [`outbound`] → [`admission`] → [`channel`]
+//! → [`event`] → [`store`] → [`archive`] → [`purpose`] → [`job`] → [`doing`] → [`routine`] → [`heartbeat`] → [`firing`] → [`routine_store`] → [`worker`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
 #[cfg(doctest)]
@@ -20,12 +20,15 @@ mod examples {
     mod tool {}
 }
 
+pub mod admission;
 pub mod approval;
 pub mod archive;
 pub mod channel;
 pub mod context;
 pub mod declared;
+pub mod doing;
 pub mod event;
+pub mod firing;
 pub mod heartbeat;
 pub mod history;
 pub mod hook;
@@ -39,6 +42,7 @@ pub mod outbound;
 pub mod process;
 pub mod purpose;
 pub mod routine;
+pub mod routine_store;
 pub mod run;
 pub mod secret;
 pub mod sent;
@@ -46,8 +50,10 @@ pub mod stop;
 pub mod store;
 pub mod time;
 pub mod tool;
+pub mod tool_health;
 pub mod worker;
 
+pub use admission::{Admission, Standing};
 pub use approval::{Asker, Decided, Decision, Gate, GateFilter, GateKind, GateState, GateStore, Place, Question};
 pub use archive::{Archive, Found, Janitor, Removed, Retention, SearchQuery, ThreadSummary, TranscriptLine};
 pub use channel::{Channel, ChannelError, InboundStream, Preview, Streaming};
@@ -56,12 +62,15 @@ pub use context::{
     Skills, Skipped, Variable,
 };
 pub use declared::DeclaredOutput;
+pub use doing::{Action, Doing};
 pub use event::{Event, EventKind, NewEvent, Seq};
+pub use firing::{Claim, Echo, FiringEnd, FiringFilter, FiringRecord, FiringStatus, Held, NewFiring, Settled};
 pub use heartbeat::{HEARTBEAT, HEARTBEAT_OK, HeartbeatReport, SkipReason};
 pub use history::normalise;
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
 pub use ids::{
-    BootId, CallId, ChannelId, ConnectionId, FiringId, GateId, JobId, LinkId, OutboxId, RunId, SessionKey, ThreadId,
+    BootId, CallId, ChannelId, ConnectionId, FiringId, GateId, JobId, LinkId, OutboxId, RoutineId, RunId, SessionKey,
+    ThreadId,
 };
 pub use inbound::{
     Accepted, Ack, AckSender, Attachment, Body, CandidateStatus, CommandReply, Control, Envelope, IdempotencyKey,
@@ -85,10 +94,10 @@ pub use outbound::{DeliverError, Outbound};
 pub use process::{Generation, NoProcesses, RunProcesses};
 pub use purpose::{Purpose, Spent, firing_of, firing_session, job_of, job_session};
 pub use routine::{
-    Claim, FiringEnd, FiringFilter, FiringRecord, FiringStatus, Guardrails, Held, Misfire, NewFiring, NewRoutine,
-    Notify, RoutineAction, RoutineAnswer, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRequest, RoutineSpec,
-    RoutineStore, Settled, Trigger,
+    Guardrails, Misfire, NewRoutine, Notify, PutBy, PutRule, RoutineAction, RoutineAnswer, RoutineOrigin, RoutinePut,
+    RoutineRecord, RoutineRequest, RoutineSpec, Trigger,
 };
+pub use routine_store::RoutineStore;
 pub use run::{AgentState, RunRecord, RunStatus, RunUsage, Termination, WaitingFor};
 pub use secret::{Secret, SecretVault};
 pub use sent::Sent;
@@ -103,6 +112,10 @@ pub use time::{Clock, UnixMillis};
 pub use tool::{
     Ask, CredentialNeed, Effect, Kept, OutputKeeper, Progress, ProgressSink, Rate, Tool, ToolContext, ToolFailure,
     ToolOutput, ToolReply, ToolSet, ToolSpec, Weight,
+};
+pub use tool_health::{
+    FaultKind, ToolFault, ToolHealth, ToolHealthAction, ToolHealthConfig, ToolHealthRule, ToolOff, ToolRequest,
+    ToolState, ToolSwitch, ToolSwitches,
 };
 pub use worker::{
     BatchAnswer, BatchCall, DoneOutput, JobToken, LentTool, LinkError, ModelAnswer, ModelAsk, OpenLink, Order,

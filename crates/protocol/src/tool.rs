@@ -60,6 +60,8 @@ pub struct ToolSpec {
     /// Whether somebody else wrote its name, description and schema, which the model reads in every request: a run that is
     /// offered such a tool has words of the outside before it from its first step on.
     pub foreign: bool,
+    /// The MCP server that it is of, where it is of one: what keeps that one from working keeps all its tools from it.
+    pub server: Option<String>,
     /// Names of arguments that are never shown, stored with a question, or logged.
     pub sensitive: Vec<String>,
     /// A secret that it needs; without one the turn ends by asking for it.
@@ -88,6 +90,7 @@ impl ToolSpec {
             polling: false,
             outside: false,
             foreign: false,
+            server: None,
             sensitive: Vec::new(),
             credential: None,
             takes_variables: false,

@@ -403,4 +403,18 @@ mod tests {
         store.plan().release();
         assert!(ping.await.is_ok());
     }
+
+    #[tokio::test]
+    async fn a_daemon_that_dies_is_answered_nothing_any_more() {
+        for (fault, done) in [(Fault::Die, 1), (Fault::DieAfter, 2)] {
+            let store = pings();
+            store.plan().nth(2, fault);
+            assert!(store.ping().await.is_ok());
+            assert!(store.plan().died().now_or_never().is_none());
+            assert!(store.ping().now_or_never().is_none());
+            assert_eq!(store.plan().died().await, StoreOp::Ping);
+            assert!(store.ping().now_or_never().is_none());
+            assert_eq!(store.inner().0.load(Ordering::SeqCst), done, "{fault:?}");
+        }
+    }
 }

@@ -118,7 +118,11 @@ impl RunCore {
         let mut chanting = std::mem::take(&mut context.state.stops.measures.chanting);
         // Whatever a crash or an edit has left in it: one bad message would have every later request refused.
         let messages = normalise(&context.messages);
-        let request = ModelRequest { messages: &messages, ..self.within(allowance, reasoning.request(context)) };
+        let request = reasoning.request(context);
+        // What is switched off at this moment is not offered; a model that calls it all the same is told why.
+        let offered = request.tools.and_then(|tools| self.house.health.offered(tools));
+        let tools = offered.as_ref().or(request.tools).filter(|tools| !tools.is_empty());
+        let request = ModelRequest { messages: &messages, tools, ..self.within(allowance, request) };
         let (hold, reservation) = match self.reserve(&request, allowance).await? {
             Ok(held) => held,
             Err(end) => {

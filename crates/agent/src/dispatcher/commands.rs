@@ -14,6 +14,7 @@ use crate::agent::Flow;
 use crate::live::{LiveRun, StopCause};
 use crate::mail::{LaneCommand, LaneMail, LaneOrder};
 use crate::submission::{self, Command};
+use crate::tool_health;
 
 impl Dispatcher {
     pub(super) fn command(
@@ -45,13 +46,16 @@ impl Dispatcher {
             Command::Help => Ok(help_text(&self.house.context.known_skills())),
             Command::Version => Ok(format!("Belay {}", self.house.version)),
             Command::Ping => Ok("pong".into()),
-            Command::Tools => Ok(self.tools_text()),
             Command::Decide(decision, gate) => {
                 self.decide_in_conversation(decision, gate, word, sent, inbound, ack);
                 return Flow::Continue;
             }
             Command::Job(command) => {
                 self.job_command(command, word, sent, inbound, ack);
+                return Flow::Continue;
+            }
+            Command::Tools(command) => {
+                self.tools_command(command, word, sent, inbound, ack);
                 return Flow::Continue;
             }
             Command::Routine(command) => {
@@ -169,19 +173,11 @@ impl Dispatcher {
                 text.push_str(&format!("\n{} is not asked until {} ({why}).", candidate.name, until.to_rfc3339()));
             }
         }
+        for line in status.tools.iter().filter_map(tool_health::trouble_line) {
+            text.push_str(&format!("\n{line}"));
+        }
         text.push_str(&money_text(&status));
         text
-    }
-
-    fn tools_text(&self) -> String {
-        let lines: Vec<_> = self
-            .house
-            .reasoning
-            .tools()
-            .iter()
-            .map(|tool| format!("- `{}`: {}", tool.spec().name, tool.spec().description))
-            .collect();
-        if lines.is_empty() { "There are no tools.".into() } else { lines.join("\n") }
     }
 }
 

@@ -83,6 +83,7 @@ impl Dispatcher {
             }
             Control::Job(request) => self.job_request(request, inbound.clone(), ack),
             Control::Routine(request) => self.routine_request(*request, inbound, ack),
+            Control::Tools(request) => self.tools_request(request, inbound.clone(), ack),
             Control::Decide { gate, decision } => {
                 self.decide(gate, LaneReply::Decision(decision), "/approvals".into(), None, inbound.clone(), ack);
             }
@@ -167,6 +168,7 @@ impl Dispatcher {
             limit_today_for: limits.of.clone(),
             model_trouble: self.house.model_trouble(),
             candidates: self.candidates(),
+            tools: self.house.health.troubled(),
         }
     }
 

@@ -49,23 +49,24 @@ impl Dispatcher {
 
     /// Sets off the routines that wait for a message, which is not answered otherwise.
     pub(super) fn set_off(&mut self, text: String, sent: Option<Sent>, inbound: Inbound, ack: AckSender) {
-        let names = self.house.routines.events().for_message(&inbound, &text);
+        let waiting = self.house.routines.events().for_message(&inbound, &text);
         let (house, by) = (self.house.clone(), By::of(&inbound));
         let answer = self.answer_of(WORD.to_owned(), sent, inbound, ack);
         self.errand(async move {
-            let said = routines::start(&house, &names, &text, &by).await;
+            let said = routines::start(&house, &waiting, &text, &by).await;
             answer.give(said).await;
         });
     }
 
-    fn answer_of(&self, word: String, sent: Option<Sent>, inbound: Inbound, ack: AckSender) -> Answer {
+    /// Who gives the answer to what an errand does.
+    pub(super) fn answer_of(&self, word: String, sent: Option<Sent>, inbound: Inbound, ack: AckSender) -> Answer {
         let (house, speaker, notes) = (self.house.clone(), self.speaker.clone(), self.notes.clone());
         Answer { house, speaker, notes, word, sent, inbound, ack }
     }
 }
 
 /// The answer to what an errand does, on its way.
-struct Answer {
+pub(super) struct Answer {
     house: Arc<House>,
     speaker: Speaker,
     notes: mpsc::Sender<LaneNote>,
@@ -77,7 +78,7 @@ struct Answer {
 
 impl Answer {
     /// Gives the answer. What could not be stored may come again; everything else is recognised then.
-    async fn give(self, said: Result<String, Refusal>) {
+    pub(super) async fn give(self, said: Result<String, Refusal>) {
         let Self { house, speaker, notes, word, sent, inbound, ack } = self;
         let again = matches!(said, Err(Refusal::Store(_) | Refusal::ShuttingDown));
         match sent {

@@ -6,16 +6,19 @@ use std::time::Duration;
 
 use belay_protocol::Generation;
 use belay_protocol::{
-    GateId, Progress, RunId, Secret, SessionKey, Tool, ToolCall, ToolContext, ToolFailure, ToolOutput, ToolReply,
-    ToolStatus, Variable,
+    FaultKind, GateId, Progress, RunId, Secret, SessionKey, Tool, ToolCall, ToolContext, ToolFailure, ToolOutput,
+    ToolReply, ToolStatus, Variable,
 };
 use serde_json::{Map, Value};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::container::RUN_IN_WORKER;
 use crate::joining::Joining;
 use crate::live::LiveRun;
+use crate::subagent::SPAWN_SUBAGENT;
+use crate::tool_health::Pass;
 
 /// Calls of one batch that run at the same time; the others follow as these end.
 const MAX_PARALLEL: usize = 16;
@@ -34,6 +37,8 @@ pub(super) struct Runnable {
     pub(super) tool: Arc<dyn Tool>,
     pub(super) arguments: Map<String, Value>,
     pub(super) credential: Option<Secret>,
+    /// Leave to call the tool.
+    pub(super) pass: Pass,
     /// Approvals that it uses up.
     pub(super) uses: Vec<GateId>,
 }
@@ -58,6 +63,9 @@ pub(super) struct Ran {
     pub(super) tool: Arc<dyn Tool>,
     pub(super) end: End,
     pub(super) took: Duration,
+    pub(super) pass: Pass,
+    /// What it was called with and nobody is shown.
+    pub(super) credential: Option<Secret>,
 }
 
 /// How a call ended.
@@ -66,6 +74,8 @@ pub(super) enum End {
     Reply(ToolReply),
     /// With a failure of its own.
     Failure(ToolFailure),
+    /// By us, since its tool did not do its part, with this status and text.
+    Broken(FaultKind, ToolStatus, String),
     /// By us, with this status and text.
     Ours(ToolStatus, String),
 }
@@ -76,6 +86,8 @@ struct Place {
     call: ToolCall,
     tool: Arc<dyn Tool>,
     begun: Instant,
+    pass: Pass,
+    credential: Option<Secret>,
 }
 
 impl Place {
@@ -86,7 +98,8 @@ impl Place {
 
     fn ended(self, end: End) -> Ran {
         let took = self.begun.elapsed();
-        Ran { at: self.at, call: self.call, tool: self.tool, end, took }
+        let Self { at, call, tool, pass, credential, .. } = self;
+        Ran { at, call, tool, end, took, pass, credential }
     }
 
     fn with(self, output: Option<ToolOutput>) -> Ran {
@@ -98,8 +111,8 @@ impl Place {
                     format!("no result after {:.0} s: the call was given up", self.begun.elapsed().as_secs_f64());
                 let unknown = "; what it did is unknown, check before doing it again";
                 match self.lasting() {
-                    true => End::Ours(ToolStatus::OutcomeUnknown, text + unknown),
-                    false => End::Ours(ToolStatus::Error, text),
+                    true => End::Broken(FaultKind::TimedOut, ToolStatus::OutcomeUnknown, text + unknown),
+                    false => End::Broken(FaultKind::TimedOut, ToolStatus::Error, text),
                 }
             }
         };
@@ -111,7 +124,7 @@ impl Place {
             return self.abandoned();
         }
         let status = if self.lasting() { ToolStatus::OutcomeUnknown } else { ToolStatus::Error };
-        self.ended(End::Ours(status, CRASHED.into()))
+        self.ended(End::Broken(FaultKind::Crashed, status, CRASHED.into()))
     }
 
     fn abandoned(self) -> Ran {
@@ -141,20 +154,22 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
         while give_up.is_none() && !stopped() && running.len() < MAX_PARALLEL {
             // What a person has approved is in this batch alone, and is done: the approval is used up by now.
             let skips = |next: &Runnable| next.uses.is_empty() && whose.newer.is_some_and(Joining::is_offered);
-            if let Some(Runnable { at, call, tool, .. }) = waiting.next_if(skips) {
-                let end = End::Ours(ToolStatus::NotExecuted, SKIPPED.into());
-                ran.push(Ran { at, call, tool, end, took: Duration::ZERO });
+            if let Some(skipped) = waiting.next_if(skips) {
+                ran.push(never_began(skipped, SKIPPED));
                 continue;
             }
-            let Some(Runnable { at, call, tool, arguments, credential, .. }) = waiting.next() else { break };
-            whose.live.quiet_for(tool.spec().timeout); // it has a deadline of its own
+            let Some(Runnable { at, call, tool, arguments, credential, pass, .. }) = waiting.next() else { break };
+            match starts_run(&call.name) {
+                true => whose.live.touch(),
+                false => whose.live.quiet_for(tool.spec().timeout), // it has a deadline of its own
+            }
             let context = ToolContext {
                 session: whose.session.clone(),
                 run_id: whose.run,
                 call_id: call.id.clone(),
                 cancel: whose.cancel.child_token(),
                 generation: whose.generation.clone(),
-                credential,
+                credential: credential.clone(),
                 progress: whose.progress.clone(),
                 variables: match tool.spec().takes_variables {
                     true => whose.variables.clone(),
@@ -162,7 +177,7 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
                 },
             };
             let id = running.spawn(call_tool(tool.clone(), arguments, context)).id();
-            places.insert(id, Place { at, call, tool, begun: Instant::now() });
+            places.insert(id, Place { at, call, tool, begun: Instant::now(), pass, credential });
             begun += 1;
         }
         tokio::select! {
@@ -181,11 +196,19 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
         }
     }
     ran.extend(places.into_values().map(Place::abandoned));
-    ran.extend(waiting.map(|Runnable { at, call, tool, .. }| {
-        let end = End::Ours(ToolStatus::NotExecuted, "not executed: the run was stopped".into());
-        Ran { at, call, tool, end, took: Duration::ZERO }
-    }));
+    ran.extend(waiting.map(|waiting| never_began(waiting, "not executed: the run was stopped")));
     (ran, begun)
+}
+
+/// Whether a call is itself a run, whose every step is heard of: its silence means what a run's silence means.
+fn starts_run(tool: &str) -> bool {
+    [SPAWN_SUBAGENT, RUN_IN_WORKER].contains(&tool)
+}
+
+fn never_began(runnable: Runnable, text: &str) -> Ran {
+    let Runnable { at, call, tool, pass, credential, .. } = runnable;
+    let end = End::Ours(ToolStatus::NotExecuted, text.into());
+    Ran { at, call, tool, end, took: Duration::ZERO, pass, credential }
 }
 
 /// Says which tools were left behind. Only one whose effect nobody knows now is worth a warning: any other is about to end,

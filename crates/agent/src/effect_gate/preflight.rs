@@ -99,12 +99,13 @@ impl EffectGate {
             let seconds = wait.as_secs().max(1);
             No(ToolStatus::Error, format!("not executed: {} was called too often; try again in {seconds} s", call.name))
         })?;
+        let pass = self.health.admit(tool.spec()).map_err(|refusal| No(ToolStatus::Denied, refusal))?;
         if let Some(limit) = caller.tally.admit_tool(caller.limits, &call.name) {
             let text =
                 format!("not executed: the run has made all the calls that it may (limit {limit}); answer with text");
             return Err(No(ToolStatus::NotExecuted, text).into());
         }
-        Ok(Runnable { at, call: call.clone(), tool, arguments, credential, uses })
+        Ok(Runnable { at, call: call.clone(), tool, arguments, credential, pass, uses })
     }
 
     /// Checks the arguments against the schema.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use belay_protocol::job::{JOB_TASK_MAX_BYTES, JOB_TITLE_MAX_CHARS};
 use belay_protocol::{
     Asker, Body, ChannelId, Control, FiringId, Inbound, JobChange, JobChanged, JobCreated, JobId, JobOrder, JobRecord,
-    JobRequest, JobRoom, JobState, NewJob, Outbound, Principal, Purpose, Refusal, ReplyRoute, RunId, SessionKey,
-    StopTarget, StoreError,
+    JobRequest, JobRoom, JobState, NewJob, Outbound, Purpose, Refusal, ReplyRoute, RunId, SessionKey, StopTarget,
+    StoreError,
 };
 
-use super::{desk, text};
+use super::{care, text};
 use crate::house::House;
 use crate::metrics;
 
@@ -37,7 +37,7 @@ impl Client {
     /// Whoever sends this message.
     pub(super) fn of(inbound: &Inbound) -> Self {
         let Inbound { principal, channel, session, reply_to, relayed, .. } = inbound;
-        let asker = Asker { principal: principal.id.to_string(), place: principal.role.into(), relayed: *relayed };
+        let asker = Asker::of(principal, *relayed);
         // The result answers nobody's message: it comes when it comes.
         let reply_to = reply_to.clone().map(|route| ReplyRoute { reply_to: None, ..route });
         Self { asker, channel: channel.clone(), session: session.clone(), reply_to, parent: None, firing: None }
@@ -141,7 +141,7 @@ pub(super) async fn cancel(house: &House, id: JobId, by: &Inbound) -> Result<Job
     let told = Inbound {
         principal: by.principal.clone(),
         body: Body::Control(stop),
-        ..desk::message(&job, String::new(), None)
+        ..care::message(&job, &job.creator, String::new(), None)
     };
     house.inlet.send(told).await;
     house.bell.ring();
@@ -155,7 +155,7 @@ pub(super) async fn cancel(house: &House, id: JobId, by: &Inbound) -> Result<Job
 async fn accept(house: &House, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
     let job = find(house, id, by).await?;
     if job.state == JobState::Completed {
-        desk::submit(house, &job).await;
+        care::submit(house, &job).await;
     }
     match house.store.jobs.change(change(house, &job, JobState::Accepted, String::new())).await.map_err(unstored)? {
         JobChanged::Now(job) => {
@@ -178,11 +178,8 @@ fn change(house: &House, job: &JobRecord, to: JobState, why: String) -> JobChang
 /// A job of whoever asks; an operator's are all. Of others' nobody learns that there are any.
 pub(super) async fn find(house: &House, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
     let job = house.store.jobs.job(id).await.map_err(unstored)?;
-    job.filter(|job| may(job, &by.principal, &by.channel)).ok_or_else(|| no_such(id))
-}
-
-fn may(job: &JobRecord, who: &Principal, channel: &ChannelId) -> bool {
-    who.is_operator() || (job.creator.principal == *who.id && job.channel == *channel)
+    job.filter(|job| Asker::of(&by.principal, by.relayed).owns(&by.channel, &job.creator, &job.channel))
+        .ok_or_else(|| no_such(id))
 }
 
 fn no_such(id: JobId) -> Refusal {

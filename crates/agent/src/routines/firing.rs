@@ -34,6 +34,7 @@ const RUN_LOOK: Duration = Duration::from_secs(1);
 pub(super) async fn pursue(house: Arc<House>, firing: FiringRecord) {
     let name = &firing.routine;
     let Some(routine) = insist(&house, || house.store.routines.routine(name)).await else { return };
+    let routine = routine.filter(|routine| routine.routine_id == firing.routine_id); // else it is another one
     if let Some(routine) = routine.as_ref().filter(|routine| routine.origin == RoutineOrigin::Heartbeat) {
         if let Some(end) = heartbeat::beat(&house, &firing, routine).await {
             settle(&house, &firing, end).await;
@@ -55,6 +56,7 @@ pub(super) async fn pursue(house: Arc<House>, firing: FiringRecord) {
 /// Ends a firing that nobody could lead to its end.
 pub(super) async fn give_up(house: Arc<House>, firing: FiringRecord) {
     let routine = house.store.routines.routine(&firing.routine).await.ok().flatten();
+    let routine = routine.filter(|routine| routine.routine_id == firing.routine_id);
     let outcome = Outcome::failed("it ended by a fault of Belay, which the log tells of");
     settle(&house, &firing, outcome.end(&firing, routine.as_ref(), house.clock.now())).await;
 }

@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::{
-    Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, HeartbeatConfig, JobsConfig,
+    Absent, Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, HeartbeatConfig, JobsConfig,
     LimitsConfig, QueueConfig, RoutinesConfig, SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
 };
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
-    Accepted, Ack, AckSender, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock, ContextSource,
-    Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound, InboundStream,
-    NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole, QueueMode, ReplyRoute, RunOptions, RunRecord,
-    RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, UnixMillis, Weight,
+    Accepted, Ack, AckSender, Admission, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock,
+    ContextSource, Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound,
+    InboundStream, NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole, QueueMode, ReplyRoute,
+    RunOptions, RunProcesses, RunRecord, RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure,
+    ToolHealthConfig, ToolOutput, ToolSpec, UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::faulty::Faulty;
@@ -59,6 +60,7 @@ pub(crate) struct ProbeChannel {
     refusals: Mutex<Vec<DeliverError>>,
     open_in_drain: Arc<AtomicBool>,
     shows: Shows,
+    lists: Option<Arc<dyn Admission>>,
     /// What was asked of its preview, one line each.
     previews: Mutex<Vec<String>>,
     /// What becomes of the next changes of its preview.
@@ -146,6 +148,10 @@ impl Channel for ProbeChannel {
             Shows::Blocks => Streaming::Blocks { max_chars: 4000 },
             Shows::Preview => Streaming::Preview(self),
         }
+    }
+
+    fn admission(&self) -> Option<&dyn Admission> {
+        self.lists.as_deref()
     }
 
     /// Only injects what timers say, where the daemon does not live for it.
@@ -421,6 +427,7 @@ pub(crate) struct Setup {
     pub(crate) routines: RoutinesConfig,
     pub(crate) heartbeat: HeartbeatConfig,
     pub(crate) jobs: JobsConfig,
+    pub(crate) health: ToolHealthConfig,
     pub(crate) rules: Arc<StopRules>,
     pub(crate) queue: QueueConfig,
     pub(crate) model: Arc<ScriptedModel>,
@@ -429,11 +436,18 @@ pub(crate) struct Setup {
     pub(crate) clock: Arc<TestClock>,
     pub(crate) injector: bool,
     pub(crate) workers: Option<WorkersParts>,
+    pub(crate) processes: Arc<dyn RunProcesses>,
     pub(crate) context: Arc<dyn ContextSource>,
     pub(crate) hooks: Vec<BoundHook>,
     /// What its channels show of an answer while it comes.
     pub(crate) shows: Shows,
     pub(crate) streaming: StreamingConfig,
+    /// Who is let in through its channels, where they say.
+    pub(crate) lists: Option<Arc<dyn Admission>>,
+    /// Who is let in through channels that are switched off.
+    pub(crate) absent: Absent,
+    /// What its channels are called.
+    pub(crate) names: [&'static str; 2],
 }
 
 /// The ports of one store.
@@ -448,6 +462,7 @@ where
         + belay_protocol::GateStore
         + belay_protocol::JobStore
         + belay_protocol::RoutineStore
+        + belay_protocol::ToolSwitches
         + 'static,
 {
     let key = VaultKey::from_bytes(&[7; KEY_BYTES]).expect("a key");
@@ -460,6 +475,7 @@ where
         gates: store.clone(),
         jobs: store.clone(),
         routines: store.clone(),
+        switches: store.clone(),
         spend: store,
         vault: Arc::new(SealedVault::new(Arc::new(MemoryStore::new()), key)),
     }
@@ -489,6 +505,7 @@ impl Setup {
             heartbeat: HeartbeatConfig::default(),
             // Without jobs the models of all other tests are offered one tool less.
             jobs: JobsConfig { enabled: false, ..JobsConfig::default() },
+            health: ToolHealthConfig::default(),
             rules: Arc::new(StopRules::progress()),
             queue: QueueConfig::default(),
             model: Arc::new(model),
@@ -501,10 +518,14 @@ impl Setup {
             clock: Arc::new(TestClock(AtomicI64::new(1_795_000_000_000))),
             injector: false,
             workers: None,
+            processes: Arc::new(NoProcesses),
             context: Arc::new(NoContext),
             hooks: Vec::new(),
             shows: Shows::default(),
             streaming: StreamingConfig::default(),
+            lists: None,
+            absent: Absent::new(),
+            names: ["one", "two"],
         }
     }
 
@@ -524,6 +545,7 @@ impl Setup {
             routines: self.routines.clone(),
             heartbeat: self.heartbeat.clone(),
             jobs: self.jobs.clone(),
+            health: self.health.clone(),
             rules: self.rules.clone(),
             queue: self.queue.clone(),
             model: Arc::new(model),
@@ -532,10 +554,14 @@ impl Setup {
             clock: self.clock.clone(),
             injector: self.injector,
             workers: self.workers.clone(),
+            processes: self.processes.clone(),
             context: self.context.clone(),
             hooks: self.hooks.clone(),
             shows: self.shows,
             streaming: self.streaming.clone(),
+            lists: self.lists.clone(),
+            absent: self.absent.clone(),
+            names: self.names,
         }
     }
 
@@ -550,6 +576,7 @@ impl Setup {
             refusals: Mutex::default(),
             open_in_drain: Arc::default(),
             shows: self.shows,
+            lists: self.lists.clone(),
             previews: Mutex::default(),
             troubles: Mutex::default(),
         });
@@ -568,7 +595,8 @@ impl Setup {
             routines: self.routines.clone(),
             heartbeat: self.heartbeat.clone(),
             jobs: self.jobs.clone(),
-            processes: Arc::new(NoProcesses),
+            health: self.health.clone(),
+            processes: self.processes.clone(),
             outputs: None,
             hooks: self.hooks.clone(),
             rules: self.rules.clone(),
@@ -576,6 +604,7 @@ impl Setup {
             model: self.model.clone(),
             tools: self.tools.clone(),
             channels: Vec::new(),
+            absent: self.absent.clone(),
             store: self.store.clone(),
             clock: self.clock.clone(),
             boot: BootId::new(),
@@ -596,8 +625,8 @@ impl Setup {
 
     /// Starts the agent with two channels, `one` and `two`.
     pub(crate) async fn start(&self) -> Running {
-        let one = self.channel("one", true);
-        let two = self.channel("two", !self.injector);
+        let one = self.channel(self.names[0], true);
+        let two = self.channel(self.names[1], !self.injector);
         let parts = AgentParts { channels: vec![one.probe.clone(), two.probe.clone()], ..self.parts() };
         let stop = CancellationToken::new();
         let agent = Agent::start(parts).await.expect("the agent starts");
@@ -641,7 +670,8 @@ impl Running {
 }
 
 /// A tool for tests, by name: `echo` returns its `text`, `fail` fails, `panic` panics, `wait` waits for its token,
-/// `deaf` waits without looking at it, `slow` takes a second.
+/// `deaf` waits without looking at it, `slow` takes a second, `moody` fails while its world is `broken`, `chatty` works for five
+/// hours and says so each minute.
 pub(crate) struct TestTool {
     spec: ToolSpec,
     pub(crate) calls: Arc<AtomicUsize>,
@@ -693,6 +723,12 @@ impl TestTool {
         self
     }
 
+    /// The same tool, which may take so long.
+    pub(crate) fn within(mut self, timeout: Duration) -> Self {
+        self.spec.timeout = timeout;
+        self
+    }
+
     /// The same tool under another name.
     pub(crate) fn called(mut self, name: &str) -> Self {
         self.spec.name = name.into();
@@ -741,6 +777,10 @@ impl Tool for TestTool {
         }
         match self.behaves_as.as_str() {
             "echo" => Ok(arguments.get("text").and_then(Value::as_str).unwrap_or("nothing").into()),
+            "moody" if *self.world.lock().expect("not poisoned") == "broken" => {
+                Err(ToolFailure::failed("no answer of 192.0.2.7 to ann"))
+            }
+            "moody" => Ok("it works".into()),
             "fail" => Err(ToolFailure::failed("it does not work")),
             "panic" => panic!("the tool of the test panics"),
             "wait" => {
@@ -752,6 +792,13 @@ impl Tool for TestTool {
             "deaf" => {
                 tokio::time::sleep(Duration::from_secs(3600)).await;
                 Ok("waited".into())
+            }
+            "chatty" => {
+                for minute in 0..300 {
+                    tokio::time::sleep(Duration::from_secs(60)).await;
+                    context.progress.say(&context.call_id, &format!("minute {minute}"));
+                }
+                Ok("all of it".into())
             }
             "slow" => {
                 tokio::time::sleep(Duration::from_secs(1)).await;

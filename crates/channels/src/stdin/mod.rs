@@ -21,7 +21,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use async_trait::async_trait;
-use belay_protocol::{Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, QueueMode};
+use belay_protocol::{
+    Admission, Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, Place, QueueMode,
+    Standing,
+};
 use futures_util::stream;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -39,6 +42,23 @@ const NAME: &str = "stdin";
 
 /// Lines that have been read and not been taken. When it is full, reading waits, and with it whoever writes the pipe.
 const LINES: usize = 16;
+
+/// Who speaks through standard input: whoever can write to it, who is an operator. That does not depend on whether it is open:
+/// what was made at a terminal goes on where the daemon runs as a service.
+pub struct Operators;
+
+impl Admission for Operators {
+    fn standing_of(&self, principal: &str, _conversation: Option<&str>) -> Standing {
+        match principal == NAME {
+            true => Standing::May(Place::Operator),
+            false => Standing::NotAllowed("nobody of that name speaks through standard input".to_owned()),
+        }
+    }
+
+    fn serves(&self, _conversation: &str) -> bool {
+        true
+    }
+}
 
 /// What a person at the prompt is told when the next line is a secret.
 const SECRET_HINT: &str = "Begin the line with a space to keep it out of the prompt's history.";
@@ -173,6 +193,10 @@ impl Channel for StdinChannel {
             Ending::AfterAnswers => QueueMode::Followup,
             Ending::AtOnce => QueueMode::Steer,
         }
+    }
+
+    fn admission(&self) -> Option<&dyn Admission> {
+        Some(&Operators)
     }
 
     fn hints(&self) -> Option<&str> {

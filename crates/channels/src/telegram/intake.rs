@@ -1,17 +1,16 @@
 //! Which update is a message for us, and what it says. Pure.
 
-use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use belay_protocol::inbound::Role;
 use belay_protocol::{Body, ChannelId, Control, IdempotencyKey, Inbound, Principal, ReplyRoute, SessionKey};
 use frankenstein::types::{CallbackQuery, ChatType, Message, MessageEntity, MessageEntityType};
 use frankenstein::updates::{Update, UpdateContent};
 
 use super::NAME;
 use super::conversation::Conversation;
-use super::groups::{Addressed, Groups, Heard};
+use super::groups::{Addressed, Heard};
+use super::people::People;
 use super::taps::{self, Tap};
 use crate::words::ends_the_daemon;
 
@@ -30,9 +29,7 @@ pub(super) struct Rules {
     pub(super) bot_id: u64,
     /// Without `@`. Empty until Telegram has told it.
     pub(super) username: OnceLock<String>,
-    pub(super) allow: HashSet<u64>,
-    pub(super) operators: HashSet<u64>,
-    pub(super) groups: Groups,
+    pub(super) people: People,
     /// Seconds by which a message may be older than the start of this daemon; 0: any age.
     pub(super) max_age_s: u64,
     /// When this daemon was started, in seconds since 1970: a word to end it that is older was meant for another one.
@@ -91,7 +88,7 @@ impl Rules {
         let is_private = match message.chat.type_field {
             ChatType::Private => true,
             ChatType::Group | ChatType::Supergroup => {
-                match self.groups.hear(message.chat.id, self.addressed(&message, &words)) {
+                match self.people.groups.hear(message.chat.id, self.addressed(&message, &words)) {
                     Heard::Yes => false,
                     Heard::No(why) => return Verdict::NotForUs(why),
                     Heard::NotYet => return Verdict::NotYet,
@@ -100,7 +97,7 @@ impl Rules {
             }
             ChatType::Channel => return Verdict::NotForUs("a channel post"),
         };
-        let Some(role) = self.role(sender) else { return Verdict::Stranger(sender) };
+        let Some(role) = self.people.role(sender) else { return Verdict::Stranger(sender) };
         let conversation = conversation(&message);
         if self.is_too_old(message.date) {
             return Verdict::TooOld(conversation);
@@ -147,27 +144,18 @@ impl Rules {
         self.max_age_s > 0 && date.saturating_add(self.max_age_s) < self.since
     }
 
-    /// What somebody on the lists may do; `None`: they are on none.
-    fn role(&self, id: u64) -> Option<Role> {
-        match id {
-            id if self.operators.contains(&id) => Some(Role::Operator),
-            id if self.allow.contains(&id) => Some(Role::User),
-            _ => None,
-        }
-    }
-
     /// Decides on a tap on a button. Whose question it is, the agent knows.
     fn judge_tap(&self, query: &CallbackQuery) -> Verdict {
         let tap = Tap::of(query);
         let sender = query.from.id;
-        let Some(role) = self.role(sender) else {
+        let Some(role) = self.people.role(sender) else {
             return Verdict::TappedInVain { tap, words: NOT_YOURS, stranger: Some(sender) };
         };
         let answer = query.data.as_deref().and_then(taps::parse);
         let (Some((gate, decision)), Some(message)) = (answer, taps::message_of(query)) else {
             return Verdict::TappedInVain { tap, words: OUT_OF_USE, stranger: None };
         };
-        if message.chat.type_field != ChatType::Private && !self.groups.serve(message.chat.id) {
+        if message.chat.type_field != ChatType::Private && !self.people.groups.serve(message.chat.id) {
             return Verdict::TappedInVain { tap, words: NOT_HERE, stranger: None };
         }
         let inbound = Inbound {

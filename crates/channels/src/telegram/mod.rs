@@ -4,7 +4,7 @@
 //! served where they are listed, and there the bot hears what addresses it. What is accepted is known to the store by its `update_id`, so that a repeated
 //! delivery changes nothing; a second tap on a button is told what the first one did.
 //!
-//! Reading order: `groups`, `intake` (which updates are messages) → `webhook`, `polling` (how they arrive) → `format`,
+//! Reading order: `groups`, `people`, `intake` (which updates are messages) → `webhook`, `polling` (how they arrive) → `format`,
 //! `split` (how an answer is written) → `deliver` (how it is sent) → `preview` (what is shown before) → `taps` (the buttons under a question) → `api`.
 
 mod api;
@@ -14,6 +14,7 @@ mod desk;
 mod format;
 mod groups;
 mod intake;
+mod people;
 mod polling;
 mod preview;
 mod setup;
@@ -30,7 +31,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use axum::Router;
 use belay_protocol::{
-    Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, ReplyRoute, Streaming,
+    Admission, Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, ReplyRoute, Streaming,
 };
 use futures_util::{future::OptionFuture, stream};
 use secrecy::{ExposeSecret, SecretString};
@@ -41,8 +42,8 @@ use tracing::{info, warn};
 use self::api::BotApi;
 use self::conversation::Conversation;
 use self::desk::Desk;
-use self::groups::Groups;
 use self::intake::Rules;
+use self::people::People;
 use self::polling::Poller;
 use self::webhook::Webhook;
 use crate::config::{Stream, TelegramConfig, TelegramMode};
@@ -65,6 +66,11 @@ pub struct Telegram {
     webhook: Option<Arc<Webhook>>,
     /// What the webhook receives; taken by `start`.
     inbox: Mutex<Option<mpsc::Receiver<Envelope>>>,
+}
+
+/// Who is let in by these settings, whether the bot is served or not.
+pub fn admission(config: &TelegramConfig) -> impl Admission + use<> {
+    People::of(config)
 }
 
 /// What must not stand in a configuration file.
@@ -95,9 +101,7 @@ impl Telegram {
         let rules = Rules {
             bot_id,
             username,
-            allow: config.allow.iter().copied().collect(),
-            operators: config.operators.iter().copied().collect(),
-            groups: Groups::new(&config.groups),
+            people: People::of(&config),
             max_age_s: config.max_age_s,
             since: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
         };
@@ -168,6 +172,10 @@ impl Channel for Telegram {
             "Answers are read on a phone, in Telegram: write short paragraphs and short lists, no tables and no headings; \
              put code into fenced blocks.",
         )
+    }
+
+    fn admission(&self) -> Option<&dyn Admission> {
+        Some(&self.desk.rules.people)
     }
 
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
@@ -248,9 +256,12 @@ fn test_desk() -> Desk {
     let rules = Rules {
         bot_id: 777,
         username: OnceLock::from("Belay_Bot".to_owned()),
-        allow: [42].into(),
-        operators: [7].into(),
-        groups: Groups::new(&GroupsConfig { allow: vec![-100], ..GroupsConfig::default() }),
+        people: People::of(&TelegramConfig {
+            allow: vec![42],
+            operators: vec![7],
+            groups: GroupsConfig { allow: vec![-100], ..GroupsConfig::default() },
+            ..TelegramConfig::default()
+        }),
         max_age_s: 0,
         since: 0,
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::inbound::ReplyRoute;
-use belay_protocol::{Channel, ChannelError, ChannelId, DeliverError, InboundStream, Outbound};
+use belay_protocol::{Admission, Channel, ChannelError, ChannelId, DeliverError, InboundStream, Outbound};
 use tokio_util::sync::CancellationToken;
 
 /// The HTTP channel without a listener: what comes over the control socket are the operator's commands, and a daemon
@@ -27,6 +27,10 @@ impl Channel for Background {
 
     fn keeps_alive(&self) -> bool {
         false
+    }
+
+    fn admission(&self) -> Option<&dyn Admission> {
+        self.0.admission()
     }
 
     async fn working(&self, route: &ReplyRoute, run: CancellationToken) {

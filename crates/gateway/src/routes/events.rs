@@ -10,10 +10,14 @@ use crate::error::ApiError;
 use crate::extract::{Caller, RunPath};
 use crate::sse::{Feed, RunFeed, events};
 
-/// All facts, without end. Without a number to go on from: those from now on.
-pub(crate) async fn all(State(app): State<Shared>, Resume { after, place, reset }: Resume) -> Response {
+/// All facts that whoever asks is shown, without end. Without a number to go on from: those from now on.
+pub(crate) async fn all(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    Resume { after, place, reset }: Resume,
+) -> Response {
     let after = after.unwrap_or_else(|| *app.events.tip().borrow());
-    let feed = Feed::new(app.events.clone(), after, None, app.draining.clone(), place);
+    let feed = Feed::new(app.events.clone(), after, None, app.draining.clone(), place).shown_to(app, principal);
     as_response(reset, events(feed)).into_response()
 }
 
@@ -28,7 +32,7 @@ pub(crate) async fn of_run(
     let record = app.runs.run(id).await?.ok_or_else(|| no_such_run(id))?;
     let over = watch.is_none() && record.status.is_end();
     let after = after.unwrap_or_default();
-    let run = RunFeed::new(id, record.session, after, watch, over);
+    let run = RunFeed::new(app.runs.clone(), (id, record.session), after, watch, over);
     let feed = Feed::new(app.events.clone(), after, Some(run), app.draining.clone(), place);
     Ok(as_response(reset, events(feed)).into_response())
 }

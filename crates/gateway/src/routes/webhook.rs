@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{Ack, Body, IdempotencyKey, Inbound, Principal, PrincipalRole, SessionKey, UnixMillis};
+use belay_protocol::{Ack, Body, IdempotencyKey, Inbound, SessionKey, UnixMillis};
 use hmac::{Hmac, KeyInit, Mac};
 use secrecy::ExposeSecret;
 use serde::Deserialize;
@@ -77,7 +77,7 @@ impl Delivery {
         Ok(Inbound {
             channel,
             session,
-            principal: Principal { id: "webhook".into(), role: PrincipalRole::Client },
+            principal: crate::auth::webhook(),
             key: Some(key),
             reply_to: None,
             body: Body::Text(self.text),

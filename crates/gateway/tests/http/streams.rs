@@ -167,13 +167,15 @@ async fn a_stream_of_an_ended_run_ends_wherever_it_is_taken_up() {
 
 #[tokio::test]
 async fn a_stream_of_a_run_that_vanishes_ends() {
-    let house = House::open().await;
-    let run = house.hold("s").await;
-    let response = house.follow(&format!("/api/v1/runs/{run}/stream"), None).await;
-    house.agent.delta(run, 1, "Once");
-    house.agent.vanish(run);
-    let heard = events(response, usize::MAX).await;
-    assert!(heard.iter().any(|(_, _, data)| data.contains("Once")), "{heard:?}");
+    for stream in ["events", "stream"] {
+        let house = House::open().await;
+        let run = house.hold("s").await;
+        let response = house.follow(&format!("/api/v1/runs/{run}/{stream}"), None).await;
+        house.agent.delta(run, 1, "Once");
+        house.agent.vanish(run);
+        let heard = events(response, usize::MAX).await;
+        assert!(heard.iter().any(|(_, _, data)| data.contains("Once")), "{stream}: {heard:?}");
+    }
 }
 
 #[tokio::test]

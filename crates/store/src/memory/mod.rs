@@ -12,6 +12,7 @@ mod outbox;
 mod ports;
 mod routines;
 mod state;
+mod switches;
 mod work;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -7,7 +7,7 @@ use belay_protocol::run::RunUsage;
 use belay_protocol::{
     ActedOn, BootId, Event, Gate, IdempotencyKey, KnownInput, Lease, Message, MessageScope, NewEvent, NewInput, Note,
     Outbound, Purpose, RunEnd, RunId, RunOptions, RunRecord, RunStatus, Seq, SessionKey, StoreError, ThreadId,
-    ThreadSnapshot, ThreadState, UnixMillis,
+    ThreadSnapshot, ThreadState, ToolSwitch, UnixMillis,
 };
 use serde_json::Value;
 
@@ -39,6 +39,8 @@ pub(super) struct State {
     pub(super) secrets: HashMap<SessionKey, HashMap<String, Vec<u8>>>,
     pub(super) jobs: Jobs,
     pub(super) routines: Routines,
+    /// By name.
+    pub(super) switches: BTreeMap<String, ToolSwitch>,
 }
 
 #[derive(Clone, Debug)]

@@ -18,6 +18,7 @@ mod readers;
 mod reads;
 mod routines;
 mod rows;
+mod switches;
 mod threads;
 mod tx;
 mod words;

@@ -21,6 +21,8 @@ const MIGRATIONS: &[M<'static>] = &[
     M::up(include_str!("migrations/0008.sql")),
     M::up(include_str!("migrations/0009.sql")),
     M::up(include_str!("migrations/0010.sql")),
+    M::up(include_str!("migrations/0011.sql")),
+    M::up(include_str!("migrations/0012.sql")),
 ];
 
 /// Prepared statements that a connection keeps: more than there are different ones.

@@ -12,6 +12,7 @@ mod reading;
 mod routines;
 mod runs;
 mod secrets;
+mod switches;
 mod threads;
 mod together;
 

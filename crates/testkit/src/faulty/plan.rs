@@ -1,13 +1,13 @@
 //! What goes wrong, and when.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use belay_protocol::StoreError;
 #[cfg(doc)]
 use belay_protocol::{
     Archive, EventLog, GateStore, JobStore, NoteStore, Outbox, RoutineStore, RunReader, SecretVault, SpendLedger,
-    ThreadStore,
+    ThreadStore, ToolSwitches,
 };
 use tokio::sync::watch;
 
@@ -96,10 +96,12 @@ pub enum StoreOp {
     ReadJobs,
     /// [`RoutineStore::put`], [`RoutineStore::enable`] and [`RoutineStore::delete`].
     ChangeRoutine,
-    /// [`RoutineStore::routine`] and [`RoutineStore::routines`].
+    /// [`RoutineStore::routine`], [`RoutineStore::routine_at`], [`RoutineStore::routines`] and [`RoutineStore::changes`].
     ReadRoutines,
     /// [`RoutineStore::due`] and [`RoutineStore::next_due`].
     DueRoutines,
+    /// [`RoutineStore::defer`].
+    DeferRoutine,
     /// [`RoutineStore::claim`].
     ClaimFiring,
     /// [`RoutineStore::miss`].
@@ -110,6 +112,10 @@ pub enum StoreOp {
     SettleFiring,
     /// [`RoutineStore::firing`], [`RoutineStore::firings`] and [`RoutineStore::open_firings`].
     ReadFirings,
+    /// [`ToolSwitches::switch`].
+    SwitchTool,
+    /// [`ToolSwitches::switches`].
+    ReadSwitches,
     /// [`EventLog::append`].
     AppendEvents,
     /// [`EventLog::read`].
@@ -147,6 +153,12 @@ pub enum Fault {
     LoseAnswer,
     /// It waits for [`FaultPlan::release`], then does its work.
     Stall,
+    /// It panics and has done nothing: a fault in the program, in whoever asked.
+    Panic,
+    /// The daemon dies before its work is begun: neither this nor any later operation is ever answered.
+    Die,
+    /// The daemon dies when its work is done and not yet answered, and nothing is answered any more.
+    DieAfter,
 }
 
 /// Which operations go wrong. Clones share it, so that a test changes it while the store is in use.
@@ -158,6 +170,10 @@ struct Shared {
     rules: Mutex<Vec<Rule>>,
     asked: AtomicU64,
     released: watch::Sender<u64>,
+    /// The operation of which the daemon has died.
+    died_of: watch::Sender<Option<StoreOp>>,
+    /// Whether paused time stands still while an operation is at work.
+    holds_time: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -207,6 +223,24 @@ impl FaultPlan {
         self.0.asked.load(Ordering::SeqCst)
     }
 
+    /// Waits until the daemon has died of [`Fault::Die`] or [`Fault::DieAfter`]. Returns the operation that it died at.
+    pub async fn died(&self) -> StoreOp {
+        let mut died_of = self.0.died_of.subscribe();
+        loop {
+            if let Some(op) = *died_of.borrow_and_update() {
+                return op;
+            }
+            // The sender is borrowed for as long as we wait, so this cannot fail.
+            let _ = died_of.changed().await;
+        }
+    }
+
+    /// From now on paused time stands still while an operation is at work. Without this it runs on to the next timer
+    /// whenever a store on disk works in threads of its own, as if the disk took that long.
+    pub fn hold_time(&self) {
+        self.0.holds_time.store(true, Ordering::SeqCst);
+    }
+
     fn add(&self, rule: Rule) {
         self.rules().push(rule);
     }
@@ -239,15 +273,54 @@ impl FaultPlan {
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let mut released = self.0.released.subscribe();
-        match self.next(op) {
-            None => work.await,
+        self.unless_dead().await;
+        let done = match self.next(op) {
+            None => self.do_it(work).await,
             Some(Fault::Fail) => Err(injected(op)),
-            Some(Fault::LoseAnswer) => work.await.and(Err(injected(op))),
+            Some(Fault::LoseAnswer) => self.do_it(work).await.and(Err(injected(op))),
+            Some(Fault::Panic) => panic!("injected panic at {op:?}"),
             Some(Fault::Stall) => {
                 released.changed().await.map_err(|_| injected(op))?;
-                work.await
+                self.do_it(work).await
             }
+            Some(Fault::Die) => {
+                self.0.died_of.send_replace(Some(op));
+                Err(injected(op))
+            }
+            Some(Fault::DieAfter) => {
+                let done = self.do_it(work).await;
+                self.0.died_of.send_replace(Some(op));
+                done
+            }
+        };
+        self.unless_dead().await;
+        done
+    }
+
+    /// Never returns where the daemon has died.
+    async fn unless_dead(&self) {
+        let dead = self.0.died_of.borrow().is_some();
+        if dead {
+            std::future::pending::<()>().await;
         }
+    }
+
+    async fn do_it<T>(&self, work: impl Future<Output = T>) -> T {
+        let _still = self.0.holds_time.load(Ordering::SeqCst).then(Still::begin);
+        work.await
+    }
+}
+
+/// Keeps paused time from running on by itself, which it does not while anything is at work on the blocking pool. Ends when
+/// it is dropped.
+struct Still(#[expect(dead_code, reason = "its end is what the pool waits for")] mpsc::SyncSender<()>);
+
+impl Still {
+    fn begin() -> Self {
+        let (sender, end) = mpsc::sync_channel::<()>(0);
+        // Nothing is ever sent: it returns when the sender is gone.
+        drop(tokio::task::spawn_blocking(move || end.recv()));
+        Self(sender)
     }
 }
 

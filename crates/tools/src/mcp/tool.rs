@@ -59,6 +59,7 @@ impl McpTool {
             approval: config.approval,
             outside: true,
             foreign: true,
+            server: Some(server.name().to_owned()),
             ..ToolSpec::new(name, description, offer.schema.clone())
         };
         Self { spec, server, offer, sessions, pictures }

@@ -101,7 +101,8 @@ async fn told_before(
     let same = |before: &FiringRecord| {
         let lately = before.ended_at.is_some_and(|at| now.0.saturating_sub(at.0) < SAME_MS);
         let text = before.summary.as_deref().unwrap_or_default();
-        lately && before.revision == routine.revision && alert::signature(text) == signature
+        let as_now = before.routine_id == routine.routine_id && before.revision == routine.revision;
+        lately && as_now && alert::signature(text) == signature
     };
     Ok(house.store.routines.firings(filter).await?.into_iter().find(same))
 }

@@ -1,8 +1,8 @@
 //! The heartbeat's routine: what the configuration makes of it, put at every start.
 
 use belay_protocol::{
-    Asker, Guardrails, HEARTBEAT, Misfire, NewRoutine, Notify, Place, Purpose, RoutineAction, RoutineOrigin,
-    RoutinePut, RoutineRecord, RoutineSpec, RunOptions, StoreError, Trigger,
+    Asker, Guardrails, HEARTBEAT, Misfire, NewRoutine, Notify, Place, Purpose, PutBy, PutRule, RoutineAction,
+    RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineSpec, RunOptions, StoreError, Trigger,
 };
 
 use super::config::Heartbeat;
@@ -68,6 +68,7 @@ pub(in crate::routines) async fn set_up(house: &House) -> Result<(), StoreError>
     };
     let next_at = schedule.and_then(|schedule| schedule.next_after(now));
     let new = NewRoutine {
+        id: RoutineId::new(),
         spec,
         creator: Asker { principal: "config".into(), place: Place::Operator, relayed: false },
         channel: Purpose::Heartbeat.channel(),
@@ -77,12 +78,12 @@ pub(in crate::routines) async fn set_up(house: &House) -> Result<(), StoreError>
         next_at,
         at: now,
     };
-    match store.put(new, false).await? {
+    match store.put(new, PutRule { fresh: false, by: PutBy::Config }).await? {
         RoutinePut::Done(routine) if !routine.enabled => {
             store.enable(HEARTBEAT, true, "", next_at, now).await?;
         }
         RoutinePut::Done(_) => {}
-        RoutinePut::Refused(why) => tracing::error!(why, "the heartbeat does not beat"),
+        RoutinePut::Refused(why) | RoutinePut::Forbidden(why) => tracing::error!(why, "the heartbeat does not beat"),
     }
     Ok(())
 }

@@ -1,7 +1,10 @@
 #![allow(clippy::unwrap_used)]
 
+use belay_protocol::inbound::Role;
+use belay_protocol::{Admission, Standing};
 use serde_json::{Value, json};
 
+use super::super::groups::Groups;
 use super::*;
 use crate::config::{GroupAnswer, GroupsConfig};
 
@@ -9,12 +12,14 @@ fn rules() -> Rules {
     Rules {
         bot_id: 777,
         username: OnceLock::from("Belay_Bot".to_owned()),
-        allow: [42].into(),
-        operators: [7].into(),
-        groups: in_groups(GroupAnswer::Mention),
+        people: people(in_groups(GroupAnswer::Mention)),
         max_age_s: 0,
         since: 0,
     }
+}
+
+fn people(groups: Groups) -> People {
+    People { allow: [42].into(), operators: [7].into(), groups }
 }
 
 fn in_groups(answer: GroupAnswer) -> Groups {
@@ -226,7 +231,7 @@ fn in_groups_only_what_addresses_the_bot_is_heard() {
 
 #[test]
 fn where_everything_is_for_the_bot_people_on_the_lists_need_not_name_it() {
-    let rules = Rules { groups: in_groups(GroupAnswer::All), ..rules() };
+    let rules = Rules { people: people(in_groups(GroupAnswer::All)), ..rules() };
     let stranger = json!({"id": 43, "is_bot": false, "first_name": "X"});
     let command = |text: &str| json!({"text": text, "entities": [entity("bot_command", text, text)]});
     for (fields, expected) in [
@@ -247,7 +252,7 @@ fn a_group_that_is_not_listed_is_not_heard_whoever_speaks_and_whatever_they_say(
     let mention = json!([entity("mention", text, "@belay_bot")]);
     for answer in [GroupAnswer::Mention, GroupAnswer::All] {
         for username in [OnceLock::new(), OnceLock::from("Belay_Bot".to_owned())] {
-            let rules = Rules { groups: in_groups(answer), username, ..rules() };
+            let rules = Rules { people: people(in_groups(answer)), username, ..rules() };
             for from in [7, 42, 43] {
                 let sent = message(json!({
                     "chat": elsewhere, "text": text, "entities": mention,
@@ -261,9 +266,8 @@ fn a_group_that_is_not_listed_is_not_heard_whoever_speaks_and_whatever_they_say(
 
 #[test]
 fn conversations_of_two_people_two_groups_and_two_topics_are_never_the_same() {
-    let rules = Rules { allow: [42, 44].into(), ..rules() };
-    let rules =
-        Rules { groups: Groups::new(&GroupsConfig { allow: vec![-42, -100], answer: GroupAnswer::All }), ..rules };
+    let groups = Groups::new(&GroupsConfig { allow: vec![-42, -100], answer: GroupAnswer::All });
+    let rules = Rules { people: People { allow: [42, 44].into(), ..people(groups) }, ..rules() };
     let from = |id: u64| json!({"id": id, "is_bot": false, "first_name": "X"});
     let of = |from: Value, chat: i64, kind: &str, topic: Option<i32>| {
         let mut fields = json!({"from": from, "chat": {"id": chat, "type": kind, "title": "T"}});
@@ -341,6 +345,28 @@ fn a_tap_is_an_answer_of_its_person_in_the_conversation_of_its_question() {
         (42, format!("belay:a:{gate}"), &Value::Null, format!("(tap of None: {OUT_OF_USE})")),
     ] {
         assert_eq!(query(from, &data, message.clone()), expected, "{from} {data}");
+    }
+}
+
+#[test]
+fn who_is_let_in_with_a_message_is_let_in_where_it_is_asked_later() {
+    let rules = Rules { people: people(in_groups(GroupAnswer::All)), ..rules() };
+    for sender in [42, 7, 43] {
+        for (chat, kind) in [(sender, "private"), (-100, "group"), (-200, "group")] {
+            let from = json!({"id": sender, "is_bot": false, "first_name": "X"});
+            let chat = json!({"id": chat, "type": kind, "title": "T"});
+            let let_in = match judge(&rules, message(json!({"from": from, "chat": chat}))) {
+                Verdict::Message(inbound) => Some(inbound.principal.role.into()),
+                _ => None,
+            };
+            let conversation = chat["id"].to_string();
+            let standing = rules.people.standing_of(&sender.to_string(), Some(&conversation));
+            let later = match standing {
+                Standing::May(place) => Some(place),
+                Standing::NotAllowed(_) => None,
+            };
+            assert_eq!(later, let_in, "{sender} in {conversation}");
+        }
     }
 }
 

@@ -1,0 +1,34 @@
+//! What is asked about tools: by programs, and by commands. Each is an errand, since switching one asks the store.
+
+use belay_protocol::{Ack, AckSender, Inbound, Sent, ToolRequest};
+
+use super::Dispatcher;
+use crate::tool_health::{self, ToolsCommand};
+
+impl Dispatcher {
+    pub(super) fn tools_request(&mut self, request: ToolRequest, inbound: Inbound, ack: AckSender) {
+        let house = self.house.clone();
+        self.errand(async move {
+            ack.send(match tool_health::request(&house.health, request, &inbound).await {
+                Ok(tools) => Ack::Tools(tools),
+                Err(refusal) => Ack::Refused(refusal),
+            });
+        });
+    }
+
+    pub(super) fn tools_command(
+        &mut self,
+        command: ToolsCommand,
+        word: String,
+        sent: Option<Sent>,
+        inbound: Inbound,
+        ack: AckSender,
+    ) {
+        let (house, by) = (self.house.clone(), inbound.clone());
+        let answer = self.answer_of(word, sent, inbound, ack);
+        self.errand(async move {
+            let said = tool_health::command(&house.health, house.reasoning.tools(), command, &by).await;
+            answer.give(said).await;
+        });
+    }
+}

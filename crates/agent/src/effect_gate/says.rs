@@ -1,0 +1,121 @@
+//! What the end of a call says of its tool. Only what is of the tool's own making counts as its failure.
+//!
+//! | end | says |
+//! |---|---|
+//! | an answer | that it works |
+//! | a failure that it reports, an error of the other side, an answer that cannot be read | that it fails |
+//! | no result within its time | that it fails |
+//! | a crash | that it fails |
+//! | the same in a run that was stopped meanwhile | nothing |
+//! | a denial, a secret that the other side refuses, a stop | nothing |
+//! | what never began: refused by a rule, a person or a hook, over a rate or a budget, with invalid arguments | nothing |
+//! | a failure of one of the agent's own tools | nothing: it is about the work that it was given |
+
+use belay_protocol::{FaultKind, Secret, ToolCall, ToolFailure, ToolSpec};
+use serde_json::Value;
+
+use super::batch::End;
+use crate::OWN_TOOLS;
+use crate::post::SEND_MESSAGE;
+use crate::tool_health::{Fault, Says};
+
+/// What an end says, before it is known what is shown of the result.
+#[derive(Debug)]
+pub(super) enum Told {
+    Works,
+    Fails(FaultKind, Vec<String>),
+    Nothing,
+}
+
+impl Told {
+    /// The same, with the result as everybody sees it.
+    pub(super) fn seen_in(self, result: &str) -> Says {
+        match self {
+            Self::Works => Says::Works,
+            Self::Fails(kind, hidden) => Says::Fails(Fault::of(kind, result, &hidden)),
+            Self::Nothing => Says::Nothing,
+        }
+    }
+}
+
+/// Reads an end. `stopped`: the run was told to stop, or its time was up, before the call had ended.
+pub(super) fn of(end: &End, spec: &ToolSpec, call: &ToolCall, credential: Option<&Secret>, stopped: bool) -> Told {
+    let kind = match end {
+        End::Reply(_) => return Told::Works,
+        End::Failure(ToolFailure::Failed(_)) => FaultKind::Failed,
+        End::Broken(kind, ..) => *kind,
+        End::Failure(ToolFailure::Denied(_) | ToolFailure::Cancelled | ToolFailure::CredentialRefused(_)) => {
+            return Told::Nothing;
+        }
+        End::Ours(..) => return Told::Nothing,
+    };
+    if stopped || OWN_TOOLS.contains(&&*spec.name) || spec.name == SEND_MESSAGE {
+        return Told::Nothing;
+    }
+    Told::Fails(kind, hidden(spec, call, credential))
+}
+
+/// What is not to be quoted.
+fn hidden(spec: &ToolSpec, call: &ToolCall, credential: Option<&Secret>) -> Vec<String> {
+    let arguments = call.arguments.to_wire_object();
+    let sensitive = spec.sensitive.iter().filter_map(|name| arguments.get(name));
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    sensitive.map(text).chain(credential.map(|secret| secret.expose().to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_protocol::{Arguments, ToolReply, ToolStatus};
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(end: &End, tool: &str, stopped: bool) -> String {
+        let call = ToolCall { id: "c".into(), name: tool.into(), arguments: Arguments::parse("") };
+        let spec = ToolSpec::new(tool, "", json!({}));
+        match of(end, &spec, &call, None, stopped) {
+            Told::Works => "works".into(),
+            Told::Fails(kind, _) => kind.word().into(),
+            Told::Nothing => "nothing".into(),
+        }
+    }
+
+    #[test]
+    fn only_what_is_of_the_tools_making_counts() {
+        let ours = |status| End::Ours(status, "text".into());
+        let broken = |kind, status| End::Broken(kind, status, "text".into());
+        for (end, expected) in [
+            (End::Reply(ToolReply::default()), "works"),
+            (End::Failure(ToolFailure::failed("no such host")), "failed"),
+            (broken(FaultKind::TimedOut, ToolStatus::Error), "timed_out"),
+            (broken(FaultKind::TimedOut, ToolStatus::OutcomeUnknown), "timed_out"),
+            (broken(FaultKind::Crashed, ToolStatus::Error), "crashed"),
+            (End::Failure(ToolFailure::Denied("a rule".into())), "nothing"),
+            (End::Failure(ToolFailure::Cancelled), "nothing"),
+            (End::Failure(ToolFailure::CredentialRefused("401".into())), "nothing"),
+            (ours(ToolStatus::NotExecuted), "nothing"),
+            (ours(ToolStatus::Cancelled), "nothing"),
+            (ours(ToolStatus::OutcomeUnknown), "nothing"),
+        ] {
+            assert_eq!(told(&end, "web_search", false), expected);
+            let stopped = if expected == "works" { "works" } else { "nothing" };
+            assert_eq!(told(&end, "web_search", true), stopped);
+            assert_eq!(told(&end, "spawn_subagent", false), stopped);
+        }
+    }
+
+    #[test]
+    fn secrets_and_sensitive_arguments_are_not_quoted() {
+        let arguments = Arguments::parse(r#"{"pin": 48151623, "door": "front", "word": "open sesame"}"#);
+        let call = ToolCall { id: "c".into(), name: "door".into(), arguments };
+        let sensitive = vec!["pin".to_owned(), "word".to_owned()];
+        let spec = ToolSpec { sensitive, ..ToolSpec::new("door", "", json!({})) };
+        let end = End::Failure(ToolFailure::failed(""));
+        let secret = Secret::new("s3cr3t-t0ken".into());
+        let said = of(&end, &spec, &call, Some(&secret), false);
+        let text = "front: 48151623, open  sesame and s3cr3t-t0ken were refused";
+        let Says::Fails(fault) = said.seen_in(text) else { panic!("it fails") };
+        let expected = "front: [not shown], [not shown] and [not shown] were refused";
+        assert_eq!(fault.quote, expected);
+    }
+}

@@ -1,0 +1,162 @@
+//! Work that goes on by itself has the rights that its creator had and has, whichever are fewer: after a restart with other
+//! settings it has fewer, or does not go on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use belay_agent::approvals::RuleAsk;
+use belay_agent::{Absent, ApprovalRule, JobsConfig};
+use belay_protocol::{Ack, Admission, JobId, JobState, Place, PrincipalRole, RunStatus, Standing, StopReason};
+use belay_testkit::scripted_model::{Scripted, ScriptedModel};
+use serde_json::json;
+
+use crate::jobs::{done, id_in, runs, silence, until};
+use crate::support::{Running, Setup, saw};
+
+/// People who are let in, and conversations that are not.
+struct Lists {
+    people: Vec<(&'static str, Place)>,
+    closed: Vec<&'static str>,
+}
+
+impl Admission for Lists {
+    fn standing_of(&self, principal: &str, conversation: Option<&str>) -> Standing {
+        let known = self.people.iter().find(|(id, _)| *id == principal);
+        match known.filter(|_| conversation.is_none_or(|conversation| self.serves(conversation))) {
+            Some((_, place)) => Standing::May(*place),
+            None => Standing::NotAllowed("not on the list".into()),
+        }
+    }
+
+    fn serves(&self, conversation: &str) -> bool {
+        !self.closed.contains(&conversation)
+    }
+}
+
+fn lists(people: &[(&'static str, Place)], closed: &[&'static str]) -> Arc<dyn Admission> {
+    Arc::new(Lists { people: people.to_vec(), closed: closed.to_vec() })
+}
+
+/// An agent with jobs, which lets these people in.
+fn setup_of(model: ScriptedModel, people: &[(&'static str, Place)]) -> Setup {
+    Setup { jobs: JobsConfig::default(), lists: Some(lists(people, &[])), ..Setup::new(model) }
+}
+
+fn hanging() -> ScriptedModel {
+    ScriptedModel::new([]).then_forever(Scripted::hang())
+}
+
+/// Makes a job for `tester` in the conversation `alice`.
+async fn job_of(agent: &mut Running, role: PrincipalRole, task: &str) -> JobId {
+    let Ack::Command(made) = agent.one.text_as("alice", role, &format!("/job {task}")).await else { panic!("no job") };
+    assert_eq!(agent.one.next().await, made.reply);
+    id_in(&made.reply)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_of_somebody_who_is_let_in_no_more_fails_and_is_told_where_that_may_be_told() {
+    for (closed, told) in [(vec![], true), (vec!["alice"], false)] {
+        let setup = setup_of(hanging(), &[("tester", Place::Conversation)]);
+        let mut agent = setup.start().await;
+        let id = job_of(&mut agent, PrincipalRole::User, "count").await;
+        agent.asked(1).await;
+        agent.crash().await;
+
+        let mut next = setup.next_boot(ScriptedModel::new([]));
+        next.lists = Some(lists(&[("bob", Place::Operator)], &closed));
+        let mut agent = next.start().await;
+        let failed = until(&next, id, JobState::Failed).await;
+        assert_eq!(failed.why, "tester, for whom it worked, is no longer let in through one: not on the list");
+        if told {
+            assert_eq!(agent.one.next().await, format!("Job “count” ({id}) has failed: {}", failed.why));
+        }
+        silence(&mut agent).await;
+        assert!(agent.model.seen().is_empty(), "the run that the restart took up asks no model");
+        let run = runs(&next, id).await.remove(0);
+        assert_eq!((run.status, run.reason), (RunStatus::Stopped, Some(StopReason::ParentStopped)));
+        agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_was_asked_for_where_nobody_is_let_in_any_more_fails_although_its_creator_is() {
+    let people = [("tester", Place::Conversation)];
+    let setup = setup_of(hanging(), &people);
+    let mut agent = setup.start().await;
+    let id = job_of(&mut agent, PrincipalRole::User, "count").await;
+    agent.asked(1).await;
+    agent.crash().await;
+    let next = Setup { lists: Some(lists(&people, &["alice"])), ..setup.next_boot(ScriptedModel::new([])) };
+    let mut agent = next.start().await;
+    until(&next, id, JobState::Failed).await;
+    silence(&mut agent).await;
+    agent.shut_down().await;
+}
+
+/// What a model says that writes to another conversation, and what it reads then.
+async fn writes_elsewhere(setup: &Setup, script: Vec<Scripted>, is: Place) -> (bool, String) {
+    let people = [("tester", is)];
+    let next = Setup { lists: Some(lists(&people, &[])), ..setup.next_boot(ScriptedModel::new(script)) };
+    let mut agent = next.start().await;
+    let mut told = Vec::new();
+    while !told.iter().any(|text: &String| text.contains("(the last one)")) {
+        told.push(agent.one.next().await);
+    }
+    let requests = agent.model.seen().len();
+    let read = saw(&agent.model, requests).pop().unwrap_or_default();
+    agent.shut_down().await;
+    (told.iter().any(|text| text == "hello"), read)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_an_operator_has_the_rights_of_what_they_are_now_in_the_run_at_work_and_in_the_next_one() {
+    let send = || Scripted::call("send_message", json!({"place": "one:bob", "text": "hello"}));
+    for (is, sent) in [(Place::Operator, true), (Place::Token, false), (Place::Conversation, false)] {
+        for pending in [false, true] {
+            let mut setup = setup_of(ScriptedModel::new([Scripted::text("hi")]).then_forever(Scripted::hang()), &[]);
+            setup.lists = Some(lists(&[("tester", Place::Operator)], &[]));
+            setup.config.send_message = true;
+            setup.jobs.max_parallel = 1;
+            setup.approvals.rules.push(ApprovalRule {
+                tool: "send_message".into(),
+                arguments: BTreeMap::new(),
+                ask: RuleAsk::Never,
+                even_outside: true,
+            });
+            let mut agent = setup.start().await;
+            agent.one.ask("one:bob", "I am here").await;
+            let mut script = vec![send(), done("(the last one)")];
+            if pending {
+                job_of(&mut agent, PrincipalRole::Operator, "first").await;
+                script.insert(0, done("first"));
+            }
+            job_of(&mut agent, PrincipalRole::Operator, "write to bob").await;
+            agent.asked(2).await;
+            agent.crash().await;
+            let (was_sent, read) = writes_elsewhere(&setup, script, is).await;
+            assert_eq!(was_sent, sent, "{is:?}, pending: {pending}: {read}");
+            assert_eq!(read.contains("only an operator's request may write"), !sent, "{is:?}: {read}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_is_switched_off_still_says_who_is_let_in_and_of_one_that_is_gone_all_are() {
+    let absent = |people: &[(&'static str, Place)]| Absent::from([("one".into(), lists(people, &[]))]);
+    let somebody = [("tester", Place::Conversation)];
+    for (absent, state) in [
+        (absent(&somebody), JobState::Submitted),
+        (absent(&[]), JobState::Failed),
+        (Absent::new(), JobState::Submitted),
+    ] {
+        let setup = setup_of(hanging(), &somebody);
+        let mut agent = setup.start().await;
+        let id = job_of(&mut agent, PrincipalRole::User, "count").await;
+        agent.asked(1).await;
+        agent.crash().await;
+        let next = Setup { absent, names: ["three", "two"], ..setup.next_boot(ScriptedModel::new([done("two")])) };
+        let agent = next.start().await;
+        until(&next, id, state).await;
+        agent.shut_down().await;
+    }
+}
