@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use belay_protocol::Generation;
 use belay_protocol::{
-    FaultKind, GateId, Progress, RunId, Secret, SessionKey, Tool, ToolCall, ToolContext, ToolFailure, ToolOutput, ToolReply,
-    ToolStatus, Variable,
+    FaultKind, GateId, Progress, RunId, Secret, SessionKey, Tool, ToolCall, ToolContext, ToolFailure, ToolOutput,
+    ToolReply, ToolStatus, Variable,
 };
 use serde_json::{Map, Value};
 use tokio::task::{Id, JoinError, JoinSet};

@@ -17,8 +17,8 @@ use belay_protocol::{
     Accepted, Ack, AckSender, Admission, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock,
     ContextSource, Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound,
     InboundStream, NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole, QueueMode, ReplyRoute,
-    RunOptions, RunRecord, RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec,
-    UnixMillis, Weight,
+    RunOptions, RunRecord, RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure, ToolHealthConfig,
+    ToolOutput, ToolSpec, UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::faulty::Faulty;
@@ -657,7 +657,7 @@ impl Running {
 }
 
 /// A tool for tests, by name: `echo` returns its `text`, `fail` fails, `panic` panics, `wait` waits for its token,
-/// `deaf` waits without looking at it, `slow` takes a second.
+/// `deaf` waits without looking at it, `slow` takes a second, `moody` fails while its world is `broken`.
 pub(crate) struct TestTool {
     spec: ToolSpec,
     pub(crate) calls: Arc<AtomicUsize>,
@@ -757,6 +757,10 @@ impl Tool for TestTool {
         }
         match self.behaves_as.as_str() {
             "echo" => Ok(arguments.get("text").and_then(Value::as_str).unwrap_or("nothing").into()),
+            "moody" if *self.world.lock().expect("not poisoned") == "broken" => {
+                Err(ToolFailure::failed("no answer of 192.0.2.7 to ann"))
+            }
+            "moody" => Ok("it works".into()),
             "fail" => Err(ToolFailure::failed("it does not work")),
             "panic" => panic!("the tool of the test panics"),
             "wait" => {
