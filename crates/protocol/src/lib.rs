@@ -7,7 +7,7 @@
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
 //! Reading order: [`ids`] → [`message`] → [`history`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`context`] → [`inbound`] → [`outbound`] → [`admission`] → [`channel`]
-//! → [`event`] → [`store`] → [`archive`] → [`purpose`] → [`job`] → [`routine`] → [`firing`] → [`routine_store`] → [`worker`].
+//! → [`event`] → [`store`] → [`archive`] → [`purpose`] → [`job`] → [`doing`] → [`routine`] → [`firing`] → [`routine_store`] → [`worker`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
 #[cfg(doctest)]
@@ -26,6 +26,7 @@ pub mod archive;
 pub mod channel;
 pub mod context;
 pub mod declared;
+pub mod doing;
 pub mod event;
 pub mod firing;
 pub mod history;
@@ -60,6 +61,7 @@ pub use context::{
     Skills, Skipped, Variable,
 };
 pub use declared::DeclaredOutput;
+pub use doing::{Action, Doing};
 pub use event::{Event, EventKind, NewEvent, Seq};
 pub use firing::{Claim, Echo, FiringEnd, FiringFilter, FiringRecord, FiringStatus, Held, NewFiring, Settled};
 pub use history::normalise;

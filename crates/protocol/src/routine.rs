@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::approval::Asker;
 use crate::firing::FiringRecord;
@@ -73,7 +73,9 @@ pub enum Trigger {
     Webhook {
         /// The last part of its address; unique.
         path: String,
-        /// SHA-256 of the secret, in hex. The secret itself is kept nowhere.
+        /// SHA-256 of the secret, in hex. The secret itself is kept nowhere. It is taken, and shown to nobody; empty in what is
+        /// put: the one that is known stays.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
         secret_sha256: String,
     },
     /// Something that another part of the system says has happened.
@@ -238,8 +240,8 @@ pub struct NewRoutine {
 pub struct RoutineRecord {
     /// Its id, which changes do not change. One that is made under the name of a deleted one is another one.
     pub routine_id: RoutineId,
-    /// What it is.
-    #[serde(flatten)]
+    /// What it is. Shown without its secret's digest.
+    #[serde(flatten, serialize_with = "without_secret")]
     pub spec: RoutineSpec,
     /// For whom it works.
     pub creator: Asker,
@@ -297,6 +299,15 @@ pub enum PutBy {
         /// Routines that they may have; those of the configuration do not count.
         most: u32,
     },
+}
+
+/// From a digest a short secret can be guessed.
+fn without_secret<S: Serializer>(spec: &RoutineSpec, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut shown = spec.clone();
+    if let Trigger::Webhook { secret_sha256, .. } = &mut shown.trigger {
+        secret_sha256.clear();
+    }
+    shown.serialize(serializer)
 }
 
 /// What became of a routine that was to be committed.

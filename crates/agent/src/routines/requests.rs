@@ -51,8 +51,7 @@ impl By {
 
     /// Whether a routine is theirs to change, see and fire.
     pub(super) fn may_touch(&self, routine: &RoutineRecord) -> bool {
-        self.asker.place == Place::Operator
-            || (routine.creator.principal == self.asker.principal && routine.channel == self.channel)
+        self.asker.owns(&self.channel, &routine.creator, &routine.channel)
     }
 
     fn is_program(&self) -> bool {

@@ -244,6 +244,10 @@ impl JobStore for FakeWork {
         let fits = |job: &&JobRecord| {
             (filter.states.is_empty() || filter.states.contains(&job.state))
                 && filter.asked_in.as_ref().is_none_or(|session| *session == job.asked_in)
+                && filter
+                    .creator
+                    .as_ref()
+                    .is_none_or(|(principal, channel)| job.creator.principal == *principal && job.channel == *channel)
         };
         Ok(jobs.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
     }

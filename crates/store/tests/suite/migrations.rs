@@ -4,8 +4,9 @@ use std::path::Path;
 
 use belay_protocol::store::input_digest;
 use belay_protocol::{
-    Acceptance, ActedOn, Archive, Asker, Claim, FiringFilter, NewFiring, RoutineStore, GateState, GateStore, Message, NewInput, Outbox, Place, Purpose, RunId,
-    RunReader, RunStatus, SearchQuery, SpendLedger, ThreadState, ThreadStore,
+    Acceptance, ActedOn, Archive, Asker, Claim, FiringFilter, GateState, GateStore, Message, NewFiring, NewInput,
+    Outbox, Place, Purpose, RoutineStore, RunId, RunReader, RunStatus, SearchQuery, SpendLedger, ThreadState,
+    ThreadStore,
 };
 use belay_store::{SqliteStore, StoreOptions};
 use rusqlite::{Connection, params};
@@ -92,7 +93,7 @@ async fn brought_up_to_date(schema: usize) {
     assert_eq!(pending, expected);
     let record = store.run(ended).await.unwrap().unwrap();
     assert_eq!((record.status, record.waiting_for), (RunStatus::Completed, None));
-    let due = store.due(at(0), &[], 10).await.unwrap();
+    let due = Outbox::due(&store, at(0), &[], 10).await.unwrap();
     assert_eq!(
         due.iter().map(|row| (&*row.message.text, &row.message.question, &row.message.preview)).collect::<Vec<_>>(),
         [("an old answer", &None, &None)]
@@ -172,7 +173,7 @@ async fn money_of_an_old_store_went_for_chats() {
 
     let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
     store.reserve(RunId::new(), Purpose::Job, 3, 8).await.unwrap();
-    store.settle(1, 10).await.unwrap();
+    SpendLedger::settle(&store, 1, 10).await.unwrap();
     let spent = store.spent(3).await.unwrap();
     assert_eq!(spent.each().collect::<Vec<_>>(), [(Purpose::Chat, 60), (Purpose::Job, 8)]);
     assert_eq!(store.spent(4).await.unwrap().of(Purpose::Chat), 5);
@@ -195,7 +196,9 @@ async fn firings_of_an_old_store_are_the_routines_of_their_name() {
         )
         .unwrap();
     }
-    for (routine, key, status, ended) in [("tick", "k", "running", None), ("gone", "a", "ok", Some(9)), ("gone", "b", "ok", Some(9))] {
+    for (routine, key, status, ended) in
+        [("tick", "k", "running", None), ("gone", "a", "ok", Some(9)), ("gone", "b", "ok", Some(9))]
+    {
         conn.execute(
             "INSERT INTO firings (id, session, routine, key, revision, set_off_by, status, claimed_at, ended_at, detail)
              VALUES (?1, 's', ?2, ?3, 3, 'webhook', ?4, 5, ?5, '')",

@@ -151,6 +151,8 @@ pub enum Fault {
     LoseAnswer,
     /// It waits for [`FaultPlan::release`], then does its work.
     Stall,
+    /// It panics and has done nothing: a fault in the program, in whoever asked.
+    Panic,
     /// The daemon dies before its work is begun: neither this nor any later operation is ever answered.
     Die,
     /// The daemon dies when its work is done and not yet answered, and nothing is answered any more.
@@ -274,6 +276,7 @@ impl FaultPlan {
             None => self.do_it(work).await,
             Some(Fault::Fail) => Err(injected(op)),
             Some(Fault::LoseAnswer) => self.do_it(work).await.and(Err(injected(op))),
+            Some(Fault::Panic) => panic!("injected panic at {op:?}"),
             Some(Fault::Stall) => {
                 released.changed().await.map_err(|_| injected(op))?;
                 self.do_it(work).await
