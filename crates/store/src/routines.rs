@@ -43,6 +43,13 @@ pub(crate) fn too_many_each(most: u32) -> RoutinePut {
     ))
 }
 
+/// Nobody can say whose it is.
+pub(crate) fn unreadable(name: &str) -> RoutinePut {
+    RoutinePut::Forbidden(format!(
+        "The name {name} is taken by a routine that cannot be read any more: choose another, or have an operator delete that one."
+    ))
+}
+
 /// How many routines of their own whoever puts a new one may have; `None`: as many as they like.
 pub(crate) fn most_of_owner(rule: PutRule) -> Option<u32> {
     match rule.by {

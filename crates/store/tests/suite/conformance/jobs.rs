@@ -386,7 +386,12 @@ async fn old_jobs_go_with_their_facts_and_others_stay(store: Store) {
     change(&store, JobChange { at: at(9_000), ..to(later, JobState::Failed) }).await;
     let waiting = create(&store, job("ann")).await;
 
-    let old = Retention { threads_before: Some(at(5_000)), events_before: None, keys_before: at(2_400) };
+    let old = Retention {
+        threads_before: Some(at(5_000)),
+        events_before: None,
+        ended_firings_before: None,
+        keys_before: at(2_400),
+    };
     let expected = store.prunable(old).await.unwrap();
     assert_eq!((expected.jobs, expected.sessions, expected.firings), (2, 1, 0));
     let mut removed = Removed::default();
