@@ -68,12 +68,12 @@ pub use ids::{
 };
 pub use inbound::{
     Accepted, Ack, AckSender, Attachment, Body, CandidateStatus, CommandReply, Control, Envelope, IdempotencyKey,
-    Inbound, Partial, Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, SharedAck, StatusReport,
-    StillRunning, StopReport, StopTarget,
+    Inbound, JobsStatus, Partial, Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, SharedAck,
+    StatusReport, StillRunning, StopReport, StopTarget,
 };
 pub use job::{
-    JobBudget, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobOrder, JobRecord, JobRequest, JobRoom,
-    JobState, JobStore, NewJob,
+    JobBudget, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobOrder, JobRecord, JobRequest,
+    JobRoom, JobState, JobStore, NewJob,
 };
 pub use message::{
     Arguments, Message, MessageBody, MessageScope, NOT_SHOWN, Picture, SILENT_TOKEN, ToolCall, ToolResult, ToolStatus,
@@ -89,8 +89,8 @@ pub use process::{Generation, NoProcesses, RunProcesses};
 pub use purpose::{Purpose, Spent, firing_of, firing_session, job_of, job_session};
 pub use routine::{
     Claim, FiringEnd, FiringFilter, FiringRecord, FiringStatus, Guardrails, Held, Misfire, NewFiring, NewRoutine,
-    Notify, RoutineAction, RoutineAnswer, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRequest, RoutineSpec,
-    RoutineStore, Settled, Trigger,
+    Notify, RoutineAction, RoutineAnswer, RoutineNumbers, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRequest,
+    RoutineSpec, RoutineStore, Settled, Trigger,
 };
 pub use run::{AgentState, RunRecord, RunStatus, RunUsage, Termination, WaitingFor};
 pub use secret::{Secret, SecretVault};

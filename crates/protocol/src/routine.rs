@@ -533,6 +533,17 @@ pub enum RoutineAnswer {
 /// Most routines in a store.
 pub const MAX_ROUTINES: u32 = 20_000;
 
+/// How many routines there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RoutineNumbers {
+    /// Those that are on.
+    pub enabled: u64,
+    /// Firings at work.
+    pub at_work: u64,
+    /// The earliest next scheduled time; `None`: none has one.
+    pub next_at: Option<UnixMillis>,
+}
+
 /// Keeps routines and their firings. Every write is committed before it answers.
 #[async_trait]
 pub trait RoutineStore: Send + Sync {
@@ -608,4 +619,7 @@ pub trait RoutineStore: Send + Sync {
 
     /// Firings that have not ended, oldest first.
     async fn open_firings(&self) -> Result<Vec<FiringRecord>, StoreError>;
+
+    /// How many routines there are that are on, and how many firings at work. Cheap.
+    async fn numbers(&self) -> Result<RoutineNumbers, StoreError>;
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use belay_protocol::routine::MAX_ROUTINES;
 use belay_protocol::{
     Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, JobId, NewFiring, NewRoutine,
-    RoutinePut, RoutineRecord, RunId, Settled, StoreError, UnixMillis,
+    RoutineNumbers, RoutinePut, RoutineRecord, RunId, Settled, StoreError, UnixMillis,
 };
 
 use super::state::State;
@@ -98,6 +98,14 @@ impl Routines {
         let mut due: Vec<_> = records.filter(|routine| routine.next_at.is_some_and(|next| next <= now)).collect();
         due.sort_by_key(|routine| routine.next_at); // stable: equal dates stay in the order of their names
         due.into_iter().take(limit as usize).cloned().collect()
+    }
+
+    pub(super) fn numbers(&self) -> RoutineNumbers {
+        RoutineNumbers {
+            enabled: self.by_name.values().filter(|routine| routine.record.enabled).count() as u64,
+            at_work: self.open_firings().len() as u64,
+            next_at: self.next_due(),
+        }
     }
 
     pub(super) fn next_due(&self) -> Option<UnixMillis> {

@@ -90,11 +90,11 @@ pub enum StoreOp {
     NoteJob,
     /// [`JobStore::take_up`].
     TakeUpJobs,
-    /// [`JobStore::job`] and [`JobStore::jobs`].
+    /// [`JobStore::job`], [`JobStore::jobs`] and [`JobStore::numbers`].
     ReadJobs,
     /// [`RoutineStore::put`], [`RoutineStore::enable`] and [`RoutineStore::delete`].
     ChangeRoutine,
-    /// [`RoutineStore::routine`] and [`RoutineStore::routines`].
+    /// [`RoutineStore::routine`], [`RoutineStore::routines`] and [`RoutineStore::numbers`].
     ReadRoutines,
     /// [`RoutineStore::due`] and [`RoutineStore::next_due`].
     DueRoutines,
