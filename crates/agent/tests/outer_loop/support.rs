@@ -660,7 +660,8 @@ impl Running {
 }
 
 /// A tool for tests, by name: `echo` returns its `text`, `fail` fails, `panic` panics, `wait` waits for its token,
-/// `deaf` waits without looking at it, `slow` takes a second, `chatty` works for five hours and says so each minute.
+/// `deaf` waits without looking at it, `slow` takes a second, `moody` fails while its world is `broken`, `chatty` works for five
+/// hours and says so each minute.
 pub(crate) struct TestTool {
     spec: ToolSpec,
     pub(crate) calls: Arc<AtomicUsize>,
@@ -766,6 +767,10 @@ impl Tool for TestTool {
         }
         match self.behaves_as.as_str() {
             "echo" => Ok(arguments.get("text").and_then(Value::as_str).unwrap_or("nothing").into()),
+            "moody" if *self.world.lock().expect("not poisoned") == "broken" => {
+                Err(ToolFailure::failed("no answer of 192.0.2.7 to ann"))
+            }
+            "moody" => Ok("it works".into()),
             "fail" => Err(ToolFailure::failed("it does not work")),
             "panic" => panic!("the tool of the test panics"),
             "wait" => {

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use belay_protocol::{
     BootId, Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, JobCaps, JobChange, JobChanged, JobCreated,
-    JobFilter, JobId, JobNumbers, JobRecord, JobStore, NewFiring, NewJob, NewRoutine, RoutineNumbers, RoutinePut,
-    RoutineRecord, RoutineStore, RunId, Settled, StoreError, UnixMillis,
+    JobFilter, JobId, JobNumbers, JobRecord, JobStore, NewFiring, NewJob, NewRoutine, PutRule, RoutineId,
+    RoutineNumbers, RoutinePut, RoutineRecord, RoutineStore, RunId, Settled, StoreError, UnixMillis,
 };
 
 use super::MemoryStore;
@@ -59,8 +59,8 @@ impl JobStore for MemoryStore {
 
 #[async_trait]
 impl RoutineStore for MemoryStore {
-    async fn put(&self, routine: NewRoutine, fresh: bool) -> Result<RoutinePut, StoreError> {
-        Ok(self.lock().routines.put(routine, fresh))
+    async fn put(&self, routine: NewRoutine, rule: PutRule) -> Result<RoutinePut, StoreError> {
+        Ok(self.lock().routines.put(routine, rule))
     }
 
     async fn enable(
@@ -90,6 +90,10 @@ impl RoutineStore for MemoryStore {
         Ok(self.lock().routines.routines())
     }
 
+    async fn changes(&self) -> Result<u64, StoreError> {
+        Ok(self.lock().routines.changes())
+    }
+
     async fn due(&self, now: UnixMillis, limit: u32) -> Result<Vec<RoutineRecord>, StoreError> {
         Ok(self.lock().routines.due(now, limit))
     }
@@ -98,18 +102,23 @@ impl RoutineStore for MemoryStore {
         Ok(self.lock().routines.next_due())
     }
 
+    async fn defer(&self, routine: RoutineId, until: UnixMillis) -> Result<(), StoreError> {
+        self.lock().routines.defer(routine, until);
+        Ok(())
+    }
+
     async fn claim(&self, firing: NewFiring, global: u32) -> Result<Claim, StoreError> {
         Ok(self.with(|state| state.claim(firing, global)))
     }
 
     async fn miss(
         &self,
-        name: &str,
+        routine: RoutineId,
         missed: Vec<UnixMillis>,
         next_at: Option<UnixMillis>,
         at: UnixMillis,
     ) -> Result<(), StoreError> {
-        self.with(|state| state.miss(name, &missed, next_at, at));
+        self.with(|state| state.miss(routine, &missed, next_at, at));
         Ok(())
     }
 

@@ -94,10 +94,13 @@ pub enum StoreOp {
     ReadJobs,
     /// [`RoutineStore::put`], [`RoutineStore::enable`] and [`RoutineStore::delete`].
     ChangeRoutine,
-    /// [`RoutineStore::routine`], [`RoutineStore::routines`] and [`RoutineStore::numbers`].
+    /// [`RoutineStore::routine`], [`RoutineStore::routine_at`], [`RoutineStore::routines`], [`RoutineStore::changes`] and
+    /// [`RoutineStore::numbers`].
     ReadRoutines,
     /// [`RoutineStore::due`] and [`RoutineStore::next_due`].
     DueRoutines,
+    /// [`RoutineStore::defer`].
+    DeferRoutine,
     /// [`RoutineStore::claim`].
     ClaimFiring,
     /// [`RoutineStore::miss`].
