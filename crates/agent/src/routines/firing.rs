@@ -244,11 +244,8 @@ async fn by_job(house: &House, firing: &FiringRecord, routine: Option<&RoutineRe
     loop {
         match insist(house, || house.store.jobs.job(id)).await? {
             Some(job) if job.state.is_over() => {
-                let run = match job.run_id {
-                    Some(run) => insist(house, || house.store.runs.run(run)).await?,
-                    None => None,
-                };
-                return Some(Outcome::of_job(&job, run.as_ref()));
+                let used = insist(house, || jobs::spent(house, &job, None)).await?;
+                return Some(Outcome::of_job(&job, used));
             }
             Some(_) => {}
             None => return Some(Outcome::failed("its job is gone")),
