@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::{
-    Ack, Body, Control, FiringRecord, IdempotencyKey, Inbound, JobId, JobOrder, Place, Principal, PrincipalRole,
-    Purpose, Refusal, RoutineAction, RoutineRecord, RunId, RunOptions, RunRecord, Settled, StoreError, firing_session,
+    Ack, Body, Control, FiringEnd, FiringRecord, IdempotencyKey, Inbound, JobId, JobOrder, Principal, Purpose, Refusal,
+    RoutineAction, RoutineRecord, RunId, RunOptions, RunRecord, Settled, StoreError, firing_session,
 };
 use tokio::time::sleep;
 
@@ -18,6 +18,7 @@ use super::text;
 use crate::house::House;
 use crate::jobs::{self, Client};
 use crate::metrics;
+use crate::rights::{self, NoLonger};
 
 /// First and longest pause between two attempts to reach the store, or a lane that is busy.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -34,6 +35,12 @@ pub(super) async fn pursue(house: Arc<House>, firing: FiringRecord) {
     let name = &firing.routine;
     let Some(routine) = insist(&house, || house.store.routines.routine(name)).await else { return };
     let routine = routine.filter(|routine| routine.routine_id == firing.routine_id); // else it is another one
+    let routine = match routine.map(|routine| rights::of_routine(&house, &routine).map_err(|gone| (routine, gone))) {
+        None => None,
+        Some(Ok(routine)) => Some(routine),
+        // A run that a restart has taken up finds the same, and ends.
+        Some(Err((routine, gone))) => return refuse(&house, &firing, &routine, gone).await,
+    };
     let outcome = match &routine {
         Some(RoutineRecord { spec, .. }) if matches!(spec.action, RoutineAction::FullJob { .. }) => {
             by_job(&house, &firing, routine.as_ref()).await
@@ -55,14 +62,23 @@ pub(super) async fn give_up(house: Arc<House>, firing: FiringRecord) {
 }
 
 async fn settle(house: &House, firing: &FiringRecord, routine: Option<&RoutineRecord>, outcome: Outcome) {
-    let (status, why) = (outcome.status.word(), outcome.summary.clone());
-    let end = outcome.end(firing, routine, house.clock.now());
+    commit(house, firing, outcome.end(firing, routine, house.clock.now())).await;
+}
+
+/// Ends a firing of a routine whose creator is let in no more, and the routine with it.
+async fn refuse(house: &House, firing: &FiringRecord, routine: &RoutineRecord, NoLonger(why): NoLonger) {
+    let told = routine.reply_to.as_ref().is_some_and(|route| rights::may_tell(house, route));
+    commit(house, firing, Outcome::failed(why).last(firing, routine, told, house.clock.now())).await;
+}
+
+async fn commit(house: &House, firing: &FiringRecord, end: FiringEnd) {
+    let (status, why) = (end.status.word(), end.summary.clone());
     let settled = insist(house, || house.store.routines.settle(end.clone())).await;
     tracing::info!(firing = %firing.firing_id, routine = firing.routine, status, "firing ended");
     let Some(Settled::Now { disabled, .. }) = settled else { return };
     metrics::firing_ended(end.status);
     if disabled {
-        tracing::warn!(routine = firing.routine, why, "a routine is switched off after failures in a row");
+        tracing::warn!(routine = firing.routine, why, "a routine is switched off");
         house.routines.remove(&firing.routine); // nothing sets it off until it is switched on
     }
 }
@@ -146,15 +162,10 @@ async fn begin(
 
 /// Its run answers nobody: what there is to say is told with the end of the firing.
 fn message(firing: &FiringRecord, body: Body, routine: &RoutineRecord, key: Option<IdempotencyKey>) -> Inbound {
-    let role = match routine.creator.place {
-        Place::Conversation => PrincipalRole::User,
-        Place::Token => PrincipalRole::Client,
-        Place::Operator => PrincipalRole::Operator,
-    };
     Inbound {
         channel: Purpose::Routine.channel(),
         session: firing_session(firing.firing_id),
-        principal: Principal { id: routine.creator.principal.as_str().into(), role },
+        principal: rights::principal(&routine.creator),
         key,
         reply_to: None,
         body,
