@@ -83,9 +83,24 @@ impl Outcome {
             summary: self.summary,
             usage: self.usage,
             cost_micro_usd: self.cost_micro_usd,
+            switch_off: None,
             notice: said,
             disabled_notice: disabled,
             at,
+        }
+    }
+
+    /// The end of a firing for whose routine nobody is let in any more: the routine is switched off with it, and that alone is
+    /// told, to the conversation that made it, if it is `told` anything.
+    pub(super) fn last(self, firing: &FiringRecord, routine: &RoutineRecord, told: bool, at: UnixMillis) -> FiringEnd {
+        let why = self.summary.clone().unwrap_or_default();
+        let text = format!("The routine {} is switched off: {why}.", routine.spec.name);
+        let route = routine.reply_to.clone().filter(|_| told);
+        FiringEnd {
+            switch_off: Some(why),
+            notice: None,
+            disabled_notice: route.map(|route| Outbound::new(None, route, text)),
+            ..self.end(firing, None, at)
         }
     }
 

@@ -51,7 +51,7 @@ pub(crate) fn with_tools(spec: RoutineSpec, rounds: u32) -> RoutineSpec {
     RoutineSpec { action, ..spec }
 }
 
-async fn ask(agent: &Running, request: RoutineRequest) -> Result<RoutineAnswer, Refusal> {
+pub(crate) async fn ask(agent: &Running, request: RoutineRequest) -> Result<RoutineAnswer, Refusal> {
     match agent.one.control(Control::Routine(Box::new(request))).await {
         Ack::Routine(answer) => Ok(answer),
         Ack::Refused(refusal) => Err(refusal),
@@ -83,7 +83,7 @@ async fn firings(setup: &Setup, name: &str) -> Vec<FiringRecord> {
 }
 
 /// Waits until the routine has so many firings that have ended.
-async fn ended(setup: &Setup, name: &str, count: usize) -> Vec<FiringRecord> {
+pub(crate) async fn ended(setup: &Setup, name: &str, count: usize) -> Vec<FiringRecord> {
     let wait = async {
         loop {
             let all = firings(setup, name).await;

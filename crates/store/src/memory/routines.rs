@@ -360,7 +360,7 @@ impl State {
         let Some(firing) = running else { return Ok(Settled::Before) };
         let firing = ended(firing, &end);
         let mut routine = self.routines.by_id(firing.routine_id).map(|routine| routine.record.clone());
-        let disabled = routine.as_mut().is_some_and(|routine| count_end(routine, &firing, end.at));
+        let disabled = routine.as_mut().is_some_and(|routine| count_end(routine, &firing, &end));
         let notices: Vec<_> = end.notice.into_iter().chain(end.disabled_notice.filter(|_| disabled)).collect();
         notices.iter().try_for_each(|notice| self.check_outbound(notice))?;
         notices.into_iter().try_for_each(|notice| self.enqueue(notice))?;
