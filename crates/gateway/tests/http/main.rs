@@ -16,6 +16,7 @@ mod refusals;
 mod routines;
 mod socket;
 mod streams;
+mod tools;
 mod webhook;
 mod websocket;
 mod work;
