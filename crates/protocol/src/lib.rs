@@ -106,8 +106,8 @@ pub use tool::{
     ToolOutput, ToolReply, ToolSet, ToolSpec, Weight,
 };
 pub use tool_health::{
-    FaultKind, ToolFault, ToolHealth, ToolHealthAction, ToolHealthConfig, ToolHealthRule, ToolOff, ToolRequest, ToolState,
-    ToolSwitch, ToolSwitches,
+    FaultKind, ToolFault, ToolHealth, ToolHealthAction, ToolHealthConfig, ToolHealthRule, ToolOff, ToolRequest,
+    ToolState, ToolSwitch, ToolSwitches,
 };
 pub use worker::{
     BatchAnswer, BatchCall, DoneOutput, JobToken, LentTool, LinkError, ModelAnswer, ModelAsk, OpenLink, Order,

@@ -17,8 +17,8 @@ use belay_protocol::{
     Accepted, Ack, AckSender, Admission, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock,
     ContextSource, Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound,
     InboundStream, NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole, QueueMode, ReplyRoute,
-    RunOptions, RunRecord, RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec,
-    UnixMillis, Weight,
+    RunOptions, RunRecord, RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure, ToolHealthConfig,
+    ToolOutput, ToolSpec, UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::faulty::Faulty;
@@ -612,9 +612,15 @@ impl Setup {
 
     /// Starts the agent with two channels, `one` and `two`.
     pub(crate) async fn start(&self) -> Running {
+        self.start_with(|_| {}).await
+    }
+
+    /// The same, with something changed in what it is made of.
+    pub(crate) async fn start_with(&self, change: impl FnOnce(&mut AgentParts)) -> Running {
         let one = self.channel(self.names[0], true);
         let two = self.channel(self.names[1], !self.injector);
-        let parts = AgentParts { channels: vec![one.probe.clone(), two.probe.clone()], ..self.parts() };
+        let mut parts = AgentParts { channels: vec![one.probe.clone(), two.probe.clone()], ..self.parts() };
+        change(&mut parts);
         let stop = CancellationToken::new();
         let agent = Agent::start(parts).await.expect("the agent starts");
         let task = tokio::spawn(agent.run(stop.clone()));

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use belay_protocol::{
     BootId, Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, JobCaps, JobChange, JobChanged, JobCreated,
-    JobFilter, JobId, JobRecord, JobStore, NewFiring, NewJob, NewRoutine, RoutinePut, RoutineRecord, RoutineStore,
-    NewEvent, RunId, Settled, StoreError, ToolSwitch, ToolSwitches, UnixMillis,
+    JobFilter, JobId, JobRecord, JobStore, NewEvent, NewFiring, NewJob, NewRoutine, RoutinePut, RoutineRecord,
+    RoutineStore, RunId, Settled, StoreError, ToolSwitch, ToolSwitches, UnixMillis,
 };
 
 use super::{Faulty, StoreOp};
