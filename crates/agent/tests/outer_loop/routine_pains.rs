@@ -4,17 +4,17 @@
 //! | pain | proved by |
 //! |---|---|
 //! | a time is skipped | `night::after_a_night_of_crashes_each_firing_was_done_once_or_has_honestly_failed`, `misfire_tests::times_denser_than_the_ticks_all_fire_under_every_policy` |
-//! | a time fires twice, also from two daemons | `routines::a_schedule_fires_each_time_once_also_where_two_engines_share_a_store`, `routines::a_claim_whose_answer_is_lost_fires_once_and_the_engine_goes_on`, `firings::of_many_claims_of_one_cause_one_is_it` |
+//! | a time fires twice, also from two daemons | `routines::a_schedule_fires_each_time_once_also_where_two_engines_share_a_store`, `routines::a_claim_whose_answer_is_lost_fires_once_and_the_engine_goes_on` |
 //! | nothing fires any more after a change or an upgrade | `a_changed_schedule_fires_at_its_new_times_and_at_no_old_one`, `the_same_put_again_right_before_its_time_skips_nothing`, `routines::routines_of_the_configuration_are_put_at_each_start_and_switched_off_when_they_are_gone` |
 //! | one error ends the timer for ever | `a_store_that_fails_for_an_hour_ends_no_timer`, `routines::a_claim_whose_answer_is_lost_fires_once_and_the_engine_goes_on` |
 //! | nothing fires, or twice, where clocks are changed; the search for the next time never ends | `transition_tests::every_change_of_every_zone_in_two_years_is_kept_by_the_rule`, `transition_tests::a_daily_time_fires_once_for_each_day_of_the_calendar_in_every_zone`, `schedule_tests::no_text_does_harm` |
-//! | a clock jumps by an hour or a day, forward or back | `a_clock_that_jumps_by_an_hour_or_a_day_either_way_fires_no_time_twice_and_loses_none`, `routines::a_clock_that_jumps_fires_by_the_policy_and_no_time_twice`, `firings::a_clock_that_was_set_back_holds_nothing_back` |
+//! | a clock jumps by an hour or a day, forward or back | `a_clock_that_jumps_by_an_hour_or_a_day_either_way_fires_no_time_twice_and_loses_none`, `routines::a_clock_that_jumps_fires_by_the_policy_and_no_time_twice` |
 //! | it begins again while it is at work | `what_is_still_at_work_is_not_begun_a_second_time` |
 //! | everything begins at the top of the hour | `a_herd_at_the_top_of_the_hour_fires_whole_and_never_more_at_once_than_may` |
 //! | times that passed while it was down are lost, or all played back | `what_passed_while_it_was_down_is_settled_by_the_policy_of_each` |
 //! | a date for once comes again and again, or never | `a_date_for_once_fires_once_whether_it_fails_is_missed_or_the_daemon_dies`, `misfire_tests::a_date_that_was_missed_fires_once_or_is_passed_over` |
 //! | the wrong time zone | `schedule_tests::fixed_times_fire_once_where_clocks_are_changed`, `routines::people_make_and_see_their_own_routines_and_operators_all` |
-//! | told in the wrong place, or twice | `routines::nothing_to_report_is_silent_and_other_words_are_told`, `firings::a_firing_ends_once_and_tells_once` |
+//! | told in the wrong place, or twice | `routines::nothing_to_report_is_silent_and_other_words_are_told`, `routines::a_firing_that_was_done_and_not_settled_is_settled_by_the_next_start_and_told_once` |
 //! | a restart drops what was firing | `routines::a_firing_is_led_on_by_the_next_start_wherever_a_crash_has_left_it`, `routines::a_firing_that_is_at_work_at_the_end_of_the_daemon_goes_on_with_the_next_start`, `routines::the_first_message_after_a_start_sets_off_what_waits_for_it` |
 //! | 30 February, and other days that never come | `schedule_tests::what_is_no_schedule_is_refused_with_the_forms_that_are`, `spec_tests::each_thing_that_is_wrong_names_its_field` |
 //! | a zone that nobody knows | `schedule_tests::an_unknown_zone_is_refused_with_the_nearest_names` |
@@ -26,7 +26,7 @@
 //! | a job is called stuck while it works, or called recovered and never runs again | `jobs::a_job_that_gets_on_is_never_touched_however_long_it_takes`, `jobs::a_stuck_job_really_runs_again_from_where_it_was`, `jobs::a_job_that_hangs_again_and_again_has_failed_with_one_notice` |
 //! | a job without steps left, or whose model limits it without end, is a success | `jobs::a_job_that_gives_up_or_uses_up_its_steps_has_failed_with_what_it_had`, `jobs::a_job_waits_for_a_model_that_limits_it_and_fails_when_that_does_not_end` |
 //! | nothing to report is reported, and an empty answer is a report | `routines::nothing_to_report_is_silent_and_other_words_are_told`, `routines::an_empty_answer_is_asked_for_twice_more_and_then_a_failure` |
-//! | a burst passes the guardrails | `routines::a_burst_keeps_to_every_guardrail`, `firings::a_burst_of_claims_passes_neither_cap` |
+//! | a burst passes the guardrails | `routines::a_burst_keeps_to_every_guardrail` |
 //! | a message sets off what is somebody else's, or is answered besides | `routines::a_message_of_its_owner_sets_it_off_once_and_is_not_answered_otherwise`, `spec_tests::a_message_sets_off_what_its_owner_made_through_the_channel_that_it_names` |
 //! | after a crash nobody looks after the job of a firing | `routines::a_full_job_is_the_firings_work_until_it_is_over_also_over_a_crash` |
 //! | it is late where there are many | `of_ten_thousand_routines_ninety_nine_in_a_hundred_fire_within_200_ms` |
