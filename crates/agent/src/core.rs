@@ -23,6 +23,7 @@ pub(crate) use self::execute::{Bind, Executed, unbound};
 pub(crate) use self::seed::Seed;
 use crate::approvals::Answers;
 use crate::house::House;
+use crate::jobs::Errand;
 use crate::joining::Joining;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
@@ -60,6 +61,8 @@ pub(crate) struct RunCore {
     pub(crate) answers: Answers,
     /// What the tree of runs is for that it belongs to.
     pub(crate) purpose: Purpose,
+    /// The job that the tree works for, where it does.
+    pub(crate) errand: Option<Arc<Errand>>,
     /// Whether a person can be asked; else why nobody can, as the end of a sentence.
     pub(crate) may_ask: Result<(), &'static str>,
     /// What its message, its session and the configuration ask of it.
@@ -111,6 +114,7 @@ impl RunCore {
             nest: Nest::root(&house.config.subagents, spawned),
             answers: Answers::new(),
             purpose,
+            errand: None,
             may_ask,
             options,
             briefing: Arc::default(), // before it asks anybody it is told more

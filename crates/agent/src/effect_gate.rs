@@ -39,7 +39,7 @@ use crate::live::LiveRun;
 use crate::metrics;
 use crate::multiplying::{denied, multiplies};
 use crate::tally::Tally;
-use crate::tool_health::{Health, Pass, Says};
+use crate::tool_health::{Health, Pass};
 
 /// The gate. Holds what is compiled once: a validator and a rate for each tool, the rules of approval.
 pub struct EffectGate {

@@ -8,7 +8,8 @@ use belay_protocol::inbound::ModelTrouble;
 use belay_protocol::{
     Archive, BootId, BoundHook, Channel, ChannelId, Clock, ContextSource, EventKind, EventLog, GateStore, JobStore,
     ModelError, ModelErrorKind, ModelProvider, NewEvent, Outbox, OutputKeeper, Purpose, RoutineStore, RunId,
-    RunProcesses, RunReader, SecretVault, SessionKey, SpendLedger, ThreadStore, Tool, ToolHealthConfig, ToolSet, ToolSwitches, UnixMillis,
+    RunProcesses, RunReader, SecretVault, SessionKey, SpendLedger, ThreadStore, Tool, ToolHealthConfig, ToolSet,
+    ToolSwitches, UnixMillis,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;

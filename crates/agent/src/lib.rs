@@ -61,6 +61,7 @@ mod telling;
 mod terminate;
 pub mod tool_health;
 mod turn;
+mod unattended;
 mod waiting;
 
 pub use agent::{Agent, AgentExit};

@@ -65,6 +65,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         routines: RoutinesConfig { enabled: false, ..RoutinesConfig::default() },
         // Nothing outlives the answer.
         jobs: JobsConfig { enabled: false, ..settings.jobs.clone() },
+        health: settings.tools.health.clone(),
         approvals: settings.approvals.clone(),
         compaction: settings.compaction.clone(),
         streaming: settings.streaming.clone(),

@@ -3,6 +3,7 @@
 mod jobs;
 mod routines;
 mod sessions;
+mod tools;
 
 use std::path::PathBuf;
 
@@ -14,6 +15,7 @@ use clap_complete::Shell;
 pub(crate) use self::jobs::{CreateJobArgs, JobArgs, JobsArgs, JobsCommand, JobsListArgs};
 pub(crate) use self::routines::{RoutineArgs, RoutinesArgs, RoutinesCommand};
 pub(crate) use self::sessions::{ExportArgs, SearchArgs, SessionArgs, SessionsArgs, SessionsCommand, SessionsListArgs};
+pub(crate) use self::tools::{ToolsArgs, ToolsCommand};
 use crate::mcp::McpCommand;
 use crate::settings::SettingsArgs;
 use crate::stops::StopsCommand;
@@ -53,6 +55,8 @@ pub(crate) enum Command {
     Jobs(JobsArgs),
     /// List routines, or make, test and fire one: rules that start work by time or event
     Routines(RoutinesArgs),
+    /// List tools and how they get on, or switch one off and on
+    Tools(ToolsArgs),
     /// Stop a run, a session, or everything
     Stop(StopArgs),
     /// Let the running daemon finish what it does and end

@@ -12,6 +12,7 @@ mod send;
 mod sessions;
 mod status;
 mod stop;
+mod tools;
 mod watch;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -29,6 +30,7 @@ pub(crate) use send::{send, verdict};
 pub(crate) use sessions::{list as sessions_list, one as sessions_one};
 pub(crate) use status::status;
 pub(crate) use stop::{shutdown, stop};
+pub(crate) use tools::{list as tools_list, one as tools_one};
 
 use crate::output::Tone;
 

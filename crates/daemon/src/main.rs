@@ -95,6 +95,10 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
             Some(command) => block_on(one_thread(), client::sessions_one(command, env, out)),
         },
         Command::Approvals(args) => block_on(one_thread(), approvals(&args, env, out)),
+        Command::Tools(args) => match &args.command {
+            None => block_on(one_thread(), client::tools_list(&args.client, env, out)),
+            Some(command) => block_on(one_thread(), client::tools_one(command, env, out)),
+        },
         Command::Jobs(args) => match &args.command {
             None => block_on(one_thread(), client::jobs_list(&args.list, env, out)),
             Some(command) => block_on(one_thread(), client::jobs_one(command, env, out)),

@@ -122,6 +122,7 @@ impl Settings {
             self.channels.telegram.validate(),
             self.gateway.validate(),
             self.tools.validate(),
+            belay_agent::tool_health::problems(&self.tools.health),
             self.context.validate(),
             self.skills.validate(),
             self.jobs.validate(),

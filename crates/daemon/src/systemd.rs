@@ -158,6 +158,7 @@ mod tests {
             limit_today_for: Default::default(),
             model_trouble: None,
             candidates: Vec::new(),
+            tools: Vec::new(),
         }))
     }
 

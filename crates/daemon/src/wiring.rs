@@ -175,6 +175,7 @@ async fn assemble(
         sessions: settings.sessions.clone(),
         routines: settings.routines.clone(),
         jobs: settings.jobs.clone(),
+        health: settings.tools.health.clone(),
         processes: programs.processes(),
         hooks: hooks.bound(),
         outputs: Some(programs.outputs()),

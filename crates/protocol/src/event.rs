@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::firing::FiringStatus;
 use crate::ids::{CallId, FiringId, GateId, JobId, RunId, SessionKey};
 use crate::job::JobState;
 use crate::message::ToolStatus;
-use crate::routine::FiringStatus;
 use crate::run::{RunStatus, Termination};
 use crate::stop::StopReason;
 use crate::time::UnixMillis;

@@ -91,6 +91,10 @@ uuid_id!(
     JobId
 );
 uuid_id!(
+    /// One routine. It keeps its id over all its changes.
+    RoutineId
+);
+uuid_id!(
     /// One firing of a routine.
     FiringId
 );

@@ -287,6 +287,8 @@ pub struct JobFilter {
     pub states: Vec<JobState>,
     /// Asked for in this session only.
     pub asked_in: Option<SessionKey>,
+    /// Only those of this creator: their id, and the channel that they spoke through.
+    pub creator: Option<(String, ChannelId)>,
     /// At most so many, newest first; 0 means 50.
     pub limit: u32,
 }

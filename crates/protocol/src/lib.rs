@@ -7,7 +7,7 @@
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
 //! Reading order: [`ids`] → [`message`] → [`history`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`context`] → [`inbound`] → [`outbound`] → [`admission`] → [`channel`]
-//! → [`event`] → [`store`] → [`archive`] → [`purpose`] → [`job`] → [`routine`] → [`worker`].
+//! → [`event`] → [`store`] → [`archive`] → [`purpose`] → [`job`] → [`doing`] → [`routine`] → [`firing`] → [`routine_store`] → [`worker`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
 #[cfg(doctest)]
@@ -26,7 +26,9 @@ pub mod archive;
 pub mod channel;
 pub mod context;
 pub mod declared;
+pub mod doing;
 pub mod event;
+pub mod firing;
 pub mod history;
 pub mod hook;
 pub mod ids;
@@ -39,6 +41,7 @@ pub mod outbound;
 pub mod process;
 pub mod purpose;
 pub mod routine;
+pub mod routine_store;
 pub mod run;
 pub mod secret;
 pub mod sent;
@@ -58,11 +61,14 @@ pub use context::{
     Skills, Skipped, Variable,
 };
 pub use declared::DeclaredOutput;
+pub use doing::{Action, Doing};
 pub use event::{Event, EventKind, NewEvent, Seq};
+pub use firing::{Claim, Echo, FiringEnd, FiringFilter, FiringRecord, FiringStatus, Held, NewFiring, Settled};
 pub use history::normalise;
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
 pub use ids::{
-    BootId, CallId, ChannelId, ConnectionId, FiringId, GateId, JobId, LinkId, OutboxId, RunId, SessionKey, ThreadId,
+    BootId, CallId, ChannelId, ConnectionId, FiringId, GateId, JobId, LinkId, OutboxId, RoutineId, RunId, SessionKey,
+    ThreadId,
 };
 pub use inbound::{
     Accepted, Ack, AckSender, Attachment, Body, CandidateStatus, CommandReply, Control, Envelope, IdempotencyKey,
@@ -86,10 +92,10 @@ pub use outbound::{DeliverError, Outbound};
 pub use process::{Generation, NoProcesses, RunProcesses};
 pub use purpose::{Purpose, Spent, firing_of, firing_session, job_of, job_session};
 pub use routine::{
-    Claim, FiringEnd, FiringFilter, FiringRecord, FiringStatus, Guardrails, Held, Misfire, NewFiring, NewRoutine,
-    Notify, RoutineAction, RoutineAnswer, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRequest, RoutineSpec,
-    RoutineStore, Settled, Trigger,
+    Guardrails, Misfire, NewRoutine, Notify, PutBy, PutRule, RoutineAction, RoutineAnswer, RoutineOrigin, RoutinePut,
+    RoutineRecord, RoutineRequest, RoutineSpec, Trigger,
 };
+pub use routine_store::RoutineStore;
 pub use run::{AgentState, RunRecord, RunStatus, RunUsage, Termination, WaitingFor};
 pub use secret::{Secret, SecretVault};
 pub use sent::Sent;

@@ -1,20 +1,14 @@
-//! Routines: rules that start work by time or event. What they are made of, what becomes of a firing, and the port that keeps
-//! both.
-//!
-//! A firing is a claimed row before anything is done for it: of two daemons on one store, one has it.
+//! Routines: rules that start work by time or event. What they are made of, and what may be asked about them.
 
 use std::collections::BTreeMap;
 
-use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::approval::Asker;
-use crate::ids::{BootId, ChannelId, FiringId, JobId, RunId, SessionKey};
+use crate::firing::FiringRecord;
+use crate::ids::{ChannelId, RoutineId, SessionKey};
 use crate::inbound::ReplyRoute;
 use crate::job::{JobBudget, JobRoom};
-use crate::outbound::Outbound;
-use crate::run::RunUsage;
-use crate::store::StoreError;
 use crate::time::UnixMillis;
 
 /// What a routine says when there is nothing to say.
@@ -23,8 +17,13 @@ pub const ROUTINE_OK: &str = "ROUTINE_OK";
 pub const ROUTINE_NAME_MAX_BYTES: usize = 64;
 /// Longest text of a routine, in bytes.
 pub const ROUTINE_TEXT_MAX_BYTES: usize = 64 * 1024;
-/// Longest detail of a firing, in characters.
-pub const FIRING_DETAIL_MAX_CHARS: usize = 200;
+
+/// Most routines in a store.
+pub const MAX_ROUTINES: u32 = 20_000;
+
+/// How long the same call of a webhook is the same delivery, where none is named: a minute, longer than a sender waits before it
+/// sends again, and shorter than what sends on a schedule does.
+pub const WEBHOOK_ECHO_MS: i64 = 60_000;
 
 /// What a routine is, as it is written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,7 +73,9 @@ pub enum Trigger {
     Webhook {
         /// The last part of its address; unique.
         path: String,
-        /// SHA-256 of the secret, in hex. The secret itself is kept nowhere.
+        /// SHA-256 of the secret, in hex. The secret itself is kept nowhere. It is taken, and shown to nobody; empty in what is
+        /// put: the one that is known stays.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
         secret_sha256: String,
     },
     /// Something that another part of the system says has happened.
@@ -214,6 +215,8 @@ pub enum RoutineOrigin {
 /// A routine to commit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewRoutine {
+    /// Its id, if it is new; one that is there keeps its own.
+    pub id: RoutineId,
     /// What it is.
     pub spec: RoutineSpec,
     /// For whom it works: with their rights as they were then.
@@ -235,8 +238,10 @@ pub struct NewRoutine {
 /// A routine as the outside sees it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RoutineRecord {
-    /// What it is.
-    #[serde(flatten)]
+    /// Its id, which changes do not change. One that is made under the name of a deleted one is another one.
+    pub routine_id: RoutineId,
+    /// What it is. Shown without its secret's digest.
+    #[serde(flatten, serialize_with = "without_secret")]
     pub spec: RoutineSpec,
     /// For whom it works.
     pub creator: Asker,
@@ -272,203 +277,48 @@ pub struct RoutineRecord {
     pub changed_at: UnixMillis,
 }
 
+/// What a routine may be put by; looked at where it is written, so that of two who want a name one has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PutRule {
+    /// Whether it must be new.
+    pub fresh: bool,
+    /// By whom.
+    pub by: PutBy,
+}
+
+/// Who puts a routine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutBy {
+    /// The configuration: one that is there is the configuration's from then on.
+    Config,
+    /// An operator: changes anybody's but the configuration's. It stays its owner's, with the owner's rights, and is answered
+    /// where the owner is.
+    Operator,
+    /// [`NewRoutine::creator`], through [`NewRoutine::channel`]: changes their own, and makes no more than so many.
+    Owner {
+        /// Routines that they may have; those of the configuration do not count.
+        most: u32,
+    },
+}
+
+/// From a digest a short secret can be guessed.
+fn without_secret<S: Serializer>(spec: &RoutineSpec, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut shown = spec.clone();
+    if let Trigger::Webhook { secret_sha256, .. } = &mut shown.trigger {
+        secret_sha256.clear();
+    }
+    shown.serialize(serializer)
+}
+
 /// What became of a routine that was to be committed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RoutinePut {
     /// It is there.
     Done(Box<RoutineRecord>),
+    /// The one of that name is not theirs to change; the words say why.
+    Forbidden(String),
     /// Another one has its name, or its webhook's path, or there are too many; the words say which.
     Refused(String),
-}
-
-/// Where a firing stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FiringStatus {
-    /// Claimed, and at work.
-    Running,
-    /// Done, with nothing to say.
-    Ok,
-    /// Done, with something to say.
-    Attention,
-    /// Not done.
-    Failed,
-    /// Its time passed while nobody could fire it.
-    Missed,
-}
-
-impl FiringStatus {
-    /// The word in the store and on the wire.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Ok => "ok",
-            Self::Attention => "attention",
-            Self::Failed => "failed",
-            Self::Missed => "missed",
-        }
-    }
-
-    /// The status of that word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Running, Self::Ok, Self::Attention, Self::Failed, Self::Missed]
-            .into_iter()
-            .find(|status| status.word() == word)
-    }
-}
-
-/// A firing to claim.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NewFiring {
-    /// Its id.
-    pub id: FiringId,
-    /// The routine's name.
-    pub routine: String,
-    /// What set it off: a [`Trigger::word`], or `manual`.
-    pub by: &'static str,
-    /// What makes a second delivery of the same cause recognisable, within the routine: the scheduled time in milliseconds, a
-    /// webhook's delivery, a message's key.
-    pub key: String,
-    /// The scheduled time, where there is one.
-    pub scheduled_at: Option<UnixMillis>,
-    /// Whether guardrails of time are passed over: cooldown and content. For a firing by hand.
-    pub by_hand: bool,
-    /// What it was set off with, in short: at most [`FIRING_DETAIL_MAX_CHARS`].
-    pub detail: String,
-    /// What it was set off with, for the model, as data of the outside; at most [`ROUTINE_TEXT_MAX_BYTES`].
-    pub payload: Option<String>,
-    /// blake3 of the content, in hex, for [`Guardrails::dedup_window_s`]; `None`: there is none.
-    pub content: Option<String>,
-    /// Scheduled times that are recorded as missed in the same commit, oldest first.
-    pub missed: Vec<UnixMillis>,
-    /// The routine's next scheduled time from here on, where it has a schedule.
-    pub next_at: Option<UnixMillis>,
-    /// The daemon that claims it.
-    pub boot: BootId,
-    /// When.
-    pub at: UnixMillis,
-}
-
-/// What became of a claim.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Claim {
-    /// This daemon has it, and its place.
-    Claimed(Box<FiringRecord>),
-    /// It was claimed before: by this daemon or another.
-    Known(Box<FiringRecord>),
-    /// A guardrail holds it back. A scheduled time is recorded as missed, with the guardrail as its summary.
-    Held(Held),
-    /// There is no such routine, or it cannot fire.
-    Off(String),
-}
-
-/// The guardrail that holds a firing back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
-    /// It fired a moment ago; so many milliseconds are left.
-    Cooldown(u64),
-    /// As many of it as may be are at work.
-    Concurrent,
-    /// As many of all as may be are at work.
-    Global,
-    /// The same content has fired it a moment ago.
-    Content,
-}
-
-impl Held {
-    /// The word in the store, in metrics and on the wire.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Cooldown(_) => "cooldown",
-            Self::Concurrent => "max_concurrent",
-            Self::Global => "global_concurrent",
-            Self::Content => "same_content",
-        }
-    }
-}
-
-/// A firing as the outside sees it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct FiringRecord {
-    /// Its id.
-    pub firing_id: FiringId,
-    /// The routine's name.
-    pub routine: String,
-    /// The routine's revision when it was claimed.
-    pub revision: u32,
-    /// What set it off.
-    pub by: String,
-    /// What makes the cause recognisable.
-    pub key: String,
-    /// The scheduled time.
-    pub scheduled_at: Option<UnixMillis>,
-    /// What it was set off with, in short.
-    pub detail: String,
-    /// What it was set off with.
-    #[serde(skip)]
-    pub payload: Option<String>,
-    /// Where it stands.
-    pub status: FiringStatus,
-    /// What there is to say: its text, or why it failed, or what held it back.
-    pub summary: Option<String>,
-    /// The run that did it, for a lightweight one.
-    pub run_id: Option<RunId>,
-    /// The job that does it, for a full one.
-    pub job_id: Option<JobId>,
-    /// What it used.
-    pub usage: RunUsage,
-    /// What it cost, in millionths of a US dollar.
-    pub cost_micro_usd: u64,
-    /// When it was claimed.
-    pub claimed_at: UnixMillis,
-    /// When it ended.
-    pub ended_at: Option<UnixMillis>,
-}
-
-/// The end of a firing.
-#[derive(Clone, Debug)]
-pub struct FiringEnd {
-    /// Which.
-    pub firing: FiringId,
-    /// [`FiringStatus::Ok`], [`FiringStatus::Attention`] or [`FiringStatus::Failed`].
-    pub status: FiringStatus,
-    /// What there is to say.
-    pub summary: Option<String>,
-    /// What it used.
-    pub usage: RunUsage,
-    /// What it cost, in millionths of a US dollar.
-    pub cost_micro_usd: u64,
-    /// Told in the same commit, if this is its first end.
-    pub notice: Option<Outbound>,
-    /// Told besides, in the same commit, if this end switches the routine off.
-    pub disabled_notice: Option<Outbound>,
-    /// When.
-    pub at: UnixMillis,
-}
-
-/// What became of an end.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Settled {
-    /// It has ended now; whether its routine was switched off by it.
-    Now {
-        /// The firing.
-        firing: Box<FiringRecord>,
-        /// Whether as many failures in a row as may be were reached.
-        disabled: bool,
-    },
-    /// It had ended before, or never was.
-    Before,
-}
-
-/// Which firings.
-#[derive(Clone, Debug, Default)]
-pub struct FiringFilter {
-    /// Of this routine only.
-    pub routine: Option<String>,
-    /// With this status only.
-    pub status: Option<FiringStatus>,
-    /// At most so many, newest first; 0 means 50.
-    pub limit: u32,
 }
 
 /// What may be asked about routines. Who asks, from where, and who is told, stand in the message that asks.
@@ -501,8 +351,8 @@ pub enum RoutineRequest {
     Webhook {
         /// The routine's name.
         name: String,
-        /// What makes a second delivery recognisable.
-        delivery: String,
+        /// What makes a second delivery recognisable; `None`: its payload does, for [`WEBHOOK_ECHO_MS`].
+        delivery: Option<String>,
         /// Told to it, as data of the outside.
         payload: String,
     },
@@ -528,84 +378,4 @@ pub enum RoutineAnswer {
     Deleted(String),
     /// What was fired, or was before; none where nothing waits for it.
     Fired(Vec<FiringRecord>),
-}
-
-/// Most routines in a store.
-pub const MAX_ROUTINES: u32 = 20_000;
-
-/// Keeps routines and their firings. Every write is committed before it answers.
-#[async_trait]
-pub trait RoutineStore: Send + Sync {
-    /// Makes a routine, switched on, or changes the one of that name. Where the spec differs its revision is raised, its times
-    /// are new, and its failures are forgotten; where it does not, they stay, so that putting the same at every start forgets
-    /// no time that was missed. Whether it is on stays as it is: who has switched it off switches it on. With `fresh`, one that
-    /// is there is refused.
-    async fn put(&self, routine: NewRoutine, fresh: bool) -> Result<RoutinePut, StoreError>;
-
-    /// Switches it on, with its next scheduled time and without its failures, or off, with the reason. Times that passed while
-    /// it was off are not missed. `None`: there is none.
-    async fn enable(
-        &self,
-        name: &str,
-        on: bool,
-        why: &str,
-        next_at: Option<UnixMillis>,
-        at: UnixMillis,
-    ) -> Result<Option<RoutineRecord>, StoreError>;
-
-    /// Deletes it; its firings stay as they are. Whether it was there.
-    async fn delete(&self, name: &str) -> Result<bool, StoreError>;
-
-    /// The routine of that name.
-    async fn routine(&self, name: &str) -> Result<Option<RoutineRecord>, StoreError>;
-
-    /// The routine whose webhook has this path. As it stands this looks through the whole list; a store with an index answers
-    /// directly.
-    async fn routine_at(&self, path: &str) -> Result<Option<RoutineRecord>, StoreError> {
-        let fits = |routine: &RoutineRecord| matches!(&routine.spec.trigger, Trigger::Webhook { path: own, .. } if own == path);
-        Ok(self.routines().await?.into_iter().find(fits))
-    }
-
-    /// The routines, by name.
-    async fn routines(&self) -> Result<Vec<RoutineRecord>, StoreError>;
-
-    /// Enabled routines whose next scheduled time has come, the longest overdue first.
-    async fn due(&self, now: UnixMillis, limit: u32) -> Result<Vec<RoutineRecord>, StoreError>;
-
-    /// The earliest next scheduled time of all that are enabled.
-    async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError>;
-
-    /// Claims a firing: guardrails and cap are looked at, the row is written, and the routine's times go on, in one
-    /// transaction. `global`: firings of all routines that may be at work.
-    ///
-    /// A key that was claimed before is [`Claim::Known`] whatever has become of the routine since. A scheduled time at or
-    /// before [`RoutineRecord::claimed_to`] whose row is gone is [`Claim::Off`]. In both cases the routine goes on to the next
-    /// time all the same where it still waits for this one; a later time that it waits for already always stays. A firing
-    /// without a scheduled time leaves the times alone.
-    async fn claim(&self, firing: NewFiring, global: u32) -> Result<Claim, StoreError>;
-
-    /// Records scheduled times as missed and goes on to the next one, where none of them is fired. Nothing where there is no
-    /// such routine, or it is off.
-    async fn miss(
-        &self,
-        name: &str,
-        missed: Vec<UnixMillis>,
-        next_at: Option<UnixMillis>,
-        at: UnixMillis,
-    ) -> Result<(), StoreError>;
-
-    /// Notes the run, or the job, that does a firing.
-    async fn note_work(&self, firing: FiringId, run: Option<RunId>, job: Option<JobId>) -> Result<(), StoreError>;
-
-    /// Ends a firing, once; counts failures, and switches its routine off where there were too many in a row.
-    async fn settle(&self, end: FiringEnd) -> Result<Settled, StoreError>;
-
-    /// The firing of that id.
-    async fn firing(&self, id: FiringId) -> Result<Option<FiringRecord>, StoreError>;
-
-    /// Firings, newest first.
-    async fn firings(&self, filter: FiringFilter) -> Result<Vec<FiringRecord>, StoreError>;
-
-    /// Firings that have not ended, oldest first.
-    async fn open_firings(&self) -> Result<Vec<FiringRecord>, StoreError>;
 }

@@ -2,8 +2,9 @@
 
 use belay_protocol::routine::MAX_ROUTINES;
 use belay_protocol::{
-    Claim, EventKind, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, NewEvent, NewFiring,
-    NewRoutine, RoutinePut, RoutineRecord, RunUsage, StoreError, Trigger, UnixMillis, firing_session,
+    Claim, Echo, EventKind, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, NewEvent, NewFiring,
+    NewRoutine, PutBy, PutRule, RoutineOrigin, RoutinePut, RoutineRecord, RunUsage, StoreError, Trigger, UnixMillis,
+    firing_session,
 };
 
 use crate::limits::PAGE_MAX;
@@ -36,9 +37,45 @@ pub(crate) fn too_many() -> RoutinePut {
     RoutinePut::Refused(format!("there are {MAX_ROUTINES} routines, and there may be no more: delete one"))
 }
 
+pub(crate) fn too_many_each(most: u32) -> RoutinePut {
+    RoutinePut::Refused(format!(
+        "you have {most} routines, and may have no more (routines.max_per_person): delete one, or change one that you have"
+    ))
+}
+
+/// How many routines of their own whoever puts a new one may have; `None`: as many as they like.
+pub(crate) fn most_of_owner(rule: PutRule) -> Option<u32> {
+    match rule.by {
+        PutBy::Owner { most } => Some(most),
+        PutBy::Operator | PutBy::Config => None,
+    }
+}
+
+/// The routine as it is to be written over the one of its name; or why it is not.
+pub(crate) fn over(old: &RoutineRecord, new: NewRoutine, rule: PutRule) -> Result<NewRoutine, RoutinePut> {
+    let name = &new.spec.name;
+    let own = old.creator.principal == new.creator.principal && old.channel == new.channel;
+    if matches!(rule.by, PutBy::Owner { .. }) && !own {
+        return Err(RoutinePut::Forbidden(format!("The name {name} is taken: choose another.")));
+    }
+    if rule.by != PutBy::Config && old.origin == RoutineOrigin::Config {
+        let why = format!("The routine {name} is part of the configuration: it is changed there.");
+        return Err(RoutinePut::Forbidden(why));
+    }
+    if rule.fresh {
+        return Err(name_taken(name));
+    }
+    if rule.by == PutBy::Operator && !own {
+        let RoutineRecord { creator, channel, made_in, reply_to, .. } = old.clone();
+        return Ok(NewRoutine { creator, channel, made_in, reply_to, ..new });
+    }
+    Ok(new)
+}
+
 /// A routine as it is made.
 pub(crate) fn made(new: NewRoutine) -> RoutineRecord {
     RoutineRecord {
+        routine_id: new.id,
         claimed_to: has_schedule(&new.spec.trigger).then_some(new.at),
         spec: new.spec,
         creator: new.creator,
@@ -61,7 +98,7 @@ pub(crate) fn made(new: NewRoutine) -> RoutineRecord {
 /// A routine that is put again. The same spec changes for whom it works, and nothing else.
 pub(crate) fn put_again(old: RoutineRecord, new: NewRoutine) -> RoutineRecord {
     let differs = old.spec != new.spec;
-    let fresh = RoutineRecord { created_at: old.created_at, ..made(new) };
+    let fresh = RoutineRecord { routine_id: old.routine_id, created_at: old.created_at, ..made(new) };
     if !differs {
         let RoutineRecord { creator, channel, made_in, reply_to, origin, .. } = fresh;
         return RoutineRecord { creator, channel, made_in, reply_to, origin, ..old };
@@ -142,6 +179,7 @@ pub(crate) fn left_ms(since: UnixMillis, seconds: u64, now: UnixMillis) -> Optio
 pub(crate) fn claimed(new: &NewFiring, revision: u32) -> FiringRecord {
     FiringRecord {
         firing_id: new.id,
+        routine_id: new.routine_id,
         routine: new.routine.clone(),
         revision,
         by: new.by.to_owned(),
@@ -175,6 +213,7 @@ pub(crate) fn held_back(new: &NewFiring, revision: u32, held: Held) -> FiringRec
 pub(crate) fn missed(routine: &RoutineRecord, time: UnixMillis, at: UnixMillis) -> FiringRecord {
     FiringRecord {
         firing_id: FiringId::new(),
+        routine_id: routine.routine_id,
         routine: routine.spec.name.clone(),
         revision: routine.revision,
         by: routine.spec.trigger.word().to_owned(),
@@ -238,6 +277,11 @@ pub(crate) fn ended(firing: FiringRecord, end: &FiringEnd) -> FiringRecord {
         ended_at: Some(end.at),
         ..firing
     }
+}
+
+/// Whether an earlier firing is the one that is claimed now.
+pub(crate) fn is_echo(echo: &Echo, earlier: &FiringRecord) -> bool {
+    earlier.key == echo.key && earlier.claimed_at >= echo.since
 }
 
 /// Counts an end for its routine, and returns whether that switches the routine off. The end of a firing from before a change

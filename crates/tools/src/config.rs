@@ -6,6 +6,7 @@ pub mod outputs;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use belay_protocol::ToolHealthConfig;
 use serde::{Deserialize, Serialize};
 
 pub use self::commands::{CommandsConfig, ShellConfig};
@@ -44,6 +45,8 @@ pub struct ToolsConfig {
     pub web: WebConfig,
     /// `web_search`: the section `[tools.search]`.
     pub search: SearchConfig,
+    /// What becomes of tools that fail again and again: the section `[tools.health]`, which the agent acts on and checks.
+    pub health: ToolHealthConfig,
 }
 
 /// Upper end of [`ToolsConfig::max_file_bytes`]. 64 MiB: with a handful of reads at once the daemon stays small.
@@ -71,6 +74,7 @@ impl Default for ToolsConfig {
             web: WebConfig::default(),
             search: SearchConfig::default(),
             mcp: BTreeMap::new(),
+            health: ToolHealthConfig::default(),
         }
     }
 }

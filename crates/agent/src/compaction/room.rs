@@ -16,7 +16,8 @@ use super::estimate::tokens_of;
 use super::oversized;
 use super::shorten::{How, Shortened, shorten};
 use super::shortener::Shortener;
-use crate::core::{Asked, RunCore};
+use crate::core::{Asked, CallPurpose, RunCore};
+use crate::jobs::Patience;
 
 /// A run, as far as its context is kept short enough for its model.
 pub(crate) struct Roomy<'a> {
@@ -72,7 +73,7 @@ enum Room {
 }
 
 impl Roomy<'_> {
-    /// One logical call as a step of the loop, with room made for it.
+    /// One logical call as a step of the loop, with room made for it; for a job, a model that is away is waited for.
     ///
     /// # Errors
     /// The call failed after all retries, or was refused by the cost guard; or what leaves could not be stored, and nothing
@@ -82,6 +83,30 @@ impl Roomy<'_> {
     /// Dropped midway, the context is as it was or shortened as a whole; what was said to begin is not said to have ended.
     pub(crate) async fn call(
         mut self,
+        reasoning: &Reasoning,
+        context: &mut LoopContext,
+        step: u32,
+    ) -> Result<LlmTurn, LoopError> {
+        let mut patience = Patience::default();
+        loop {
+            let error = match self.once(reasoning, context, step).await {
+                Err(LoopError::Model(error)) => error,
+                answered => return answered,
+            };
+            let until = self.core.deadline(context, CallPurpose::Step);
+            // Boxed: a call that is answered, as nearly all are, does not carry it.
+            if !Box::pin(patience.bear(self.core, &error, until)).await {
+                return Err(error.into());
+            }
+            if let Some(reason) = self.core.stopped() {
+                return Ok(LlmTurn::Stopped(reason.into()));
+            }
+        }
+    }
+
+    /// The same, where the model is asked once.
+    async fn once(
+        &mut self,
         reasoning: &Reasoning,
         context: &mut LoopContext,
         step: u32,

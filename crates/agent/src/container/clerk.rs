@@ -95,6 +95,9 @@ impl Clerk {
     /// Asks the model as any run does.
     async fn model(&mut self, ask: ModelAsk) -> Result<ModelReply, WorkerEnd> {
         // The worker counts too; but it is not the one whose count holds.
+        if let Some(end) = self.core.at_step().await {
+            return Err(self.over(&end));
+        }
         if self.turns >= self.max_turns {
             return Err(WorkerEnd::MaxTurns);
         }
@@ -127,6 +130,7 @@ impl Clerk {
         };
         let executed = self.core.execute(calls, &mut context, &tools, &bind).await;
         let messages = context.messages.iter().skip(1).map(|message| (**message).clone()).collect();
+        self.core.after_step(self.turns).await;
         let over = match executed {
             _ if self.core.cancel.is_cancelled() => Some(WorkerEnd::Stopped),
             Ok(_) => None,

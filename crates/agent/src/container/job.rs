@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belay_protocol::{StopReason, WorkerEnd, WorkerHost, WorkerStart};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::clerk::Clerk;
@@ -11,6 +11,9 @@ use super::clerk::Clerk;
 /// How long a clerk that was told to stop may take. 5 s: the gate returns within a fraction of a second, the rest is for
 /// a slow disk.
 const CLERK_GRACE: Duration = Duration::from_secs(5);
+
+/// How often a run whose worker is being started shows that it is alive: the first start of a container fetches its image.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 
 /// How a job ended, for its event and its report.
 #[derive(Debug)]
@@ -63,11 +66,16 @@ async fn carry_out(
     stop: &CancellationToken,
     deadline: Instant,
 ) -> WorkerEnd {
-    let started = tokio::select! {
-        biased;
-        () = stop.cancelled() => return WorkerEnd::Stopped,
-        () = sleep_until(deadline) => return WorkerEnd::TimedOut,
-        started = host.start(start) => started,
+    let starting = host.start(start);
+    tokio::pin!(starting);
+    let started = loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return WorkerEnd::Stopped,
+            () = sleep_until(deadline) => return WorkerEnd::TimedOut,
+            started = &mut starting => break started,
+            () = sleep(SIGN_OF_LIFE) => clerk.core.live.touch(),
+        }
     };
     let mut process = match started {
         Ok(process) => process,

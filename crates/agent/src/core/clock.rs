@@ -54,7 +54,7 @@ impl RunCore {
     }
 
     /// The earliest of the run's own deadlines and what its parent has left.
-    pub(super) fn deadline(&self, context: &LoopContext, purpose: CallPurpose) -> Option<Instant> {
+    pub(crate) fn deadline(&self, context: &LoopContext, purpose: CallPurpose) -> Option<Instant> {
         let own = match purpose.closing() {
             Some(time) => [Some(Instant::now() + time), None],
             None => {

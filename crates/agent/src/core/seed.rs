@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{OwnTime, RunClock, RunCore};
 use crate::approvals::Answers;
 use crate::house::House;
+use crate::jobs::Errand;
 use crate::journal::JournalSeed;
 use crate::live::LiveRun;
 use crate::prompt::Briefing;
@@ -36,6 +37,7 @@ pub(crate) struct Seed {
     deadline: Option<Instant>,
     nest: Nest,
     purpose: Purpose,
+    errand: Option<Arc<Errand>>,
     options: Arc<RunOptions>,
     briefing: Arc<Briefing>,
 }
@@ -79,6 +81,7 @@ impl Seed {
             nest: self.nest.clone(),
             answers: Answers::new(),
             purpose: self.purpose,
+            errand: self.errand.clone(),
             may_ask: Err(NOBODY),
             options: self.options.clone(),
             briefing: self.briefing.clone(),
@@ -103,6 +106,7 @@ impl RunCore {
             deadline: self.deadline(context, self.allowance(1).purpose),
             nest: self.nest.clone(),
             purpose: self.purpose,
+            errand: self.errand.clone(),
             options: self.options.clone(),
             briefing: self.briefing.clone(),
         }

@@ -49,11 +49,11 @@ impl Dispatcher {
 
     /// Sets off the routines that wait for a message, which is not answered otherwise.
     pub(super) fn set_off(&mut self, text: String, sent: Option<Sent>, inbound: Inbound, ack: AckSender) {
-        let names = self.house.routines.events().for_message(&inbound, &text);
+        let waiting = self.house.routines.events().for_message(&inbound, &text);
         let (house, by) = (self.house.clone(), By::of(&inbound));
         let answer = self.answer_of(WORD.to_owned(), sent, inbound, ack);
         self.errand(async move {
-            let said = routines::start(&house, &names, &text, &by).await;
+            let said = routines::start(&house, &waiting, &text, &by).await;
             answer.give(said).await;
         });
     }

@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use belay_protocol::Generation;
 use belay_protocol::{
-    FaultKind, GateId, Progress, RunId, Secret, SessionKey, Tool, ToolCall, ToolContext, ToolFailure, ToolOutput, ToolReply,
-    ToolStatus, Variable,
+    FaultKind, GateId, Progress, RunId, Secret, SessionKey, Tool, ToolCall, ToolContext, ToolFailure, ToolOutput,
+    ToolReply, ToolStatus, Variable,
 };
 use serde_json::{Map, Value};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::container::RUN_IN_WORKER;
 use crate::joining::Joining;
 use crate::live::LiveRun;
+use crate::subagent::SPAWN_SUBAGENT;
 use crate::tool_health::Pass;
 
 /// Calls of one batch that run at the same time; the others follow as these end.
@@ -157,7 +159,10 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
                 continue;
             }
             let Some(Runnable { at, call, tool, arguments, credential, pass, .. }) = waiting.next() else { break };
-            whose.live.quiet_for(tool.spec().timeout); // it has a deadline of its own
+            match starts_run(&call.name) {
+                true => whose.live.touch(),
+                false => whose.live.quiet_for(tool.spec().timeout), // it has a deadline of its own
+            }
             let context = ToolContext {
                 session: whose.session.clone(),
                 run_id: whose.run,
@@ -193,6 +198,11 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
     ran.extend(places.into_values().map(Place::abandoned));
     ran.extend(waiting.map(|waiting| never_began(waiting, "not executed: the run was stopped")));
     (ran, begun)
+}
+
+/// Whether a call is itself a run, whose every step is heard of: its silence means what a run's silence means.
+fn starts_run(tool: &str) -> bool {
+    [SPAWN_SUBAGENT, RUN_IN_WORKER].contains(&tool)
 }
 
 fn never_began(runnable: Runnable, text: &str) -> Ran {

@@ -6,7 +6,8 @@ use belay_agent_loop::LoopError;
 use belay_agent_loop::policies::RunLimits;
 use belay_protocol::{JobBudget, JobRecord, JobState, RunEnd, RunFilter, StopReason, job_of};
 
-use super::desk::key_of;
+use super::care::key_of;
+use super::errand::Errand;
 use super::text::NOT_AT_WORK;
 use crate::core::RunCore;
 use crate::house::House;
@@ -15,41 +16,33 @@ use crate::rights;
 /// Most earlier runs of a job that are looked at for what they have used: attempts, and messages that came too late.
 const MOST_RUNS: u32 = 500;
 
-/// A job at work.
-#[derive(Clone, Debug)]
-pub(crate) struct Errand {
-    /// Its creator has the rights that are left of theirs.
-    pub(crate) job: JobRecord,
-    /// What it may use: its own budget within that of every job.
-    pub(crate) budget: JobBudget,
-}
-
-/// Finds the job that a run is an attempt at, and puts its limits in force. Returns how the run ends at once where there is
-/// nothing to work at: the job is over, or the run is no attempt of it but a message that came too late.
+/// Finds the job that a run is an attempt at, gives the run that errand, and puts its limits in force. Returns how the run ends
+/// at once where there is nothing to work at: the job is over, or the run is no attempt of it but a message that came too late.
 ///
 /// # Errors
 /// The store does not answer.
-pub(crate) async fn begin(core: &mut RunCore) -> Result<Result<Errand, RunEnd>, LoopError> {
+pub(crate) async fn begin(core: &mut RunCore) -> Result<Option<RunEnd>, LoopError> {
     let house = core.house.clone();
     let job = match job_of(&core.live.session) {
         Some(id) => house.store.jobs.job(id).await?,
         None => None,
     };
-    let Some(job) = job else { return Ok(Err(not_at_work("unknown"))) };
+    let Some(job) = job else { return Ok(Some(not_at_work("unknown"))) };
     if job.state != JobState::InProgress {
-        return Ok(Err(not_at_work(job.state.word())));
+        return Ok(Some(not_at_work(job.state.word())));
     }
     let attempt = house.store.threads.find(&key_of(&job)).await?;
     if attempt.is_none_or(|attempt| attempt.run_id != core.live.id) {
-        return Ok(Err(not_at_work("between_attempts")));
+        return Ok(Some(not_at_work("between_attempts")));
     }
     // What it may do was looked at before it was sent; since then a restart may have taken it up, with other settings.
-    let Ok(creator) = rights::of_job(&house, &job) else { return Ok(Err(not_at_work("not_allowed"))) };
+    let Ok(creator) = rights::of_job(&house, &job) else { return Ok(Some(not_at_work("not_allowed"))) };
     let job = JobRecord { creator, ..job };
     if of_others(&house, &job).await? {
         core.tally.see_outside();
     }
-    let budget = job.budget.within(house.jobs.budget());
+    let errand = Errand::of(&house, job, core.live.id).await?;
+    let budget = errand.budget;
     let mut tokens = None;
     if budget.max_tokens > 0 {
         let filter = RunFilter { session: Some(core.live.session.clone()), status: None, limit: MOST_RUNS };
@@ -58,12 +51,13 @@ pub(crate) async fn begin(core: &mut RunCore) -> Result<Result<Errand, RunEnd>, 
         let used: u64 = earlier.map(|run| run.usage.input.saturating_add(run.usage.output)).sum();
         if used >= budget.max_tokens {
             let end = RunEnd::of(StopReason::Tokens).with("used", used).with("limit", budget.max_tokens);
-            return Ok(Err(end));
+            return Ok(Some(end));
         }
         tokens = Some(budget.max_tokens - used);
     }
     core.rules = Arc::new(house.rules.with_limits(limits_of(house.rules.limits(), &budget, tokens)));
-    Ok(Ok(Errand { job, budget }))
+    core.errand = Some(Arc::new(errand));
+    Ok(None)
 }
 
 /// Whether the task may have words of the outside in it: a model has written it, which may have read some, or what set a routine

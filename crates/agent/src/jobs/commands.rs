@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, IdempotencyKey, Inbound, JobFilter, JobId, JobOrder, JobState, Purpose, Refusal, RunRecord, RunWatch,
+    Ack, IdempotencyKey, Inbound, JobFilter, JobId, JobOrder, JobRoom, JobState, Purpose, Refusal, RunRecord, RunWatch,
     StopReason,
 };
 use uuid::Builder;
 
 use super::requests::{Client, cancel, create, find, unstored};
-use super::{desk, text};
+use super::{care, text};
 use crate::house::House;
 
 /// Jobs in a list.
@@ -86,7 +86,7 @@ pub(crate) async fn command(house: &House, command: JobCommand, by: &Inbound) ->
 /// Jobs that were asked for here; an operator sees all.
 async fn list(house: &House, by: &Inbound) -> Result<String, Refusal> {
     let asked_in = (!by.principal.is_operator()).then(|| by.session.clone());
-    let filter = JobFilter { states: Vec::new(), asked_in, limit: LISTED };
+    let filter = JobFilter { asked_in, limit: LISTED, ..JobFilter::default() };
     let jobs = house.store.jobs.jobs(filter).await.map_err(unstored)?;
     if jobs.is_empty() {
         return Ok("There are no jobs. /job and a task makes one.".into());
@@ -105,6 +105,9 @@ async fn list(house: &House, by: &Inbound) -> Result<String, Refusal> {
 /// Passes a message on to a job at work, which reads it with its next step.
 async fn pass_on(house: &House, id: JobId, said: String, by: &Inbound) -> Result<Answer, Refusal> {
     let job = find(house, id, by).await?;
+    if job.room == JobRoom::Worker {
+        return Err(Refusal::Decided(text::deaf(&job.title)));
+    }
     if job.state != JobState::InProgress {
         let what = format!("The job “{}” is not at work: it is {}.", job.title, text::words(job.state));
         return Err(Refusal::Decided(what));
@@ -114,7 +117,7 @@ async fn pass_on(house: &House, id: JobId, said: String, by: &Inbound) -> Result
         account: id.to_string().into(),
         message_id: id_of(&[key.channel.as_str(), &key.account, &key.message_id]).to_string().into(),
     });
-    match house.inlet.send(desk::message(&job, &job.creator, said, key)).await {
+    match house.inlet.send(care::message(&job, &job.creator, said, key)).await {
         Some(Ack::Accepted(accepted)) => {
             let title = job.title.clone();
             let passed_on = accepted.watch.map(|watch| PassedOn { title, watch });

@@ -1,40 +1,29 @@
 //! The delegate of a job: what the shared loop does differently for work that nobody reads along with.
 //!
-//! It wraps the turn's own delegate, which stores, shortens and lets messages join as for a conversation. A text is no end
-//! unless it says that the work is done; a model that is away for a while is waited for.
+//! It wraps the turn's own delegate, which stores, shortens, waits for a model that is away, and lets messages join.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent_loop::{
     AdmittedCall, AgenticLoopConfig, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter,
     Reasoning, TextAction, run_agentic_loop,
 };
-use belay_protocol::{
-    FinishReason, JobRoom, Message, MessageBody, ModelError, ModelErrorKind, RunEnd, StopLayer, StopReason, Tool,
-    ToolSet,
-};
-use tokio::time::sleep;
+use belay_protocol::{JobRoom, Message, RunEnd, StopLayer, StopReason, Tool, ToolSet};
 
-use super::begin::Errand;
+use super::errand::Errand;
 use super::{text, worker};
 use crate::chat::ChatDelegate;
-use crate::completion::signals_completion;
-use crate::completion_check;
 use crate::house::House;
 use crate::judge;
 use crate::multiplying::multiplies;
 use crate::prompt::Briefing;
-use crate::reply::{self, Reply};
 use crate::terminate::{TERMINATE, Terminate};
 use crate::turn::failure;
+use crate::unattended::{Manner, Texts, last_words};
 
-/// How often in a row a model may be away before the job has failed. Ten, each after retries of its own.
-const MOST_AWAY: u32 = 10;
-/// First and longest pause before a model that was away is asked again. What it says itself wins, within a quarter of an hour.
-const AWAY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
-const MOST_RETRY_AFTER: Duration = Duration::from_secs(900);
+/// A job goes on until it ends itself, or its steps are used up.
+const MANNER: Manner = Manner { nudge: text::NUDGE, empty: text::EMPTY, second_is_end: false };
 
 /// Takes a job through the loop to the end of its attempt. Whatever ends it but a person, the best that it had to say is the
 /// turn's summary.
@@ -52,7 +41,7 @@ pub(crate) async fn pursue(
     let reasoning = turn.reasoning.clone();
     let (limit, rules) = (errand.budget.max_steps, turn.core.rules.clone());
     let config = AgenticLoopConfig { max_iterations: limit, rules, ..AgenticLoopConfig::default() };
-    let mut delegate = JobDelegate { turn, errand, said: None, away: 0, getting_on: false };
+    let mut delegate = JobDelegate { turn, errand, texts: Texts::default() };
     let end = match run_agentic_loop(&mut delegate, &reasoning, context, &config).await {
         Ok(LoopOutcome::MaxIterations { iterations }) => {
             RunEnd::of(StopReason::MaxIterations).with("iterations", iterations).with("max_steps", limit)
@@ -71,78 +60,11 @@ pub(crate) async fn pursue(
     Ok(LoopOutcome::Stopped(end))
 }
 
-/// The last text of the model in this attempt.
-fn last_words(context: &LoopContext, from: usize) -> Option<String> {
-    let own = context.messages.get(from..).unwrap_or_default().iter().rev();
-    let said = own.filter(|said| matches!(said.body, MessageBody::Assistant { .. }));
-    said.map(|message| message.text().trim()).find(|text| !text.is_empty()).map(str::to_owned)
-}
-
 /// Adapts the loop to a job.
 struct JobDelegate<'a> {
     turn: &'a mut ChatDelegate,
     errand: &'a Errand,
-    /// The text before this one, where no calls came in between.
-    said: Option<String>,
-    /// How often in a row the model was away.
-    away: u32,
-    /// Whether the store knows that the job gets on since the last crash.
-    getting_on: bool,
-}
-
-impl JobDelegate<'_> {
-    /// How the run ends here, since its job is over or is another attempt's. A stop tells the run as well; this is for one
-    /// that came before the run could be told.
-    async fn is_over(&self) -> Option<RunEnd> {
-        let (store, job) = (&self.turn.core.house.store.jobs, &self.errand.job);
-        match store.job(job.job_id).await {
-            Ok(Some(now)) if !now.state.is_over() && now.attempt == job.attempt => None,
-            Ok(now) => {
-                let state = now.map_or("unknown", |now| now.state.word());
-                Some(RunEnd::of(StopReason::ParentStopped).with(text::NOT_AT_WORK, state))
-            }
-            // A store in trouble shows itself at the next write.
-            Err(error) => {
-                tracing::warn!(%error, job = %job.job_id, "the state of a job could not be read");
-                None
-            }
-        }
-    }
-
-    /// Waits for a model that is away. Returns whether it is to be asked again.
-    async fn bear(&mut self, error: &ModelError) -> bool {
-        let asked = match error.kind {
-            ModelErrorKind::RateLimited { retry_after } | ModelErrorKind::Overloaded { retry_after } => retry_after,
-            ModelErrorKind::Network => None,
-            ModelErrorKind::Auth | ModelErrorKind::ContextTooLong | ModelErrorKind::BadRequest => return false,
-        };
-        self.away += 1;
-        if self.away >= MOST_AWAY {
-            return false;
-        }
-        let own = AWAY.0.saturating_mul(1 << (self.away - 1).min(8)).min(AWAY.1);
-        let pause = asked.unwrap_or_default().clamp(own, MOST_RETRY_AFTER);
-        let live = self.turn.core.live.clone();
-        tracing::info!(run = %live.id, away = self.away, pause_s = pause.as_secs(), "the model is away; a job waits for it");
-        live.quiet_for(pause);
-        tokio::select! {
-            biased; // a stop waits for no model
-            () = live.cancel.cancelled() => {}
-            () = sleep(pause) => {}
-        }
-        true
-    }
-
-    /// Notes once that the job gets on, where a crash came before.
-    async fn note_progress(&mut self) {
-        if std::mem::replace(&mut self.getting_on, true) || self.errand.job.crashes == 0 {
-            return;
-        }
-        let store = &self.turn.core.house.store.jobs;
-        if let Err(error) = store.note_progress(self.errand.job.job_id).await {
-            tracing::warn!(%error, job = %self.errand.job.job_id, "that a job gets on could not be stored");
-        }
-    }
+    texts: Texts,
 }
 
 #[async_trait]
@@ -152,7 +74,7 @@ impl LoopDelegate for JobDelegate<'_> {
     }
 
     async fn on_injected(&mut self, context: &LoopContext) -> Result<(), LoopError> {
-        self.said = None; // it was said before this
+        self.texts.forget(); // they were said before this
         self.turn.on_injected(context).await
     }
 
@@ -161,7 +83,7 @@ impl LoopDelegate for JobDelegate<'_> {
     }
 
     async fn before_llm_call(&mut self, context: &mut LoopContext, iteration: u32) -> Option<LoopOutcome> {
-        if let Some(end) = self.is_over().await {
+        if let Some(end) = self.turn.core.at_step().await {
             return Some(LoopOutcome::Stopped(end));
         }
         if iteration == self.errand.budget.max_steps {
@@ -177,55 +99,11 @@ impl LoopDelegate for JobDelegate<'_> {
         context: &mut LoopContext,
         iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
-        loop {
-            let error = match self.turn.call_llm(reasoning, context, iteration).await {
-                Err(LoopError::Model(error)) => error,
-                answered => {
-                    self.away = 0;
-                    return answered;
-                }
-            };
-            if let Some(reason) = self.turn.core.stopped() {
-                return Ok(LlmTurn::Stopped(reason.into()));
-            }
-            if !self.bear(&error).await {
-                return Err(error.into());
-            }
-        }
+        self.turn.call_llm(reasoning, context, iteration).await
     }
 
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {
-        let text = match reply::shape(&text) {
-            Reply::Text(text) => text,
-            Reply::OnlyEchoes | Reply::Empty | Reply::Silent => String::new(),
-        };
-        if text.is_empty() {
-            // Told to end the job or to go on, it has nothing to add: what it said before is its answer.
-            if let Some(said) = self.said.take() {
-                return TextAction::Return(LoopOutcome::Response(said));
-            }
-            context.push(Message::system(text::EMPTY).for_run());
-            return TextAction::Continue;
-        }
-        context.push(Message::assistant(&text));
-        let whole = matches!(context.state.last_finish, FinishReason::Stop | FinishReason::ToolCalls);
-        if !(whole && signals_completion(&text)) {
-            self.said = whole.then_some(text);
-            context.push(Message::system(text::NUDGE).for_run());
-            return TextAction::Continue;
-        }
-        if self.turn.core.house.config.completion_check {
-            let (task, step) = (&self.errand.job.task, context.state.iteration);
-            // A store that does not answer shows itself at the next write; the text stands.
-            let missing = completion_check::missing(&mut self.turn.core, task, &text, step).await.ok().flatten();
-            if let Some(missing) = missing {
-                let notice =
-                    format!("A check of this answer says that something is missing: {missing}. {}", text::NUDGE);
-                context.push(Message::system(notice).for_run());
-                return TextAction::Continue;
-            }
-        }
-        TextAction::Return(LoopOutcome::Response(text))
+        self.texts.hear(&text, &MANNER, &self.errand.job.task, &mut self.turn.core, context).await
     }
 
     async fn execute_tool_calls(
@@ -233,12 +111,12 @@ impl LoopDelegate for JobDelegate<'_> {
         calls: Vec<AdmittedCall>,
         context: &mut LoopContext,
     ) -> Result<Option<LoopOutcome>, LoopError> {
-        self.said = None;
+        self.texts.forget();
         self.turn.execute_tool_calls(calls, context).await
     }
 
     async fn after_iteration(&mut self, iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
-        self.note_progress().await;
+        self.turn.core.after_step(iteration).await;
         self.turn.after_iteration(iteration, context).await
     }
 }

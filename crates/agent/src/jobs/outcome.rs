@@ -3,6 +3,7 @@
 use belay_protocol::{RunRecord, RunStatus, StopLayer, StopReason};
 
 use super::text;
+use crate::tool_health::{FAILING_TOOL, FAILING_TOOL_TIMES};
 
 /// How an attempt ended, as far as its job cares.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,10 +49,20 @@ impl Outcome {
                     // Whoever reads it can raise a budget that has a name.
                     let budget = run.evidence.get("budget").and_then(serde_json::Value::as_str);
                     let budget = budget.map_or_else(String::new, |budget| format!(" ({budget})"));
-                    Self::Failed { why: format!("{}{budget}", text::why(reason)), partial }
+                    Self::Failed { why: format!("{}{budget}{}", text::why(reason), failing_tool(run)), partial }
                 }
             },
         }
+    }
+}
+
+/// The tool that has kept a run from its end, if one has, as the end of a reason.
+fn failing_tool(run: &RunRecord) -> String {
+    let tool = run.evidence.get(FAILING_TOOL).and_then(serde_json::Value::as_str);
+    let times = run.evidence.get(FAILING_TOOL_TIMES).and_then(serde_json::Value::as_u64);
+    match (tool, times) {
+        (Some(tool), Some(times)) => format!("; the tool {tool} failed {times} times and did not work again"),
+        _ => String::new(),
     }
 }
 
@@ -107,5 +118,15 @@ mod tests {
         ] {
             assert_eq!(Outcome::of(&run(reason, reply.as_deref())), expected, "{reason:?}");
         }
+    }
+
+    #[test]
+    fn a_failure_names_the_tool_that_kept_failing() {
+        let mut run = run(StopReason::ConsecutiveErrors, None);
+        run.evidence.insert(FAILING_TOOL.to_owned(), json!("web_search"));
+        run.evidence.insert(FAILING_TOOL_TIMES.to_owned(), json!(6));
+        let line = StopReason::ConsecutiveErrors.user_line();
+        let why = format!("{line}; the tool web_search failed 6 times and did not work again");
+        assert_eq!(Outcome::of(&run), Outcome::failed(why));
     }
 }

@@ -10,7 +10,7 @@ use belay_protocol::{
     StoreError,
 };
 
-use super::{desk, text};
+use super::{care, text};
 use crate::house::House;
 use crate::metrics;
 
@@ -141,7 +141,7 @@ pub(super) async fn cancel(house: &House, id: JobId, by: &Inbound) -> Result<Job
     let told = Inbound {
         principal: by.principal.clone(),
         body: Body::Control(stop),
-        ..desk::message(&job, &job.creator, String::new(), None)
+        ..care::message(&job, &job.creator, String::new(), None)
     };
     house.inlet.send(told).await;
     house.bell.ring();
@@ -155,7 +155,7 @@ pub(super) async fn cancel(house: &House, id: JobId, by: &Inbound) -> Result<Job
 async fn accept(house: &House, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
     let job = find(house, id, by).await?;
     if job.state == JobState::Completed {
-        desk::submit(house, &job).await;
+        care::submit(house, &job).await;
     }
     match house.store.jobs.change(change(house, &job, JobState::Accepted, String::new())).await.map_err(unstored)? {
         JobChanged::Now(job) => {

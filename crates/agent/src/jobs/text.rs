@@ -31,6 +31,31 @@ pub(super) const NO_PLAN_THERE: &str = "plan: in a worker's room no plan is made
 /// What a run that is no attempt of a job at work is told to be.
 pub(crate) const NOT_AT_WORK: &str = "job_state";
 
+/// What a person reads whose message a job cannot take.
+pub(super) fn deaf(title: &str) -> String {
+    format!(
+        "The job “{title}” works in a worker, which reads no messages on its way. /cancel takes it back; a new job can be given \
+         the whole of the task."
+    )
+}
+
+/// What a worker is told besides the task where another one has worked at it before.
+pub(super) const WORKED_AT: &str = "Somebody was at work on this task before you and was ended before the task was done. What of it has \
+had its effect is still there: look at that first, do not repeat it, and go on from there in another way than one that hung.";
+
+/// What a plan is made for. `so_far`: what earlier attempts have come to.
+pub(super) fn request(job: &JobRecord, so_far: Option<&str>) -> String {
+    let task = &job.task;
+    match so_far.filter(|_| job.attempt > 1) {
+        None => task.clone(),
+        Some(so_far) => format!(
+            "{task}\n\nThis is attempt {} of the work. The one before was ended on the way and had come to this; do not do \
+             again what is done, go on from there:\n\n{so_far}",
+            job.attempt
+        ),
+    }
+}
+
 /// The message that begins an attempt. It depends on nothing but the job and the attempt: whoever sends it twice sends the same.
 pub(super) fn attempt(job: &JobRecord) -> String {
     if job.attempt < 2 {

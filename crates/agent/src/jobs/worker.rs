@@ -1,11 +1,14 @@
 //! A job in a worker's room: the whole task is one call of `run_in_worker`, which goes through the gate like any call. The
 //! worker's process, link, limits and end are those of every worker; its result is the job's.
 
+use std::sync::Arc;
+
 use belay_agent_loop::{AdmittedCall, LoopContext, LoopDelegate, LoopError, LoopOutcome};
 use belay_protocol::{Arguments, Message, MessageBody, RunEnd, StopReason, ToolCall, ToolResult, ToolStatus};
 use serde_json::{Value, json};
 
-use super::begin::Errand;
+use super::errand::Errand;
+use super::text;
 use crate::chat::ChatDelegate;
 use crate::container::RUN_IN_WORKER;
 
@@ -23,11 +26,15 @@ pub(super) async fn pursue(
         return Ok(LoopOutcome::Stopped(StopReason::Internal.into()));
     };
     let (budget, most) = (errand.budget, &workers.config);
-    let arguments = json!({
+    let worked_at = |message: &Arc<Message>| message.tool_calls().iter().any(|call| call.name == RUN_IN_WORKER);
+    let mut arguments = json!({
         "task": errand.job.task,
         "max_turns": budget.max_steps.clamp(1, most.turns()),
         "max_time_s": (budget.max_time_ms / 1000).clamp(1, most.max_time_s),
     });
+    if context.messages.iter().any(worked_at) {
+        arguments["context"] = json!(text::WORKED_AT);
+    }
     let call = ToolCall {
         id: format!("worker-{}", context.messages.len()).as_str().into(), // another one after a restart
         name: RUN_IN_WORKER.to_owned(),

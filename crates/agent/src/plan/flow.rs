@@ -6,10 +6,11 @@ use belay_agent_loop::policies::{Observation, Totals};
 use belay_agent_loop::{LoopContext, LoopError, Meter};
 use belay_protocol::{Durability, EventKind, Message, RunEnd, RunStatus, StopLayer, StopReason};
 
+use super::ears::Ears;
 use super::planner::{Planned, make_plan};
 use super::plans::{Plan, StepStatus};
 use super::state::{PlanState, note_of};
-use super::step::{self, ChildEnd};
+use super::step::{self, ChildEnd, Execution};
 use super::words;
 use crate::closing::{self, closing_turn};
 use crate::core::{Asked, RunCore};
@@ -29,7 +30,8 @@ pub(crate) async fn run_plan(
     turn_start: usize,
     request: &str,
 ) -> Result<(RunEnd, Option<String>), LoopError> {
-    let state = PlanState::read(&context.state.delegate);
+    // A job that crashes again and again is given up as a whole.
+    let state = PlanState::read(&context.state.delegate, core.errand.is_some());
     let mut flow = PlanFlow { core, context, turn_start, request, state };
     let early = flow.work().await?;
     let (end, text) = match early {
@@ -68,6 +70,9 @@ impl PlanFlow<'_> {
                 self.mark(index, StepStatus::Blocked, &trouble).await?;
                 continue;
             }
+            if let Some(end) = self.used_up() {
+                return Ok(Some(end));
+            }
             if self.state.executions >= config.max_executions {
                 return Ok(Some(RunEnd::of(StopReason::PlanLimit).with("max_executions", config.max_executions)));
             }
@@ -86,6 +91,18 @@ impl PlanFlow<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// How the run ends where the steps of its job are used up.
+    fn used_up(&self) -> Option<RunEnd> {
+        let limit = self.core.errand.as_ref()?.budget.max_steps;
+        (self.steps_left() == 0)
+            .then(|| RunEnd::of(StopReason::MaxIterations).with("iterations", limit).with("max_steps", limit))
+    }
+
+    /// Steps that are left to the job, whoever makes them; as many as there may be where it is no job.
+    fn steps_left(&self) -> u32 {
+        self.core.errand.as_ref().map_or(u32::MAX, |errand| errand.budget.max_steps.saturating_sub(self.state.used))
     }
 
     /// Whether the run is at its end: somebody said stop, or a rule about the whole run fires. A plan that is made and each
@@ -123,6 +140,7 @@ impl PlanFlow<'_> {
             return Ok(Some(end));
         }
         self.context.state.iteration += 1;
+        self.state.used += 1;
         let seed = self.core.seed(self.context);
         let history = self.context.messages.get(..self.turn_start).unwrap_or_default();
         match make_plan(&seed, history, self.request).await? {
@@ -134,6 +152,7 @@ impl PlanFlow<'_> {
             self.core.journal.note(EventKind::PlanCreated { plan_id: id.clone(), title: title.clone(), steps });
         }
         self.checkpoint(Durability::Committed).await?;
+        self.core.after_piece().await;
         Ok(None)
     }
 
@@ -143,19 +162,28 @@ impl PlanFlow<'_> {
         let attempt = self.state.begin(index);
         self.context.state.iteration += 1;
         let trouble = self.state.trouble(index).map(note_of).unwrap_or_default();
+        let text = self.state.plans.active().and_then(|plan| plan.steps.get(index)).map_or("", |step| &step.text);
+        let executor = house.plans.choose(text);
+        let limit = executor.max_steps.min(self.steps_left());
+        self.state.used = self.state.used.saturating_add(limit);
         // Whatever the executor writes is stored after this: so it need not wait for the disk itself.
         self.note_step(index, StepStatus::InProgress, &trouble, Durability::Relaxed).await?;
         let Some(plan) = self.state.plans.active() else { return Ok(ChildEnd::Failed("there is no plan".into())) };
-        let executor = house.plans.choose(plan.steps.get(index).map_or("", |step| &step.text));
         let task = words::task(self.request, plan, &self.state, index, attempt);
         tracing::info!(run = %self.core.live.id, step = index, attempt, executor = executor.name, "plan step");
-        let child = self.core.seed(self.context).grow(Duration::MAX);
-        Box::pin(step::execute(child, executor, task)).await
+        let core = self.core.seed(self.context).grow(Duration::MAX);
+        let ears = Ears { core: self.core, context: self.context, state: &mut self.state, taken: Vec::new() };
+        let (end, used) = Box::pin(step::execute(Execution { core, executor, task, limit, ears })).await;
+        self.state.used = self.state.used.saturating_sub(limit.saturating_sub(used));
+        self.state.write(&mut self.context.state.delegate); // also where the run ends here
+        end
     }
 
     /// A step comes to its end.
     async fn mark(&mut self, index: usize, status: StepStatus, said: &str) -> Result<(), LoopError> {
-        self.note_step(index, status, &note_of(said), Durability::Committed).await
+        self.note_step(index, status, &note_of(said), Durability::Committed).await?;
+        self.core.after_piece().await;
+        Ok(())
     }
 
     /// Changes a step, and stores the change together with the fact.
@@ -210,10 +238,14 @@ impl PlanFlow<'_> {
     }
 
     /// The run ends before the plan does: a closing turn over what is done, where one is due, else our own words. A person
-    /// who said stop is told nothing more.
+    /// who said stop is told nothing more; a job that is stopped may be begun again, and goes on from what it has said.
     async fn end_early(&mut self, mut end: RunEnd) -> (RunEnd, Option<String>) {
-        if end.reason.layer() == StopLayer::Operator || self.state.plans.active().is_none() {
+        if self.state.plans.active().is_none() {
             return (end, None);
+        }
+        if self.core.stopped().is_some() || end.reason.layer() == StopLayer::Operator {
+            let kept = self.core.errand.is_some() && self.core.stopped() != Some(StopReason::Shutdown);
+            return (end, kept.then(|| self.outcome()));
         }
         let house = self.core.house.clone();
         let mut context = self.report();

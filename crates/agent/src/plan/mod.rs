@@ -16,8 +16,9 @@
 //! `LoopState::delegate`, so that a restart goes on at the step that was in progress.
 //!
 //! Reading order: [`plans`] (what a plan is) → [`mod@tool`] → [`flow`] (the loop over steps) → [`planner`] → [`step`] →
-//! [`executors`] → [`state`] → [`words`].
+//! [`ears`] (what is said to a job meanwhile) → [`executors`] → [`state`] → [`words`].
 
+mod ears;
 mod executors;
 mod flow;
 mod planner;

@@ -13,7 +13,8 @@ use super::plans::Plans;
 use super::state::cut;
 use super::step::{ChildEnd, end_of_child};
 use super::tool::{Planning, SharedPlans};
-use crate::core::{RunCore, Seed, unbound};
+use crate::core::{Asked, CallPurpose, RunCore, Seed, unbound};
+use crate::jobs::Patience;
 
 /// Model calls for a plan. 3: a call that the tool refuses can be mended twice.
 const MAX_STEPS: u32 = 3;
@@ -104,7 +105,7 @@ impl LoopDelegate for PlannerDelegate<'_> {
     }
 
     async fn before_llm_call(&mut self, _context: &mut LoopContext, _iteration: u32) -> Option<LoopOutcome> {
-        None
+        self.core.at_step().await.map(LoopOutcome::Stopped)
     }
 
     async fn call_llm(
@@ -114,8 +115,18 @@ impl LoopDelegate for PlannerDelegate<'_> {
         iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
         let allowance = self.core.allowance(self.core.house.max_attempts.max(1));
-        let asked = self.core.ask(reasoning, context, iteration, allowance).await?;
-        self.core.turn_of(asked, context)
+        let mut patience = Patience::default();
+        loop {
+            let asked = self.core.ask(reasoning, context, iteration, allowance).await?;
+            let Asked::Failed(error) = asked else { return self.core.turn_of(asked, context) };
+            let until = self.core.deadline(context, CallPurpose::Step);
+            if !Box::pin(patience.bear(&self.core, &error, until)).await {
+                return Err(error.into());
+            }
+            if let Some(reason) = self.core.stopped() {
+                return Ok(LlmTurn::Stopped(reason.into()));
+            }
+        }
     }
 
     /// A text is no plan.

@@ -11,6 +11,8 @@ use super::plans::{MAX_CHARS, Plan, Plans, StepStatus};
 const MAX_RESULT_CHARS: usize = 4000;
 /// Longest account of all results in one prompt, in characters; the oldest are left out first.
 const MAX_RESULTS_CHARS: usize = 16_000;
+/// Messages to the job that later steps read; the oldest are left out first. The step at work reads all.
+const MAX_SAID: usize = 20;
 /// Longest note that is made of a result or of a trouble, in characters: a line.
 const MAX_NOTE_CHARS: usize = 200;
 /// Where it stands in `LoopState::delegate`.
@@ -23,6 +25,11 @@ pub(crate) struct PlanState {
     pub(crate) plans: Plans,
     /// Executions of steps so far, repeated ones included.
     pub(crate) executions: u32,
+    /// Steps of a job that are used up, those that the execution at work may still use included: after a crash nobody knows how
+    /// many it had.
+    pub(crate) used: u32,
+    /// What was said to the job meanwhile.
+    said: Vec<String>,
     steps: BTreeMap<usize, Work>,
 }
 
@@ -40,13 +47,18 @@ struct Work {
 }
 
 impl PlanState {
-    /// What an earlier attempt of the run has stored. A step that was being carried out then was interrupted.
-    pub(crate) fn read(delegate: &Value) -> Self {
+    /// What an earlier attempt of the run has stored. A step that was being carried out then was interrupted. `forgiving`: that
+    /// was no attempt at it, since somebody else counts the crashes.
+    pub(crate) fn read(delegate: &Value, forgiving: bool) -> Self {
         let stored = delegate.get(KEY).cloned();
         let mut state: Self = stored.and_then(|state| serde_json::from_value(state).ok()).unwrap_or_default();
         for work in state.steps.values_mut().filter(|work| work.running) {
             work.running = false;
             work.trouble = Some(super::words::INTERRUPTED.to_owned());
+            if forgiving {
+                work.attempts = work.attempts.saturating_sub(1);
+                state.executions = state.executions.saturating_sub(1);
+            }
         }
         state
     }
@@ -66,6 +78,18 @@ impl PlanState {
         work.attempts += 1;
         work.running = true;
         work.attempts
+    }
+
+    /// Keeps what was said to the job.
+    pub(crate) fn hear(&mut self, text: &str) {
+        self.said.push(cut(text, MAX_CHARS));
+        let surplus = self.said.len().saturating_sub(MAX_SAID);
+        self.said.drain(..surplus);
+    }
+
+    /// What was said to the job, oldest first.
+    pub(crate) fn said(&self) -> &[String] {
+        &self.said
     }
 
     /// Attempts of a step so far.
@@ -144,18 +168,20 @@ mod tests {
         let mut delegate = json!({"outputs": 1});
         state.write(&mut delegate);
         assert_eq!(delegate["outputs"], 1, "it leaves alone what is not its own");
-        let read = PlanState::read(&delegate);
+        let read = PlanState::read(&delegate, false);
         assert!(read.trouble(0).is_some_and(|trouble| trouble.contains("interrupted")) && read.trouble(1).is_none());
         assert_eq!((read.attempts(0), read.executions), (1, 1));
+        let read = PlanState::read(&delegate, true);
+        assert_eq!((read.attempts(0), read.executions), (0, 0), "forgiven");
         state.fail(0, "no broom");
         state.write(&mut delegate);
         assert_eq!(
-            PlanState::read(&delegate).trouble(0),
+            PlanState::read(&delegate, false).trouble(0),
             Some("no broom"),
             "between two attempts nothing is interrupted"
         );
         for nothing in [Value::Null, json!({"plan": "?"})] {
-            assert_eq!(PlanState::read(&nothing), PlanState::default());
+            assert_eq!(PlanState::read(&nothing, false), PlanState::default());
         }
     }
 

@@ -5,19 +5,21 @@ use belay_agent_loop::{
     AdmittedCall, AgenticLoopConfig, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter,
     Reasoning, TextAction, run_agentic_loop,
 };
-use belay_protocol::{Durability, Message, MessageBody, ModelErrorKind, RunEnd, StopLayer, StopReason};
+use belay_protocol::{Durability, Message, ModelErrorKind, RunEnd, StopLayer, StopReason};
 
+use super::ears::Ears;
 use super::executors::Executor;
 use super::words;
 use crate::compaction::{Roomy, Shortener};
-use crate::completion::signals_completion;
-use crate::completion_check;
 use crate::core::RunCore;
 use crate::judge;
-use crate::reply::{self, Reply};
 use crate::subagent::binder;
 use crate::terminate::Terminated;
 use crate::turn::failure;
+use crate::unattended::{Manner, Texts, last_words};
+
+/// An executor that says the same kind of thing twice has nothing to add: others carry out the rest of the plan.
+const MANNER: Manner = Manner { nudge: words::NUDGE, empty: words::EMPTY, second_is_end: true };
 
 /// How a child run of a plan ended, as far as the plan cares.
 #[derive(Debug)]
@@ -33,24 +35,37 @@ pub(super) enum ChildEnd {
     Over(RunEnd),
 }
 
-/// Runs an executor on its task. `core`: the child's own.
+/// What an execution is of.
+pub(super) struct Execution<'a> {
+    /// The child's own core.
+    pub(super) core: RunCore,
+    pub(super) executor: &'a Executor,
+    pub(super) task: String,
+    /// Most steps.
+    pub(super) limit: u32,
+    /// Where the run hears what is said to it.
+    pub(super) ears: Ears<'a>,
+}
+
+/// Runs an executor on its task. Returns its end, and how many steps it has begun.
 ///
 /// # Errors
 /// The store does not answer.
-pub(super) async fn execute(core: RunCore, executor: &Executor, task: String) -> Result<ChildEnd, LoopError> {
+pub(super) async fn execute(execution: Execution<'_>) -> (Result<ChildEnd, LoopError>, u32) {
+    let Execution { core, executor, task, limit, ears } = execution;
     let rules = core.rules.clone();
     let mut context = LoopContext::new(vec![Message::user(&task).into()]);
-    let config = AgenticLoopConfig { max_iterations: executor.max_steps, rules, ..AgenticLoopConfig::default() };
-    let limit = executor.max_steps;
+    let config = AgenticLoopConfig { max_iterations: limit, rules, ..AgenticLoopConfig::default() };
     let reasoning = executor.reasoning.with_words(&core.briefing.rules());
     let mut delegate = StepDelegate {
         core,
         executor,
         task,
+        ears,
         shortener: Shortener::default(),
         start: 0,
         limit,
-        nudged: false,
+        texts: Texts::default(),
         ended: None,
     };
     let outcome = run_agentic_loop(&mut delegate, &reasoning, &mut context, &config).await;
@@ -58,7 +73,7 @@ pub(super) async fn execute(core: RunCore, executor: &Executor, task: String) ->
     let end = match (ended, outcome) {
         _ if core.stopped().is_some() => Ok(ChildEnd::Over(StopReason::ParentStopped.into())),
         (Some(Terminated { success, summary }), Ok(_)) => {
-            let said = summary.or_else(|| last_words(&context));
+            let said = summary.or_else(|| last_words(&context, 0));
             Ok(match success {
                 true => ChildEnd::Done(said.unwrap_or_else(|| "Done.".to_owned())),
                 false => ChildEnd::GaveUp(said.unwrap_or_else(|| "it says that it cannot do this".to_owned())),
@@ -69,9 +84,7 @@ pub(super) async fn execute(core: RunCore, executor: &Executor, task: String) ->
     };
     // Also where the store has not answered before: what has begun is to be seen to have ended.
     let written = core.journal.write(&context, Durability::Relaxed).await;
-    let end = end?;
-    written?;
-    Ok(end)
+    (end.and_then(|end| Ok(written.map(|()| end)?)), context.state.iteration)
 }
 
 /// What the end of a child run means to its plan.
@@ -116,24 +129,18 @@ pub(super) fn end_of_child(outcome: Result<LoopOutcome, LoopError>) -> Result<Ch
     })
 }
 
-/// The last text of the executor.
-fn last_words(context: &LoopContext) -> Option<String> {
-    let said = context.messages.iter().rev().filter(|said| matches!(said.body, MessageBody::Assistant { .. }));
-    said.map(|message| message.text().trim()).find(|text| !text.is_empty()).map(str::to_owned)
-}
-
 /// Adapts the loop to an executor: it works by itself, and a text is not yet an end.
 struct StepDelegate<'a> {
     core: RunCore,
     executor: &'a Executor,
     task: String,
+    ears: Ears<'a>,
     shortener: Shortener,
     /// Where the task stands in the context.
     start: usize,
     /// Model calls.
     limit: u32,
-    /// Whether the text before this one was answered with a notice.
-    nudged: bool,
+    texts: Texts,
     /// How it ended itself by `terminate`.
     ended: Option<Terminated>,
 }
@@ -141,7 +148,15 @@ struct StepDelegate<'a> {
 #[async_trait]
 impl LoopDelegate for StepDelegate<'_> {
     async fn check_signals(&mut self) -> LoopSignal {
-        self.core.stopped().map_or(LoopSignal::Continue, LoopSignal::Stop)
+        match self.core.stopped() {
+            Some(reason) => LoopSignal::Stop(reason),
+            None => self.ears.take().map_or(LoopSignal::Continue, LoopSignal::InjectMessage),
+        }
+    }
+
+    async fn on_injected(&mut self, _context: &LoopContext) -> Result<(), LoopError> {
+        self.texts.forget(); // they were said before this
+        self.ears.keep().await
     }
 
     fn meter(&self) -> Meter {
@@ -149,6 +164,9 @@ impl LoopDelegate for StepDelegate<'_> {
     }
 
     async fn before_llm_call(&mut self, context: &mut LoopContext, iteration: u32) -> Option<LoopOutcome> {
+        if let Some(end) = self.core.at_step().await {
+            return Some(LoopOutcome::Stopped(end));
+        }
         if iteration == self.limit {
             context.push(Message::system(words::LAST_CALL).for_run());
         }
@@ -166,30 +184,7 @@ impl LoopDelegate for StepDelegate<'_> {
     }
 
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {
-        let text = match reply::shape(&text) {
-            Reply::Text(text) => text,
-            Reply::OnlyEchoes | Reply::Empty | Reply::Silent => String::new(),
-        };
-        if !text.is_empty() {
-            context.push(Message::assistant(&text));
-        }
-        if !self.nudged && !signals_completion(&text) {
-            self.nudged = true;
-            context.push(Message::system(words::NUDGE).for_run());
-            return TextAction::Continue;
-        }
-        if self.core.house.config.completion_check && !text.is_empty() {
-            let step = context.state.iteration;
-            // A store that does not answer shows itself at the next write; the text stands.
-            let missing = completion_check::missing(&mut self.core, &self.task, &text, step).await.ok().flatten();
-            if let Some(missing) = missing {
-                let notice =
-                    format!("A check of this answer says that something is missing: {missing}. {}", words::NUDGE);
-                context.push(Message::system(notice).for_run());
-                return TextAction::Continue;
-            }
-        }
-        TextAction::Return(LoopOutcome::Response(text))
+        self.texts.hear(&text, &MANNER, &self.task, &mut self.core, context).await
     }
 
     async fn execute_tool_calls(
@@ -197,7 +192,7 @@ impl LoopDelegate for StepDelegate<'_> {
         calls: Vec<AdmittedCall>,
         context: &mut LoopContext,
     ) -> Result<Option<LoopOutcome>, LoopError> {
-        self.nudged = false;
+        self.texts.forget();
         let tools = self.executor.reasoning.tools();
         let bind = binder(&self.core, context, tools);
         let ended = self.core.execute(calls, context, tools, &bind).await?.ended;
@@ -211,7 +206,8 @@ impl LoopDelegate for StepDelegate<'_> {
         }))
     }
 
-    async fn after_iteration(&mut self, _iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
+    async fn after_iteration(&mut self, iteration: u32, context: &mut LoopContext) -> Result<(), LoopError> {
+        self.core.after_step(iteration).await;
         self.core.note_brakes(context);
         Ok(())
     }

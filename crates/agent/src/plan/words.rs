@@ -34,6 +34,9 @@ pub(super) const NUDGE: &str = "Your message contained no tool call and does not
 finished, or cannot be done, call `terminate` now, with the result or the reason in its summary. Otherwise go on with the \
 step.";
 
+pub(super) const EMPTY: &str = "Your message was empty. Go on with the step; when it is finished, or cannot be done, call \
+`terminate`, with the result or the reason in its summary.";
+
 pub(super) const LAST_CALL: &str = "This is the last message that you have for this step. Call `terminate` now: with status \
 success and the result if the step is done, with status failure and what is missing if not.";
 
@@ -44,6 +47,7 @@ pub(super) const INTERRUPTED: &str =
 pub(super) fn task(request: &str, plan: &Plan, state: &PlanState, index: usize, attempt: u32) -> String {
     let step = plan.steps.get(index).map_or("", |step| step.text.as_str());
     let mut text = format!("{STEP_HEAD}\n\nThe request behind the plan:\n{request}\n\n{}", plan.render());
+    text.push_str(&said(state));
     let results = state.results(plan);
     if !results.is_empty() {
         let _ = write!(text, "\n\nResults of the steps before:\n{results}"); // a String takes everything
@@ -55,9 +59,20 @@ pub(super) fn task(request: &str, plan: &Plan, state: &PlanState, index: usize, 
     text
 }
 
+/// What has been said since the request; empty where nothing was.
+fn said(state: &PlanState) -> String {
+    let lines: Vec<String> = state.said().iter().map(|said| format!("- {}", said.replace('\n', "\n  "))).collect();
+    match lines.as_slice() {
+        [] => String::new(),
+        lines => {
+            format!("\n\nWhoever made the request has said since, and it changes or adds to it:\n{}", lines.join("\n"))
+        }
+    }
+}
+
 /// What the summary, and the closing turn of a plan that ends early, are made of: completed and blocked steps apart.
 pub(super) fn report(request: &str, plan: &Plan, state: &PlanState) -> String {
-    let mut text = format!("{REPORT_HEAD}\n\nThe request:\n{request}\n\n{}", plan.render());
+    let mut text = format!("{REPORT_HEAD}\n\nThe request:\n{request}{}\n\n{}", said(state), plan.render());
     let part = |status| -> String {
         let line = |(at, step): (usize, &super::plans::PlanStep)| {
             let result = state.result(at).unwrap_or(step.note.as_str());

@@ -28,6 +28,9 @@ pub struct RoutinesConfig {
     pub lightweight_max_iterations: u32,
     /// Most tokens of one answer of a lightweight firing. 1 to 1000000.
     pub max_tokens: u32,
+    /// Routines that one person may have, by the channel that they speak through; operators have as many as they like. 1 to
+    /// 10000.
+    pub max_per_person: u32,
     /// Calls of webhooks that are let through in a minute, over all routines. 1 to 100000.
     pub webhooks_per_minute: u32,
     /// Routines of the configuration.
@@ -45,6 +48,7 @@ impl Default for RoutinesConfig {
             lightweight_tools: true,
             lightweight_max_iterations: 3,
             max_tokens: 4096,
+            max_per_person: 100,
             webhooks_per_minute: 10,
             define: Vec::new(),
         }
@@ -60,6 +64,7 @@ impl RoutinesConfig {
             ("grace_s", self.grace_s, 3600),
             ("lightweight_max_iterations", u64::from(self.lightweight_max_iterations), u64::from(MOST_ITERATIONS)),
             ("max_tokens", u64::from(self.max_tokens), 1_000_000),
+            ("max_per_person", u64::from(self.max_per_person), 10_000),
             ("webhooks_per_minute", u64::from(self.webhooks_per_minute), 100_000),
         ] {
             if !(1..=most).contains(&value) {

@@ -8,13 +8,13 @@
 //! It decides from the store alone: a scheduled time is claimed, durably, before anything is done for it, so of two engines on
 //! one store one has it, and the clock may jump as it likes. On a start it goes on with the firings that it finds at work.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Asker, Claim, FiringId, FiringRecord, NewFiring, NewRoutine, Place, Purpose, RoutineOrigin, RoutinePut,
-    RoutineRecord, StoreError, UnixMillis,
+    Asker, Claim, FiringId, FiringRecord, NewFiring, NewRoutine, Place, Purpose, PutBy, PutRule, RoutineId,
+    RoutineOrigin, RoutinePut, RoutineRecord, StoreError, UnixMillis,
 };
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::sleep;
@@ -24,7 +24,7 @@ use tracing::Instrument;
 use super::board::Handed;
 use super::check;
 use super::firing::{give_up, pursue};
-use super::reckon::{Reckoning, cools_down, reckon};
+use super::reckon::{Reckoning, cools_until, reckon};
 use crate::house::House;
 use crate::metrics;
 
@@ -34,8 +34,10 @@ const TICK: Duration = Duration::from_secs(15);
 const REFRESH_MS: i64 = 60_000;
 /// Due routines that are read at once.
 const DUE_PAGE: u32 = 256;
-/// Pause where routines are due that have to wait, so that those which become due meanwhile are not late.
+/// Pause where routines are due that could not be fired, so that those which become due meanwhile are not late.
 const SOON: Duration = Duration::from_millis(100);
+/// How long a late routine is laid aside at a time while its own firings are at work; the end of one of them ends that.
+const ASIDE_MS: i64 = 60_000;
 /// Pause before the beginning is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -101,15 +103,17 @@ impl Engine {
     async fn define(&self) -> Result<(), StoreError> {
         let (store, now) = (&self.house.store.routines, self.house.clock.now());
         let config = &self.house.routines.config;
+        let all = store.routines().await?;
+        let by_name: BTreeMap<&str, &RoutineRecord> = all.iter().map(|old| (old.spec.name.as_str(), old)).collect();
         for spec in &config.define {
-            let old = store.routine(&spec.name).await?;
-            if old.as_ref().is_some_and(|old| old.origin == RoutineOrigin::Made) {
+            let old = by_name.get(spec.name.as_str()).copied();
+            if old.is_some_and(|old| old.origin == RoutineOrigin::Made) {
                 tracing::warn!(
                     routine = spec.name,
                     "somebody has made a routine of this name; the configuration's has it now"
                 );
             }
-            let (spec, schedule) = match check::written_out(spec.clone(), old.as_ref(), now) {
+            let (spec, schedule) = match check::written_out(spec.clone(), old, now) {
                 Ok(written) => written,
                 Err(error) => {
                     tracing::error!(routine = spec.name, %error, "a routine of the configuration is passed over");
@@ -118,6 +122,7 @@ impl Engine {
             };
             let name = spec.name.clone();
             let new = NewRoutine {
+                id: RoutineId::new(),
                 spec,
                 creator: Asker { principal: "config".into(), place: Place::Operator, relayed: false },
                 channel: Purpose::Routine.channel(),
@@ -127,18 +132,18 @@ impl Engine {
                 next_at: schedule.and_then(|schedule| schedule.next_after(now)),
                 at: now,
             };
-            let (next_at, back) = (new.next_at, old.as_ref().is_some_and(was_gone));
-            match store.put(new, false).await? {
+            let (next_at, back) = (new.next_at, old.is_some_and(was_gone));
+            match store.put(new, PutRule { fresh: false, by: PutBy::Config }).await? {
                 RoutinePut::Done(_) if back => {
                     store.enable(&name, true, "", next_at, now).await?;
                 }
                 RoutinePut::Done(_) => {}
-                RoutinePut::Refused(why) => {
+                RoutinePut::Refused(why) | RoutinePut::Forbidden(why) => {
                     tracing::error!(routine = name, why, "a routine of the configuration is passed over");
                 }
             }
         }
-        for routine in store.routines().await? {
+        for routine in &all {
             let name = &routine.spec.name;
             if routine.origin == RoutineOrigin::Config && routine.enabled && !config.defines(name) {
                 tracing::info!(routine = name, "the configuration has this routine no more; it is switched off");
@@ -216,7 +221,7 @@ impl Engine {
         let reckoning = match reckon(&routine, config.grace(), now) {
             Ok(Some(reckoning)) => reckoning,
             Ok(None) => {
-                return store.miss(name, Vec::new(), None, now).await; // it has no schedule any more
+                return store.miss(routine.routine_id, Vec::new(), None, now).await; // it has no schedule any more
             }
             Err(error) => {
                 tracing::error!(%error, routine = name, "the schedule of a routine cannot be read; it is switched off");
@@ -227,19 +232,21 @@ impl Engine {
         let Reckoning { fire, missed, next, catches_up } = reckoning;
         let Some(time) = fire else {
             let times = missed.len();
-            store.miss(name, missed, next, now).await?;
+            store.miss(routine.routine_id, missed, next, now).await?;
             metrics::scheduled_missed(times);
             return Ok(());
         };
-        if catches_up && (self.is_busy(&routine) || cools_down(&routine, now)) {
-            return Ok(()); // what is late anyway waits until nothing holds it back
+        if catches_up && let Some(until) = self.held_until(&routine, now) {
+            return store.defer(routine.routine_id, until).await; // what is late anyway waits until nothing holds it back
         }
         let passed_over = missed.len();
         let firing = NewFiring {
             id: FiringId::new(),
+            routine_id: routine.routine_id,
             routine: name.clone(),
             by: routine.spec.trigger.word(),
             key: time.0.to_string(),
+            echo: None,
             scheduled_at: Some(time),
             by_hand: false,
             detail: String::new(),
@@ -269,10 +276,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether as many firings of a routine as may be are at work here.
-    fn is_busy(&self, routine: &RoutineRecord) -> bool {
-        let own = self.firings.values().filter(|firing| firing.routine == routine.spec.name).count();
-        own >= routine.spec.guard.max_concurrent as usize
+    /// Until when a guardrail would hold a routine back, as far as it can be seen here.
+    fn held_until(&self, routine: &RoutineRecord, now: UnixMillis) -> Option<UnixMillis> {
+        let own = self.firings.values().filter(|firing| firing.routine_id == routine.routine_id).count();
+        let busy = own >= routine.spec.guard.max_concurrent as usize;
+        busy.then(|| UnixMillis(now.0.saturating_add(ASIDE_MS))).or_else(|| cools_until(routine, now))
     }
 
     /// Leads a firing to its end, unless that is being done.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use belay_protocol::{Inbound, RoutineOrigin, RoutineRecord, Trigger};
+use belay_protocol::{Inbound, RoutineId, RoutineOrigin, RoutineRecord, Trigger};
 use regex::Regex;
 use serde_json::Value;
 
@@ -11,7 +11,21 @@ use super::check;
 
 /// The enabled routines that wait for messages and events, by name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct EventSet(BTreeMap<String, Arc<Rule>>);
+pub(crate) struct EventSet(BTreeMap<String, (RoutineId, Arc<Rule>)>);
+
+/// A routine that is set off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    /// Which. One that has its name by the time it is claimed may be another.
+    pub(super) id: RoutineId,
+    pub(super) name: String,
+}
+
+impl Waiting {
+    pub(super) fn of(routine: &RoutineRecord) -> Self {
+        Self { id: routine.routine_id, name: routine.spec.name.clone() }
+    }
+}
 
 #[derive(Debug)]
 enum Rule {
@@ -71,14 +85,16 @@ impl Rule {
 impl EventSet {
     /// Those of these routines.
     pub(super) fn of(routines: &[RoutineRecord]) -> Self {
-        let rule = |routine: &RoutineRecord| Some((routine.spec.name.clone(), Arc::new(Rule::of(routine)?)));
+        let rule = |routine: &RoutineRecord| {
+            Some((routine.spec.name.clone(), (routine.routine_id, Arc::new(Rule::of(routine)?))))
+        };
         Self(routines.iter().filter_map(rule).collect())
     }
 
     /// Puts a routine as it is now.
     pub(super) fn put(&mut self, routine: &RoutineRecord) {
         match Rule::of(routine) {
-            Some(rule) => drop(self.0.insert(routine.spec.name.clone(), Arc::new(rule))),
+            Some(rule) => drop(self.0.insert(routine.spec.name.clone(), (routine.routine_id, Arc::new(rule)))),
             None => self.remove(&routine.spec.name),
         }
     }
@@ -89,7 +105,7 @@ impl EventSet {
     }
 
     /// The routines that a message of their owner sets off, by name.
-    pub(crate) fn for_message(&self, inbound: &Inbound, text: &str) -> Vec<String> {
+    pub(crate) fn for_message(&self, inbound: &Inbound, text: &str) -> Vec<Waiting> {
         let is_theirs = |rule: &MessageRule| match &rule.owner {
             Some((principal, channel)) => *inbound.principal.id == **principal && inbound.channel.as_str() == channel,
             None => inbound.principal.is_operator(),
@@ -106,7 +122,7 @@ impl EventSet {
     }
 
     /// The routines that wait for such an event, by name.
-    pub(super) fn for_event(&self, source: &str, event: &str, payload: &Value) -> Vec<String> {
+    pub(super) fn for_event(&self, source: &str, event: &str, payload: &Value) -> Vec<Waiting> {
         let (source, event) = (source.to_lowercase(), event.to_lowercase());
         self.fitting(|rule| match rule {
             Rule::Message(_) => false,
@@ -117,8 +133,9 @@ impl EventSet {
         })
     }
 
-    fn fitting(&self, fits: impl Fn(&Rule) -> bool) -> Vec<String> {
-        self.0.iter().filter(|(_, rule)| fits(rule)).map(|(name, _)| name.clone()).collect()
+    fn fitting(&self, fits: impl Fn(&Rule) -> bool) -> Vec<Waiting> {
+        let all = self.0.iter().filter(|(_, (_, rule))| fits(rule));
+        all.map(|(name, (id, _))| Waiting { id: *id, name: name.clone() }).collect()
     }
 }
 

@@ -33,6 +33,7 @@ const RUN_LOOK: Duration = Duration::from_secs(1);
 pub(super) async fn pursue(house: Arc<House>, firing: FiringRecord) {
     let name = &firing.routine;
     let Some(routine) = insist(&house, || house.store.routines.routine(name)).await else { return };
+    let routine = routine.filter(|routine| routine.routine_id == firing.routine_id); // else it is another one
     let outcome = match &routine {
         Some(RoutineRecord { spec, .. }) if matches!(spec.action, RoutineAction::FullJob { .. }) => {
             by_job(&house, &firing, routine.as_ref()).await
@@ -48,6 +49,7 @@ pub(super) async fn pursue(house: Arc<House>, firing: FiringRecord) {
 /// Ends a firing that nobody could lead to its end.
 pub(super) async fn give_up(house: Arc<House>, firing: FiringRecord) {
     let routine = house.store.routines.routine(&firing.routine).await.ok().flatten();
+    let routine = routine.filter(|routine| routine.routine_id == firing.routine_id);
     let outcome = Outcome::failed("it ended by a fault of Belay, which the log tells of");
     settle(&house, &firing, routine.as_ref(), outcome).await;
 }

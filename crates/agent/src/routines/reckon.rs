@@ -53,8 +53,9 @@ pub(super) fn reckon(
     }))
 }
 
-/// Whether a routine fired so lately that its next firing would be held back.
-pub(super) fn cools_down(routine: &RoutineRecord, now: UnixMillis) -> bool {
-    let gone_ms = routine.fired_at.and_then(|at| u64::try_from(now.0.saturating_sub(at.0)).ok());
-    gone_ms.is_some_and(|gone| gone < routine.spec.guard.cooldown_s.saturating_mul(1000))
+/// Until when a routine that fired lately would be held back. `None`: it would not, nor where the clock was set back behind that.
+pub(super) fn cools_until(routine: &RoutineRecord, now: UnixMillis) -> Option<UnixMillis> {
+    let fired = routine.fired_at.filter(|fired| *fired <= now)?;
+    let cooldown_ms = i64::try_from(routine.spec.guard.cooldown_s.saturating_mul(1000)).unwrap_or(i64::MAX);
+    Some(UnixMillis(fired.0.saturating_add(cooldown_ms))).filter(|until| now < *until)
 }

@@ -3,16 +3,18 @@
 
 use std::time::Duration;
 
-use belay_protocol::routine::{FIRING_DETAIL_MAX_CHARS, ROUTINE_TEXT_MAX_BYTES};
+use belay_protocol::firing::FIRING_DETAIL_MAX_CHARS;
+use belay_protocol::routine::{ROUTINE_TEXT_MAX_BYTES, WEBHOOK_ECHO_MS};
 use belay_protocol::{
-    Asker, ChannelId, Claim, FiringId, Held, Inbound, NewFiring, NewRoutine, Place, Purpose, Refusal, ReplyRoute,
-    RoutineAnswer, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRequest, RoutineSpec, SessionKey, StoreError,
-    Trigger,
+    Asker, ChannelId, Claim, Echo, FiringId, Held, Inbound, NewFiring, NewRoutine, Place, Purpose, PutBy, PutRule,
+    Refusal, ReplyRoute, RoutineAnswer, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRequest,
+    RoutineSpec, SessionKey, StoreError, Trigger, UnixMillis,
 };
 use serde_json::Value;
 
 use super::board::Handed;
 use super::check;
+use super::events::Waiting;
 use super::schedule::Schedule;
 use crate::house::House;
 
@@ -49,8 +51,7 @@ impl By {
 
     /// Whether a routine is theirs to change, see and fire.
     pub(super) fn may_touch(&self, routine: &RoutineRecord) -> bool {
-        self.asker.place == Place::Operator
-            || (routine.creator.principal == self.asker.principal && routine.channel == self.channel)
+        self.asker.owns(&self.channel, &routine.creator, &routine.channel)
     }
 
     fn is_program(&self) -> bool {
@@ -74,7 +75,7 @@ pub(crate) async fn request(house: &House, request: RoutineRequest, by: &By) -> 
         RoutineRequest::Enable { name, on } => enable(house, &name, on, by).await,
         RoutineRequest::Delete(name) => delete(house, &name, by).await,
         RoutineRequest::Fire { name, payload } => fire(house, &name, payload, by).await,
-        RoutineRequest::Webhook { name, delivery, payload } => webhook(house, &name, &delivery, payload, by).await,
+        RoutineRequest::Webhook { name, delivery, payload } => webhook(house, &name, delivery, payload, by).await,
         RoutineRequest::Emit { source, event, key, payload } => emit(house, (&source, &event), key, payload, by).await,
     }
 }
@@ -114,13 +115,8 @@ async fn put(house: &House, spec: RoutineSpec, fresh: bool, by: &By) -> Result<R
         return Err(Refusal::Invalid(problems.join("\n")));
     }
     let (store, now) = (&house.store.routines, house.clock.now());
+    // For its schedule alone: whose it is and how many there are is looked at where it is written.
     let old = store.routine(&spec.name).await.map_err(unstored)?;
-    if let Some(old) = &old {
-        if !by.may_touch(old) {
-            return Err(Refusal::Forbidden(format!("The name {} is taken: choose another.", spec.name)));
-        }
-        not_of_config(old)?;
-    }
     if spec.notify.to.is_some() && by.asker.place != Place::Operator {
         let what = "notify.to: only an operator may have a routine write to another conversation; leave it out";
         return Err(Refusal::Forbidden(what.into()));
@@ -132,6 +128,7 @@ async fn put(house: &House, spec: RoutineSpec, fresh: bool, by: &By) -> Result<R
         return Err(Refusal::Invalid(format!("trigger.when: `{schedule}` is over: it would never fire")));
     }
     let new = NewRoutine {
+        id: RoutineId::new(),
         spec,
         creator: by.asker.clone(),
         channel: by.channel.clone(),
@@ -141,21 +138,18 @@ async fn put(house: &House, spec: RoutineSpec, fresh: bool, by: &By) -> Result<R
         next_at,
         at: now,
     };
-    // What somebody else changes stays its owner's, with the owner's rights, and tells the owner.
-    let new = match old {
-        Some(old) if old.creator.principal != by.asker.principal || old.channel != by.channel => {
-            let RoutineRecord { creator, channel, made_in, reply_to, .. } = old;
-            NewRoutine { creator, channel, made_in, reply_to, ..new }
-        }
-        _ => new,
+    let hand = match by.asker.place {
+        Place::Operator => PutBy::Operator,
+        Place::Conversation | Place::Token => PutBy::Owner { most: house.routines.config.max_per_person },
     };
-    match store.put(new, fresh).await.map_err(unstored)? {
+    match store.put(new, PutRule { fresh, by: hand }).await.map_err(unstored)? {
         RoutinePut::Done(routine) => {
             tracing::info!(routine = routine.spec.name, revision = routine.revision, "a routine was put");
             house.routines.put(&routine);
             Ok(RoutineAnswer::Routine(routine))
         }
         RoutinePut::Refused(why) => Err(Refusal::Invalid(why)),
+        RoutinePut::Forbidden(why) => Err(Refusal::Forbidden(why)),
     }
 }
 
@@ -190,31 +184,55 @@ async fn fire(house: &House, name: &str, payload: Option<String>, by: &By) -> Re
         Some(key) => format!("manual:{key}"),
         None => format!("manual:{}", FiringId::new()),
     };
-    let cause = Cause { by: "manual", key, detail: format!("by {}", by.asker.principal), payload };
-    answered(name, claim(house, &routine.spec.name, cause).await?)
+    let cause = Cause { by: "manual", key, echo: None, detail: format!("by {}", by.asker.principal), payload };
+    answered(name, claim(house, &Waiting::of(&routine), cause).await?)
 }
 
 async fn webhook(
     house: &House,
     name: &str,
-    delivery: &str,
+    delivery: Option<String>,
     payload: String,
     by: &By,
 ) -> Result<RoutineAnswer, Refusal> {
     is_on(house)?;
     programs_only(by)?;
     let routine = house.store.routines.routine(name).await.map_err(unstored)?;
-    if !routine.is_some_and(|routine| matches!(routine.spec.trigger, Trigger::Webhook { .. })) {
-        return Err(Refusal::Unknown(format!("There is no routine with a webhook named {name}.")));
-    }
+    let has_hook = |routine: &RoutineRecord| matches!(routine.spec.trigger, Trigger::Webhook { .. });
+    let routine = routine
+        .filter(has_hook)
+        .ok_or_else(|| Refusal::Unknown(format!("There is no routine with a webhook named {name}.")))?;
     house.routines.admit_webhook().map_err(|retry_after| {
         let most = house.routines.config.webhooks_per_minute;
         Refusal::Busy { what: format!("more than {most} calls of webhooks in a minute"), retry_after }
     })?;
+    let cause = match delivery {
+        Some(id) => Cause {
+            by: "webhook",
+            key: format!("webhook:id:{id}"),
+            echo: None,
+            detail: format!("delivery {id}"),
+            payload: None,
+        },
+        None => unnamed(&payload, house.clock.now()),
+    };
     let payload = Some(payload).filter(|payload| !payload.is_empty());
-    let cause =
-        Cause { by: "webhook", key: format!("webhook:{delivery}"), detail: format!("delivery {delivery}"), payload };
-    answered(name, claim(house, name, cause).await?)
+    answered(name, claim(house, &Waiting::of(&routine), Cause { payload, ..cause }).await?)
+}
+
+/// A call without a name: the same as one that said the same within [`WEBHOOK_ECHO_MS`]. Its key has the number of such a span,
+/// so that it is another one later; the one before it may still be near enough.
+fn unnamed(said: &str, now: UnixMillis) -> Cause {
+    let (digest, span) = (blake3::hash(said.as_bytes()), now.0.div_euclid(WEBHOOK_ECHO_MS));
+    let key = |span: i64| format!("webhook:body:{digest}:{span}");
+    let since = UnixMillis(now.0.saturating_sub(WEBHOOK_ECHO_MS - 1));
+    Cause {
+        by: "webhook",
+        key: key(span),
+        echo: Some(Echo { key: key(span.saturating_sub(1)), since }),
+        detail: "a delivery without an id".to_owned(),
+        payload: None,
+    }
 }
 
 fn programs_only(by: &By) -> Result<(), Refusal> {
@@ -235,14 +253,16 @@ async fn emit(
     programs_only(by)?;
     let key = key.unwrap_or_else(|| FiringId::new().to_string());
     let mut fired = Vec::new();
-    for name in house.routines.events().for_event(source, event, &payload) {
+    for waiting in house.routines.events().for_event(source, event, &payload) {
         let cause = Cause {
             by: "system",
             key: format!("system:{source}:{event}:{key}"),
+            echo: None,
             detail: format!("{source} {event}"),
             payload: Some(payload.to_string()).filter(|_| !payload.is_null()),
         };
-        match claim(house, &name, cause).await? {
+        let name = &waiting.name;
+        match claim(house, &waiting, cause).await? {
             Claim::Claimed(firing) | Claim::Known(firing) => fired.push(*firing),
             Claim::Held(held) => tracing::info!(routine = name, held = held.word(), "an event is held back"),
             Claim::Off(why) => tracing::debug!(routine = name, why, "an event fires nothing"),
@@ -255,13 +275,14 @@ async fn emit(
 struct Cause {
     by: &'static str,
     key: String,
+    echo: Option<Echo>,
     detail: String,
     payload: Option<String>,
 }
 
 /// Claims a firing and hands it to the engine.
-async fn claim(house: &House, name: &str, cause: Cause) -> Result<Claim, Refusal> {
-    let Cause { by, key, detail, payload } = cause;
+async fn claim(house: &House, routine: &Waiting, cause: Cause) -> Result<Claim, Refusal> {
+    let Cause { by, key, echo, detail, payload } = cause;
     if payload.as_ref().is_some_and(|payload| payload.len() > ROUTINE_TEXT_MAX_BYTES || payload.contains('\0')) {
         let what = format!("payload: must be text of at most {ROUTINE_TEXT_MAX_BYTES} bytes, without NUL characters");
         return Err(Refusal::Invalid(what));
@@ -269,9 +290,11 @@ async fn claim(house: &House, name: &str, cause: Cause) -> Result<Claim, Refusal
     let content = payload.as_ref().map(|payload| blake3::hash(payload.as_bytes()).to_hex().to_string());
     let firing = NewFiring {
         id: FiringId::new(),
-        routine: name.to_owned(),
+        routine_id: routine.id,
+        routine: routine.name.clone(),
         by,
         key,
+        echo,
         scheduled_at: None,
         by_hand: by == "manual",
         detail: detail.chars().filter(|c| !c.is_control()).take(FIRING_DETAIL_MAX_CHARS).collect(),
@@ -324,13 +347,19 @@ fn why_held(held: Held) -> String {
 ///
 /// # Errors
 /// The store does not answer; what was claimed before that is at work, and the message may come again.
-pub(crate) async fn start(house: &House, names: &[String], text: &str, by: &By) -> Result<String, Refusal> {
+pub(crate) async fn start(house: &House, waiting: &[Waiting], text: &str, by: &By) -> Result<String, Refusal> {
     let key = by.key.clone().unwrap_or_else(|| FiringId::new().to_string());
-    let mut lines = Vec::with_capacity(names.len());
-    for name in names {
-        let cause =
-            Cause { by: "event", key: format!("event:{key}"), detail: text.to_owned(), payload: Some(shortened(text)) };
-        lines.push(match claim(house, name, cause).await? {
+    let mut lines = Vec::with_capacity(waiting.len());
+    for routine in waiting {
+        let name = &routine.name;
+        let cause = Cause {
+            by: "event",
+            key: format!("event:{key}"),
+            echo: None,
+            detail: text.to_owned(),
+            payload: Some(shortened(text)),
+        };
+        lines.push(match claim(house, routine, cause).await? {
             Claim::Claimed(_) | Claim::Known(_) => format!("Routine {name} has begun."),
             Claim::Held(held) => format!("Not begun: the routine {name} {}.", why_held(held)),
             Claim::Off(why) => format!("Not begun: {why}."),

@@ -343,5 +343,7 @@ fn refused(subject: &str, off: &Off) -> String {
         (false, Some(until)) => format!(" It is tried again after {}.", until.to_rfc3339()),
         (false, None) => String::new(),
     };
-    format!("denied: {what} is switched off: {why}.{until} Do not call it again; use another way, or say what is missing.")
+    format!(
+        "denied: {what} is switched off: {why}.{until} Do not call it again; use another way, or say what is missing."
+    )
 }

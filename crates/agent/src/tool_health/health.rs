@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belay_protocol::tool_health::SERVER_PREFIX;
 use belay_protocol::{
-    Clock, EventKind, EventLog, NewEvent, RunId, StoreError, ToolHealth, ToolHealthConfig, ToolOff, ToolSet, ToolSpec,
-    ToolState, ToolSwitch, ToolSwitches,
+    Clock, EventKind, EventLog, NewEvent, RunEnd, RunId, StoreError, ToolHealth, ToolHealthConfig, ToolOff, ToolSet,
+    ToolSpec, ToolState, ToolSwitch, ToolSwitches,
 };
 use tokio::time::Instant;
 
@@ -15,6 +15,11 @@ use super::evidence::Says;
 use super::pass::Pass;
 use super::rules::Rules;
 use crate::metrics;
+
+/// In the evidence of a run's end: the tool that has failed it again and again, and has not worked since.
+pub(crate) const FAILING_TOOL: &str = "failing_tool";
+/// In the evidence of a run's end: how often.
+pub(crate) const FAILING_TOOL_TIMES: &str = "failing_tool_times";
 
 /// How tools get on.
 pub(crate) struct Health {
@@ -118,9 +123,12 @@ impl Health {
         Some(ToolSet::new(tools.iter().filter(|tool| !closed(tool.spec())).cloned().collect()))
     }
 
-    /// The tool that has failed a run again and again, and has not worked since; with how often.
-    pub(crate) fn blamed(&self, run: RunId) -> Option<(String, usize)> {
-        self.book().blamed(run)
+    /// The end of a run that was not completed, with the tool that has failed it again and again, if one has.
+    pub(crate) fn blame(&self, run: RunId, end: RunEnd) -> RunEnd {
+        match self.book().blamed(run) {
+            Some((tool, times)) => end.with(FAILING_TOOL, tool).with(FAILING_TOOL_TIMES, times),
+            None => end,
+        }
     }
 
     /// Everything there is, by name.

@@ -26,6 +26,7 @@ mod streak;
 pub use commands::ToolsCommand;
 pub(crate) use commands::{USAGE, command, trouble_line};
 pub(crate) use evidence::{Fault, Says};
+pub(crate) use health::{FAILING_TOOL, FAILING_TOOL_TIMES};
 pub(crate) use health::{Health, HealthPorts};
 pub(crate) use pass::Pass;
 pub(crate) use requests::request;

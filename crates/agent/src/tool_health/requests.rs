@@ -12,11 +12,7 @@ const MOST_WHY: usize = 200;
 ///
 /// # Errors
 /// Why it is not done.
-pub(crate) async fn request(
-    health: &Health,
-    request: ToolRequest,
-    by: &Inbound,
-) -> Result<Vec<ToolHealth>, Refusal> {
+pub(crate) async fn request(health: &Health, request: ToolRequest, by: &Inbound) -> Result<Vec<ToolHealth>, Refusal> {
     let operator = by.principal.is_operator();
     let name = match request {
         ToolRequest::List => {
@@ -69,9 +65,7 @@ fn reason(why: &str) -> Result<String, Refusal> {
     let why = why.trim_end_matches('.').to_owned();
     match why.chars().count() {
         0 => Err(Refusal::Invalid("Say why it is switched off: models read it.".into())),
-        n if n > MOST_WHY => {
-            Err(Refusal::Invalid(format!("The reason has {n} characters; it may have {MOST_WHY}.")))
-        }
+        n if n > MOST_WHY => Err(Refusal::Invalid(format!("The reason has {n} characters; it may have {MOST_WHY}."))),
         _ => Ok(why),
     }
 }

@@ -133,11 +133,14 @@ pub fn problems(config: &ToolHealthConfig) -> Vec<String> {
         }
         for pattern in &rule.tools {
             if pattern.is_empty() {
-                problems.push(format!("{key}.tools: a pattern must not be empty; `*` fits every tool, `mcp:*` every server"));
+                problems.push(format!(
+                    "{key}.tools: a pattern must not be empty; `*` fits every tool, `mcp:*` every server"
+                ));
             } else if let Err(error) = Glob::new(pattern) {
                 problems.push(format!("{key}.tools: {pattern:?} is no pattern: {}", error.kind()));
             } else if rule.action == ToolHealthAction::Disable && !may_be_off(pattern) {
-                problems.push(format!("{key}.tools: {pattern} is never switched off: runs need it to come to their end"));
+                problems
+                    .push(format!("{key}.tools: {pattern} is never switched off: runs need it to come to their end"));
             }
         }
     }

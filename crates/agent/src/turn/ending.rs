@@ -2,7 +2,8 @@
 
 use belay_agent_loop::{LoopContext, LoopError, LoopOutcome};
 use belay_protocol::{
-    HookPoint, Message, MessageScope, ModelErrorKind, RunEnd, RunId, StopLayer, StopReason, StoreError, ToolStatus,
+    HookPoint, Message, MessageScope, ModelErrorKind, RunEnd, RunId, RunStatus, StopLayer, StopReason, StoreError,
+    ToolStatus,
 };
 
 use super::{TurnEnd, TurnJob};
@@ -43,6 +44,10 @@ pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
     if !lease_lost {
         let (start, channel) = (delegate.turn_start, job.reply_to.as_ref().map(|route| &route.channel));
         (end, reply) = sending::agree(&mut delegate.core, &mut context, start, channel, (end, reply)).await;
+    }
+    // Nobody watches work that goes on by itself: its end says what it was that did not work.
+    if job.purpose.is_autonomous() && end.reason.status() != RunStatus::Completed {
+        end = house.health.blame(run.id, end);
     }
     // Where hooks look at what is said, nothing enters the conversation that they have not agreed to.
     let unseen = house.hooks.is_bound(HookPoint::MessageSending);

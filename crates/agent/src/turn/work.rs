@@ -10,7 +10,7 @@ use super::resume::resume;
 use crate::bootstrap::{self, Beginning};
 use crate::chat::ChatDelegate;
 use crate::closing::{self, closing_turn};
-use crate::jobs::{self, Errand};
+use crate::jobs;
 use crate::plan::run_plan;
 use crate::prompt::{About, Briefing};
 use crate::routines;
@@ -26,25 +26,21 @@ pub(super) async fn work(
     context: &mut LoopContext,
     job: &TurnJob,
 ) -> Result<LoopOutcome, LoopError> {
-    let errand = match job.purpose {
-        Purpose::Job => match Box::pin(jobs::begin(&mut delegate.core)).await? {
-            Ok(errand) => {
-                if let Some(post) = &mut delegate.post {
-                    post.elsewhere = errand.job.creator.place == Place::Operator;
-                }
-                Some(Box::new(errand))
-            }
-            Err(end) => return Ok(LoopOutcome::Stopped(end)),
-        },
-        Purpose::Chat | Purpose::Routine | Purpose::Heartbeat => None,
-    };
+    if job.purpose == Purpose::Job
+        && let Some(end) = Box::pin(jobs::begin(&mut delegate.core)).await?
+    {
+        return Ok(LoopOutcome::Stopped(end));
+    }
+    if let (Some(errand), Some(post)) = (&delegate.core.errand, &mut delegate.post) {
+        post.elsewhere = errand.job.creator.place == Place::Operator;
+    }
     delegate.core.tally.open_session(session_before(job, &delegate.core.rules).await?);
     if let Some(end) = take_up(delegate, context, job) {
         return Ok(LoopOutcome::Stopped(end));
     }
     let indicator = job.run.cancel.child_token();
     // Boxed, since it is moved: in place it would be here twice.
-    let mut looping = Box::pin(carry_out(delegate, context, job, errand));
+    let mut looping = Box::pin(carry_out(delegate, context, job));
     let route = job.reply_to.as_ref();
     let Some((route, channel)) = route.and_then(|route| Some((route, job.house.channels.get(&route.channel)?))) else {
         return looping.await;
@@ -94,8 +90,8 @@ async fn carry_out(
     delegate: &mut ChatDelegate,
     context: &mut LoopContext,
     job: &TurnJob,
-    errand: Option<Box<Errand>>,
 ) -> Result<LoopOutcome, LoopError> {
+    let errand = delegate.core.errand.clone();
     let message =
         context.messages.get(delegate.turn_start).map(|message| message.text().to_owned()).unwrap_or_default();
     let briefing = briefing_of(job).await;
@@ -111,11 +107,13 @@ async fn carry_out(
         return routines::work(delegate, context).await;
     }
     let planned = match &errand {
-        Some(errand) => errand.job.plan.then(|| errand.job.task.clone()),
+        Some(errand) => errand.job.plan.then(|| errand.request(context, delegate.turn_start)),
         None => (job.purpose == Purpose::Chat).then(|| plan_request(delegate, context)).flatten(),
     };
     if let Some(request) = planned {
-        delegate.core.joining = None; // a plan is made of the one message
+        if errand.is_none() {
+            delegate.core.joining = None; // a person's plan is made of the one message
+        }
         let (start, core) = (delegate.turn_start, &mut delegate.core);
         let (end, said) = Box::pin(run_plan(core, context, start, &request)).await?;
         delegate.summary = said;

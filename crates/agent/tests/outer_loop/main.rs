@@ -28,6 +28,7 @@ mod streaming;
 mod subagents;
 mod support;
 mod threads;
+mod tool_health;
 mod trouble;
 mod walk_through;
 mod workers;

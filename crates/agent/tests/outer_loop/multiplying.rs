@@ -16,7 +16,7 @@ const MULTIPLY: [&str; 2] = ["create_job", "routine"];
 
 /// Who tries.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Who {
+pub(crate) enum Who {
     Firing,
     Job,
     JobWithPlan,
@@ -46,7 +46,7 @@ fn plan() -> Scripted {
 }
 
 impl Who {
-    const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Firing,
         Self::Job,
         Self::JobWithPlan,
@@ -59,23 +59,23 @@ impl Who {
     ];
 
     /// What the model says until all is done, and which of its requests comes right after the tries.
-    fn script(self) -> (Vec<Scripted>, usize) {
+    pub(crate) fn script(self, tries: Scripted) -> (Vec<Scripted>, usize) {
         let (text, worker) = (|| Scripted::text("done"), || hand_over(json!({"task": "do it"})));
         match self {
-            Self::Firing => (vec![tries(), Scripted::text("done")], 1),
-            Self::Job => (vec![tries(), done()], 1),
-            Self::JobWithPlan => (vec![plan(), tries(), done(), text()], 2),
-            Self::JobInWorker => (vec![tries(), text()], 1),
-            Self::SubagentOfJob => (vec![spawn(), tries(), text(), done()], 2),
-            Self::WorkerOfJob => (vec![worker(), tries(), text(), done()], 2),
-            Self::StepOfChat => (vec![plan(), tries(), done(), text()], 2),
-            Self::SubagentOfChat => (vec![spawn(), tries(), text(), text()], 2),
-            Self::WorkerOfChat => (vec![worker(), tries(), text(), text()], 2),
+            Self::Firing => (vec![tries, Scripted::text("done")], 1),
+            Self::Job => (vec![tries, done()], 1),
+            Self::JobWithPlan => (vec![plan(), tries, done(), text()], 2),
+            Self::JobInWorker => (vec![tries, text()], 1),
+            Self::SubagentOfJob => (vec![spawn(), tries, text(), done()], 2),
+            Self::WorkerOfJob => (vec![worker(), tries, text(), done()], 2),
+            Self::StepOfChat => (vec![plan(), tries, done(), text()], 2),
+            Self::SubagentOfChat => (vec![spawn(), tries, text(), text()], 2),
+            Self::WorkerOfChat => (vec![worker(), tries, text(), text()], 2),
         }
     }
 
     /// Has it tried. Returns how many jobs there are then, if nothing has multiplied.
-    async fn work(self, agent: &mut Running) -> usize {
+    pub(crate) async fn work(self, agent: &mut Running) -> usize {
         let order = JobOrder { task: "do it".into(), ..JobOrder::default() };
         let order = match self {
             Self::Firing => {
@@ -102,7 +102,7 @@ impl Who {
 }
 
 /// An agent whose people have jobs, routines, and workers that are lent what the settings name.
-fn setup_for(who: Who, script: Vec<Scripted>) -> Setup {
+pub(crate) fn setup_for(who: Who, script: Vec<Scripted>) -> Setup {
     let (jobs, routines) = (JobsConfig::default(), RoutinesConfig::default());
     let mut setup = Setup { jobs, routines, ..Setup::new(ScriptedModel::new(script)) };
     if matches!(who, Who::JobInWorker | Who::WorkerOfJob | Who::WorkerOfChat) {
@@ -117,7 +117,7 @@ fn setup_for(who: Who, script: Vec<Scripted>) -> Setup {
 #[tokio::test(start_paused = true)]
 async fn whoever_works_by_itself_is_not_offered_what_multiplies_and_is_refused_it() {
     for who in Who::ALL {
-        let (script, after) = who.script();
+        let (script, after) = who.script(tries());
         let setup = setup_for(who, script);
         let mut agent = setup.start().await;
         let jobs = who.work(&mut agent).await;

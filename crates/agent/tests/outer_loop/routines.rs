@@ -214,7 +214,7 @@ async fn webhooks_cool_down_and_the_same_content_or_delivery_fires_once() {
     put(&agent, RoutineSpec { guard, ..routine("deploy", hook) }).await;
     let call = |delivery: &str, payload: &str| RoutineRequest::Webhook {
         name: "deploy".into(),
-        delivery: delivery.into(),
+        delivery: Some(delivery.into()),
         payload: payload.into(),
     };
     let what = |answer: Result<RoutineAnswer, Refusal>| match answer {
@@ -375,11 +375,14 @@ async fn after_failures_in_a_row_it_is_switched_off_and_its_owner_told() {
 
 /// A firing that a daemon has claimed which died before it did anything.
 async fn claimed_by_the_dead(setup: &Setup, name: &str) -> FiringId {
+    let there = setup.store.routines.routine(name).await.expect("readable").expect("there");
     let firing = NewFiring {
         id: FiringId::new(),
+        routine_id: there.routine_id,
         routine: name.into(),
         by: "manual",
         key: "manual:dead".into(),
+        echo: None,
         scheduled_at: None,
         by_hand: true,
         detail: String::new(),
@@ -645,9 +648,11 @@ async fn thousands_of_routines_that_are_not_due_cost_a_look_nothing() {
     let setup = at_ten_past(ScriptedModel::new([]).then_forever(Scripted::text("ROUTINE_OK")));
     let agent = setup.start().await;
     put(&agent, hourly("watch", Misfire::Once)).await;
+    let rule = belay_protocol::PutRule { fresh: true, by: belay_protocol::PutBy::Config };
     for n in 0..10_000 {
         let never = Trigger::Schedule { when: "0 0 1 1 * 2090".into(), zone: "UTC".into(), misfire: Misfire::Once };
         let new = belay_protocol::NewRoutine {
+            id: Default::default(),
             spec: routine(&format!("r{n}"), never),
             creator: Default::default(),
             channel: "one".into(),
@@ -657,7 +662,7 @@ async fn thousands_of_routines_that_are_not_due_cost_a_look_nothing() {
             next_at: Some(UnixMillis(3_786_912_000_000)),
             at: UnixMillis(TEN_PAST),
         };
-        setup.store.routines.put(new, true).await.expect("stored");
+        setup.store.routines.put(new, rule).await.expect("stored");
     }
     setup.clock.forward(HOUR);
     let due = setup.store.routines.due(belay_protocol::Clock::now(&*setup.clock), 256).await.expect("readable");

@@ -17,8 +17,8 @@ use belay_protocol::{
     Accepted, Ack, AckSender, Admission, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock,
     ContextSource, Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound,
     InboundStream, NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole, QueueMode, ReplyRoute,
-    RunOptions, RunRecord, RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure, ToolHealthConfig,
-    ToolOutput, ToolSpec, UnixMillis, Weight,
+    RunOptions, RunProcesses, RunRecord, RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure,
+    ToolHealthConfig, ToolOutput, ToolSpec, UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::faulty::Faulty;
@@ -435,6 +435,7 @@ pub(crate) struct Setup {
     pub(crate) clock: Arc<TestClock>,
     pub(crate) injector: bool,
     pub(crate) workers: Option<WorkersParts>,
+    pub(crate) processes: Arc<dyn RunProcesses>,
     pub(crate) context: Arc<dyn ContextSource>,
     pub(crate) hooks: Vec<BoundHook>,
     /// What its channels show of an answer while it comes.
@@ -515,6 +516,7 @@ impl Setup {
             clock: Arc::new(TestClock(AtomicI64::new(1_795_000_000_000))),
             injector: false,
             workers: None,
+            processes: Arc::new(NoProcesses),
             context: Arc::new(NoContext),
             hooks: Vec::new(),
             shows: Shows::default(),
@@ -549,6 +551,7 @@ impl Setup {
             clock: self.clock.clone(),
             injector: self.injector,
             workers: self.workers.clone(),
+            processes: self.processes.clone(),
             context: self.context.clone(),
             hooks: self.hooks.clone(),
             shows: self.shows,
@@ -589,7 +592,7 @@ impl Setup {
             routines: self.routines.clone(),
             jobs: self.jobs.clone(),
             health: self.health.clone(),
-            processes: Arc::new(NoProcesses),
+            processes: self.processes.clone(),
             outputs: None,
             hooks: self.hooks.clone(),
             rules: self.rules.clone(),
@@ -663,7 +666,8 @@ impl Running {
 }
 
 /// A tool for tests, by name: `echo` returns its `text`, `fail` fails, `panic` panics, `wait` waits for its token,
-/// `deaf` waits without looking at it, `slow` takes a second.
+/// `deaf` waits without looking at it, `slow` takes a second, `moody` fails while its world is `broken`, `chatty` works for five
+/// hours and says so each minute.
 pub(crate) struct TestTool {
     spec: ToolSpec,
     pub(crate) calls: Arc<AtomicUsize>,
@@ -715,6 +719,12 @@ impl TestTool {
         self
     }
 
+    /// The same tool, which may take so long.
+    pub(crate) fn within(mut self, timeout: Duration) -> Self {
+        self.spec.timeout = timeout;
+        self
+    }
+
     /// The same tool under another name.
     pub(crate) fn called(mut self, name: &str) -> Self {
         self.spec.name = name.into();
@@ -763,6 +773,10 @@ impl Tool for TestTool {
         }
         match self.behaves_as.as_str() {
             "echo" => Ok(arguments.get("text").and_then(Value::as_str).unwrap_or("nothing").into()),
+            "moody" if *self.world.lock().expect("not poisoned") == "broken" => {
+                Err(ToolFailure::failed("no answer of 192.0.2.7 to ann"))
+            }
+            "moody" => Ok("it works".into()),
             "fail" => Err(ToolFailure::failed("it does not work")),
             "panic" => panic!("the tool of the test panics"),
             "wait" => {
@@ -774,6 +788,13 @@ impl Tool for TestTool {
             "deaf" => {
                 tokio::time::sleep(Duration::from_secs(3600)).await;
                 Ok("waited".into())
+            }
+            "chatty" => {
+                for minute in 0..300 {
+                    tokio::time::sleep(Duration::from_secs(60)).await;
+                    context.progress.say(&context.call_id, &format!("minute {minute}"));
+                }
+                Ok("all of it".into())
             }
             "slow" => {
                 tokio::time::sleep(Duration::from_secs(1)).await;

@@ -47,8 +47,22 @@ fn rows(report: &Json) -> Vec<Vec<Cell>> {
         rows.push(row("trouble", Cell::new(trouble.to_string(), Tone::Bad)));
     }
     rows.extend(cooling(report).into_iter().map(|words| row("not asked", Cell::new(words, Tone::Warn))));
+    rows.extend(troubled(report).into_iter().map(|words| row("tool", Cell::new(words, Tone::Warn))));
     rows.push(row("running", running(report)));
     rows
+}
+
+/// Tools that fail again and again, or are off.
+fn troubled(report: &Json) -> Vec<String> {
+    let tools = report.pointer("/tools").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    let words = |tool: &Json| {
+        let (name, state, why) = (text(tool, "/name"), text(tool, "/state"), text(tool, "/why"));
+        match state {
+            "failing" => format!("{name} has failed {} times in a row", number(tool, "/failures")),
+            state => format!("{name} is switched off ({state}): {why}"),
+        }
+    };
+    tools.iter().map(words).collect()
 }
 
 /// The models and keys that are left alone for a while.
@@ -139,6 +153,10 @@ mod tests {
                 {"name": "a by openai", "cooling_until": "2026-01-01T12:00:00Z", "why": "rate_limited"},
                 {"name": "b by anthropic", "cooling_until": null, "why": null},
             ],
+            "tools": [
+                {"name": "web_search", "state": "failing", "failures": 5, "runs": 2},
+                {"name": "mcp:files", "state": "trial", "failures": 0, "runs": 0, "why": "it is down"},
+            ],
         });
         let shown: Vec<_> = rows(&report).into_iter().flatten().collect();
         for cell in [
@@ -148,6 +166,8 @@ mod tests {
             Cell::from("r1 in me for 3 s"),
             Cell::new("1 run waits for an answer", Tone::Warn),
             Cell::new("a by openai until 2026-01-01T12:00:00Z (rate_limited)", Tone::Warn),
+            Cell::new("web_search has failed 5 times in a row", Tone::Warn),
+            Cell::new("mcp:files is switched off (trial): it is down", Tone::Warn),
         ] {
             assert!(shown.contains(&cell), "{cell:?} in {shown:?}");
         }

@@ -1,9 +1,10 @@
-//! The operator's lists of tables, stop rules, approval rules and hooks, read one by one, so that each broken one is named
+//! The operator's lists of tables, stop rules, approval rules, rules of failing tools and hooks, read one by one, so that each broken one is named
 //! with its place and none hides another.
 
 use belay_agent::ApprovalRule;
 use belay_agent_loop::policies::Rule;
 use belay_hooks::HookConfig;
+use belay_protocol::ToolHealthRule;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
@@ -15,6 +16,7 @@ use super::problem::{Problem, nearest};
 pub(super) fn take_broken(merged: &mut Merged) -> Vec<Problem> {
     let mut broken = take::<Rule>(merged, &["stops", "rules"]);
     broken.extend(take::<ApprovalRule>(merged, &["approvals", "rules"]));
+    broken.extend(take::<ToolHealthRule>(merged, &["tools", "health", "rules"]));
     broken.extend(take::<HookConfig>(merged, &["hooks"]));
     broken
 }

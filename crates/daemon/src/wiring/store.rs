@@ -6,7 +6,7 @@ use std::sync::Arc;
 use belay_agent::StorePorts;
 use belay_protocol::{
     Archive, EventLog, GateStore, JobStore, NoteStore, Outbox, RoutineStore, RunReader, SecretVault, SpendLedger,
-    ThreadStore,
+    ThreadStore, ToolSwitches,
 };
 use belay_store::{
     KeyError, MemoryStore, OpenError, SealedVault, SqliteStore, StoreOptions, StoreUrl, VaultKey, parse_url,
@@ -115,6 +115,7 @@ where
         + GateStore
         + JobStore
         + RoutineStore
+        + ToolSwitches
         + 'static,
 {
     StorePorts {
@@ -126,6 +127,7 @@ where
         gates: store.clone(),
         jobs: store.clone(),
         routines: store.clone(),
+        switches: store.clone(),
         spend: store,
         vault,
     }

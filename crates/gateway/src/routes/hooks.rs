@@ -9,7 +9,7 @@ use axum::extract::{Request, State};
 use axum::http::HeaderName;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::routine::ROUTINE_TEXT_MAX_BYTES;
-use belay_protocol::{Principal, PrincipalRole, RoutineRequest, Trigger, UnixMillis};
+use belay_protocol::{Principal, PrincipalRole, RoutineRequest, Trigger};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -28,11 +28,8 @@ pub(super) const SECRET_HEADER: HeaderName = HeaderName::from_static("x-webhook-
 /// Names a delivery, so that a second one of it is recognised.
 const DELIVERY_HEADER: HeaderName = HeaderName::from_static("x-delivery-id");
 
-/// The span within which the same body is the same delivery, where none is named: longer than a sender waits before it sends
-/// again, and shorter than what sends on a schedule does.
-const MINUTE_MS: i64 = 60_000;
-
-/// Sets the routine off, once for each delivery: a second one is answered with the same firing.
+/// Sets the routine off, once for each delivery: a second one is answered with the same firing. One without a name is recognised
+/// by its body, for a minute.
 pub(crate) async fn receive(
     State(app): State<Shared>,
     NamePath(path): NamePath,
@@ -46,12 +43,11 @@ pub(crate) async fn receive(
         Ok(name) => name,
         Err(refused) => return Err(counted(&app, peer, refused)),
     };
-    let named = match request.headers().get(DELIVERY_HEADER).map(|id| id.to_str().unwrap_or_default()) {
+    let delivery = match request.headers().get(DELIVERY_HEADER).map(|id| id.to_str().unwrap_or_default()) {
         Some(id) => Some(check_key(id).map_err(|e| ApiError::invalid(format!("X-Delivery-Id: {e}")))?.to_owned()),
         None => None,
     };
     let body = read_body(request, ROUTINE_TEXT_MAX_BYTES.min(app.config.max_body_bytes)).await?;
-    let delivery = delivery(named, &body, app.clock.now());
     let payload = String::from_utf8(body.into());
     let payload = payload.map_err(|_| ApiError::bad_request("not_utf8", "the body is not UTF-8"))?;
     if payload.contains('\0') {
@@ -89,14 +85,5 @@ fn counted(app: &App, peer: Option<Peer>, refused: ApiError) -> ApiError {
             app.wrong_secrets.failed(address);
             refused
         }
-    }
-}
-
-/// What makes a second delivery recognisable: what it is called, or what it says and in which minute. The two cannot be taken
-/// for each other.
-fn delivery(named: Option<String>, body: &[u8], now: UnixMillis) -> String {
-    match named {
-        Some(id) => format!("id:{id}"),
-        None => format!("body:{}:{}", blake3::hash(body), now.0.div_euclid(MINUTE_MS)),
     }
 }

@@ -18,6 +18,7 @@ mod runs;
 mod sessions;
 mod status;
 mod stop;
+mod tools;
 mod webhook;
 
 use std::any::Any;
@@ -105,6 +106,9 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/firings", get(firings::list))
         .route("/api/v1/firings/next", get(firings::next))
         .route("/api/v1/firings/{id}", get(firings::show))
+        .route("/api/v1/tools", get(tools::list))
+        .route("/api/v1/tools/{name}/disable", post(tools::disable))
+        .route("/api/v1/tools/{name}/enable", post(tools::enable))
         .route("/api/v1/sessions", get(sessions::list))
         .route("/api/v1/sessions/{key}", get(sessions::show).delete(archive::delete))
         .route("/api/v1/sessions/{key}/threads", get(archive::threads))

@@ -1,15 +1,11 @@
 //! How a job gets on: what its runs have used, and what the newest of them does.
 
-use belay_protocol::{EventKind, EventQuery, JobRecord, RunFilter, RunId, RunUsage, Seq, UnixMillis};
+use belay_protocol::{Doing, JobRecord, RunFilter, RunUsage};
 use serde::Serialize;
 
 use super::runs::LIST_MAX;
 use crate::app::App;
 use crate::error::ApiError;
-
-/// Facts read at a time, and how often at most: 16 384 facts, more than the steps that a run is given would leave.
-const PAGE: u32 = 256;
-const PAGES: usize = 64;
 
 /// A job, and how it gets on.
 #[derive(Serialize)]
@@ -21,23 +17,6 @@ pub(crate) struct JobView {
     cost_micro_usd: u64,
     #[serde(flatten)]
     doing: Option<Doing>,
-}
-
-/// What an attempt has come to.
-#[derive(Default, Serialize)]
-struct Doing {
-    /// Steps of the newest attempt.
-    steps: u32,
-    /// Its newest tool call.
-    last_action: Option<Action>,
-}
-
-#[derive(Serialize)]
-struct Action {
-    at: UnixMillis,
-    tool: String,
-    /// `running`, or how the call ended.
-    status: &'static str,
 }
 
 /// A job in a list: what it has used.
@@ -59,41 +38,8 @@ pub(crate) async fn used(app: &App, job: JobRecord) -> Result<JobView, ApiError>
 /// A job by itself: what it has used, and what it does.
 pub(crate) async fn seen(app: &App, job: JobRecord) -> Result<JobView, ApiError> {
     let doing = match job.run_id {
-        Some(run) => doing(app, run).await?,
+        Some(run) => Doing::of_run(&*app.events, run, job.room).await?,
         None => Doing::default(),
     };
     Ok(JobView { doing: Some(doing), ..used(app, job).await? })
-}
-
-/// What the facts of a run say that it does.
-async fn doing(app: &App, run: RunId) -> Result<Doing, ApiError> {
-    let (mut doing, mut after) = (Doing::default(), Seq(0));
-    for _ in 0..PAGES {
-        let page = app.events.read(EventQuery { after, run: Some(run), session: None, limit: PAGE }).await?;
-        let Some(last) = page.last().map(|fact| fact.seq) else { break };
-        let full = page.len() >= PAGE as usize;
-        for fact in page {
-            doing.take(fact.at, fact.kind);
-        }
-        if !full {
-            break;
-        }
-        after = last;
-    }
-    Ok(doing)
-}
-
-impl Doing {
-    fn take(&mut self, at: UnixMillis, kind: EventKind) {
-        match kind {
-            EventKind::ModelCalled { step, .. } => self.steps = self.steps.max(step),
-            EventKind::ToolStarted { name, .. } => {
-                self.last_action = Some(Action { at, tool: name, status: "running" });
-            }
-            EventKind::ToolFinished { name, status, .. } => {
-                self.last_action = Some(Action { at, tool: name, status: status.word() });
-            }
-            _ => {}
-        }
-    }
 }

@@ -328,6 +328,7 @@ impl FakeAgent {
             }),
             Control::Decide { .. } | Control::Job(_) | Control::Routine(_) => panic!("decided elsewhere"),
             Control::DeleteSession(_) => Ack::Removed(Removed { sessions: 1, messages: 2, ..Removed::default() }),
+            Control::Tools(request) => tools(request),
             Control::Status => Ack::Status(Box::new(status())),
             Control::Context { session, full } => match session.as_str() {
                 "nobody" => Ack::Refused(Refusal::Unknown("There is no session nobody.".into())),
@@ -628,6 +629,21 @@ fn status() -> StatusReport {
         limit_today_for: Default::default(),
         model_trouble: None,
         candidates: Vec::new(),
+        tools: vec![],
+    }
+}
+
+/// What an agent says whose only tool is web_search, which is off unless it is switched on.
+fn tools(request: &ToolRequest) -> Ack {
+    let on = ToolHealth { name: "web_search".into(), description: "Searches.".into(), ..ToolHealth::default() };
+    let off = |why: &str| ToolHealth { state: ToolState::Off, why: why.into(), ..on.clone() };
+    match request {
+        ToolRequest::List => Ack::Tools(vec![off("it failed")]),
+        ToolRequest::Disable { name, why } if *name == on.name => Ack::Tools(vec![off(why)]),
+        ToolRequest::Enable(name) if *name == on.name => Ack::Tools(vec![on]),
+        ToolRequest::Disable { name, .. } | ToolRequest::Enable(name) => {
+            Ack::Refused(Refusal::Unknown(format!("There is no tool {name:?}.")))
+        }
     }
 }
 

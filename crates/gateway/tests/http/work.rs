@@ -97,7 +97,10 @@ impl FakeWork {
                     let retry_after = Duration::from_millis(89_500);
                     Ack::Refused(Refusal::Busy { what: "the routine fired a moment ago".into(), retry_after })
                 }
-                Some(_) => self.fired(&[(&name, "webhook", delivery)], Some(payload)),
+                Some(_) => {
+                    let key = delivery.unwrap_or_else(|| format!("body {payload}"));
+                    self.fired(&[(&name, "webhook", key)], Some(payload))
+                }
                 None => unknown(&name),
             },
             RoutineRequest::Emit { source, event, key, payload } => {
@@ -165,6 +168,7 @@ fn asker(inbound: &Inbound) -> Asker {
 fn routine_of(spec: RoutineSpec, inbound: &Inbound) -> RoutineRecord {
     let scheduled = matches!(spec.trigger, Trigger::Schedule { .. });
     RoutineRecord {
+        routine_id: RoutineId::new(),
         next_at: scheduled.then_some(UnixMillis(NOW + spec.name.len() as i64)),
         spec,
         creator: asker(inbound),
@@ -187,6 +191,7 @@ fn routine_of(spec: RoutineSpec, inbound: &Inbound) -> RoutineRecord {
 fn firing_of(routine: &str, by: &str, key: &str, payload: Option<String>) -> FiringRecord {
     FiringRecord {
         firing_id: FiringId::new(),
+        routine_id: RoutineId::new(),
         routine: routine.into(),
         revision: 1,
         by: by.into(),
@@ -239,6 +244,10 @@ impl JobStore for FakeWork {
         let fits = |job: &&JobRecord| {
             (filter.states.is_empty() || filter.states.contains(&job.state))
                 && filter.asked_in.as_ref().is_none_or(|session| *session == job.asked_in)
+                && filter
+                    .creator
+                    .as_ref()
+                    .is_none_or(|(principal, channel)| job.creator.principal == *principal && job.channel == *channel)
         };
         Ok(jobs.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
     }
@@ -246,7 +255,7 @@ impl JobStore for FakeWork {
 
 #[async_trait]
 impl RoutineStore for FakeWork {
-    async fn put(&self, _: NewRoutine, _: bool) -> Result<RoutinePut, StoreError> {
+    async fn put(&self, _: NewRoutine, _: PutRule) -> Result<RoutinePut, StoreError> {
         panic!("the agent makes routines")
     }
     async fn enable(
@@ -268,6 +277,12 @@ impl RoutineStore for FakeWork {
     async fn routines(&self) -> Result<Vec<RoutineRecord>, StoreError> {
         Ok(self.routines.lock().unwrap().clone())
     }
+    async fn changes(&self) -> Result<u64, StoreError> {
+        panic!("the engine does that")
+    }
+    async fn defer(&self, _: RoutineId, _: UnixMillis) -> Result<(), StoreError> {
+        panic!("the engine does that")
+    }
     async fn due(&self, _: UnixMillis, _: u32) -> Result<Vec<RoutineRecord>, StoreError> {
         panic!("the engine does that")
     }
@@ -277,7 +292,13 @@ impl RoutineStore for FakeWork {
     async fn claim(&self, _: NewFiring, _: u32) -> Result<Claim, StoreError> {
         panic!("the agent claims firings")
     }
-    async fn miss(&self, _: &str, _: Vec<UnixMillis>, _: Option<UnixMillis>, _: UnixMillis) -> Result<(), StoreError> {
+    async fn miss(
+        &self,
+        _: RoutineId,
+        _: Vec<UnixMillis>,
+        _: Option<UnixMillis>,
+        _: UnixMillis,
+    ) -> Result<(), StoreError> {
         panic!("the engine does that")
     }
     async fn note_work(&self, _: FiringId, _: Option<RunId>, _: Option<JobId>) -> Result<(), StoreError> {

@@ -46,6 +46,10 @@ impl Jobs {
         let wanted = self.records().rev().filter(|job| {
             (filter.states.is_empty() || filter.states.contains(&job.state))
                 && filter.asked_in.as_ref().is_none_or(|session| job.asked_in == *session)
+                && filter
+                    .creator
+                    .as_ref()
+                    .is_none_or(|(principal, channel)| job.creator.principal == *principal && job.channel == *channel)
         });
         wanted.take(jobs_limit(filter) as usize).cloned().collect()
     }

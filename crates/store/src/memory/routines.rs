@@ -4,24 +4,28 @@ use std::collections::{BTreeMap, HashMap};
 
 use belay_protocol::routine::MAX_ROUTINES;
 use belay_protocol::{
-    Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, JobId, NewFiring, NewRoutine,
-    RoutinePut, RoutineRecord, RunId, Settled, StoreError, UnixMillis,
+    Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, JobId, NewFiring, NewRoutine, PutRule,
+    RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RunId, Settled, StoreError, UnixMillis,
 };
 
 use super::state::State;
 use crate::routines::{
-    check_end, claimed, count_end, ended, firings_limit, go_on, held_back, is_settled, left_ms, made, missed,
-    name_taken, no_firing, no_routine, off, path_of, path_taken, put_again, settle_time, switched, told, too_many,
+    check_end, claimed, count_end, ended, firings_limit, go_on, held_back, is_echo, is_settled, left_ms, made, missed,
+    most_of_owner, no_firing, no_routine, off, over, path_of, path_taken, put_again, settle_time, switched, told,
+    too_many, too_many_each,
 };
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Routines {
     by_name: BTreeMap<String, Routine>,
+    names: HashMap<RoutineId, String>,
+    /// Raised with each change of what sets routines off.
+    changes: u64,
     /// In the order of commit.
     firings: BTreeMap<u64, Firing>,
     places: HashMap<FiringId, u64>,
     /// Of each routine, by what makes the cause recognisable.
-    keys: HashMap<(String, String), FiringId>,
+    keys: HashMap<(RoutineId, String), FiringId>,
     /// The number of the newest firing.
     newest: u64,
 }
@@ -31,6 +35,22 @@ struct Routine {
     record: RoutineRecord,
     /// When it was last set off other than by hand.
     set_off_at: Option<UnixMillis>,
+    /// Until when it is laid aside.
+    not_before: Option<UnixMillis>,
+}
+
+impl Routine {
+    fn due_at(&self) -> Option<UnixMillis> {
+        self.record.next_at.map(|next| self.not_before.map_or(next, |until| next.max(until)))
+    }
+
+    /// Becomes what it is now. One that waits for another time is not laid aside.
+    fn become_now(&mut self, record: RoutineRecord) {
+        if record.next_at != self.record.next_at {
+            self.not_before = None;
+        }
+        self.record = record;
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -40,27 +60,64 @@ struct Firing {
 }
 
 impl Routines {
-    pub(super) fn put(&mut self, new: NewRoutine, fresh: bool) -> RoutinePut {
+    pub(super) fn put(&mut self, new: NewRoutine, rule: PutRule) -> RoutinePut {
         let name = new.spec.name.clone();
         let old = self.by_name.get(&name);
-        if old.is_some() && fresh {
-            return name_taken(&name);
-        }
-        if old.is_none() && self.by_name.len() >= MAX_ROUTINES as usize {
-            return too_many();
-        }
+        let new = match old {
+            Some(old) => match over(&old.record, new, rule) {
+                Ok(new) => new,
+                Err(refused) => return refused,
+            },
+            None => match self.no_room(&new, rule) {
+                Some(refused) => return refused,
+                None => new,
+            },
+        };
         if let Some(path) = path_of(&new.spec.trigger) {
             let mut others = self.by_name.iter().filter(|(other, _)| **other != name);
             if let Some((by, _)) = others.find(|(_, other)| path_of(&other.record.spec.trigger) == Some(path)) {
                 return path_taken(path, by);
             }
         }
-        let (set_off_at, record) = match old.cloned() {
-            Some(old) => (old.set_off_at, put_again(old.record, new)),
-            None => (None, made(new)),
+        let routine = match old.cloned() {
+            Some(mut old) => {
+                old.become_now(put_again(old.record.clone(), new));
+                old
+            }
+            None => Routine { record: made(new), set_off_at: None, not_before: None },
         };
-        self.by_name.insert(name, Routine { record: record.clone(), set_off_at });
+        let record = routine.record.clone();
+        self.names.insert(record.routine_id, name.clone());
+        self.by_name.insert(name, routine);
+        self.changes += 1;
         RoutinePut::Done(Box::new(record))
+    }
+
+    /// Why there is no room for one more.
+    fn no_room(&self, new: &NewRoutine, rule: PutRule) -> Option<RoutinePut> {
+        if self.by_name.len() >= MAX_ROUTINES as usize {
+            return Some(too_many());
+        }
+        let most = most_of_owner(rule)?;
+        let own = |routine: &&Routine| {
+            let RoutineRecord { creator, channel, origin, .. } = &routine.record;
+            *origin == RoutineOrigin::Made && creator.principal == new.creator.principal && *channel == new.channel
+        };
+        (self.by_name.values().filter(own).count() >= most as usize).then(|| too_many_each(most))
+    }
+
+    fn by_id(&mut self, id: RoutineId) -> Option<&mut Routine> {
+        self.by_name.get_mut(self.names.get(&id)?)
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    pub(super) fn defer(&mut self, id: RoutineId, until: UnixMillis) {
+        if let Some(routine) = self.by_id(id).filter(|routine| routine.record.next_at.is_some()) {
+            routine.not_before = Some(until);
+        }
     }
 
     pub(super) fn enable(
@@ -72,12 +129,19 @@ impl Routines {
         at: UnixMillis,
     ) -> Option<RoutineRecord> {
         let routine = self.by_name.get_mut(name)?;
-        routine.record = switched(routine.record.clone(), on, why, next_at, at);
-        Some(routine.record.clone())
+        let record = switched(routine.record.clone(), on, why, next_at, at);
+        *routine = Routine { record: record.clone(), not_before: None, ..*routine };
+        self.changes += 1;
+        Some(record)
     }
 
     pub(super) fn delete(&mut self, name: &str) -> bool {
-        self.by_name.remove(name).is_some()
+        let gone = self.by_name.remove(name);
+        if let Some(gone) = &gone {
+            self.names.remove(&gone.record.routine_id);
+            self.changes += 1;
+        }
+        gone.is_some()
     }
 
     pub(super) fn routine(&self, name: &str) -> Option<RoutineRecord> {
@@ -94,14 +158,14 @@ impl Routines {
     }
 
     pub(super) fn due(&self, now: UnixMillis, limit: u32) -> Vec<RoutineRecord> {
-        let records = self.by_name.values().map(|routine| &routine.record);
-        let mut due: Vec<_> = records.filter(|routine| routine.next_at.is_some_and(|next| next <= now)).collect();
-        due.sort_by_key(|routine| routine.next_at); // stable: equal dates stay in the order of their names
-        due.into_iter().take(limit as usize).cloned().collect()
+        let dated = self.by_name.values().filter_map(|routine| Some((routine.due_at()?, &routine.record)));
+        let mut due: Vec<_> = dated.filter(|(due_at, _)| *due_at <= now).collect();
+        due.sort_by_key(|(due_at, _)| *due_at); // stable: equal dates stay in the order of their names
+        due.into_iter().take(limit as usize).map(|(_, record)| record.clone()).collect()
     }
 
     pub(super) fn next_due(&self) -> Option<UnixMillis> {
-        self.by_name.values().filter_map(|routine| routine.record.next_at).min()
+        self.by_name.values().filter_map(Routine::due_at).min()
     }
 
     pub(super) fn firing(&self, id: FiringId) -> Option<FiringRecord> {
@@ -140,7 +204,7 @@ impl Routines {
     /// The guardrail that holds a firing of this routine back, if one does.
     fn held(&self, routine: &Routine, new: &NewFiring, global: u32) -> Option<Held> {
         let guard = &routine.record.spec.guard;
-        let own = self.running().filter(|firing| firing.routine == new.routine).count();
+        let own = self.running().filter(|firing| firing.routine_id == new.routine_id).count();
         if own >= guard.max_concurrent as usize {
             return Some(Held::Concurrent);
         }
@@ -154,16 +218,26 @@ impl Routines {
             return Some(Held::Cooldown(left));
         }
         let again = |firing: &Firing| {
-            let same = firing.record.routine == new.routine && firing.content == new.content;
+            let same = firing.record.routine_id == new.routine_id && firing.content == new.content;
             same && left_ms(firing.record.claimed_at, guard.dedup_window_s, new.at).is_some()
         };
         (new.content.is_some() && self.firings.values().any(again)).then_some(Held::Content)
     }
 
+    /// The firing that this one is, if it was claimed before.
+    fn known(&self, new: &NewFiring) -> Option<FiringRecord> {
+        let by_key = |key: &str| self.firing(*self.keys.get(&(new.routine_id, key.to_owned()))?);
+        let echo = || {
+            let echo = new.echo.as_ref()?;
+            by_key(&echo.key).filter(|earlier| is_echo(echo, earlier))
+        };
+        by_key(&new.key).or_else(echo)
+    }
+
     fn insert(&mut self, record: FiringRecord, content: Option<String>) {
         self.newest += 1;
         self.places.insert(record.firing_id, self.newest);
-        self.keys.insert((record.routine.clone(), record.key.clone()), record.firing_id);
+        self.keys.insert((record.routine_id, record.key.clone()), record.firing_id);
         self.firings.insert(self.newest, Firing { record, content });
     }
 
@@ -176,19 +250,18 @@ impl Routines {
 
     pub(super) fn forget(&mut self, id: FiringId) {
         if let Some(Firing { record, .. }) = self.places.remove(&id).and_then(|place| self.firings.remove(&place)) {
-            self.keys.remove(&(record.routine, record.key));
+            self.keys.remove(&(record.routine_id, record.key));
         }
     }
 }
 
 impl State {
     pub(super) fn claim(&mut self, new: NewFiring, global: u32) -> Claim {
-        let key = (new.routine.clone(), new.key.clone());
-        if let Some(known) = self.routines.keys.get(&key).and_then(|id| self.routines.firing(*id)) {
+        if let Some(known) = self.routines.known(&new) {
             self.pass_by(&new);
             return Claim::Known(Box::new(known));
         }
-        let Some(mut routine) = self.routines.by_name.get(&new.routine).cloned() else {
+        let Some(mut routine) = self.routines.by_id(new.routine_id).cloned() else {
             return no_routine(&new.routine);
         };
         if let Some(off) = off(&routine.record, new.scheduled_at) {
@@ -199,6 +272,7 @@ impl State {
         if let Some(held) = held.filter(|_| new.scheduled_at.is_none()) {
             return Claim::Held(held);
         }
+        let before = routine.record.next_at;
         self.record_missed(&mut routine.record, &new.missed, new.at);
         if let Some(time) = new.scheduled_at {
             settle_time(&mut routine.record, time);
@@ -221,31 +295,34 @@ impl State {
                 Claim::Claimed(Box::new(firing))
             }
         };
-        self.routines.by_name.insert(new.routine, routine);
+        routine.not_before = routine.not_before.filter(|_| routine.record.next_at == before);
+        self.routines.by_name.insert(routine.record.spec.name.clone(), routine);
         claim
     }
 
     /// Where the routine still waits for this time, which is settled, it goes on to the next.
     fn pass_by(&mut self, new: &NewFiring) {
-        let Some(routine) = self.routines.by_name.get_mut(&new.routine) else { return };
-        if let Some(time) = new.scheduled_at.filter(|_| routine.record.enabled) {
-            go_on(&mut routine.record, time, new.next_at);
+        let Some(routine) = self.routines.by_id(new.routine_id) else { return };
+        if let Some(time) = new.scheduled_at {
+            let mut record = routine.record.clone();
+            go_on(&mut record, time, new.next_at);
+            routine.become_now(record);
         }
     }
 
-    pub(super) fn miss(&mut self, name: &str, times: &[UnixMillis], next_at: Option<UnixMillis>, at: UnixMillis) {
-        let Some(mut routine) = self.routines.by_name.get(name).filter(|routine| routine.record.enabled).cloned()
-        else {
-            return;
-        };
-        self.record_missed(&mut routine.record, times, at);
-        go_on(&mut routine.record, times.iter().copied().fold(at, UnixMillis::max), next_at);
-        self.routines.by_name.insert(name.to_owned(), routine);
+    pub(super) fn miss(&mut self, id: RoutineId, times: &[UnixMillis], next_at: Option<UnixMillis>, at: UnixMillis) {
+        let found = self.routines.by_id(id).filter(|routine| routine.record.enabled);
+        let Some(mut record) = found.map(|routine| routine.record.clone()) else { return };
+        self.record_missed(&mut record, times, at);
+        go_on(&mut record, times.iter().copied().fold(at, UnixMillis::max), next_at);
+        if let Some(routine) = self.routines.by_id(id) {
+            routine.become_now(record);
+        }
     }
 
     fn record_missed(&mut self, routine: &mut RoutineRecord, times: &[UnixMillis], at: UnixMillis) {
         for time in times {
-            let key = (routine.spec.name.clone(), time.0.to_string());
+            let key = (routine.routine_id, time.0.to_string());
             if is_settled(routine, *time) || self.routines.keys.contains_key(&key) {
                 continue;
             }
@@ -264,14 +341,16 @@ impl State {
         let running = self.routines.firing(end.firing).filter(|firing| firing.status == FiringStatus::Running);
         let Some(firing) = running else { return Ok(Settled::Before) };
         let firing = ended(firing, &end);
-        let mut routine = self.routines.by_name.get(&firing.routine).map(|routine| routine.record.clone());
+        let mut routine = self.routines.by_id(firing.routine_id).map(|routine| routine.record.clone());
         let disabled = routine.as_mut().is_some_and(|routine| count_end(routine, &firing, end.at));
         let notices: Vec<_> = end.notice.into_iter().chain(end.disabled_notice.filter(|_| disabled)).collect();
         notices.iter().try_for_each(|notice| self.check_outbound(notice))?;
         notices.into_iter().try_for_each(|notice| self.enqueue(notice))?;
-        if let (Some(changed), Some(routine)) = (routine, self.routines.by_name.get_mut(&firing.routine)) {
-            routine.record = changed;
+        if let (Some(record), Some(routine)) = (routine, self.routines.by_id(firing.routine_id)) {
+            // What it was laid aside for may have been this end.
+            *routine = Routine { record, not_before: None, ..*routine };
         }
+        self.routines.changes += u64::from(disabled);
         if let Some(kept) = self.routines.firing_mut(firing.firing_id) {
             *kept = firing.clone();
         }

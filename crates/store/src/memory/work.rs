@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use belay_protocol::{
     BootId, Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, JobCaps, JobChange, JobChanged, JobCreated,
-    JobFilter, JobId, JobRecord, JobStore, NewFiring, NewJob, NewRoutine, RoutinePut, RoutineRecord, RoutineStore,
-    RunId, Settled, StoreError, UnixMillis,
+    JobFilter, JobId, JobRecord, JobStore, NewFiring, NewJob, NewRoutine, PutRule, RoutineId, RoutinePut,
+    RoutineRecord, RoutineStore, RunId, Settled, StoreError, UnixMillis,
 };
 
 use super::MemoryStore;
@@ -55,8 +55,8 @@ impl JobStore for MemoryStore {
 
 #[async_trait]
 impl RoutineStore for MemoryStore {
-    async fn put(&self, routine: NewRoutine, fresh: bool) -> Result<RoutinePut, StoreError> {
-        Ok(self.lock().routines.put(routine, fresh))
+    async fn put(&self, routine: NewRoutine, rule: PutRule) -> Result<RoutinePut, StoreError> {
+        Ok(self.lock().routines.put(routine, rule))
     }
 
     async fn enable(
@@ -86,6 +86,10 @@ impl RoutineStore for MemoryStore {
         Ok(self.lock().routines.routines())
     }
 
+    async fn changes(&self) -> Result<u64, StoreError> {
+        Ok(self.lock().routines.changes())
+    }
+
     async fn due(&self, now: UnixMillis, limit: u32) -> Result<Vec<RoutineRecord>, StoreError> {
         Ok(self.lock().routines.due(now, limit))
     }
@@ -94,18 +98,23 @@ impl RoutineStore for MemoryStore {
         Ok(self.lock().routines.next_due())
     }
 
+    async fn defer(&self, routine: RoutineId, until: UnixMillis) -> Result<(), StoreError> {
+        self.lock().routines.defer(routine, until);
+        Ok(())
+    }
+
     async fn claim(&self, firing: NewFiring, global: u32) -> Result<Claim, StoreError> {
         Ok(self.with(|state| state.claim(firing, global)))
     }
 
     async fn miss(
         &self,
-        name: &str,
+        routine: RoutineId,
         missed: Vec<UnixMillis>,
         next_at: Option<UnixMillis>,
         at: UnixMillis,
     ) -> Result<(), StoreError> {
-        self.with(|state| state.miss(name, &missed, next_at, at));
+        self.with(|state| state.miss(routine, &missed, next_at, at));
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 
 use belay_protocol::{
     Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, JobId, NewFiring, Removed, Retention,
-    RoutineRecord, RunId, SessionKey, Settled, UnixMillis, firing_session,
+    RoutineId, RoutineRecord, RunId, SessionKey, Settled, UnixMillis, firing_session,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, named_params, params, params_from_iter};
@@ -14,24 +14,24 @@ use super::routines::{self, Kept};
 use super::tx::{self, Done, Failure, Tx, from_sql_int, to_sql_int};
 use super::{outbox, rows};
 use crate::routines::{
-    check_end, claimed, count_end, ended, firings_limit, go_on, held_back, is_settled, left_ms, missed, no_firing,
-    no_routine, off, settle_time, told,
+    check_end, claimed, count_end, ended, firings_limit, go_on, held_back, is_echo, is_settled, left_ms, missed,
+    no_firing, no_routine, off, settle_time, told,
 };
 
 /// Columns that [`record`] reads.
-const COLUMNS: &str = "id, routine, key, revision, set_off_by, scheduled_at, detail, payload, status, summary, run_id, job_id, \
+const COLUMNS: &str = "id, routine_id, routine, key, revision, set_off_by, scheduled_at, detail, payload, status, summary, run_id, job_id, \
      input_tokens, output_tokens, model_calls, tool_calls, cost_micro_usd, claimed_at, ended_at";
 
 pub(super) const RUNNING: &str = "SELECT COUNT(*) FROM firings WHERE status = 'running'";
-pub(super) const RUNNING_OF: &str = "SELECT COUNT(*) FROM firings WHERE status = 'running' AND routine = ?1";
+pub(super) const RUNNING_OF: &str = "SELECT COUNT(*) FROM firings WHERE status = 'running' AND routine_id = ?1";
 
 /// When the same content fired the routine last, clocks that were set back aside.
 pub(super) const SAME_CONTENT: &str = "SELECT MAX(claimed_at) AS claimed_at FROM firings
-     WHERE routine = ?1 AND content = ?2 AND claimed_at <= ?3";
+     WHERE routine_id = ?1 AND content = ?2 AND claimed_at <= ?3";
 
 /// The firing of a routine, `?1`, by its key, `?2`.
 pub(super) fn known_sql() -> String {
-    format!("SELECT {COLUMNS} FROM firings WHERE routine = ?1 AND key = ?2")
+    format!("SELECT {COLUMNS} FROM firings WHERE routine_id = ?1 AND key = ?2")
 }
 
 /// By their own index: what ended over months is not looked through at every start.
@@ -40,8 +40,8 @@ pub(super) fn open_sql() -> String {
 }
 
 pub(super) fn claim(tx: &mut Tx<'_>, new: &NewFiring, global: u32) -> Done<Claim> {
-    let known = tx.row(&known_sql(), params![new.routine, new.key], record)?;
-    let routine = routines::find(tx, &new.routine)?;
+    let known = known(tx, new)?;
+    let routine = routines::by_id(tx, new.routine_id)?;
     if let Some(known) = known {
         pass_by(tx, routine, new)?;
         return Ok(Claim::Known(Box::new(known)));
@@ -81,6 +81,17 @@ pub(super) fn claim(tx: &mut Tx<'_>, new: &NewFiring, global: u32) -> Done<Claim
     Ok(claim)
 }
 
+/// The firing that this one is, if it was claimed before.
+fn known(tx: &mut Tx<'_>, new: &NewFiring) -> Done<Option<FiringRecord>> {
+    let routine = new.routine_id.to_string();
+    if let Some(known) = tx.row(&known_sql(), params![routine, new.key], record)? {
+        return Ok(Some(known));
+    }
+    let Some(echo) = &new.echo else { return Ok(None) };
+    let earlier = tx.row(&known_sql(), params![routine, echo.key], record)?;
+    Ok(earlier.filter(|earlier| is_echo(echo, earlier)))
+}
+
 /// Where the routine still waits for this time, which is settled, it goes on to the next.
 fn pass_by(tx: &mut Tx<'_>, routine: Option<Kept>, new: &NewFiring) -> Done<()> {
     let (Some(mut routine), Some(time)) = (routine, new.scheduled_at) else { return Ok(()) };
@@ -92,7 +103,7 @@ fn pass_by(tx: &mut Tx<'_>, routine: Option<Kept>, new: &NewFiring) -> Done<()> 
 /// The guardrail that holds a firing of this routine back, if one does.
 fn held(tx: &mut Tx<'_>, routine: &Kept, new: &NewFiring, global: u32) -> Done<Option<Held>> {
     let guard = &routine.record.spec.guard;
-    if count(tx, RUNNING_OF, params![new.routine])? >= u64::from(guard.max_concurrent) {
+    if count(tx, RUNNING_OF, params![new.routine_id.to_string()])? >= u64::from(guard.max_concurrent) {
         return Ok(Some(Held::Concurrent));
     }
     if count(tx, RUNNING, [])? >= u64::from(global) {
@@ -106,7 +117,9 @@ fn held(tx: &mut Tx<'_>, routine: &Kept, new: &NewFiring, global: u32) -> Done<O
     }
     let Some(content) = new.content.as_ref().filter(|_| guard.dedup_window_s > 0) else { return Ok(None) };
     let last = tx
-        .row(SAME_CONTENT, params![new.routine, content, new.at.0], |row| rows::optional_date(row, "claimed_at"))?
+        .row(SAME_CONTENT, params![new.routine_id.to_string(), content, new.at.0], |row| {
+            rows::optional_date(row, "claimed_at")
+        })?
         .flatten();
     Ok(last.and_then(|since| left_ms(since, guard.dedup_window_s, new.at)).map(|_| Held::Content))
 }
@@ -117,12 +130,14 @@ fn count(tx: &mut Tx<'_>, sql: &str, params: impl rusqlite::Params) -> Done<u64>
 
 pub(super) fn miss(
     tx: &mut Tx<'_>,
-    name: &str,
+    routine: RoutineId,
     times: &[UnixMillis],
     next_at: Option<UnixMillis>,
     at: UnixMillis,
 ) -> Done<()> {
-    let Some(mut routine) = routines::find(tx, name)?.filter(|routine| routine.record.enabled) else { return Ok(()) };
+    let Some(mut routine) = routines::by_id(tx, routine)?.filter(|routine| routine.record.enabled) else {
+        return Ok(());
+    };
     record_missed(tx, &mut routine.record, times, at)?;
     go_on(&mut routine.record, times.iter().copied().fold(at, UnixMillis::max), next_at);
     routines::keep(tx, &routine)
@@ -131,8 +146,10 @@ pub(super) fn miss(
 fn record_missed(tx: &mut Tx<'_>, routine: &mut RoutineRecord, times: &[UnixMillis], at: UnixMillis) -> Done<()> {
     for time in times {
         let firing = missed(routine, *time, at);
-        let sql = "SELECT 1 FROM firings WHERE routine = ?1 AND key = ?2";
-        if is_settled(routine, *time) || tx.row(sql, params![firing.routine, firing.key], |_| Ok(()))?.is_some() {
+        let sql = "SELECT 1 FROM firings WHERE routine_id = ?1 AND key = ?2";
+        if is_settled(routine, *time)
+            || tx.row(sql, params![firing.routine_id.to_string(), firing.key], |_| Ok(()))?.is_some()
+        {
             continue;
         }
         insert(tx, &firing, None)?;
@@ -144,13 +161,14 @@ fn record_missed(tx: &mut Tx<'_>, routine: &mut RoutineRecord, times: &[UnixMill
 /// Writes the row, with what only a claim has, and the facts.
 fn insert(tx: &mut Tx<'_>, firing: &FiringRecord, claim: Option<&NewFiring>) -> Done<()> {
     tx.exec(
-        "INSERT INTO firings (id, session, routine, key, revision, set_off_by, scheduled_at, detail, payload, content, status,
+        "INSERT INTO firings (id, session, routine_id, routine, key, revision, set_off_by, scheduled_at, detail, payload, content, status,
                               summary, boot, claimed_at, ended_at)
-         VALUES (:id, :session, :routine, :key, :revision, :set_off_by, :scheduled_at, :detail, :payload, :content, :status,
+         VALUES (:id, :session, :routine_id, :routine, :key, :revision, :set_off_by, :scheduled_at, :detail, :payload, :content, :status,
                  :summary, :boot, :claimed_at, :ended_at)",
         named_params! {
             ":id": firing.firing_id.to_string(),
             ":session": firing_session(firing.firing_id).as_str(),
+            ":routine_id": firing.routine_id.to_string(),
             ":routine": firing.routine,
             ":key": firing.key,
             ":revision": firing.revision,
@@ -173,6 +191,7 @@ fn record(row: &Row<'_>) -> Done<FiringRecord> {
     let status: String = row.get("status")?;
     Ok(FiringRecord {
         firing_id: rows::id(row, "id")?,
+        routine_id: rows::id(row, "routine_id")?,
         routine: row.get("routine")?,
         revision: row.get("revision")?,
         by: row.get("set_off_by")?,
@@ -221,9 +240,13 @@ pub(super) fn settle(tx: &mut Tx<'_>, end: &FiringEnd) -> Done<Settled> {
         ],
     )?;
     let mut disabled = false;
-    if let Some(mut routine) = routines::find(tx, &firing.routine)? {
+    if let Some(mut routine) = routines::by_id(tx, firing.routine_id)? {
         disabled = count_end(&mut routine.record, &firing, end.at);
+        routine.not_before = None; // what it waited for may have been this end
         routines::keep(tx, &routine)?;
+    }
+    if disabled {
+        routines::note_change(tx)?;
     }
     let notices = end.notice.iter().chain(end.disabled_notice.iter().filter(|_| disabled));
     for notice in notices {

@@ -229,6 +229,10 @@ pub(super) fn jobs(conn: &Connection, filter: &JobFilter) -> Done<Vec<JobRecord>
         wanted.push("asked_in = ?".to_owned());
         values.push(session.to_string().into());
     }
+    if let Some((principal, channel)) = &filter.creator {
+        wanted.push("creator = json_array(?, ?)".to_owned());
+        values.extend([channel.as_str().to_owned().into(), principal.clone().into()]);
+    }
     if !filter.states.is_empty() {
         wanted.push(format!("state IN ({})", vec!["?"; filter.states.len()].join(", ")));
         values.extend(filter.states.iter().map(|state| Value::from(state.word().to_owned())));

@@ -21,6 +21,7 @@ const MIGRATIONS: &[M<'static>] = &[
     M::up(include_str!("migrations/0008.sql")),
     M::up(include_str!("migrations/0009.sql")),
     M::up(include_str!("migrations/0010.sql")),
+    M::up(include_str!("migrations/0011.sql")),
     M::up(include_str!("migrations/0012.sql")),
 ];
 

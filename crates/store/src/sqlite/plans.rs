@@ -17,15 +17,15 @@ fn what_is_asked_at_every_tick_goes_by_an_index() {
     let folder = tempfile::tempdir().expect("a folder");
     let (conn, _lock) = open::open_writer(&folder.path().join("belay.db")).expect("opens");
     for (sql, table, index) in [
-        (routines::due_sql().as_str(), "routines", "INDEX routines_due"),
-        (routines::NEXT_DUE, "routines", "COVERING INDEX routines_due"),
-        (firings::known_sql().as_str(), "firings", "INDEX sqlite_autoindex_firings_2 (routine=? AND key=?)"),
+        (routines::due_sql().as_str(), "routines", "INDEX routines_due (due_at<?)"),
+        (routines::NEXT_DUE, "routines", "INDEX routines_due (due_at>?)"),
+        (firings::known_sql().as_str(), "firings", "INDEX sqlite_autoindex_firings_2 (routine_id=? AND key=?)"),
         (firings::RUNNING, "firings", "COVERING INDEX firings_running"),
-        (firings::RUNNING_OF, "firings", "COVERING INDEX firings_running (routine=?"),
+        (firings::RUNNING_OF, "firings", "COVERING INDEX firings_running (routine_id=?"),
         (
             firings::SAME_CONTENT,
             "firings",
-            "COVERING INDEX firings_by_content (routine=? AND content=? AND claimed_at<?)",
+            "COVERING INDEX firings_by_content (routine_id=? AND content=? AND claimed_at<?)",
         ),
         (firings::open_sql().as_str(), "firings", "INDEX firings_running"),
         (jobs::OPEN, "jobs", "COVERING INDEX jobs_open"),

@@ -1,42 +1,48 @@
 //! Routines. What may become of one is said in [`crate::routines`].
 
 use belay_protocol::routine::MAX_ROUTINES;
-use belay_protocol::{NewRoutine, RoutinePut, RoutineRecord, UnixMillis};
+use belay_protocol::{NewRoutine, PutRule, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, UnixMillis};
 use rusqlite::{Connection, Row, named_params, params};
 
 use super::rows;
 use super::tx::{self, Done, Tx, from_sql_int, to_sql_int};
-use crate::routines::{made, name_taken, path_of, path_taken, put_again, switched, too_many};
+use crate::routines::{made, most_of_owner, over, path_of, path_taken, put_again, switched, too_many, too_many_each};
 
 /// Columns that [`record`] reads.
-const COLUMNS: &str = "name, spec, channel, principal, asker_place, relayed, made_in, reply_to, origin, enabled, \
-     disabled_why, revision, next_at, claimed_to, fired_at, set_off_at, firings, failures, created_at, changed_at";
+const COLUMNS: &str = "id, name, spec, channel, principal, asker_place, relayed, made_in, reply_to, origin, enabled, \
+     disabled_why, revision, next_at, not_before, claimed_to, fired_at, set_off_at, firings, failures, created_at, \
+     changed_at";
 
-/// Those whose time has come by `?1`: who is off has no next time.
+/// Those whose time has come by `?1`, and that are not laid aside: who is off has no next time.
 pub(super) fn due_sql() -> String {
-    format!("SELECT {COLUMNS} FROM routines WHERE next_at <= ?1 ORDER BY next_at, name LIMIT ?2")
+    format!("SELECT {COLUMNS} FROM routines WHERE due_at <= ?1 ORDER BY due_at, name LIMIT ?2")
 }
 
-pub(super) const NEXT_DUE: &str = "SELECT MIN(next_at) AS next_at FROM routines WHERE next_at IS NOT NULL";
+pub(super) const NEXT_DUE: &str = "SELECT MIN(due_at) AS due_at FROM routines WHERE due_at IS NOT NULL";
 
 /// A routine as it is kept.
 pub(super) struct Kept {
     pub(super) record: RoutineRecord,
     /// When it was last set off other than by hand.
     pub(super) set_off_at: Option<UnixMillis>,
+    /// Until when it is laid aside.
+    pub(super) not_before: Option<UnixMillis>,
 }
 
-pub(super) fn put(tx: &mut Tx<'_>, new: &NewRoutine, fresh: bool) -> Done<RoutinePut> {
+pub(super) fn put(tx: &mut Tx<'_>, new: &NewRoutine, rule: PutRule) -> Done<RoutinePut> {
     let name = &new.spec.name;
     let old = find(tx, name)?;
-    if old.is_some() && fresh {
-        return Ok(name_taken(name));
-    }
-    if old.is_none() {
-        let there = tx.row("SELECT COUNT(*) FROM routines", [], |row| Ok(from_sql_int(row.get(0)?)))?;
-        if there.unwrap_or(0) >= u64::from(MAX_ROUTINES) {
-            return Ok(too_many());
-        }
+    let new = match &old {
+        Some(old) => match over(&old.record, new.clone(), rule) {
+            Ok(new) => new,
+            Err(refused) => return Ok(refused),
+        },
+        None => new.clone(),
+    };
+    if old.is_none()
+        && let Some(refused) = no_room(tx, &new, rule)?
+    {
+        return Ok(refused);
     }
     if let Some(path) = path_of(&new.spec.trigger) {
         let sql = "SELECT name FROM routines WHERE path = ?1 AND name <> ?2";
@@ -45,25 +51,55 @@ pub(super) fn put(tx: &mut Tx<'_>, new: &NewRoutine, fresh: bool) -> Done<Routin
         }
     }
     let kept = match old {
-        Some(old) => Kept { record: put_again(old.record, new.clone()), set_off_at: old.set_off_at },
-        None => Kept { record: made(new.clone()), set_off_at: None },
+        Some(Kept { record, set_off_at, not_before }) => {
+            let (waits_for, record) = (record.next_at, put_again(record, new));
+            Kept { not_before: not_before.filter(|_| record.next_at == waits_for), record, set_off_at }
+        }
+        None => Kept { record: made(new), set_off_at: None, not_before: None },
     };
     write(tx, &kept)?;
+    note_change(tx)?;
     Ok(RoutinePut::Done(Box::new(kept.record)))
 }
 
-fn write(tx: &mut Tx<'_>, Kept { record, set_off_at }: &Kept) -> Done<()> {
+/// Why there is no room for one more.
+fn no_room(tx: &mut Tx<'_>, new: &NewRoutine, rule: PutRule) -> Done<Option<RoutinePut>> {
+    let there = tx.row("SELECT COUNT(*) FROM routines", [], |row| Ok(from_sql_int(row.get(0)?)))?;
+    if there.unwrap_or(0) >= u64::from(MAX_ROUTINES) {
+        return Ok(Some(too_many()));
+    }
+    let Some(most) = most_of_owner(rule) else { return Ok(None) };
+    let own = tx.row(
+        "SELECT COUNT(*) FROM routines WHERE channel = ?1 AND principal = ?2 AND origin = ?3",
+        params![new.channel.as_str(), new.creator.principal, rows::to_json(&RoutineOrigin::Made)?],
+        |row| Ok(from_sql_int(row.get(0)?)),
+    )?;
+    Ok((own.unwrap_or(0) >= u64::from(most)).then(|| too_many_each(most)))
+}
+
+/// Has everybody look anew at what sets routines off.
+pub(super) fn note_change(tx: &mut Tx<'_>) -> Done<()> {
+    tx.exec("UPDATE routine_changes SET changes = changes + 1", [])?;
+    Ok(())
+}
+
+pub(super) fn changes(conn: &Connection) -> Done<u64> {
+    Ok(tx::row(conn, "SELECT changes FROM routine_changes", [], |row| rows::count(row, "changes"))?.unwrap_or(0))
+}
+
+fn write(tx: &mut Tx<'_>, Kept { record, set_off_at, not_before }: &Kept) -> Done<()> {
     let date = |date: Option<UnixMillis>| date.map(|date| date.0);
     tx.exec(
         // Its path is free: nothing but its own row is replaced.
-        "INSERT OR REPLACE INTO routines (name, spec, path, channel, principal, asker_place, relayed, made_in, reply_to, origin,
-                                          enabled, disabled_why, revision, next_at, claimed_to, fired_at, set_off_at, firings,
-                                          failures, created_at, changed_at)
-         VALUES (:name, :spec, :path, :channel, :principal, :asker_place, :relayed, :made_in, :reply_to, :origin, :enabled,
-                 :disabled_why, :revision, :next_at, :claimed_to, :fired_at, :set_off_at, :firings, :failures, :created_at,
-                 :changed_at)",
+        "INSERT OR REPLACE INTO routines (name, id, spec, path, channel, principal, asker_place, relayed, made_in, reply_to,
+                                          origin, enabled, disabled_why, revision, next_at, not_before, claimed_to, fired_at,
+                                          set_off_at, firings, failures, created_at, changed_at)
+         VALUES (:name, :id, :spec, :path, :channel, :principal, :asker_place, :relayed, :made_in, :reply_to, :origin, :enabled,
+                 :disabled_why, :revision, :next_at, :not_before, :claimed_to, :fired_at, :set_off_at, :firings, :failures,
+                 :created_at, :changed_at)",
         named_params! {
             ":name": record.spec.name,
+            ":id": record.routine_id.to_string(),
             ":spec": rows::to_json(&record.spec)?,
             ":path": path_of(&record.spec.trigger),
             ":channel": record.channel.as_str(),
@@ -77,6 +113,7 @@ fn write(tx: &mut Tx<'_>, Kept { record, set_off_at }: &Kept) -> Done<()> {
             ":disabled_why": record.disabled_why,
             ":revision": record.revision,
             ":next_at": date(record.next_at),
+            ":not_before": date(*not_before),
             ":claimed_to": date(record.claimed_to),
             ":fired_at": date(record.fired_at),
             ":set_off_at": date(*set_off_at),
@@ -89,12 +126,13 @@ fn write(tx: &mut Tx<'_>, Kept { record, set_off_at }: &Kept) -> Done<()> {
     Ok(())
 }
 
-/// Writes what firings and switches change: all but what it is and whose.
-pub(super) fn keep(tx: &mut Tx<'_>, Kept { record, set_off_at }: &Kept) -> Done<()> {
+/// Writes what firings and switches change: all but what it is and whose. One that waits for another time now is not laid aside.
+pub(super) fn keep(tx: &mut Tx<'_>, Kept { record, set_off_at, not_before }: &Kept) -> Done<()> {
     let date = |date: Option<UnixMillis>| date.map(|date| date.0);
     tx.exec(
         "UPDATE routines SET enabled = ?2, disabled_why = ?3, next_at = ?4, claimed_to = ?5, fired_at = ?6, set_off_at = ?7,
-                             firings = ?8, failures = ?9, changed_at = ?10
+                             firings = ?8, failures = ?9, changed_at = ?10,
+                             not_before = CASE WHEN next_at IS ?4 THEN ?11 END
          WHERE name = ?1",
         params![
             record.spec.name,
@@ -106,7 +144,8 @@ pub(super) fn keep(tx: &mut Tx<'_>, Kept { record, set_off_at }: &Kept) -> Done<
             date(*set_off_at),
             to_sql_int(record.firings),
             record.failures,
-            record.changed_at.0
+            record.changed_at.0,
+            date(*not_before)
         ],
     )?;
     Ok(())
@@ -116,6 +155,7 @@ fn record(row: &Row<'_>) -> Done<RoutineRecord> {
     let json = |column| -> Done<String> { Ok(row.get(column)?) };
     let reply_to: Option<String> = row.get("reply_to")?;
     Ok(RoutineRecord {
+        routine_id: rows::id(row, "id")?,
         spec: rows::from_json(&json("spec")?)?,
         creator: rows::asker(row)?,
         channel: row.get::<_, String>("channel")?.into(),
@@ -135,10 +175,27 @@ fn record(row: &Row<'_>) -> Done<RoutineRecord> {
     })
 }
 
-pub(super) fn find(tx: &mut Tx<'_>, name: &str) -> Done<Option<Kept>> {
-    tx.row(&format!("SELECT {COLUMNS} FROM routines WHERE name = ?1"), params![name], |row| {
-        Ok(Kept { record: record(row)?, set_off_at: rows::optional_date(row, "set_off_at")? })
+fn find(tx: &mut Tx<'_>, name: &str) -> Done<Option<Kept>> {
+    tx.row(&format!("SELECT {COLUMNS} FROM routines WHERE name = ?1"), params![name], kept)
+}
+
+/// The routine of that id.
+pub(super) fn by_id(tx: &mut Tx<'_>, id: RoutineId) -> Done<Option<Kept>> {
+    tx.row(&format!("SELECT {COLUMNS} FROM routines WHERE id = ?1"), params![id.to_string()], kept)
+}
+
+fn kept(row: &Row<'_>) -> Done<Kept> {
+    Ok(Kept {
+        record: record(row)?,
+        set_off_at: rows::optional_date(row, "set_off_at")?,
+        not_before: rows::optional_date(row, "not_before")?,
     })
+}
+
+pub(super) fn defer(tx: &mut Tx<'_>, id: RoutineId, until: UnixMillis) -> Done<()> {
+    let sql = "UPDATE routines SET not_before = ?2 WHERE id = ?1 AND next_at IS NOT NULL";
+    tx.exec(sql, params![id.to_string(), until.0])?;
+    Ok(())
 }
 
 pub(super) fn enable(
@@ -149,14 +206,19 @@ pub(super) fn enable(
     next_at: Option<UnixMillis>,
     at: UnixMillis,
 ) -> Done<Option<RoutineRecord>> {
-    let Some(Kept { record, set_off_at }) = find(tx, name)? else { return Ok(None) };
-    let kept = Kept { record: switched(record, on, why, next_at, at), set_off_at };
+    let Some(old) = find(tx, name)? else { return Ok(None) };
+    let kept = Kept { record: switched(old.record, on, why, next_at, at), not_before: None, ..old };
     keep(tx, &kept)?;
+    note_change(tx)?;
     Ok(Some(kept.record))
 }
 
 pub(super) fn delete(tx: &mut Tx<'_>, name: &str) -> Done<bool> {
-    Ok(tx.exec("DELETE FROM routines WHERE name = ?1", params![name])? > 0)
+    let there = tx.exec("DELETE FROM routines WHERE name = ?1", params![name])? > 0;
+    if there {
+        note_change(tx)?;
+    }
+    Ok(there)
 }
 
 pub(super) fn routine(conn: &Connection, name: &str) -> Done<Option<RoutineRecord>> {
@@ -176,5 +238,5 @@ pub(super) fn due(conn: &Connection, now: UnixMillis, limit: u32) -> Done<Vec<Ro
 }
 
 pub(super) fn next_due(conn: &Connection) -> Done<Option<UnixMillis>> {
-    Ok(tx::row(conn, NEXT_DUE, [], |row| rows::optional_date(row, "next_at"))?.flatten())
+    Ok(tx::row(conn, NEXT_DUE, [], |row| rows::optional_date(row, "due_at"))?.flatten())
 }

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use belay_protocol::{
     BootId, Claim, Durability, FiringEnd, FiringFilter, FiringId, FiringRecord, JobCaps, JobChange, JobChanged,
-    JobCreated, JobFilter, JobId, JobRecord, JobStore, NewFiring, NewJob, NewRoutine, RoutinePut, RoutineRecord,
-    RoutineStore, RunId, Settled, StoreError, UnixMillis,
+    JobCreated, JobFilter, JobId, JobRecord, JobStore, NewFiring, NewJob, NewRoutine, PutRule, RoutineId, RoutinePut,
+    RoutineRecord, RoutineStore, RunId, Settled, StoreError, UnixMillis,
 };
 
 use super::{SqliteStore, firings, jobs, routines};
@@ -55,8 +55,8 @@ impl JobStore for SqliteStore {
 
 #[async_trait]
 impl RoutineStore for SqliteStore {
-    async fn put(&self, routine: NewRoutine, fresh: bool) -> Result<RoutinePut, StoreError> {
-        self.write(Committed, move |tx| routines::put(tx, &routine, fresh)).await
+    async fn put(&self, routine: NewRoutine, rule: PutRule) -> Result<RoutinePut, StoreError> {
+        self.write(Committed, move |tx| routines::put(tx, &routine, rule)).await
     }
 
     async fn enable(
@@ -90,6 +90,10 @@ impl RoutineStore for SqliteStore {
         self.read(routines::routines).await
     }
 
+    async fn changes(&self) -> Result<u64, StoreError> {
+        self.read(routines::changes).await
+    }
+
     async fn due(&self, now: UnixMillis, limit: u32) -> Result<Vec<RoutineRecord>, StoreError> {
         self.read(move |conn| routines::due(conn, now, limit)).await
     }
@@ -98,19 +102,22 @@ impl RoutineStore for SqliteStore {
         self.read(routines::next_due).await
     }
 
+    async fn defer(&self, routine: RoutineId, until: UnixMillis) -> Result<(), StoreError> {
+        self.write(Committed, move |tx| routines::defer(tx, routine, until)).await
+    }
+
     async fn claim(&self, firing: NewFiring, global: u32) -> Result<Claim, StoreError> {
         self.write(Committed, move |tx| firings::claim(tx, &firing, global)).await
     }
 
     async fn miss(
         &self,
-        name: &str,
+        routine: RoutineId,
         missed: Vec<UnixMillis>,
         next_at: Option<UnixMillis>,
         at: UnixMillis,
     ) -> Result<(), StoreError> {
-        let name = name.to_owned();
-        self.write(Committed, move |tx| firings::miss(tx, &name, &missed, next_at, at)).await
+        self.write(Committed, move |tx| firings::miss(tx, routine, &missed, next_at, at)).await
     }
 
     async fn note_work(&self, firing: FiringId, run: Option<RunId>, job: Option<JobId>) -> Result<(), StoreError> {

@@ -7,10 +7,10 @@ use belay_protocol::{
     Acceptance, Archive, Asker, BootId, Checkpoint, Claim, Decided, Durability, EditOutcome, EventKind, EventLog,
     EventQuery, FinishedRun, FiringEnd, FiringId, FiringRecord, FiringStatus, Gate, GateId, GateKind, GateState,
     GateStore, Guardrails, IdempotencyKey, JobBudget, JobId, JobRoom, JobStore, Lease, Message, Misfire, NewFiring,
-    NewInput, NewJob, NewRoutine, NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, ReplyRoute,
-    RoutineAction, RoutineOrigin, RoutinePut, RoutineRecord, RoutineSpec, RoutineStore, RunEnd, RunId, RunReader,
-    SessionKey, SpendLedger, StopReason, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, ToolSwitches, Trigger,
-    UnixMillis,
+    NewInput, NewJob, NewRoutine, NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, PutBy, PutRule,
+    ReplyRoute, RoutineAction, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineSpec, RoutineStore, RunEnd,
+    RunId, RunReader, SessionKey, SpendLedger, StopReason, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore,
+    ToolSwitches, Trigger, UnixMillis,
 };
 use belay_store::{MemoryStore, SealedSecrets, SqliteStore, StoreOptions};
 use tempfile::TempDir;
@@ -237,10 +237,20 @@ pub(crate) async fn told(store: &dyn Store) -> Vec<String> {
     due.into_iter().map(|row| row.message.text).collect()
 }
 
+/// The id of the routine of that name, which it keeps where it is made again.
+pub(crate) fn routine_id(name: &str) -> RoutineId {
+    let number = name.bytes().fold(0_u128, |number, byte| number.wrapping_mul(257).wrapping_add(byte.into()));
+    format!("{number:032x}").parse().unwrap()
+}
+
+/// Puts without a rule.
+pub(crate) const FREELY: PutRule = PutRule { fresh: false, by: PutBy::Config };
+
 /// A routine of "ann" that is set off by hand, as it is put.
 pub(crate) fn routine(name: &str) -> NewRoutine {
     let text = "look at the stars".to_owned();
     NewRoutine {
+        id: routine_id(name),
         spec: RoutineSpec {
             name: name.into(),
             description: String::new(),
@@ -273,9 +283,9 @@ pub(crate) fn scheduled(name: &str, next_at: i64) -> NewRoutine {
 
 /// A routine that must be there now.
 pub(crate) async fn put(store: &dyn RoutineStore, new: NewRoutine) -> RoutineRecord {
-    match store.put(new, false).await.unwrap() {
+    match store.put(new, FREELY).await.unwrap() {
         RoutinePut::Done(record) => *record,
-        RoutinePut::Refused(why) => panic!("{why}"),
+        RoutinePut::Refused(why) | RoutinePut::Forbidden(why) => panic!("{why}"),
     }
 }
 
@@ -283,9 +293,11 @@ pub(crate) async fn put(store: &dyn RoutineStore, new: NewRoutine) -> RoutineRec
 pub(crate) fn firing(routine: &str, key: &str) -> NewFiring {
     NewFiring {
         id: FiringId::new(),
+        routine_id: routine_id(routine),
         routine: routine.into(),
         by: "webhook",
         key: key.into(),
+        echo: None,
         scheduled_at: None,
         by_hand: false,
         detail: "a delivery".into(),

@@ -13,7 +13,7 @@ use rusqlite::{Connection, params};
 use crate::kit::*;
 
 /// The steps that made the schemas of earlier versions.
-const STEPS: [&str; 11] = [
+const STEPS: [&str; 12] = [
     include_str!("../../src/sqlite/migrations/0001.sql"),
     include_str!("../../src/sqlite/migrations/0002.sql"),
     include_str!("../../src/sqlite/migrations/0003.sql"),
@@ -24,6 +24,7 @@ const STEPS: [&str; 11] = [
     include_str!("../../src/sqlite/migrations/0008.sql"),
     include_str!("../../src/sqlite/migrations/0009.sql"),
     include_str!("../../src/sqlite/migrations/0010.sql"),
+    include_str!("../../src/sqlite/migrations/0011.sql"),
     include_str!("../../src/sqlite/migrations/0012.sql"),
 ];
 

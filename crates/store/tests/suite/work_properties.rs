@@ -147,7 +147,7 @@ impl Played {
             Step::NoteProgress(job) => format!("{:?}", store.note_progress(self.job(job)).await),
             Step::Park => format!("{:?}", store.park(at).await),
             Step::TakeUp { again } => format!("{:?}", store.take_up(self.boots[usize::from(!again)], at).await),
-            Step::Put { name, variant } => format!("{:?}", store.put(self.routine(name, variant), false).await),
+            Step::Put { name, variant } => format!("{:?}", store.put(self.routine(name, variant), FREELY).await),
             Step::Enable { name, on } => {
                 let next = Some(UnixMillis(at.0 + SECOND));
                 format!("{:?}", store.enable(&format!("r{name}"), on, "switched", next, at).await)
@@ -177,7 +177,7 @@ impl Played {
             Step::Miss { name, times } => {
                 let times = times.into_iter().map(|time| UnixMillis(i64::from(time) * SECOND)).collect();
                 let next = Some(UnixMillis(at.0 + SECOND));
-                format!("{:?}", store.miss(&format!("r{name}"), times, next, at).await)
+                format!("{:?}", store.miss(routine_id(&format!("r{name}")), times, next, at).await)
             }
             Step::Settle { firing, status } => {
                 let firing = self.firings.get(firing).copied().unwrap_or_else(nobody);

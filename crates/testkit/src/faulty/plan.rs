@@ -94,10 +94,12 @@ pub enum StoreOp {
     ReadJobs,
     /// [`RoutineStore::put`], [`RoutineStore::enable`] and [`RoutineStore::delete`].
     ChangeRoutine,
-    /// [`RoutineStore::routine`] and [`RoutineStore::routines`].
+    /// [`RoutineStore::routine`], [`RoutineStore::routine_at`], [`RoutineStore::routines`] and [`RoutineStore::changes`].
     ReadRoutines,
     /// [`RoutineStore::due`] and [`RoutineStore::next_due`].
     DueRoutines,
+    /// [`RoutineStore::defer`].
+    DeferRoutine,
     /// [`RoutineStore::claim`].
     ClaimFiring,
     /// [`RoutineStore::miss`].
@@ -149,6 +151,8 @@ pub enum Fault {
     LoseAnswer,
     /// It waits for [`FaultPlan::release`], then does its work.
     Stall,
+    /// It panics and has done nothing: a fault in the program, in whoever asked.
+    Panic,
     /// The daemon dies before its work is begun: neither this nor any later operation is ever answered.
     Die,
     /// The daemon dies when its work is done and not yet answered, and nothing is answered any more.
@@ -272,6 +276,7 @@ impl FaultPlan {
             None => self.do_it(work).await,
             Some(Fault::Fail) => Err(injected(op)),
             Some(Fault::LoseAnswer) => self.do_it(work).await.and(Err(injected(op))),
+            Some(Fault::Panic) => panic!("injected panic at {op:?}"),
             Some(Fault::Stall) => {
                 released.changed().await.map_err(|_| injected(op))?;
                 self.do_it(work).await

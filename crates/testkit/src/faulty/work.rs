@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use belay_protocol::{
     BootId, Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, JobCaps, JobChange, JobChanged, JobCreated,
-    JobFilter, JobId, JobRecord, JobStore, NewEvent, NewFiring, NewJob, NewRoutine, RoutinePut, RoutineRecord,
-    RoutineStore, RunId, Settled, StoreError, ToolSwitch, ToolSwitches, UnixMillis,
+    JobFilter, JobId, JobRecord, JobStore, NewEvent, NewFiring, NewJob, NewRoutine, PutRule, RoutineId, RoutinePut,
+    RoutineRecord, RoutineStore, RunId, Settled, StoreError, ToolSwitch, ToolSwitches, UnixMillis,
 };
 
 use super::{Faulty, StoreOp};
@@ -54,8 +54,8 @@ impl<S: JobStore> JobStore for Faulty<S> {
 
 #[async_trait]
 impl<S: RoutineStore> RoutineStore for Faulty<S> {
-    async fn put(&self, routine: NewRoutine, fresh: bool) -> Result<RoutinePut, StoreError> {
-        self.plan.around(StoreOp::ChangeRoutine, self.store.put(routine, fresh)).await
+    async fn put(&self, routine: NewRoutine, rule: PutRule) -> Result<RoutinePut, StoreError> {
+        self.plan.around(StoreOp::ChangeRoutine, self.store.put(routine, rule)).await
     }
 
     async fn enable(
@@ -85,6 +85,10 @@ impl<S: RoutineStore> RoutineStore for Faulty<S> {
         self.plan.around(StoreOp::ReadRoutines, self.store.routines()).await
     }
 
+    async fn changes(&self) -> Result<u64, StoreError> {
+        self.plan.around(StoreOp::ReadRoutines, self.store.changes()).await
+    }
+
     async fn due(&self, now: UnixMillis, limit: u32) -> Result<Vec<RoutineRecord>, StoreError> {
         self.plan.around(StoreOp::DueRoutines, self.store.due(now, limit)).await
     }
@@ -93,18 +97,22 @@ impl<S: RoutineStore> RoutineStore for Faulty<S> {
         self.plan.around(StoreOp::DueRoutines, self.store.next_due()).await
     }
 
+    async fn defer(&self, routine: RoutineId, until: UnixMillis) -> Result<(), StoreError> {
+        self.plan.around(StoreOp::DeferRoutine, self.store.defer(routine, until)).await
+    }
+
     async fn claim(&self, firing: NewFiring, global: u32) -> Result<Claim, StoreError> {
         self.plan.around(StoreOp::ClaimFiring, self.store.claim(firing, global)).await
     }
 
     async fn miss(
         &self,
-        name: &str,
+        routine: RoutineId,
         missed: Vec<UnixMillis>,
         next_at: Option<UnixMillis>,
         at: UnixMillis,
     ) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::MissFirings, self.store.miss(name, missed, next_at, at)).await
+        self.plan.around(StoreOp::MissFirings, self.store.miss(routine, missed, next_at, at)).await
     }
 
     async fn note_work(&self, firing: FiringId, run: Option<RunId>, job: Option<JobId>) -> Result<(), StoreError> {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Claim, EventKind, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, JobId, NewFiring,
-    NewRoutine, Removed, Retention, RoutineRecord, RoutineStore, RunId, RunUsage, Settled, StoreError, firing_session,
+    Claim, Echo, EventKind, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, JobId, NewFiring,
+    NewRoutine, Removed, Retention, RoutineId, RoutineRecord, RoutineStore, RunId, RunUsage, Settled, StoreError,
+    firing_session,
 };
 use tokio::task::JoinSet;
 
@@ -24,6 +25,8 @@ for_every_store! {
     a_time_that_has_passed_is_never_claimed_and_never_waited_for
     a_later_time_that_is_waited_for_stays
     nothing_is_claimed_of_a_routine_that_is_off
+    a_routine_of_the_same_name_is_another_one
+    what_was_claimed_lately_under_another_key_is_known_too
     a_firing_ends_once_and_tells_once
     too_many_failures_in_a_row_switch_it_off
     the_end_of_a_firing_from_before_a_change_counts_for_nothing
@@ -58,6 +61,7 @@ async fn guarded(store: &Store, new: NewRoutine, cooldown_s: u64, dedup_window_s
 fn expected(new: &NewFiring) -> FiringRecord {
     FiringRecord {
         firing_id: new.id,
+        routine_id: new.routine_id,
         routine: new.routine.clone(),
         revision: 1,
         by: new.by.into(),
@@ -246,8 +250,8 @@ async fn missed_times_are_recorded_once(store: Store) {
     assert_eq!((routine.next_at, routine.claimed_to, routine.firings), (Some(at(240_000)), Some(at(180_000)), 1));
 
     let times = vec![at(120_000), at(180_000), at(240_000)];
-    store.miss("tick", times.clone(), Some(at(300_000)), at(250_000)).await.unwrap();
-    store.miss("tick", times.clone(), Some(at(300_000)), at(250_000)).await.unwrap();
+    store.miss(routine_id("tick"), times.clone(), Some(at(300_000)), at(250_000)).await.unwrap();
+    store.miss(routine_id("tick"), times.clone(), Some(at(300_000)), at(250_000)).await.unwrap();
     assert_eq!(missed(&store, "tick").await, [(60_000, None), (120_000, None), (240_000, None)]);
     let routine = now(&store, "tick").await;
     assert_eq!((routine.next_at, routine.claimed_to), (Some(at(300_000)), Some(at(240_000))));
@@ -255,8 +259,8 @@ async fn missed_times_are_recorded_once(store: Store) {
 
     // Where nothing can be missed, nothing is.
     store.enable("tick", false, "", None, at(260_000)).await.unwrap();
-    store.miss("tick", vec![at(300_000)], Some(at(360_000)), at(310_000)).await.unwrap();
-    store.miss("other", vec![at(300_000)], None, at(310_000)).await.unwrap();
+    store.miss(routine_id("tick"), vec![at(300_000)], Some(at(360_000)), at(310_000)).await.unwrap();
+    store.miss(routine_id("other"), vec![at(300_000)], None, at(310_000)).await.unwrap();
     assert_eq!(missed(&store, "tick").await.len(), 3);
     assert_eq!(now(&store, "tick").await.next_at, None);
 
@@ -311,6 +315,48 @@ async fn nothing_is_claimed_of_a_routine_that_is_off(store: Store) {
     assert_eq!(try_claim(&store, firing("hook", "1")).await, Claim::Known(Box::new(known.clone())));
     store.delete("hook").await.unwrap();
     assert_eq!(try_claim(&store, firing("hook", "1")).await, Claim::Known(Box::new(known)));
+}
+
+async fn a_routine_of_the_same_name_is_another_one(store: Store) {
+    guarded(&store, scheduled("tick", 60_000), 600, 600, 1).await;
+    let content = Some("c".to_owned());
+    let old = claim(&*store, NewFiring { content: content.clone(), ..on_time("tick", 60_000, 120_000) }).await;
+    store.delete("tick").await.unwrap();
+    let id = RoutineId::new();
+    guarded(&store, NewRoutine { id, at: at(50_000), ..scheduled("tick", 60_000) }, 600, 600, 1).await;
+    // Neither is the old firing known, nor at work for it, nor is there a cooldown or the same content.
+    let new = NewFiring { routine_id: id, content, ..on_time("tick", 60_000, 120_000) };
+    let claimed = claim(&*store, new.clone()).await;
+    assert_eq!((claimed.routine_id, claimed.revision), (id, 1));
+    assert_eq!(try_claim(&store, NewFiring { id: FiringId::new(), ..new }).await, Claim::Known(Box::new(claimed)));
+    // Who has looked before fires neither.
+    let late = try_claim(&store, on_time("tick", 120_000, 180_000)).await;
+    assert!(matches!(late, Claim::Off(_)), "{late:?}");
+    assert_eq!(try_claim(&store, on_time("tick", 60_000, 120_000)).await, Claim::Known(Box::new(old.clone())));
+    store.miss(old.routine_id, vec![at(180_000)], Some(at(500_000)), at(180_000)).await.unwrap();
+    assert_eq!(now(&store, "tick").await.next_at, Some(at(120_000)));
+    // Nor does the end of the old one count.
+    let settled = settle(&store, end(old.firing_id, FiringStatus::Failed)).await;
+    assert!(matches!(settled, Settled::Now { disabled: false, .. }), "{settled:?}");
+    assert_eq!(now(&store, "tick").await.failures, 0);
+    let filter = FiringFilter { routine: Some("tick".into()), ..FiringFilter::default() };
+    assert_eq!(store.firings(filter).await.unwrap().len(), 2, "by name both are found");
+}
+
+async fn what_was_claimed_lately_under_another_key_is_known_too(store: Store) {
+    put(&*store, routine("hook")).await;
+    let first = claim(&*store, fired_at(firing("hook", "span 1"), 59_000)).await;
+    let again = |ms: i64| NewFiring {
+        echo: Some(Echo { key: "span 1".into(), since: at(ms - 59_999) }),
+        ..fired_at(firing("hook", "span 2"), ms)
+    };
+    for ms in [61_000, 118_999] {
+        assert_eq!(try_claim(&store, again(ms)).await, Claim::Known(Box::new(first.clone())), "{ms}");
+    }
+    let second = claim(&*store, again(119_000)).await;
+    assert_eq!(try_claim(&store, again(61_000)).await, Claim::Known(Box::new(second)), "its own key first");
+    put(&*store, routine("other")).await;
+    claim(&*store, NewFiring { routine_id: routine_id("other"), routine: "other".into(), ..again(61_000) }).await;
 }
 
 async fn a_firing_ends_once_and_tells_once(store: Store) {

@@ -358,7 +358,7 @@ async fn jobs_are_listed_newest_first(store: Store) {
     assert_eq!(list(JobFilter { asked_in: asked_in.clone(), ..JobFilter::default() }).await, [here, working]);
     let states = vec![JobState::InProgress, JobState::Stuck];
     assert_eq!(list(JobFilter { states: states.clone(), ..JobFilter::default() }).await, [working]);
-    assert_eq!(list(JobFilter { states, asked_in: Some("t".into()), limit: 5 }).await, []);
+    assert_eq!(list(JobFilter { states, asked_in: Some("t".into()), limit: 5, ..JobFilter::default() }).await, []);
     let both = vec![JobState::Pending, JobState::InProgress];
     assert_eq!(list(JobFilter { states: both, ..JobFilter::default() }).await, [there, here, working]);
 }

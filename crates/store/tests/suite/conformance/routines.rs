@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use belay_protocol::routine::MAX_ROUTINES;
-use belay_protocol::{NewRoutine, RoutinePut, RoutineRecord, RoutineStore, Trigger, UnixMillis};
+use belay_protocol::{
+    FiringStatus, NewFiring, NewRoutine, PutBy, PutRule, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord,
+    RoutineStore, Trigger, UnixMillis,
+};
 use tokio::task::JoinSet;
 
 use super::for_every_store;
@@ -19,12 +22,21 @@ for_every_store! {
     those_are_due_whose_time_has_come
     there_are_no_more_routines_than_may_be
     a_deleted_routine_is_gone
+    a_routine_is_changed_by_its_owner_by_operators_and_by_nobody_else
+    a_person_has_no_more_routines_than_they_may
+    a_burst_of_one_person_passes_neither_the_cap_nor_a_name
+    one_that_is_laid_aside_is_due_later_and_keeps_nobody_waiting
+    being_laid_aside_ends_with_what_it_was_for
+    whatever_sets_routines_off_changes_the_number_of_changes_and_firings_do_not
 }
 
 type Store = Arc<dyn Everything>;
 
+const FRESH: PutRule = PutRule { fresh: true, ..FREELY };
+
 fn record(new: NewRoutine) -> RoutineRecord {
     RoutineRecord {
+        routine_id: new.id,
         spec: new.spec,
         creator: new.creator,
         channel: new.channel,
@@ -45,8 +57,8 @@ fn record(new: NewRoutine) -> RoutineRecord {
 }
 
 async fn refused(store: &Store, new: NewRoutine, fresh: bool) -> String {
-    match store.put(new, fresh).await.unwrap() {
-        RoutinePut::Refused(why) => why,
+    match store.put(new, PutRule { fresh, ..FREELY }).await.unwrap() {
+        RoutinePut::Refused(why) | RoutinePut::Forbidden(why) => why,
         RoutinePut::Done(record) => panic!("it is there: {record:?}"),
     }
 }
@@ -71,7 +83,7 @@ fn webhook(name: &str, path: &str) -> NewRoutine {
 }
 
 async fn a_name_and_a_path_are_taken_once(store: Store) {
-    assert!(matches!(store.put(webhook("one", "p"), true).await.unwrap(), RoutinePut::Done(_)));
+    assert!(matches!(store.put(webhook("one", "p"), FRESH).await.unwrap(), RoutinePut::Done(_)));
     assert!(refused(&store, routine("one"), true).await.contains("named one"));
     assert!(refused(&store, webhook("two", "p"), false).await.contains("the routine one has the webhook path p"));
     put(&*store, webhook("two", "q")).await;
@@ -170,7 +182,7 @@ async fn there_are_no_more_routines_than_may_be(store: Store) {
     let mut putting = JoinSet::new();
     for n in 0..MAX_ROUTINES {
         let (store, new) = (store.clone(), scheduled(&format!("r{n}"), 60_000 + i64::from(n)));
-        putting.spawn(async move { matches!(store.put(new, true).await.unwrap(), RoutinePut::Done(_)) });
+        putting.spawn(async move { matches!(store.put(new, FRESH).await.unwrap(), RoutinePut::Done(_)) });
     }
     assert!(putting.join_all().await.into_iter().all(|done| done));
     assert!(refused(&store, routine("more"), true).await.contains("20000 routines"));
@@ -190,4 +202,151 @@ async fn a_deleted_routine_is_gone(store: Store) {
     assert_eq!(store.open_firings().await.unwrap(), [firing], "its firings stay");
     put(&*store, webhook("other", "p")).await; // its path is free
     assert_eq!(put(&*store, webhook("tick", "q")).await.revision, 1);
+}
+
+fn owned(by: &str, name: &str) -> NewRoutine {
+    let mut new = NewRoutine { id: RoutineId::new(), ..routine(name) };
+    new.creator.principal = by.into();
+    new
+}
+
+async fn a_routine_is_changed_by_its_owner_by_operators_and_by_nobody_else(store: Store) {
+    let (owner, operator) = (PutBy::Owner { most: 10 }, PutBy::Operator);
+    let rule = |by| PutRule { fresh: false, by };
+    let made = owned("ann", "tea");
+    assert!(matches!(store.put(made.clone(), rule(owner)).await.unwrap(), RoutinePut::Done(_)));
+    let elsewhere = NewRoutine { channel: "telegram".into(), ..made.clone() };
+    for (new, by) in [(owned("bob", "tea"), owner), (elsewhere, owner)] {
+        let taken = store.put(new, rule(by)).await.unwrap();
+        assert!(matches!(&taken, RoutinePut::Forbidden(why) if why.contains("tea is taken")), "{taken:?}");
+    }
+    let fresh = store.put(owned("ann", "tea"), PutRule { fresh: true, by: owner }).await.unwrap();
+    assert!(matches!(fresh, RoutinePut::Refused(_)), "{fresh:?}");
+
+    // An operator's change is the owner's routine still: theirs to pay for, and answered where they are.
+    let mut changed = NewRoutine { made_in: "o".into(), reply_to: None, ..owned("root", "tea") };
+    changed.spec.description = "green".into();
+    let RoutinePut::Done(now) = store.put(changed, rule(operator)).await.unwrap() else { panic!() };
+    assert_eq!((now.routine_id, now.revision, &*now.spec.description), (made.id, 2, "green"));
+    assert_eq!((now.creator, now.made_in, now.reply_to), (made.creator, made.made_in, made.reply_to));
+
+    // What the configuration says is changed there, and it takes any name over.
+    let config = NewRoutine { origin: RoutineOrigin::Config, ..owned("config", "tea") };
+    assert_eq!(put(&*store, config).await.creator.principal, "config");
+    for (new, by) in [(owned("root", "tea"), operator), (owned("config", "tea"), owner)] {
+        let refused = store.put(new, rule(by)).await.unwrap();
+        assert!(matches!(&refused, RoutinePut::Forbidden(why) if why.contains("configuration")), "{refused:?}");
+    }
+}
+
+async fn a_person_has_no_more_routines_than_they_may(store: Store) {
+    let rule = PutRule { fresh: false, by: PutBy::Owner { most: 2 } };
+    let done = async |new, rule| matches!(store.put(new, rule).await.unwrap(), RoutinePut::Done(_));
+    assert!(done(owned("ann", "a"), rule).await && done(owned("ann", "b"), rule).await);
+    let refused = store.put(owned("ann", "c"), rule).await.unwrap();
+    assert!(matches!(&refused, RoutinePut::Refused(why) if why.contains("you have 2 routines")), "{refused:?}");
+    assert!(done(owned("ann", "a"), rule).await, "one that is there may be changed");
+    assert!(done(NewRoutine { channel: "telegram".into(), ..owned("ann", "d") }, rule).await, "who is somebody else");
+    assert!(done(owned("ann", "e"), PutRule { by: PutBy::Operator, ..rule }).await, "an operator");
+    store.delete("a").await.unwrap();
+    store.delete("e").await.unwrap();
+    assert!(done(owned("ann", "c"), rule).await);
+    // Those of the configuration are nobody's.
+    put(&*store, NewRoutine { origin: RoutineOrigin::Config, ..owned("bob", "f") }).await;
+    assert!(done(owned("bob", "g"), rule).await && done(owned("bob", "h"), rule).await);
+}
+
+async fn a_burst_of_one_person_passes_neither_the_cap_nor_a_name(store: Store) {
+    let rule = PutRule { fresh: false, by: PutBy::Owner { most: 10 } };
+    let mut putting = JoinSet::new();
+    for n in 0..100 {
+        let new = if n % 2 == 0 { owned("ann", &format!("r{n}")) } else { owned(&format!("p{n}"), "wanted") };
+        let store = store.clone();
+        putting.spawn(async move { (n, store.put(new, rule).await.unwrap()) });
+    }
+    let done = putting.join_all().await;
+    let done: Vec<_> = done.iter().filter(|(_, put)| matches!(put, RoutinePut::Done(_))).collect();
+    assert_eq!(done.iter().filter(|(n, _)| n % 2 == 0).count(), 10);
+    assert_eq!(done.iter().filter(|(n, _)| n % 2 == 1).count(), 1, "of all who want a name one has it");
+}
+
+async fn next_due(store: &Store) -> Option<i64> {
+    RoutineStore::next_due(&**store).await.unwrap().map(|at| at.0)
+}
+
+async fn one_that_is_laid_aside_is_due_later_and_keeps_nobody_waiting(store: Store) {
+    for (name, next) in [("late", 2_000), ("later", 3_000), ("tick", 50_000)] {
+        put(&*store, scheduled(name, next)).await;
+    }
+    put(&*store, routine("by-hand")).await;
+    for name in ["late", "by-hand", "nobody"] {
+        store.defer(routine_id(name), at(60_000)).await.unwrap();
+    }
+    assert_eq!(due(&store, 55_000, 1).await, ["later"]);
+    assert_eq!(due(&store, 55_000, 10).await, ["later", "tick"]);
+    assert_eq!(due(&store, 60_000, 10).await, ["later", "tick", "late"]);
+    assert_eq!(next_due(&store).await, Some(3_000));
+    store.delete("later").await.unwrap();
+    store.delete("tick").await.unwrap();
+    assert_eq!(next_due(&store).await, Some(60_000));
+    // To an earlier date than its own time it is not moved.
+    store.defer(routine_id("late"), at(1_000)).await.unwrap();
+    assert_eq!(next_due(&store).await, Some(2_000));
+}
+
+async fn being_laid_aside_ends_with_what_it_was_for(store: Store) {
+    put(&*store, scheduled("tick", 60_000)).await;
+    let by_time = claim(&*store, on_time("tick", 60_000, 120_000)).await.firing_id;
+    let aside = async || {
+        store.defer(routine_id("tick"), at(900_000)).await.unwrap();
+        assert_eq!(next_due(&store).await, Some(900_000));
+    };
+    // Putting the same again is no reason, and something else that sets it off is none.
+    aside().await;
+    put(&*store, scheduled("tick", 60_000)).await;
+    let hand = claim(&*store, NewFiring { by_hand: true, ..firing("tick", "hand") }).await.firing_id;
+    assert_eq!(next_due(&store).await, Some(900_000));
+    for id in [by_time, hand] {
+        aside().await;
+        RoutineStore::settle(&*store, end(id, FiringStatus::Ok)).await.unwrap();
+        assert_eq!(next_due(&store).await, Some(120_000), "a place is free");
+    }
+    aside().await;
+    claim(&*store, on_time("tick", 120_000, 180_000)).await;
+    assert_eq!(next_due(&store).await, Some(180_000), "it goes on");
+    aside().await;
+    store.miss(routine_id("tick"), vec![at(180_000)], Some(at(240_000)), at(180_000)).await.unwrap();
+    assert_eq!(next_due(&store).await, Some(240_000));
+    aside().await;
+    store.enable("tick", true, "", Some(at(240_000)), at(200_000)).await.unwrap();
+    assert_eq!(next_due(&store).await, Some(240_000));
+    aside().await;
+    let mut changed = scheduled("tick", 300_000);
+    changed.spec.description = "another".into();
+    put(&*store, changed).await;
+    assert_eq!(next_due(&store).await, Some(300_000));
+}
+
+async fn whatever_sets_routines_off_changes_the_number_of_changes_and_firings_do_not(store: Store) {
+    let changes = async || store.changes().await.unwrap();
+    let (mut seen, mut last) = (std::collections::BTreeSet::new(), changes().await);
+    put(&*store, routine("hook")).await; // two failures
+    seen.insert(std::mem::replace(&mut last, changes().await));
+    for key in ["1", "2"] {
+        let running = claim(&*store, firing("hook", key)).await.firing_id;
+        assert_eq!(changes().await, last);
+        RoutineStore::settle(&*store, end(running, FiringStatus::Failed)).await.unwrap();
+        if key == "1" {
+            assert_eq!(changes().await, last);
+        }
+    }
+    seen.insert(std::mem::replace(&mut last, changes().await));
+    store.enable("hook", true, "", None, at(4_000)).await.unwrap();
+    seen.insert(std::mem::replace(&mut last, changes().await));
+    store.delete("nobody").await.unwrap();
+    assert_eq!(changes().await, last);
+    store.delete("hook").await.unwrap();
+    seen.insert(std::mem::replace(&mut last, changes().await));
+    seen.insert(last);
+    assert_eq!(seen.len(), 5, "each of them is another number");
 }

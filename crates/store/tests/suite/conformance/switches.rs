@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{EventKind, EventLog, EventQuery, NewEvent, ToolOff, ToolSwitch, ToolSwitches};
+use belay_protocol::{EventKind, EventQuery, NewEvent, ToolOff, ToolSwitch};
 
 use super::for_every_store;
 use crate::kit::*;

@@ -1,0 +1,232 @@
+//! Jobs as they are made: by whom, and what whoever made one can do with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_protocol::{
+    Ack, Control, JobFilter, JobId, JobOrder, JobRequest, JobRoom, JobState, PrincipalRole, Refusal, StopTarget,
+    job_session,
+};
+use belay_testkit::scripted_model::{Scripted, ScriptedModel};
+use serde_json::json;
+
+use super::{always, create, done, id_in, job, order, request, setup_of, until};
+use crate::support::{TestTool, saw};
+
+#[tokio::test(start_paused = true)]
+async fn a_job_works_beside_the_conversation_and_its_result_comes_as_a_message_that_no_model_reads() {
+    let model = ScriptedModel::new([
+        Scripted::call("echo", json!({"text": "seen"})),
+        done("two rooms"),
+        Scripted::text("hello"),
+    ]);
+    let setup = setup_of(model);
+    let mut agent = setup.start().await;
+    let made = agent.one.command("alice", "/job count the rooms\nand the halls").await;
+    let id = id_in(&made);
+    assert!(made.starts_with("Job “count the rooms” is made"), "{made}");
+    let told = agent.one.next_message().await;
+    assert_eq!(told.text, format!("Job “count the rooms” ({id}) is done.\n\ntwo rooms"));
+    let settled = until(&setup, id, JobState::Submitted).await;
+    assert_eq!((settled.attempt, settled.result.as_deref()), (1, Some("two rooms")));
+    let tools = agent.model.seen()[0].tools.clone().expect("tools");
+    assert!(tools.contains(&"terminate".to_owned()) && !tools.contains(&"create_job".to_owned()), "{tools:?}");
+    assert_eq!(saw(&agent.model, 1), ["count the rooms\nand the halls"]);
+    agent.one.ask("alice", "hi").await;
+    assert_eq!(saw(&agent.model, 3), ["hi"], "the conversation's model reads nothing of the job");
+    assert!(agent.model.seen()[2].tools.clone().expect("tools").contains(&"create_job".to_owned()));
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_begins_like_a_command_is_a_task() {
+    let setup = setup_of(ScriptedModel::new([done("stopped it")]));
+    let mut agent = setup.start().await;
+    create(&agent.one, order("/stop the music in the hall")).await;
+    assert!(agent.one.next().await.ends_with("is done.\n\nstopped it"));
+    assert_eq!(saw(&agent.model, 1), ["/stop the music in the hall"]);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_comes_twice_makes_one_job() {
+    let setup = setup_of(always(done("done")));
+    let agent = setup.start().await;
+    let id = JobId::new();
+    for _ in 0..2 {
+        let made = create(&agent.one, JobOrder { job_id: Some(id), ..order("count") }).await;
+        assert_eq!(made.job_id, id);
+    }
+    let Ack::Refused(Refusal::Invalid(what)) =
+        request(&agent.two, JobRequest::Create(JobOrder { job_id: Some(id), ..order("mine") })).await
+    else {
+        panic!("somebody else's id was taken")
+    };
+    assert!(what.contains("another job"), "{what}");
+    let twice = [agent.one.keyed("alice", "/job count", "1").await, agent.one.keyed("alice", "/job count", "1").await];
+    assert!(matches!(&twice[1], Ack::Command(reply) if reply.reply.contains("delivered before")), "{twice:?}");
+    agent.shut_down().await;
+    let next = setup.next_boot(always(done("done")));
+    let agent = next.start().await;
+    agent.one.keyed("alice", "/job count", "1").await;
+    let all = setup.store.jobs.jobs(JobFilter::default()).await.expect("readable");
+    assert_eq!(all.len(), 2, "one by id, one by command");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_a_job_is_refused_in_words() {
+    let mut setup = setup_of(ScriptedModel::new([]));
+    let agent = setup.start().await;
+    for (order, expected) in [
+        (order("  "), "task: must have text"),
+        (order(&"x".repeat(70_000)), "task: must have text, at most 65536 bytes"),
+        (JobOrder { room: JobRoom::Worker, ..order("x") }, "room: "),
+    ] {
+        match request(&agent.one, JobRequest::Create(order)).await {
+            Ack::Refused(Refusal::Invalid(what)) => assert!(what.contains(expected), "{what}"),
+            other => panic!("{expected}: {other:?}"),
+        }
+    }
+    agent.shut_down().await;
+    setup.jobs.enabled = false;
+    let agent = setup.next_boot(ScriptedModel::new([])).start().await;
+    let refused = request(&agent.one, JobRequest::Create(order("x"))).await;
+    assert!(matches!(&refused, Ack::Refused(Refusal::Forbidden(_))), "{refused:?}");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_belongs_to_whoever_made_it() {
+    let setup = setup_of(ScriptedModel::new([Scripted::hang()]));
+    let mut agent = setup.start().await;
+    let id = create(&agent.one, order("works")).await.job_id;
+    for (role, theirs) in [(PrincipalRole::User, true), (PrincipalRole::Operator, false)] {
+        // Somebody else, in another channel.
+        let answer = match agent.two.text_as("bob", role, &format!("/job {id}")).await {
+            Ack::Command(reply) => reply.reply,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(answer == format!("There is no job {id} of yours."), theirs, "{answer}");
+    }
+    let list = agent.one.command("alice", "/jobs").await;
+    assert!(list.contains("at work: works"), "{list}");
+    let refused = agent.one.text(&job_session(id).to_string(), "hello").await;
+    assert!(matches!(&refused, Ack::Refused(Refusal::Forbidden(what)) if what.contains("/job")), "{refused:?}");
+    for role in [PrincipalRole::User, PrincipalRole::Client] {
+        let stop = Control::Stop(StopTarget::Session(job_session(id)));
+        let refused = agent.two.control_as(role, stop).await;
+        assert!(matches!(&refused, Ack::Refused(Refusal::Forbidden(what)) if what.contains("/cancel")), "{refused:?}");
+    }
+    assert_eq!(job(&setup, id).await.state, JobState::InProgress);
+    agent.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_result_can_be_accepted_once_it_is_there() {
+    let setup = setup_of(ScriptedModel::new([done("two").after(Duration::from_secs(5))]));
+    let mut agent = setup.start().await;
+    let id = create(&agent.one, order("count")).await.job_id;
+    let early = request(&agent.one, JobRequest::Accept(id)).await;
+    assert!(matches!(&early, Ack::Refused(Refusal::Decided(_))), "{early:?}");
+    agent.one.next().await;
+    until(&setup, id, JobState::Submitted).await;
+    for _ in 0..2 {
+        let accepted = request(&agent.one, JobRequest::Accept(id)).await;
+        assert!(matches!(&accepted, Ack::Job(job) if job.state == JobState::Accepted), "{accepted:?}");
+    }
+    let cancelled = request(&agent.one, JobRequest::Cancel(id)).await;
+    assert!(matches!(&cancelled, Ack::Refused(Refusal::Decided(_))), "{cancelled:?}");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_model_of_a_conversation_makes_a_job_whose_result_comes_there() {
+    let asks = Scripted::call("create_job", json!({"task": "count the rooms", "title": "rooms"}));
+    // Whoever of the two is asked first gets the same.
+    let mut setup = setup_of(ScriptedModel::new([asks]).then_forever(done("fine")));
+    setup.config.terminate = true;
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "have the rooms counted").await;
+    let mut told = [agent.one.next_message().await, agent.one.next_message().await];
+    told.sort_by_key(|told| told.text.len());
+    let job = setup.store.jobs.jobs(JobFilter::default()).await.expect("readable").remove(0);
+    let result = format!("Job “rooms” ({}) is done.\n\nfine", job.job_id);
+    assert_eq!([&told[0].text, &told[1].text], ["fine", &result]);
+    assert_eq!(&*told[1].route.conversation, "alice");
+    assert_eq!((job.task.as_str(), job.asked_in.as_str()), ("count the rooms", "alice"));
+    assert!(job.parent.is_some());
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_a_model_has_written_counts_as_words_of_the_outside() {
+    for (by_model, posts) in [(true, 0), (false, 1)] {
+        let post = TestTool::named("echo").called("post").writing();
+        let posted = post.calls.clone();
+        let asks = [("create_job", json!({"task": "post it"})), ("terminate", json!({"status": "success"}))];
+        let works = [Scripted::call("post", json!({"text": "secrets"})), done("over")];
+        let script: Vec<_> = by_model.then(|| Scripted::calls(asks)).into_iter().chain(works).collect();
+        let mut setup = setup_of(ScriptedModel::new(script)).tool(post);
+        setup.config.terminate = true;
+        let mut agent = setup.start().await;
+        if by_model {
+            agent.one.accepted("alice", "have it posted").await;
+        } else {
+            create(&agent.one, order("post it")).await;
+        }
+        while !agent.one.next().await.ends_with("over") {}
+        assert_eq!(posted.load(std::sync::atomic::Ordering::SeqCst), posts, "ordered by a model: {by_model}");
+        agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_can_be_asked_and_a_job_makes_no_job() {
+    let script = [
+        Scripted::calls([("ask", json!({"text": "may I?"})), ("create_job", json!({"task": "more"}))]),
+        done("without"),
+    ];
+    let tool = TestTool::named("echo").called("ask").asking();
+    let calls = tool.calls.clone();
+    let setup = setup_of(ScriptedModel::new(script)).tool(tool);
+    let mut agent = setup.start().await;
+    create(&agent.one, order("count")).await;
+    assert!(agent.one.next().await.ends_with("without"));
+    let seen = saw(&agent.model, 2);
+    assert!(seen[2].contains("works by itself, and nobody is there to be asked"), "{seen:#?}");
+    assert_eq!(calls.load(std::sync::atomic::Ordering::SeqCst), 0);
+    let all = setup.store.jobs.jobs(JobFilter::default()).await.expect("readable");
+    assert_eq!(all.len(), 1);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_with_the_name_of_the_agents_own_work_keeps_it_from_starting() {
+    let setup = setup_of(ScriptedModel::new([]));
+    let mut parts = setup.parts();
+    parts.channels = vec![Arc::new(NamedJob("job".into()))];
+    let refused = belay_agent::Agent::start(parts).await.err().expect("refused").to_string();
+    assert!(refused.starts_with("channel job:"), "{refused}");
+}
+
+/// A channel that has no business to be called so.
+struct NamedJob(belay_protocol::ChannelId);
+
+#[async_trait::async_trait]
+impl belay_protocol::Channel for NamedJob {
+    fn id(&self) -> &belay_protocol::ChannelId {
+        &self.0
+    }
+
+    async fn start(
+        &self,
+        _intake: tokio_util::sync::CancellationToken,
+    ) -> Result<belay_protocol::InboundStream, belay_protocol::ChannelError> {
+        Ok(Box::pin(futures_util::stream::pending()))
+    }
+
+    async fn deliver(&self, _message: &belay_protocol::Outbound) -> Result<(), belay_protocol::DeliverError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,324 @@
+//! Tools that fail again and again, over runs: reported, switched off, refused to everybody, tried again.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use belay_agent::JobsConfig;
+use belay_protocol::{
+    Ack, Control, EventKind, EventQuery, FaultKind, JobFilter, JobOrder, JobRequest, MessageBody, PrincipalRole,
+    Refusal, ToolHealth, ToolHealthAction, ToolHealthConfig, ToolHealthRule, ToolRequest, ToolResult, ToolState,
+    ToolStatus,
+};
+use belay_testkit::faulty::{Fault, StoreOp};
+use belay_testkit::scripted_model::{Scripted, ScriptedModel};
+use serde_json::json;
+
+use crate::multiplying::{Who, setup_for};
+use crate::support::{Running, Setup, TestTool, end_of, faulty, rest_of};
+
+/// The tool that fails.
+const WEB: &str = "web";
+
+fn disable(failures: u32, runs: u32, for_s: u64) -> ToolHealthConfig {
+    let rule = ToolHealthRule {
+        tools: vec!["w*".into()],
+        failures,
+        within_s: 3600,
+        runs,
+        action: ToolHealthAction::Disable,
+        for_s,
+    };
+    ToolHealthConfig { rules: vec![rule], ..ToolHealthConfig::default() }
+}
+
+/// A tool that is broken until somebody repairs it.
+fn web() -> (TestTool, Arc<Mutex<String>>) {
+    let tool = TestTool::named("moody").called(WEB);
+    let world = tool.world();
+    *world.lock().expect("not poisoned") = "broken".into();
+    (tool, world)
+}
+
+fn call() -> Scripted {
+    Scripted::call(WEB, json!({}))
+}
+
+/// Requests of so many turns, each of which calls the tool once.
+fn turns(n: usize) -> Vec<Scripted> {
+    (0..n).flat_map(|_| [call(), Scripted::text("that is all")]).collect()
+}
+
+/// One turn in a conversation; the result of its last call, and whether the tool was offered when it was made.
+async fn turn(setup: &Setup, agent: &mut Running) -> (ToolResult, bool) {
+    let at = setup.model.seen().len();
+    end_of(agent.one.accepted("alice", "go").await).await;
+    assert_eq!(agent.one.next().await, "that is all");
+    let seen = setup.model.seen();
+    let offered = seen[at].tools.clone().unwrap_or_default().iter().any(|tool| tool == WEB);
+    let last = seen[at + 1].messages.last().cloned().expect("a message");
+    let MessageBody::Tool(result) = &last.body else { panic!("{last:?}") };
+    (result.clone(), offered)
+}
+
+/// The facts about tools, in words.
+async fn facts(setup: &Setup) -> Vec<String> {
+    let events = setup.store.events.read(EventQuery { limit: 1000, ..EventQuery::default() }).await.expect("readable");
+    let word = |kind| match kind {
+        EventKind::ToolFailing { name, failures, runs, kind, .. } => {
+            Some(format!("{name} failing: {failures} in {runs} runs, {kind}"))
+        }
+        EventKind::ToolSwitched { name, on, by, .. } => {
+            Some(format!("{name} {} by {by}", if on { "on" } else { "off" }))
+        }
+        _ => None,
+    };
+    events.into_iter().filter_map(|event| word(event.kind)).collect()
+}
+
+async fn tools(agent: &Running, role: PrincipalRole, request: ToolRequest) -> Result<Vec<ToolHealth>, Refusal> {
+    match agent.one.control_as(role, Control::Tools(request)).await {
+        Ack::Tools(tools) => Ok(tools),
+        Ack::Refused(refusal) => Err(refusal),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn web_of(agent: &Running, role: PrincipalRole) -> ToolHealth {
+    let all = tools(agent, role, ToolRequest::List).await.expect("a list");
+    all.into_iter().find(|tool| tool.name == WEB).expect("it is known")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_fails_in_several_runs_is_reported_once_with_evidence_for_operators() {
+    let (tool, world) = web();
+    let setup = Setup::new(ScriptedModel::new(turns(8))).tool(tool);
+    let mut agent = setup.start().await;
+    for _ in 0..7 {
+        let (result, offered) = turn(&setup, &mut agent).await;
+        assert_eq!((result.status, offered), (ToolStatus::Error, true));
+    }
+    assert_eq!(facts(&setup).await, ["web failing: 5 in 5 runs, failed"]);
+
+    let health = web_of(&agent, PrincipalRole::Operator).await;
+    assert_eq!((health.state, health.failures, health.runs), (ToolState::Failing, 7, 7));
+    let newest = health.last.last().expect("evidence");
+    assert_eq!((newest.kind, &*newest.quote), (FaultKind::Failed, "no answer of 192.0.2.7 to ann"));
+    assert!(health.last.iter().all(|fault| fault.fingerprint == newest.fingerprint), "{health:?}");
+    let health = web_of(&agent, PrincipalRole::Client).await;
+    assert!(health.last.len() == 5 && health.last.iter().all(|fault| fault.quote.is_empty()), "{health:?}");
+    let status = agent.one.command("alice", "/status").await;
+    assert!(status.contains("The tool web fails: 7 times in a row, in 7 runs, since "), "{status}");
+
+    world.lock().expect("not poisoned").clear();
+    turn(&setup, &mut agent).await;
+    assert_eq!(web_of(&agent, PrincipalRole::Operator).await.state, ToolState::Ok);
+    assert!(!agent.one.command("alice", "/status").await.contains("web"));
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_run_that_goes_in_circles_damns_no_tool() {
+    let (tool, _) = web();
+    let mut script: Vec<Scripted> = (0..4).map(|n| Scripted::call(WEB, json!({"text": n.to_string()}))).collect();
+    script.push(Scripted::text("it does not work"));
+    let setup = Setup { health: disable(2, 2, 60), ..Setup::new(ScriptedModel::new(script)).tool(tool) };
+    let agent = setup.start().await;
+    end_of(agent.one.accepted("alice", "go").await).await;
+    assert_eq!(facts(&setup).await, [""; 0]);
+    assert_eq!(web_of(&agent, PrincipalRole::Operator).await.failures, 4);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_switches_a_tool_off_and_a_call_that_is_let_through_switches_it_on() {
+    let (tool, world) = web();
+    let calls = tool.calls.clone();
+    let setup = Setup { health: disable(2, 2, 60), ..Setup::new(ScriptedModel::new(turns(7))).tool(tool) };
+    let mut agent = setup.start().await;
+    let later = async |seconds: u64| {
+        setup.clock.forward(Duration::from_secs(seconds));
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+    };
+    for _ in 0..2 {
+        assert_eq!(turn(&setup, &mut agent).await.0.status, ToolStatus::Error);
+    }
+    let (refused, offered) = turn(&setup, &mut agent).await;
+    assert_eq!((refused.status, offered, calls.load(Ordering::SeqCst)), (ToolStatus::Denied, false, 2));
+    assert!(refused.text.starts_with("denied: the tool web is switched off: it failed 2 times in a row, in 2 runs"));
+    assert!(!refused.text.contains("ann"), "what was said in other conversations is not told: {}", refused.text);
+
+    later(61).await;
+    let (tried, offered) = turn(&setup, &mut agent).await;
+    assert_eq!((tried.status, offered), (ToolStatus::Error, true));
+    later(61).await;
+    let (refused, offered) = turn(&setup, &mut agent).await;
+    assert_eq!((refused.status, offered), (ToolStatus::Denied, false), "off for twice as long");
+    assert!(refused.text.contains("it failed again when it was tried"), "{}", refused.text);
+
+    world.lock().expect("not poisoned").clear();
+    later(60).await;
+    for _ in 0..2 {
+        let (works, offered) = turn(&setup, &mut agent).await;
+        assert_eq!((works.status, offered), (ToolStatus::Success, true));
+    }
+    assert_eq!(facts(&setup).await, ["web off by rule", "web off by trial", "web on by trial"]);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_off_is_neither_offered_to_anybody_nor_called_for_anybody() {
+    for who in Who::ALL {
+        let (script, after) = who.script(call());
+        let tool = TestTool::named("moody").called(WEB);
+        let calls = tool.calls.clone();
+        let mut setup = setup_for(who, script).tool(tool);
+        if let Some(workers) = &mut setup.workers {
+            workers.config.host_tools = vec![WEB.to_owned()];
+        }
+        let mut agent = setup.start().await;
+        let said = agent.one.command("alice", "/tools disable web it lies.").await;
+        assert!(said.starts_with("The tool web is switched off since "), "{said}");
+        who.work(&mut agent).await;
+        for request in &setup.model.seen()[..=after] {
+            let offered = request.tools.clone().unwrap_or_default();
+            assert!(!offered.iter().any(|tool| tool == WEB), "{who:?}: {offered:?}");
+        }
+        let request = setup.model.seen()[after].clone();
+        let results: Vec<ToolResult> = request
+            .messages
+            .iter()
+            .filter_map(|message| match &message.body {
+                MessageBody::Tool(result) if result.name == WEB => Some(result.clone()),
+                _ => None,
+            })
+            .collect();
+        let [result] = &results[..] else { panic!("{who:?}: {results:?}") };
+        assert_eq!(result.status, ToolStatus::Denied, "{who:?}: {result:?}");
+        assert!(result.text.contains("web is switched off: an operator says: it lies."), "{who:?}: {}", result.text);
+        assert_eq!(calls.load(Ordering::SeqCst), 0, "{who:?}");
+        agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_yes_to_a_call_does_not_switch_its_tool_on() {
+    let tool = TestTool::named("moody").called(WEB).asking();
+    let calls = tool.calls.clone();
+    let setup = Setup::new(ScriptedModel::new(turns(2))).tool(tool);
+    let mut agent = setup.start().await;
+    let mut accepted = agent.one.accepted("alice", "go").await;
+    rest_of(&mut accepted).await;
+    agent.one.next().await; // the question
+    agent.one.command("ops", "/tools disable web it lies").await;
+    agent.one.command("alice", "yes").await;
+    end_of(accepted).await;
+    let last = setup.model.seen()[1].messages.last().cloned().expect("a message");
+    let MessageBody::Tool(result) = &last.body else { panic!("{last:?}") };
+    assert_eq!((result.status, calls.load(Ordering::SeqCst)), (ToolStatus::Denied, 0), "{}", result.text);
+    assert_eq!(agent.one.next().await, "that is all");
+
+    // Nobody is asked about a call that would be refused.
+    let (refused, _) = turn(&setup, &mut agent).await;
+    assert!(refused.status == ToolStatus::Denied && refused.text.contains("switched off"), "{}", refused.text);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_operators_switch_tools_and_what_runs_need_stays_on() {
+    let setup = Setup::new(ScriptedModel::new(turns(1))).tool(web().0);
+    let mut agent = setup.start().await;
+    let off = |name: &str, why: &str| ToolRequest::Disable { name: name.into(), why: why.into() };
+    for (role, request, refused) in [
+        (PrincipalRole::Client, off(WEB, "so"), "Only an operator may"),
+        (PrincipalRole::User, ToolRequest::Enable(WEB.into()), "Only an operator may"),
+        (PrincipalRole::Operator, off("terminate", "so"), "never switched off"),
+        (PrincipalRole::Operator, off("planning", "so"), "never switched off"),
+        (PrincipalRole::Operator, off("nothing", "so"), "There is no tool"),
+        (PrincipalRole::Operator, off("mcp:files", "so"), "There is no tool"),
+        (PrincipalRole::Operator, off(WEB, " \n "), "Say why"),
+        (PrincipalRole::Operator, off(WEB, &"x".repeat(201)), "The reason has 201 characters"),
+        (PrincipalRole::Operator, ToolRequest::Enable("nothing".into()), "There is no tool"),
+    ] {
+        let refusal = tools(&agent, role, request.clone()).await.expect_err("refused").to_string();
+        assert!(refusal.contains(refused), "{request:?}: {refusal}");
+    }
+    assert_eq!(facts(&setup).await, [""; 0]);
+    assert_eq!(agent.one.command("alice", "/tools enable web").await, "The tool web is on.");
+    assert!(agent.one.command("alice", "/tools switch").await.starts_with("/tools lists"));
+    let (result, offered) = turn(&setup, &mut agent).await;
+    assert_eq!((result.status, offered), (ToolStatus::Error, true));
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_keeps_what_is_off_and_begins_the_count_anew() {
+    let (tool, _) = web();
+    let setup = Setup { health: disable(2, 2, 600), ..Setup::new(ScriptedModel::new(turns(2))).tool(tool) };
+    let mut agent = setup.start().await;
+    for _ in 0..2 {
+        turn(&setup, &mut agent).await;
+    }
+    agent.crash().await;
+
+    let setup = setup.next_boot(ScriptedModel::new(turns(2)));
+    let mut agent = setup.start().await;
+    let (refused, offered) = turn(&setup, &mut agent).await;
+    assert_eq!((refused.status, offered), (ToolStatus::Denied, false));
+    let listed = agent.one.command("alice", "/tools").await;
+    assert!(listed.contains("The tool web is switched off since ") && listed.contains("It is tried again"), "{listed}");
+    assert_eq!(agent.one.command("alice", "/tools enable web").await, "The tool web is on.");
+    let (result, offered) = turn(&setup, &mut agent).await;
+    assert_eq!((result.status, offered), (ToolStatus::Error, true));
+    assert_eq!(web_of(&agent, PrincipalRole::Operator).await.failures, 1);
+    agent.shut_down().await;
+
+    let setup = setup.next_boot(ScriptedModel::new(turns(1)));
+    let mut agent = setup.start().await;
+    assert_eq!(turn(&setup, &mut agent).await.1, true, "what was switched on stays on");
+    assert_eq!(facts(&setup).await, ["web off by rule", "web on by tester"]);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_store_does_not_take_is_not_done_by_hand_and_holds_until_the_next_start_by_rule() {
+    let (tool, _) = web();
+    let (setup, store) = faulty(ScriptedModel::new(turns(3)));
+    let setup = Setup { health: disable(2, 2, 600), ..setup.tool(tool) };
+    let mut agent = setup.start().await;
+    store.plan().every(StoreOp::SwitchTool, Fault::Fail);
+    let request = ToolRequest::Disable { name: WEB.into(), why: "it lies".into() };
+    let refused = tools(&agent, PrincipalRole::Operator, request).await;
+    assert!(matches!(refused, Err(Refusal::Store(_))), "{refused:?}");
+    assert_eq!(web_of(&agent, PrincipalRole::Operator).await.state, ToolState::Ok);
+    for _ in 0..2 {
+        turn(&setup, &mut agent).await;
+    }
+    assert_eq!(turn(&setup, &mut agent).await.0.status, ToolStatus::Denied, "the run goes on, and the tool is off");
+    agent.shut_down().await;
+    store.plan().clear();
+
+    let setup = setup.next_boot(ScriptedModel::new(turns(1)));
+    let mut agent = setup.start().await;
+    assert_eq!(turn(&setup, &mut agent).await.0.status, ToolStatus::Error);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_ends_since_a_tool_kept_failing_says_which() {
+    let (tool, _) = web();
+    let script: Vec<Scripted> = (0..5).map(|n| Scripted::call(WEB, json!({"text": n.to_string()}))).collect();
+    let script = script.into_iter().chain([Scripted::text("It could not be done.")]);
+    let setup = Setup { jobs: JobsConfig::default(), ..Setup::new(ScriptedModel::new(script)).tool(tool) };
+    let mut agent = setup.start().await;
+    let order = JobOrder { task: "look it up".into(), ..JobOrder::default() };
+    let made = agent.one.control(Control::Job(JobRequest::Create(order))).await;
+    assert!(matches!(made, Ack::Job(_)), "{made:?}");
+    let told = agent.one.next().await;
+    let jobs = setup.store.jobs.jobs(JobFilter::default()).await.expect("readable");
+    let [job] = &jobs[..] else { panic!("{jobs:?}") };
+    let named = "the tool web failed 5 times and did not work again";
+    assert!(job.why.contains(named), "{job:?}");
+    assert!(told.contains(named), "{told}");
+    agent.shut_down().await;
+}

@@ -1,0 +1,99 @@
+//! The port that keeps routines and their firings.
+
+use async_trait::async_trait;
+
+use crate::firing::{Claim, FiringEnd, FiringFilter, FiringRecord, NewFiring, Settled};
+use crate::ids::{FiringId, JobId, RoutineId, RunId};
+use crate::routine::{NewRoutine, PutRule, RoutinePut, RoutineRecord, Trigger};
+use crate::store::StoreError;
+use crate::time::UnixMillis;
+
+/// Keeps routines and their firings. Every write is committed before it answers.
+///
+/// A row that cannot be read stops no other: lists pass over it, a routine is switched off and a firing is ended with that as the
+/// reason, and the log names it.
+#[async_trait]
+pub trait RoutineStore: Send + Sync {
+    /// Makes a routine, switched on, or changes the one of that name. Where the spec differs its revision is raised, its times
+    /// are new, and its failures are forgotten; where it does not, they stay, so that putting the same at every start forgets
+    /// no time that was missed. Whether it is on stays as it is: who has switched it off switches it on. The rule is looked at in
+    /// the same transaction.
+    async fn put(&self, routine: NewRoutine, rule: PutRule) -> Result<RoutinePut, StoreError>;
+
+    /// Switches it on, with its next scheduled time and without its failures, or off, with the reason. Times that passed while
+    /// it was off are not missed. `None`: there is none.
+    async fn enable(
+        &self,
+        name: &str,
+        on: bool,
+        why: &str,
+        next_at: Option<UnixMillis>,
+        at: UnixMillis,
+    ) -> Result<Option<RoutineRecord>, StoreError>;
+
+    /// Deletes it; its firings stay as they are. Whether it was there.
+    async fn delete(&self, name: &str) -> Result<bool, StoreError>;
+
+    /// The routine of that name.
+    async fn routine(&self, name: &str) -> Result<Option<RoutineRecord>, StoreError>;
+
+    /// The routine whose webhook has this path. As it stands this looks through the whole list; a store with an index answers
+    /// directly.
+    async fn routine_at(&self, path: &str) -> Result<Option<RoutineRecord>, StoreError> {
+        let fits = |routine: &RoutineRecord| matches!(&routine.spec.trigger, Trigger::Webhook { path: own, .. } if own == path);
+        Ok(self.routines().await?.into_iter().find(fits))
+    }
+
+    /// The routines, by name.
+    async fn routines(&self) -> Result<Vec<RoutineRecord>, StoreError>;
+
+    /// A number that is another one after each [`Self::put`], [`Self::enable`] and [`Self::delete`], and after each end that
+    /// switches a routine off, by whichever daemon: where it is the same, so is all that sets routines off.
+    async fn changes(&self) -> Result<u64, StoreError>;
+
+    /// Enabled routines whose next scheduled time has come and that are not laid aside, the longest overdue first.
+    async fn due(&self, now: UnixMillis, limit: u32) -> Result<Vec<RoutineRecord>, StoreError>;
+
+    /// When the next routine is due, those that are laid aside included.
+    async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError>;
+
+    /// Lays a routine aside: it is not due before `until`. The end of one of its firings, and whatever moves its next time, ends
+    /// that. Nothing where there is no such routine, or it waits for no time.
+    async fn defer(&self, routine: RoutineId, until: UnixMillis) -> Result<(), StoreError>;
+
+    /// Claims a firing: guardrails and cap are looked at, the row is written, and the routine's times go on, in one
+    /// transaction. `global`: firings of all routines that may be at work.
+    ///
+    /// A key of this routine that was claimed before is [`Claim::Known`] whatever has become of the routine since, and so is one
+    /// that [`NewFiring::echo`] names. Firings of a deleted routine of that name are others'. A scheduled time at or
+    /// before [`RoutineRecord::claimed_to`] whose row is gone is [`Claim::Off`]. In both cases the routine goes on to the next
+    /// time all the same where it still waits for this one; a later time that it waits for already always stays. A firing
+    /// without a scheduled time leaves the times alone.
+    async fn claim(&self, firing: NewFiring, global: u32) -> Result<Claim, StoreError>;
+
+    /// Records scheduled times as missed and goes on to the next one, where none of them is fired. Nothing where there is no
+    /// such routine, or it is off.
+    async fn miss(
+        &self,
+        routine: RoutineId,
+        missed: Vec<UnixMillis>,
+        next_at: Option<UnixMillis>,
+        at: UnixMillis,
+    ) -> Result<(), StoreError>;
+
+    /// Notes the run, or the job, that does a firing.
+    async fn note_work(&self, firing: FiringId, run: Option<RunId>, job: Option<JobId>) -> Result<(), StoreError>;
+
+    /// Ends a firing, once; counts failures, and switches its routine off where there were too many in a row. A routine that has
+    /// only the name of the firing's is not touched.
+    async fn settle(&self, end: FiringEnd) -> Result<Settled, StoreError>;
+
+    /// The firing of that id.
+    async fn firing(&self, id: FiringId) -> Result<Option<FiringRecord>, StoreError>;
+
+    /// Firings, newest first.
+    async fn firings(&self, filter: FiringFilter) -> Result<Vec<FiringRecord>, StoreError>;
+
+    /// Firings that have not ended, oldest first.
+    async fn open_firings(&self) -> Result<Vec<FiringRecord>, StoreError>;
+}
