@@ -24,8 +24,8 @@ const MAKERS: usize = 8;
 const EVERY_MS: i64 = 50;
 /// Routines that are due at one instant.
 const HERD: u64 = 100;
-/// A year in which nothing that is measured here fires.
-const FAR: &str = "0 0 1 1 * 2090";
+/// A date that is far away.
+const FAR: &str = "at 2090-01-01T00:00";
 /// Whoever makes the routines that somebody else's messages pass by, and who sends those.
 const TOKENS: [(&str, &str); 2] = [("BELAY_OPERATOR_TOKEN", "bench-operator"), ("BELAY_TOKEN", "bench-client")];
 
