@@ -26,8 +26,10 @@ const EVERY_MS: i64 = 50;
 const HERD: u64 = 100;
 /// A date that is far away.
 const FAR: &str = "at 2090-01-01T00:00";
-/// Whoever makes the routines that somebody else's messages pass by, and who sends those.
-const TOKENS: [(&str, &str); 2] = [("BELAY_OPERATOR_TOKEN", "bench-operator"), ("BELAY_TOKEN", "bench-client")];
+/// Two people: nobody has more than ten thousand routines.
+const TOKENS: [(&str, &str); 2] = [("BELAY_OPERATOR_TOKEN", OPERATOR), ("BELAY_TOKEN", CLIENT)];
+const OPERATOR: &str = "bench-operator";
+const CLIENT: &str = "bench-client";
 
 /// How much of everything.
 struct Size {
@@ -62,9 +64,14 @@ pub(crate) async fn all(options: &Options, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Settings under which nothing but time holds a routine back.
+/// Settings under which nothing but time holds a routine back, and two people.
 fn open(options: &Options) -> Options {
-    options.with(&["routines.max_concurrent=1000", "agent.max_concurrent_turns=1000"])
+    let options = options.with(&[
+        "routines.max_concurrent=1000",
+        "routines.max_per_person=10000",
+        "agent.max_concurrent_turns=1000",
+    ]);
+    Options { environment: TOKENS.to_vec(), ..options }
 }
 
 /// What a look of the engine costs, and how long after its time a routine asks the model.
@@ -74,7 +81,7 @@ async fn schedules(options: &Options, size: &Size, report: &mut Report) -> Resul
     let daemon = Daemon::start(&open(options), model.address)?;
     let idle = daemon.rss_mib()?;
     let many = size.routines;
-    make(&daemon, many, "/api/v1/routines", |n| routine(&format!("far{n}"), schedule(FAR), "mark:0")).await?;
+    make(&daemon, many, OPERATOR, "/api/v1/routines", |n| routine(&format!("far{n}"), schedule(FAR), "mark:0")).await?;
     let name = format!("{many} routines: a change of one and the look that it sets off, processor time");
     let figure = report.add(name, "ms", &[looks(&daemon, size.looks).await?]).over_floor(empty);
     figure.mark(Mark::AtMost(5.0));
@@ -109,7 +116,7 @@ async fn schedules(options: &Options, size: &Size, report: &mut Report) -> Resul
 
 /// Processor milliseconds of a change of a routine that nothing sets off; each wakes the engine, which looks what is due.
 async fn looks(daemon: &Daemon, times: usize) -> Result<f64> {
-    let mut connection = Connection::open(daemon.address).await?;
+    let mut connection = Connection::open(daemon.address).await?.with_token(CLIENT);
     create(&mut connection, "/api/v1/routines", &routine("still", json!({"kind": "manual"}), "mark:0")).await?;
     let before = daemon.cpu()?;
     for time in 0..times {
@@ -122,7 +129,7 @@ async fn looks(daemon: &Daemon, times: usize) -> Result<f64> {
 
 /// Makes routines that fire at these dates, each with a mark, and measures how long after its date each asks the model.
 async fn fire(daemon: &Daemon, model: &SlowModel, dates: &[(u64, UnixMillis)]) -> Result<Vec<Duration>> {
-    make(daemon, dates.len(), "/api/v1/routines", |n| {
+    make(daemon, dates.len(), CLIENT, "/api/v1/routines", |n| {
         let (mark, at) = dates[n];
         routine(&format!("mark{mark}"), schedule(&format!("at {}", at.to_rfc3339())), &format!("mark:{mark}"))
     })
@@ -153,21 +160,19 @@ async fn fire(daemon: &Daemon, model: &SlowModel, dates: &[(u64, UnixMillis)]) -
 /// What a message costs that passes by the patterns of routines of somebody else, and of its own sender.
 async fn patterns(options: &Options, size: &Size, report: &mut Report) -> Result<()> {
     let model = Model::start()?;
-    let guarded = Options { environment: TOKENS.to_vec(), ..options.clone() };
-    let (operator, client) = (TOKENS[0].1, TOKENS[1].1);
     let (mut without, mut others, mut own, mut memory) = (0.0, 0.0, 0.0, 0.0);
-    for (token, figure) in [(None, &mut without), (Some(operator), &mut others), (Some(client), &mut own)] {
-        let daemon = Daemon::start(&guarded, model.address)?;
+    for (token, figure) in [(None, &mut without), (Some(OPERATOR), &mut others), (Some(CLIENT), &mut own)] {
+        let daemon = Daemon::start(&open(options), model.address)?;
         let idle = daemon.rss_mib()?;
         if let Some(token) = token {
-            make_as(&daemon, size.routines, Some(token), "/api/v1/routines", |n| {
+            make(&daemon, size.routines, token, "/api/v1/routines", |n| {
                 let trigger = json!({"kind": "event", "pattern": format!("(?i)^please see to number {n}\\b")});
                 routine(&format!("event{n}"), trigger, "tool:0")
             })
             .await?;
             memory = daemon.rss_mib()? - idle;
         }
-        *figure = converse(&daemon, client, size.messages).await?;
+        *figure = converse(&daemon, CLIENT, size.messages).await?;
     }
     let many = size.routines;
     report.add("floor: a message where no routine waits for one, p50", "ms", &[without]);
@@ -194,10 +199,10 @@ async fn converse(daemon: &Daemon, token: &str, messages: usize) -> Result<f64> 
 /// Memory and threads with jobs that wait for their place.
 async fn jobs(options: &Options, size: &Size, report: &mut Report) -> Result<()> {
     let model = SlowModel::start()?;
-    let one = options.with(&["jobs.max_parallel=1", "jobs.max_open_per_user=100000"]);
+    let one = open(options).with(&["jobs.max_parallel=1", "jobs.max_open_per_user=100000"]);
     let daemon = Daemon::start(&one, model.address)?;
     let job = |n: usize| json!({"task": format!("hold, and then see to number {n}")});
-    make(&daemon, 1, "/api/v1/jobs", job).await?;
+    make(&daemon, 1, CLIENT, "/api/v1/jobs", job).await?;
     let begin = Instant::now();
     while model.held() == 0 {
         ensure!(begin.elapsed() < PATIENCE, "the first job did not ask the model");
@@ -205,7 +210,7 @@ async fn jobs(options: &Options, size: &Size, report: &mut Report) -> Result<()>
     }
     sleep(Duration::from_secs(1)).await;
     let (memory, threads) = (daemon.rss_mib()?, daemon.threads()?);
-    make(&daemon, size.jobs, "/api/v1/jobs", job).await?;
+    make(&daemon, size.jobs, CLIENT, "/api/v1/jobs", job).await?;
     sleep(Duration::from_secs(1)).await;
     let waiting = size.jobs;
     let memory = daemon.rss_mib()? - memory;
@@ -233,25 +238,17 @@ fn routine(name: &str, trigger: Value, prompt: &str) -> Value {
     })
 }
 
-async fn make(daemon: &Daemon, many: usize, path: &'static str, body: impl Fn(usize) -> Value) -> Result<()> {
-    make_as(daemon, many, None, path, body).await
-}
-
-/// Makes so many, over several connections at once.
-async fn make_as(
+/// Makes so many, over several connections at once, in the name of whoever holds the token.
+async fn make(
     daemon: &Daemon,
     many: usize,
-    token: Option<&'static str>,
+    token: &'static str,
     path: &'static str,
     body: impl Fn(usize) -> Value,
 ) -> Result<()> {
     let mut makers = JoinSet::new();
     for maker in 0..MAKERS.min(many) {
-        let connection = Connection::open(daemon.address).await?;
-        let mut connection = match token {
-            Some(token) => connection.with_token(token),
-            None => connection,
-        };
+        let mut connection = Connection::open(daemon.address).await?.with_token(token);
         let bodies: Vec<Value> = (maker..many).step_by(MAKERS).map(&body).collect();
         makers.spawn(async move {
             for body in bodies {

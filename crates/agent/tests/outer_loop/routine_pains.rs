@@ -36,8 +36,8 @@ use std::time::Duration;
 
 use belay_agent::RoutinesConfig;
 use belay_protocol::{
-    Ack, Clock, FiringRecord, FiringStatus, Misfire, ModelErrorKind, NewRoutine, RoutineOrigin, RoutineRequest,
-    RoutineSpec, Trigger, UnixMillis,
+    Ack, Clock, FiringRecord, FiringStatus, Misfire, ModelErrorKind, NewRoutine, PutBy, PutRule, RoutineOrigin,
+    RoutineRequest, RoutineSpec, Trigger, UnixMillis,
 };
 use belay_store::MemoryStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
@@ -175,7 +175,7 @@ async fn what_is_still_at_work_is_not_begun_a_second_time() {
 async fn a_herd_at_the_top_of_the_hour_fires_whole_and_never_more_at_once_than_may() {
     const HERD: usize = 300;
     let model = ScriptedModel::new([]).then_forever(Scripted::text("ROUTINE_OK").after(Duration::from_secs(1)));
-    let config = RoutinesConfig { max_concurrent: 10, ..RoutinesConfig::default() };
+    let config = RoutinesConfig { max_concurrent: 10, max_per_person: 1000, ..RoutinesConfig::default() };
     let setup = Setup { routines: config, ..at_ten_past(model) };
     let agent = setup.start().await;
     for n in 0..HERD {
@@ -279,9 +279,11 @@ async fn of_ten_thousand_routines_ninety_nine_in_a_hundred_fire_within_200_ms() 
     let config = RoutinesConfig { max_concurrent: 100, ..RoutinesConfig::default() };
     let setup = Setup { routines: config, ..at_ten_past(quiet()) };
     let clock = Arc::new(PausedClock { began: tokio::time::Instant::now(), at: TEN_PAST });
+    let rule = PutRule { fresh: true, by: PutBy::Config };
     for n in 0..ROUTINES {
         let at = UnixMillis(TEN_PAST + 60_000 + n * SPREAD_MS / ROUTINES);
         let new = NewRoutine {
+            id: Default::default(),
             spec: scheduled(&format!("r{n}"), &format!("at {}", at.to_rfc3339()), Misfire::Skip),
             creator: Default::default(),
             channel: "one".into(),
@@ -291,7 +293,7 @@ async fn of_ten_thousand_routines_ninety_nine_in_a_hundred_fire_within_200_ms() 
             next_at: Some(at),
             at: UnixMillis(TEN_PAST),
         };
-        setup.store.routines.put(new, true).await.expect("stored");
+        setup.store.routines.put(new, rule).await.expect("stored");
     }
     let agent = setup.start_with(|parts| parts.clock = clock.clone()).await;
     let end = UnixMillis(TEN_PAST + 60_000 + LOOKED_AT * SPREAD_MS / ROUTINES);
