@@ -650,7 +650,8 @@ async fn thousands_of_routines_that_are_not_due_cost_a_look_nothing() {
     put(&agent, hourly("watch", Misfire::Once)).await;
     let rule = belay_protocol::PutRule { fresh: true, by: belay_protocol::PutBy::Config };
     for n in 0..10_000 {
-        let never = Trigger::Schedule { when: "at 2090-01-01T00:00".into(), zone: "UTC".into(), misfire: Misfire::Once };
+        let never =
+            Trigger::Schedule { when: "at 2090-01-01T00:00".into(), zone: "UTC".into(), misfire: Misfire::Once };
         let new = belay_protocol::NewRoutine {
             id: Default::default(),
             spec: routine(&format!("r{n}"), never),
