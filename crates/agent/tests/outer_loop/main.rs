@@ -20,6 +20,7 @@ mod recovery;
 mod rights;
 mod room;
 mod routines;
+mod routines_held;
 mod sessions;
 mod stand_in;
 mod stop;
