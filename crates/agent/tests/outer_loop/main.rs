@@ -22,6 +22,7 @@ mod rights;
 mod room;
 mod routine_pains;
 mod routines;
+mod routines_held;
 mod sessions;
 mod stand_in;
 mod stop;
