@@ -2,8 +2,8 @@
 //! no session, person or run is among them.
 
 use belay_protocol::{
-    FiringStatus, HookPoint, JobNumbers, JobState, ModelErrorKind, Purpose, RoutineNumbers, RunRecord, StopReason,
-    ToolStatus, UnixMillis, Usage,
+    FiringStatus, HookPoint, JobNumbers, JobState, ModelErrorKind, Purpose, RoutineNumbers, RunRecord, SkipReason,
+    StopReason, ToolStatus, UnixMillis, Usage,
 };
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
@@ -40,6 +40,8 @@ pub const RUNS_RECOVERED: &str = "belay_runs_recovered_total";
 pub const JOB_CHANGES: &str = "belay_job_changes_total";
 /// Firings of routines that have ended, by status; scheduled times that were missed, as `missed`.
 pub const FIRINGS_ENDED: &str = "belay_routine_firings_ended_total";
+/// Beats of the heartbeat that were skipped, by reason.
+pub const HEARTBEATS_SKIPPED: &str = "belay_heartbeats_skipped_total";
 /// Scheduled times that were fired.
 pub const SCHEDULED_FIRED: &str = "belay_routine_scheduled_fired_total";
 /// Milliseconds by which scheduled times were fired late, over all of them: divided by their number it is the mean.
@@ -79,6 +81,7 @@ pub fn describe() {
     describe_counter!(RUNS_RECOVERED, "Runs that were taken up again after a restart");
     describe_counter!(JOB_CHANGES, "Jobs that have come into a state");
     describe_counter!(FIRINGS_ENDED, "Firings of routines that have ended, and scheduled times that were missed");
+    describe_counter!(HEARTBEATS_SKIPPED, "Beats of the heartbeat that were skipped, by reason");
     describe_counter!(SCHEDULED_FIRED, "Scheduled times that were fired");
     describe_counter!(SCHEDULED_LATE, Unit::Milliseconds, "Time by which scheduled times were fired late, over all");
     describe_gauge!(JOBS, "Jobs that are not over, by state");
@@ -90,8 +93,12 @@ pub fn describe() {
     for state in JobState::ALL {
         counter!(JOB_CHANGES, "state" => state.word()).increment(0);
     }
-    for status in [FiringStatus::Ok, FiringStatus::Attention, FiringStatus::Failed, FiringStatus::Missed] {
+    use FiringStatus::{Attention, Failed, Missed, Ok, Skipped};
+    for status in [Ok, Attention, Failed, Missed, Skipped] {
         counter!(FIRINGS_ENDED, "status" => status.word()).increment(0);
+    }
+    for reason in SkipReason::ALL {
+        counter!(HEARTBEATS_SKIPPED, "reason" => reason.word()).increment(0);
     }
     counter!(SCHEDULED_FIRED).increment(0);
     counter!(SCHEDULED_LATE).increment(0);
@@ -214,6 +221,11 @@ fn seconds(at: Option<UnixMillis>) -> f64 {
 /// A firing has ended, and its end is committed.
 pub(crate) fn firing_ended(status: FiringStatus) {
     counter!(FIRINGS_ENDED, "status" => status.word()).increment(1);
+}
+
+/// A beat was skipped, and that is committed.
+pub(crate) fn heartbeat_skipped(reason: SkipReason) {
+    counter!(HEARTBEATS_SKIPPED, "reason" => reason.word()).increment(1);
 }
 
 /// A scheduled time was claimed, so many milliseconds after it.

@@ -7,7 +7,7 @@ use belay_protocol::{
     RoutineNumbers, RoutinePut, RoutineRecord, RoutineStore, RunId, Settled, StoreError, UnixMillis,
 };
 
-use super::{SqliteStore, firings, jobs, routines};
+use super::{SqliteStore, damaged, firings, jobs, routines};
 use Durability::Committed;
 
 #[async_trait]
@@ -82,16 +82,19 @@ impl RoutineStore for SqliteStore {
 
     async fn routine(&self, name: &str) -> Result<Option<RoutineRecord>, StoreError> {
         let name = name.to_owned();
-        self.read(move |conn| routines::routine(conn, &name)).await
+        let found = self.read(move |conn| routines::routine(conn, &name)).await?;
+        Ok(self.pass_over(found, damaged::routine).await.pop())
     }
 
     async fn routine_at(&self, path: &str) -> Result<Option<RoutineRecord>, StoreError> {
         let path = path.to_owned();
-        self.read(move |conn| routines::routine_at(conn, &path)).await
+        let found = self.read(move |conn| routines::routine_at(conn, &path)).await?;
+        Ok(self.pass_over(found, damaged::routine).await.pop())
     }
 
     async fn routines(&self) -> Result<Vec<RoutineRecord>, StoreError> {
-        self.read(routines::routines).await
+        let found = self.read(routines::routines).await?;
+        Ok(self.pass_over(found, damaged::routine).await)
     }
 
     async fn changes(&self) -> Result<u64, StoreError> {
@@ -99,7 +102,8 @@ impl RoutineStore for SqliteStore {
     }
 
     async fn due(&self, now: UnixMillis, limit: u32) -> Result<Vec<RoutineRecord>, StoreError> {
-        self.read(move |conn| routines::due(conn, now, limit)).await
+        let found = self.read(move |conn| routines::due(conn, now, limit)).await?;
+        Ok(self.pass_over(found, damaged::routine).await)
     }
 
     async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError> {
@@ -137,11 +141,13 @@ impl RoutineStore for SqliteStore {
     }
 
     async fn firings(&self, filter: FiringFilter) -> Result<Vec<FiringRecord>, StoreError> {
-        self.read(move |conn| firings::firings(conn, &filter)).await
+        let found = self.read(move |conn| firings::firings(conn, &filter)).await?;
+        Ok(self.pass_over(found, damaged::firing).await)
     }
 
     async fn open_firings(&self) -> Result<Vec<FiringRecord>, StoreError> {
-        self.read(firings::open_firings).await
+        let found = self.read(firings::open_firings).await?;
+        Ok(self.pass_over(found, damaged::firing).await)
     }
 
     async fn numbers(&self) -> Result<RoutineNumbers, StoreError> {

@@ -72,6 +72,8 @@ pub enum StoreOp {
     Sessions,
     /// [`RunReader::session`].
     Session,
+    /// [`RunReader::presence`].
+    Presence,
     /// [`RunReader::history`].
     History,
     /// [`RunReader::run_messages`].

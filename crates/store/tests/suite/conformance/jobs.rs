@@ -362,6 +362,15 @@ async fn jobs_are_listed_newest_first(store: Store) {
     assert_eq!(list(JobFilter { states, asked_in: Some("t".into()), limit: 5, ..JobFilter::default() }).await, []);
     let both = vec![JobState::Pending, JobState::InProgress];
     assert_eq!(list(JobFilter { states: both, ..JobFilter::default() }).await, [there, here, working]);
+    // The same name in another channel is somebody else.
+    let elsewhere = create(&store, NewJob { channel: "elsewhere".into(), ..job("ann") }).await;
+    let bobs = create(&store, job("bob")).await;
+    let of = |who: &str, channel: ChannelId| JobFilter { creator: Some((who.into(), channel)), ..JobFilter::default() };
+    let channel = job("ann").channel;
+    assert_eq!(list(of("ann", channel.clone())).await, [there, here, working]);
+    assert_eq!(list(of("ann", "elsewhere".into())).await, [elsewhere]);
+    assert_eq!(list(of("bob", channel.clone())).await, [bobs]);
+    assert_eq!(list(of("carl", channel)).await, []);
 }
 
 async fn jobs_that_are_not_over_are_counted(store: Store) {
@@ -403,7 +412,12 @@ async fn old_jobs_go_with_their_facts_and_others_stay(store: Store) {
     change(&store, JobChange { at: at(9_000), ..to(later, JobState::Failed) }).await;
     let waiting = create(&store, job("ann")).await;
 
-    let old = Retention { threads_before: Some(at(5_000)), events_before: None, keys_before: at(2_400) };
+    let old = Retention {
+        threads_before: Some(at(5_000)),
+        events_before: None,
+        ended_firings_before: None,
+        keys_before: at(2_400),
+    };
     let expected = store.prunable(old).await.unwrap();
     assert_eq!((expected.jobs, expected.sessions, expected.firings), (2, 1, 0));
     let mut removed = Removed::default();
