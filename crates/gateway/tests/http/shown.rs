@@ -83,6 +83,23 @@ async fn lists_have_what_is_ones_own_and_an_operators_have_all() {
 }
 
 #[tokio::test]
+async fn the_digest_of_a_webhooks_secret_is_taken_and_shown_to_nobody() {
+    let house = House::locked().await;
+    let hook = spec("build", json!({"kind": "webhook", "path": "ci", "secret_sha256": "0123".repeat(16)}));
+    let shown = json!({"kind": "webhook", "path": "ci"});
+    for token in ["client", "operator"] {
+        let (_, put) = asked(&house, token, Method::PUT, "/api/v1/routines/build", Some(hook.clone())).await;
+        assert_eq!(put["trigger"], shown, "{token}");
+    }
+    let (_, one) = got(&house, "operator", "/api/v1/routines/build").await;
+    let (_, list) = got(&house, "operator", "/api/v1/routines").await;
+    assert_eq!((&one["trigger"], &list["routines"][0]["trigger"]), (&shown, &shown));
+    // What was read back can be put as it is.
+    let again = json!({"name": "build", "trigger": one["trigger"], "action": one["action"]});
+    assert_eq!(asked(&house, "operator", Method::PUT, "/api/v1/routines/build", Some(again)).await.0, 200);
+}
+
+#[tokio::test]
 async fn what_is_not_ones_own_is_not_there() {
     let house = House::locked().await;
     let Work { jobs, firings } = work(&house).await;
