@@ -1,6 +1,8 @@
 //! Whose jobs, routines and firings are shown to whom: an operator sees all of them, the holder of the API token their own.
 
-use belay_protocol::{EventKind, FiringId, FiringStatus, JobId, JobState, RunRecord, firing_session, job_session};
+use belay_protocol::{
+    EventKind, FiringId, FiringStatus, JobId, JobState, RunId, RunRecord, firing_session, job_session,
+};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -174,4 +176,52 @@ async fn facts_about_work_are_read_by_those_whose_it_is_however_many_of_others_a
         .collect();
     assert_eq!(sessions, [format!("job:{}", jobs[1]), format!("routine:{}", firings[1]), "s".to_owned()]);
     assert_eq!(facts("operator", 604).await.len(), 604);
+}
+
+#[tokio::test]
+async fn what_happens_in_the_sessions_of_work_is_shown_with_the_work() {
+    let house = House::locked().await;
+    let Work { jobs, firings } = work(&house).await;
+    let chat = blank();
+    house.store.put(chat.clone());
+    let mut runs = vec![("s".to_owned(), chat.run_id, true)];
+    for (at, shown) in [(0, false), (1, true)] {
+        for session in [format!("job:{}", jobs[at]), format!("routine:{}", firings[at])] {
+            let run = RunRecord { session: session.as_str().into(), run_id: RunId::new(), ..blank() };
+            house.store.put(run.clone());
+            runs.push((session, run.run_id, shown));
+        }
+    }
+    for (session, run, shown) in &runs {
+        let paths = [
+            format!("/api/v1/runs/{run}"),
+            format!("/api/v1/runs/{run}/trajectory"),
+            format!("/api/v1/runs/{run}/wait?timeout_ms=0"),
+            format!("/api/v1/sessions/{session}"),
+            format!("/api/v1/sessions/{}", session.replace(':', "%3A")),
+            format!("/api/v1/sessions/{session}/messages"),
+        ];
+        for path in paths {
+            assert_eq!(got(&house, "operator", &path).await.0, 200, "operator {path}");
+            assert_eq!(got(&house, "client", &path).await.0, if *shown { 200 } else { 404 }, "client {path}");
+        }
+        let waited = json!({"runId": run, "timeoutMs": 0});
+        let (status, _) = asked(&house, "client", Method::POST, "/api/v1/agent/wait", Some(waited)).await;
+        assert_eq!(status, if *shown { 200 } else { 404 }, "{session}");
+    }
+    let mut expected: Vec<_> =
+        runs.iter().filter(|(_, _, shown)| *shown).map(|(session, ..)| session.clone()).collect();
+    expected.sort();
+    for (path, of) in [("/api/v1/runs", "runs"), ("/api/v1/sessions", "sessions")] {
+        let (_, list) = got(&house, "client", path).await;
+        assert_eq!(names(&list, of, "session"), expected, "{path}");
+        assert_eq!(names(&got(&house, "operator", path).await.1, of, "session").len(), 5, "{path}");
+    }
+    // Of an absent run and of one that is not shown the same is said.
+    let (absent, hidden) = (RunId::new(), runs[1].1);
+    let said = async |run: RunId| {
+        let answer = got(&house, "client", &format!("/api/v1/runs/{run}")).await.1;
+        answer.to_string().replace(&run.to_string(), "ID")
+    };
+    assert_eq!(said(absent).await, said(hidden).await);
 }
