@@ -28,6 +28,8 @@ pub enum FiringStatus {
     Failed,
     /// Its time passed while nobody could fire it.
     Missed,
+    /// The heartbeat had a reason not to beat: its summary is the word of a [`SkipReason`](crate::heartbeat::SkipReason).
+    Skipped,
 }
 
 impl FiringStatus {
@@ -39,12 +41,13 @@ impl FiringStatus {
             Self::Attention => "attention",
             Self::Failed => "failed",
             Self::Missed => "missed",
+            Self::Skipped => "skipped",
         }
     }
 
     /// The status of that word.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Running, Self::Ok, Self::Attention, Self::Failed, Self::Missed]
+        [Self::Running, Self::Ok, Self::Attention, Self::Failed, Self::Missed, Self::Skipped]
             .into_iter()
             .find(|status| status.word() == word)
     }
@@ -178,7 +181,7 @@ pub struct FiringRecord {
 pub struct FiringEnd {
     /// Which.
     pub firing: FiringId,
-    /// [`FiringStatus::Ok`], [`FiringStatus::Attention`] or [`FiringStatus::Failed`].
+    /// [`FiringStatus::Ok`], [`FiringStatus::Attention`], [`FiringStatus::Failed`] or [`FiringStatus::Skipped`].
     pub status: FiringStatus,
     /// What there is to say.
     pub summary: Option<String>,

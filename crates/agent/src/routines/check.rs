@@ -3,7 +3,7 @@
 
 use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::routine::{ROUTINE_NAME_MAX_BYTES, ROUTINE_TEXT_MAX_BYTES};
-use belay_protocol::{Guardrails, Misfire, RoutineAction, RoutineRecord, RoutineSpec, Trigger, UnixMillis};
+use belay_protocol::{Guardrails, HEARTBEAT, Misfire, RoutineAction, RoutineRecord, RoutineSpec, Trigger, UnixMillis};
 use regex::{Regex, RegexBuilder};
 
 use super::config::ANY_DATE;
@@ -46,6 +46,11 @@ pub fn problems(spec: &RoutineSpec) -> Vec<String> {
     of_action(&spec.action, &mut problems);
     of_guard(&spec.guard, &mut problems);
     problems
+}
+
+/// Why a name cannot be had; `None`: it can.
+pub(super) fn reserved(name: &str) -> Option<&'static str> {
+    (name == HEARTBEAT).then_some("it is the name of the built-in heartbeat, see [heartbeat]; choose another")
 }
 
 fn is_name(name: &str) -> bool {
@@ -145,7 +150,8 @@ fn of_action(action: &RoutineAction, problems: &mut Vec<String>) {
     }
 }
 
-fn is_path(path: &str) -> bool {
+/// Whether it is a path within the workspace.
+pub(super) fn is_path(path: &str) -> bool {
     let inside = !path.starts_with('/') && path.split('/').all(|part| !part.is_empty() && part != "..");
     inside && path.len() <= FILE_MAX_BYTES && !path.chars().any(char::is_control)
 }
