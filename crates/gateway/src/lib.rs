@@ -23,6 +23,7 @@ mod mcp;
 mod patience;
 mod routes;
 pub mod server;
+mod sight;
 mod sse;
 mod streams;
 mod submit;

@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use axum::response::sse;
 use belay_protocol::{
-    Delta, Event, EventKind, EventLog, EventQuery, Partial, RunId, RunReader, RunRecord, RunWatch, Seq, SessionKey,
+    Delta, Event, EventKind, EventLog, EventQuery, Partial, Principal, RunId, RunReader, RunRecord, RunWatch, Seq,
+    SessionKey, StoreError,
 };
 use futures_util::Stream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use crate::app::Shared;
 use crate::streams::{Live, News, Order};
 
 /// A comment after so long a silence, so that proxies keep the connection.
@@ -35,6 +37,8 @@ pub(crate) struct Feed {
     page: VecDeque<Event>,
     run: Option<RunFeed>,
     job: Option<JobFeed>,
+    /// Of whom those facts are read that they are shown; `None`: all are.
+    eyes: Option<(Shared, Principal)>,
     draining: CancellationToken,
     ended: bool,
     /// Returned when the stream is dropped.
@@ -105,12 +109,19 @@ impl Feed {
         permit: OwnedSemaphorePermit,
     ) -> Self {
         let tip = log.tip();
-        Self { log, tip, cursor: after, page: VecDeque::new(), run, job: None, draining, ended: false, _permit: permit }
+        let page = VecDeque::new();
+        Self { log, tip, cursor: after, page, run, job: None, eyes: None, draining, ended: false, _permit: permit }
     }
 
     /// Of all facts those of a job, to the one that says that it is over.
     pub(crate) fn of_job(self, job: JobFeed) -> Self {
         Self { job: Some(job), ..self }
+    }
+
+    /// Of all facts those that this principal is shown.
+    pub(crate) fn shown_to(self, app: Shared, principal: Principal) -> Self {
+        let eyes = app.sight(&principal).own_only().is_some().then_some((app, principal));
+        Self { eyes, ..self }
     }
 
     /// Whether what is followed had ended before we began.
@@ -161,16 +172,51 @@ impl Feed {
     async fn read_page(&mut self, tip: Seq) -> Option<()> {
         let run = self.run.as_ref().map(|run| run.id);
         let session = self.job.as_ref().map(|job| job.session.clone());
-        match self.log.read(EventQuery { after: self.cursor, run, session, limit: PAGE }).await {
-            Ok(page) => {
-                self.page = page.into_iter().filter(|fact| fact.seq <= tip).collect();
-                Some(())
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the event log cannot be read; a stream ends");
-                None
+        loop {
+            let query = EventQuery { after: self.cursor, run, session: session.clone(), limit: PAGE };
+            let read = async {
+                let page = self.log.read(query).await?;
+                let page: VecDeque<_> = page.into_iter().filter(|fact| fact.seq <= tip).collect();
+                let last = page.back().map(|fact| fact.seq);
+                Ok::<_, StoreError>((self.shown(page).await?, last))
+            };
+            match read.await {
+                Ok((page, last)) => {
+                    self.page = page;
+                    // A page of which nothing is shown is passed over.
+                    let Some(last) = last.filter(|_| self.page.is_empty()) else { return Some(()) };
+                    self.cursor = last;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the event log cannot be read; a stream ends");
+                    return None;
+                }
             }
         }
+    }
+
+    /// Of these facts those that the reader is shown.
+    async fn shown(&self, mut page: VecDeque<Event>) -> Result<VecDeque<Event>, StoreError> {
+        let Some((app, principal)) = &self.eyes else { return Ok(page) };
+        let sight = app.sight(principal);
+        let mut shown = VecDeque::with_capacity(page.len());
+        // Facts of one session come one after the other.
+        let mut newest: Option<(SessionKey, bool)> = None;
+        while let Some(fact) = page.pop_front() {
+            let seen = match (&fact.session, &newest) {
+                (None, _) => true,
+                (Some(session), Some((last, seen))) if session == last => *seen,
+                (Some(session), _) => {
+                    let seen = sight.session(session).await?;
+                    newest = Some((session.clone(), seen));
+                    seen
+                }
+            };
+            if seen {
+                shown.push_back(fact);
+            }
+        }
+        Ok(shown)
     }
 
     /// Waits for a commit, a fragment, or the run's end. `None`: the stream ends here.

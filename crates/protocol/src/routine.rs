@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::approval::Asker;
 use crate::firing::FiringRecord;
+use crate::heartbeat::HeartbeatReport;
 use crate::ids::{ChannelId, RoutineId, SessionKey};
 use crate::inbound::ReplyRoute;
 use crate::job::{JobBudget, JobRoom};
@@ -73,7 +74,9 @@ pub enum Trigger {
     Webhook {
         /// The last part of its address; unique.
         path: String,
-        /// SHA-256 of the secret, in hex. The secret itself is kept nowhere.
+        /// SHA-256 of the secret, in hex. The secret itself is kept nowhere. It is taken, and shown to nobody; empty in what is
+        /// put: the one that is known stays.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
         secret_sha256: String,
     },
     /// Something that another part of the system says has happened.
@@ -208,6 +211,8 @@ pub enum RoutineOrigin {
     Made,
     /// The configuration says so: it is changed there.
     Config,
+    /// It is the heartbeat, which is built in: its settings are a part of the configuration of their own.
+    Heartbeat,
 }
 
 /// A routine to commit.
@@ -238,8 +243,8 @@ pub struct NewRoutine {
 pub struct RoutineRecord {
     /// Its id, which changes do not change. One that is made under the name of a deleted one is another one.
     pub routine_id: RoutineId,
-    /// What it is.
-    #[serde(flatten)]
+    /// What it is. Shown without its secret's digest.
+    #[serde(flatten, serialize_with = "without_secret")]
     pub spec: RoutineSpec,
     /// For whom it works.
     pub creator: Asker,
@@ -299,6 +304,15 @@ pub enum PutBy {
     },
 }
 
+/// From a digest a short secret can be guessed.
+fn without_secret<S: Serializer>(spec: &RoutineSpec, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut shown = spec.clone();
+    if let Trigger::Webhook { secret_sha256, .. } = &mut shown.trigger {
+        secret_sha256.clear();
+    }
+    shown.serialize(serializer)
+}
+
 /// What became of a routine that was to be committed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RoutinePut {
@@ -356,6 +370,8 @@ pub enum RoutineRequest {
         /// More about it: an object.
         payload: serde_json::Value,
     },
+    /// How the heartbeat stands; operators only.
+    Heartbeat,
 }
 
 /// What became of a request about routines.
@@ -367,4 +383,6 @@ pub enum RoutineAnswer {
     Deleted(String),
     /// What was fired, or was before; none where nothing waits for it.
     Fired(Vec<FiringRecord>),
+    /// How the heartbeat stands.
+    Heartbeat(Box<HeartbeatReport>),
 }

@@ -120,7 +120,7 @@ impl Desk {
     /// Hands in results that a crash has left between two writes: whoever asked has been told already.
     async fn hand_in(&self) {
         let house = &self.house;
-        let filter = JobFilter { states: vec![JobState::Completed], asked_in: None, limit: 1000 };
+        let filter = JobFilter { states: vec![JobState::Completed], limit: 1000, ..JobFilter::default() };
         let left = insist(house, || house.store.jobs.jobs(filter.clone())).await;
         for job in left.into_iter().flatten() {
             submit(house, &job).await;

@@ -10,10 +10,14 @@ use crate::error::ApiError;
 use crate::extract::{Caller, RunPath};
 use crate::sse::{Feed, RunFeed, events};
 
-/// All facts, without end. Without a number to go on from: those from now on.
-pub(crate) async fn all(State(app): State<Shared>, Resume { after, place, reset }: Resume) -> Response {
+/// All facts that whoever asks is shown, without end. Without a number to go on from: those from now on.
+pub(crate) async fn all(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    Resume { after, place, reset }: Resume,
+) -> Response {
     let after = after.unwrap_or_else(|| *app.events.tip().borrow());
-    let feed = Feed::new(app.events.clone(), after, None, app.draining.clone(), place);
+    let feed = Feed::new(app.events.clone(), after, None, app.draining.clone(), place).shown_to(app, principal);
     as_response(reset, events(feed)).into_response()
 }
 

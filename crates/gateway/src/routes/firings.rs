@@ -1,9 +1,11 @@
 //! `/api/v1/firings`, `/api/v1/routines/{name}/runs` and `POST /api/v1/events`: what has set routines off, and what will.
 
+use std::cmp::Reverse;
+
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{FiringFilter, FiringRecord, FiringStatus, RoutineRecord, RoutineRequest};
+use belay_protocol::{FiringFilter, FiringRecord, FiringStatus, Principal, RoutineRecord, RoutineRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -55,51 +57,84 @@ struct FiringList {
 }
 
 /// Firings, newest first.
-pub(crate) async fn list(State(app): State<Shared>, Params(params): Params<ListParams>) -> Result<Response, ApiError> {
-    firings(&app, params.routine, params.status, params.limit).await
+pub(crate) async fn list(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    Params(params): Params<ListParams>,
+) -> Result<Response, ApiError> {
+    let filter = FiringFilter { routine: params.routine, status: params.status, limit: check_limit(params.limit)? };
+    firings(&app, &principal, filter).await
 }
 
-/// The firings of a routine, newest first; also of one that was deleted since.
+/// The firings of a routine, newest first; for an operator also of one that was deleted since.
 pub(crate) async fn of_routine(
     State(app): State<Shared>,
+    Caller(principal): Caller,
     NamePath(name): NamePath,
     Params(params): Params<OwnParams>,
 ) -> Result<Response, ApiError> {
-    firings(&app, Some(name), params.status, params.limit).await
+    let filter = FiringFilter { routine: Some(name), status: params.status, limit: check_limit(params.limit)? };
+    firings(&app, &principal, filter).await
 }
 
-async fn firings(
-    app: &App,
-    routine: Option<String>,
-    status: Option<FiringStatus>,
-    limit: Option<u32>,
-) -> Result<Response, ApiError> {
-    let filter = FiringFilter { routine: routine.clone(), status, limit: check_limit(limit)? };
-    let firings = app.routines.firings(filter).await?;
-    if let (true, Some(name)) = (firings.is_empty(), routine) {
-        find(app, &name).await?; // a mistyped name must not look like a routine that is silent
-    }
+async fn firings(app: &App, principal: &Principal, filter: FiringFilter) -> Result<Response, ApiError> {
+    let firings = match app.sight(principal).own_only() {
+        None => {
+            let firings = app.routines.firings(filter.clone()).await?;
+            if let (true, Some(name)) = (firings.is_empty(), &filter.routine) {
+                find(app, principal, name).await?; // a mistyped name must not look like a routine that is silent
+            }
+            firings
+        }
+        Some(_) => own_firings(app, principal, filter).await?,
+    };
     Ok(Json(FiringList { firings }).into_response())
+}
+
+/// The firings of the routines of whoever asks, newest first.
+async fn own_firings(app: &App, principal: &Principal, filter: FiringFilter) -> Result<Vec<FiringRecord>, ApiError> {
+    let mut routines = match &filter.routine {
+        Some(name) => vec![find(app, principal, name).await?],
+        None => app.routines.routines().await?,
+    };
+    let sight = app.sight(principal);
+    routines.retain(|routine| sight.routine(routine));
+    let mut firings = Vec::new();
+    for routine in routines {
+        let of_this = FiringFilter { routine: Some(routine.spec.name), ..filter.clone() };
+        firings.extend(app.routines.firings(of_this).await?);
+        // Of each no more are needed than of all: it stays one page and one routine's, however many there are.
+        firings.sort_by_key(|firing| Reverse((firing.claimed_at, firing.firing_id)));
+        firings.truncate(filter.limit as usize);
+    }
+    Ok(firings)
 }
 
 /// One firing.
 pub(crate) async fn show(
     State(app): State<Shared>,
+    Caller(principal): Caller,
     FiringPath(id): FiringPath,
 ) -> Result<Json<FiringRecord>, ApiError> {
-    let firing = app.routines.firing(id).await?;
-    firing.map(Json).ok_or_else(|| ApiError::not_found(format!("no such firing: {id}")))
+    match app.routines.firing(id).await? {
+        Some(firing) if app.sight(&principal).firing(&firing).await? => Ok(Json(firing)),
+        _ => Err(ApiError::not_found(format!("no such firing: {id}"))),
+    }
 }
 
 /// What fires next, guardrails aside: of every routine that is on, or of one.
-pub(crate) async fn next(State(app): State<Shared>, Params(params): Params<NextParams>) -> Result<Response, ApiError> {
+pub(crate) async fn next(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    Params(params): Params<NextParams>,
+) -> Result<Response, ApiError> {
     let count = check_limit(Some(params.count.unwrap_or(10)))? as usize;
     let mut routines = match &params.routine {
-        Some(name) => vec![find(&app, name).await?],
+        Some(name) => vec![find(&app, &principal, name).await?],
         None => app.routines.routines().await?,
     };
     // The first so many times are times of those that are first.
-    routines.retain(|routine| routine.next_at.is_some());
+    routines.retain(|routine| routine.next_at.is_some() && app.sight(&principal).routine(routine));
     routines.sort_by_key(|routine| routine.next_at);
     routines.truncate(count);
     let mut times = Vec::new();

@@ -68,10 +68,15 @@ struct SaidBody {
 }
 
 /// Jobs, newest first.
-pub(crate) async fn list(State(app): State<Shared>, Params(params): Params<ListParams>) -> Result<Response, ApiError> {
+pub(crate) async fn list(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    Params(params): Params<ListParams>,
+) -> Result<Response, ApiError> {
     let asked_in = params.session.as_deref().map(session).transpose()?;
     let states = params.state.as_deref().map(states).transpose()?.unwrap_or_default();
-    let filter = JobFilter { states, asked_in, limit: check_limit(params.limit)? };
+    let creator = app.sight(&principal).own_only().map(|id| (id.to_owned(), app.channel.clone()));
+    let filter = JobFilter { states, asked_in, creator, limit: check_limit(params.limit)? };
     let mut jobs = Vec::new();
     for job in app.jobs.jobs(filter).await? {
         jobs.push(used(&app, job).await?);
@@ -94,8 +99,12 @@ fn session(key: &str) -> Result<SessionKey, ApiError> {
 }
 
 /// One job, and what it does.
-pub(crate) async fn show(State(app): State<Shared>, JobPath(id): JobPath) -> Result<Response, ApiError> {
-    let job = find(&app, id).await?;
+pub(crate) async fn show(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    JobPath(id): JobPath,
+) -> Result<Response, ApiError> {
+    let job = find(&app, &principal, id).await?;
     Ok(Json(seen(&app, job).await?).into_response())
 }
 
@@ -165,7 +174,7 @@ pub(crate) async fn message(
         account: belay_protocol::job_session(id).as_str().into(),
         message_id: key.into(),
     });
-    find(&app, id).await?;
+    find(&app, &principal, id).await?;
     let text = Body::Text(format!("/job {id} {}", said.text));
     match app.ask(Inbound { key, ..app.without_session(principal, text) }).await? {
         Ack::Command(reply) if reply.refused => Err(ApiError::decided(reply.reply)),
@@ -177,15 +186,18 @@ pub(crate) async fn message(
 /// The facts of a job's session, to the one that says that it is over.
 pub(crate) async fn events(
     State(app): State<Shared>,
+    Caller(principal): Caller,
     JobPath(id): JobPath,
     Resume { after, place, reset }: Resume,
 ) -> Result<Response, ApiError> {
-    let job = find(&app, id).await?;
+    let job = find(&app, &principal, id).await?;
     let followed = JobFeed { over: job.state.is_over(), session: job.session };
     let feed = Feed::new(app.events.clone(), after.unwrap_or_default(), None, app.draining.clone(), place);
     Ok(as_response(reset, sse::events(feed.of_job(followed))).into_response())
 }
 
-async fn find(app: &App, id: JobId) -> Result<JobRecord, ApiError> {
-    app.jobs.job(id).await?.ok_or_else(|| ApiError::not_found(format!("no such job: {id}")))
+/// A job that whoever asks is shown.
+async fn find(app: &App, principal: &Principal, id: JobId) -> Result<JobRecord, ApiError> {
+    let job = app.jobs.job(id).await?.filter(|job| app.sight(principal).job(job));
+    job.ok_or_else(|| ApiError::not_found(format!("no such job: {id}")))
 }

@@ -56,9 +56,14 @@ pub(crate) struct SpecAt {
 }
 
 /// Routines, by name, in pages.
-pub(crate) async fn list(State(app): State<Shared>, Params(params): Params<ListParams>) -> Result<Response, ApiError> {
+pub(crate) async fn list(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    Params(params): Params<ListParams>,
+) -> Result<Response, ApiError> {
     let limit = super::runs::check_limit(Some(params.limit.unwrap_or(LIST_MAX)))? as usize;
     let mut routines = app.routines.routines().await?;
+    routines.retain(|routine| app.sight(&principal).routine(routine));
     if let Some(after) = params.after {
         routines.retain(|routine| routine.spec.name > after);
     }
@@ -69,8 +74,12 @@ pub(crate) async fn list(State(app): State<Shared>, Params(params): Params<ListP
 }
 
 /// One routine.
-pub(crate) async fn show(State(app): State<Shared>, NamePath(name): NamePath) -> Result<Json<RoutineRecord>, ApiError> {
-    find(&app, &name).await.map(Json)
+pub(crate) async fn show(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    NamePath(name): NamePath,
+) -> Result<Json<RoutineRecord>, ApiError> {
+    find(&app, &principal, &name).await.map(Json)
 }
 
 /// Makes a routine; one that is there is refused.
@@ -143,10 +152,11 @@ pub(crate) async fn fire(
 /// Whether a routine would fire at a date.
 pub(crate) async fn test(
     State(app): State<Shared>,
+    Caller(principal): Caller,
     NamePath(name): NamePath,
     JsonBody(At { at }): JsonBody<At>,
 ) -> Result<Json<Value>, ApiError> {
-    let routine = find(&app, &name).await?;
+    let routine = find(&app, &principal, &name).await?;
     let mut tested = tested(&app, &routine.spec, &at)?;
     if let Some(tested) = tested.as_object_mut().filter(|_| !routine.enabled) {
         tested.insert("disabled_why".into(), routine.disabled_why.into());
@@ -170,12 +180,12 @@ fn tested(app: &App, spec: &RoutineSpec, at: &str) -> Result<Value, ApiError> {
     app.times.test(spec, at).map_err(ApiError::invalid)
 }
 
-/// The routine of that name.
+/// The routine of that name, if whoever asks is shown it.
 ///
 /// # Errors
 /// 404.
-pub(super) async fn find(app: &App, name: &str) -> Result<RoutineRecord, ApiError> {
-    let routine = app.routines.routine(name).await?;
+pub(super) async fn find(app: &App, principal: &Principal, name: &str) -> Result<RoutineRecord, ApiError> {
+    let routine = app.routines.routine(name).await?.filter(|routine| app.sight(principal).routine(routine));
     routine.ok_or_else(|| ApiError::not_found(format!("no such routine: {name}")))
 }
 

@@ -14,6 +14,7 @@ mod messages;
 mod openai;
 mod refusals;
 mod routines;
+mod shown;
 mod socket;
 mod streams;
 mod tools;

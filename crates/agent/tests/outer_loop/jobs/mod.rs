@@ -75,7 +75,7 @@ pub(crate) async fn until(setup: &Setup, id: JobId, state: JobState) -> JobRecor
 }
 
 pub(super) async fn in_state(setup: &Setup, state: JobState) -> usize {
-    let filter = JobFilter { states: vec![state], asked_in: None, limit: 500 };
+    let filter = JobFilter { states: vec![state], limit: 500, ..JobFilter::default() };
     setup.store.jobs.jobs(filter).await.expect("readable").len()
 }
 

@@ -174,7 +174,7 @@ async fn a_job_that_is_repaired_keeps_its_one_place() {
     let watch = async {
         loop {
             let states = [JobState::InProgress, JobState::Stuck];
-            let filter = JobFilter { states: states.to_vec(), asked_in: None, limit: 10 };
+            let filter = JobFilter { states: states.to_vec(), limit: 10, ..JobFilter::default() };
             let at_work = setup.store.jobs.jobs(filter).await.expect("readable").len();
             assert!(at_work <= 1, "{at_work} have a place");
             tokio::time::sleep(Duration::from_millis(100)).await;

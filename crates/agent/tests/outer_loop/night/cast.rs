@@ -190,7 +190,7 @@ pub(super) fn acts(dice: Dice, jobs: &[JobId]) -> Vec<Act> {
                 145..160 => Deed::Say(format!("please look at {name} once more")),
                 160..175 => Deed::Routine(RoutineRequest::Webhook {
                     name,
-                    delivery: key.clone(),
+                    delivery: Some(key.clone()),
                     payload: format!("call {time}"),
                 }),
                 175..187 => Deed::Routine(RoutineRequest::Emit {

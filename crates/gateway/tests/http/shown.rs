@@ -1,0 +1,160 @@
+//! Whose jobs, routines and firings are shown to whom: an operator sees all of them, the holder of the API token their own.
+
+use belay_protocol::{EventKind, FiringId, FiringStatus, JobId, JobState, RunRecord, firing_session, job_session};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::house::{House, blank, read};
+use crate::routines::spec;
+use crate::streams::events;
+
+/// What is asked with this token.
+async fn asked(house: &House, token: &str, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
+    let request = house.client.request(method, house.url(path)).bearer_auth(token);
+    read(match body {
+        Some(body) => request.json(&body),
+        None => request,
+    })
+    .await
+}
+
+async fn got(house: &House, token: &str, path: &str) -> (u16, Value) {
+    asked(house, token, Method::GET, path, None).await
+}
+
+async fn posted(house: &House, token: &str, path: &str, body: Value) -> Value {
+    let (status, answer) = asked(house, token, Method::POST, path, Some(body)).await;
+    assert!((200..300).contains(&status), "{path}: {status} {answer}");
+    answer
+}
+
+/// A job, a routine and a firing of each of both.
+struct Work {
+    jobs: [String; 2],
+    firings: [String; 2],
+}
+
+/// The operator's are `theirs`, those of the token `mine`.
+async fn work(house: &House) -> Work {
+    let (mut jobs, mut firings) = (Vec::new(), Vec::new());
+    for (token, name) in [("operator", "theirs"), ("client", "mine")] {
+        let job = posted(house, token, "/api/v1/jobs", json!({ "task": name })).await;
+        jobs.push(job["job_id"].as_str().unwrap().to_owned());
+        let hourly = spec(name, json!({ "kind": "schedule", "when": "@hourly" }));
+        posted(house, token, "/api/v1/routines", hourly).await;
+        let firing = posted(house, token, &format!("/api/v1/routines/{name}/fire"), json!({})).await;
+        firings.push(firing["firing_id"].as_str().unwrap().to_owned());
+    }
+    Work { jobs: jobs.try_into().unwrap(), firings: firings.try_into().unwrap() }
+}
+
+/// What a list says in this field, sorted.
+fn names(list: &Value, of: &str, field: &str) -> Vec<String> {
+    let mut names: Vec<_> =
+        list[of].as_array().unwrap().iter().map(|row| row[field].as_str().unwrap().to_owned()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[tokio::test]
+async fn lists_have_what_is_ones_own_and_an_operators_have_all() {
+    let house = House::locked().await;
+    work(&house).await;
+    for (path, of, field) in [
+        ("/api/v1/jobs", "jobs", "task"),
+        ("/api/v1/jobs?state=pending", "jobs", "task"),
+        ("/api/v1/routines", "routines", "name"),
+        ("/api/v1/firings", "firings", "routine"),
+        ("/api/v1/firings?status=running", "firings", "routine"),
+        ("/api/v1/firings/next", "next", "routine"),
+    ] {
+        for (token, expected) in [("client", vec!["mine"]), ("operator", vec!["mine", "theirs"])] {
+            let (status, list) = got(&house, token, path).await;
+            assert_eq!(
+                (status, names(&list, of, field)),
+                (200, expected.iter().map(|it| it.to_string()).collect()),
+                "{token} {path}"
+            );
+        }
+    }
+    let (_, first) = got(&house, "client", "/api/v1/routines?limit=1").await;
+    assert_eq!((names(&first, "routines", "name"), &first["next"]), (vec!["mine".to_owned()], &Value::Null));
+}
+
+#[tokio::test]
+async fn what_is_not_ones_own_is_not_there() {
+    let house = House::locked().await;
+    let Work { jobs, firings } = work(&house).await;
+    let nobody = JobId::new();
+    let paths = |job: &str, name: &str, firing: &str| {
+        [
+            (Method::GET, format!("/api/v1/jobs/{job}"), None),
+            (Method::POST, format!("/api/v1/jobs/{job}/messages"), Some(json!({"text": "hi"}))),
+            (Method::GET, format!("/api/v1/routines/{name}"), None),
+            (Method::POST, format!("/api/v1/routines/{name}/test"), Some(json!({"at": "60"}))),
+            (Method::GET, format!("/api/v1/routines/{name}/runs"), None),
+            (Method::GET, format!("/api/v1/firings?routine={name}"), None),
+            (Method::GET, format!("/api/v1/firings/next?routine={name}"), None),
+            (Method::GET, format!("/api/v1/firings/{firing}"), None),
+        ]
+    };
+    let theirs = paths(&jobs[0], "theirs", &firings[0]);
+    let mine = paths(&jobs[1], "mine", &firings[1]);
+    for (method, path, body) in mine.iter().chain(&theirs) {
+        let (status, answer) = asked(&house, "operator", method.clone(), path, body.clone()).await;
+        assert_eq!(status, 200, "operator {path}: {answer}");
+    }
+    for (method, path, body) in mine {
+        let (status, answer) = asked(&house, "client", method, &path, body).await;
+        assert_eq!(status, 200, "client {path}: {answer}");
+    }
+    for (method, path, body) in theirs {
+        let (status, answer) = asked(&house, "client", method, &path, body).await;
+        assert_eq!(status, 404, "client {path}: {answer}");
+    }
+    let absent = got(&house, "client", &format!("/api/v1/jobs/{nobody}")).await.1;
+    let theirs = got(&house, "client", &format!("/api/v1/jobs/{}", jobs[0])).await.1;
+    let named = |answer: &Value, id: &str| answer.to_string().replace(id, "ID");
+    assert_eq!(named(&absent, &nobody.to_string()), named(&theirs, &jobs[0]), "nothing tells that there is one");
+    let stream = house.client.get(house.url(&format!("/api/v1/jobs/{}/events", jobs[0]))).bearer_auth("client");
+    assert_eq!(stream.send().await.unwrap().status().as_u16(), 404);
+}
+
+#[tokio::test]
+async fn facts_about_work_are_read_by_those_whose_it_is_however_many_of_others_are_between() {
+    let house = House::locked().await;
+    let Work { jobs, firings } = work(&house).await;
+    let job = |id: &str| -> JobId { id.parse().unwrap() };
+    let firing = |id: &str| -> FiringId { id.parse().unwrap() };
+    let fact_of_job = |id: JobId| {
+        let run = RunRecord { session: job_session(id), ..blank() };
+        let kind = EventKind::JobChanged { job: id, from: None, to: JobState::Pending, attempt: 0, why: String::new() };
+        house.store.fact(&run, kind);
+    };
+    let fact_of_firing = |id: FiringId| {
+        let run = RunRecord { session: firing_session(id), ..blank() };
+        let (routine, status) = ("x".to_owned(), FiringStatus::Ok);
+        house.store.fact(&run, EventKind::RoutineEnded { firing: id, routine, status, disabled: false });
+    };
+    // More than a page of what the token is not shown.
+    for _ in 0..300 {
+        fact_of_job(job(&jobs[0]));
+        fact_of_firing(firing(&firings[0]));
+    }
+    fact_of_job(job(&jobs[1]));
+    fact_of_job(JobId::new());
+    fact_of_firing(firing(&firings[1]));
+    house.store.fact(&blank(), EventKind::RunAccepted);
+    let facts = async |token: &str, enough: usize| {
+        let request = house.client.get(house.url("/api/v1/events?since=0")).bearer_auth(token);
+        events(request.send().await.unwrap(), enough).await
+    };
+    let shown = facts("client", 3).await;
+    let sessions: Vec<_> = shown
+        .iter()
+        .map(|(_, _, data)| serde_json::from_str::<Value>(data).unwrap()["session"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(sessions, [format!("job:{}", jobs[1]), format!("routine:{}", firings[1]), "s".to_owned()]);
+    assert_eq!(facts("operator", 604).await.len(), 604);
+}
