@@ -12,7 +12,7 @@
 //!
 //! Reading order: [`config`] → [`schedule`] (the forms, and the rule for daylight saving) → `cron` (the line) → `wall` (the
 //! rule carried out) → `zone` → [`misfire`] → `check` (what a routine must be) → `preview` → `reckon` (what is due) →
-//! `engine` → `firing` (from its claim to its end) → `outcome` → `light` and `text` (its model) → `events` and `board` (what
+//! `engine` → `firing` (from its claim to its end) → `outcome` → `light` and `text` (its model) → [`heartbeat`] (the routine that is built in) → `events` and `board` (what
 //! others share with the engine) → `requests`, `commands` and `tool` (who asks for routines).
 
 mod board;
@@ -24,6 +24,7 @@ mod engine;
 mod error;
 mod events;
 mod firing;
+pub mod heartbeat;
 mod light;
 pub mod misfire;
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub(crate) use commands::{USAGE, command};
 pub use config::RoutinesConfig;
 pub(crate) use engine::{Engine, show};
 pub use error::ScheduleError;
+pub use heartbeat::HeartbeatConfig;
 pub(crate) use light::work;
 pub use misfire::Due;
 pub use preview::{Tested, Upcoming, preview, test_at};

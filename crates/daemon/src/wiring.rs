@@ -126,7 +126,8 @@ async fn assemble(
     let mut programs = Programs::open(settings, env, paths, tool_ports).await?;
     let telegram = telegram(settings, secrets.telegram)?;
     let (archive, sessions) = (ports.archive.clone(), settings.sessions.clone());
-    let janitor = Arc::new(Caretaker::new(sessions, archive, programs.kept_outputs(), clock.clone()));
+    let firings_days = settings.routines.keep_firings_days;
+    let janitor = Arc::new(Caretaker::new(sessions, firings_days, archive, programs.kept_outputs(), clock.clone()));
 
     let (gateway, http) = Gateway::bind(GatewayParts {
         config: settings.gateway.clone(),
@@ -174,6 +175,7 @@ async fn assemble(
         streaming: settings.streaming.clone(),
         sessions: settings.sessions.clone(),
         routines: settings.routines.clone(),
+        heartbeat: settings.heartbeat.clone(),
         jobs: settings.jobs.clone(),
         health: settings.tools.health.clone(),
         processes: programs.processes(),
@@ -447,7 +449,10 @@ pub(crate) fn gateway_failure(error: &GatewayError) -> Failure {
 pub(crate) fn agent_failure(error: &AgentError) -> Failure {
     let exit = match error {
         AgentError::Channel(_) => Exit::OutOfReach,
-        AgentError::NoChannel | AgentError::ExecutorTool { .. } | AgentError::HookTools(_) => Exit::Refused,
+        AgentError::NoChannel
+        | AgentError::ExecutorTool { .. }
+        | AgentError::HookTools(_)
+        | AgentError::Heartbeat(_) => Exit::Refused,
         AgentError::Store(_) => Exit::OutOfReach,
         AgentError::Tool { .. } | AgentError::ChannelName(_) => Exit::Internal,
     };

@@ -22,9 +22,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::board::Handed;
-use super::check;
 use super::firing::{give_up, pursue};
 use super::reckon::{Reckoning, cools_until, reckon};
+use super::{check, heartbeat};
 use crate::house::House;
 use crate::metrics;
 
@@ -94,6 +94,7 @@ impl Engine {
         if self.house.routines.config.enabled {
             self.define().await?;
         }
+        heartbeat::set_up(&self.house).await?;
         for firing in self.house.store.routines.open_firings().await? {
             self.lead(firing);
         }

@@ -68,7 +68,7 @@ impl Rule {
                         RoutineOrigin::Made => {
                             Some((routine.creator.principal.clone(), routine.channel.as_str().to_owned()))
                         }
-                        RoutineOrigin::Config => None,
+                        RoutineOrigin::Config | RoutineOrigin::Heartbeat => None,
                     },
                 }))
             }

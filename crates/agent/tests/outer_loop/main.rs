@@ -7,6 +7,7 @@ mod compaction;
 mod context;
 mod endings;
 mod gate;
+mod heartbeat;
 mod hooks;
 mod jobs;
 mod keys;

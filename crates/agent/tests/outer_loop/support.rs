@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::{
-    Absent, Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, JobsConfig, LimitsConfig,
-    QueueConfig, RoutinesConfig, SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
+    Absent, Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, HeartbeatConfig, JobsConfig,
+    LimitsConfig, QueueConfig, RoutinesConfig, SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
 };
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
@@ -425,6 +425,7 @@ pub(crate) struct Setup {
     pub(crate) compaction: CompactionConfig,
     pub(crate) sessions: SessionsConfig,
     pub(crate) routines: RoutinesConfig,
+    pub(crate) heartbeat: HeartbeatConfig,
     pub(crate) jobs: JobsConfig,
     pub(crate) health: ToolHealthConfig,
     pub(crate) rules: Arc<StopRules>,
@@ -501,6 +502,7 @@ impl Setup {
             compaction: CompactionConfig::default(),
             sessions: SessionsConfig::default(),
             routines: RoutinesConfig { enabled: false, ..RoutinesConfig::default() },
+            heartbeat: HeartbeatConfig::default(),
             // Without jobs the models of all other tests are offered one tool less.
             jobs: JobsConfig { enabled: false, ..JobsConfig::default() },
             health: ToolHealthConfig::default(),
@@ -541,6 +543,7 @@ impl Setup {
             compaction: self.compaction.clone(),
             sessions: self.sessions.clone(),
             routines: self.routines.clone(),
+            heartbeat: self.heartbeat.clone(),
             jobs: self.jobs.clone(),
             health: self.health.clone(),
             rules: self.rules.clone(),
@@ -590,6 +593,7 @@ impl Setup {
             streaming: self.streaming.clone(),
             sessions: self.sessions.clone(),
             routines: self.routines.clone(),
+            heartbeat: self.heartbeat.clone(),
             jobs: self.jobs.clone(),
             health: self.health.clone(),
             processes: self.processes.clone(),
@@ -611,6 +615,12 @@ impl Setup {
             context: self.context.clone(),
             ready: watch::Sender::new(false),
         }
+    }
+
+    /// Why the agent does not start.
+    pub(crate) async fn refused(&self) -> String {
+        let parts = AgentParts { channels: vec![self.channel("one", true).probe], ..self.parts() };
+        Agent::start(parts).await.err().expect("it is refused").to_string()
     }
 
     /// Starts the agent with two channels, `one` and `two`.

@@ -117,6 +117,7 @@ impl Oracle<'_> {
         let summary = firing.summary.as_deref().unwrap_or("");
         match firing.status {
             FiringStatus::Running => self.wrong(format!("{name}: {id} has not ended")),
+            FiringStatus::Skipped => self.wrong(format!("{name}: {id} was skipped, which only the heartbeat is")),
             FiringStatus::Ok => {}
             FiringStatus::Attention => *self.told.entry(format!("Routine {name}: {summary}")).or_default() += 1,
             FiringStatus::Failed if summary.is_empty() => self.wrong(format!("{name}: {id} failed without a word")),
