@@ -25,6 +25,7 @@ mod stopping;
 mod stops;
 mod surviving;
 mod telegram;
+mod tool_health;
 mod websocket;
 mod work;
 mod workers;

@@ -103,6 +103,11 @@ impl CostGuard {
         self.with_today(|day| day.spent.clone())
     }
 
+    /// Whether the day has any money left for this. What is left may still be too little for a call.
+    pub(crate) fn has_room(&self, purpose: Purpose) -> bool {
+        self.with_today(|day| self.fitting(&day.spent, purpose, 0, 1).is_ok())
+    }
+
     /// The most that one request of this call can cost, in millionths of a US dollar; 0 without a price.
     pub fn estimate(&self, request: &ModelRequest<'_>) -> u64 {
         // What is free needs no estimate, whatever it reads.

@@ -35,6 +35,9 @@ pub enum AgentError {
     /// A channel has the name of what is the agent's own.
     #[error("channel {0}: this name stands for work that the agent does by itself; give the channel another")]
     ChannelName(ChannelId),
+    /// The heartbeat cannot be what the settings say.
+    #[error("{0}")]
+    Heartbeat(String),
     /// No channel at all.
     #[error("no channel is enabled: nothing could ever come in (enable [channels.stdin], [gateway] or another)")]
     NoChannel,

@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::approvals::{ApprovalsConfig, Policy};
+use crate::chosen;
 use crate::compaction::CompactionConfig;
 use crate::config::{AgentConfig, LimitsConfig};
 use crate::container::{RunInWorker, WorkersParts};
@@ -29,6 +30,7 @@ use crate::post::SendMessage;
 use crate::prompt::{self, Briefing, PromptBook, Snapshots};
 use crate::queue::QueueConfig;
 use crate::rights::Absent;
+use crate::routines::heartbeat::{Heartbeat, HeartbeatConfig};
 use crate::routines::{Board, RoutineTool, RoutinesConfig};
 use crate::sessions::{Resets, SessionsConfig};
 use crate::streaming::StreamingConfig;
@@ -56,6 +58,8 @@ pub struct AgentParts {
     pub sessions: SessionsConfig,
     /// `[routines]`
     pub routines: RoutinesConfig,
+    /// `[heartbeat]`
+    pub heartbeat: HeartbeatConfig,
     /// `[jobs]`
     pub jobs: JobsConfig,
     /// `[tools.health]`
@@ -134,6 +138,7 @@ pub(crate) struct House {
     pub(crate) announce_reset: bool,
     /// What the engine of routines shares.
     pub(crate) routines: Board,
+    pub(crate) heartbeat: Heartbeat,
     pub(crate) jobs: JobsConfig,
     /// Wakes whoever begins jobs.
     pub(crate) bell: Bell,
@@ -240,7 +245,9 @@ impl House {
             parts.model.dearest(),
         )
         .await?;
-        let channels = parts.channels.into_iter().map(|channel| (channel.id().clone(), channel)).collect();
+        let channels: HashMap<_, _> =
+            parts.channels.into_iter().map(|channel| (channel.id().clone(), channel)).collect();
+        let heartbeat = heartbeat_of(parts.heartbeat, &channels, &*parts.model).map_err(AgentError::Heartbeat)?;
         let prompt = |tools| prompt::join(&prompt::parts(&parts.config, &Briefing::default(), tools, None));
         let (with_tools, without_tools) = (prompt(Some(&*tools)), prompt(None));
         let house = Self {
@@ -258,6 +265,7 @@ impl House {
             resets: Resets::of(&parts.sessions),
             announce_reset: parts.sessions.announce_reset,
             routines: Board::new(parts.routines),
+            heartbeat,
             jobs: parts.jobs,
             bell: Bell::default(),
             inlet,
@@ -335,5 +343,33 @@ impl House {
     /// A fact about a run, dated now.
     pub(crate) fn event(&self, session: &SessionKey, run: RunId, kind: EventKind) -> NewEvent {
         NewEvent { at: self.clock.now(), session: Some(session.clone()), run_id: Some(run), kind }
+    }
+}
+
+/// The heartbeat that these settings ask for.
+///
+/// # Errors
+/// What it would need and there is not, with its setting in front.
+fn heartbeat_of(
+    config: HeartbeatConfig,
+    channels: &HashMap<ChannelId, Arc<dyn Channel>>,
+    model: &dyn ModelProvider,
+) -> Result<Heartbeat, String> {
+    let heartbeat = Heartbeat::of(config)?;
+    if !heartbeat.config.enabled {
+        return Ok(heartbeat);
+    }
+    if let Some(name) = &heartbeat.config.model {
+        chosen::check(name, model).map_err(|why| format!("heartbeat.model: {why}"))?;
+    }
+    let mut people: Vec<&ChannelId> =
+        channels.values().filter(|channel| channel.carries_people()).map(|channel| channel.id()).collect();
+    people.sort_unstable();
+    match heartbeat.route().filter(|route| !people.contains(&&route.channel)) {
+        Some(route) => {
+            let (there, channel) = (people.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(", "), route.channel);
+            Err(format!("heartbeat.deliver_to.channel: nobody can be told through {channel} here; there is {there}"))
+        }
+        None => Ok(heartbeat),
     }
 }

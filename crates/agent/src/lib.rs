@@ -42,6 +42,7 @@ mod live;
 mod mail;
 pub mod metrics;
 mod multiplying;
+mod numbers;
 mod plan;
 mod post;
 mod prompt;
@@ -72,7 +73,7 @@ pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, Subagent
 pub use container::{WorkerRoom, WorkersConfig, WorkersParts};
 pub use error::AgentError;
 pub use jobs::JobsConfig;
-pub use routines::RoutinesConfig;
+pub use routines::{HeartbeatConfig, RoutinesConfig};
 
 /// The tools of the agent itself: it offers them beside those that it is given, some of them to some kinds of run.
 pub const OWN_TOOLS: [&str; 8] = [

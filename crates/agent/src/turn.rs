@@ -143,7 +143,8 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
 /// # Cancel safety
 /// Dropped midway, the next start goes on from an earlier step.
 async fn lay_aside(job: &TurnJob, delegate: &mut ChatDelegate, context: &LoopContext) -> bool {
-    if !matches!(job.purpose, Purpose::Job | Purpose::Routine) || delegate.core.stopped() != Some(StopReason::Shutdown)
+    if !matches!(job.purpose, Purpose::Job | Purpose::Routine | Purpose::Heartbeat)
+        || delegate.core.stopped() != Some(StopReason::Shutdown)
     {
         return false;
     }

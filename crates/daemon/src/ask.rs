@@ -6,7 +6,7 @@ mod person;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use belay_agent::{Absent, Agent, AgentConfig, AgentParts, JobsConfig, RoutinesConfig};
+use belay_agent::{Absent, Agent, AgentConfig, AgentParts, HeartbeatConfig, JobsConfig, RoutinesConfig};
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, Control, DeclaredOutput, DeliverError,
     Envelope, Inbound, InboundStream, Outbound, Principal, Question, ReplyRoute, RunRecord, RunWatch, SessionKey,
@@ -63,6 +63,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         sessions: settings.sessions.clone(),
         // One question is answered; nothing begins beside it.
         routines: RoutinesConfig { enabled: false, ..RoutinesConfig::default() },
+        heartbeat: HeartbeatConfig::default(),
         // Nothing outlives the answer.
         jobs: JobsConfig { enabled: false, ..settings.jobs.clone() },
         health: settings.tools.health.clone(),

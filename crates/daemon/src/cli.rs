@@ -1,5 +1,6 @@
 //! The command line.
 
+mod heartbeat;
 mod jobs;
 mod routines;
 mod sessions;
@@ -12,6 +13,7 @@ use belay_protocol::{DeclaredOutput, LinkId};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub(crate) use self::heartbeat::{HeartbeatArgs, HeartbeatCommand};
 pub(crate) use self::jobs::{CreateJobArgs, JobArgs, JobsArgs, JobsCommand, JobsListArgs};
 pub(crate) use self::routines::{RoutineArgs, RoutinesArgs, RoutinesCommand};
 pub(crate) use self::sessions::{ExportArgs, SearchArgs, SessionArgs, SessionsArgs, SessionsCommand, SessionsListArgs};
@@ -55,6 +57,8 @@ pub(crate) enum Command {
     Jobs(JobsArgs),
     /// List routines, or make, test and fire one: rules that start work by time or event
     Routines(RoutinesArgs),
+    /// Show how the heartbeat stands and what it would do now, or have it beat
+    Heartbeat(HeartbeatArgs),
     /// List tools and how they get on, or switch one off and on
     Tools(ToolsArgs),
     /// Stop a run, a session, or everything
@@ -381,6 +385,9 @@ mod tests {
             ("belay jobs watch --url http://h:1 0193", true),
             ("belay jobs cancel", false),
             ("belay jobs --json cancel 0193", false),
+            ("belay heartbeat --json", true),
+            ("belay heartbeat now", true),
+            ("belay heartbeat later", false),
             ("belay routines", true),
             ("belay routines list --json", true),
             ("belay routines create --file r.toml --replace", true),

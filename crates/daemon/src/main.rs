@@ -40,7 +40,9 @@ use belay_protocol::Decision;
 use clap::{CommandFactory, Parser};
 use tokio::runtime::{Builder, Runtime};
 
-use cli::{ApprovalsArgs, ApprovalsCommand, Cli, Command, ConfigCommand, ContextCommand, RunsCommand};
+use cli::{
+    ApprovalsArgs, ApprovalsCommand, Cli, Command, ConfigCommand, ContextCommand, HeartbeatCommand, RunsCommand,
+};
 use environment::Environment;
 use exit::{Exit, Failure};
 use mcp::McpCommand;
@@ -106,6 +108,10 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Routines(args) => match &args.command {
             None => block_on(one_thread(), client::routines_list(&args.client, env, out)),
             Some(command) => block_on(one_thread(), client::routines_one(command, env, out)),
+        },
+        Command::Heartbeat(args) => match &args.command {
+            None => block_on(one_thread(), client::heartbeat_show(&args.client, env, out)),
+            Some(HeartbeatCommand::Now(client)) => block_on(one_thread(), client::heartbeat_now(client, env, out)),
         },
         Command::Stop(args) => block_on(one_thread(), client::stop(&args, env, out)),
         Command::Shutdown(args) => block_on(one_thread(), client::shutdown(&args, env, out)),

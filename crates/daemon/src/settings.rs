@@ -11,12 +11,13 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
+use belay_agent::routines::heartbeat::DeliverTo;
 use belay_agent::{
-    AgentConfig, ApprovalsConfig, CompactionConfig, JobsConfig, LimitsConfig, QueueConfig, RoutinesConfig,
-    SessionsConfig, StreamingConfig, WorkersConfig,
+    AgentConfig, ApprovalsConfig, CompactionConfig, HeartbeatConfig, JobsConfig, LimitsConfig, QueueConfig,
+    RoutinesConfig, SessionsConfig, StreamingConfig, WorkersConfig,
 };
 use belay_agent_loop::policies::StopsConfig;
-use belay_channels::{StdinConfig, TelegramConfig};
+use belay_channels::{Enabled, StdinConfig, Telegram, TelegramConfig};
 use belay_gateway::GatewayConfig;
 use belay_hooks::HooksConfig;
 use belay_models::LlmConfig;
@@ -64,6 +65,8 @@ pub(crate) struct Settings {
     pub(crate) sessions: SessionsConfig,
     /// Work that begins by itself.
     pub(crate) routines: RoutinesConfig,
+    /// A look that is taken from time to time.
+    pub(crate) heartbeat: HeartbeatConfig,
     /// When a person is asked.
     pub(crate) approvals: ApprovalsConfig,
     pub(crate) compaction: CompactionConfig,
@@ -114,6 +117,8 @@ impl Settings {
             self.sessions.validate(),
             self.unknown_channels(),
             self.routines.validate(),
+            self.heartbeat.validate(),
+            self.heartbeat_needs(),
             self.approvals.validate(),
             self.compaction.validate(),
             self.streaming.validate(),
@@ -155,6 +160,43 @@ impl Settings {
                 format!("{section}.by_channel.{name}: there is no such channel: {}", CHANNELS.join(", "))
             })
             .collect()
+    }
+
+    /// What the heartbeat needs of other sections.
+    fn heartbeat_needs(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if !self.heartbeat.enabled {
+            return problems;
+        }
+        if !self.routines.enabled {
+            problems.push("heartbeat.enabled: it is a routine, and routines.enabled is false".to_owned());
+        }
+        if let Some(to) = &self.heartbeat.deliver_to
+            && let Err(why) = self.can_be_told(to)
+        {
+            problems.push(format!("heartbeat.deliver_to: {why}"));
+        }
+        problems
+    }
+
+    /// Whether a conversation can be told of something unasked.
+    fn can_be_told(&self, DeliverTo { channel, conversation }: &DeliverTo) -> Result<(), String> {
+        let (enabled, named, how) = match channel.as_str() {
+            "stdin" => {
+                (self.channels.stdin.enabled != Enabled::No, conversation == "stdin", "its conversation is \"stdin\"")
+            }
+            "telegram" => (
+                self.channels.telegram.enabled,
+                Telegram::is_conversation(conversation),
+                "a conversation is the number of a chat, such as \"42\", or with a topic \"-1001234567890:7\"",
+            ),
+            other => return Err(format!("nobody can be told unasked through {other:?}: it is stdin or telegram")),
+        };
+        match (enabled, named) {
+            (true, true) => Ok(()),
+            (false, _) => Err(format!("the channel {channel} is off (channels.{channel}.enabled)")),
+            (true, false) => Err(format!("{channel} has no conversation {conversation:?}: {how}")),
+        }
     }
 
     /// Every key there is, also the ones without a value.

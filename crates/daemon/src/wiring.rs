@@ -175,6 +175,7 @@ async fn assemble(
         streaming: settings.streaming.clone(),
         sessions: settings.sessions.clone(),
         routines: settings.routines.clone(),
+        heartbeat: settings.heartbeat.clone(),
         jobs: settings.jobs.clone(),
         health: settings.tools.health.clone(),
         processes: programs.processes(),
@@ -448,7 +449,10 @@ pub(crate) fn gateway_failure(error: &GatewayError) -> Failure {
 pub(crate) fn agent_failure(error: &AgentError) -> Failure {
     let exit = match error {
         AgentError::Channel(_) => Exit::OutOfReach,
-        AgentError::NoChannel | AgentError::ExecutorTool { .. } | AgentError::HookTools(_) => Exit::Refused,
+        AgentError::NoChannel
+        | AgentError::ExecutorTool { .. }
+        | AgentError::HookTools(_)
+        | AgentError::Heartbeat(_) => Exit::Refused,
         AgentError::Store(_) => Exit::OutOfReach,
         AgentError::Tool { .. } | AgentError::ChannelName(_) => Exit::Internal,
     };

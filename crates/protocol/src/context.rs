@@ -36,6 +36,15 @@ pub trait ContextSource: Send + Sync {
         Ok(None)
     }
 
+    /// The beginning of a text of the workspace, and whether there is more of it than `max_bytes`; `None`: there is no file
+    /// under that path. As it stands a longer file cannot be used.
+    ///
+    /// # Errors
+    /// Why it cannot be used, as the rest of a sentence.
+    async fn file_start(&self, path: &str, max_bytes: u64) -> Result<Option<(String, bool)>, String> {
+        Ok(self.file(path, max_bytes).await?.map(|text| (text, false)))
+    }
+
     /// The date and the time zone in words, without the time of day: it changes once a day, so that prompts stay the same.
     /// `None`: nobody is told.
     fn today(&self, now: UnixMillis) -> Option<String>;

@@ -261,6 +261,13 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         scheduled_ms: Option<i64>,
     },
+    /// The heartbeat had a reason not to beat, and no model was asked. Stands in the firing's session, before its end.
+    HeartbeatSkipped {
+        /// The firing.
+        firing: FiringId,
+        /// The word of a [`SkipReason`](crate::heartbeat::SkipReason).
+        reason: String,
+    },
     /// A firing of a routine has ended. Stands in the firing's session.
     RoutineEnded {
         /// The firing.

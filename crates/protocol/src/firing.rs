@@ -28,6 +28,8 @@ pub enum FiringStatus {
     Failed,
     /// Its time passed while nobody could fire it.
     Missed,
+    /// The heartbeat had a reason not to beat: its summary is the word of a [`SkipReason`](crate::heartbeat::SkipReason).
+    Skipped,
 }
 
 impl FiringStatus {
@@ -39,12 +41,13 @@ impl FiringStatus {
             Self::Attention => "attention",
             Self::Failed => "failed",
             Self::Missed => "missed",
+            Self::Skipped => "skipped",
         }
     }
 
     /// The status of that word.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Running, Self::Ok, Self::Attention, Self::Failed, Self::Missed]
+        [Self::Running, Self::Ok, Self::Attention, Self::Failed, Self::Missed, Self::Skipped]
             .into_iter()
             .find(|status| status.word() == word)
     }
@@ -178,7 +181,7 @@ pub struct FiringRecord {
 pub struct FiringEnd {
     /// Which.
     pub firing: FiringId,
-    /// [`FiringStatus::Ok`], [`FiringStatus::Attention`] or [`FiringStatus::Failed`].
+    /// [`FiringStatus::Ok`], [`FiringStatus::Attention`], [`FiringStatus::Failed`] or [`FiringStatus::Skipped`].
     pub status: FiringStatus,
     /// What there is to say.
     pub summary: Option<String>,
@@ -186,6 +189,8 @@ pub struct FiringEnd {
     pub usage: RunUsage,
     /// What it cost, in millionths of a US dollar.
     pub cost_micro_usd: u64,
+    /// Why its routine is switched off with this end, however often it has failed; `None`: by the number of failures alone.
+    pub switch_off: Option<String>,
     /// Told in the same commit, if this is its first end.
     pub notice: Option<Outbound>,
     /// Told besides, in the same commit, if this end switches the routine off.
@@ -201,7 +206,7 @@ pub enum Settled {
     Now {
         /// The firing.
         firing: Box<FiringRecord>,
-        /// Whether as many failures in a row as may be were reached.
+        /// Whether as many failures in a row as may be were reached, or [`FiringEnd::switch_off`] said so of one that was on.
         disabled: bool,
     },
     /// It had ended before, or never was.

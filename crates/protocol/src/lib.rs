@@ -7,7 +7,7 @@
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
 //! Reading order: [`ids`] → [`message`] → [`history`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`context`] → [`inbound`] → [`outbound`] → [`admission`] → [`channel`]
-//! → [`event`] → [`store`] → [`archive`] → [`purpose`] → [`job`] → [`doing`] → [`routine`] → [`firing`] → [`routine_store`] → [`worker`].
+//! → [`event`] → [`store`] → [`archive`] → [`purpose`] → [`job`] → [`doing`] → [`routine`] → [`heartbeat`] → [`firing`] → [`routine_store`] → [`worker`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
 #[cfg(doctest)]
@@ -29,6 +29,7 @@ pub mod declared;
 pub mod doing;
 pub mod event;
 pub mod firing;
+pub mod heartbeat;
 pub mod history;
 pub mod hook;
 pub mod ids;
@@ -64,6 +65,7 @@ pub use declared::DeclaredOutput;
 pub use doing::{Action, Doing};
 pub use event::{Event, EventKind, NewEvent, Seq};
 pub use firing::{Claim, Echo, FiringEnd, FiringFilter, FiringRecord, FiringStatus, Held, NewFiring, Settled};
+pub use heartbeat::{HEARTBEAT, HEARTBEAT_OK, HeartbeatReport, SkipReason};
 pub use history::normalise;
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
 pub use ids::{
@@ -72,12 +74,12 @@ pub use ids::{
 };
 pub use inbound::{
     Accepted, Ack, AckSender, Attachment, Body, CandidateStatus, CommandReply, Control, Envelope, IdempotencyKey,
-    Inbound, Partial, Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, SharedAck, StatusReport,
-    StillRunning, StopReport, StopTarget,
+    Inbound, JobsStatus, Partial, Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, SharedAck,
+    StatusReport, StillRunning, StopReport, StopTarget,
 };
 pub use job::{
-    JobBudget, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobOrder, JobRecord, JobRequest, JobRoom,
-    JobState, JobStore, NewJob,
+    JobBudget, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobOrder, JobRecord, JobRequest,
+    JobRoom, JobState, JobStore, NewJob,
 };
 pub use message::{
     Arguments, Message, MessageBody, MessageScope, NOT_SHOWN, Picture, SILENT_TOKEN, ToolCall, ToolResult, ToolStatus,
@@ -95,7 +97,7 @@ pub use routine::{
     Guardrails, Misfire, NewRoutine, Notify, PutBy, PutRule, RoutineAction, RoutineAnswer, RoutineOrigin, RoutinePut,
     RoutineRecord, RoutineRequest, RoutineSpec, Trigger,
 };
-pub use routine_store::RoutineStore;
+pub use routine_store::{RoutineNumbers, RoutineStore};
 pub use run::{AgentState, RunRecord, RunStatus, RunUsage, Termination, WaitingFor};
 pub use secret::{Secret, SecretVault};
 pub use sent::Sent;
@@ -103,8 +105,8 @@ pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
     Acceptance, ActedOn, Checkpoint, Durability, EditOutcome, EventLog, EventQuery, FinishedRun, HistoryEntry,
     JoinedRun, KnownInput, Lease, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PausedRun,
-    PendingRun, RunFilter, RunReader, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadSnapshot, ThreadState,
-    ThreadStore, Together, TurnCut,
+    PendingRun, Presence, RunFilter, RunReader, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadSnapshot,
+    ThreadState, ThreadStore, Together, TurnCut,
 };
 pub use time::{Clock, UnixMillis};
 pub use tool::{

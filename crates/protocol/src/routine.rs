@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::approval::Asker;
 use crate::firing::FiringRecord;
+use crate::heartbeat::HeartbeatReport;
 use crate::ids::{ChannelId, RoutineId, SessionKey};
 use crate::inbound::ReplyRoute;
 use crate::job::{JobBudget, JobRoom};
@@ -210,6 +211,8 @@ pub enum RoutineOrigin {
     Made,
     /// The configuration says so: it is changed there.
     Config,
+    /// It is the heartbeat, which is built in: its settings are a part of the configuration of their own.
+    Heartbeat,
 }
 
 /// A routine to commit.
@@ -367,6 +370,8 @@ pub enum RoutineRequest {
         /// More about it: an object.
         payload: serde_json::Value,
     },
+    /// How the heartbeat stands; operators only.
+    Heartbeat,
 }
 
 /// What became of a request about routines.
@@ -378,4 +383,6 @@ pub enum RoutineAnswer {
     Deleted(String),
     /// What was fired, or was before; none where nothing waits for it.
     Fired(Vec<FiringRecord>),
+    /// How the heartbeat stands.
+    Heartbeat(Box<HeartbeatReport>),
 }

@@ -477,8 +477,22 @@ pub trait RunReader: Send + Sync {
     /// All messages of a run in their order, those for the run alone and tool traffic included; none that were cleared.
     /// Up to the newest checkpoint while the run goes on.
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError>;
+    /// Whether people are there: in the conversation that answers go to, or in any where none is named. What was said before
+    /// `since` is not looked for. As it stands this knows of nobody; a store that keeps what was said answers.
+    async fn presence(&self, _place: Option<&ReplyRoute>, _since: UnixMillis) -> Result<Presence, StoreError> {
+        Ok(Presence::default())
+    }
     /// Whether the store can take a write now; for readiness.
     async fn ping(&self) -> Result<(), StoreError>;
+}
+
+/// Whether people are in a conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Presence {
+    /// Whether somebody has spoken, timers and programs of the daemon's own aside.
+    pub spoken: bool,
+    /// Whether a message is being answered there, or waits for that. One that rests on a question to a person does not count.
+    pub at_work: bool,
 }
 
 /// Which runs.

@@ -65,7 +65,7 @@ pub(crate) fn over(old: &RoutineRecord, new: NewRoutine, rule: PutRule) -> Resul
     if matches!(rule.by, PutBy::Owner { .. }) && !own {
         return Err(RoutinePut::Forbidden(format!("The name {name} is taken: choose another.")));
     }
-    if rule.by != PutBy::Config && old.origin == RoutineOrigin::Config {
+    if rule.by != PutBy::Config && old.origin != RoutineOrigin::Made {
         let why = format!("The routine {name} is part of the configuration: it is changed there.");
         return Err(RoutinePut::Forbidden(why));
     }
@@ -241,7 +241,7 @@ pub(crate) fn missed(routine: &RoutineRecord, time: UnixMillis, at: UnixMillis) 
 
 /// The facts that a firing was claimed, and that it has ended where it has.
 pub(crate) fn told(firing: &FiringRecord, disabled: bool) -> Vec<NewEvent> {
-    let mut events = Vec::with_capacity(2);
+    let mut events = Vec::with_capacity(3);
     let missed = firing.status == FiringStatus::Missed;
     if firing.ended_at.is_none() || missed {
         let kind = EventKind::RoutineFired {
@@ -254,6 +254,10 @@ pub(crate) fn told(firing: &FiringRecord, disabled: bool) -> Vec<NewEvent> {
     }
     if let Some(at) = firing.ended_at {
         let (id, routine, status) = (firing.firing_id, firing.routine.clone(), firing.status);
+        if status == FiringStatus::Skipped {
+            let reason = firing.summary.clone().unwrap_or_default();
+            events.push(event(firing, at, EventKind::HeartbeatSkipped { firing: id, reason }));
+        }
         events.push(event(firing, at, EventKind::RoutineEnded { firing: id, routine, status, disabled }));
     }
     events
@@ -266,10 +270,10 @@ fn event(firing: &FiringRecord, at: UnixMillis, kind: EventKind) -> NewEvent {
 /// Refuses a status that is no end of work.
 pub(crate) fn check_end(status: FiringStatus) -> Result<(), StoreError> {
     match status {
-        FiringStatus::Ok | FiringStatus::Attention | FiringStatus::Failed => Ok(()),
+        FiringStatus::Ok | FiringStatus::Attention | FiringStatus::Failed | FiringStatus::Skipped => Ok(()),
         FiringStatus::Running | FiringStatus::Missed => {
             let word = status.word();
-            Err(StoreError::Unavailable(format!("{word:?} ends no firing: ok, attention and failed do")))
+            Err(StoreError::Unavailable(format!("{word:?} ends no firing: ok, attention, failed and skipped do")))
         }
     }
 }
@@ -292,9 +296,18 @@ pub(crate) fn is_echo(echo: &Echo, earlier: &FiringRecord) -> bool {
 }
 
 /// Counts an end for its routine, and returns whether that switches the routine off. The end of a firing from before a change
-/// says nothing about the routine as it is now.
-pub(crate) fn count_end(routine: &mut RoutineRecord, firing: &FiringRecord, at: UnixMillis) -> bool {
-    if routine.revision != firing.revision {
+/// says nothing about the routine as it is now, unless it says itself that the routine is switched off; one that was skipped says
+/// nothing at all.
+pub(crate) fn count_end(routine: &mut RoutineRecord, firing: &FiringRecord, end: &FiringEnd) -> bool {
+    let at = end.at;
+    if let Some(why) = &end.switch_off {
+        let was_on = routine.enabled;
+        if was_on {
+            switch_off(routine, why.clone(), at);
+        }
+        return was_on;
+    }
+    if routine.revision != firing.revision || firing.status == FiringStatus::Skipped {
         return false;
     }
     if firing.status != FiringStatus::Failed {
@@ -309,10 +322,13 @@ pub(crate) fn count_end(routine: &mut RoutineRecord, firing: &FiringRecord, at: 
             Some(why) => format!("it failed {} times in a row, the last time: {why}", routine.failures),
             None => format!("it failed {} times in a row", routine.failures),
         };
-        *routine =
-            RoutineRecord { enabled: false, disabled_why: why, next_at: None, changed_at: at, ..routine.clone() };
+        switch_off(routine, why, at);
     }
     too_many
+}
+
+fn switch_off(routine: &mut RoutineRecord, why: String, at: UnixMillis) {
+    *routine = RoutineRecord { enabled: false, disabled_why: why, next_at: None, changed_at: at, ..routine.clone() };
 }
 
 /// A firing that is not there.

@@ -10,8 +10,8 @@ use belay_protocol::store::KnownInput;
 use belay_protocol::{
     Acceptance, ActedOn, Archive, BootId, Checkpoint, Decided, EditOutcome, Event, EventLog, EventQuery, FinishedRun,
     Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent,
-    NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Purpose,
-    Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord, SearchQuery, Secret,
+    NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Presence,
+    Purpose, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord, SearchQuery, Secret,
     SecretVault, Seq, SessionKey, SessionSummary, SpendLedger, Spent, StoreError, ThreadEdit, ThreadId, ThreadStore,
     ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
 };
@@ -195,6 +195,10 @@ impl<S: RunReader> RunReader for Faulty<S> {
 
     async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {
         self.plan.around(StoreOp::Session, self.store.session(key)).await
+    }
+
+    async fn presence(&self, place: Option<&ReplyRoute>, since: UnixMillis) -> Result<Presence, StoreError> {
+        self.plan.around(StoreOp::Presence, self.store.presence(place, since)).await
     }
 
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {

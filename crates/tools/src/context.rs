@@ -129,6 +129,15 @@ impl ContextSource for WorkspaceContext {
         tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(format!("it could not be read: {error}")))
     }
 
+    async fn file_start(&self, path: &str, max_bytes: u64) -> Result<Option<(String, bool)>, String> {
+        let (workspace, path) = (self.workspace.clone(), path.to_owned());
+        let read = move || match workspace.stamped(&path).map_err(read::why)? {
+            Some((file, _)) => read::start(file, max_bytes).map(Some),
+            None => Ok(None),
+        };
+        tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(format!("it could not be read: {error}")))
+    }
+
     fn today(&self, now: UnixMillis) -> Option<String> {
         let now = Timestamp::from_millisecond(now.0).ok()?.to_zoned(self.zone.clone());
         let zone = self.zone.iana_name().map_or_else(|| now.strftime("UTC%:z").to_string(), str::to_owned);
@@ -160,6 +169,25 @@ mod tests {
         std::fs::write(dir.path().join("SOUL.md"), " ").unwrap();
         let same = context.bootstrap().await;
         assert!(Arc::ptr_eq(&same, &context.bootstrap().await));
+    }
+
+    #[tokio::test]
+    async fn the_beginning_of_a_long_file_is_read_to_a_whole_character() {
+        let dir = tempfile::tempdir().unwrap();
+        let context = open(dir.path(), &ContextConfig::default());
+        for (written, expected) in [
+            ("abc", Ok(Some(("abc".to_owned(), false)))),
+            ("abcd", Ok(Some(("abcd".to_owned(), false)))),
+            ("abcde", Ok(Some(("abcd".to_owned(), true)))),
+            ("abc\u{e4}\u{e4}", Ok(Some(("abc".to_owned(), true)))),
+            ("a\0", Err("it is not text: it has zero bytes".to_owned())),
+        ] {
+            std::fs::write(dir.path().join("HEARTBEAT.md"), written).unwrap();
+            assert_eq!(context.file_start("HEARTBEAT.md", 4).await, expected, "{written:?}");
+        }
+        std::fs::write(dir.path().join("HEARTBEAT.md"), b"ab\xffde").unwrap();
+        assert!(context.file_start("HEARTBEAT.md", 4).await.unwrap_err().contains("byte 2"));
+        assert_eq!(context.file_start("none.md", 4).await, Ok(None));
     }
 
     #[test]

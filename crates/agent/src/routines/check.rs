@@ -3,7 +3,7 @@
 
 use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::routine::{ROUTINE_NAME_MAX_BYTES, ROUTINE_TEXT_MAX_BYTES};
-use belay_protocol::{Guardrails, Misfire, RoutineAction, RoutineRecord, RoutineSpec, Trigger, UnixMillis};
+use belay_protocol::{Guardrails, HEARTBEAT, Misfire, RoutineAction, RoutineRecord, RoutineSpec, Trigger, UnixMillis};
 use regex::{Regex, RegexBuilder};
 
 use super::config::ANY_DATE;
@@ -46,6 +46,11 @@ pub fn problems(spec: &RoutineSpec) -> Vec<String> {
     of_action(&spec.action, &mut problems);
     of_guard(&spec.guard, &mut problems);
     problems
+}
+
+/// Why a name cannot be had; `None`: it can.
+pub(super) fn reserved(name: &str) -> Option<&'static str> {
+    (name == HEARTBEAT).then_some("it is the name of the built-in heartbeat, see [heartbeat]; choose another")
 }
 
 fn is_name(name: &str) -> bool {
@@ -145,7 +150,8 @@ fn of_action(action: &RoutineAction, problems: &mut Vec<String>) {
     }
 }
 
-fn is_path(path: &str) -> bool {
+/// Whether it is a path within the workspace.
+pub(super) fn is_path(path: &str) -> bool {
     let inside = !path.starts_with('/') && path.split('/').all(|part| !part.is_empty() && part != "..");
     inside && path.len() <= FILE_MAX_BYTES && !path.chars().any(char::is_control)
 }
@@ -177,6 +183,18 @@ pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
         }
         other => other.to_string(),
     })
+}
+
+/// The routine with the digest that is known of its webhook's secret, where it is put without one: what is read back is put
+/// again without it.
+pub(super) fn with_known_secret(mut spec: RoutineSpec, old: Option<&RoutineRecord>) -> RoutineSpec {
+    if let Trigger::Webhook { secret_sha256, .. } = &mut spec.trigger
+        && let Some(Trigger::Webhook { secret_sha256: known, .. }) = old.map(|old| &old.spec.trigger)
+        && secret_sha256.is_empty()
+    {
+        known.clone_into(secret_sha256);
+    }
+    spec
 }
 
 /// Whether its schedule is a length of time from the moment at which it is read, so that reading it again is another one.

@@ -137,6 +137,7 @@ pub(crate) async fn command(house: &House, command: RoutineCommand, by: &By) -> 
             Some(firing) if fires => format!("Routine {} has begun.", firing.routine),
             _ => "Nothing was set off.".to_owned(),
         },
+        RoutineAnswer::Heartbeat(report) => report.would, // no command asks for it
     })
 }
 

@@ -89,6 +89,7 @@ impl RoutinesConfig {
             if !names.insert(spec.name.as_str()) {
                 problems.push(format!("{place}: there are two of this name"));
             }
+            problems.extend(check::reserved(&spec.name).map(|problem| format!("{place}.name: {problem}")));
             problems.extend(check::problems(spec).into_iter().map(|problem| format!("{place}.{problem}")));
             if check::counts_from_now(spec) {
                 problems.push(format!(

@@ -23,6 +23,7 @@ use tracing::Instrument;
 use super::board::Handed;
 use super::define::define;
 use super::firing::{give_up, pursue};
+use super::heartbeat;
 use super::step::{carry_out, decide};
 use crate::house::House;
 
@@ -96,6 +97,7 @@ impl Engine {
         if self.house.routines.config.enabled {
             define(&self.house).await?;
         }
+        heartbeat::set_up(&self.house).await?;
         for firing in self.house.store.routines.open_firings().await? {
             self.lead(firing);
         }

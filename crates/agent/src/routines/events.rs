@@ -167,7 +167,7 @@ fn rule(routine: &RoutineRecord, known: &EventSet) -> Option<(Source, Rule)> {
                     principal: routine.creator.principal.clone(),
                     channel: routine.channel.as_str().to_owned(),
                 },
-                RoutineOrigin::Config => Source::Operators,
+                RoutineOrigin::Config | RoutineOrigin::Heartbeat => Source::Operators,
             };
             (source, Fits::Text { pattern, channel: channel.as_ref().map(|channel| channel.to_lowercase()) })
         }

@@ -8,16 +8,18 @@ use std::time::Duration;
 
 use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::{
-    Ack, Body, Control, FiringRecord, IdempotencyKey, Inbound, JobId, JobOrder, Place, Principal, PrincipalRole,
-    Purpose, Refusal, RoutineAction, RoutineRecord, RunId, RunOptions, RunRecord, Settled, StoreError, firing_session,
+    Ack, Body, Control, FiringEnd, FiringRecord, FiringStatus, IdempotencyKey, Inbound, JobId, JobOrder, Principal,
+    Purpose, Refusal, RoutineAction, RoutineOrigin, RoutineRecord, RunId, RunOptions, RunRecord, Settled, SkipReason,
+    StoreError, firing_session,
 };
 use tokio::time::sleep;
 
 use super::outcome::Outcome;
-use super::text;
+use super::{heartbeat, text};
 use crate::house::House;
 use crate::jobs::{self, Client};
 use crate::metrics;
+use crate::rights::{self, NoLonger};
 
 /// First and longest pause between two attempts to reach the store, or a lane that is busy.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -34,6 +36,18 @@ pub(super) async fn pursue(house: Arc<House>, firing: FiringRecord) {
     let name = &firing.routine;
     let Some(routine) = insist(&house, || house.store.routines.routine(name)).await else { return };
     let routine = routine.filter(|routine| routine.routine_id == firing.routine_id); // else it is another one
+    if let Some(routine) = routine.as_ref().filter(|routine| routine.origin == RoutineOrigin::Heartbeat) {
+        if let Some(end) = heartbeat::beat(&house, &firing, routine).await {
+            settle(&house, &firing, end).await;
+        }
+        return;
+    }
+    let routine = match routine.map(|routine| rights::of_routine(&house, &routine).map_err(|gone| (routine, gone))) {
+        None => None,
+        Some(Ok(routine)) => Some(routine),
+        // A run that a restart has taken up finds the same, and ends.
+        Some(Err((routine, gone))) => return refuse(&house, &firing, &routine, gone).await,
+    };
     let outcome = match &routine {
         Some(RoutineRecord { spec, .. }) if matches!(spec.action, RoutineAction::FullJob { .. }) => {
             by_job(&house, &firing, routine.as_ref()).await
@@ -42,7 +56,7 @@ pub(super) async fn pursue(house: Arc<House>, firing: FiringRecord) {
         _ => by_run(&house, &firing, routine.as_ref()).await,
     };
     if let Some(outcome) = outcome {
-        settle(&house, &firing, routine.as_ref(), outcome).await;
+        settle(&house, &firing, outcome.end(&firing, routine.as_ref(), house.clock.now())).await;
     }
 }
 
@@ -51,24 +65,34 @@ pub(super) async fn give_up(house: Arc<House>, firing: FiringRecord) {
     let routine = house.store.routines.routine(&firing.routine).await.ok().flatten();
     let routine = routine.filter(|routine| routine.routine_id == firing.routine_id);
     let outcome = Outcome::failed("it ended by a fault of Belay, which the log tells of");
-    settle(&house, &firing, routine.as_ref(), outcome).await;
+    settle(&house, &firing, outcome.end(&firing, routine.as_ref(), house.clock.now())).await;
 }
 
-async fn settle(house: &House, firing: &FiringRecord, routine: Option<&RoutineRecord>, outcome: Outcome) {
-    let (status, why) = (outcome.status.word(), outcome.summary.clone());
-    let end = outcome.end(firing, routine, house.clock.now());
+/// Ends a firing of a routine whose creator is let in no more, and the routine with it.
+async fn refuse(house: &House, firing: &FiringRecord, routine: &RoutineRecord, NoLonger(why): NoLonger) {
+    let told = routine.reply_to.as_ref().is_some_and(|route| rights::may_tell(house, route));
+    settle(house, firing, Outcome::failed(why).last(firing, routine, told, house.clock.now())).await;
+}
+
+async fn settle(house: &House, firing: &FiringRecord, end: FiringEnd) {
+    let (status, why) = (end.status.word(), end.summary.clone());
     let settled = insist(house, || house.store.routines.settle(end.clone())).await;
     tracing::info!(firing = %firing.firing_id, routine = firing.routine, status, "firing ended");
     let Some(Settled::Now { disabled, .. }) = settled else { return };
     metrics::firing_ended(end.status);
+    if end.status == FiringStatus::Skipped
+        && let Some(reason) = why.as_deref().and_then(SkipReason::from_word)
+    {
+        metrics::heartbeat_skipped(reason);
+    }
     if disabled {
-        tracing::warn!(routine = firing.routine, why, "a routine is switched off after failures in a row");
+        tracing::warn!(routine = firing.routine, why, "a routine is switched off");
         house.routines.remove(&firing.routine); // nothing sets it off until it is switched on
     }
 }
 
 /// Asks the store until it answers; `None`: the daemon ends before it did.
-async fn insist<T, F>(house: &House, mut ask: impl FnMut() -> F) -> Option<T>
+pub(super) async fn insist<T, F>(house: &House, mut ask: impl FnMut() -> F) -> Option<T>
 where
     F: Future<Output = Result<T, StoreError>>,
 {
@@ -88,11 +112,11 @@ where
 }
 
 /// Has a run do it. `None`: the daemon ends.
-async fn by_run(house: &House, firing: &FiringRecord, routine: Option<&RoutineRecord>) -> Option<Outcome> {
+pub(super) async fn by_run(house: &House, firing: &FiringRecord, routine: Option<&RoutineRecord>) -> Option<Outcome> {
     let run = match firing.run_id {
         Some(run) => run,
         None => {
-            let key = key_of(firing);
+            let key = key_of(firing, routine);
             let known = insist(house, || house.store.threads.find(&key)).await?;
             let begun = match (known, routine) {
                 (Some(known), _) => Ok(known.run_id),
@@ -113,9 +137,17 @@ async fn by_run(house: &House, firing: &FiringRecord, routine: Option<&RoutineRe
 }
 
 /// What makes a second sending of a firing's message recognisable.
-fn key_of(firing: &FiringRecord) -> IdempotencyKey {
+pub(super) fn key_of(firing: &FiringRecord, routine: Option<&RoutineRecord>) -> IdempotencyKey {
     let id = firing.firing_id.to_string();
-    IdempotencyKey { channel: Purpose::Routine.channel(), account: "firing".into(), message_id: id.into() }
+    IdempotencyKey { channel: purpose_of(routine).channel(), account: "firing".into(), message_id: id.into() }
+}
+
+/// What the run of a firing is for.
+fn purpose_of(routine: Option<&RoutineRecord>) -> Purpose {
+    match routine.map(|routine| routine.origin) {
+        Some(RoutineOrigin::Heartbeat) => Purpose::Heartbeat,
+        Some(RoutineOrigin::Made | RoutineOrigin::Config) | None => Purpose::Routine,
+    }
 }
 
 /// Sends the message that is the firing's work. Sent again, it is the same run. `None`: the daemon ends.
@@ -129,6 +161,10 @@ async fn begin(
         return Some(Err("the routine does its work by jobs now; it did not when it fired".to_owned()));
     };
     let message = message(firing, Body::Text(prompt.clone()), routine, Some(key));
+    let message = match routine.origin {
+        RoutineOrigin::Heartbeat => Inbound { options: heartbeat::options(house), ..message },
+        RoutineOrigin::Made | RoutineOrigin::Config => message,
+    };
     let mut pause = BACKOFF.0;
     while !house.draining.is_cancelled() {
         match house.inlet.send(message.clone()).await {
@@ -146,15 +182,10 @@ async fn begin(
 
 /// Its run answers nobody: what there is to say is told with the end of the firing.
 fn message(firing: &FiringRecord, body: Body, routine: &RoutineRecord, key: Option<IdempotencyKey>) -> Inbound {
-    let role = match routine.creator.place {
-        Place::Conversation => PrincipalRole::User,
-        Place::Token => PrincipalRole::Client,
-        Place::Operator => PrincipalRole::Operator,
-    };
     Inbound {
-        channel: Purpose::Routine.channel(),
+        channel: purpose_of(Some(routine)).channel(),
         session: firing_session(firing.firing_id),
-        principal: Principal { id: routine.creator.principal.as_str().into(), role },
+        principal: rights::principal(&routine.creator),
         key,
         reply_to: None,
         body,
@@ -221,11 +252,8 @@ async fn by_job(house: &House, firing: &FiringRecord, routine: Option<&RoutineRe
     loop {
         match insist(house, || house.store.jobs.job(id)).await? {
             Some(job) if job.state.is_over() => {
-                let run = match job.run_id {
-                    Some(run) => insist(house, || house.store.runs.run(run)).await?,
-                    None => None,
-                };
-                return Some(Outcome::of_job(&job, run.as_ref()));
+                let used = insist(house, || jobs::spent(house, &job, None)).await?;
+                return Some(Outcome::of_job(&job, used));
             }
             Some(_) => {}
             None => return Some(Outcome::failed("its job is gone")),

@@ -8,14 +8,14 @@ use async_trait::async_trait;
 use belay_agent_loop::{AdmittedCall, LlmTurn, LoopContext, LoopError, LoopOutcome, Reasoning};
 use belay_protocol::routine::ROUTINE_OK;
 use belay_protocol::{
-    FinishReason, FiringRecord, Message, ModelReply, RoutineAction, RoutineRecord, RunEnd, SessionKey, StopReason,
-    Tool, ToolContext, ToolFailure, ToolOutput, ToolSet, ToolSpec, Weight, firing_of,
+    FinishReason, FiringRecord, Message, ModelReply, RoutineAction, RoutineOrigin, RoutineRecord, RunEnd, SessionKey,
+    StopReason, Tool, ToolContext, ToolFailure, ToolOutput, ToolSet, ToolSpec, Weight, firing_of,
 };
 use serde_json::{Map, Value};
 use tokio::time::sleep;
 
 use super::config::MOST_ITERATIONS;
-use super::text;
+use super::{heartbeat, text};
 use crate::OWN_TOOLS;
 use crate::chat::{CUT_OFF, ChatDelegate, WITHHELD};
 use crate::core::unbound;
@@ -23,6 +23,7 @@ use crate::house::House;
 use crate::post::SEND_MESSAGE;
 use crate::prompt::{self, Briefing};
 use crate::reply::{self, Reply};
+use crate::rights;
 use crate::turn::open_calls;
 
 /// Longest result of a tool that the model of a firing is shown, in bytes.
@@ -50,8 +51,17 @@ pub(crate) struct Light {
     pub(crate) iterations: u32,
     /// Most tokens of one answer.
     pub(crate) max_tokens: u32,
-    /// The word that says that there is nothing to say.
-    pub(crate) nothing: &'static str,
+    /// What says that there is nothing to say.
+    pub(crate) nothing: Nothing,
+}
+
+/// How a model says that there is nothing to say.
+#[derive(Clone, Copy)]
+pub(crate) struct Nothing {
+    /// The word, which is kept as its answer.
+    pub(crate) word: &'static str,
+    /// Whether an answer says it.
+    pub(crate) is_said: fn(&str) -> bool,
 }
 
 /// Does the work of a lightweight firing, whose session this is.
@@ -67,22 +77,28 @@ pub(crate) async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext)
     };
     let Some(firing) = firing else { return Ok(cannot("firing")) };
     let Some(routine) = store.routine(&firing.routine).await? else { return Ok(cannot("routine")) };
+    // Looked at before it was begun; since then a restart may have taken it up, with other settings.
+    let Ok(routine) = rights::of_routine(&house, &routine) else {
+        return Ok(LoopOutcome::Stopped(RunEnd::of(StopReason::ParentStopped).with("rights", "none")));
+    };
     let RoutineAction::Lightweight { files, use_tools, max_tool_rounds, .. } = &routine.spec.action else {
         return Ok(cannot("mode"));
     };
+    let beats = routine.origin == RoutineOrigin::Heartbeat;
     let config = &house.routines.config;
     let with_tools = *use_tools && config.lightweight_tools;
     let light = Light {
         instructions: text::instructions(&firing, &routine),
-        shown: shown(&house, &firing, &routine, files).await,
+        shown: if beats { None } else { shown(&house, &firing, &routine, files).await },
         tools: if with_tools { tools_of(&house) } else { ToolSet::default() },
         iterations: match with_tools {
             true => (*max_tool_rounds).min(config.lightweight_max_iterations).clamp(1, MOST_ITERATIONS),
             false => 1,
         },
         max_tokens: config.max_tokens,
-        nothing: ROUTINE_OK,
+        nothing: Nothing { word: ROUTINE_OK, is_said: |answer| answer == ROUTINE_OK },
     };
+    let light = if beats { heartbeat::light(&house, &firing, &routine, light).await } else { light };
     run(delegate, context, light).await
 }
 
@@ -212,14 +228,14 @@ fn result(
     delegate: &mut ChatDelegate,
     context: &mut LoopContext,
     reply: ModelReply,
-    nothing: &str,
+    nothing: Nothing,
 ) -> Option<LoopOutcome> {
     delegate.cut_off = match reply.finish {
         FinishReason::Length => Some(StopReason::LengthLimit),
         FinishReason::ContentFilter => Some(StopReason::ContentFilter),
         FinishReason::Stop | FinishReason::ToolCalls => None,
     };
-    let shaped = match reply.text.trim() == nothing {
+    let shaped = match (nothing.is_said)(reply.text.trim()) {
         true => Reply::Silent,
         false => reply::shape(&reply.text),
     };
@@ -227,7 +243,7 @@ fn result(
         Reply::Silent => {
             delegate.silent = true;
             delegate.cut_off = None;
-            context.push(Message::assistant(nothing));
+            context.push(Message::assistant(nothing.word));
             Some(LoopOutcome::Response(String::new()))
         }
         Reply::Text(mut text) => {

@@ -11,6 +11,8 @@ pub(super) struct Outcome {
     pub(super) status: FiringStatus,
     /// What there is to say.
     pub(super) summary: Option<String>,
+    /// Why the run that did it has ended; `None`: none did.
+    pub(super) reason: Option<StopReason>,
     pub(super) usage: RunUsage,
     pub(super) cost_micro_usd: u64,
 }
@@ -19,7 +21,7 @@ impl Outcome {
     /// It was not done, and used nothing.
     pub(super) fn failed(why: impl Into<String>) -> Self {
         let (status, summary) = (FiringStatus::Failed, Some(why.into()));
-        Self { status, summary, usage: RunUsage::default(), cost_micro_usd: 0 }
+        Self { status, summary, reason: None, usage: RunUsage::default(), cost_micro_usd: 0 }
     }
 
     /// Of the run that did it. Nothing said is no success, unless the model chose to say nothing.
@@ -34,12 +36,17 @@ impl Outcome {
                 (FiringStatus::Failed, run.reply.clone().or(line))
             }
         };
-        Self { status, summary, usage: run.usage, cost_micro_usd: run.cost_micro_usd }
+        Self { status, summary, reason: run.reason, usage: run.usage, cost_micro_usd: run.cost_micro_usd }
     }
 
-    /// Of the job that did it, once that is over. `run`: that of its last attempt.
-    pub(super) fn of_job(job: &JobRecord, run: Option<&RunRecord>) -> Self {
+    /// Of the job that did it, once that is over. `used`: by all its attempts. What a failed job had come to is shown with why it
+    /// has failed.
+    pub(super) fn of_job(job: &JobRecord, (usage, cost_micro_usd): (RunUsage, u64)) -> Self {
         let why = || Some(job.why.clone()).filter(|why| !why.is_empty());
+        let with_result = |why: String| match &job.result {
+            Some(partial) => format!("{why}\n\nSo far:\n\n{partial}"),
+            None => why,
+        };
         let (status, summary) = match job.state {
             JobState::Completed | JobState::Submitted | JobState::Accepted => match &job.result {
                 Some(result) => (FiringStatus::Attention, Some(result.clone())),
@@ -47,11 +54,11 @@ impl Outcome {
             },
             JobState::Cancelled => (FiringStatus::Failed, why().or_else(|| Some("its job was cancelled".into()))),
             JobState::Failed | JobState::Pending | JobState::InProgress | JobState::Stuck => {
-                (FiringStatus::Failed, why().or_else(|| Some("its job failed".into())))
+                let why = why().unwrap_or_else(|| "its job failed".to_owned());
+                (FiringStatus::Failed, Some(with_result(why)))
             }
         };
-        let (usage, cost_micro_usd) = run.map_or_else(Default::default, |run| (run.usage, run.cost_micro_usd));
-        Self { status, summary, usage, cost_micro_usd }
+        Self { status, summary, reason: None, usage, cost_micro_usd }
     }
 
     /// The end of the firing, with what its owner is told of it.
@@ -76,9 +83,24 @@ impl Outcome {
             summary: self.summary,
             usage: self.usage,
             cost_micro_usd: self.cost_micro_usd,
+            switch_off: None,
             notice: said,
             disabled_notice: disabled,
             at,
+        }
+    }
+
+    /// The end of a firing for whose routine nobody is let in any more: the routine is switched off with it, and that alone is
+    /// told, to the conversation that made it, if it is `told` anything.
+    pub(super) fn last(self, firing: &FiringRecord, routine: &RoutineRecord, told: bool, at: UnixMillis) -> FiringEnd {
+        let why = self.summary.clone().unwrap_or_default();
+        let text = format!("The routine {} is switched off: {why}.", routine.spec.name);
+        let route = routine.reply_to.clone().filter(|_| told);
+        FiringEnd {
+            switch_off: Some(why),
+            notice: None,
+            disabled_notice: route.map(|route| Outbound::new(None, route, text)),
+            ..self.end(firing, None, at)
         }
     }
 

@@ -13,9 +13,9 @@ use belay_protocol::{
 use serde_json::Value;
 
 use super::board::Handed;
-use super::check;
 use super::events::Waiting;
 use super::schedule::Schedule;
+use super::{check, heartbeat};
 use crate::house::House;
 
 /// When a firing that is held back since others are at work may be tried again.
@@ -77,6 +77,13 @@ pub(crate) async fn request(house: &House, request: RoutineRequest, by: &By) -> 
         RoutineRequest::Fire { name, payload } => fire(house, &name, payload, by).await,
         RoutineRequest::Webhook { name, delivery, payload } => webhook(house, &name, delivery, payload, by).await,
         RoutineRequest::Emit { source, event, key, payload } => emit(house, (&source, &event), key, payload, by).await,
+        RoutineRequest::Heartbeat if by.asker.place != Place::Operator => {
+            Err(Refusal::Forbidden("Only an operator may look at the heartbeat.".into()))
+        }
+        RoutineRequest::Heartbeat => {
+            let report = heartbeat::report(house).await.map_err(unstored)?;
+            Ok(RoutineAnswer::Heartbeat(Box::new(report)))
+        }
     }
 }
 
@@ -105,18 +112,25 @@ fn not_of_config(routine: &RoutineRecord) -> Result<(), Refusal> {
             let name = &routine.spec.name;
             Err(Refusal::Forbidden(format!("The routine {name} is part of the configuration: it is changed there.")))
         }
+        RoutineOrigin::Heartbeat => {
+            let what =
+                "The heartbeat is part of the configuration: it is changed, and switched on and off, in [heartbeat].";
+            Err(Refusal::Forbidden(what.to_owned()))
+        }
     }
 }
 
 async fn put(house: &House, spec: RoutineSpec, fresh: bool, by: &By) -> Result<RoutineAnswer, Refusal> {
     is_on(house)?;
-    let problems = check::problems(&spec);
+    let (store, now) = (&house.store.routines, house.clock.now());
+    // For what it leaves as it is: whose it is and how many there are is looked at where it is written.
+    let old = store.routine(&spec.name).await.map_err(unstored)?;
+    let spec = check::with_known_secret(spec, old.as_ref().filter(|old| by.may_touch(old)));
+    let mut problems = check::problems(&spec);
+    problems.extend(check::reserved(&spec.name).map(|problem| format!("name: {problem}")));
     if !problems.is_empty() {
         return Err(Refusal::Invalid(problems.join("\n")));
     }
-    let (store, now) = (&house.store.routines, house.clock.now());
-    // For its schedule alone: whose it is and how many there are is looked at where it is written.
-    let old = store.routine(&spec.name).await.map_err(unstored)?;
     if spec.notify.to.is_some() && by.asker.place != Place::Operator {
         let what = "notify.to: only an operator may have a routine write to another conversation; leave it out";
         return Err(Refusal::Forbidden(what.into()));
@@ -155,6 +169,9 @@ async fn put(house: &House, spec: RoutineSpec, fresh: bool, by: &By) -> Result<R
 
 async fn enable(house: &House, name: &str, on: bool, by: &By) -> Result<RoutineAnswer, Refusal> {
     let (routine, now) = (find(house, name, by).await?, house.clock.now());
+    if routine.origin == RoutineOrigin::Heartbeat {
+        not_of_config(&routine)?;
+    }
     let next_at = match check::schedule_of(&routine.spec) {
         Ok(schedule) => schedule.and_then(|schedule: Schedule| schedule.next_after(now)),
         Err(error) => return Err(Refusal::Invalid(format!("The schedule of {name} cannot be read: {error}"))),

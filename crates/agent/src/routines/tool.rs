@@ -122,7 +122,7 @@ impl Bound {
             RoutineAnswer::Routine(routine) => {
                 commands::command(self.house(), RoutineCommand::Show(routine.spec.name), by).await
             }
-            RoutineAnswer::Deleted(_) | RoutineAnswer::Fired(_) => Ok("done".to_owned()),
+            RoutineAnswer::Deleted(_) | RoutineAnswer::Fired(_) | RoutineAnswer::Heartbeat(_) => Ok("done".to_owned()),
         }
     }
 }

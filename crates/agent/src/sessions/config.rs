@@ -117,7 +117,7 @@ fn check(problems: &mut Vec<String>, key: &str, daily_at: Option<&str>, zone: Op
 }
 
 /// `HH:MM`.
-pub(super) fn time_of_day(text: &str) -> Result<Time, String> {
+pub(crate) fn time_of_day(text: &str) -> Result<Time, String> {
     let wrong = || format!("{text:?} is no time of day: write hours and minutes as in \"04:00\"");
     let (hours, minutes) = text.split_once(':').ok_or_else(wrong)?;
     let number = |digits: &str| match digits.len() {

@@ -103,7 +103,7 @@ async fn carry_out(
             return Ok(LoopOutcome::Stopped(end));
         }
     }
-    if job.purpose == Purpose::Routine {
+    if matches!(job.purpose, Purpose::Routine | Purpose::Heartbeat) {
         return routines::work(delegate, context).await;
     }
     let planned = match &errand {

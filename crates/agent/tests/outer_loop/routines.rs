@@ -101,7 +101,7 @@ pub(crate) fn statuses(firings: &[FiringRecord]) -> Vec<FiringStatus> {
 }
 
 /// At ten minutes past a full hour.
-const TEN_PAST: i64 = 1_794_999_600_000 + 600_000;
+pub(crate) const TEN_PAST: i64 = 1_794_999_600_000 + 600_000;
 
 pub(crate) fn at_ten_past(model: ScriptedModel) -> Setup {
     let setup = setup_with(model);
@@ -650,7 +650,8 @@ async fn thousands_of_routines_that_are_not_due_cost_a_look_nothing() {
     put(&agent, hourly("watch", Misfire::Once)).await;
     let rule = belay_protocol::PutRule { fresh: true, by: belay_protocol::PutBy::Config };
     for n in 0..10_000 {
-        let never = Trigger::Schedule { when: "0 0 1 1 * 2090".into(), zone: "UTC".into(), misfire: Misfire::Once };
+        let never =
+            Trigger::Schedule { when: "at 2090-01-01T00:00".into(), zone: "UTC".into(), misfire: Misfire::Once };
         let new = belay_protocol::NewRoutine {
             id: Default::default(),
             spec: routine(&format!("r{n}"), never),

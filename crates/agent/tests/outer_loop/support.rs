@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::{
-    Absent, Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, JobsConfig, LimitsConfig,
-    QueueConfig, RoutinesConfig, SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
+    Absent, Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, HeartbeatConfig, JobsConfig,
+    LimitsConfig, QueueConfig, RoutinesConfig, SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
 };
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
@@ -425,6 +425,7 @@ pub(crate) struct Setup {
     pub(crate) compaction: CompactionConfig,
     pub(crate) sessions: SessionsConfig,
     pub(crate) routines: RoutinesConfig,
+    pub(crate) heartbeat: HeartbeatConfig,
     pub(crate) jobs: JobsConfig,
     pub(crate) health: ToolHealthConfig,
     pub(crate) rules: Arc<StopRules>,
@@ -501,6 +502,7 @@ impl Setup {
             compaction: CompactionConfig::default(),
             sessions: SessionsConfig::default(),
             routines: RoutinesConfig { enabled: false, ..RoutinesConfig::default() },
+            heartbeat: HeartbeatConfig::default(),
             // Without jobs the models of all other tests are offered one tool less.
             jobs: JobsConfig { enabled: false, ..JobsConfig::default() },
             health: ToolHealthConfig::default(),
@@ -541,6 +543,7 @@ impl Setup {
             compaction: self.compaction.clone(),
             sessions: self.sessions.clone(),
             routines: self.routines.clone(),
+            heartbeat: self.heartbeat.clone(),
             jobs: self.jobs.clone(),
             health: self.health.clone(),
             rules: self.rules.clone(),
@@ -590,6 +593,7 @@ impl Setup {
             streaming: self.streaming.clone(),
             sessions: self.sessions.clone(),
             routines: self.routines.clone(),
+            heartbeat: self.heartbeat.clone(),
             jobs: self.jobs.clone(),
             health: self.health.clone(),
             processes: self.processes.clone(),
@@ -613,11 +617,23 @@ impl Setup {
         }
     }
 
+    /// Why the agent does not start.
+    pub(crate) async fn refused(&self) -> String {
+        let parts = AgentParts { channels: vec![self.channel("one", true).probe], ..self.parts() };
+        Agent::start(parts).await.err().expect("it is refused").to_string()
+    }
+
     /// Starts the agent with two channels, `one` and `two`.
     pub(crate) async fn start(&self) -> Running {
+        self.start_with(|_| {}).await
+    }
+
+    /// The same, with something changed in what it is made of.
+    pub(crate) async fn start_with(&self, change: impl FnOnce(&mut AgentParts)) -> Running {
         let one = self.channel(self.names[0], true);
         let two = self.channel(self.names[1], !self.injector);
-        let parts = AgentParts { channels: vec![one.probe.clone(), two.probe.clone()], ..self.parts() };
+        let mut parts = AgentParts { channels: vec![one.probe.clone(), two.probe.clone()], ..self.parts() };
+        change(&mut parts);
         let stop = CancellationToken::new();
         let agent = Agent::start(parts).await.expect("the agent starts");
         let task = tokio::spawn(agent.run(stop.clone()));

@@ -42,6 +42,7 @@ mod tests {
         for text in ["42", "-1001234567890", "-1001234567890:7"] {
             assert_eq!(text.parse::<Conversation>().map(|it| it.to_string()).as_deref(), Ok(text));
         }
+        assert!(super::super::Telegram::is_conversation("42") && !super::super::Telegram::is_conversation("+42"));
         for text in ["", "x", "1:", "1:2:3", "telegram:1"] {
             assert!(text.parse::<Conversation>().is_err(), "{text:?}");
         }

@@ -82,6 +82,11 @@ pub struct TelegramSecrets {
 }
 
 impl Telegram {
+    /// Whether a text names a conversation as messages of this channel name theirs: `42`, `-1001234567890:7`.
+    pub fn is_conversation(text: &str) -> bool {
+        text.parse::<Conversation>().is_ok_and(|conversation| conversation.to_string() == text)
+    }
+
     /// A bot that has not said anything yet. `http` needs a limit for connecting, and none for idle connections below 40 s:
     /// polling waits that long. The rest is limited here, per call.
     ///

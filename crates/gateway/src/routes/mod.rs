@@ -7,6 +7,7 @@ mod context;
 mod events;
 mod firings;
 mod health;
+mod heartbeat;
 mod hooks;
 mod jobs;
 mod messages;
@@ -92,6 +93,7 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/jobs/{id}/messages", post(jobs::message))
         .route("/api/v1/jobs/{id}/cancel", post(jobs::cancel))
         .route("/api/v1/jobs/{id}/accept", post(jobs::accept))
+        .route("/api/v1/heartbeat", get(heartbeat::show))
         .route("/api/v1/routines", get(routines::list).post(routines::create))
         // No routine's name is a route: `POST /api/v1/routines/test` is told from others by its method.
         .route(

@@ -29,6 +29,7 @@ pub(super) fn told(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static
         // of an answer were committed early, is for the operator, who reads it in the log.
         Kind::ThreadEdited { .. } | Kind::Delivered { .. } | Kind::Hook { .. } | Kind::Said { .. } => return None,
         Kind::JobChanged { .. } | Kind::RoutineFired { .. } | Kind::RoutineEnded { .. } => return None,
+        Kind::HeartbeatSkipped { .. } => return None,
         // How tools get on is a matter of all runs.
         Kind::ToolFailing { .. } | Kind::ToolSwitched { .. } => return None,
     };

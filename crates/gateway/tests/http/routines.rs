@@ -41,6 +41,16 @@ async fn a_routine_is_made_once_changed_switched_and_deleted() {
 }
 
 #[tokio::test]
+async fn the_heartbeat_is_shown_to_operators() {
+    let house = House::open().await;
+    let (status, report) = house.get("/api/v1/heartbeat").await;
+    assert_eq!((status, &report["when"], &report["would_skip"]), (200, &json!("every 30m"), &json!("idle")));
+    let house = House::locked().await;
+    let asked = house.client.get(house.url("/api/v1/heartbeat")).bearer_auth("client");
+    assert_eq!(read(asked).await.0, 403, "operators only");
+}
+
+#[tokio::test]
 async fn routines_are_listed_by_name_in_pages() {
     let house = House::open().await;
     for name in ["c", "a", "b"] {

@@ -106,6 +106,19 @@ impl FakeWork {
                 }
                 None => unknown(&name),
             },
+            RoutineRequest::Heartbeat => Ack::Routine(RoutineAnswer::Heartbeat(Box::new(HeartbeatReport {
+                enabled: true,
+                when: "every 30m".into(),
+                zone: "UTC".into(),
+                quiet_hours: String::new(),
+                file: "HEARTBEAT.md".into(),
+                deliver_to: None,
+                next_at: None,
+                would_skip: Some(SkipReason::Idle),
+                would: "Skip the beat.".into(),
+                failures: 0,
+                last: Vec::new(),
+            }))),
             RoutineRequest::Emit { source, event, key, payload } => {
                 let key = key.unwrap_or_else(|| FiringId::new().to_string());
                 let waits = |routine: &&RoutineRecord| matches!(&routine.spec.trigger, Trigger::System { source: s, event: e, .. } if *s == source && *e == event);
@@ -254,6 +267,9 @@ impl JobStore for FakeWork {
         };
         Ok(jobs.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
     }
+    async fn numbers(&self) -> Result<JobNumbers, StoreError> {
+        panic!("the agent counts jobs")
+    }
 }
 
 #[async_trait]
@@ -323,6 +339,9 @@ impl RoutineStore for FakeWork {
     }
     async fn open_firings(&self) -> Result<Vec<FiringRecord>, StoreError> {
         panic!("the engine does that")
+    }
+    async fn numbers(&self) -> Result<RoutineNumbers, StoreError> {
+        panic!("the agent counts routines")
     }
 }
 

@@ -9,9 +9,9 @@ use belay_protocol::{
     Acceptance, ActedOn, Archive, BootId, Checkpoint, Conversation, Decided, EditOutcome, Event, EventLog, EventQuery,
     FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message,
     MessageBody, MessageScope, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow,
-    OutboxState, PausedRun, Purpose, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader,
-    RunRecord, SearchQuery, Seq, SessionKey, SessionSummary, SpendLedger, Spent, StoreError, ThreadEdit, ThreadId,
-    ThreadSnapshot, ThreadStore, ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
+    OutboxState, PausedRun, Presence, Purpose, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader,
+    RunRecord, RunStatus, SearchQuery, Seq, SessionKey, SessionSummary, SpendLedger, Spent, StoreError, ThreadEdit,
+    ThreadId, ThreadSnapshot, ThreadStore, ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -178,6 +178,21 @@ impl RunReader for MemoryStore {
 
     async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {
         Ok(summary(&self.lock(), key))
+    }
+
+    async fn presence(&self, place: Option<&ReplyRoute>, since: UnixMillis) -> Result<Presence, StoreError> {
+        let here = |run: &Run| match (place, &run.input.reply_to) {
+            (None, _) => true,
+            (Some(place), Some(route)) => route.channel == place.channel && route.conversation == place.conversation,
+            (Some(_), None) => false,
+        };
+        let state = self.lock();
+        let mut spoken = state.runs.iter().rev().filter(|run| run.input.spoken && here(run));
+        let is_open = |run: &Run| run.end.is_none() && run.status != RunStatus::Paused;
+        Ok(Presence {
+            at_work: spoken.clone().any(is_open),
+            spoken: spoken.next().is_some_and(|run| run.input.at >= since),
+        })
     }
 
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {

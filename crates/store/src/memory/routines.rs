@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use belay_protocol::routine::MAX_ROUTINES;
 use belay_protocol::{
     Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, JobId, NewFiring, NewRoutine, PutRule,
-    RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RunId, SessionKey, Settled, StoreError, UnixMillis,
-    firing_session,
+    RoutineId, RoutineNumbers, RoutineOrigin, RoutinePut, RoutineRecord, RunId, SessionKey, Settled, StoreError,
+    UnixMillis, firing_session,
 };
 
 use super::state::State;
@@ -163,6 +163,14 @@ impl Routines {
         let mut due: Vec<_> = dated.filter(|(due_at, _)| *due_at <= now).collect();
         due.sort_by_key(|(due_at, _)| *due_at); // stable: equal dates stay in the order of their names
         due.into_iter().take(limit as usize).map(|(_, record)| record.clone()).collect()
+    }
+
+    pub(super) fn numbers(&self) -> RoutineNumbers {
+        RoutineNumbers {
+            enabled: self.by_name.values().filter(|routine| routine.record.enabled).count() as u64,
+            at_work: self.open_firings().len() as u64,
+            next_at: self.next_due(),
+        }
     }
 
     pub(super) fn next_due(&self) -> Option<UnixMillis> {
@@ -352,7 +360,7 @@ impl State {
         let Some(firing) = running else { return Ok(Settled::Before) };
         let firing = ended(firing, &end);
         let mut routine = self.routines.by_id(firing.routine_id).map(|routine| routine.record.clone());
-        let disabled = routine.as_mut().is_some_and(|routine| count_end(routine, &firing, end.at));
+        let disabled = routine.as_mut().is_some_and(|routine| count_end(routine, &firing, &end));
         let notices: Vec<_> = end.notice.into_iter().chain(end.disabled_notice.filter(|_| disabled)).collect();
         notices.iter().try_for_each(|notice| self.check_outbound(notice))?;
         notices.into_iter().try_for_each(|notice| self.enqueue(notice))?;

@@ -241,7 +241,7 @@ pub(super) fn settle(tx: &mut Tx<'_>, end: &FiringEnd) -> Done<Settled> {
     )?;
     let mut disabled = false;
     if let Some(mut routine) = routines::by_id(tx, firing.routine_id)? {
-        disabled = count_end(&mut routine.record, &firing, end.at);
+        disabled = count_end(&mut routine.record, &firing, end);
         routine.not_before = None; // what it waited for may have been this end
         routines::keep(tx, &routine)?;
     }

@@ -1,8 +1,8 @@
 //! Jobs. What may become of one is said in [`crate::jobs`]; here it is kept, and counted by index.
 
 use belay_protocol::{
-    BootId, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobRecord, JobState, NewJob, RunId,
-    UnixMillis,
+    BootId, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobRecord, JobState, NewJob,
+    RunId, UnixMillis,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, named_params, params, params_from_iter};
@@ -240,4 +240,23 @@ pub(super) fn jobs(conn: &Connection, filter: &JobFilter) -> Done<Vec<JobRecord>
     values.push(i64::from(jobs_limit(filter)).into());
     let sql = format!("SELECT {COLUMNS} FROM jobs {filtered} ORDER BY seq DESC LIMIT ?");
     tx::rows(conn, &sql, params_from_iter(values), record)
+}
+
+/// Jobs that are not over, counted by index.
+pub(super) const NUMBERS: &str = "SELECT state, COUNT(*) AS jobs FROM jobs INDEXED BY jobs_by_state
+     WHERE state IN ('pending', 'in_progress', 'stuck') GROUP BY state";
+pub(super) const OLDEST_PENDING: &str =
+    "SELECT created_at FROM jobs INDEXED BY jobs_by_state WHERE state = 'pending' ORDER BY seq LIMIT 1";
+
+pub(super) fn numbers(conn: &Connection) -> Done<JobNumbers> {
+    let each = tx::rows(conn, NUMBERS, [], |row| {
+        Ok((row.get::<_, String>("state")?, from_sql_int(row.get::<_, i64>("jobs")?)))
+    })?;
+    let of = |state: JobState| each.iter().find(|(word, _)| word == state.word()).map_or(0, |(_, jobs)| *jobs);
+    Ok(JobNumbers {
+        pending: of(JobState::Pending),
+        in_progress: of(JobState::InProgress),
+        stuck: of(JobState::Stuck),
+        oldest_pending_at: tx::row(conn, OLDEST_PENDING, [], |row| rows::date(row, "created_at"))?,
+    })
 }

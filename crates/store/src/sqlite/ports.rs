@@ -8,7 +8,7 @@ use belay_protocol::{
     Acceptance, ActedOn, Archive, BootId, Checkpoint, Conversation, Decided, Durability, EditOutcome, Event, EventLog,
     EventQuery, FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey,
     Lease, Message, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow,
-    OutboxState, PausedRun, Purpose, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader,
+    OutboxState, PausedRun, Presence, Purpose, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader,
     RunRecord, SearchQuery, Seq, SessionKey, SessionSummary, SpendLedger, Spent, StoreError, ThreadEdit, ThreadId,
     ThreadStore, ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
 };
@@ -170,6 +170,11 @@ impl RunReader for SqliteStore {
     async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {
         let key = key.clone();
         self.read(move |conn| reads::session(conn, &key)).await
+    }
+
+    async fn presence(&self, place: Option<&ReplyRoute>, since: UnixMillis) -> Result<Presence, StoreError> {
+        let place = place.cloned();
+        self.read(move |conn| reads::presence(conn, place.as_ref(), since)).await
     }
 
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    ChannelId, Conversation, Event, EventQuery, HistoryEntry, Message, Note, RunFilter, RunId, RunRecord, SessionKey,
-    SessionSummary,
+    ChannelId, Conversation, Event, EventQuery, HistoryEntry, Message, Note, Presence, ReplyRoute, RunFilter, RunId,
+    RunRecord, SessionKey, SessionSummary, UnixMillis,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, Rows, params, params_from_iter};
@@ -44,6 +44,33 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
     let sql = format!("SELECT {RUN_COLUMNS} FROM {table} {filtered} ORDER BY seq DESC LIMIT ?");
     let found = all(conn, &sql, params_from_iter(values), rows::run_record)?;
     found.into_iter().map(|record| gates::with_question(conn, record)).collect()
+}
+
+pub(super) fn presence(conn: &Connection, place: Option<&ReplyRoute>, since: UnixMillis) -> Done<Presence> {
+    let here = |row: &Row<'_>| -> Done<bool> {
+        let Some(place) = place else { return Ok(true) };
+        let route: Option<String> = row.get("reply_to")?;
+        let route: Option<ReplyRoute> = route.map(|text| rows::from_json(&text)).transpose()?;
+        Ok(route.is_some_and(|route| route.channel == place.channel && route.conversation == place.conversation))
+    };
+    let mut presence = Presence::default();
+    let mut open = conn.prepare_cached(
+        "SELECT reply_to FROM runs INDEXED BY runs_open WHERE ended_at IS NULL AND status <> 'paused' AND spoken = 1",
+    )?;
+    let mut open = open.query([])?;
+    while let Some(row) = open.next()?.filter(|_| !presence.at_work) {
+        presence.at_work = here(row)?;
+    }
+    // From the newest back, as far as the date: there is no index by it, and what is older may be a great deal.
+    let mut newest = conn.prepare_cached("SELECT accepted_at, spoken, reply_to FROM runs ORDER BY seq DESC")?;
+    let mut newest = newest.query([])?;
+    while let Some(row) = newest.next()?.filter(|_| !presence.spoken) {
+        if rows::date(row, "accepted_at")? < since {
+            break;
+        }
+        presence.spoken = row.get::<_, bool>("spoken")? && here(row)?;
+    }
+    Ok(presence)
 }
 
 /// Sessions with what [`summary`] reads.

@@ -1,7 +1,9 @@
 //! Routines. What may become of one is said in [`crate::routines`].
 
 use belay_protocol::routine::MAX_ROUTINES;
-use belay_protocol::{NewRoutine, PutBy, PutRule, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, UnixMillis};
+use belay_protocol::{
+    NewRoutine, PutBy, PutRule, RoutineId, RoutineNumbers, RoutineOrigin, RoutinePut, RoutineRecord, UnixMillis,
+};
 use rusqlite::{Connection, Row, named_params, params};
 
 use super::damaged::{self, Sifted, sift};
@@ -261,6 +263,18 @@ pub(super) fn routines(conn: &Connection) -> Done<Sifted<RoutineRecord>> {
 
 pub(super) fn due(conn: &Connection, now: UnixMillis, limit: u32) -> Done<Sifted<RoutineRecord>> {
     sift(conn, &due_sql(), params![now.0, limit], "name", record)
+}
+
+/// Routines that are on, and firings at work.
+pub(super) const NUMBERS: &str = "SELECT (SELECT COUNT(*) FROM routines WHERE enabled = 1) AS enabled,
+            (SELECT COUNT(*) FROM firings INDEXED BY firings_running WHERE status = 'running') AS at_work";
+
+pub(super) fn numbers(conn: &Connection) -> Done<RoutineNumbers> {
+    let counted = tx::row(conn, NUMBERS, [], |row| {
+        Ok((from_sql_int(row.get::<_, i64>("enabled")?), from_sql_int(row.get::<_, i64>("at_work")?)))
+    })?;
+    let (enabled, at_work) = counted.unwrap_or_default();
+    Ok(RoutineNumbers { enabled, at_work, next_at: next_due(conn)? })
 }
 
 pub(super) fn next_due(conn: &Connection) -> Done<Option<UnixMillis>> {

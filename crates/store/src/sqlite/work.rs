@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use belay_protocol::{
     BootId, Claim, Durability, FiringEnd, FiringFilter, FiringId, FiringRecord, JobCaps, JobChange, JobChanged,
-    JobCreated, JobFilter, JobId, JobRecord, JobStore, NewFiring, NewJob, NewRoutine, PutRule, RoutineId, RoutinePut,
-    RoutineRecord, RoutineStore, RunId, Settled, StoreError, UnixMillis,
+    JobCreated, JobFilter, JobId, JobNumbers, JobRecord, JobStore, NewFiring, NewJob, NewRoutine, PutRule, RoutineId,
+    RoutineNumbers, RoutinePut, RoutineRecord, RoutineStore, RunId, Settled, StoreError, UnixMillis,
 };
 
 use super::{SqliteStore, damaged, firings, jobs, routines};
@@ -50,6 +50,10 @@ impl JobStore for SqliteStore {
 
     async fn jobs(&self, filter: JobFilter) -> Result<Vec<JobRecord>, StoreError> {
         self.read(move |conn| jobs::jobs(conn, &filter)).await
+    }
+
+    async fn numbers(&self) -> Result<JobNumbers, StoreError> {
+        self.read(jobs::numbers).await
     }
 }
 
@@ -144,5 +148,9 @@ impl RoutineStore for SqliteStore {
     async fn open_firings(&self) -> Result<Vec<FiringRecord>, StoreError> {
         let found = self.read(firings::open_firings).await?;
         Ok(self.pass_over(found, damaged::firing).await)
+    }
+
+    async fn numbers(&self) -> Result<RoutineNumbers, StoreError> {
+        self.read(routines::numbers).await
     }
 }

@@ -72,6 +72,8 @@ pub enum StoreOp {
     Sessions,
     /// [`RunReader::session`].
     Session,
+    /// [`RunReader::presence`].
+    Presence,
     /// [`RunReader::history`].
     History,
     /// [`RunReader::run_messages`].
@@ -90,11 +92,12 @@ pub enum StoreOp {
     NoteJob,
     /// [`JobStore::take_up`].
     TakeUpJobs,
-    /// [`JobStore::job`] and [`JobStore::jobs`].
+    /// [`JobStore::job`], [`JobStore::jobs`] and [`JobStore::numbers`].
     ReadJobs,
     /// [`RoutineStore::put`], [`RoutineStore::enable`] and [`RoutineStore::delete`].
     ChangeRoutine,
-    /// [`RoutineStore::routine`], [`RoutineStore::routine_at`], [`RoutineStore::routines`] and [`RoutineStore::changes`].
+    /// [`RoutineStore::routine`], [`RoutineStore::routine_at`], [`RoutineStore::routines`], [`RoutineStore::changes`] and
+    /// [`RoutineStore::numbers`].
     ReadRoutines,
     /// [`RoutineStore::due`] and [`RoutineStore::next_due`].
     DueRoutines,

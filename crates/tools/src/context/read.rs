@@ -1,4 +1,4 @@
-//! Reading a small text of a workspace: whole, bounded, and only what is text.
+//! Reading a small text of a workspace: bounded, and only what is text.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,6 +22,30 @@ pub(super) fn text(file: File, stamp: &Stamp, max_bytes: u64) -> Result<String, 
     if bytes.len() as u64 > max_bytes {
         return Err(format!("it has more than {max_bytes} bytes, which is the most that is read"));
     }
+    plain(bytes)
+}
+
+/// Reads the beginning of a file as text, at most `max_bytes` of it, and says whether there is more. Blocks.
+///
+/// # Errors
+/// Plain words: it is no text, or cannot be read.
+pub(super) fn start(file: File, max_bytes: u64) -> Result<(String, bool), String> {
+    let mut bytes = Vec::new();
+    file.take(max_bytes + 1).read_to_end(&mut bytes).map_err(|error| format!("it cannot be read: {error}"))?;
+    let cut = bytes.len() as u64 > max_bytes;
+    if cut {
+        bytes.truncate(usize::try_from(max_bytes).unwrap_or(usize::MAX));
+        // The cut may go through a character.
+        if let Err(error) = std::str::from_utf8(&bytes)
+            && error.error_len().is_none()
+        {
+            bytes.truncate(error.valid_up_to());
+        }
+    }
+    Ok((plain(bytes)?, cut))
+}
+
+fn plain(bytes: Vec<u8>) -> Result<String, String> {
     if bytes.contains(&0) {
         return Err("it is not text: it has zero bytes".to_owned());
     }

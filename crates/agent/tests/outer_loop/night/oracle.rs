@@ -117,6 +117,7 @@ impl Oracle<'_> {
         let summary = firing.summary.as_deref().unwrap_or("");
         match firing.status {
             FiringStatus::Running => self.wrong(format!("{name}: {id} has not ended")),
+            FiringStatus::Skipped => self.wrong(format!("{name}: {id} was skipped, which only the heartbeat is")),
             FiringStatus::Ok => {}
             FiringStatus::Attention => *self.told.entry(format!("Routine {name}: {summary}")).or_default() += 1,
             FiringStatus::Failed if summary.is_empty() => self.wrong(format!("{name}: {id} failed without a word")),
@@ -228,7 +229,11 @@ impl Oracle<'_> {
         }
         for session in sessions {
             let filter = RunFilter { session: Some(session.clone()), status: None, limit: 1000 };
-            for run in self.life.store.runs(filter).await.expect("readable") {
+            let runs = self.life.store.runs(filter).await.expect("readable");
+            if runs.len() > 1 && session.as_str().starts_with("routine:") {
+                self.wrong(format!("{session}: one firing has had {} runs", runs.len()));
+            }
+            for run in runs {
                 self.runs_cost += run.cost_micro_usd;
                 if !run.status.is_end() {
                     self.wrong(format!("{session}: the run {} goes on", run.run_id));

@@ -68,7 +68,7 @@ CREATE TABLE firings (
     content        TEXT, -- digest
     status         TEXT NOT NULL
                    CHECK (status = 'running' OR status = 'ok' OR status = 'attention' OR status = 'failed'
-                          OR status = 'missed'),
+                          OR status = 'missed' OR status = 'skipped'),
     run_id         TEXT,
     job_id         TEXT,
     input_tokens   INTEGER NOT NULL DEFAULT 0,

@@ -29,6 +29,7 @@ for_every_store! {
     what_was_claimed_lately_under_another_key_is_known_too
     a_firing_ends_once_and_tells_once
     too_many_failures_in_a_row_switch_it_off
+    an_end_that_says_so_switches_its_routine_off_and_tells_it_once
     the_end_of_a_firing_from_before_a_change_counts_for_nothing
     an_end_whose_notice_cannot_be_kept_is_not_made
     who_does_the_work_is_noted
@@ -398,6 +399,30 @@ async fn fire(store: &Store, name: &str, key: &str, status: FiringStatus) -> boo
         Settled::Now { disabled, .. } => disabled,
         Settled::Before => panic!("it had ended"),
     }
+}
+
+async fn an_end_that_says_so_switches_its_routine_off_and_tells_it_once(store: Store) {
+    put(&*store, scheduled("tick", 60_000)).await;
+    let both = [claim(&*store, firing("tick", "1")).await, claim(&*store, firing("tick", "2")).await];
+    // A change of the routine meanwhile keeps it from nothing.
+    let mut changed = scheduled("tick", 60_000);
+    changed.spec.description = "changed".into();
+    put(&*store, changed).await;
+    let before = store.changes().await.unwrap();
+    let mut switched = Vec::new();
+    for firing in both {
+        let end = FiringEnd {
+            switch_off: Some("nobody is let in".into()),
+            disabled_notice: Some(outbound(&firing.key, &format!("off after {}", firing.key))),
+            ..end(firing.firing_id, FiringStatus::Failed)
+        };
+        switched.push(matches!(settle(&store, end).await, Settled::Now { disabled: true, .. }));
+    }
+    assert_eq!(switched, [true, false]);
+    let off = now(&store, "tick").await;
+    assert_eq!((off.enabled, off.next_at, off.disabled_why.as_str()), (false, None, "nobody is let in"));
+    assert_eq!(told(&*store).await, ["off after 1"]);
+    assert_ne!(store.changes().await.unwrap(), before);
 }
 
 async fn too_many_failures_in_a_row_switch_it_off(store: Store) {

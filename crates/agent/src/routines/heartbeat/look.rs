@@ -1,0 +1,188 @@
+//! Whether there is something to do: what a beat looks at before a model is asked, and what follows from it.
+
+use belay_protocol::{
+    FiringFilter, FiringRecord, FiringStatus, HEARTBEAT, Presence, Purpose, RoutineRecord, SkipReason, StopReason,
+    StoreError, UnixMillis,
+};
+
+use super::back_off::{self, Failed};
+use super::config::Heartbeat;
+use super::list;
+use crate::house::House;
+
+/// Most bytes of the list that are looked at, and shown to the model.
+pub(super) const LIST_MAX_BYTES: u64 = 16 * 1024;
+
+/// What a beat sees.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    /// The time that it is for.
+    pub(super) at: UnixMillis,
+    /// The newest of its failures in a row, if the last beat that was tried has failed.
+    pub(super) failed: Option<Failed>,
+    /// Whether what it has to say can reach somebody.
+    pub(super) reaches: bool,
+    /// The list: its beginning, or why it cannot be read. `None`: there is none.
+    pub(super) list: Result<Option<String>, String>,
+    /// Who is in the conversation that it writes to, or in any where it writes to none.
+    pub(super) presence: Presence,
+    /// Whether the day has money left.
+    pub(super) money: bool,
+}
+
+impl Facts {
+    /// Looks.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub(super) async fn gather(
+        house: &House,
+        routine: Option<&RoutineRecord>,
+        at: UnixMillis,
+    ) -> Result<Self, StoreError> {
+        let heartbeat = &house.heartbeat;
+        let config = &heartbeat.config;
+        let route = heartbeat.route();
+        let list = house.context.file_start(&config.file, LIST_MAX_BYTES).await;
+        let idle_ms = i64::try_from(config.idle_after_s.saturating_mul(1000)).unwrap_or(i64::MAX);
+        let since = UnixMillis(at.0.saturating_sub(idle_ms));
+        Ok(Self {
+            at,
+            failed: failed(house, routine).await?,
+            reaches: route.as_ref().is_some_and(|route| house.channels.contains_key(&route.channel)),
+            list: list.map(|list| list.map(|(text, _)| text)),
+            presence: house.store.runs.presence(route.as_ref(), since).await?,
+            money: house.cost.has_room(Purpose::Heartbeat),
+        })
+    }
+
+    /// The first reason to skip the beat. One that somebody asked for by hand passes the quiet hours, the pause after a failure
+    /// and the silence of people: whoever asks is there.
+    ///
+    /// # Errors
+    /// The list cannot be read: the beat has failed.
+    pub(super) fn reason(&self, heartbeat: &Heartbeat, by_hand: bool) -> Result<Option<SkipReason>, String> {
+        let config = &heartbeat.config;
+        let held = self.failed.and_then(|failed| back_off::until(heartbeat.interval(), failed));
+        if !by_hand && heartbeat.is_quiet(self.at) {
+            return Ok(Some(SkipReason::QuietHours));
+        }
+        if !by_hand && held.is_some_and(|until| self.at < until) {
+            return Ok(Some(SkipReason::BackOff));
+        }
+        if !self.reaches && !config.use_tools {
+            return Ok(Some(SkipReason::NoRoute));
+        }
+        let list = self.list.as_ref().map_err(|why| format!("{} cannot be used: {why}.", config.file))?;
+        if !list.as_deref().is_some_and(list::has_tasks) {
+            return Ok(Some(SkipReason::NothingToDo));
+        }
+        if !by_hand && config.idle_after_s > 0 && !self.presence.spoken {
+            return Ok(Some(SkipReason::Idle));
+        }
+        // What happens in other conversations than the one it writes to does not disturb.
+        if self.presence.at_work && config.deliver_to.is_some() {
+            return Ok(Some(SkipReason::AtWork));
+        }
+        Ok((!self.money).then_some(SkipReason::NoBudget))
+    }
+}
+
+/// The newest of the failures in a row.
+async fn failed(house: &House, routine: Option<&RoutineRecord>) -> Result<Option<Failed>, StoreError> {
+    let Some(routine) = routine.filter(|routine| routine.failures > 0) else { return Ok(None) };
+    let filter = FiringFilter { routine: Some(HEARTBEAT.into()), status: Some(FiringStatus::Failed), limit: 1 };
+    let newest = house.store.routines.firings(filter).await?.into_iter().next();
+    let Some(newest) = newest.filter(|newest| newest.routine_id == routine.routine_id) else { return Ok(None) };
+    let run = match newest.run_id {
+        Some(run) => house.store.runs.run(run).await?,
+        None => None,
+    };
+    Ok(Some(Failed {
+        in_a_row: routine.failures,
+        at: time_of(&newest),
+        key_refused: run.is_some_and(|run| run.reason == Some(StopReason::ProviderAuth)),
+    }))
+}
+
+/// The time that a beat is for: by it the next ones are counted, not by when it came about.
+pub(super) fn time_of(firing: &FiringRecord) -> UnixMillis {
+    firing.scheduled_at.unwrap_or(firing.claimed_at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heartbeat(toml: &str) -> Heartbeat {
+        Heartbeat::of(toml::from_str(toml).expect("read")).expect("settings")
+    }
+
+    /// A beat at noon that has nothing against it.
+    fn noon() -> Facts {
+        Facts {
+            at: UnixMillis(12 * 3_600_000),
+            failed: None,
+            reaches: true,
+            list: Ok(Some("- look at the inbox".to_owned())),
+            presence: Presence { spoken: true, at_work: false },
+            money: true,
+        }
+    }
+
+    #[test]
+    fn a_beat_is_skipped_for_the_first_reason_and_a_hand_passes_some() {
+        use SkipReason as Skip;
+        let told = r#"deliver_to = { channel = "telegram", conversation = "42" }"#;
+        let failed = |hours: i64| Some(Failed { in_a_row: 3, at: UnixMillis(hours * 3_600_000), key_refused: false });
+        let silent = Presence { spoken: false, at_work: false };
+        let busy = Presence { spoken: true, at_work: true };
+        for (what, settings, facts, scheduled, by_hand) in [
+            ("nothing is against it", told, noon(), None, None),
+            ("at night", told, Facts { at: UnixMillis(0), ..noon() }, Some(Skip::QuietHours), None),
+            (
+                "an hour after the third failure",
+                told,
+                Facts { failed: failed(11), ..noon() },
+                Some(Skip::BackOff),
+                None,
+            ),
+            ("two hours after it", told, Facts { failed: failed(10), ..noon() }, None, None),
+            ("no list", told, Facts { list: Ok(None), ..noon() }, Some(Skip::NothingToDo), Some(Skip::NothingToDo)),
+            (
+                "an empty list",
+                told,
+                Facts { list: Ok(Some("# Heartbeat\n- [ ]\n".into())), ..noon() },
+                Some(Skip::NothingToDo),
+                Some(Skip::NothingToDo),
+            ),
+            ("nobody is there", told, Facts { presence: silent, ..noon() }, Some(Skip::Idle), None),
+            ("nobody need be there", "idle_after_s = 0", Facts { presence: silent, ..noon() }, None, None),
+            ("somebody is answered", told, Facts { presence: busy, ..noon() }, Some(Skip::AtWork), Some(Skip::AtWork)),
+            ("somebody is answered somewhere", "", Facts { presence: busy, ..noon() }, None, None),
+            ("no money", told, Facts { money: false, ..noon() }, Some(Skip::NoBudget), Some(Skip::NoBudget)),
+            ("nowhere to go, but tools", "", Facts { reaches: false, ..noon() }, None, None),
+            (
+                "nowhere to go and no tools",
+                "use_tools = false",
+                Facts { reaches: false, ..noon() },
+                Some(Skip::NoRoute),
+                Some(Skip::NoRoute),
+            ),
+            (
+                "everything at once",
+                told,
+                Facts { at: UnixMillis(0), list: Ok(None), presence: silent, money: false, ..noon() },
+                Some(Skip::QuietHours),
+                Some(Skip::NothingToDo),
+            ),
+        ] {
+            let heartbeat = heartbeat(settings);
+            let reasons = [false, true].map(|by_hand| facts.reason(&heartbeat, by_hand));
+            assert_eq!(reasons, [Ok(scheduled), Ok(by_hand)], "{what}");
+        }
+        let unreadable = Facts { list: Err("it is not text".into()), ..noon() };
+        let failed = unreadable.reason(&heartbeat(told), true);
+        assert_eq!(failed, Err("HEARTBEAT.md cannot be used: it is not text.".to_owned()));
+    }
+}
