@@ -10,6 +10,7 @@ mod context;
 mod conversation;
 mod endings;
 mod fallback;
+mod heartbeat;
 mod jobs;
 mod keys;
 mod lifecycle;

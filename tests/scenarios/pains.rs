@@ -22,7 +22,7 @@
 //! | locks that nobody holds, two writers | `a_killed_daemon_starts_again_on_its_store_and_all_who_write_at_once_are_answered`, `surviving::a_second_daemon_on_the_same_store_is_refused`, `crash::the_dead_owners_lease_is_refused_once_the_new_boot_has_the_lane` |
 //! | a broken history is refused for ever | `a_history_that_a_crash_left_open_is_not_refused_for_ever`, `validity::whatever_history_is_left_the_request_is_valid` |
 //! | a conversation is forgotten over night, or reset without a word | `sessions::without_a_rule_a_conversation_goes_on_for_ever`, `sessions::after_a_silence_a_message_begins_a_new_conversation_and_its_person_is_told_once` |
-//! | what works by itself spends without end | there are no heartbeats; `endings::money_ends_a_run_and_a_session_before_the_limit_and_a_used_up_day_refuses` holds for whoever starts a run |
+//! | what works by itself spends without end | `heartbeat::without_anything_to_do_or_anybody_there_no_model_is_asked`, `endings::money_ends_a_run_and_a_session_before_the_limit_and_a_used_up_day_refuses` holds for whoever starts a run |
 //! | a tool loop burns tokens | `stops::stopbench_publishes_what_it_measures_and_ours_is_ahead`, `endings::the_same_call_five_times_is_held_back_and_five_more_times_end_the_run` |
 //! | polling of a platform dies, or burns the processor | `polling::errors_of_the_server_are_waited_out`, `polling::no_more_is_asked_for_behind_a_hundred_updates_of_which_the_first_is_unsettled` |
 //! | a fallback is not used, or wrongly | `fallback::when_the_first_model_cannot_answer_the_second_one_does_and_it_shows`, `circuit::each_kind_of_failure_has_its_rest` |

@@ -12,8 +12,8 @@
 //!
 //! Reading order: [`config`] → [`schedule`] (the forms, and the rule for daylight saving) → `cron` (the line) → `wall` (the
 //! rule carried out) → `zone` → [`misfire`] → `check` (what a routine must be) → `preview` → `reckon` (what is due) →
-//! `step` (what is done about it) → `define` (the configuration's) → `engine` → `firing` (from its claim to its end) →
-//! `outcome` → `light` and `text` (its model) → [`heartbeat`] (the routine that is built in) → `events` and `board` (what
+//! `step` (what is done about it) → `define` (the configuration's) → `engine` → `firing` (from its claim to its end) → `outcome` →
+//! `light` and `text` (its model) → [`heartbeat`] (the routine that is built in) → `events` and `board` (what
 //! others share with the engine) → `requests`, `commands` and `tool` (who asks for routines).
 
 mod board;

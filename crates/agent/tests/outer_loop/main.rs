@@ -33,4 +33,5 @@ mod threads;
 mod tool_health;
 mod trouble;
 mod walk_through;
+mod webhook_secrets;
 mod workers;

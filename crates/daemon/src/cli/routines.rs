@@ -58,7 +58,7 @@ pub(crate) enum RoutinesCommand {
         /// The routine.
         #[command(flatten)]
         routine: RoutineArgs,
-        /// Only those that are running, ok, attention, failed or missed
+        /// Only those that are running, ok, attention, failed, missed or skipped
         #[arg(long)]
         status: Option<String>,
         /// At most so many

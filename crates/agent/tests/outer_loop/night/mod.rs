@@ -65,7 +65,7 @@ type Answers = Vec<(Act, Ack)>;
 type Crashes = BTreeMap<String, u64>;
 
 async fn night(seed: u64) -> (Ledger, Vec<String>) {
-    let dusk: jiff::Timestamp = DUSKS[usize::from(seed % 2 == 0)].parse().expect("a date");
+    let dusk: jiff::Timestamp = DUSKS[usize::from(seed.is_multiple_of(2))].parse().expect("a date");
     let world = Arc::new(World::new(seed, UnixMillis(dusk.as_millisecond())));
     let (began, dawn_at) = (Instant::now(), UnixMillis(dusk.as_millisecond() + NIGHT_S as i64 * 1000));
     let cast: Vec<Cast> = (0..ROUTINES).map(|n| cast::routine(world.dice, n, dusk.as_millisecond())).collect();

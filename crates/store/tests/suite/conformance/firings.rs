@@ -28,6 +28,7 @@ for_every_store! {
     a_routine_of_the_same_name_is_another_one
     what_was_claimed_lately_under_another_key_is_known_too
     a_firing_ends_once_and_tells_once
+    what_is_skipped_tells_why_and_counts_for_nothing
     too_many_failures_in_a_row_switch_it_off
     an_end_that_says_so_switches_its_routine_off_and_tells_it_once
     the_end_of_a_firing_from_before_a_change_counts_for_nothing
@@ -389,6 +390,27 @@ async fn a_firing_ends_once_and_tells_once(store: Store) {
         let refused = RoutineStore::settle(&*store, end(running.firing_id, status)).await;
         assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
     }
+}
+
+async fn what_is_skipped_tells_why_and_counts_for_nothing(store: Store) {
+    put(&*store, scheduled("tick", 60_000)).await; // two failures
+    assert!(!fire(&store, "tick", "1", FiringStatus::Failed).await);
+    let running = claim(&*store, firing("tick", "2")).await;
+    let skipped = FiringEnd {
+        summary: Some("quiet_hours".into()),
+        notice: None,
+        ..end(running.firing_id, FiringStatus::Skipped)
+    };
+    let Settled::Now { firing, disabled: false } = settle(&store, skipped).await else { panic!("it has ended now") };
+    assert_eq!((firing.status, firing.summary.as_deref()), (FiringStatus::Skipped, Some("quiet_hours")));
+    assert_eq!(store.firing(firing.firing_id).await.unwrap().as_ref(), Some(&*firing));
+    let why = EventKind::HeartbeatSkipped { firing: firing.firing_id, reason: "quiet_hours".into() };
+    let told = facts(&*store, firing_session(firing.firing_id)).await;
+    assert_eq!(told, [fired(&running), why, over(&firing, false)]);
+    assert_eq!(now(&store, "tick").await.failures, 1, "neither a failure nor a success");
+    assert!(fire(&store, "tick", "3", FiringStatus::Failed).await, "the second in a row");
+    let filter = FiringFilter { status: Some(FiringStatus::Skipped), ..FiringFilter::default() };
+    assert_eq!(store.firings(filter).await.unwrap(), [*firing]);
 }
 
 /// Fires a routine and ends it so; returns whether that switched it off.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Conversation, Event, EventKind, EventQuery, HistoryEntry, Message, NewEvent, NewInput, RunFilter, RunId,
-    RunOptions, RunStatus, Seq, SessionKey, SessionSummary, ThreadState,
+    Conversation, Event, EventKind, EventQuery, HistoryEntry, Message, NewEvent, NewInput, Presence, ReplyRoute,
+    RunFilter, RunId, RunOptions, RunStatus, Seq, SessionKey, SessionSummary, ThreadState,
 };
 
 use crate::kit::*;
@@ -19,6 +19,45 @@ super::for_every_store! {
     the_tip_follows_the_events
     a_ping_says_that_the_store_takes_writes
     what_is_not_there_reads_as_nothing
+    who_is_in_a_conversation_is_known_by_where_answers_go
+}
+
+async fn who_is_in_a_conversation_is_known_by_where_answers_go(store: Shared) {
+    let route = |conversation: &str, reply_to: Option<&str>| ReplyRoute {
+        channel: "telegram".into(),
+        conversation: conversation.into(),
+        reply_to: reply_to.map(Into::into),
+    };
+    let (here, there) = (route("42", None), route("43", None));
+    let seen = async |place: Option<&ReplyRoute>, since: i64| {
+        let Presence { spoken, at_work } = store.presence(place, at(since)).await.unwrap();
+        (spoken, at_work)
+    };
+    assert_eq!(seen(None, 0).await, (false, false));
+    let lease = open(&*store, "s").await.lease;
+    let said = |ms: i64| NewInput { at: at(ms), reply_to: Some(route("42", Some("7"))), ..input("hello") };
+    let run = accept(&*store, &lease, said(1_000)).await;
+    for (place, since, expected) in [
+        (Some(&here), 1_000, (true, true)),
+        (Some(&here), 1_001, (false, true)),
+        (None, 1_000, (true, true)),
+        (Some(&there), 0, (false, false)),
+    ] {
+        assert_eq!(seen(place, since).await, expected, "{place:?} {since}");
+    }
+    let other = open(&*store, "t").await.lease;
+    let timer = NewInput { spoken: false, ..said(5_000) };
+    accept(&*store, &other, timer).await;
+    accept(&*store, &other, NewInput { at: at(6_000), ..queued("a program that reads its run") }).await;
+    store.finish_runs(&lease, vec![finished(run, "hello yourself")]).await.unwrap();
+    assert_eq!(seen(Some(&here), 1_000).await, (true, false), "a timer is nobody");
+    assert_eq!(seen(Some(&here), 1_001).await, (false, false));
+    assert_eq!(seen(None, 6_000).await, (true, true), "also who is answered nowhere");
+    // Who is asked something is not at work.
+    let asked = accept(&*store, &lease, said(7_000)).await;
+    assert_eq!(seen(Some(&here), 7_000).await, (true, true));
+    pause(&*store, &lease, asked).await;
+    assert_eq!(seen(Some(&here), 7_000).await, (true, false));
 }
 
 async fn runs_are_listed_newest_first_and_filtered(store: Shared) {
