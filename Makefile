@@ -88,6 +88,10 @@ brakes: ## Stop processes of every evil kind, and print what is left and how lon
 	$(CARGO) build --locked -p belay-tests --bin belay-brakes
 	@$(TARGET)/debug/belay-brakes --stops $(or $(STOPS),10000) $(if $(TIMES),--times $(TIMES)) $(ARGS)
 
+.PHONY: night
+night: ## Have nights of crashes with 200 routines and 50 jobs, and print their ledgers (SEEDS=20: so many; SEEDS=7,9: those)
+	@BELAY_NIGHTS=$(or $(SEEDS),1) $(CARGO) test --locked --quiet -p belay-agent --test outer_loop -- --nocapture after_a_night
+
 .PHONY: stopbench
 stopbench: ## Judge the labelled runs of tests/stopbench by every rule set and print the table (ARGS="--failures", "--json")
 	$(CARGO) build --locked -p belay-daemon

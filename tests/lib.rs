@@ -1,4 +1,4 @@
-//! What scenarios share: the real binary as a child process, a scripted model server, a Bot API double, and a WebSocket client.
+//! What scenarios share: the real binary as a child process, a scripted model server, a Bot API double and a person who uses it, and a WebSocket client.
 //!
 //! **Does not know** any crate of the house but `protocol` and `testkit`: scenarios see what users see.
 
@@ -8,5 +8,7 @@ pub mod bot_api;
 pub mod daemon;
 #[path = "support/model_server.rs"]
 pub mod model_server;
+#[path = "support/person.rs"]
+pub mod person;
 #[path = "support/socket.rs"]
 pub mod socket;

@@ -75,6 +75,11 @@ impl Daemon {
         self.status_mib("VmRSS:")
     }
 
+    /// Its threads.
+    pub(crate) fn threads(&self) -> Result<f64> {
+        Ok(self.status("Threads:")?.parse()?)
+    }
+
     /// The most memory in use since the last [`Self::reset_peak`], in MiB.
     pub(crate) fn peak_mib(&self) -> Result<f64> {
         self.status_mib("VmHWM:")
@@ -86,10 +91,14 @@ impl Daemon {
     }
 
     fn status_mib(&self, key: &str) -> Result<f64> {
+        let kib: f64 = self.status(key)?.trim_end_matches(" kB").parse()?;
+        Ok(kib / 1024.0)
+    }
+
+    fn status(&self, key: &str) -> Result<String> {
         let status = std::fs::read_to_string(self.proc("status"))?;
         let line = status.lines().find_map(|line| line.strip_prefix(key)).with_context(|| format!("no {key}"))?;
-        let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
-        Ok(kib / 1024.0)
+        Ok(line.trim().to_owned())
     }
 
     fn proc(&self, file: &str) -> PathBuf {
@@ -125,6 +134,7 @@ fn command(options: &Options, data: &Path, model: SocketAddr) -> Result<Command>
     }
     // Nobody's keys, settings or conversations: only what stands here.
     command.env_clear().env("HOME", &data).env("XDG_DATA_HOME", &data).env("XDG_CONFIG_HOME", &data);
+    command.envs(options.environment.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     Ok(command)
 }

@@ -16,6 +16,8 @@ const LIMIT_BYTES: usize = 8 << 20;
 pub(crate) struct Connection {
     stream: TcpStream,
     address: SocketAddr,
+    /// Lines of the head besides the usual.
+    headers: String,
     buffer: Vec<u8>,
 }
 
@@ -31,14 +33,20 @@ impl Connection {
     pub(crate) async fn open(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await.with_context(|| format!("connecting to {address}"))?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, address, buffer: Vec::with_capacity(16 << 10) })
+        Ok(Self { stream, address, headers: String::new(), buffer: Vec::with_capacity(16 << 10) })
+    }
+
+    /// The same, in the name of whoever holds this token.
+    pub(crate) fn with_token(self, token: &str) -> Self {
+        Self { headers: format!("authorization: Bearer {token}\r\n"), ..self }
     }
 
     /// Sends a JSON body and reads the whole answer.
     pub(crate) async fn post(&mut self, path: &str, body: &[u8]) -> Result<Answer> {
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            "POST {path} HTTP/1.1\r\nhost: {}\r\n{}content-type: application/json\r\ncontent-length: {}\r\n\r\n",
             self.address,
+            self.headers,
             body.len()
         );
         let mut request = head.into_bytes();

@@ -5,7 +5,7 @@
 //! measured in the same run: two bare HTTP hops with the same bodies, and two writes of 4 KiB forced to the same disk. No daemon
 //! that accepts durably and asks a model can do less. A missed mark is reported, never a failure: only wrong answers are.
 //!
-//! In reading order: `scenarios` and `serving` (what is measured), `daemon` (the child, and what the system says of it), `model`
+//! In reading order: `scenarios`, `serving` and `work` (what is measured), `daemon` (the child, and what the system says of it), `model`
 //! and `slow` (the scripted servers), `floor`, `http` (the cheapest client that will do), `figures` (medians, marks, table, JSON).
 
 mod daemon;
@@ -16,6 +16,7 @@ mod model;
 mod scenarios;
 mod serving;
 mod slow;
+mod work;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,11 +24,12 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
-usage: belay-bench [--belay FILE] [--data DIR] [--set KEY=VALUE]... [--quick] [--json]
+usage: belay-bench [--belay FILE] [--data DIR] [--set KEY=VALUE]... [--only PART] [--quick] [--json]
 
   --belay FILE   the daemon to measure (target/release/belay)
   --data DIR     where its data directories are made, on the disk that shall count (build/bench)
   --set K=V      one more setting for the daemon
+  --only PART    messages, serving, routines or jobs
   --quick        fewer messages and repetitions: a look, not a measurement
   --json         one JSON object instead of the table";
 
@@ -37,8 +39,25 @@ pub(crate) struct Options {
     pub(crate) belay: PathBuf,
     pub(crate) data: PathBuf,
     pub(crate) settings: Vec<String>,
+    /// Variables of the daemon's environment.
+    pub(crate) environment: Vec<(&'static str, &'static str)>,
+    pub(crate) only: Option<String>,
     pub(crate) quick: bool,
     pub(crate) json: bool,
+}
+
+impl Options {
+    /// The same with more settings.
+    pub(crate) fn with(&self, settings: &[&str]) -> Self {
+        let mut options = self.clone();
+        options.settings.extend(settings.iter().map(|setting| (*setting).to_owned()));
+        options
+    }
+
+    /// Whether that part is to be measured.
+    pub(crate) fn wants(&self, part: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| only == part)
+    }
 }
 
 fn options() -> Result<Option<Options>> {
@@ -46,6 +65,8 @@ fn options() -> Result<Option<Options>> {
         belay: "target/release/belay".into(),
         data: "build/bench".into(),
         settings: Vec::new(),
+        environment: Vec::new(),
+        only: None,
         quick: false,
         json: false,
     };
@@ -56,6 +77,7 @@ fn options() -> Result<Option<Options>> {
             "--belay" => options.belay = value()?.into(),
             "--data" => options.data = value()?.into(),
             "--set" => options.settings.push(value()?),
+            "--only" => options.only = Some(value()?),
             "--quick" => options.quick = true,
             "--json" => options.json = true,
             "-h" | "--help" => return Ok(None),

@@ -18,7 +18,7 @@ use crate::figures::{Mark, Report, median, milliseconds, quantile_ms};
 use crate::floor::{BareHop, Floor, Sizes, two_syncs};
 use crate::http::{Connection, find};
 use crate::model::{Model, REPLY};
-use crate::serving;
+use crate::{serving, work};
 
 /// How many conversations run at once.
 const CONVERSATIONS: [usize; 3] = [1, 16, 64];
@@ -71,13 +71,18 @@ pub(crate) async fn all(options: &Options) -> Result<Report> {
     let size = Size::of(options);
     let model = Model::start()?;
     let mut report = Report { machine: machine(), quick: options.quick, ..Report::default() };
-    let sizes = start(options, &size, &model, &mut report).await?;
-    let floor = floor(options, &size, &model, &sizes).await?;
-    report_floor(&floor, &sizes, &mut report);
-    load(options, &size, &model, &floor, &mut report).await?;
-    tool_rounds(options, &size, &model, &floor, &mut report).await?;
-    history(options, &size, &model, &mut report).await?;
-    serving::all(options, &mut report).await?;
+    if options.wants("messages") {
+        let sizes = start(options, &size, &model, &mut report).await?;
+        let floor = floor(options, &size, &model, &sizes).await?;
+        report_floor(&floor, &sizes, &mut report);
+        load(options, &size, &model, &floor, &mut report).await?;
+        tool_rounds(options, &size, &model, &floor, &mut report).await?;
+        history(options, &size, &model, &mut report).await?;
+    }
+    if options.wants("serving") {
+        serving::all(options, &mut report).await?;
+    }
+    work::all(options, &mut report).await?;
     Ok(report)
 }
 

@@ -78,7 +78,7 @@ async fn pieces(options: &Options, size: &Size, report: &mut Report) -> Result<(
     for _ in 0..size.repetitions {
         let model = SlowModel::start()?;
         bare.push(quantile_ms(&mut ages(&model, model.address, size).await?, 0.99));
-        let wide = with(options, &["agent.max_concurrent_turns=1000", "gateway.max_streams=1000"]);
+        let wide = options.with(&["agent.max_concurrent_turns=1000", "gateway.max_streams=1000"]);
         let daemon = Daemon::start(&wide, model.address)?;
         through.push(quantile_ms(&mut ages(&model, daemon.address, size).await?, 0.99));
     }
@@ -156,7 +156,7 @@ async fn read_stream(
 /// Memory while thousands of runs wait for the model, each in a conversation of its own.
 async fn waiting(options: &Options, size: &Size, report: &mut Report) -> Result<()> {
     let model = SlowModel::start()?;
-    let wide = with(options, &["agent.max_concurrent_turns=10000"]);
+    let wide = options.with(&["agent.max_concurrent_turns=10000"]);
     let daemon = Daemon::start(&wide, model.address)?;
     let mut senders = JoinSet::new();
     let (address, runs) = (daemon.address, size.waiting);
@@ -212,11 +212,4 @@ async fn until<T>(what: &str, look: impl Fn() -> Option<T>) -> Result<T> {
         ensure!(begin.elapsed() < PATIENCE, "waited too long for {what}");
         sleep(Duration::from_micros(200)).await;
     }
-}
-
-/// The same options with more settings.
-fn with(options: &Options, settings: &[&str]) -> Options {
-    let mut options = options.clone();
-    options.settings.extend(settings.iter().map(|setting| (*setting).to_owned()));
-    options
 }

@@ -1,38 +1,10 @@
 //! Jobs, asked for in a conversation: they outlive its turn, a kill, and a start, and their result comes once.
 
 use anyhow::Result;
-use belay_tests::bot_api::{BotApi, TOKEN, private_message};
-use belay_tests::daemon::{Daemon, Home, client};
+use belay_tests::bot_api::BotApi;
 use belay_tests::model_server::{Answer, ModelServer};
+use belay_tests::person::{home, say, texts};
 use serde_json::json;
-
-const SECRET: &str = "s3cret-of-the-webhook";
-
-fn home(api: &BotApi) -> Home {
-    Home::new()
-        .env("TELEGRAM_BOT_TOKEN", TOKEN)
-        .env("TELEGRAM_WEBHOOK_SECRET", SECRET)
-        .set("channels.telegram.enabled", true)
-        .set("channels.telegram.mode", "webhook")
-        .set("channels.telegram.api_base", api.url.as_str())
-        .set("channels.telegram.allow", json!([42]))
-        // Whole messages can be counted, however slow the machine is.
-        .set("channels.telegram.stream", "off")
-}
-
-/// Somebody says something on Telegram.
-async fn say(daemon: &Daemon, update: u32, text: &str) -> Result<()> {
-    let hook = client().post(format!("{}/telegram/webhook", daemon.url)).json(&private_message(update, 42, text));
-    let answer = hook.header("X-Telegram-Bot-Api-Secret-Token", SECRET).send().await?;
-    assert_eq!(answer.status().as_u16(), 200);
-    Ok(())
-}
-
-/// The first so many texts that were sent.
-async fn texts(api: &BotApi, n: u32) -> Vec<String> {
-    let sent = api.messages(n).await;
-    sent.iter().map(|message| message["text"].as_str().unwrap_or_default().to_owned()).collect()
-}
 
 #[tokio::test]
 async fn killed_in_the_middle_a_job_goes_on_and_its_result_comes_once() -> Result<()> {

@@ -26,6 +26,7 @@ mod stopping;
 mod stops;
 mod surviving;
 mod telegram;
+mod tool_health;
 mod websocket;
 mod work;
 mod workers;

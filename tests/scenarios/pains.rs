@@ -26,7 +26,7 @@
 //! | a tool loop burns tokens | `stops::stopbench_publishes_what_it_measures_and_ours_is_ahead`, `endings::the_same_call_five_times_is_held_back_and_five_more_times_end_the_run` |
 //! | polling of a platform dies, or burns the processor | `polling::errors_of_the_server_are_waited_out`, `polling::no_more_is_asked_for_behind_a_hundred_updates_of_which_the_first_is_unsettled` |
 //! | a fallback is not used, or wrongly | `fallback::when_the_first_model_cannot_answer_the_second_one_does_and_it_shows`, `circuit::each_kind_of_failure_has_its_rest` |
-//! | a schedule does not fire, or twice | not there yet: schedules come with routines |
+//! | a schedule does not fire, or twice | `night::after_a_night_of_crashes_each_firing_was_done_once_or_has_honestly_failed`, `routines::a_schedule_fires_each_time_once_also_where_two_engines_share_a_store`, `routine_pains::a_changed_schedule_fires_at_its_new_times_and_at_no_old_one`, `routine_pains::a_store_that_fails_for_an_hour_ends_no_timer`, `routine_pains::a_clock_that_jumps_by_an_hour_or_a_day_either_way_fires_no_time_twice_and_loses_none` |
 //! | the result of a subagent is lost | `subagents::a_task_with_outputs_ends_with_its_goal_and_the_parent_reads_them`, `subagents::a_crash_leaves_a_call_whose_outcome_nobody_knows_and_it_is_not_started_again` |
 //! | the silent token is shown | `the_silent_token_is_shown_nowhere`, `streaming::nobody_reads_a_part_of_the_silent_token_or_reasoning_as_text`, `telegram::the_silent_token_reaches_nobody` |
 //! | hooks are documented and never fired | `hooks::each_point_is_reached_once_on_each_path` |

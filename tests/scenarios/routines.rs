@@ -1,37 +1,9 @@
 //! Routines, made in a conversation: they fire at their time, outlive a kill, and what they say comes once.
 
 use anyhow::Result;
-use belay_tests::bot_api::{BotApi, TOKEN, private_message};
-use belay_tests::daemon::{Daemon, Home, client};
+use belay_tests::bot_api::BotApi;
 use belay_tests::model_server::{Answer, ModelServer};
-use serde_json::json;
-
-const SECRET: &str = "s3cret-of-the-webhook";
-
-fn home(api: &BotApi) -> Home {
-    Home::new()
-        .env("TELEGRAM_BOT_TOKEN", TOKEN)
-        .env("TELEGRAM_WEBHOOK_SECRET", SECRET)
-        .set("channels.telegram.enabled", true)
-        .set("channels.telegram.mode", "webhook")
-        .set("channels.telegram.api_base", api.url.as_str())
-        .set("channels.telegram.allow", json!([42]))
-        .set("channels.telegram.stream", "off")
-}
-
-/// Somebody says something on Telegram.
-async fn say(daemon: &Daemon, update: u32, text: &str) -> Result<()> {
-    let hook = client().post(format!("{}/telegram/webhook", daemon.url)).json(&private_message(update, 42, text));
-    let answer = hook.header("X-Telegram-Bot-Api-Secret-Token", SECRET).send().await?;
-    assert_eq!(answer.status().as_u16(), 200);
-    Ok(())
-}
-
-/// The first so many texts that were sent.
-async fn texts(api: &BotApi, n: u32) -> Vec<String> {
-    let sent = api.messages(n).await;
-    sent.iter().map(|message| message["text"].as_str().unwrap_or_default().to_owned()).collect()
-}
+use belay_tests::person::{home, say, texts};
 
 #[tokio::test]
 async fn killed_in_the_middle_a_firing_goes_on_and_what_it_says_comes_once() -> Result<()> {

@@ -42,6 +42,7 @@ mod live;
 mod mail;
 pub mod metrics;
 mod multiplying;
+mod numbers;
 mod plan;
 mod post;
 mod prompt;

@@ -2,7 +2,8 @@
 //! no session, person or run is among them.
 
 use belay_protocol::{
-    FiringStatus, HookPoint, JobState, ModelErrorKind, Purpose, RunRecord, SkipReason, StopReason, ToolStatus, Usage,
+    FiringStatus, HookPoint, JobNumbers, JobState, ModelErrorKind, Purpose, RoutineNumbers, RunRecord, SkipReason,
+    StopReason, ToolStatus, UnixMillis, Usage,
 };
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
@@ -46,6 +47,19 @@ pub const SCHEDULED_FIRED: &str = "belay_routine_scheduled_fired_total";
 /// Milliseconds by which scheduled times were fired late, over all of them: divided by their number it is the mean.
 pub const SCHEDULED_LATE: &str = "belay_routine_late_milliseconds_total";
 
+/// Jobs that are not over, by state. A gauge: as it was when it was asked for.
+pub const JOBS: &str = "belay_jobs";
+/// Jobs that may be at work at the same time.
+pub const JOB_PLACES: &str = "belay_job_places";
+/// When the job was made that has waited longest, in seconds since 1970; 0: none waits.
+pub const OLDEST_PENDING: &str = "belay_jobs_oldest_pending_timestamp_seconds";
+/// Routines that are on.
+pub const ROUTINES: &str = "belay_routines_enabled";
+/// Firings at work.
+pub const FIRINGS: &str = "belay_routine_firings";
+/// The earliest next scheduled time, in seconds since 1970; 0: there is none.
+pub const NEXT_SCHEDULED: &str = "belay_routines_next_timestamp_seconds";
+
 /// Describes every metric, and shows every ending at 0, so that a first occurrence is a rise. Called once, after the
 /// recorder is in place.
 pub fn describe() {
@@ -70,6 +84,12 @@ pub fn describe() {
     describe_counter!(HEARTBEATS_SKIPPED, "Beats of the heartbeat that were skipped, by reason");
     describe_counter!(SCHEDULED_FIRED, "Scheduled times that were fired");
     describe_counter!(SCHEDULED_LATE, Unit::Milliseconds, "Time by which scheduled times were fired late, over all");
+    describe_gauge!(JOBS, "Jobs that are not over, by state");
+    describe_gauge!(JOB_PLACES, "Jobs that may be at work at the same time");
+    describe_gauge!(OLDEST_PENDING, Unit::Seconds, "When the job was made that has waited longest; 0: none waits");
+    describe_gauge!(ROUTINES, "Routines that are on");
+    describe_gauge!(FIRINGS, "Firings at work");
+    describe_gauge!(NEXT_SCHEDULED, Unit::Seconds, "The earliest next scheduled time; 0: there is none");
     for state in JobState::ALL {
         counter!(JOB_CHANGES, "state" => state.word()).increment(0);
     }
@@ -171,6 +191,31 @@ pub(crate) fn hook_called(point: HookPoint, outcome: &'static str) {
 /// A job has come into this state, and that is committed.
 pub(crate) fn job_came_to(state: JobState) {
     counter!(JOB_CHANGES, "state" => state.word()).increment(1);
+}
+
+/// So many jobs there are.
+pub(crate) fn jobs_are(numbers: &JobNumbers, places: u32) {
+    for (state, jobs) in [
+        (JobState::Pending, numbers.pending),
+        (JobState::InProgress, numbers.in_progress),
+        (JobState::Stuck, numbers.stuck),
+    ] {
+        gauge!(JOBS, "state" => state.word()).set(jobs as f64);
+    }
+    gauge!(JOB_PLACES).set(places);
+    gauge!(OLDEST_PENDING).set(seconds(numbers.oldest_pending_at));
+}
+
+/// So many routines there are.
+pub(crate) fn routines_are(numbers: &RoutineNumbers) {
+    gauge!(ROUTINES).set(numbers.enabled as f64);
+    gauge!(FIRINGS).set(numbers.at_work as f64);
+    gauge!(NEXT_SCHEDULED).set(seconds(numbers.next_at));
+}
+
+/// A date as Prometheus writes it; 0 where there is none.
+fn seconds(at: Option<UnixMillis>) -> f64 {
+    at.map_or(0.0, |at| at.0 as f64 / 1000.0)
 }
 
 /// A firing has ended, and its end is committed.

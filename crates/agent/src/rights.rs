@@ -5,7 +5,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use belay_protocol::{Admission, Asker, ChannelId, JobRecord, Place, Principal, PrincipalRole, Purpose, ReplyRoute};
+use belay_protocol::{
+    Admission, Asker, ChannelId, JobRecord, Place, Principal, PrincipalRole, Purpose, ReplyRoute, RoutineRecord,
+};
 
 use crate::house::House;
 
@@ -22,6 +24,21 @@ pub(crate) struct NoLonger(pub(crate) String);
 /// Nobody: its creator is let in no more.
 pub(crate) fn of_job(house: &House, job: &JobRecord) -> Result<Asker, NoLonger> {
     now(house, &job.channel, &job.creator, job.reply_to.as_ref())
+}
+
+/// A routine with what is left of its creator's rights. What only an operator may say it says no longer where they are none:
+/// it writes to the conversation that made it.
+///
+/// # Errors
+/// Nothing is left: its creator is let in no more.
+pub(crate) fn of_routine(house: &House, routine: &RoutineRecord) -> Result<RoutineRecord, NoLonger> {
+    let creator = now(house, &routine.channel, &routine.creator, routine.reply_to.as_ref())?;
+    let mut routine = routine.clone();
+    // An operator may have said where somebody else's routine writes to.
+    if routine.creator.place == Place::Operator && creator.place != Place::Operator {
+        routine.spec.notify.to = None;
+    }
+    Ok(RoutineRecord { creator, ..routine })
 }
 
 /// The rights that `creator`, who spoke through `channel` in the conversation `asked_in`, has left.

@@ -1,4 +1,4 @@
-//! Deletes what is too old by `[sessions]`: at the start, every six hours, and when an operator asks.
+//! Deletes what is too old by `[sessions]` and `routines.keep_firings_days`: at the start, every six hours, and when an operator asks.
 //!
 //! In small pieces, each a write of its own among all others: no message waits for more than one of them, and two rounds that
 //! meet share the work.
@@ -32,6 +32,8 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 /// The janitor.
 pub(crate) struct Caretaker {
     config: SessionsConfig,
+    /// Days that firings of routines are kept; 0: as conversations are.
+    keep_firings_days: u32,
     archive: Arc<dyn Archive>,
     outputs: KeptOutputs,
     clock: Arc<dyn Clock>,
@@ -41,11 +43,12 @@ impl Caretaker {
     /// One that has done nothing yet.
     pub(crate) fn new(
         config: SessionsConfig,
+        keep_firings_days: u32,
         archive: Arc<dyn Archive>,
         outputs: KeptOutputs,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { config, archive, outputs, clock }
+        Self { config, keep_firings_days, archive, outputs, clock }
     }
 
     /// Works until told to stop. Cancelled in the middle of a round, the next start goes on with it.
@@ -85,6 +88,7 @@ impl Caretaker {
         Retention {
             threads_before: before(self.config.keep_days),
             events_before: before(self.config.keep_events_days),
+            ended_firings_before: before(self.keep_firings_days),
             keys_before: UnixMillis(self.clock.now().0.saturating_sub(KEYS_KEPT_MS)),
         }
     }
@@ -151,7 +155,7 @@ mod tests {
         }
         let outputs = KeptOutputs::open(directory.path(), &ToolsConfig::default().outputs).unwrap();
         outputs.keep(RunId::new(), &"call".into(), "a long output").await.unwrap();
-        (Caretaker::new(config, store.clone(), outputs, Arc::new(Today(TODAY))), store, directory)
+        (Caretaker::new(config, 0, store.clone(), outputs, Arc::new(Today(TODAY))), store, directory)
     }
 
     fn kept_outputs(directory: &tempfile::TempDir) -> usize {

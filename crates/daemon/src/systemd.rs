@@ -159,6 +159,8 @@ mod tests {
             model_trouble: None,
             candidates: Vec::new(),
             tools: Vec::new(),
+            jobs: None,
+            routines: None,
         }))
     }
 

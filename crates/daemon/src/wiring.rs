@@ -126,7 +126,8 @@ async fn assemble(
     let mut programs = Programs::open(settings, env, paths, tool_ports).await?;
     let telegram = telegram(settings, secrets.telegram)?;
     let (archive, sessions) = (ports.archive.clone(), settings.sessions.clone());
-    let janitor = Arc::new(Caretaker::new(sessions, archive, programs.kept_outputs(), clock.clone()));
+    let firings_days = settings.routines.keep_firings_days;
+    let janitor = Arc::new(Caretaker::new(sessions, firings_days, archive, programs.kept_outputs(), clock.clone()));
 
     let (gateway, http) = Gateway::bind(GatewayParts {
         config: settings.gateway.clone(),

@@ -135,8 +135,19 @@ pub struct Retention {
     pub threads_before: Option<UnixMillis>,
     /// Facts that happened before this go; `None`: none do but those of deleted runs.
     pub events_before: Option<UnixMillis>,
+    /// Firings of routines that ended before this go, with their sessions; `None`: they go as conversations do.
+    pub ended_firings_before: Option<UnixMillis>,
     /// What recognises a second delivery of a message from before this may go.
     pub keys_before: UnixMillis,
+}
+
+impl Retention {
+    /// From when on firings of routines are kept that have ended. Of those that are set off by a delivery or an event the row is
+    /// what recognises a second one, so that they stay for as long as [`Retention::keys_before`] says besides; a scheduled time
+    /// is recognised by its routine.
+    pub fn firings_before(&self) -> Option<UnixMillis> {
+        self.ended_firings_before.or(self.threads_before)
+    }
 }
 
 /// What was deleted.

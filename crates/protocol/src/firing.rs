@@ -189,6 +189,8 @@ pub struct FiringEnd {
     pub usage: RunUsage,
     /// What it cost, in millionths of a US dollar.
     pub cost_micro_usd: u64,
+    /// Why its routine is switched off with this end, however often it has failed; `None`: by the number of failures alone.
+    pub switch_off: Option<String>,
     /// Told in the same commit, if this is its first end.
     pub notice: Option<Outbound>,
     /// Told besides, in the same commit, if this end switches the routine off.
@@ -204,7 +206,7 @@ pub enum Settled {
     Now {
         /// The firing.
         firing: Box<FiringRecord>,
-        /// Whether as many failures in a row as may be were reached.
+        /// Whether as many failures in a row as may be were reached, or [`FiringEnd::switch_off`] said so of one that was on.
         disabled: bool,
     },
     /// It had ended before, or never was.

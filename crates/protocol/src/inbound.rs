@@ -13,11 +13,12 @@ use crate::archive::Removed;
 use crate::context::ContextReport;
 use crate::declared::DeclaredOutput;
 use crate::ids::{ChannelId, GateId, RunId, SessionKey};
-use crate::job::{JobRecord, JobRequest};
+use crate::job::{JobNumbers, JobRecord, JobRequest};
 use crate::model::{Delta, ModelInfo};
 use crate::options::RunOptions;
 use crate::purpose::{Purpose, Spent};
 use crate::routine::{RoutineAnswer, RoutineRequest};
+use crate::routine_store::RoutineNumbers;
 use crate::run::RunRecord;
 use crate::time::UnixMillis;
 use crate::tool_health::{ToolHealth, ToolRequest};
@@ -514,6 +515,20 @@ pub struct StatusReport {
     /// list of tools has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolHealth>,
+    /// Jobs that are not over; `null`: the store does not answer.
+    pub jobs: Option<JobsStatus>,
+    /// Routines; `null`: the store does not answer.
+    pub routines: Option<RoutineNumbers>,
+}
+
+/// Jobs that are not over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct JobsStatus {
+    /// How many.
+    #[serde(flatten)]
+    pub numbers: JobNumbers,
+    /// How many may be at work at the same time; those that are stuck keep their places.
+    pub places: u32,
 }
 
 /// How one of several models, or of the keys to one, stands.

@@ -293,6 +293,19 @@ pub struct JobFilter {
     pub limit: u32,
 }
 
+/// How many jobs there are that are not over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct JobNumbers {
+    /// Those that wait for a place.
+    pub pending: u64,
+    /// Those at work.
+    pub in_progress: u64,
+    /// Those that are about to be begun again.
+    pub stuck: u64,
+    /// When the one that has waited longest was made; `None`: none waits.
+    pub oldest_pending_at: Option<UnixMillis>,
+}
+
 /// What may be asked about jobs. Who asks, from where, and where the result goes, stand in the message that asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobRequest {
@@ -363,6 +376,9 @@ pub trait JobStore: Send + Sync {
 
     /// Jobs, newest first.
     async fn jobs(&self, filter: JobFilter) -> Result<Vec<JobRecord>, StoreError>;
+
+    /// How many there are that are not over. Cheap however many were.
+    async fn numbers(&self) -> Result<JobNumbers, StoreError>;
 }
 
 #[cfg(test)]

@@ -74,12 +74,12 @@ pub use ids::{
 };
 pub use inbound::{
     Accepted, Ack, AckSender, Attachment, Body, CandidateStatus, CommandReply, Control, Envelope, IdempotencyKey,
-    Inbound, Partial, Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, SharedAck, StatusReport,
-    StillRunning, StopReport, StopTarget,
+    Inbound, JobsStatus, Partial, Principal, Refusal, ReplyRoute, Role as PrincipalRole, RunWatch, SharedAck,
+    StatusReport, StillRunning, StopReport, StopTarget,
 };
 pub use job::{
-    JobBudget, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobOrder, JobRecord, JobRequest, JobRoom,
-    JobState, JobStore, NewJob,
+    JobBudget, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobOrder, JobRecord, JobRequest,
+    JobRoom, JobState, JobStore, NewJob,
 };
 pub use message::{
     Arguments, Message, MessageBody, MessageScope, NOT_SHOWN, Picture, SILENT_TOKEN, ToolCall, ToolResult, ToolStatus,
@@ -97,7 +97,7 @@ pub use routine::{
     Guardrails, Misfire, NewRoutine, Notify, PutBy, PutRule, RoutineAction, RoutineAnswer, RoutineOrigin, RoutinePut,
     RoutineRecord, RoutineRequest, RoutineSpec, Trigger,
 };
-pub use routine_store::RoutineStore;
+pub use routine_store::{RoutineNumbers, RoutineStore};
 pub use run::{AgentState, RunRecord, RunStatus, RunUsage, Termination, WaitingFor};
 pub use secret::{Secret, SecretVault};
 pub use sent::Sent;

@@ -1,12 +1,24 @@
 //! The port that keeps routines and their firings.
 
 use async_trait::async_trait;
+use serde::Serialize;
 
 use crate::firing::{Claim, FiringEnd, FiringFilter, FiringRecord, NewFiring, Settled};
 use crate::ids::{FiringId, JobId, RoutineId, RunId};
 use crate::routine::{NewRoutine, PutRule, RoutinePut, RoutineRecord, Trigger};
 use crate::store::StoreError;
 use crate::time::UnixMillis;
+
+/// How many routines there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RoutineNumbers {
+    /// Those that are on.
+    pub enabled: u64,
+    /// Firings at work.
+    pub at_work: u64,
+    /// The earliest next scheduled time; `None`: none has one.
+    pub next_at: Option<UnixMillis>,
+}
 
 /// Keeps routines and their firings. Every write is committed before it answers.
 ///
@@ -96,4 +108,7 @@ pub trait RoutineStore: Send + Sync {
 
     /// Firings that have not ended, oldest first.
     async fn open_firings(&self) -> Result<Vec<FiringRecord>, StoreError>;
+
+    /// How many routines there are that are on, and how many firings at work. Cheap.
+    async fn numbers(&self) -> Result<RoutineNumbers, StoreError>;
 }

@@ -199,6 +199,14 @@ pub struct RunUsage {
 }
 
 impl RunUsage {
+    /// Adds what another run has used.
+    pub fn add(&mut self, other: &Self) {
+        self.input = self.input.saturating_add(other.input);
+        self.output = self.output.saturating_add(other.output);
+        self.model_calls = self.model_calls.saturating_add(other.model_calls);
+        self.tool_calls = self.tool_calls.saturating_add(other.tool_calls);
+    }
+
     /// Adds one model call.
     pub fn add_call(&mut self, attempts: u32, usage: Option<&Usage>) {
         self.model_calls += attempts;

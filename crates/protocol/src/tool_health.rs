@@ -221,8 +221,7 @@ pub struct ToolSwitch {
 }
 
 /// Why a subject is off.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolOff {
     /// Since when.
     pub since: UnixMillis,

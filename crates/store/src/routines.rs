@@ -43,6 +43,13 @@ pub(crate) fn too_many_each(most: u32) -> RoutinePut {
     ))
 }
 
+/// Nobody can say whose it is.
+pub(crate) fn unreadable(name: &str) -> RoutinePut {
+    RoutinePut::Forbidden(format!(
+        "The name {name} is taken by a routine that cannot be read any more: choose another, or have an operator delete that one."
+    ))
+}
+
 /// How many routines of their own whoever puts a new one may have; `None`: as many as they like.
 pub(crate) fn most_of_owner(rule: PutRule) -> Option<u32> {
     match rule.by {
@@ -289,8 +296,17 @@ pub(crate) fn is_echo(echo: &Echo, earlier: &FiringRecord) -> bool {
 }
 
 /// Counts an end for its routine, and returns whether that switches the routine off. The end of a firing from before a change
-/// says nothing about the routine as it is now, and one that was skipped nothing at all.
-pub(crate) fn count_end(routine: &mut RoutineRecord, firing: &FiringRecord, at: UnixMillis) -> bool {
+/// says nothing about the routine as it is now, unless it says itself that the routine is switched off; one that was skipped says
+/// nothing at all.
+pub(crate) fn count_end(routine: &mut RoutineRecord, firing: &FiringRecord, end: &FiringEnd) -> bool {
+    let at = end.at;
+    if let Some(why) = &end.switch_off {
+        let was_on = routine.enabled;
+        if was_on {
+            switch_off(routine, why.clone(), at);
+        }
+        return was_on;
+    }
     if routine.revision != firing.revision || firing.status == FiringStatus::Skipped {
         return false;
     }
@@ -306,10 +322,13 @@ pub(crate) fn count_end(routine: &mut RoutineRecord, firing: &FiringRecord, at: 
             Some(why) => format!("it failed {} times in a row, the last time: {why}", routine.failures),
             None => format!("it failed {} times in a row", routine.failures),
         };
-        *routine =
-            RoutineRecord { enabled: false, disabled_why: why, next_at: None, changed_at: at, ..routine.clone() };
+        switch_off(routine, why, at);
     }
     too_many
+}
+
+fn switch_off(routine: &mut RoutineRecord, why: String, at: UnixMillis) {
+    *routine = RoutineRecord { enabled: false, disabled_why: why, next_at: None, changed_at: at, ..routine.clone() };
 }
 
 /// A firing that is not there.

@@ -16,6 +16,7 @@ use crate::agent::Flow;
 use crate::context_report;
 use crate::live::{LiveRun, StopCause};
 use crate::mail::{LaneOrder, LaneReply};
+use crate::numbers;
 use crate::submission::ThreadCommand;
 
 /// How long a stop waits before it answers with what still runs.
@@ -29,7 +30,13 @@ impl Dispatcher {
                 // Fragments only for whoever wants them: a call whose fragment was heard is never sent again.
                 ack.send(Ack::Watch(self.find(run).map(|live| live.watch(inbound.want_deltas))));
             }
-            Control::Status => ack.send(Ack::Status(Box::new(self.status()))),
+            Control::Status => {
+                let (house, report) = (self.house.clone(), self.status());
+                self.errand(async move {
+                    let (jobs, routines) = numbers::read(&house).await;
+                    ack.send(Ack::Status(Box::new(StatusReport { jobs, routines, ..report })));
+                });
+            }
             Control::Context { session, full } => {
                 let house = self.house.clone();
                 self.errand(async move {
@@ -169,6 +176,8 @@ impl Dispatcher {
             model_trouble: self.house.model_trouble(),
             candidates: self.candidates(),
             tools: self.house.health.troubled(),
+            jobs: None, // what the store knows, whoever asks for it asks the store
+            routines: None,
         }
     }
 

@@ -4,17 +4,15 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopError;
 use belay_agent_loop::policies::RunLimits;
-use belay_protocol::{JobBudget, JobRecord, JobState, RunEnd, RunFilter, StopReason, job_of};
+use belay_protocol::{JobBudget, JobRecord, JobState, RunEnd, StopReason, job_of};
 
 use super::care::key_of;
 use super::errand::Errand;
+use super::spent::spent;
 use super::text::NOT_AT_WORK;
 use crate::core::RunCore;
 use crate::house::House;
 use crate::rights;
-
-/// Most earlier runs of a job that are looked at for what they have used: attempts, and messages that came too late.
-const MOST_RUNS: u32 = 500;
 
 /// Finds the job that a run is an attempt at, gives the run that errand, and puts its limits in force. Returns how the run ends
 /// at once where there is nothing to work at: the job is over, or the run is no attempt of it but a message that came too late.
@@ -45,10 +43,8 @@ pub(crate) async fn begin(core: &mut RunCore) -> Result<Option<RunEnd>, LoopErro
     let budget = errand.budget;
     let mut tokens = None;
     if budget.max_tokens > 0 {
-        let filter = RunFilter { session: Some(core.live.session.clone()), status: None, limit: MOST_RUNS };
-        let runs = house.store.runs.runs(filter).await?;
-        let earlier = runs.iter().filter(|run| run.run_id != core.live.id);
-        let used: u64 = earlier.map(|run| run.usage.input.saturating_add(run.usage.output)).sum();
+        let (before, _) = spent(&house, &errand.job, Some(core.live.id)).await?;
+        let used = before.input.saturating_add(before.output);
         if used >= budget.max_tokens {
             let end = RunEnd::of(StopReason::Tokens).with("used", used).with("limit", budget.max_tokens);
             return Ok(Some(end));

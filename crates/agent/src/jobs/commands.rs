@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, IdempotencyKey, Inbound, JobFilter, JobId, JobOrder, JobRoom, JobState, Purpose, Refusal, RunRecord, RunWatch,
-    StopReason,
+    Ack, Doing, IdempotencyKey, Inbound, JobFilter, JobId, JobOrder, JobRecord, JobRoom, JobState, Purpose, Refusal,
+    RunRecord, RunWatch, StopReason,
 };
 use uuid::Builder;
 
@@ -67,12 +67,9 @@ pub(crate) async fn command(house: &House, command: JobCommand, by: &Inbound) ->
         }
         JobCommand::Show(id) => {
             let job = find(house, id, by).await?;
-            let run = match job.run_id {
-                Some(run) => house.store.runs.run(run).await.map_err(unstored)?,
-                None => None,
-            };
+            let at_work = at_work(house, &job).await?;
             let result = job.result.as_ref().map(|result| format!("\n\n{result}")).unwrap_or_default();
-            Ok((text::line(&job, run.as_ref()) + &result).into())
+            Ok((text::line(&job, at_work.as_ref()) + &result).into())
         }
         JobCommand::Message(id, said) => pass_on(house, id, said, by).await,
         JobCommand::List => list(house, by).await.map(Answer::from),
@@ -93,13 +90,18 @@ async fn list(house: &House, by: &Inbound) -> Result<String, Refusal> {
     }
     let mut lines = Vec::with_capacity(jobs.len());
     for job in jobs {
-        let run = match job.run_id.filter(|_| job.state.takes_place()) {
-            Some(run) => house.store.runs.run(run).await.map_err(unstored)?,
-            None => None,
-        };
-        lines.push(text::line(&job, run.as_ref()));
+        let at_work = at_work(house, &job).await?;
+        lines.push(text::line(&job, at_work.as_ref()));
     }
     Ok(lines.join("\n"))
+}
+
+/// The newest attempt at a job that has a place, and what that does.
+async fn at_work(house: &House, job: &JobRecord) -> Result<Option<(RunRecord, Doing)>, Refusal> {
+    let Some(run) = job.run_id.filter(|_| job.state.takes_place()) else { return Ok(None) };
+    let Some(record) = house.store.runs.run(run).await.map_err(unstored)? else { return Ok(None) };
+    let doing = Doing::of_run(&*house.store.events, run, job.room).await.map_err(unstored)?;
+    Ok(Some((record, doing)))
 }
 
 /// Passes a message on to a job at work, which reads it with its next step.

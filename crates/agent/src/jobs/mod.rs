@@ -12,7 +12,7 @@
 //! **Does not know**: how a run is made, resumed or stopped; when routines fire.
 //!
 //! Reading order: `config` → `requests` (making, cancelling, accepting) → `desk` (what begins) → `care` (from attempt to attempt) → `outcome` → `begin`
-//! → `errand` (what everything that works for it shares) and `patience` → `delegate` (the run of an attempt; in a worker's room:
+//! → `spent`, `errand` (what everything that works for it shares) and `patience` → `delegate` (the run of an attempt; in a worker's room:
 //! `worker`) → `tool` → `commands` → `text`.
 
 mod begin;
@@ -25,6 +25,7 @@ mod errand;
 mod outcome;
 mod patience;
 mod requests;
+mod spent;
 mod text;
 mod tool;
 mod worker;
@@ -39,4 +40,5 @@ pub(crate) use desk::{Bell, Desk, take_up};
 pub(crate) use errand::Errand;
 pub(crate) use patience::Patience;
 pub(crate) use requests::{Client, create, request};
+pub(crate) use spent::spent;
 pub(crate) use tool::{Bench, CREATE_JOB, CreateJob};

@@ -1,6 +1,6 @@
 //! What the model and people read about jobs. Pure.
 
-use belay_protocol::{JobOrder, JobRecord, JobState, RunRecord, StopReason};
+use belay_protocol::{Doing, JobOrder, JobRecord, JobState, RunRecord, StopReason};
 
 use super::outcome::Outcome;
 
@@ -92,15 +92,19 @@ pub(super) fn notice(job: &JobRecord, outcome: &Outcome) -> String {
     }
 }
 
-/// A job in a list: one line. `run`: its newest attempt, if it has begun.
-pub(super) fn line(job: &JobRecord, run: Option<&RunRecord>) -> String {
+/// A job in a list: one line. `at_work`: its newest attempt and what that does, while it has a place.
+pub(super) fn line(job: &JobRecord, at_work: Option<&(RunRecord, Doing)>) -> String {
     let mut line = format!("- `{}` {}: {}", job.job_id, words(job.state), job.title);
     if job.attempt > 1 {
         line.push_str(&format!(" (attempt {})", job.attempt));
     }
-    if let Some(run) = run.filter(|_| job.state.takes_place()) {
+    if let Some((run, doing)) = at_work {
         let (calls, tools) = (run.usage.model_calls, run.usage.tool_calls);
         let tokens = run.usage.input.saturating_add(run.usage.output);
+        line.push_str(&format!(", step {}", doing.steps));
+        if let Some(action) = &doing.last_action {
+            line.push_str(&format!(", {} ({})", action.tool, action.status));
+        }
         line.push_str(&format!(", {calls} model calls, {tools} tool calls, {tokens} tokens"));
         if run.cost_micro_usd > 0 {
             line.push_str(&format!(", {:.4} US dollars", run.cost_micro_usd as f64 / 1e6));

@@ -185,6 +185,18 @@ pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
     })
 }
 
+/// The routine with the digest that is known of its webhook's secret, where it is put without one: what is read back is put
+/// again without it.
+pub(super) fn with_known_secret(mut spec: RoutineSpec, old: Option<&RoutineRecord>) -> RoutineSpec {
+    if let Trigger::Webhook { secret_sha256, .. } = &mut spec.trigger
+        && let Some(Trigger::Webhook { secret_sha256: known, .. }) = old.map(|old| &old.spec.trigger)
+        && secret_sha256.is_empty()
+    {
+        known.clone_into(secret_sha256);
+    }
+    spec
+}
+
 /// Whether its schedule is a length of time from the moment at which it is read, so that reading it again is another one.
 pub(super) fn counts_from_now(spec: &RoutineSpec) -> bool {
     let Trigger::Schedule { when, .. } = &spec.trigger else { return false };

@@ -12,6 +12,9 @@ use super::misfire::GRACE;
 /// Most model calls of a lightweight firing, whatever the settings and the routine say.
 pub const MOST_ITERATIONS: u32 = 5;
 
+/// Longest that firings are kept: a hundred years.
+const MOST_DAYS: u32 = 36_500;
+
 /// `[routines]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -31,8 +34,10 @@ pub struct RoutinesConfig {
     /// Routines that one person may have, by the channel that they speak through; operators have as many as they like. 1 to
     /// 10000.
     pub max_per_person: u32,
-    /// Calls of webhooks that are let through in a minute, over all routines. 1 to 100000.
+    /// Calls of webhooks that are let through in a minute, for each routine. 1 to 100000.
     pub webhooks_per_minute: u32,
+    /// Days that firings are kept after their end, with what was said in them. At most 36500. 0: as `sessions.keep_days` says.
+    pub keep_firings_days: u32,
     /// Routines of the configuration.
     pub define: Vec<RoutineSpec>,
 }
@@ -50,6 +55,7 @@ impl Default for RoutinesConfig {
             max_tokens: 4096,
             max_per_person: 100,
             webhooks_per_minute: 10,
+            keep_firings_days: 30,
             define: Vec::new(),
         }
     }
@@ -70,6 +76,9 @@ impl RoutinesConfig {
             if !(1..=most).contains(&value) {
                 problems.push(format!("routines.{key}: must be between 1 and {most}"));
             }
+        }
+        if self.keep_firings_days > MOST_DAYS {
+            problems.push(format!("routines.keep_firings_days: must be at most {MOST_DAYS}"));
         }
         let mut names = BTreeSet::new();
         for (at, spec) in self.define.iter().enumerate() {

@@ -19,6 +19,7 @@ use super::{heartbeat, text};
 use crate::house::House;
 use crate::jobs::{self, Client};
 use crate::metrics;
+use crate::rights::{self, NoLonger};
 
 /// First and longest pause between two attempts to reach the store, or a lane that is busy.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -41,6 +42,12 @@ pub(super) async fn pursue(house: Arc<House>, firing: FiringRecord) {
         }
         return;
     }
+    let routine = match routine.map(|routine| rights::of_routine(&house, &routine).map_err(|gone| (routine, gone))) {
+        None => None,
+        Some(Ok(routine)) => Some(routine),
+        // A run that a restart has taken up finds the same, and ends.
+        Some(Err((routine, gone))) => return refuse(&house, &firing, &routine, gone).await,
+    };
     let outcome = match &routine {
         Some(RoutineRecord { spec, .. }) if matches!(spec.action, RoutineAction::FullJob { .. }) => {
             by_job(&house, &firing, routine.as_ref()).await
@@ -61,6 +68,12 @@ pub(super) async fn give_up(house: Arc<House>, firing: FiringRecord) {
     settle(&house, &firing, outcome.end(&firing, routine.as_ref(), house.clock.now())).await;
 }
 
+/// Ends a firing of a routine whose creator is let in no more, and the routine with it.
+async fn refuse(house: &House, firing: &FiringRecord, routine: &RoutineRecord, NoLonger(why): NoLonger) {
+    let told = routine.reply_to.as_ref().is_some_and(|route| rights::may_tell(house, route));
+    settle(house, firing, Outcome::failed(why).last(firing, routine, told, house.clock.now())).await;
+}
+
 async fn settle(house: &House, firing: &FiringRecord, end: FiringEnd) {
     let (status, why) = (end.status.word(), end.summary.clone());
     let settled = insist(house, || house.store.routines.settle(end.clone())).await;
@@ -73,7 +86,7 @@ async fn settle(house: &House, firing: &FiringRecord, end: FiringEnd) {
         metrics::heartbeat_skipped(reason);
     }
     if disabled {
-        tracing::warn!(routine = firing.routine, why, "a routine is switched off after failures in a row");
+        tracing::warn!(routine = firing.routine, why, "a routine is switched off");
         house.routines.remove(&firing.routine); // nothing sets it off until it is switched on
     }
 }
@@ -169,15 +182,10 @@ async fn begin(
 
 /// Its run answers nobody: what there is to say is told with the end of the firing.
 fn message(firing: &FiringRecord, body: Body, routine: &RoutineRecord, key: Option<IdempotencyKey>) -> Inbound {
-    let role = match routine.creator.place {
-        Place::Conversation => PrincipalRole::User,
-        Place::Token => PrincipalRole::Client,
-        Place::Operator => PrincipalRole::Operator,
-    };
     Inbound {
         channel: purpose_of(Some(routine)).channel(),
         session: firing_session(firing.firing_id),
-        principal: Principal { id: routine.creator.principal.as_str().into(), role },
+        principal: rights::principal(&routine.creator),
         key,
         reply_to: None,
         body,
@@ -244,11 +252,8 @@ async fn by_job(house: &House, firing: &FiringRecord, routine: Option<&RoutineRe
     loop {
         match insist(house, || house.store.jobs.job(id)).await? {
             Some(job) if job.state.is_over() => {
-                let run = match job.run_id {
-                    Some(run) => insist(house, || house.store.runs.run(run)).await?,
-                    None => None,
-                };
-                return Some(Outcome::of_job(&job, run.as_ref()));
+                let used = insist(house, || jobs::spent(house, &job, None)).await?;
+                return Some(Outcome::of_job(&job, used));
             }
             Some(_) => {}
             None => return Some(Outcome::failed("its job is gone")),

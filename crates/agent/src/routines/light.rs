@@ -23,6 +23,7 @@ use crate::house::House;
 use crate::post::SEND_MESSAGE;
 use crate::prompt::{self, Briefing};
 use crate::reply::{self, Reply};
+use crate::rights;
 use crate::turn::open_calls;
 
 /// Longest result of a tool that the model of a firing is shown, in bytes.
@@ -76,6 +77,10 @@ pub(crate) async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext)
     };
     let Some(firing) = firing else { return Ok(cannot("firing")) };
     let Some(routine) = store.routine(&firing.routine).await? else { return Ok(cannot("routine")) };
+    // Looked at before it was begun; since then a restart may have taken it up, with other settings.
+    let Ok(routine) = rights::of_routine(&house, &routine) else {
+        return Ok(LoopOutcome::Stopped(RunEnd::of(StopReason::ParentStopped).with("rights", "none")));
+    };
     let RoutineAction::Lightweight { files, use_tools, max_tool_rounds, .. } = &routine.spec.action else {
         return Ok(cannot("mode"));
     };

@@ -39,9 +39,14 @@ impl Outcome {
         Self { status, summary, reason: run.reason, usage: run.usage, cost_micro_usd: run.cost_micro_usd }
     }
 
-    /// Of the job that did it, once that is over. `run`: that of its last attempt.
-    pub(super) fn of_job(job: &JobRecord, run: Option<&RunRecord>) -> Self {
+    /// Of the job that did it, once that is over. `used`: by all its attempts. What a failed job had come to is shown with why it
+    /// has failed.
+    pub(super) fn of_job(job: &JobRecord, (usage, cost_micro_usd): (RunUsage, u64)) -> Self {
         let why = || Some(job.why.clone()).filter(|why| !why.is_empty());
+        let with_result = |why: String| match &job.result {
+            Some(partial) => format!("{why}\n\nSo far:\n\n{partial}"),
+            None => why,
+        };
         let (status, summary) = match job.state {
             JobState::Completed | JobState::Submitted | JobState::Accepted => match &job.result {
                 Some(result) => (FiringStatus::Attention, Some(result.clone())),
@@ -49,10 +54,10 @@ impl Outcome {
             },
             JobState::Cancelled => (FiringStatus::Failed, why().or_else(|| Some("its job was cancelled".into()))),
             JobState::Failed | JobState::Pending | JobState::InProgress | JobState::Stuck => {
-                (FiringStatus::Failed, why().or_else(|| Some("its job failed".into())))
+                let why = why().unwrap_or_else(|| "its job failed".to_owned());
+                (FiringStatus::Failed, Some(with_result(why)))
             }
         };
-        let (usage, cost_micro_usd) = run.map_or_else(Default::default, |run| (run.usage, run.cost_micro_usd));
         Self { status, summary, reason: None, usage, cost_micro_usd }
     }
 
@@ -78,9 +83,24 @@ impl Outcome {
             summary: self.summary,
             usage: self.usage,
             cost_micro_usd: self.cost_micro_usd,
+            switch_off: None,
             notice: said,
             disabled_notice: disabled,
             at,
+        }
+    }
+
+    /// The end of a firing for whose routine nobody is let in any more: the routine is switched off with it, and that alone is
+    /// told, to the conversation that made it, if it is `told` anything.
+    pub(super) fn last(self, firing: &FiringRecord, routine: &RoutineRecord, told: bool, at: UnixMillis) -> FiringEnd {
+        let why = self.summary.clone().unwrap_or_default();
+        let text = format!("The routine {} is switched off: {why}.", routine.spec.name);
+        let route = routine.reply_to.clone().filter(|_| told);
+        FiringEnd {
+            switch_off: Some(why),
+            notice: None,
+            disabled_notice: route.map(|route| Outbound::new(None, route, text)),
+            ..self.end(firing, None, at)
         }
     }
 

@@ -122,14 +122,15 @@ fn not_of_config(routine: &RoutineRecord) -> Result<(), Refusal> {
 
 async fn put(house: &House, spec: RoutineSpec, fresh: bool, by: &By) -> Result<RoutineAnswer, Refusal> {
     is_on(house)?;
+    let (store, now) = (&house.store.routines, house.clock.now());
+    // For what it leaves as it is: whose it is and how many there are is looked at where it is written.
+    let old = store.routine(&spec.name).await.map_err(unstored)?;
+    let spec = check::with_known_secret(spec, old.as_ref().filter(|old| by.may_touch(old)));
     let mut problems = check::problems(&spec);
     problems.extend(check::reserved(&spec.name).map(|problem| format!("name: {problem}")));
     if !problems.is_empty() {
         return Err(Refusal::Invalid(problems.join("\n")));
     }
-    let (store, now) = (&house.store.routines, house.clock.now());
-    // For its schedule alone: whose it is and how many there are is looked at where it is written.
-    let old = store.routine(&spec.name).await.map_err(unstored)?;
     if spec.notify.to.is_some() && by.asker.place != Place::Operator {
         let what = "notify.to: only an operator may have a routine write to another conversation; leave it out";
         return Err(Refusal::Forbidden(what.into()));

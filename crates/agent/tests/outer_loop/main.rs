@@ -20,6 +20,7 @@ mod queue;
 mod recovery;
 mod rights;
 mod room;
+mod routine_pains;
 mod routines;
 mod sessions;
 mod stand_in;

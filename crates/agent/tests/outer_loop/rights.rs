@@ -3,15 +3,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use belay_agent::approvals::RuleAsk;
-use belay_agent::{Absent, ApprovalRule, JobsConfig};
-use belay_protocol::{Ack, Admission, JobId, JobState, Place, PrincipalRole, RunStatus, Standing, StopReason};
+use belay_agent::{Absent, ApprovalRule, JobsConfig, RoutinesConfig};
+use belay_protocol::{
+    Ack, Admission, Control, FiringStatus, JobBudget, JobId, JobRoom, JobState, Notify, Place, PrincipalRole,
+    ReplyRoute, RoutineAction, RoutineAnswer, RoutineRequest, RoutineSpec, RunFilter, RunStatus, Standing, StopReason,
+    Trigger,
+};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 
 use crate::jobs::{done, id_in, runs, silence, until};
-use crate::support::{Running, Setup, saw};
+use crate::routines::{ended, routine};
+use crate::support::{Running, Setup, TestTool, saw};
 
 /// People who are let in, and conversations that are not.
 struct Lists {
@@ -157,6 +163,137 @@ async fn a_channel_that_is_switched_off_still_says_who_is_let_in_and_of_one_that
         let next = Setup { absent, names: ["three", "two"], ..setup.next_boot(ScriptedModel::new([done("two")])) };
         let agent = next.start().await;
         until(&next, id, state).await;
+        agent.shut_down().await;
+    }
+}
+
+/// A routine of `tester` that works by itself or by a job, made in the conversation `control`.
+async fn routine_of(agent: &Running, role: PrincipalRole, spec: RoutineSpec) {
+    let put = RoutineRequest::Put { spec, fresh: true };
+    match agent.one.control_as(role, Control::Routine(Box::new(put))).await {
+        Ack::Routine(RoutineAnswer::Routine(_)) => {}
+        other => panic!("it was not made: {other:?}"),
+    }
+}
+
+fn by_job(spec: RoutineSpec) -> RoutineSpec {
+    let action =
+        RoutineAction::FullJob { task: "look".into(), plan: false, room: JobRoom::Local, budget: JobBudget::default() };
+    RoutineSpec { action, ..spec }
+}
+
+fn with_routines(setup: Setup) -> Setup {
+    Setup { routines: RoutinesConfig::default(), ..setup }
+}
+
+/// Fires a routine as an operator who is on no list of this channel's.
+async fn fire(agent: &Running, name: &str) {
+    let fire = RoutineRequest::Fire { name: name.into(), payload: None };
+    let fired = agent.two.control(Control::Routine(Box::new(fire))).await;
+    assert!(matches!(fired, Ack::Routine(RoutineAnswer::Fired(_))), "{fired:?}");
+}
+
+async fn is_on(setup: &Setup, name: &str) -> (bool, String) {
+    let routine = setup.store.routines.routine(name).await.expect("readable").expect("there");
+    (routine.enabled, routine.disabled_why)
+}
+
+const GONE: &str = "tester, for whom it worked, is no longer let in through one: not on the list";
+
+#[tokio::test(start_paused = true)]
+async fn a_routine_of_somebody_who_is_let_in_no_more_fails_is_off_and_tells_it_once() {
+    for (closed, told) in [(vec![], true), (vec!["control"], false)] {
+        for full_job in [false, true] {
+            let people = [("tester", Place::Conversation)];
+            let setup = with_routines(setup_of(ScriptedModel::new([]), &people));
+            let agent = setup.start().await;
+            let spec = routine("look", Trigger::Manual);
+            routine_of(&agent, PrincipalRole::User, if full_job { by_job(spec) } else { spec }).await;
+            agent.shut_down().await;
+
+            let mut next = setup.next_boot(ScriptedModel::new([]));
+            next.lists = Some(lists(&[], &closed));
+            let mut agent = next.start().await;
+            fire(&agent, "look").await;
+            let firing = ended(&next, "look", 1).await.remove(0);
+            assert_eq!((firing.status, firing.summary.as_deref()), (FiringStatus::Failed, Some(GONE)));
+            assert_eq!(is_on(&next, "look").await, (false, GONE.to_owned()));
+            if told {
+                assert_eq!(agent.one.next().await, format!("The routine look is switched off: {GONE}."));
+            }
+            silence(&mut agent).await;
+            assert!(agent.model.seen().is_empty());
+            agent.shut_down().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_firing_at_work_at_a_crash_does_not_go_on_for_somebody_who_is_let_in_no_more() {
+    for full_job in [false, true] {
+        let setup = with_routines(setup_of(hanging(), &[("tester", Place::Conversation)]));
+        let agent = setup.start().await;
+        let spec = routine("look", Trigger::Manual);
+        routine_of(&agent, PrincipalRole::User, if full_job { by_job(spec) } else { spec }).await;
+        fire(&agent, "look").await;
+        agent.asked(1).await;
+        agent.crash().await;
+
+        let next = Setup { lists: Some(lists(&[], &[])), ..setup.next_boot(ScriptedModel::new([])) };
+        let mut agent = next.start().await;
+        let firing = ended(&next, "look", 1).await.remove(0);
+        assert_eq!((firing.status, firing.summary.as_deref()), (FiringStatus::Failed, Some(GONE)));
+        assert_eq!(agent.one.next().await, format!("The routine look is switched off: {GONE}."));
+        silence(&mut agent).await;
+        assert_eq!(is_on(&next, "look").await, (false, GONE.to_owned()));
+        assert!(agent.model.seen().is_empty(), "the run that the restart took up asks no model");
+        let open = next.store.runs.runs(RunFilter { limit: 10, ..RunFilter::default() }).await.expect("readable");
+        assert!(open.iter().all(|run| run.status.is_end()), "{open:?}");
+        agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_operator_has_a_routine_write_to_somebody_else_is_theirs_again_when_they_are_none() {
+    for (was, is, there) in
+        [(PrincipalRole::Operator, Place::Operator, true), (PrincipalRole::Operator, Place::Conversation, false)]
+    {
+        let setup = with_routines(setup_of(ScriptedModel::new([]), &[("tester", Place::Operator)]));
+        let agent = setup.start().await;
+        let to = ReplyRoute { channel: "one".into(), conversation: "family".into(), reply_to: None };
+        let notify = Notify { to: Some(to), ..Notify::default() };
+        routine_of(&agent, was, RoutineSpec { notify, ..routine("look", Trigger::Manual) }).await;
+        agent.shut_down().await;
+        let next = setup.next_boot(ScriptedModel::new([Scripted::text("It is wet.")]));
+        let next = Setup { lists: Some(lists(&[("tester", is)], &[])), ..next };
+        let mut agent = next.start().await;
+        fire(&agent, "look").await;
+        let told = agent.one.next_message().await;
+        assert_eq!(told.text, "Routine look: It is wet.");
+        assert_eq!(&*told.route.conversation, if there { "family" } else { "control" }, "{is:?}");
+        agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_is_refused_by_now_is_refused_to_the_work_that_was_made_when_it_was_not() {
+    let people = [("tester", Place::Operator)];
+    for refused in [false, true] {
+        let tool = TestTool::named("echo").called("ring").asking();
+        let calls = tool.calls.clone();
+        let mut setup = setup_of(hanging(), &people).tool(tool);
+        let allow = |ask| ApprovalRule { tool: "ring".into(), arguments: BTreeMap::new(), ask, even_outside: true };
+        setup.approvals.rules = vec![allow(RuleAsk::Never)];
+        let mut agent = setup.start().await;
+        let id = job_of(&mut agent, PrincipalRole::Operator, "ring").await;
+        agent.asked(1).await;
+        agent.crash().await;
+        let ring = Scripted::call("ring", json!({"text": "ding"}));
+        let mut next = setup.next_boot(ScriptedModel::new([ring, done("over")]));
+        next.approvals.rules = vec![allow(if refused { RuleAsk::Refuse } else { RuleAsk::Never })];
+        let agent = next.start().await;
+        until(&next, id, JobState::Submitted).await;
+        assert_eq!(calls.load(Ordering::SeqCst), usize::from(!refused), "refused: {refused}");
         agent.shut_down().await;
     }
 }

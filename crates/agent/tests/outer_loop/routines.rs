@@ -16,12 +16,12 @@ use serde_json::json;
 
 use crate::support::{PATIENCE, Running, Setup, TestTool, ports, saw};
 
-const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 /// Longer than the engine sleeps, so that it has seen where the clock stands.
-const A_TICK: Duration = Duration::from_secs(16);
+pub(crate) const A_TICK: Duration = Duration::from_secs(16);
 
 /// An agent that has routines.
-fn setup_with(model: ScriptedModel) -> Setup {
+pub(crate) fn setup_with(model: ScriptedModel) -> Setup {
     Setup { routines: RoutinesConfig::default(), ..Setup::new(model) }
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn routine(name: &str, trigger: Trigger) -> RoutineSpec {
     }
 }
 
-fn hourly(name: &str, misfire: Misfire) -> RoutineSpec {
+pub(crate) fn hourly(name: &str, misfire: Misfire) -> RoutineSpec {
     routine(name, Trigger::Schedule { when: "0 * * * *".into(), zone: "UTC".into(), misfire })
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn with_tools(spec: RoutineSpec, rounds: u32) -> RoutineSpec {
     RoutineSpec { action, ..spec }
 }
 
-async fn ask(agent: &Running, request: RoutineRequest) -> Result<RoutineAnswer, Refusal> {
+pub(crate) async fn ask(agent: &Running, request: RoutineRequest) -> Result<RoutineAnswer, Refusal> {
     match agent.one.control(Control::Routine(Box::new(request))).await {
         Ack::Routine(answer) => Ok(answer),
         Ack::Refused(refusal) => Err(refusal),
@@ -75,7 +75,7 @@ pub(crate) async fn fire(agent: &Running, name: &str) -> Result<FiringRecord, Re
 }
 
 /// The firings of a routine, oldest first.
-async fn firings(setup: &Setup, name: &str) -> Vec<FiringRecord> {
+pub(crate) async fn firings(setup: &Setup, name: &str) -> Vec<FiringRecord> {
     let filter = FiringFilter { routine: Some(name.into()), status: None, limit: 1000 };
     let mut firings = setup.store.routines.firings(filter).await.expect("readable");
     firings.reverse();
@@ -83,7 +83,7 @@ async fn firings(setup: &Setup, name: &str) -> Vec<FiringRecord> {
 }
 
 /// Waits until the routine has so many firings that have ended.
-async fn ended(setup: &Setup, name: &str, count: usize) -> Vec<FiringRecord> {
+pub(crate) async fn ended(setup: &Setup, name: &str, count: usize) -> Vec<FiringRecord> {
     let wait = async {
         loop {
             let all = firings(setup, name).await;
@@ -96,14 +96,14 @@ async fn ended(setup: &Setup, name: &str, count: usize) -> Vec<FiringRecord> {
     tokio::time::timeout(PATIENCE, wait).await.expect("so many firings end")
 }
 
-fn statuses(firings: &[FiringRecord]) -> Vec<FiringStatus> {
+pub(crate) fn statuses(firings: &[FiringRecord]) -> Vec<FiringStatus> {
     firings.iter().map(|firing| firing.status).collect()
 }
 
 /// At ten minutes past a full hour.
-const TEN_PAST: i64 = 1_794_999_600_000 + 600_000;
+pub(crate) const TEN_PAST: i64 = 1_794_999_600_000 + 600_000;
 
-fn at_ten_past(model: ScriptedModel) -> Setup {
+pub(crate) fn at_ten_past(model: ScriptedModel) -> Setup {
     let setup = setup_with(model);
     setup.clock.set(TEN_PAST);
     setup
@@ -650,7 +650,8 @@ async fn thousands_of_routines_that_are_not_due_cost_a_look_nothing() {
     put(&agent, hourly("watch", Misfire::Once)).await;
     let rule = belay_protocol::PutRule { fresh: true, by: belay_protocol::PutBy::Config };
     for n in 0..10_000 {
-        let never = Trigger::Schedule { when: "0 0 1 1 * 2090".into(), zone: "UTC".into(), misfire: Misfire::Once };
+        let never =
+            Trigger::Schedule { when: "at 2090-01-01T00:00".into(), zone: "UTC".into(), misfire: Misfire::Once };
         let new = belay_protocol::NewRoutine {
             id: Default::default(),
             spec: routine(&format!("r{n}"), never),

@@ -625,9 +625,15 @@ impl Setup {
 
     /// Starts the agent with two channels, `one` and `two`.
     pub(crate) async fn start(&self) -> Running {
+        self.start_with(|_| {}).await
+    }
+
+    /// The same, with something changed in what it is made of.
+    pub(crate) async fn start_with(&self, change: impl FnOnce(&mut AgentParts)) -> Running {
         let one = self.channel(self.names[0], true);
         let two = self.channel(self.names[1], !self.injector);
-        let parts = AgentParts { channels: vec![one.probe.clone(), two.probe.clone()], ..self.parts() };
+        let mut parts = AgentParts { channels: vec![one.probe.clone(), two.probe.clone()], ..self.parts() };
+        change(&mut parts);
         let stop = CancellationToken::new();
         let agent = Agent::start(parts).await.expect("the agent starts");
         let task = tokio::spawn(agent.run(stop.clone()));

@@ -41,6 +41,8 @@ fn rows(report: &Json) -> Vec<Vec<Cell>> {
         row("sessions", Cell::from(format!("{} awake", number(report, "/sessions_awake")))),
         row("queued", Cell::from(number(report, "/queued").to_string())),
         row("paused", paused(report)),
+        row("jobs", jobs(report)),
+        row("routines", routines(report)),
         row("spent", Cell::from(spent(report))),
     ];
     if let Some(trouble) = report.pointer("/model_trouble").filter(|trouble| !trouble.is_null()) {
@@ -73,6 +75,38 @@ fn cooling(report: &Json) -> Vec<String> {
         Some(format!("{} until {until} ({})", text(candidate, "/name"), text(candidate, "/why")))
     };
     candidates.iter().filter_map(words).collect()
+}
+
+/// Work that outlives its turn.
+fn jobs(report: &Json) -> Cell {
+    if !report.pointer("/jobs").is_some_and(Json::is_object) {
+        return Cell::new("unknown: the store does not answer", Tone::Bad);
+    }
+    let of = |what: &str| number(report, &format!("/jobs/{what}"));
+    let (pending, stuck) = (of("pending"), of("stuck"));
+    let mut words = format!("{} at work of {}", of("in_progress"), of("places"));
+    if stuck > 0 {
+        words.push_str(&format!(", {stuck} stuck"));
+    }
+    if pending > 0 {
+        let longest = since(text(report, "/jobs/oldest_pending_at"));
+        let longest = longest.map_or(String::new(), |longest| format!(", the oldest for {}", spoken(longest)));
+        words.push_str(&format!(", {pending} waiting{longest}"));
+    }
+    Cell::new(words, if stuck > 0 { Tone::Warn } else { Tone::Plain })
+}
+
+/// Rules that start work.
+fn routines(report: &Json) -> Cell {
+    if !report.pointer("/routines").is_some_and(Json::is_object) {
+        return Cell::new("unknown: the store does not answer", Tone::Bad);
+    }
+    let of = |what: &str| number(report, &format!("/routines/{what}"));
+    let next = match text(report, "/routines/next_at") {
+        "" => String::new(),
+        at => format!(", the next at {at}"),
+    };
+    Cell::from(format!("{} on, {} at work{next}", of("enabled"), of("at_work")))
 }
 
 fn paused(report: &Json) -> Cell {
@@ -148,6 +182,8 @@ mod tests {
             "model": {"provider": "rehearsal", "model": "rehearsal", "rehearsal": true},
             "channels": ["stdin", "http"], "spent_today_micro_usd": 1200, "limit_today_micro_usd": 5_000_000,
             "spent_today_for": {"chat": 700, "job": 500, "heartbeat": 0}, "limit_today_for": {"heartbeat": 100_000},
+            "jobs": {"pending": 2, "in_progress": 5, "stuck": 1, "oldest_pending_at": null, "places": 6},
+            "routines": {"enabled": 3, "at_work": 1, "next_at": "2026-01-01T12:00:00Z"},
             "running": [{"run_id": "r1", "session": "me", "for_ms": 3000}], "model_trouble": null,
             "candidates": [
                 {"name": "a by openai", "cooling_until": "2026-01-01T12:00:00Z", "why": "rate_limited"},
@@ -164,6 +200,8 @@ mod tests {
             Cell::from("stdin, http"),
             Cell::from("$0.0012 of $5.00 today (UTC); $0.0005 for jobs; $0.0000 of $0.1000 for the heartbeat"),
             Cell::from("r1 in me for 3 s"),
+            Cell::new("5 at work of 6, 1 stuck, 2 waiting", Tone::Warn),
+            Cell::from("3 on, 1 at work, the next at 2026-01-01T12:00:00Z"),
             Cell::new("1 run waits for an answer", Tone::Warn),
             Cell::new("a by openai until 2026-01-01T12:00:00Z (rate_limited)", Tone::Warn),
             Cell::new("web_search has failed 5 times in a row", Tone::Warn),

@@ -25,10 +25,7 @@ pub(crate) async fn used(app: &App, job: JobRecord) -> Result<JobView, ApiError>
     if job.run_id.is_some() {
         let filter = RunFilter { session: Some(job.session.clone()), status: None, limit: LIST_MAX };
         for run in app.runs.runs(filter).await? {
-            usage.input += run.usage.input;
-            usage.output += run.usage.output;
-            usage.model_calls += run.usage.model_calls;
-            usage.tool_calls += run.usage.tool_calls;
+            usage.add(&run.usage);
             cost_micro_usd = cost_micro_usd.saturating_add(run.cost_micro_usd);
         }
     }

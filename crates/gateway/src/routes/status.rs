@@ -28,8 +28,12 @@ pub(crate) async fn show(
     }
 }
 
-/// `GET /metrics`: the counters of this process, in the text format of Prometheus (version 0.0.4).
-pub(crate) async fn metrics(State(app): State<Shared>, _caller: Caller) -> Response {
+/// `GET /metrics`: the counters of this process, in the text format of Prometheus (version 0.0.4). Asked how it stands, the agent
+/// brings its gauges up to date; where it does not answer, they are as they were.
+pub(crate) async fn metrics(State(app): State<Shared>, Caller(principal): Caller) -> Response {
+    if let Err(error) = app.control(principal, Control::Status).await {
+        tracing::debug!(?error, "the gauges are as they were");
+    }
     let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     (kind, (app.metrics)()).into_response()
 }

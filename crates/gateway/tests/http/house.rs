@@ -630,6 +630,8 @@ fn status() -> StatusReport {
         model_trouble: None,
         candidates: Vec::new(),
         tools: vec![],
+        jobs: None,
+        routines: None,
     }
 }
 

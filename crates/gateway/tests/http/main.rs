@@ -17,6 +17,7 @@ mod routines;
 mod shown;
 mod socket;
 mod streams;
+mod tools;
 mod webhook;
 mod websocket;
 mod work;

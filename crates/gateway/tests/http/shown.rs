@@ -1,8 +1,6 @@
 //! Whose jobs, routines and firings are shown to whom: an operator sees all of them, the holder of the API token their own.
 
-use belay_protocol::{
-    Event, EventKind, FiringId, FiringStatus, JobId, JobState, RunRecord, firing_session, job_session,
-};
+use belay_protocol::{EventKind, FiringId, FiringStatus, JobId, JobState, RunRecord, firing_session, job_session};
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -264,6 +264,9 @@ impl JobStore for FakeWork {
         };
         Ok(jobs.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
     }
+    async fn numbers(&self) -> Result<JobNumbers, StoreError> {
+        panic!("the agent counts jobs")
+    }
 }
 
 #[async_trait]
@@ -333,6 +336,9 @@ impl RoutineStore for FakeWork {
     }
     async fn open_firings(&self) -> Result<Vec<FiringRecord>, StoreError> {
         panic!("the engine does that")
+    }
+    async fn numbers(&self) -> Result<RoutineNumbers, StoreError> {
+        panic!("the agent counts routines")
     }
 }
 

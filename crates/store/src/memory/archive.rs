@@ -1,6 +1,7 @@
 //! Finding, reading out and deleting: by looking through everything.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 
 use belay_protocol::archive::KEYS_KEPT_MS;
 use belay_protocol::{
@@ -100,14 +101,7 @@ impl State {
     pub(super) fn prune(&mut self, old: &Retention) -> Removed {
         let mut removed = Removed::default();
         if let Some(before) = old.threads_before {
-            for (thread, session) in self.too_old(before) {
-                if let Some(session) = session {
-                    removed.sessions += 1;
-                    removed.events += self.forget_facts_of(&session);
-                    self.end_session(&session);
-                }
-                self.delete_thread(thread, old.keys_before, &mut removed);
-            }
+            self.delete_old_threads(before, |_| true, old.keys_before, &mut removed);
             let before = id_before(before);
             removed.replies += self.forget_replies(|delivery| {
                 delivery.message.run_id.is_none() && delivery.message.id.to_string() < before
@@ -116,15 +110,35 @@ impl State {
         for run in self.loose_runs(old) {
             self.delete_run(run, old.keys_before, &mut removed);
         }
-        if let Some(before) = old.threads_before {
-            self.forget_work(before, old.keys_before, &mut removed);
+        if let Some(before) = old.ended_firings_before {
+            let of_firings: HashSet<_> = self.routines.sessions_ended_before(before).collect();
+            self.delete_old_threads(before, |session| of_firings.contains(session), old.keys_before, &mut removed);
         }
+        self.forget_work(old, &mut removed);
         if let Some(before) = old.events_before {
             let first_kept = self.events.iter().position(|event| event.at >= before);
             let gone = first_kept.unwrap_or(self.events.len().saturating_sub(1));
             removed.events += self.events.drain(..gone).len() as u64;
         }
         removed
+    }
+
+    /// Deletes the threads that are too old, of these sessions.
+    fn delete_old_threads(
+        &mut self,
+        before: UnixMillis,
+        of: impl Fn(&SessionKey) -> bool,
+        keys_before: UnixMillis,
+        removed: &mut Removed,
+    ) {
+        for (thread, ended) in self.too_old(before, of) {
+            if let Some(session) = ended {
+                removed.sessions += 1;
+                removed.events += self.forget_facts_of(&session);
+                self.end_session(&session);
+            }
+            self.delete_thread(thread, keys_before, removed);
+        }
     }
 
     /// What a prune would delete: what it deletes of a copy.
@@ -135,9 +149,10 @@ impl State {
 
     /// Threads used last before the date, by nobody opened since, and without a run that has not ended; with the session
     /// where it is the active one.
-    fn too_old(&self, before: UnixMillis) -> Vec<(ThreadId, Option<SessionKey>)> {
+    fn too_old(&self, before: UnixMillis, of: impl Fn(&SessionKey) -> bool) -> Vec<(ThreadId, Option<SessionKey>)> {
         let open = |of: &dyn Fn(&Run) -> bool| self.runs.iter().any(|run| run.end.is_none() && of(run));
-        let mut old: Vec<_> = self.threads.iter().filter(|(_, thread)| thread.last_active_at < before).collect();
+        let mut old: Vec<_> =
+            self.threads.iter().filter(|(_, it)| it.last_active_at < before && of(&it.session)).collect();
         old.sort_by_key(|(id, thread)| (thread.last_active_at, **id));
         let spared =
             |id: ThreadId, session: &SessionKey| match self.sessions.get(session).filter(|row| row.thread == id) {
@@ -162,9 +177,10 @@ impl State {
         loose.map(|run| run.input.run_id).collect()
     }
 
-    /// Deletes jobs and firings that ended before the date. Their sessions go by their own age, and before them.
-    fn forget_work(&mut self, before: UnixMillis, keys_before: UnixMillis, removed: &mut Removed) {
-        for job in self.jobs.over_before(before, keys_before) {
+    /// Deletes jobs and firings that ended before their dates. Their sessions go by their own age, and before them.
+    fn forget_work(&mut self, old: &Retention, removed: &mut Removed) {
+        let jobs = old.threads_before.map(|before| self.jobs.over_before(before, old.keys_before));
+        for job in jobs.into_iter().flatten() {
             let session = job_session(job);
             if !self.sessions.contains_key(&session) {
                 self.jobs.forget(job);
@@ -172,7 +188,8 @@ impl State {
                 removed.events += self.forget_facts_of(&session);
             }
         }
-        for firing in self.routines.ended_before(before, keys_before) {
+        let firings = old.firings_before().map(|before| self.routines.ended_before(before, old.keys_before));
+        for firing in firings.into_iter().flatten() {
             let session = firing_session(firing);
             if !self.sessions.contains_key(&session) {
                 self.routines.forget(firing);

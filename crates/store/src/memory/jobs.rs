@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use belay_protocol::{
-    Asker, BootId, ChannelId, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobRecord, JobState,
-    NewJob, RunId, StoreError, UnixMillis,
+    Asker, BootId, ChannelId, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobRecord,
+    JobState, NewJob, RunId, StoreError, UnixMillis,
 };
 
 use super::state::State;
@@ -52,6 +52,26 @@ impl Jobs {
                     .is_none_or(|(principal, channel)| job.creator.principal == *principal && job.channel == *channel)
         });
         wanted.take(jobs_limit(filter) as usize).cloned().collect()
+    }
+
+    pub(super) fn numbers(&self) -> JobNumbers {
+        let mut numbers = JobNumbers::default();
+        for job in self.records() {
+            match job.state {
+                JobState::Pending => {
+                    numbers.pending += 1;
+                    numbers.oldest_pending_at.get_or_insert(job.created_at);
+                }
+                JobState::InProgress => numbers.in_progress += 1,
+                JobState::Stuck => numbers.stuck += 1,
+                JobState::Completed
+                | JobState::Submitted
+                | JobState::Accepted
+                | JobState::Failed
+                | JobState::Cancelled => {}
+            }
+        }
+        numbers
     }
 
     pub(super) fn note_run(&mut self, id: JobId, attempt: u32, run: RunId) -> Result<(), StoreError> {

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use belay_protocol::routine::MAX_ROUTINES;
 use belay_protocol::{
     Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, JobId, NewFiring, NewRoutine, PutRule,
-    RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RunId, Settled, StoreError, UnixMillis,
+    RoutineId, RoutineNumbers, RoutineOrigin, RoutinePut, RoutineRecord, RunId, SessionKey, Settled, StoreError,
+    UnixMillis, firing_session,
 };
 
 use super::state::State;
@@ -164,6 +165,14 @@ impl Routines {
         due.into_iter().take(limit as usize).map(|(_, record)| record.clone()).collect()
     }
 
+    pub(super) fn numbers(&self) -> RoutineNumbers {
+        RoutineNumbers {
+            enabled: self.by_name.values().filter(|routine| routine.record.enabled).count() as u64,
+            at_work: self.open_firings().len() as u64,
+            next_at: self.next_due(),
+        }
+    }
+
     pub(super) fn next_due(&self) -> Option<UnixMillis> {
         self.by_name.values().filter_map(Routine::due_at).min()
     }
@@ -241,10 +250,19 @@ impl Routines {
         self.firings.insert(self.newest, Firing { record, content });
     }
 
-    /// Firings that ended before the date.
+    /// The sessions of firings that ended before the date.
+    pub(super) fn sessions_ended_before(&self, date: UnixMillis) -> impl Iterator<Item = SessionKey> {
+        let records = self.firings.values().map(|firing| &firing.record);
+        let old = records.filter(move |firing| firing.ended_at.is_some_and(|at| at < date));
+        old.map(|firing| firing_session(firing.firing_id))
+    }
+
+    /// Firings that ended before the date; those that are recognised by their row alone, if they were claimed before another.
     pub(super) fn ended_before(&self, date: UnixMillis, keys_before: UnixMillis) -> Vec<FiringId> {
         let records = self.firings.values().map(|firing| &firing.record);
-        let old = records.filter(|it| it.ended_at.is_some_and(|at| at < date) && it.claimed_at < keys_before);
+        let old = records.filter(|it| {
+            it.ended_at.is_some_and(|at| at < date) && (it.scheduled_at.is_some() || it.claimed_at < keys_before)
+        });
         old.map(|firing| firing.firing_id).collect()
     }
 
@@ -342,7 +360,7 @@ impl State {
         let Some(firing) = running else { return Ok(Settled::Before) };
         let firing = ended(firing, &end);
         let mut routine = self.routines.by_id(firing.routine_id).map(|routine| routine.record.clone());
-        let disabled = routine.as_mut().is_some_and(|routine| count_end(routine, &firing, end.at));
+        let disabled = routine.as_mut().is_some_and(|routine| count_end(routine, &firing, &end));
         let notices: Vec<_> = end.notice.into_iter().chain(end.disabled_notice.filter(|_| disabled)).collect();
         notices.iter().try_for_each(|notice| self.check_outbound(notice))?;
         notices.into_iter().try_for_each(|notice| self.enqueue(notice))?;

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use belay_protocol::{
     BootId, Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, JobCaps, JobChange, JobChanged, JobCreated,
-    JobFilter, JobId, JobRecord, JobStore, NewFiring, NewJob, NewRoutine, PutRule, RoutineId, RoutinePut,
-    RoutineRecord, RoutineStore, RunId, Settled, StoreError, UnixMillis,
+    JobFilter, JobId, JobNumbers, JobRecord, JobStore, NewFiring, NewJob, NewRoutine, PutRule, RoutineId,
+    RoutineNumbers, RoutinePut, RoutineRecord, RoutineStore, RunId, Settled, StoreError, UnixMillis,
 };
 
 use super::MemoryStore;
@@ -50,6 +50,10 @@ impl JobStore for MemoryStore {
 
     async fn jobs(&self, filter: JobFilter) -> Result<Vec<JobRecord>, StoreError> {
         Ok(self.lock().jobs.jobs(&filter))
+    }
+
+    async fn numbers(&self) -> Result<JobNumbers, StoreError> {
+        Ok(self.lock().jobs.numbers())
     }
 }
 
@@ -136,5 +140,9 @@ impl RoutineStore for MemoryStore {
 
     async fn open_firings(&self) -> Result<Vec<FiringRecord>, StoreError> {
         Ok(self.lock().routines.open_firings())
+    }
+
+    async fn numbers(&self) -> Result<RoutineNumbers, StoreError> {
+        Ok(self.lock().routines.numbers())
     }
 }

@@ -2,14 +2,14 @@
 //! and of any burst, no more get through than may.
 
 use belay_protocol::{
-    Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, JobId, NewFiring, Removed, Retention,
-    RoutineId, RoutineRecord, RunId, SessionKey, Settled, UnixMillis, firing_session,
+    Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, JobId, NewFiring, RoutineId,
+    RoutineRecord, RunId, Settled, UnixMillis, firing_session,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, named_params, params, params_from_iter};
 
+use super::damaged::{Sifted, sift};
 use super::ledger::append_events;
-use super::prune::facts_of_session;
 use super::routines::{self, Kept};
 use super::tx::{self, Done, Failure, Tx, from_sql_int, to_sql_int};
 use super::{outbox, rows};
@@ -241,7 +241,7 @@ pub(super) fn settle(tx: &mut Tx<'_>, end: &FiringEnd) -> Done<Settled> {
     )?;
     let mut disabled = false;
     if let Some(mut routine) = routines::by_id(tx, firing.routine_id)? {
-        disabled = count_end(&mut routine.record, &firing, end.at);
+        disabled = count_end(&mut routine.record, &firing, end);
         routine.not_before = None; // what it waited for may have been this end
         routines::keep(tx, &routine)?;
     }
@@ -260,7 +260,7 @@ pub(super) fn firing(conn: &Connection, id: FiringId) -> Done<Option<FiringRecor
     tx::row(conn, &format!("SELECT {COLUMNS} FROM firings WHERE id = ?1"), params![id.to_string()], record)
 }
 
-pub(super) fn firings(conn: &Connection, filter: &FiringFilter) -> Done<Vec<FiringRecord>> {
+pub(super) fn firings(conn: &Connection, filter: &FiringFilter) -> Done<Sifted<FiringRecord>> {
     let mut wanted: Vec<&str> = Vec::new();
     let mut values: Vec<Value> = Vec::new();
     if let Some(routine) = &filter.routine {
@@ -274,35 +274,9 @@ pub(super) fn firings(conn: &Connection, filter: &FiringFilter) -> Done<Vec<Firi
     let filtered = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
     values.push(i64::from(firings_limit(filter)).into());
     let sql = format!("SELECT {COLUMNS} FROM firings {filtered} ORDER BY seq DESC LIMIT ?");
-    tx::rows(conn, &sql, params_from_iter(values), record)
+    sift(conn, &sql, params_from_iter(values), "id", record)
 }
 
-pub(super) fn open_firings(conn: &Connection) -> Done<Vec<FiringRecord>> {
-    tx::rows(conn, &open_sql(), [], record)
-}
-
-/// Deletes firings that ended before the date, as far as `left` more rows may be deleted now. Their sessions go by their own
-/// age, and before them.
-pub(super) fn prune(
-    tx: &mut Tx<'_>,
-    before: UnixMillis,
-    old: &Retention,
-    left: &mut i64,
-    removed: &mut Removed,
-) -> Done<()> {
-    let gone = tx.rows(
-        "SELECT seq, session FROM firings WHERE ended_at < ?1 AND claimed_at < ?2
-           AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = firings.session)
-         ORDER BY ended_at LIMIT ?3",
-        params![before.0, old.keys_before.0, (*left).max(0)],
-        |row| Ok((row.get::<_, i64>("seq")?, SessionKey::from(row.get::<_, String>("session")?))),
-    )?;
-    for (seq, session) in gone {
-        tx.exec("DELETE FROM firings WHERE seq = ?1", params![seq])?;
-        removed.firings += 1;
-        let facts = facts_of_session(tx, &session)?;
-        removed.events += facts;
-        *left -= 1 + to_sql_int(facts);
-    }
-    Ok(())
+pub(super) fn open_firings(conn: &Connection) -> Done<Sifted<FiringRecord>> {
+    sift(conn, &open_sql(), [], "id", record)
 }

@@ -1,14 +1,13 @@
 //! Jobs. What may become of one is said in [`crate::jobs`]; here it is kept, and counted by index.
 
 use belay_protocol::{
-    BootId, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobRecord, JobState, NewJob, Removed,
-    Retention, RunId, SessionKey, UnixMillis,
+    BootId, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobRecord, JobState, NewJob,
+    RunId, UnixMillis,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, named_params, params, params_from_iter};
 
 use super::ledger::append_events;
-use super::prune::facts_of_session;
 use super::tx::{self, Done, Failure, Tx, from_sql_int};
 use super::{outbox, rows};
 use crate::jobs::{Step, begun, changed, jobs_limit, no_job, pending, step, too_many, too_many_each};
@@ -243,28 +242,21 @@ pub(super) fn jobs(conn: &Connection, filter: &JobFilter) -> Done<Vec<JobRecord>
     tx::rows(conn, &sql, params_from_iter(values), record)
 }
 
-/// Deletes jobs that were over before the date, as far as `left` more rows may be deleted now. Their sessions go by their own
-/// age, and before them.
-pub(super) fn prune(
-    tx: &mut Tx<'_>,
-    before: UnixMillis,
-    old: &Retention,
-    left: &mut i64,
-    removed: &mut Removed,
-) -> Done<()> {
-    let gone = tx.rows(
-        "SELECT seq, session FROM jobs WHERE ended_at < ?1 AND created_at < ?2
-           AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = jobs.session)
-         ORDER BY ended_at LIMIT ?3",
-        params![before.0, old.keys_before.0, (*left).max(0)],
-        |row| Ok((row.get::<_, i64>("seq")?, SessionKey::from(row.get::<_, String>("session")?))),
-    )?;
-    for (seq, session) in gone {
-        tx.exec("DELETE FROM jobs WHERE seq = ?1", params![seq])?;
-        removed.jobs += 1;
-        let facts = facts_of_session(tx, &session)?;
-        removed.events += facts;
-        *left -= 1 + tx::to_sql_int(facts);
-    }
-    Ok(())
+/// Jobs that are not over, counted by index.
+pub(super) const NUMBERS: &str = "SELECT state, COUNT(*) AS jobs FROM jobs INDEXED BY jobs_by_state
+     WHERE state IN ('pending', 'in_progress', 'stuck') GROUP BY state";
+pub(super) const OLDEST_PENDING: &str =
+    "SELECT created_at FROM jobs INDEXED BY jobs_by_state WHERE state = 'pending' ORDER BY seq LIMIT 1";
+
+pub(super) fn numbers(conn: &Connection) -> Done<JobNumbers> {
+    let each = tx::rows(conn, NUMBERS, [], |row| {
+        Ok((row.get::<_, String>("state")?, from_sql_int(row.get::<_, i64>("jobs")?)))
+    })?;
+    let of = |state: JobState| each.iter().find(|(word, _)| word == state.word()).map_or(0, |(_, jobs)| *jobs);
+    Ok(JobNumbers {
+        pending: of(JobState::Pending),
+        in_progress: of(JobState::InProgress),
+        stuck: of(JobState::Stuck),
+        oldest_pending_at: tx::row(conn, OLDEST_PENDING, [], |row| rows::date(row, "created_at"))?,
+    })
 }

@@ -2,6 +2,7 @@
 
 mod acted_on;
 mod archive;
+mod damaged;
 mod edits;
 mod firings;
 mod gates;

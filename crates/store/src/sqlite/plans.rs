@@ -31,6 +31,8 @@ fn what_is_asked_at_every_tick_goes_by_an_index() {
         (jobs::OPEN, "jobs", "COVERING INDEX jobs_open"),
         (jobs::OPEN_OF, "jobs", "COVERING INDEX jobs_open (creator=?"),
         (jobs::AT_WORK, "jobs", "COVERING INDEX jobs_at_work"),
+        (jobs::NUMBERS, "jobs", "COVERING INDEX jobs_by_state (state=?"),
+        (jobs::OLDEST_PENDING, "jobs", "INDEX jobs_by_state (state=?"),
         // Who waits, creator by creator; and who of them has a place.
         (jobs::NEXT, "p", "COVERING INDEX jobs_pending"),
         (jobs::NEXT, "w", "COVERING INDEX jobs_at_work (creator=?"),

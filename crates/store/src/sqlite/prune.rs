@@ -10,9 +10,9 @@ use rusqlite::{Connection, params};
 
 use super::lanes::lane;
 use super::ledger::append_events;
-use super::tx::{self, Done, Tx, from_sql_int};
+use super::rows;
+use super::tx::{self, Done, Tx, from_sql_int, to_sql_int};
 use super::words;
-use super::{firings, jobs, rows};
 use crate::limits::{deleted, id_before};
 
 /// A condition on threads `t`, joined with their session `s` where they are its active one: used last before `?1`, by nobody
@@ -26,6 +26,15 @@ macro_rules! too_old {
     };
 }
 
+/// The same for the conversations of firings that ended before `?2`.
+macro_rules! of_old_firings {
+    () => {
+        "FROM firings f JOIN threads t ON t.session = f.session LEFT JOIN sessions s ON s.session = t.session AND s.thread = t.id
+         WHERE f.ended_at < ?2 AND t.last_active_at < ?2 AND (s.session IS NULL OR COALESCE(s.opened_at < ?2, TRUE))
+           AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session = t.session AND r.ended_at IS NULL)"
+    };
+}
+
 /// Replies that are no longer on their way.
 macro_rules! delivered {
     () => {
@@ -34,11 +43,11 @@ macro_rules! delivered {
 }
 
 /// Runs without a thread that ended before `?1` and are still there for more than their key; or for no more than a key from
-/// before `?2`.
+/// before `?3`.
 macro_rules! loose_runs {
     () => {
         "FROM runs WHERE thread IS NULL AND ended_at IS NOT NULL
-           AND ((ended_at < ?1 AND (text <> '' OR key_message IS NULL)) OR (text = '' AND accepted_at < ?2))"
+           AND ((ended_at < ?1 AND (text <> '' OR key_message IS NULL)) OR (text = '' AND accepted_at < ?3))"
     };
 }
 
@@ -115,10 +124,15 @@ pub(super) fn prune(tx: &mut Tx<'_>, old: &Retention, most: u32) -> Done<Removed
         removed.replies += count(replies);
     }
     delete_loose_runs(tx, old, &mut left, &mut removed)?;
-    if let Some(before) = old.threads_before {
-        jobs::prune(tx, before, old, &mut left, &mut removed)?;
-        firings::prune(tx, before, old, &mut left, &mut removed)?;
+    if let Some(before) = old.ended_firings_before {
+        for thread in of_firings(tx, before, left, &mut removed)? {
+            if left > 0 {
+                delete_part(tx, &thread, old.keys_before, &mut left, &mut removed)?;
+            }
+        }
     }
+    removed.jobs += delete_work(tx, OLD_JOBS, old.threads_before, old, &mut left, &mut removed.events)?;
+    removed.firings += delete_work(tx, OLD_FIRINGS, old.firings_before(), old, &mut left, &mut removed.events)?;
     if let Some(before) = old.events_before {
         let events = tx.exec(
             &format!(
@@ -130,6 +144,58 @@ pub(super) fn prune(tx: &mut Tx<'_>, old: &Retention, most: u32) -> Done<Removed
         removed.events += count(events);
     }
     Ok(removed)
+}
+
+/// A condition on jobs or firings: over before `?1`; and where something recognises a second asking for them by their row, from
+/// before `?2`.
+macro_rules! old_work {
+    (jobs) => {
+        "FROM jobs WHERE ended_at < ?1 AND created_at < ?2"
+    };
+    (firings) => {
+        "FROM firings WHERE ended_at < ?1 AND (scheduled_at IS NOT NULL OR claimed_at < ?2)"
+    };
+}
+
+/// Old jobs and firings, without those whose session is there still: it goes by its own age, and before them.
+const OLD_JOBS: (&str, &str) = (
+    "DELETE FROM jobs WHERE seq = ?1",
+    concat!(
+        "SELECT seq, session ",
+        old_work!(jobs),
+        " AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = jobs.session) ORDER BY ended_at LIMIT ?3"
+    ),
+);
+const OLD_FIRINGS: (&str, &str) = (
+    "DELETE FROM firings WHERE seq = ?1",
+    concat!(
+        "SELECT seq, session ",
+        old_work!(firings),
+        " AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = firings.session) ORDER BY ended_at LIMIT ?3"
+    ),
+);
+
+/// Deletes jobs or firings that were over before the date, with their facts, as far as `left` more rows may be deleted now.
+/// Returns how many there were.
+fn delete_work(
+    tx: &mut Tx<'_>,
+    (delete, select): (&str, &str),
+    before: Option<UnixMillis>,
+    old: &Retention,
+    left: &mut i64,
+    events: &mut u64,
+) -> Done<u64> {
+    let Some(before) = before else { return Ok(0) };
+    let gone = tx.rows(select, params![before.0, old.keys_before.0, (*left).max(0)], |row| {
+        Ok((row.get::<_, i64>("seq")?, SessionKey::from(row.get::<_, String>("session")?)))
+    })?;
+    for (seq, session) in &gone {
+        tx.exec(delete, params![seq])?;
+        let facts = facts_of_session(tx, session)?;
+        *events += facts;
+        *left -= 1 + to_sql_int(facts);
+    }
+    Ok(gone.len() as u64)
 }
 
 /// The thread that is too old for the longest time. Where it is a session's active one, the session ends with that.
@@ -148,11 +214,36 @@ fn oldest(tx: &mut Tx<'_>, before: UnixMillis, removed: &mut Removed) -> Done<Op
     )?;
     let Some((old, active)) = found else { return Ok(None) };
     if active {
-        removed.sessions += 1;
-        removed.events += facts_of_session(tx, &old.session)?;
-        end_session(tx, &old.session)?;
+        end_active(tx, &old.session, removed)?;
     }
     Ok(Some(old))
+}
+
+/// Conversations of firings that ended before the date, at most `most`, whose sessions end with that.
+fn of_firings(tx: &mut Tx<'_>, before: UnixMillis, most: i64, removed: &mut Removed) -> Done<Vec<Old>> {
+    let found = tx.rows(
+        concat!(
+            "SELECT t.id, t.session, s.session IS NOT NULL AS active ",
+            of_old_firings!(),
+            " ORDER BY f.ended_at LIMIT ?1"
+        ),
+        params![most.max(0), before.0],
+        |row| {
+            let old = Old { thread: row.get("id")?, session: row.get::<_, String>("session")?.into() };
+            Ok((old, row.get::<_, bool>("active")?))
+        },
+    )?;
+    for (old, _) in found.iter().filter(|(_, active)| *active) {
+        end_active(tx, &old.session, removed)?;
+    }
+    Ok(found.into_iter().map(|(old, _)| old).collect())
+}
+
+/// Ends a session whose active conversation goes.
+fn end_active(tx: &mut Tx<'_>, session: &SessionKey, removed: &mut Removed) -> Done<()> {
+    removed.sessions += 1;
+    removed.events += facts_of_session(tx, session)?;
+    end_session(tx, session)
 }
 
 fn end_session(tx: &mut Tx<'_>, session: &SessionKey) -> Done<()> {
@@ -162,7 +253,7 @@ fn end_session(tx: &mut Tx<'_>, session: &SessionKey) -> Done<()> {
 }
 
 /// Facts of a session that are no run's.
-pub(super) fn facts_of_session(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u64> {
+fn facts_of_session(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u64> {
     Ok(count(tx.exec(
         "DELETE FROM events WHERE session = ?1 AND run_id IS NULL AND seq < (SELECT MAX(seq) FROM events)",
         params![session.as_str()],
@@ -200,8 +291,8 @@ fn delete_part(tx: &mut Tx<'_>, old: &Old, keys_before: UnixMillis, left: &mut i
 
 fn delete_loose_runs(tx: &mut Tx<'_>, old: &Retention, left: &mut i64, removed: &mut Removed) -> Done<()> {
     let loose = tx.rows(
-        concat!("SELECT id ", loose_runs!(), " LIMIT ?3"),
-        params![old.threads_before.map_or(i64::MIN, |before| before.0), old.keys_before.0, (*left).max(0)],
+        concat!("SELECT id ", loose_runs!(), " LIMIT ?2"),
+        params![old.threads_before.map_or(i64::MIN, |before| before.0), (*left).max(0), old.keys_before.0],
         |row| rows::id(row, "id"),
     )?;
     for run in loose {
@@ -239,40 +330,50 @@ fn count(rows: usize) -> u64 {
 
 /// What [`prune`] would delete in all. Runs that would go with a thread are counted with all their facts.
 pub(super) fn prunable(conn: &Connection, old: &Retention) -> Done<Removed> {
-    let (threads_before, keys_before) = (old.threads_before.map_or(i64::MIN, |before| before.0), old.keys_before.0);
-    let one = |sql: &str, values: &[i64]| -> Done<u64> {
-        let found = tx::row(conn, sql, rusqlite::params_from_iter(values), |row| Ok(from_sql_int(row.get(0)?)))?;
-        Ok(found.unwrap_or(0))
+    let ms = |date: Option<UnixMillis>| date.map_or(i64::MIN, |date| date.0);
+    let dates = [ms(old.threads_before), ms(old.ended_firings_before), old.keys_before.0];
+    // Of the dates, in this order, a question names the first so many.
+    let one = |sql: &str, of_dates: usize| -> Done<u64> {
+        let values = rusqlite::params_from_iter(&dates[..of_dates]);
+        Ok(tx::row(conn, sql, values, |row| Ok(from_sql_int(row.get(0)?)))?.unwrap_or(0))
     };
-    let old_threads = concat!("(SELECT t.id ", too_old!(), ")");
-    let runs = format!("(SELECT id FROM runs WHERE thread IN {old_threads} UNION SELECT id {})", loose_runs!());
-    let of_runs = |what: &str| one(&format!("SELECT COUNT(*) {what} IN {runs}"), &[threads_before, keys_before]);
+    let gone = concat!(
+        "(SELECT t.id, s.session AS ended ",
+        too_old!(),
+        " UNION SELECT t.id, s.session AS ended ",
+        of_old_firings!(),
+        ")"
+    );
+    let threads = format!("(SELECT id FROM {gone})");
+    let runs = format!("(SELECT id FROM runs WHERE thread IN {threads} UNION SELECT id {})", loose_runs!());
+    let of_runs = |what: &str| one(&format!("SELECT COUNT(*) {what} IN {runs}"), 3);
     let by_date = match old.events_before {
         Some(before) => {
-            let upto = one(FIRST_KEPT_EVENT, &[before.0])?;
-            let upto = i64::try_from(upto).unwrap_or(i64::MAX);
-            one("SELECT COUNT(*) FROM events WHERE seq < ?1", &[upto])?
+            let first = tx::row(conn, FIRST_KEPT_EVENT, params![before.0], |row| Ok(row.get::<_, i64>(0)?))?;
+            let sql = "SELECT COUNT(*) FROM events WHERE seq < ?1";
+            tx::row(conn, sql, params![first], |row| Ok(from_sql_int(row.get(0)?)))?.unwrap_or(0)
         }
         None => 0,
     };
     // What goes besides runs: where its session stays, it does.
-    let over = |table: &str, made_at: &str| {
+    let over = |what: &str, before: Option<UnixMillis>| {
         let sql = format!(
-            "SELECT COUNT(*) FROM {table} WHERE ended_at < ?1 AND {made_at} < ?2
-               AND (session NOT IN (SELECT session FROM sessions) OR session IN (SELECT s.session {}))",
-            too_old!()
+            "SELECT COUNT(*) {what} AND (session NOT IN (SELECT session FROM sessions)
+                                         OR session IN (SELECT ended FROM {} WHERE ended IS NOT NULL))",
+            gone.replace("?2", "?4").replace("?1", "?3")
         );
-        one(&sql, &[threads_before, keys_before])
+        let values = params![ms(before), old.keys_before.0, dates[0], dates[1]];
+        tx::row(conn, &sql, values, |row| Ok(from_sql_int(row.get(0)?))).map(Option::unwrap_or_default)
     };
     Ok(Removed {
-        sessions: one(concat!("SELECT COUNT(s.session) ", too_old!()), &[threads_before])?,
-        threads: one(concat!("SELECT COUNT(*) ", too_old!()), &[threads_before])?,
-        messages: one(&format!("SELECT COUNT(*) FROM messages WHERE thread IN {old_threads}"), &[threads_before])?,
+        sessions: one(&format!("SELECT COUNT(ended) FROM {gone}"), 2)?,
+        threads: one(&format!("SELECT COUNT(*) FROM {gone}"), 2)?,
+        messages: one(&format!("SELECT COUNT(*) FROM messages WHERE thread IN {threads}"), 2)?,
         runs: of_runs("FROM runs WHERE id")?,
         events: of_runs("FROM events WHERE run_id")?.max(by_date),
         replies: of_runs(concat!("FROM outbox WHERE ", delivered!(), " AND run_id"))?,
-        jobs: over("jobs", "created_at")?,
-        firings: over("firings", "claimed_at")?,
+        jobs: over(old_work!(jobs), old.threads_before)?,
+        firings: over(old_work!(firings), old.firings_before())?,
         ..Removed::default()
     })
 }

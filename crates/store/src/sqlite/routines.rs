@@ -1,12 +1,17 @@
 //! Routines. What may become of one is said in [`crate::routines`].
 
 use belay_protocol::routine::MAX_ROUTINES;
-use belay_protocol::{NewRoutine, PutRule, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, UnixMillis};
+use belay_protocol::{
+    NewRoutine, PutBy, PutRule, RoutineId, RoutineNumbers, RoutineOrigin, RoutinePut, RoutineRecord, UnixMillis,
+};
 use rusqlite::{Connection, Row, named_params, params};
 
+use super::damaged::{self, Sifted, sift};
 use super::rows;
 use super::tx::{self, Done, Tx, from_sql_int, to_sql_int};
-use crate::routines::{made, most_of_owner, over, path_of, path_taken, put_again, switched, too_many, too_many_each};
+use crate::routines::{
+    made, most_of_owner, over, path_of, path_taken, put_again, switched, too_many, too_many_each, unreadable,
+};
 
 /// Columns that [`record`] reads.
 const COLUMNS: &str = "id, name, spec, channel, principal, asker_place, relayed, made_in, reply_to, origin, enabled, \
@@ -31,7 +36,11 @@ pub(super) struct Kept {
 
 pub(super) fn put(tx: &mut Tx<'_>, new: &NewRoutine, rule: PutRule) -> Done<RoutinePut> {
     let name = &new.spec.name;
-    let old = find(tx, name)?;
+    let old = match find(tx, name)? {
+        Found::There(old) => Some(*old),
+        Found::Damaged if matches!(rule.by, PutBy::Owner { .. }) => return Ok(unreadable(name)),
+        Found::Damaged | Found::Nothing => None,
+    };
     let new = match &old {
         Some(old) => match over(&old.record, new.clone(), rule) {
             Ok(new) => new,
@@ -175,13 +184,32 @@ fn record(row: &Row<'_>) -> Done<RoutineRecord> {
     })
 }
 
-fn find(tx: &mut Tx<'_>, name: &str) -> Done<Option<Kept>> {
-    tx.row(&format!("SELECT {COLUMNS} FROM routines WHERE name = ?1"), params![name], kept)
+/// What is found under a name.
+enum Found {
+    There(Box<Kept>),
+    /// It cannot be read.
+    Damaged,
+    Nothing,
 }
 
-/// The routine of that id.
+fn find(tx: &mut Tx<'_>, name: &str) -> Done<Found> {
+    let sql = format!("SELECT {COLUMNS} FROM routines WHERE name = ?1");
+    let mut found = tx.sift(&sql, params![name], "name", kept)?;
+    Ok(match found.rows.pop() {
+        Some(kept) => Found::There(Box::new(kept)),
+        None if found.damaged.is_empty() => Found::Nothing,
+        None => Found::Damaged,
+    })
+}
+
+/// The routine of that id; `None` also for one that cannot be read, which is switched off by that.
 pub(super) fn by_id(tx: &mut Tx<'_>, id: RoutineId) -> Done<Option<Kept>> {
-    tx.row(&format!("SELECT {COLUMNS} FROM routines WHERE id = ?1"), params![id.to_string()], kept)
+    let sql = format!("SELECT {COLUMNS} FROM routines WHERE id = ?1");
+    let mut found = tx.sift(&sql, params![id.to_string()], "name", kept)?;
+    for row in &found.damaged {
+        damaged::routine(tx, row)?;
+    }
+    Ok(found.rows.pop())
 }
 
 fn kept(row: &Row<'_>) -> Done<Kept> {
@@ -206,8 +234,8 @@ pub(super) fn enable(
     next_at: Option<UnixMillis>,
     at: UnixMillis,
 ) -> Done<Option<RoutineRecord>> {
-    let Some(old) = find(tx, name)? else { return Ok(None) };
-    let kept = Kept { record: switched(old.record, on, why, next_at, at), not_before: None, ..old };
+    let Found::There(old) = find(tx, name)? else { return Ok(None) };
+    let kept = Kept { record: switched(old.record, on, why, next_at, at), not_before: None, ..*old };
     keep(tx, &kept)?;
     note_change(tx)?;
     Ok(Some(kept.record))
@@ -221,20 +249,32 @@ pub(super) fn delete(tx: &mut Tx<'_>, name: &str) -> Done<bool> {
     Ok(there)
 }
 
-pub(super) fn routine(conn: &Connection, name: &str) -> Done<Option<RoutineRecord>> {
-    tx::row(conn, &format!("SELECT {COLUMNS} FROM routines WHERE name = ?1"), params![name], record)
+pub(super) fn routine(conn: &Connection, name: &str) -> Done<Sifted<RoutineRecord>> {
+    sift(conn, &format!("SELECT {COLUMNS} FROM routines WHERE name = ?1"), params![name], "name", record)
 }
 
-pub(super) fn routine_at(conn: &Connection, path: &str) -> Done<Option<RoutineRecord>> {
-    tx::row(conn, &format!("SELECT {COLUMNS} FROM routines WHERE path = ?1"), params![path], record)
+pub(super) fn routine_at(conn: &Connection, path: &str) -> Done<Sifted<RoutineRecord>> {
+    sift(conn, &format!("SELECT {COLUMNS} FROM routines WHERE path = ?1"), params![path], "name", record)
 }
 
-pub(super) fn routines(conn: &Connection) -> Done<Vec<RoutineRecord>> {
-    tx::rows(conn, &format!("SELECT {COLUMNS} FROM routines ORDER BY name"), [], record)
+pub(super) fn routines(conn: &Connection) -> Done<Sifted<RoutineRecord>> {
+    sift(conn, &format!("SELECT {COLUMNS} FROM routines ORDER BY name"), [], "name", record)
 }
 
-pub(super) fn due(conn: &Connection, now: UnixMillis, limit: u32) -> Done<Vec<RoutineRecord>> {
-    tx::rows(conn, &due_sql(), params![now.0, limit], record)
+pub(super) fn due(conn: &Connection, now: UnixMillis, limit: u32) -> Done<Sifted<RoutineRecord>> {
+    sift(conn, &due_sql(), params![now.0, limit], "name", record)
+}
+
+/// Routines that are on, and firings at work.
+pub(super) const NUMBERS: &str = "SELECT (SELECT COUNT(*) FROM routines WHERE enabled = 1) AS enabled,
+            (SELECT COUNT(*) FROM firings INDEXED BY firings_running WHERE status = 'running') AS at_work";
+
+pub(super) fn numbers(conn: &Connection) -> Done<RoutineNumbers> {
+    let counted = tx::row(conn, NUMBERS, [], |row| {
+        Ok((from_sql_int(row.get::<_, i64>("enabled")?), from_sql_int(row.get::<_, i64>("at_work")?)))
+    })?;
+    let (enabled, at_work) = counted.unwrap_or_default();
+    Ok(RoutineNumbers { enabled, at_work, next_at: next_due(conn)? })
 }
 
 pub(super) fn next_due(conn: &Connection) -> Done<Option<UnixMillis>> {

@@ -5,7 +5,7 @@ use belay_protocol::{Durability, NewEvent, StoreError, ToolOff, ToolSwitch, Tool
 use rusqlite::{Connection, params};
 
 use super::ledger::append_events;
-use super::tx::{self, Done, Tx, from_sql_int, to_sql_int};
+use super::tx::{self, Done, Tx, to_sql_int};
 use super::{SqliteStore, rows};
 
 #[async_trait]
@@ -20,24 +20,46 @@ impl ToolSwitches for SqliteStore {
 }
 
 fn write(tx: &mut Tx<'_>, ToolSwitch { name, revision, off }: &ToolSwitch, events: &[NewEvent]) -> Done<()> {
-    let off = off.as_ref().map(rows::to_json).transpose()?;
+    let off = off.as_ref();
     let written = tx.exec(
-        "INSERT INTO tool_switches (name, revision, off) VALUES (?1, ?2, ?3)
-         ON CONFLICT (name) DO UPDATE SET revision = excluded.revision, off = excluded.off
+        "INSERT INTO tool_switches (name, revision, since, until, for_s, switcher, why, failures, runs)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+         ON CONFLICT (name) DO UPDATE
+         SET revision = excluded.revision, since = excluded.since, until = excluded.until, for_s = excluded.for_s,
+             switcher = excluded.switcher, why = excluded.why, failures = excluded.failures, runs = excluded.runs
          WHERE excluded.revision > tool_switches.revision",
-        params![name, to_sql_int(*revision), off],
+        params![
+            name,
+            to_sql_int(*revision),
+            off.map(|off| off.since.0),
+            off.and_then(|off| off.until).map(|until| until.0),
+            off.map(|off| to_sql_int(off.for_s)),
+            off.map(|off| &off.by),
+            off.map(|off| &off.why),
+            off.map(|off| off.failures),
+            off.map(|off| off.runs),
+        ],
     )?;
     // What an older write says is not so any more.
     if written > 0 { append_events(tx, events) } else { Ok(()) }
 }
 
 fn all(conn: &Connection) -> Done<Vec<ToolSwitch>> {
-    tx::rows(conn, "SELECT name, revision, off FROM tool_switches ORDER BY name", [], |row| {
-        let off: Option<String> = row.get("off")?;
-        Ok(ToolSwitch {
-            name: row.get("name")?,
-            revision: from_sql_int(row.get("revision")?),
-            off: off.map(|text| rows::from_json::<ToolOff>(&text)).transpose()?,
-        })
+    let all =
+        "SELECT name, revision, since, until, for_s, switcher, why, failures, runs FROM tool_switches ORDER BY name";
+    tx::rows(conn, all, [], |row| {
+        let off = match rows::optional_date(row, "since")? {
+            None => None,
+            Some(since) => Some(ToolOff {
+                since,
+                until: rows::optional_date(row, "until")?,
+                for_s: rows::count(row, "for_s")?,
+                by: row.get("switcher")?,
+                why: row.get("why")?,
+                failures: row.get("failures")?,
+                runs: row.get("runs")?,
+            }),
+        };
+        Ok(ToolSwitch { name: row.get("name")?, revision: rows::count(row, "revision")?, off })
     })
 }

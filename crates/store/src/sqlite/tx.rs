@@ -3,6 +3,8 @@
 use belay_protocol::StoreError;
 use rusqlite::{Connection, Params, Row};
 
+use super::damaged::{Sifted, sift};
+
 /// The open transaction, as one job sees it.
 pub(super) struct Tx<'a> {
     conn: &'a Connection,
@@ -64,6 +66,18 @@ impl<'a> Tx<'a> {
     ) -> Done<Vec<T>> {
         self.effects.statements += 1;
         rows(self.conn, sql, params, read)
+    }
+
+    /// All rows of a query, those apart that cannot be read. `name`: the column that names a row.
+    pub(super) fn sift<T>(
+        &mut self,
+        sql: &str,
+        params: impl Params,
+        name: &str,
+        read: impl Fn(&Row<'_>) -> Done<T>,
+    ) -> Done<Sifted<T>> {
+        self.effects.statements += 1;
+        sift(self.conn, sql, params, name, read)
     }
 
     /// The row id of the last insert.

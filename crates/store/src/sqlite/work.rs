@@ -3,11 +3,11 @@
 use async_trait::async_trait;
 use belay_protocol::{
     BootId, Claim, Durability, FiringEnd, FiringFilter, FiringId, FiringRecord, JobCaps, JobChange, JobChanged,
-    JobCreated, JobFilter, JobId, JobRecord, JobStore, NewFiring, NewJob, NewRoutine, PutRule, RoutineId, RoutinePut,
-    RoutineRecord, RoutineStore, RunId, Settled, StoreError, UnixMillis,
+    JobCreated, JobFilter, JobId, JobNumbers, JobRecord, JobStore, NewFiring, NewJob, NewRoutine, PutRule, RoutineId,
+    RoutineNumbers, RoutinePut, RoutineRecord, RoutineStore, RunId, Settled, StoreError, UnixMillis,
 };
 
-use super::{SqliteStore, firings, jobs, routines};
+use super::{SqliteStore, damaged, firings, jobs, routines};
 use Durability::Committed;
 
 #[async_trait]
@@ -51,6 +51,10 @@ impl JobStore for SqliteStore {
     async fn jobs(&self, filter: JobFilter) -> Result<Vec<JobRecord>, StoreError> {
         self.read(move |conn| jobs::jobs(conn, &filter)).await
     }
+
+    async fn numbers(&self) -> Result<JobNumbers, StoreError> {
+        self.read(jobs::numbers).await
+    }
 }
 
 #[async_trait]
@@ -78,16 +82,19 @@ impl RoutineStore for SqliteStore {
 
     async fn routine(&self, name: &str) -> Result<Option<RoutineRecord>, StoreError> {
         let name = name.to_owned();
-        self.read(move |conn| routines::routine(conn, &name)).await
+        let found = self.read(move |conn| routines::routine(conn, &name)).await?;
+        Ok(self.pass_over(found, damaged::routine).await.pop())
     }
 
     async fn routine_at(&self, path: &str) -> Result<Option<RoutineRecord>, StoreError> {
         let path = path.to_owned();
-        self.read(move |conn| routines::routine_at(conn, &path)).await
+        let found = self.read(move |conn| routines::routine_at(conn, &path)).await?;
+        Ok(self.pass_over(found, damaged::routine).await.pop())
     }
 
     async fn routines(&self) -> Result<Vec<RoutineRecord>, StoreError> {
-        self.read(routines::routines).await
+        let found = self.read(routines::routines).await?;
+        Ok(self.pass_over(found, damaged::routine).await)
     }
 
     async fn changes(&self) -> Result<u64, StoreError> {
@@ -95,7 +102,8 @@ impl RoutineStore for SqliteStore {
     }
 
     async fn due(&self, now: UnixMillis, limit: u32) -> Result<Vec<RoutineRecord>, StoreError> {
-        self.read(move |conn| routines::due(conn, now, limit)).await
+        let found = self.read(move |conn| routines::due(conn, now, limit)).await?;
+        Ok(self.pass_over(found, damaged::routine).await)
     }
 
     async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError> {
@@ -133,10 +141,16 @@ impl RoutineStore for SqliteStore {
     }
 
     async fn firings(&self, filter: FiringFilter) -> Result<Vec<FiringRecord>, StoreError> {
-        self.read(move |conn| firings::firings(conn, &filter)).await
+        let found = self.read(move |conn| firings::firings(conn, &filter)).await?;
+        Ok(self.pass_over(found, damaged::firing).await)
     }
 
     async fn open_firings(&self) -> Result<Vec<FiringRecord>, StoreError> {
-        self.read(firings::open_firings).await
+        let found = self.read(firings::open_firings).await?;
+        Ok(self.pass_over(found, damaged::firing).await)
+    }
+
+    async fn numbers(&self) -> Result<RoutineNumbers, StoreError> {
+        self.read(routines::numbers).await
     }
 }

@@ -338,6 +338,7 @@ pub(crate) fn end(firing: FiringId, status: FiringStatus) -> FiringEnd {
         summary: Some("there is a comet".into()),
         usage: RunUsage { input: 10, output: 5, model_calls: 1, tool_calls: 0 },
         cost_micro_usd: 7,
+        switch_off: None,
         notice: None,
         disabled_notice: None,
         at: at(3_000),

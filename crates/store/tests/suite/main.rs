@@ -5,6 +5,7 @@
 
 mod conformance;
 mod crash;
+mod damaged;
 mod disk;
 mod inspect;
 mod kit;

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use belay_protocol::store::input_digest;
 use belay_protocol::{
-    Acceptance, ActedOn, Archive, Asker, GateState, GateStore, Message, NewInput, Outbox, Place, Purpose, RunId,
-    RunReader, RunStatus, SearchQuery, SpendLedger, ThreadState, ThreadStore,
+    Acceptance, ActedOn, Archive, Asker, Claim, FiringFilter, GateState, GateStore, Message, NewFiring, NewInput,
+    Outbox, Place, Purpose, RoutineStore, RunId, RunReader, RunStatus, SearchQuery, SpendLedger, ThreadState,
+    ThreadStore,
 };
 use belay_store::{SqliteStore, StoreOptions};
 use rusqlite::{Connection, params};
@@ -92,7 +93,7 @@ async fn brought_up_to_date(schema: usize) {
     assert_eq!(pending, expected);
     let record = store.run(ended).await.unwrap().unwrap();
     assert_eq!((record.status, record.waiting_for), (RunStatus::Completed, None));
-    let due = store.due(at(0), &[], 10).await.unwrap();
+    let due = Outbox::due(&store, at(0), &[], 10).await.unwrap();
     assert_eq!(
         due.iter().map(|row| (&*row.message.text, &row.message.question, &row.message.preview)).collect::<Vec<_>>(),
         [("an old answer", &None, &None)]
@@ -172,10 +173,53 @@ async fn money_of_an_old_store_went_for_chats() {
 
     let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
     store.reserve(RunId::new(), Purpose::Job, 3, 8).await.unwrap();
-    store.settle(1, 10).await.unwrap();
+    SpendLedger::settle(&store, 1, 10).await.unwrap();
     let spent = store.spent(3).await.unwrap();
     assert_eq!(spent.each().collect::<Vec<_>>(), [(Purpose::Chat, 60), (Purpose::Job, 8)]);
     assert_eq!(store.spent(4).await.unwrap().of(Purpose::Chat), 5);
+    store.close().await;
+}
+
+/// Before routines had ids, a firing belonged to the routine of its name.
+#[tokio::test]
+async fn firings_of_an_old_store_are_the_routines_of_their_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("belay.db");
+    let conn = of_schema(&path, 10);
+    let new = scheduled("tick", 120_000);
+    for name in ["tick", "tock"] {
+        conn.execute(
+            "INSERT INTO routines (name, spec, channel, principal, asker_place, relayed, made_in, origin, enabled, disabled_why,
+                                   revision, next_at, claimed_to, firings, failures, created_at, changed_at)
+             VALUES (?1, ?2, 'http', 'ann', 'token', 0, 's', '\"made\"', 1, '', 3, 120000, 60000, 1, 0, 1, 1)",
+            params![name, serde_json::to_string(&new.spec).unwrap()],
+        )
+        .unwrap();
+    }
+    for (routine, key, status, ended) in
+        [("tick", "k", "running", None), ("gone", "a", "ok", Some(9)), ("gone", "b", "ok", Some(9))]
+    {
+        conn.execute(
+            "INSERT INTO firings (id, session, routine, key, revision, set_off_by, status, claimed_at, ended_at, detail)
+             VALUES (?1, 's', ?2, ?3, 3, 'webhook', ?4, 5, ?5, '')",
+            params![RunId::new().to_string(), routine, key, status, ended],
+        )
+        .unwrap();
+    }
+    drop(conn);
+
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
+    let routines = store.routines().await.unwrap();
+    let ids: Vec<_> = routines.iter().map(|routine| routine.routine_id).collect();
+    assert!(ids.len() == 2 && ids[0] != ids[1], "{ids:?}");
+    let open = store.open_firings().await.unwrap();
+    assert_eq!(open.iter().map(|firing| firing.routine_id).collect::<Vec<_>>(), [ids[0]]);
+    let all = store.firings(FiringFilter::default()).await.unwrap();
+    assert!(all.len() == 3 && all[0].routine_id == all[1].routine_id && !ids.contains(&all[0].routine_id), "{all:#?}");
+    let known = store.claim(NewFiring { routine_id: ids[0], ..firing("tick", "k") }, 10).await.unwrap();
+    assert!(matches!(known, Claim::Known(_)), "{known:?}");
+    let due = RoutineStore::due(&store, at(120_000), 10).await.unwrap();
+    assert_eq!(due.len(), 2);
     store.close().await;
 }
 

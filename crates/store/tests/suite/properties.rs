@@ -180,7 +180,12 @@ impl Player<'_> {
 
     /// Two rows at a time, until nothing is too old any more.
     async fn prune(&self, before: i64) -> Removed {
-        let old = Retention { threads_before: Some(at(before)), events_before: None, keys_before: at(before) };
+        let old = Retention {
+            threads_before: Some(at(before)),
+            events_before: None,
+            ended_firings_before: None,
+            keys_before: at(before),
+        };
         let mut all = Removed::default();
         loop {
             let removed = self.store.prune(old, 2).await.unwrap();

@@ -2,7 +2,8 @@
 
 use belay_protocol::{
     BootId, Claim, EventKind, EventQuery, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, JobCaps,
-    JobChange, JobFilter, JobId, JobState, NewFiring, NewRoutine, Outbound, Retention, RoutineStore, UnixMillis,
+    JobChange, JobFilter, JobId, JobState, NewFiring, NewRoutine, Outbound, Retention, RoutineId, RoutineStore,
+    UnixMillis,
 };
 use belay_store::MemoryStore;
 use proptest::prelude::*;
@@ -41,6 +42,11 @@ enum Step {
         on: bool,
     },
     Delete(u8),
+    /// For so many steps.
+    Defer {
+        name: u8,
+        steps: i64,
+    },
     Claim {
         name: u8,
         key: u8,
@@ -59,7 +65,10 @@ enum Step {
         status: FiringStatus,
     },
     /// Delete what is older than this many steps.
-    Prune(i64),
+    Prune {
+        age: i64,
+        firings_alone: bool,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -83,13 +92,14 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0..3_u8, 0..4_u8).prop_map(|(name, variant)| Step::Put { name, variant }),
         1 => (0..3_u8, any::<bool>()).prop_map(|(name, on)| Step::Enable { name, on }),
         1 => (0..3_u8).prop_map(Step::Delete),
+        2 => (0..3_u8, 0..6_i64).prop_map(|(name, steps)| Step::Defer { name, steps }),
         8 => (0..3_u8, 0..12_u8, any::<bool>(), any::<bool>(), prop::option::of(0..2_u8), any::<bool>(), 0..5_u32)
             .prop_map(|(name, key, scheduled, by_hand, content, missed, global)| {
                 Step::Claim { name, key, scheduled, by_hand, content, missed, global }
             }),
         2 => (0..3_u8, prop::collection::vec(0..12_u8, 0..3)).prop_map(|(name, times)| Step::Miss { name, times }),
         5 => (one, status).prop_map(|(firing, status)| Step::Settle { firing, status }),
-        1 => (0..20_i64).prop_map(Step::Prune),
+        1 => (0..20_i64, any::<bool>()).prop_map(|(age, firings_alone)| Step::Prune { age, firings_alone }),
     ]
 }
 
@@ -100,6 +110,8 @@ struct Played {
     notice: Outbound,
     jobs: Vec<JobId>,
     firings: Vec<FiringId>,
+    /// Of the routine that is made, if one is.
+    routine: RoutineId,
     /// The boot of before, and another.
     boots: [BootId; 2],
 }
@@ -118,7 +130,7 @@ impl Played {
         let guard = &mut new.spec.guard;
         (guard.max_concurrent, guard.max_failures) = (2, 2);
         (guard.cooldown_s, guard.dedup_window_s) = if variant == 3 { (5, 8) } else { (0, 0) };
-        NewRoutine { at: self.now, ..new }
+        NewRoutine { id: self.routine, at: self.now, ..new }
     }
 
     /// The answer, without what is made up within a store.
@@ -152,10 +164,15 @@ impl Played {
                 let next = Some(UnixMillis(at.0 + SECOND));
                 format!("{:?}", store.enable(&format!("r{name}"), on, "switched", next, at).await)
             }
+            Step::Defer { name, steps } => {
+                let until = UnixMillis(at.0 + steps * SECOND);
+                format!("{:?}", store.defer(current(store, name).await, until).await)
+            }
             Step::Delete(name) => format!("{:?}", store.delete(&format!("r{name}")).await),
             Step::Claim { name, key, scheduled, by_hand, content, missed, global } => {
                 let time = i64::from(key) * SECOND;
                 let new = NewFiring {
+                    routine_id: current(store, name).await,
                     id: self.firings[self.firings.len() - 1],
                     by_hand,
                     content: content.map(|content| content.to_string()),
@@ -177,16 +194,21 @@ impl Played {
             Step::Miss { name, times } => {
                 let times = times.into_iter().map(|time| UnixMillis(i64::from(time) * SECOND)).collect();
                 let next = Some(UnixMillis(at.0 + SECOND));
-                format!("{:?}", store.miss(routine_id(&format!("r{name}")), times, next, at).await)
+                format!("{:?}", store.miss(current(store, name).await, times, next, at).await)
             }
             Step::Settle { firing, status } => {
                 let firing = self.firings.get(firing).copied().unwrap_or_else(nobody);
                 let notice = Some(self.notice.clone());
                 format!("{:?}", RoutineStore::settle(store, FiringEnd { notice, at, ..end(firing, status) }).await)
             }
-            Step::Prune(age) => {
+            Step::Prune { age, firings_alone } => {
                 let before = UnixMillis(at.0 - age * SECOND);
-                let old = Retention { threads_before: Some(before), events_before: None, keys_before: before };
+                let old = Retention {
+                    threads_before: Some(before).filter(|_| !firings_alone),
+                    ended_firings_before: Some(before).filter(|_| firings_alone),
+                    events_before: None,
+                    keys_before: before,
+                };
                 format!(
                     "{:?} {:?}",
                     store.prunable(old).await.map(|it| (it.jobs, it.firings)),
@@ -195,6 +217,11 @@ impl Played {
             }
         }
     }
+}
+
+/// The routine that has the name now.
+async fn current(store: &dyn Everything, name: u8) -> RoutineId {
+    store.routine(&format!("r{name}")).await.unwrap().map_or_else(nobody, |routine| routine.routine_id)
 }
 
 /// An id that is nobody's.
@@ -211,7 +238,7 @@ fn plain(firing: FiringRecord) -> FiringRecord {
 }
 
 /// All that there is, without what is made up within a store.
-async fn rows(store: &dyn Everything) -> Vec<String> {
+async fn rows(store: &dyn Everything, now: UnixMillis) -> Vec<String> {
     let jobs = store.jobs(JobFilter { limit: 1_000, ..JobFilter::default() }).await.unwrap();
     let routines = store.routines().await.unwrap();
     let firings = store.firings(FiringFilter { limit: 1_000, ..FiringFilter::default() }).await.unwrap();
@@ -222,7 +249,7 @@ async fn rows(store: &dyn Everything) -> Vec<String> {
         EventKind::RoutineEnded { routine, status, disabled, .. } => format!("ended {routine} {status:?} {disabled}"),
         kind => format!("{kind:?}"),
     });
-    let due = RoutineStore::due(store, UnixMillis(i64::MAX), 2).await.unwrap();
+    let due = RoutineStore::due(store, now, 2).await.unwrap();
     let due = due.into_iter().map(|routine| routine.spec.name);
     let mut rows = vec![format!("{:?} {:?}", RoutineStore::next_due(store).await.unwrap(), due.collect::<Vec<_>>())];
     rows.extend(jobs.into_iter().map(|job| format!("{job:?}")));
@@ -249,10 +276,10 @@ async fn both(steps: Vec<Step>) {
             boot = boots[1];
         }
         let notice = outbound(&format!("c{n}"), &format!("notice {n}"));
-        let played = Played { step, now: at(n * SECOND), notice, jobs, firings, boots };
+        let played = Played { step, now: at(n * SECOND), notice, jobs, firings, routine: RoutineId::new(), boots };
         let (first, second) = (played.play(&memory).await, played.play(&sqlite).await);
         assert_eq!(first, second, "{:?} at {n}", played.step);
-        assert_eq!(rows(&memory).await, rows(&sqlite).await, "after {:?} at {n}", played.step);
+        assert_eq!(rows(&memory, played.now).await, rows(&sqlite, played.now).await, "after {:?} at {n}", played.step);
         (jobs, firings) = (played.jobs, played.firings);
     }
     sqlite.close().await;

@@ -92,11 +92,12 @@ pub enum StoreOp {
     NoteJob,
     /// [`JobStore::take_up`].
     TakeUpJobs,
-    /// [`JobStore::job`] and [`JobStore::jobs`].
+    /// [`JobStore::job`], [`JobStore::jobs`] and [`JobStore::numbers`].
     ReadJobs,
     /// [`RoutineStore::put`], [`RoutineStore::enable`] and [`RoutineStore::delete`].
     ChangeRoutine,
-    /// [`RoutineStore::routine`], [`RoutineStore::routine_at`], [`RoutineStore::routines`] and [`RoutineStore::changes`].
+    /// [`RoutineStore::routine`], [`RoutineStore::routine_at`], [`RoutineStore::routines`], [`RoutineStore::changes`] and
+    /// [`RoutineStore::numbers`].
     ReadRoutines,
     /// [`RoutineStore::due`] and [`RoutineStore::next_due`].
     DueRoutines,

@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 use belay_protocol::{
     BootId, Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, JobCaps, JobChange, JobChanged, JobCreated,
-    JobFilter, JobId, JobRecord, JobStore, NewEvent, NewFiring, NewJob, NewRoutine, PutRule, RoutineId, RoutinePut,
-    RoutineRecord, RoutineStore, RunId, Settled, StoreError, ToolSwitch, ToolSwitches, UnixMillis,
+    JobFilter, JobId, JobNumbers, JobRecord, JobStore, NewEvent, NewFiring, NewJob, NewRoutine, PutRule, RoutineId,
+    RoutineNumbers, RoutinePut, RoutineRecord, RoutineStore, RunId, Settled, StoreError, ToolSwitch, ToolSwitches,
+    UnixMillis,
 };
 
 use super::{Faulty, StoreOp};
@@ -49,6 +50,10 @@ impl<S: JobStore> JobStore for Faulty<S> {
 
     async fn jobs(&self, filter: JobFilter) -> Result<Vec<JobRecord>, StoreError> {
         self.plan.around(StoreOp::ReadJobs, self.store.jobs(filter)).await
+    }
+
+    async fn numbers(&self) -> Result<JobNumbers, StoreError> {
+        self.plan.around(StoreOp::ReadJobs, self.store.numbers()).await
     }
 }
 
@@ -133,6 +138,10 @@ impl<S: RoutineStore> RoutineStore for Faulty<S> {
 
     async fn open_firings(&self) -> Result<Vec<FiringRecord>, StoreError> {
         self.plan.around(StoreOp::ReadFirings, self.store.open_firings()).await
+    }
+
+    async fn numbers(&self) -> Result<RoutineNumbers, StoreError> {
+        self.plan.around(StoreOp::ReadRoutines, self.store.numbers()).await
     }
 }
 

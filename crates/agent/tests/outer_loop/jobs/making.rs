@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use belay_agent::RoutinesConfig;
 use belay_protocol::{
-    Ack, Control, JobFilter, JobId, JobOrder, JobRequest, JobRoom, JobState, PrincipalRole, Refusal, StopTarget,
-    job_session,
+    Ack, Control, FiringStatus, JobBudget, JobFilter, JobId, JobOrder, JobRequest, JobRoom, JobState, PrincipalRole,
+    Refusal, RoutineAction, RoutineSpec, StopTarget, Trigger, job_session,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 
-use super::{always, create, done, id_in, job, order, request, setup_of, until};
+use super::{always, create, done, failed, id_in, job, order, request, setup_of, told, until};
+use crate::routines::{fire, put, routine};
 use crate::support::{TestTool, saw};
 
 #[tokio::test(start_paused = true)]
@@ -229,4 +231,41 @@ impl belay_protocol::Channel for NamedJob {
     async fn deliver(&self, _message: &belay_protocol::Outbound) -> Result<(), belay_protocol::DeliverError> {
         Ok(())
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_firing_whose_job_fails_shows_what_it_had_and_what_all_its_attempts_have_used() {
+    let call = |n: u32| Scripted::call("echo", json!({"text": n.to_string()})).with_usage(40, 10);
+    let script = [call(1), Scripted::hang(), call(2), failed("two of three rooms").with_usage(40, 10)];
+    let mut setup = setup_of(ScriptedModel::new(script));
+    setup.routines = RoutinesConfig::default();
+    let mut agent = setup.start().await;
+    let (task, plan) = ("count the rooms".to_owned(), false);
+    let action = RoutineAction::FullJob { task, plan, room: JobRoom::Local, budget: JobBudget::default() };
+    put(&agent, RoutineSpec { action, ..routine("rooms", Trigger::Manual) }).await;
+    let firing = fire(&agent, "rooms").await.expect("fired").firing_id;
+    let said = told(&mut agent).await;
+    let why = "the agent says that it cannot be done\n\nSo far:\n\ntwo of three rooms";
+    assert_eq!(said, format!("The routine rooms failed: {why}"));
+    let firing = setup.store.routines.firing(firing).await.expect("readable").expect("known");
+    assert_eq!((firing.status, firing.summary.as_deref()), (FiringStatus::Failed, Some(why)));
+    let known = (firing.usage.input, firing.usage.output, firing.usage.tool_calls);
+    assert!(known >= (120, 30, 2) && firing.usage.model_calls >= 4, "of both attempts: {:?}", firing.usage);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_says_what_a_job_does_in_every_room() {
+    let setup = setup_of(ScriptedModel::new([
+        Scripted::call("planning", json!({"command": "create", "title": "The work", "steps": ["look"]})),
+        Scripted::call("echo", json!({"text": "one room"})).with_usage(40, 10),
+        Scripted::hang(),
+    ]));
+    let mut agent = setup.start().await;
+    create(&agent.one, JobOrder { plan: true, ..order("count") }).await;
+    agent.asked(3).await;
+    let list = agent.one.command("alice", "/jobs").await;
+    let expected = "at work: count, step 2, echo (success), 2 model calls, 2 tool calls, 50 tokens";
+    assert!(list.ends_with(expected), "{list}");
+    agent.crash().await;
 }

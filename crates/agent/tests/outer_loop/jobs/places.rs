@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use belay_agent::JobsConfig;
-use belay_protocol::{Ack, JobRequest, JobState, Refusal};
+use belay_protocol::{Ack, Control, JobNumbers, JobRequest, JobState, JobsStatus, Refusal, RoutineNumbers, UnixMillis};
 use belay_testkit::scripted_model::Scripted;
 use tokio::time::Instant;
 
-use super::{always, create, done, in_state, job, order, request, setup_of};
+use super::{always, create, done, in_state, job, order, request, runs, setup_of, until};
 
 #[tokio::test(start_paused = true)]
 async fn places_are_exact_under_a_burst_and_a_finished_job_frees_its_own_at_once() {
@@ -80,5 +80,51 @@ async fn a_thousand_waiting_jobs_are_rows_and_nothing_else() {
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(tasks() <= before, "{} tasks, before {before}", tasks());
+    agent.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_agents_on_one_store_begin_each_job_once() {
+    // The store admits one daemon; were there two all the same, what begins a job is one transaction.
+    let work = || always(done("done").after(Duration::from_secs(30)));
+    let mut setup = setup_of(work());
+    setup.jobs = JobsConfig { max_parallel: 6, max_parallel_per_user: 6, ..JobsConfig::default() };
+    let (one, other) = (setup.start().await, setup.next_boot(work()).start().await);
+    let mut ids = Vec::new();
+    for n in 0..40 {
+        let asked = if n % 2 == 0 { &one.one } else { &other.one };
+        ids.push(create(asked, order(&format!("job {n}"))).await.job_id);
+    }
+    for id in ids {
+        let job = until(&setup, id, JobState::Submitted).await;
+        assert!(in_state(&setup, JobState::InProgress).await <= 6);
+        assert_eq!((job.attempt, runs(&setup, id).await.len()), (1, 1));
+    }
+    let asked = [one.model.seen().len(), other.model.seen().len()];
+    assert!(asked.iter().sum::<usize>() == 40 && asked.iter().all(|asked| *asked > 0), "{asked:?}");
+    one.crash().await;
+    other.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_counts_what_waits_works_and_hangs() {
+    let mut setup = setup_of(always(Scripted::hang()));
+    setup.jobs = JobsConfig { max_parallel: 2, ..JobsConfig::default() };
+    let agent = setup.start().await;
+    for n in 0..5 {
+        create(&agent.one, order(&format!("job {n}"))).await;
+        setup.clock.forward(Duration::from_secs(1));
+    }
+    agent.asked(2).await;
+    let Ack::Status(status) = agent.one.control(Control::Status).await else { panic!("no status") };
+    let numbers = JobNumbers {
+        pending: 3,
+        in_progress: 2,
+        stuck: 0,
+        // The third was made two seconds after the first.
+        oldest_pending_at: Some(UnixMillis(1_795_000_002_000)),
+    };
+    assert_eq!(status.jobs, Some(JobsStatus { numbers, places: 2 }));
+    assert_eq!(status.routines, Some(RoutineNumbers::default()));
     agent.crash().await;
 }

@@ -229,7 +229,11 @@ impl Oracle<'_> {
         }
         for session in sessions {
             let filter = RunFilter { session: Some(session.clone()), status: None, limit: 1000 };
-            for run in self.life.store.runs(filter).await.expect("readable") {
+            let runs = self.life.store.runs(filter).await.expect("readable");
+            if runs.len() > 1 && session.as_str().starts_with("routine:") {
+                self.wrong(format!("{session}: one firing has had {} runs", runs.len()));
+            }
+            for run in runs {
                 self.runs_cost += run.cost_micro_usd;
                 if !run.status.is_end() {
                     self.wrong(format!("{session}: the run {} goes on", run.run_id));

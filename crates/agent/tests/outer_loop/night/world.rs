@@ -112,7 +112,7 @@ impl World {
         });
         let parts = AgentParts {
             config: AgentConfig { drain_s: 5, ..AgentConfig::default() },
-            routines: RoutinesConfig { webhooks_per_minute: 100, ..RoutinesConfig::default() },
+            routines: RoutinesConfig { webhooks_per_minute: 100, max_per_person: 1000, ..RoutinesConfig::default() },
             jobs: JobsConfig {
                 max_parallel: 8,
                 max_parallel_per_user: 8,

@@ -4,5 +4,11 @@
 CREATE TABLE tool_switches (
     name     TEXT PRIMARY KEY, -- of a tool, or mcp: and that of a server
     revision INTEGER NOT NULL,
-    off      TEXT              -- JSON: since when, until when, by whom, why; NULL: it is on
+    since    INTEGER,          -- since when it is off, in milliseconds; NULL: it is on, and so are all that follow
+    until    INTEGER,          -- NULL: until somebody switches it on
+    for_s    INTEGER,
+    switcher TEXT,             -- who: rule, or a person
+    why      TEXT,
+    failures INTEGER,
+    runs     INTEGER
 ) STRICT, WITHOUT ROWID;

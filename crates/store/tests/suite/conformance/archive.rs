@@ -245,7 +245,7 @@ async fn prune(store: &dyn Store, old: Retention) -> Removed {
 }
 
 fn older_than(ms: i64) -> Retention {
-    Retention { threads_before: Some(at(ms)), events_before: None, keys_before: at(LATER) }
+    Retention { threads_before: Some(at(ms)), events_before: None, ended_firings_before: None, keys_before: at(LATER) }
 }
 
 async fn what_is_too_old_goes_with_all_that_names_it(store: Shared) {
@@ -332,7 +332,12 @@ async fn old_facts_go_and_their_numbers_never_come_back(store: Shared) {
     turn(&*store, &lease, "b").await;
     store.ping().await.unwrap();
     let newest = *store.tip().borrow();
-    let old = Retention { threads_before: None, events_before: Some(at(2_000)), keys_before: at(0) };
+    let old = Retention {
+        threads_before: None,
+        events_before: Some(at(2_000)),
+        ended_firings_before: None,
+        keys_before: at(0),
+    };
     // The first turn ended at 2000: what comes behind stays, whatever its date.
     assert_eq!(store.prunable(old).await.unwrap().events, 2);
     assert_eq!(prune(&*store, old).await, Removed { events: 2, ..Removed::default() });

@@ -30,11 +30,13 @@ for_every_store! {
     a_firing_ends_once_and_tells_once
     what_is_skipped_tells_why_and_counts_for_nothing
     too_many_failures_in_a_row_switch_it_off
+    an_end_that_says_so_switches_its_routine_off_and_tells_it_once
     the_end_of_a_firing_from_before_a_change_counts_for_nothing
     an_end_whose_notice_cannot_be_kept_is_not_made
     who_does_the_work_is_noted
     firings_are_listed_newest_first
     old_firings_go_with_their_facts_and_others_stay
+    firings_have_an_age_of_their_own_and_take_their_sessions_with_them
 }
 
 type Store = Arc<dyn Everything>;
@@ -421,6 +423,30 @@ async fn fire(store: &Store, name: &str, key: &str, status: FiringStatus) -> boo
     }
 }
 
+async fn an_end_that_says_so_switches_its_routine_off_and_tells_it_once(store: Store) {
+    put(&*store, scheduled("tick", 60_000)).await;
+    let both = [claim(&*store, firing("tick", "1")).await, claim(&*store, firing("tick", "2")).await];
+    // A change of the routine meanwhile keeps it from nothing.
+    let mut changed = scheduled("tick", 60_000);
+    changed.spec.description = "changed".into();
+    put(&*store, changed).await;
+    let before = store.changes().await.unwrap();
+    let mut switched = Vec::new();
+    for firing in both {
+        let end = FiringEnd {
+            switch_off: Some("nobody is let in".into()),
+            disabled_notice: Some(outbound(&firing.key, &format!("off after {}", firing.key))),
+            ..end(firing.firing_id, FiringStatus::Failed)
+        };
+        switched.push(matches!(settle(&store, end).await, Settled::Now { disabled: true, .. }));
+    }
+    assert_eq!(switched, [true, false]);
+    let off = now(&store, "tick").await;
+    assert_eq!((off.enabled, off.next_at, off.disabled_why.as_str()), (false, None, "nobody is let in"));
+    assert_eq!(told(&*store).await, ["off after 1"]);
+    assert_ne!(store.changes().await.unwrap(), before);
+}
+
 async fn too_many_failures_in_a_row_switch_it_off(store: Store) {
     put(&*store, scheduled("tick", 60_000)).await; // two failures
     assert!(!fire(&store, "tick", "1", FiringStatus::Failed).await);
@@ -522,7 +548,12 @@ async fn old_firings_go_with_their_facts_and_others_stay(store: Store) {
     let new = claim(&*store, firing("hook", "new")).await.firing_id;
     settle(&store, FiringEnd { at: at(9_000), ..end(new, FiringStatus::Ok) }).await;
 
-    let age = Retention { threads_before: Some(at(5_000)), events_before: None, keys_before: at(2_500) };
+    let age = Retention {
+        threads_before: Some(at(5_000)),
+        events_before: None,
+        ended_firings_before: None,
+        keys_before: at(2_500),
+    };
     let expected = store.prunable(age).await.unwrap();
     assert_eq!((expected.firings, expected.sessions, expected.jobs), (1, 1, 0));
     let mut removed = Removed::default();
@@ -540,4 +571,56 @@ async fn old_firings_go_with_their_facts_and_others_stay(store: Store) {
     assert_eq!(facts(&*store, firing_session(recognised)).await.len(), 2);
     // Nothing recognises it any longer.
     claim(&*store, firing("hook", "old")).await;
+}
+
+async fn firings_have_an_age_of_their_own_and_take_their_sessions_with_them(store: Store) {
+    for name in ["hook", "tick"] {
+        put(&*store, scheduled(name, 60_000)).await;
+    }
+    // With a session and without, by time and by a delivery, of now and of before, at work and ended.
+    let mut ids = Vec::new();
+    for (new, ended_at) in [
+        (on_time("tick", 60_000, 120_000), Some(60_500)),
+        (on_time("tick", 120_000, 180_000), Some(300_500)),
+        (on_time("tick", 180_000, 240_000), None),
+        (fired_at(firing("hook", "long ago"), 20_000), Some(20_500)),
+        (fired_at(firing("hook", "before"), 60_000), Some(60_500)),
+    ] {
+        let new = claim(&*store, new).await;
+        let lease = open(&*store, firing_session(new.firing_id).as_str()).await.lease;
+        turn(&*store, &lease, "look").await;
+        if let Some(ms) = ended_at {
+            settle(&store, FiringEnd { at: at(ms), ..end(new.firing_id, FiringStatus::Ok) }).await;
+        }
+        ids.push(new.firing_id);
+    }
+    store.miss(routine_id("tick"), vec![at(240_000)], Some(at(300_000)), at(250_000)).await.unwrap();
+    turn(&*store, &open(&*store, "ann").await.lease, "hello").await;
+
+    let age = Retention {
+        ended_firings_before: Some(at(200_000)),
+        keys_before: at(50_000),
+        ..Retention::default() // conversations stay
+    };
+    let expected = store.prunable(age).await.unwrap();
+    // Of what a delivery has set off the row stays, to recognise it; its words go.
+    assert_eq!((expected.firings, expected.sessions, expected.threads), (2, 3, 3), "{expected:?}");
+    let mut removed = Removed::default();
+    loop {
+        let piece = store.prune(age, 3).await.unwrap();
+        if piece.is_nothing() {
+            break;
+        }
+        removed.add(piece);
+    }
+    assert_eq!((removed.firings, removed.sessions, removed.threads), (2, 3, 3), "{removed:?}");
+    let filter = FiringFilter { routine: None, status: None, limit: 0 };
+    let left: Vec<_> = store.firings(filter).await.unwrap().into_iter().map(|firing| firing.firing_id).collect();
+    assert_eq!(left[1..], [ids[4], ids[2], ids[1]], "{left:?}");
+    // What is gone is done all the same.
+    let again = try_claim(&store, on_time("tick", 60_000, 120_000)).await;
+    assert!(matches!(again, Claim::Off(_)), "{again:?}");
+    let again = try_claim(&store, fired_at(firing("hook", "before"), 400_000)).await;
+    assert!(matches!(again, Claim::Known(_)), "{again:?}");
+    assert_eq!(store.sessions(9).await.unwrap().len(), 3, "of the two that are kept, and ann's");
 }

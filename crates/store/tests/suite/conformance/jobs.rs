@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use belay_protocol::{
-    BootId, ChannelId, EventKind, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobRecord, JobRoom,
-    JobState, NewJob, Removed, Retention, RunId, StoreError, job_session,
+    BootId, ChannelId, EventKind, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobRecord,
+    JobRoom, JobState, JobStore, NewJob, Removed, Retention, RunId, StoreError, job_session,
 };
 use tokio::task::JoinSet;
 
@@ -25,6 +25,7 @@ for_every_store! {
     a_stuck_job_begins_again_in_its_place
     only_a_crash_counts_as_one_and_once
     jobs_are_listed_newest_first
+    jobs_that_are_not_over_are_counted
     a_run_is_noted_for_its_attempt
     old_jobs_go_with_their_facts_and_others_stay
 }
@@ -361,6 +362,31 @@ async fn jobs_are_listed_newest_first(store: Store) {
     assert_eq!(list(JobFilter { states, asked_in: Some("t".into()), limit: 5, ..JobFilter::default() }).await, []);
     let both = vec![JobState::Pending, JobState::InProgress];
     assert_eq!(list(JobFilter { states: both, ..JobFilter::default() }).await, [there, here, working]);
+    // The same name in another channel is somebody else.
+    let elsewhere = create(&store, NewJob { channel: "elsewhere".into(), ..job("ann") }).await;
+    let bobs = create(&store, job("bob")).await;
+    let of = |who: &str, channel: ChannelId| JobFilter { creator: Some((who.into(), channel)), ..JobFilter::default() };
+    let channel = job("ann").channel;
+    assert_eq!(list(of("ann", channel.clone())).await, [there, here, working]);
+    assert_eq!(list(of("ann", "elsewhere".into())).await, [elsewhere]);
+    assert_eq!(list(of("bob", channel.clone())).await, [bobs]);
+    assert_eq!(list(of("carl", channel)).await, []);
+}
+
+async fn jobs_that_are_not_over_are_counted(store: Store) {
+    assert_eq!(JobStore::numbers(&*store).await.unwrap(), JobNumbers::default());
+    // The one that waits last: it would begin in the place of another.
+    for state in JobState::ALL.iter().rev() {
+        standing(&store, *state).await;
+    }
+    create(&store, NewJob { at: at(9_000), ..job("bob") }).await;
+    let expected = JobNumbers {
+        pending: 2,
+        in_progress: 1,
+        stuck: 1,
+        oldest_pending_at: Some(job("ann").at), // the older of the two
+    };
+    assert_eq!(JobStore::numbers(&*store).await.unwrap(), expected);
 }
 
 async fn a_run_is_noted_for_its_attempt(store: Store) {
@@ -386,7 +412,12 @@ async fn old_jobs_go_with_their_facts_and_others_stay(store: Store) {
     change(&store, JobChange { at: at(9_000), ..to(later, JobState::Failed) }).await;
     let waiting = create(&store, job("ann")).await;
 
-    let old = Retention { threads_before: Some(at(5_000)), events_before: None, keys_before: at(2_400) };
+    let old = Retention {
+        threads_before: Some(at(5_000)),
+        events_before: None,
+        ended_firings_before: None,
+        keys_before: at(2_400),
+    };
     let expected = store.prunable(old).await.unwrap();
     assert_eq!((expected.jobs, expected.sessions, expected.firings), (2, 1, 0));
     let mut removed = Removed::default();

@@ -1,0 +1,42 @@
+//! How much work there is that outlives its turn: asked from the store whenever somebody asks, and shown as gauges then.
+
+use std::time::Duration;
+
+use belay_protocol::{JobNumbers, JobsStatus, RoutineNumbers, StoreError};
+use tokio::time::timeout;
+
+use crate::house::House;
+use crate::metrics;
+
+/// How long a store may take over it. Whoever asks how Belay stands is told the rest all the same.
+const LIMIT: Duration = Duration::from_secs(1);
+
+/// Jobs and routines; `None`: the store did not say.
+///
+/// # Cancel safety
+/// Nothing is changed.
+pub(crate) async fn read(house: &House) -> (Option<JobsStatus>, Option<RoutineNumbers>) {
+    let jobs = said::<JobNumbers>(house.store.jobs.numbers()).await;
+    let routines = said::<RoutineNumbers>(house.store.routines.numbers()).await;
+    if let Some(numbers) = &jobs {
+        metrics::jobs_are(numbers, house.jobs.max_parallel);
+    }
+    if let Some(numbers) = &routines {
+        metrics::routines_are(numbers);
+    }
+    (jobs.map(|numbers| JobsStatus { numbers, places: house.jobs.max_parallel }), routines)
+}
+
+async fn said<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Option<T> {
+    match timeout(LIMIT, asked).await {
+        Ok(Ok(numbers)) => Some(numbers),
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "jobs or routines could not be counted");
+            None
+        }
+        Err(_elapsed) => {
+            tracing::warn!(limit_s = LIMIT.as_secs(), "the store takes too long to count jobs or routines");
+            None
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Rows of routines and firings that cannot be read: passed over, and set aside once with the reason, so that none of them stops
+//! another.
+
+use belay_protocol::{Durability, FiringStatus};
+use rusqlite::{Connection, Params, Row, params};
+
+use super::SqliteStore;
+use super::routines::note_change;
+use super::tx::{self, Done, Failure, Tx};
+
+/// What was read, and what could not be.
+pub(super) struct Sifted<T> {
+    pub(super) rows: Vec<T>,
+    pub(super) damaged: Vec<Damaged>,
+}
+
+/// A row that cannot be read.
+#[derive(Clone, Debug)]
+pub(super) struct Damaged {
+    /// What names it in its table: a routine's name, a firing's id.
+    pub(super) name: String,
+    /// What is wrong with it.
+    why: String,
+}
+
+/// What becomes of a damaged row; whether anything had to be changed for that.
+pub(super) type SetAside = fn(&mut Tx<'_>, &Damaged) -> Done<bool>;
+
+/// All rows of a query, those apart that cannot be read. `name`: the column, of text, that names a row.
+pub(super) fn sift<T>(
+    conn: &Connection,
+    sql: &str,
+    params: impl Params,
+    name: &str,
+    read: impl Fn(&Row<'_>) -> Done<T>,
+) -> Done<Sifted<T>> {
+    let either = tx::rows(conn, sql, params, |row| match read(row) {
+        Ok(it) => Ok(Ok(it)),
+        Err(Failure::Broken(why)) => Ok(Err(Damaged { name: row.get(name)?, why })),
+        Err(refused) => Err(refused),
+    })?;
+    let mut sifted = Sifted { rows: Vec::with_capacity(either.len()), damaged: Vec::new() };
+    for row in either {
+        match row {
+            Ok(it) => sifted.rows.push(it),
+            Err(damaged) => sifted.damaged.push(damaged),
+        }
+    }
+    Ok(sifted)
+}
+
+/// Switches a routine off. It is due no more, and whoever puts it again writes it anew.
+pub(super) fn routine(tx: &mut Tx<'_>, row: &Damaged) -> Done<bool> {
+    let switched = tx.exec(
+        "UPDATE routines SET enabled = 0, next_at = NULL, not_before = NULL, disabled_why = ?2 WHERE name = ?1 AND enabled = 1",
+        params![row.name, format!("what is stored of it cannot be read: {}", row.why)],
+    )? > 0;
+    if switched {
+        note_change(tx)?;
+    }
+    Ok(switched)
+}
+
+/// Ends a firing, so that it takes no place. Its routine, which may be another's by now, does not answer for it.
+pub(super) fn firing(tx: &mut Tx<'_>, row: &Damaged) -> Done<bool> {
+    let ended = tx.exec(
+        "UPDATE firings SET status = ?2, summary = ?3, ended_at = claimed_at WHERE id = ?1 AND status = 'running'",
+        params![row.name, FiringStatus::Failed.word(), format!("what is stored of it cannot be read: {}", row.why)],
+    )?;
+    Ok(ended > 0)
+}
+
+impl SqliteStore {
+    /// What could be read. The rest is set aside, and named in the log when it is.
+    pub(super) async fn pass_over<T>(&self, sifted: Sifted<T>, aside: SetAside) -> Vec<T> {
+        let Sifted { rows, damaged } = sifted;
+        if !damaged.is_empty() {
+            let set_aside = move |tx: &mut Tx<'_>| {
+                let mut changed = Vec::new();
+                for row in &damaged {
+                    if aside(tx, row)? {
+                        changed.push(row.clone());
+                    }
+                }
+                Ok(changed)
+            };
+            match self.write(Durability::Committed, set_aside).await {
+                Ok(changed) => changed.iter().for_each(tell),
+                Err(error) => tracing::warn!(%error, "rows that cannot be read were passed over, and stay as they are"),
+            }
+        }
+        rows
+    }
+}
+
+fn tell(row: &Damaged) {
+    tracing::error!(
+        row = row.name,
+        why = row.why,
+        "what is stored of a routine or a firing cannot be read; it is set aside"
+    );
+}

@@ -1,0 +1,80 @@
+//! Rows that another hand has spoilt: they stop no others, and what becomes of them is said.
+
+use belay_protocol::{
+    Claim, FiringFilter, FiringStatus, PutBy, PutRule, RoutinePut, RoutineRecord, RoutineStore, Settled,
+};
+use belay_store::{SqliteStore, StoreOptions};
+use rusqlite::Connection;
+
+use crate::kit::*;
+
+fn names(routines: &[RoutineRecord]) -> Vec<&str> {
+    routines.iter().map(|routine| routine.spec.name.as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_routine_that_cannot_be_read_is_switched_off_and_the_others_fire() {
+    let (store, directory) = sqlite();
+    for (name, next) in [("first", 2_000), ("second", 3_000), ("third", 4_000), ("fourth", 5_000)] {
+        put(&store, scheduled(name, next)).await;
+    }
+    let running = claim(&store, firing("fourth", "k")).await;
+    let changes = store.changes().await.unwrap();
+    let conn = Connection::open(directory.path().join("belay.db")).unwrap();
+    let spoil = |sql: &str| assert_eq!(conn.execute(sql, []).unwrap(), 1, "{sql}");
+    spoil("UPDATE routines SET spec = '{\"name\":7}' WHERE name = 'first'");
+    spoil("UPDATE routines SET id = 'nonsense' WHERE name = 'second'");
+    spoil("UPDATE routines SET origin = '\"elsewhere\"' WHERE name = 'fourth'");
+
+    let due = RoutineStore::due(&store, at(9_000), 10).await.unwrap();
+    assert_eq!(names(&due), ["third"]);
+    assert_eq!(RoutineStore::next_due(&store).await.unwrap(), Some(at(4_000)), "no page is filled with them");
+    assert_ne!(store.changes().await.unwrap(), changes, "who keeps them in mind looks anew");
+    assert_eq!(names(&store.routines().await.unwrap()), ["third"]);
+    assert_eq!(store.routine("first").await.unwrap(), None);
+    assert_eq!(store.enable("first", true, "", None, at(9_000)).await.unwrap(), None);
+    let off: String = conn
+        .query_row("SELECT disabled_why FROM routines WHERE name = 'first' AND enabled = 0", [], |row| row.get(0))
+        .unwrap();
+    assert!(off.starts_with("what is stored of it cannot be read: damaged: JSON"), "{off}");
+
+    // Its firing ends all the same, and nothing sets it off.
+    let settled = RoutineStore::settle(&store, end(running.firing_id, FiringStatus::Failed)).await.unwrap();
+    assert!(matches!(settled, Settled::Now { disabled: false, .. }), "{settled:?}");
+    let off = store.claim(firing("fourth", "next"), 10).await.unwrap();
+    assert!(matches!(off, Claim::Off(_)), "{off:?}");
+    // Its name is nobody's to take but an operator's, who makes it anew.
+    let rule = |by| PutRule { fresh: false, by };
+    let taken = store.put(routine("first"), rule(PutBy::Owner { most: 9 })).await.unwrap();
+    assert!(matches!(&taken, RoutinePut::Forbidden(why) if why.contains("cannot be read")), "{taken:?}");
+    assert!(matches!(store.put(routine("first"), rule(PutBy::Operator)).await.unwrap(), RoutinePut::Done(_)));
+    assert!(store.delete("second").await.unwrap());
+    assert_eq!(names(&store.routines().await.unwrap()), ["first", "third"]);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_firing_that_cannot_be_read_takes_no_place() {
+    let (store, directory) = sqlite();
+    put(&store, routine("hook")).await;
+    let bad = claim(&store, firing("hook", "bad")).await.firing_id;
+    let good = claim(&store, firing("hook", "good")).await;
+    let path = directory.path().join("belay.db");
+    let conn = Connection::open(&path).unwrap();
+    let sql = "UPDATE firings SET run_id = 'nonsense' WHERE id = ?1";
+    assert_eq!(conn.execute(sql, [bad.to_string()]).unwrap(), 1);
+    store.close().await;
+
+    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
+    assert_eq!(store.open_firings().await.unwrap(), std::slice::from_ref(&good));
+    assert_eq!(store.firings(FiringFilter::default()).await.unwrap(), std::slice::from_ref(&good));
+    let held = store.claim(firing("hook", "more"), 2).await.unwrap();
+    assert!(matches!(held, Claim::Claimed(_)), "of two places one is free: {held:?}");
+    let (status, why): (String, String) = conn
+        .query_row("SELECT status, summary FROM firings WHERE id = ?1", [bad.to_string()], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .unwrap();
+    assert!(status == "failed" && why.ends_with("damaged: run_id"), "{status} {why}");
+    store.close().await;
+}
