@@ -1,8 +1,8 @@
 //! Which messages and events set routines off: compiled once, and looked for where they can be.
 //!
 //! A routine waits for the messages of one person through one channel, or of operators, or for one event of one source: so what
-//! comes is compared with those alone that wait for it, however many others there are. A pattern is looked for in linear time,
-//! in the beginning of a message alone: the dispatcher does it, which must never wait.
+//! comes is compared with those alone that wait for it, however many others there are. A pattern is looked for in linear time, and
+//! in messages of a bounded length alone: the dispatcher does it, which must never wait.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,8 +13,9 @@ use serde_json::Value;
 
 use super::check;
 
-/// As much of a message as patterns are looked for in: longer than what people type, and short enough that a hundred patterns
-/// take no time that anybody sees.
+/// Longest message that sets anything off, in bytes: longer than what people type, and short enough that a hundred patterns take no
+/// time that anybody sees. Of a longer one the beginning alone would not do: a pattern that ends with `$` would fit where it was
+/// cut.
 const SEARCHED_MAX_BYTES: usize = 16 * 1024;
 
 /// The enabled routines that wait for messages and events.
@@ -110,12 +111,11 @@ impl EventSet {
         }
     }
 
-    /// The routines that a message of their owner sets off, by name. Looked at is its beginning, [`SEARCHED_MAX_BYTES`].
+    /// The routines that a message of their owner sets off, by name. None for one that is longer than [`SEARCHED_MAX_BYTES`].
     pub(crate) fn for_message(&self, inbound: &Inbound, text: &str) -> Vec<Waiting> {
-        if self.waiting.is_empty() {
+        if self.waiting.is_empty() || text.len() > SEARCHED_MAX_BYTES {
             return Vec::new();
         }
-        let text = &text[..text.floor_char_boundary(SEARCHED_MAX_BYTES)];
         let through = inbound.channel.as_str().to_lowercase();
         let fits = |fits: &Fits| match fits {
             Fits::Text { pattern, channel } => {

@@ -230,17 +230,12 @@ fn what_is_put_over_again_waits_for_what_it_is_now_and_its_pattern_is_kept() {
 }
 
 #[test]
-fn the_beginning_of_a_message_is_searched_and_no_more() {
-    let set = EventSet::of(&[record(spec(event("needle")))], &EventSet::default());
-    for (before, found) in [(16 * 1024 - 6, true), (16 * 1024 - 5, false)] {
-        let text = format!("{}needle", "x".repeat(before));
+fn a_message_that_is_too_long_to_be_searched_sets_nothing_off() {
+    let set = EventSet::of(&[record(spec(event("x$")))], &EventSet::default());
+    for (bytes, found) in [(16 * 1024, true), (16 * 1024 + 1, false)] {
+        let text = "x".repeat(bytes);
         assert_eq!(!set.for_message(&says("ann", PrincipalRole::User, "telegram", &text), &text).is_empty(), found);
     }
-    let wide = "\u{1f375}".repeat(16 * 1024);
-    assert!(
-        set.for_message(&says("ann", PrincipalRole::User, "telegram", &wide), &wide).is_empty(),
-        "cut between letters"
-    );
 }
 
 /// Prints what a message costs: `cargo test -p belay-agent --release -- --ignored --nocapture what_a_message_costs`.
@@ -260,7 +255,7 @@ fn what_a_message_costs_among_ten_thousand_routines_of_others() {
     let begun = std::time::Instant::now();
     let set = EventSet::of(&all, &set);
     println!("shown again in {:?}", begun.elapsed());
-    let long = "what was deployed yesterday, and by whom? ".repeat(500);
+    let long = "what was deployed yesterday, and by whom? ".repeat(380);
     for (who, text) in [("nobody", "good morning"), ("ann", "good morning"), ("ann", "deploy number7"), ("ann", &long)]
     {
         let message = says(who, PrincipalRole::User, "telegram", text);
