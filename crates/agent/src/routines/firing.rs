@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::{
-    Ack, Body, Control, FiringEnd, FiringRecord, FiringStatus, IdempotencyKey, Inbound, JobId, JobOrder, Place,
-    Principal, PrincipalRole, Purpose, Refusal, RoutineAction, RoutineOrigin, RoutineRecord, RunId, RunOptions,
-    RunRecord, Settled, SkipReason, StoreError, firing_session,
+    Ack, Body, Control, FiringEnd, FiringRecord, FiringStatus, IdempotencyKey, Inbound, JobId, JobOrder, Principal,
+    Purpose, Refusal, RoutineAction, RoutineOrigin, RoutineRecord, RunId, RunOptions, RunRecord, Settled, SkipReason,
+    StoreError, firing_session,
 };
 use tokio::time::sleep;
 
