@@ -160,40 +160,39 @@ async fn fire(daemon: &Daemon, model: &SlowModel, dates: &[(u64, UnixMillis)]) -
 /// What a message costs that passes by the patterns of routines of somebody else, and of its own sender.
 async fn patterns(options: &Options, size: &Size, report: &mut Report) -> Result<()> {
     let model = Model::start()?;
-    let (mut without, mut others, mut own, mut memory) = (0.0, 0.0, 0.0, 0.0);
-    for (token, figure) in [(None, &mut without), (Some(OPERATOR), &mut others), (Some(CLIENT), &mut own)] {
-        let daemon = Daemon::start(&open(options), model.address)?;
-        let idle = daemon.rss_mib()?;
-        if let Some(token) = token {
-            make(&daemon, size.routines, token, "/api/v1/routines", |n| {
-                let trigger = json!({"kind": "event", "pattern": format!("(?i)^please see to number {n}\\b")});
-                routine(&format!("event{n}"), trigger, "tool:0")
-            })
-            .await?;
-            memory = daemon.rss_mib()? - idle;
-        }
-        *figure = converse(&daemon, CLIENT, size.messages).await?;
-    }
     let many = size.routines;
-    report.add("floor: a message where no routine waits for one, p50", "ms", &[without]);
-    report.add(format!("a message past {many} patterns of others, p50"), "ms", &[others]).over_floor(without);
-    report.add(format!("a message past {many} patterns of its sender, p50"), "ms", &[own]).over_floor(without);
-    report.add(format!("{many} patterns: memory over idle (RSS)"), "MiB", &[memory]);
+    let mut without = 0.0;
+    for (token, whose) in [(None, ""), (Some(OPERATOR), "others"), (Some(CLIENT), "its sender")] {
+        let daemon = Daemon::start(&open(options), model.address)?;
+        let idle = converse(&daemon, size.messages).await?;
+        let Some(token) = token else {
+            without = idle.0;
+            report.add("floor: a message where no routine waits for one, processor time", "ms", &[without]);
+            continue;
+        };
+        make(&daemon, many, token, "/api/v1/routines", |n| {
+            let trigger = json!({"kind": "event", "pattern": format!("(?i)^please see to number {n}\\b")});
+            routine(&format!("event{n}"), trigger, "tool:0")
+        })
+        .await?;
+        let (cpu, memory) = converse(&daemon, size.messages).await?;
+        let name = format!("a message past {many} patterns of {whose}, processor time");
+        report.add(name, "ms", &[cpu]).over_floor(without);
+        report.add(format!("{many} patterns of {whose}: memory over none (RSS)"), "MiB", &[memory - idle.1]);
+    }
     Ok(())
 }
 
-/// Median milliseconds of a message that is answered at once.
-async fn converse(daemon: &Daemon, token: &str, messages: usize) -> Result<f64> {
-    let mut connection = Connection::open(daemon.address).await?.with_token(token);
-    let mut took = Vec::with_capacity(messages);
+/// Processor milliseconds of the daemon for a message that is answered at once, and its memory after all of them.
+async fn converse(daemon: &Daemon, messages: usize) -> Result<(f64, f64)> {
+    let mut connection = Connection::open(daemon.address).await?.with_token(CLIENT);
+    let before = daemon.cpu()?;
     for n in 0..messages {
         let body = json!({"session": format!("talk-{}", n % 20), "text": "Please answer. tool:0", "wait_ms": 30_000});
-        let begin = Instant::now();
         let answer = connection.post("/api/v1/messages", body.to_string().as_bytes()).await?;
-        took.push(begin.elapsed());
         ensure!(answer.status == 200, "HTTP {}: {}", answer.status, String::from_utf8_lossy(&answer.body));
     }
-    Ok(quantile_ms(&mut took, 0.5))
+    Ok((milliseconds(daemon.cpu()?.saturating_sub(before)) / messages as f64, daemon.rss_mib()?))
 }
 
 /// Memory and threads with jobs that wait for their place.

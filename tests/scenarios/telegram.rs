@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use belay_tests::bot_api::{BotApi, TOKEN, private_message};
-use belay_tests::daemon::Home;
+use belay_tests::daemon::{Daemon, Home};
+use belay_tests::model_server::{Answer, ModelServer};
 use serde_json::{Value, json};
 
 const SECRET: &str = "s3cret-of-the-webhook";
@@ -159,4 +160,57 @@ async fn the_silent_token_reaches_nobody() -> Result<()> {
     daemon.shut_down().await?;
     assert_eq!(api.sent().len(), 1);
     Ok(())
+}
+
+/// What the daemon says on the command line, as JSON.
+async fn asked(home: &Home, args: &[&str]) -> Result<Value> {
+    let output = home.run(args, "").await?;
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    Ok(serde_json::from_str(&output.stdout)?)
+}
+
+#[tokio::test]
+async fn work_of_somebody_who_is_taken_off_the_list_does_not_go_on_after_a_restart() -> Result<()> {
+    let model = ModelServer::start(vec![], Answer::Stall).await;
+    let api = BotApi::start().await;
+    let home = home(&api, "webhook").openai(&model.base_url);
+    let daemon = home.start().await?;
+    hook(&daemon.url, Some(SECRET), &private_message(1, 43, "/routine create look @yearly | What is new?")).await?;
+    hook(&daemon.url, Some(SECRET), &private_message(2, 43, "/job count the stars")).await?;
+    let told = api.messages(2).await;
+    assert!(told.iter().all(|message| message["chat_id"] == 43), "{told:?}");
+    model.seen(1).await;
+    let routine = asked(&home, &["routines", "show", "look", "--json"]).await?;
+    assert_eq!(routine["creator"], json!({"principal": "43", "place": "conversation", "relayed": false}));
+    daemon.kill().await?;
+
+    let home = home.set("channels.telegram.allow", json!([42]));
+    let daemon = home.start().await?;
+    let fired = asked(&home, &["routines", "fire", "look", "--json"]).await?;
+    let firing = format!("/api/v1/firings/{}", fired["firing_id"].as_str().unwrap_or_default());
+    let failed = eventually(&daemon, &firing, |firing| firing["status"] == "failed").await?;
+    let why = "43, for whom it worked, is no longer let in through telegram: 43 is neither on the list channels.telegram.allow";
+    assert!(failed["summary"].as_str().unwrap_or_default().starts_with(why), "{failed}");
+    let routine = asked(&home, &["routines", "show", "look", "--json"]).await?;
+    assert_eq!((&routine["enabled"], &routine["disabled_why"]), (&json!(false), &failed["summary"]));
+    let jobs = "/api/v1/jobs?state=failed";
+    let jobs = eventually(&daemon, jobs, |jobs| jobs["jobs"].as_array().is_some_and(|jobs| !jobs.is_empty())).await?;
+    assert!(jobs["jobs"][0]["why"].as_str().unwrap_or_default().starts_with(why), "{jobs}");
+    daemon.shut_down().await?;
+    assert_eq!(api.sent().len(), 2, "who is let in no more is told nothing");
+    assert_eq!(model.requests().len(), 1, "nothing was asked in the name of somebody who is let in no more");
+    Ok(())
+}
+
+/// What is answered once it is as wanted.
+async fn eventually(daemon: &Daemon, path: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
+    let begun = std::time::Instant::now();
+    loop {
+        let (status, answer) = daemon.request("GET", path, None).await?;
+        if wanted(&answer) {
+            return Ok(answer);
+        }
+        assert!(begun.elapsed() < belay_tests::daemon::PATIENCE, "{path}: {status} {answer}");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
 }

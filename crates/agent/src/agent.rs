@@ -28,6 +28,7 @@ use crate::house::{AgentParts, House};
 use crate::inlet::Inlet;
 use crate::jobs::{self, Desk};
 use crate::mail::LaneNote;
+use crate::restart::{Restarts, after};
 use crate::routines::{self, Engine};
 
 /// Notes of lanes that wait for the dispatcher. Then: the lane waits; the dispatcher never waits for a lane.
@@ -109,6 +110,9 @@ pub struct Agent {
     engine: JoinSet<()>,
     /// The desk of jobs, alone; told to end by `intake`, joined in `drain`.
     desk: JoinSet<()>,
+    /// How soon the engine, and the desk, begin again.
+    engine_restarts: Restarts,
+    desk_restarts: Restarts,
     ready: watch::Sender<bool>,
     tick: tokio::time::Interval,
 }
@@ -147,7 +151,7 @@ impl Agent {
         }
 
         jobs::take_up(&house).await.inspect_err(|_: &StoreError| intake.cancel())?;
-        routines::show(&house).await.inspect_err(|_: &StoreError| intake.cancel())?;
+        routines::show(&house, None).await.inspect_err(|_: &StoreError| intake.cancel())?;
         dispatcher.recover().await.inspect_err(|_: &StoreError| intake.cancel())?;
         let mut notes = notes;
         let known = async {
@@ -171,7 +175,22 @@ impl Agent {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ready.send_replace(true);
         house.hooks.gateway_start(&house.version, house.channels.keys());
-        Ok(Self { house, dispatcher, inbound, notes, alive, intake, deliveries, delivery, desk, engine, ready, tick })
+        Ok(Self {
+            house,
+            dispatcher,
+            inbound,
+            notes,
+            alive,
+            intake,
+            deliveries,
+            delivery,
+            desk,
+            engine,
+            engine_restarts: Restarts::default(),
+            desk_restarts: Restarts::default(),
+            ready,
+            tick,
+        })
     }
 
     /// Takes events until told to stop or no channel is left, then drains. Only routes: never awaits a turn.
@@ -222,11 +241,13 @@ impl Agent {
             }
             AgentEvent::DeskEnded(ended) => {
                 tracing::error!(crashed = ended.is_err(), "the desk of jobs ended; it begins again");
-                self.desk.spawn(Desk::new(self.house.clone(), self.intake.clone()).run());
+                let desk = Desk::new(self.house.clone(), self.intake.clone()).run();
+                self.desk.spawn(after(self.desk_restarts.pause(), self.intake.clone(), desk));
             }
             AgentEvent::EngineEnded(ended) => {
                 tracing::error!(crashed = ended.is_err(), "the engine of routines ended; it begins again");
-                self.engine.spawn(Engine::new(self.house.clone(), self.intake.clone()).run());
+                let engine = Engine::new(self.house.clone(), self.intake.clone()).run();
+                self.engine.spawn(after(self.engine_restarts.pause(), self.intake.clone(), engine));
             }
             AgentEvent::Tick => {
                 self.dispatcher.retire_idle();

@@ -28,7 +28,9 @@ pub(crate) async fn of(house: &House, session: &SessionKey, full: bool) -> Resul
     let summary = summary.map(|summary| of_messages("summary", &[compaction::pinned(&summary)], full));
     let conversation = of_messages("messages", &messages, full);
     let prompt: Vec<_> = parts.iter().map(|part| report(part.name, &part.text, full)).collect();
-    let tools: Vec<_> = tools.iter().map(|tool| of_tool(&**tool, full)).collect();
+    // What is switched off is not offered.
+    let offered = house.health.offered(tools);
+    let tools: Vec<_> = offered.as_ref().unwrap_or(tools).iter().map(|tool| of_tool(&**tool, full)).collect();
     let used = prompt.iter().chain(&tools).chain(&summary).chain([&conversation]).map(|part| part.tokens).sum();
     let info = house.model.info();
     Ok(ContextReport {

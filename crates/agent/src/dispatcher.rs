@@ -213,9 +213,13 @@ impl Dispatcher {
                     self.refuse(&inbound, ack, Refusal::Invalid(format!("outputs: {problems}")));
                     return Flow::Continue;
                 }
-                if submission == Submission::Input && self.sets_off(&text, &inbound) {
+                let waiting = match submission {
+                    Submission::Input => self.waiting_for(&text, &inbound),
+                    _ => Vec::new(),
+                };
+                if !waiting.is_empty() {
                     let Some(ack) = self.first_command(sent.as_ref(), &inbound, ack) else { return Flow::Continue };
-                    self.set_off(text, sent, inbound, ack);
+                    self.set_off(waiting, text, sent, inbound, ack);
                     return Flow::Continue;
                 }
                 // A skill's words may change; what tells a duplicate from another message is what was typed.

@@ -49,6 +49,7 @@ mod prompt;
 mod pulse;
 mod queue;
 pub mod reply;
+mod restart;
 mod rights;
 pub mod routines;
 mod sending;

@@ -12,7 +12,8 @@
 //!
 //! Reading order: [`config`] → [`schedule`] (the forms, and the rule for daylight saving) → `cron` (the line) → `wall` (the
 //! rule carried out) → `zone` → [`misfire`] → `check` (what a routine must be) → `preview` → `reckon` (what is due) →
-//! `engine` → `firing` (from its claim to its end) → `outcome` → `light` and `text` (its model) → [`heartbeat`] (the routine that is built in) → `events` and `board` (what
+//! `step` (what is done about it) → `define` (the configuration's) → `engine` → `firing` (from its claim to its end) → `outcome` →
+//! `light` and `text` (its model) → [`heartbeat`] (the routine that is built in) → `events` and `board` (what
 //! others share with the engine) → `requests`, `commands` and `tool` (who asks for routines).
 
 mod board;
@@ -20,6 +21,7 @@ mod check;
 mod commands;
 pub mod config;
 mod cron;
+mod define;
 mod engine;
 mod error;
 mod events;
@@ -38,6 +40,7 @@ pub mod schedule;
 mod schedule_tests;
 #[cfg(test)]
 mod spec_tests;
+mod step;
 mod text;
 mod tool;
 #[cfg(test)]
@@ -52,6 +55,7 @@ pub(crate) use commands::{USAGE, command};
 pub use config::RoutinesConfig;
 pub(crate) use engine::{Engine, show};
 pub use error::ScheduleError;
+pub(crate) use events::Waiting;
 pub use heartbeat::HeartbeatConfig;
 pub(crate) use light::work;
 pub use misfire::Due;

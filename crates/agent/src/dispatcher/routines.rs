@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::Dispatcher;
 use crate::house::House;
 use crate::mail::LaneNote;
-use crate::routines::{self, By, RoutineCommand};
+use crate::routines::{self, By, RoutineCommand, Waiting};
 use crate::speaker::Speaker;
 
 /// The word that stands for a message which has set a routine off.
@@ -41,15 +41,21 @@ impl Dispatcher {
         });
     }
 
-    /// Whether a message sets routines off instead of being answered.
-    pub(super) fn sets_off(&self, text: &str, inbound: &Inbound) -> bool {
+    /// The routines that a message sets off instead of being answered.
+    pub(super) fn waiting_for(&self, text: &str, inbound: &Inbound) -> Vec<Waiting> {
         let words_alone = inbound.outputs.is_empty() && inbound.history.is_empty();
-        words_alone && !self.house.routines.events().for_message(inbound, text).is_empty()
+        if words_alone { self.house.routines.events().for_message(inbound, text) } else { Vec::new() }
     }
 
     /// Sets off the routines that wait for a message, which is not answered otherwise.
-    pub(super) fn set_off(&mut self, text: String, sent: Option<Sent>, inbound: Inbound, ack: AckSender) {
-        let waiting = self.house.routines.events().for_message(&inbound, &text);
+    pub(super) fn set_off(
+        &mut self,
+        waiting: Vec<Waiting>,
+        text: String,
+        sent: Option<Sent>,
+        inbound: Inbound,
+        ack: AckSender,
+    ) {
         let (house, by) = (self.house.clone(), By::of(&inbound));
         let answer = self.answer_of(WORD.to_owned(), sent, inbound, ack);
         self.errand(async move {

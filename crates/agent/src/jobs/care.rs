@@ -53,6 +53,7 @@ async fn mend(house: &House, id: JobId) -> Option<JobRecord> {
     let run = insist(house, || house.store.threads.find(&key)).await?.map(|known| known.run_id);
     if let Some(run) = run {
         end_run(house, &job, run).await?;
+        house.processes.end(run).await; // the row may not know of this run
     }
     if job.state == JobState::Stuck {
         return Some(job);

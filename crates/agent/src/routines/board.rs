@@ -1,11 +1,11 @@
 //! What the engine and those who ask for routines share: what wakes it, what was claimed for it, and which messages and events
 //! set routines off.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use belay_protocol::{FiringRecord, NewFiring, RoutineRecord};
+use belay_protocol::{FiringId, FiringRecord, RoutineId, RoutineRecord};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -18,13 +18,16 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Claims whose answer was lost that are kept to be asked about again. Then: the next start finds what was claimed.
 const UNSURE_MAX: usize = 256;
 
+/// Webhooks whose calls are kept before those are looked for that were silent for a minute.
+const WEBHOOKS_KEPT: usize = 256;
+
 /// What the engine is handed.
 #[derive(Debug)]
 pub(super) enum Handed {
     /// A firing that was claimed.
     Claimed(Box<FiringRecord>),
-    /// A claim that the store did not answer: it may have been made. Asked again it is the same one.
-    Unsure(Box<NewFiring>),
+    /// A claim that the store did not answer: it may have been made, though whoever asked was told that it was not.
+    Unsure(FiringId),
 }
 
 #[derive(Default)]
@@ -44,8 +47,8 @@ pub(crate) struct Board {
     handed: Mutex<Vec<Handed>>,
     /// Held for a change of the set, never across an await.
     events: RwLock<Events>,
-    /// When the newest calls of webhooks were let through; at most as many as may be in a minute.
-    webhooks: Mutex<VecDeque<Instant>>,
+    /// When the newest calls of each webhook were let through: those of the last minute, and no more than may be.
+    webhooks: Mutex<HashMap<RoutineId, VecDeque<Instant>>>,
 }
 
 impl Board {
@@ -95,7 +98,7 @@ impl Board {
 
     /// Shows the routines as they were read after `changes` of them. Whether they are shown: not where one was changed since.
     pub(super) fn show(&self, routines: &[RoutineRecord], changes: u64) -> bool {
-        let set = Arc::new(EventSet::of(routines));
+        let set = Arc::new(EventSet::of(routines, &self.events()));
         let mut events = self.events.write().unwrap_or_else(PoisonError::into_inner);
         let current = events.changes == changes;
         if current {
@@ -123,17 +126,22 @@ impl Board {
         self.ring();
     }
 
-    /// Lets a call of a webhook through, or says how long to wait.
-    pub(super) fn admit_webhook(&self) -> Result<(), Duration> {
+    /// Lets a call of a routine's webhook through, or says how long to wait. What one of them is called with holds back no other.
+    pub(super) fn admit_webhook(&self, routine: RoutineId) -> Result<(), Duration> {
         let (now, most) = (Instant::now(), self.config.webhooks_per_minute as usize);
-        let mut newest = self.webhooks.lock().unwrap_or_else(PoisonError::into_inner);
-        while newest.front().is_some_and(|first| now.duration_since(*first) >= MINUTE) {
-            newest.pop_front();
+        let is_old = |called: &Instant| now.duration_since(*called) >= MINUTE;
+        let mut all = self.webhooks.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= WEBHOOKS_KEPT && !all.contains_key(&routine) {
+            all.retain(|_, calls| calls.back().is_some_and(|newest| !is_old(newest)));
         }
-        match newest.front() {
-            Some(first) if newest.len() >= most => Err(MINUTE.saturating_sub(now.duration_since(*first))),
+        let calls = all.entry(routine).or_default();
+        while calls.front().is_some_and(is_old) {
+            calls.pop_front();
+        }
+        match calls.front() {
+            Some(first) if calls.len() >= most => Err(MINUTE.saturating_sub(now.duration_since(*first))),
             _ => {
-                newest.push_back(now);
+                calls.push_back(now);
                 Ok(())
             }
         }

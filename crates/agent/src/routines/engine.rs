@@ -8,32 +8,33 @@
 //! It decides from the store alone: a scheduled time is claimed, durably, before anything is done for it, so of two engines on
 //! one store one has it, and the clock may jump as it likes. On a start it goes on with the firings that it finds at work.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{
-    Asker, Claim, FiringId, FiringRecord, NewFiring, NewRoutine, Place, Purpose, PutBy, PutRule, RoutineId,
-    RoutineOrigin, RoutinePut, RoutineRecord, StoreError, UnixMillis,
-};
+use belay_protocol::{FiringRecord, RoutineRecord, StoreError, UnixMillis};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::board::Handed;
+use super::define::define;
 use super::firing::{give_up, pursue};
-use super::reckon::{Reckoning, cools_until, reckon};
-use super::{check, heartbeat};
+use super::heartbeat;
+use super::step::{carry_out, decide};
 use crate::house::House;
-use crate::metrics;
 
 /// Longest sleep: by then it is seen that the clock was set.
 const TICK: Duration = Duration::from_secs(15);
-/// How often what waits for messages and events is read anew: another daemon may have changed it.
-const REFRESH_MS: i64 = 60_000;
+/// How often it is asked whether what waits for messages and events was changed: another daemon may have.
+const REFRESH_MS: u64 = 15_000;
 /// Due routines that are read at once.
 const DUE_PAGE: u32 = 256;
+/// Writes about due routines that are under way at once: they share a commit.
+const ABREAST: usize = 32;
 /// Pause where routines are due that could not be fired, so that those which become due meanwhile are not late.
 const SOON: Duration = Duration::from_millis(100);
 /// How long a late routine is laid aside at a time while its own firings are at work; the end of one of them ends that.
@@ -49,13 +50,15 @@ pub(crate) struct Engine {
     /// One task for each firing at work; ends with the engine.
     at_work: JoinSet<()>,
     firings: HashMap<Id, FiringRecord>,
-    /// When what waits for messages and events was read.
+    /// As of which number of changes what waits for messages and events is shown.
+    shown: Option<u64>,
+    /// When that was asked for.
     shown_at: Option<UnixMillis>,
 }
 
 impl Engine {
     pub(crate) fn new(house: Arc<House>, stop: CancellationToken) -> Self {
-        Self { house, stop, at_work: JoinSet::new(), firings: HashMap::new(), shown_at: None }
+        Self { house, stop, at_work: JoinSet::new(), firings: HashMap::new(), shown: None, shown_at: None }
     }
 
     /// Works until told to stop, and then until what is at work has ended.
@@ -92,7 +95,7 @@ impl Engine {
     /// Puts the routines of the configuration, and takes up the firings that were at work. Done again it changes nothing.
     async fn set_up(&mut self) -> Result<(), StoreError> {
         if self.house.routines.config.enabled {
-            self.define().await?;
+            define(&self.house).await?;
         }
         heartbeat::set_up(&self.house).await?;
         for firing in self.house.store.routines.open_firings().await? {
@@ -101,80 +104,30 @@ impl Engine {
         Ok(())
     }
 
-    async fn define(&self) -> Result<(), StoreError> {
-        let (store, now) = (&self.house.store.routines, self.house.clock.now());
-        let config = &self.house.routines.config;
-        let all = store.routines().await?;
-        let by_name: BTreeMap<&str, &RoutineRecord> = all.iter().map(|old| (old.spec.name.as_str(), old)).collect();
-        for spec in &config.define {
-            let old = by_name.get(spec.name.as_str()).copied();
-            if old.is_some_and(|old| old.origin == RoutineOrigin::Made) {
-                tracing::warn!(
-                    routine = spec.name,
-                    "somebody has made a routine of this name; the configuration's has it now"
-                );
-            }
-            let (spec, schedule) = match check::written_out(spec.clone(), old, now) {
-                Ok(written) => written,
-                Err(error) => {
-                    tracing::error!(routine = spec.name, %error, "a routine of the configuration is passed over");
-                    continue;
-                }
-            };
-            let name = spec.name.clone();
-            let new = NewRoutine {
-                id: RoutineId::new(),
-                spec,
-                creator: Asker { principal: "config".into(), place: Place::Operator, relayed: false },
-                channel: Purpose::Routine.channel(),
-                made_in: "config".into(),
-                reply_to: None,
-                origin: RoutineOrigin::Config,
-                next_at: schedule.and_then(|schedule| schedule.next_after(now)),
-                at: now,
-            };
-            let (next_at, back) = (new.next_at, old.is_some_and(was_gone));
-            match store.put(new, PutRule { fresh: false, by: PutBy::Config }).await? {
-                RoutinePut::Done(_) if back => {
-                    store.enable(&name, true, "", next_at, now).await?;
-                }
-                RoutinePut::Done(_) => {}
-                RoutinePut::Refused(why) | RoutinePut::Forbidden(why) => {
-                    tracing::error!(routine = name, why, "a routine of the configuration is passed over");
-                }
-            }
-        }
-        for routine in &all {
-            let name = &routine.spec.name;
-            if routine.origin == RoutineOrigin::Config && routine.enabled && !config.defines(name) {
-                tracing::info!(routine = name, "the configuration has this routine no more; it is switched off");
-                store.enable(name, false, GONE, None, now).await?;
-            }
-        }
-        Ok(())
+    /// Takes what was handed over, and fires what is due. Returns when to look again.
+    async fn tick(&mut self) -> Result<Duration, StoreError> {
+        let unsure = self.take_handed().await;
+        let pause = self.look().await?;
+        Ok(if unsure { pause.min(AGAIN) } else { pause })
     }
 
-    /// Fires what is due. Returns when to look again.
-    async fn tick(&mut self) -> Result<Duration, StoreError> {
+    async fn look(&mut self) -> Result<Duration, StoreError> {
         let (house, now) = (self.house.clone(), self.house.clock.now());
-        self.take_handed().await?;
-        if self.shown_at.is_none_or(|at| (now.0.saturating_sub(at.0)).unsigned_abs() >= REFRESH_MS.unsigned_abs()) {
-            let shown = show(&house).await?;
-            self.shown_at = Some(now).filter(|_| shown);
+        if self.shown_at.is_none_or(|at| now.0.saturating_sub(at.0).unsigned_abs() >= REFRESH_MS) {
+            self.shown = show(&house, self.shown).await?;
+            self.shown_at = self.shown.map(|_| now);
         }
-        if !house.routines.config.enabled || self.is_full() {
-            return Ok(TICK);
+        if !house.routines.config.enabled || self.places() == 0 {
+            return Ok(TICK); // the end of any wakes it
         }
-        let mut failed = None;
-        for routine in house.store.routines.due(now, DUE_PAGE).await? {
-            if self.is_full() {
-                return failed.map_or(Ok(TICK), Err); // the end of any wakes it
-            }
-            // One that cannot be fired keeps no other from it.
-            failed = self.fire(routine, now).await.err().or(failed);
+        let due = house.store.routines.due(now, DUE_PAGE).await?;
+        let found = due.len();
+        let left = self.fire(due).await?;
+        if left > 0 {
+            return Ok(TICK); // all places are taken
         }
-        if let Some(error) = failed {
-            return Err(error);
+        if found == DUE_PAGE as usize {
+            return Ok(Duration::ZERO); // there may be more
         }
         let next = house.store.routines.next_due().await?;
         Ok(next.map_or(TICK, |next| {
@@ -183,105 +136,74 @@ impl Engine {
         }))
     }
 
-    /// Leads on what others have claimed, and asks again about claims that were not answered.
-    async fn take_handed(&mut self) -> Result<(), StoreError> {
+    /// Does what is to be done about routines whose time has come, many side by side, so that they share commits; no more are
+    /// claimed than there are places. Returns how many were left since there was none. One that cannot be fired keeps no other
+    /// from it.
+    ///
+    /// # Errors
+    /// The last one.
+    async fn fire(&mut self, due: Vec<RoutineRecord>) -> Result<usize, StoreError> {
+        let (house, mut due) = (self.house.clone(), due.into_iter());
+        let (mut under_way, mut claims, mut failed) = (FuturesUnordered::new(), 0, None);
+        loop {
+            while under_way.len() < ABREAST
+                && claims < self.places()
+                && let Some(routine) = due.next()
+            {
+                let now = house.clock.now();
+                let step = decide(&house, &routine, self.busy_until(&routine, now), now);
+                let claim = step.is_claim();
+                claims += usize::from(claim);
+                let done = carry_out(&house, step);
+                under_way.push(async move { (claim, done.await) });
+            }
+            let Some((claim, done)) = under_way.next().await else { break };
+            claims -= usize::from(claim);
+            match done {
+                Ok(Some(firing)) => self.lead(firing),
+                Ok(None) => {}
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(due.len()), Err)
+    }
+
+    /// Leads on what others have claimed, and what was claimed by those who were not told so. What was not claimed is given up:
+    /// whoever asked was told that it is not done. Returns whether the store has yet to say.
+    async fn take_handed(&mut self) -> bool {
         let house = self.house.clone();
-        let mut failed = None;
+        let mut unsure = false;
         for handed in house.routines.take_handed() {
-            let new = match handed {
+            let id = match handed {
                 Handed::Claimed(firing) => {
                     self.lead(*firing);
                     continue;
                 }
-                Handed::Unsure(new) => new,
+                Handed::Unsure(id) => id,
             };
-            match house.store.routines.claim((*new).clone(), house.routines.config.max_concurrent).await {
-                Ok(Claim::Claimed(firing)) => self.lead(*firing),
-                Ok(Claim::Known(firing)) if firing.firing_id == new.id && firing.ended_at.is_none() => {
-                    self.lead(*firing)
-                }
+            match house.store.routines.firing(id).await {
+                Ok(Some(firing)) if firing.ended_at.is_none() => self.lead(firing),
                 Ok(_) => {}
                 Err(error) => {
-                    house.routines.hand_over(Handed::Unsure(new));
-                    failed = Some(error);
+                    tracing::error!(%error, firing = %id, "whether a firing was claimed cannot be seen; asking again");
+                    house.routines.hand_over(Handed::Unsure(id));
+                    unsure = true;
                 }
             }
         }
-        failed.map_or(Ok(()), Err)
+        unsure
     }
 
-    fn is_full(&self) -> bool {
-        self.at_work.len() >= self.house.routines.config.max_concurrent as usize
+    /// Firings for which there is room.
+    fn places(&self) -> usize {
+        (self.house.routines.config.max_concurrent as usize).saturating_sub(self.at_work.len())
     }
 
-    /// Claims the time of a routine that is due, and leads the firing on; or passes its times over, by its policy.
-    async fn fire(&mut self, routine: RoutineRecord, now: UnixMillis) -> Result<(), StoreError> {
-        let (house, store) = (self.house.clone(), &self.house.store.routines);
-        let config = &house.routines.config;
-        let name = &routine.spec.name;
-        let reckoning = match reckon(&routine, config.grace(), now) {
-            Ok(Some(reckoning)) => reckoning,
-            Ok(None) => {
-                return store.miss(routine.routine_id, Vec::new(), None, now).await; // it has no schedule any more
-            }
-            Err(error) => {
-                tracing::error!(%error, routine = name, "the schedule of a routine cannot be read; it is switched off");
-                store.enable(name, false, &format!("its schedule cannot be read: {error}"), None, now).await?;
-                return Ok(());
-            }
-        };
-        let Reckoning { fire, missed, next, catches_up } = reckoning;
-        let Some(time) = fire else {
-            let times = missed.len();
-            store.miss(routine.routine_id, missed, next, now).await?;
-            metrics::scheduled_missed(times);
-            return Ok(());
-        };
-        if catches_up && let Some(until) = self.held_until(&routine, now) {
-            return store.defer(routine.routine_id, until).await; // what is late anyway waits until nothing holds it back
-        }
-        let passed_over = missed.len();
-        let firing = NewFiring {
-            id: FiringId::new(),
-            routine_id: routine.routine_id,
-            routine: name.clone(),
-            by: routine.spec.trigger.word(),
-            key: time.0.to_string(),
-            echo: None,
-            scheduled_at: Some(time),
-            by_hand: false,
-            detail: String::new(),
-            payload: None,
-            content: None,
-            missed,
-            next_at: next,
-            boot: house.boot,
-            at: now,
-        };
-        let claim = store.claim(firing.clone(), config.max_concurrent).await.inspect_err(|_| {
-            house.routines.hand_over(Handed::Unsure(Box::new(firing)));
-        })?;
-        match claim {
-            Claim::Claimed(firing) => {
-                metrics::scheduled_fired(now.0.saturating_sub(time.0));
-                metrics::scheduled_missed(passed_over);
-                self.lead(*firing);
-            }
-            Claim::Held(held) => {
-                metrics::scheduled_missed(passed_over + 1);
-                tracing::info!(routine = name, held = held.word(), "a scheduled time is held back");
-            }
-            Claim::Known(_) => tracing::debug!(routine = name, "this time was claimed before"),
-            Claim::Off(why) => tracing::debug!(routine = name, why, "a scheduled time does not fire"),
-        }
-        Ok(())
-    }
-
-    /// Until when a guardrail would hold a routine back, as far as it can be seen here.
-    fn held_until(&self, routine: &RoutineRecord, now: UnixMillis) -> Option<UnixMillis> {
+    /// Until when a routine is laid aside that has as many firings at work here as it may; `None`: it has fewer.
+    fn busy_until(&self, routine: &RoutineRecord, now: UnixMillis) -> Option<UnixMillis> {
         let own = self.firings.values().filter(|firing| firing.routine_id == routine.routine_id).count();
         let busy = own >= routine.spec.guard.max_concurrent as usize;
-        busy.then(|| UnixMillis(now.0.saturating_add(ASIDE_MS))).or_else(|| cools_until(routine, now))
+        busy.then(|| UnixMillis(now.0.saturating_add(ASIDE_MS)))
     }
 
     /// Leads a firing to its end, unless that is being done.
@@ -309,21 +231,18 @@ impl Engine {
     }
 }
 
-/// Reads which routines wait for messages and events. Whether they are shown: not where one was changed meanwhile. A start does
-/// it before the first message is taken, which would be answered as a conversation's otherwise.
+/// Reads which routines wait for messages and events, unless nothing was changed since `seen`. Returns the store's number of
+/// changes as of which they are shown; `None`: one was changed meanwhile. A start does it before the first message is taken,
+/// which would be answered as a conversation's otherwise.
 ///
 /// # Errors
 /// The store does not answer.
-pub(crate) async fn show(house: &House) -> Result<bool, StoreError> {
+pub(crate) async fn show(house: &House, seen: Option<u64>) -> Result<Option<u64>, StoreError> {
+    let number = house.store.routines.changes().await?; // before the list: what is changed in between is read again
+    if seen == Some(number) {
+        return Ok(seen);
+    }
     let changes = house.routines.changes();
     let routines = house.store.routines.routines().await?;
-    Ok(house.routines.show(&routines, changes))
-}
-
-/// Why a routine is off that the configuration has no more.
-const GONE: &str = "the configuration has it no more";
-
-/// Whether a routine was switched off since it was gone, and for no other reason.
-fn was_gone(routine: &RoutineRecord) -> bool {
-    !routine.enabled && routine.disabled_why == GONE
+    Ok(house.routines.show(&routines, changes).then_some(number))
 }

@@ -42,11 +42,13 @@ pub(super) async fn pursue(house: Arc<House>, firing: FiringRecord) {
         }
         return;
     }
-    let routine = match routine.map(|routine| rights::of_routine(&house, &routine).map_err(|gone| (routine, gone))) {
+    let routine = match &routine {
         None => None,
-        Some(Ok(routine)) => Some(routine),
-        // A run that a restart has taken up finds the same, and ends.
-        Some(Err((routine, gone))) => return refuse(&house, &firing, &routine, gone).await,
+        Some(made) => match rights::of_routine(&house, made) {
+            Ok(routine) => Some(routine),
+            // A run that a restart has taken up finds the same, and ends.
+            Err(gone) => return refuse(&house, &firing, made, gone).await,
+        },
     };
     let outcome = match &routine {
         Some(RoutineRecord { spec, .. }) if matches!(spec.action, RoutineAction::FullJob { .. }) => {

@@ -188,7 +188,8 @@ fn a_message_sets_off_what_its_owner_made_through_the_channel_that_it_names() {
     let of_config = RoutineRecord { origin: RoutineOrigin::Config, ..record(named("config", event("plants"))) };
     let off = RoutineRecord { enabled: false, ..record(named("off", event("plants"))) };
     let elsewhere = Trigger::Event { pattern: "plants".into(), channel: Some("http".into()) };
-    let set = EventSet::of(&[record(named("hers", narrow)), of_config, off, record(named("else", elsewhere))]);
+    let all = [record(named("hers", narrow)), of_config, off, record(named("else", elsewhere))];
+    let set = EventSet::of(&all, &EventSet::default());
     let user = PrincipalRole::User;
     for (who, role, channel, text, expected) in [
         ("ann", user, "telegram", "water the PLANTS", vec!["hers"]),
@@ -205,10 +206,76 @@ fn a_message_sets_off_what_its_owner_made_through_the_channel_that_it_names() {
 }
 
 #[test]
+fn what_is_put_over_again_waits_for_what_it_is_now_and_its_pattern_is_kept() {
+    let named = |name: &str, trigger| RoutineSpec { name: name.into(), ..spec(trigger) };
+    let names = |set: &EventSet, who: &str, text: &str| -> Vec<String> {
+        let found = set.for_message(&says(who, PrincipalRole::User, "telegram", text), text);
+        found.into_iter().map(|routine| routine.name).collect()
+    };
+    let (tea, cake) = (record(named("tea", event("tea"))), record(named("cake", event("cake"))));
+    let mut set = EventSet::of(&[tea.clone(), cake.clone()], &EventSet::default());
+    let mut moved = tea.clone();
+    moved.creator.principal = "bob".into();
+    set.put(&moved);
+    assert_eq!(
+        (names(&set, "ann", "tea and cake"), names(&set, "bob", "tea and cake")),
+        (vec!["cake".into()], vec!["tea".into()])
+    );
+    set.put(&RoutineRecord { enabled: false, ..moved });
+    set.remove("cake");
+    assert_eq!((names(&set, "ann", "tea and cake"), names(&set, "bob", "tea and cake")), (vec![], vec![]));
+    let coffee = RoutineRecord { spec: named("tea", event("coffee")), ..tea };
+    let again = EventSet::of(&[coffee, cake], &set);
+    assert_eq!(names(&again, "ann", "tea, cake, coffee"), ["cake", "tea"]);
+}
+
+#[test]
+fn the_beginning_of_a_message_is_searched_and_no_more() {
+    let set = EventSet::of(&[record(spec(event("needle")))], &EventSet::default());
+    for (before, found) in [(16 * 1024 - 6, true), (16 * 1024 - 5, false)] {
+        let text = format!("{}needle", "x".repeat(before));
+        assert_eq!(!set.for_message(&says("ann", PrincipalRole::User, "telegram", &text), &text).is_empty(), found);
+    }
+    let wide = "\u{1f375}".repeat(16 * 1024);
+    assert!(
+        set.for_message(&says("ann", PrincipalRole::User, "telegram", &wide), &wide).is_empty(),
+        "cut between letters"
+    );
+}
+
+/// Prints what a message costs: `cargo test -p belay-agent --release -- --ignored --nocapture what_a_message_costs`.
+#[test]
+#[ignore = "a measurement"]
+fn what_a_message_costs_among_ten_thousand_routines_of_others() {
+    let of = |n: usize, who: &str| {
+        let pattern = format!("(?i)\\b(deploy|release) +number{n}\\b");
+        let mut routine = record(RoutineSpec { name: format!("{who}-{n}"), ..spec(event(&pattern)) });
+        routine.creator.principal = if who == "ann" { who.to_owned() } else { format!("{who}{}", n / 100) };
+        routine
+    };
+    let all: Vec<_> = (0..10_000).map(|n| of(n, "other")).chain((0..100).map(|n| of(n, "ann"))).collect();
+    let begun = std::time::Instant::now();
+    let set = EventSet::of(&all, &EventSet::default());
+    println!("compiled in {:?}", begun.elapsed());
+    let begun = std::time::Instant::now();
+    let set = EventSet::of(&all, &set);
+    println!("shown again in {:?}", begun.elapsed());
+    let long = "what was deployed yesterday, and by whom? ".repeat(500);
+    for (who, text) in [("nobody", "good morning"), ("ann", "good morning"), ("ann", "deploy number7"), ("ann", &long)]
+    {
+        let message = says(who, PrincipalRole::User, "telegram", text);
+        set.for_message(&message, text);
+        let begun = std::time::Instant::now();
+        (0..100).for_each(|_| drop(set.for_message(&message, text)));
+        println!("{who}, {} bytes: {:?} a message", text.len(), begun.elapsed() / 100);
+    }
+}
+
+#[test]
 fn an_event_is_compared_without_case_and_by_top_level_fields() {
     let filters = [("n".to_owned(), "7".to_owned()), ("ok".into(), "FALSE".into())].into();
     let waits = Trigger::System { source: "CI".into(), event: "failed".into(), filters };
-    let set = EventSet::of(&[record(spec(waits))]);
+    let set = EventSet::of(&[record(spec(waits))], &EventSet::default());
     for (source, event, payload, fits) in [
         ("ci", "FAILED", json!({"n": 7, "ok": false, "more": []}), true),
         ("ci", "failed", json!({"n": "7", "ok": "False"}), true),

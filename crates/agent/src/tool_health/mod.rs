@@ -1,7 +1,7 @@
 //! How tools get on over all runs: those that fail again and again are reported, and switched off where a rule of the
 //! operator, or the operator, says so.
 //!
-//! **For**: the gate, through which every call passes, asks for a [`Pass`](pass::Pass) before a call and hands it back with
+//! **For**: the gate, through which every call passes, asks for a [`Pass`] before a call and hands it back with
 //! what the call's end says of its tool. What is off is offered to no model and refused to every run.
 //!
 //! **Does not know**: which ends of calls are a tool's own fault (the gate does), and what a run does when a tool is gone.

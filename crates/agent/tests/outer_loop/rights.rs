@@ -255,14 +255,12 @@ async fn a_firing_at_work_at_a_crash_does_not_go_on_for_somebody_who_is_let_in_n
 
 #[tokio::test(start_paused = true)]
 async fn what_an_operator_has_a_routine_write_to_somebody_else_is_theirs_again_when_they_are_none() {
-    for (was, is, there) in
-        [(PrincipalRole::Operator, Place::Operator, true), (PrincipalRole::Operator, Place::Conversation, false)]
-    {
+    for (is, there) in [(Place::Operator, true), (Place::Conversation, false)] {
         let setup = with_routines(setup_of(ScriptedModel::new([]), &[("tester", Place::Operator)]));
         let agent = setup.start().await;
         let to = ReplyRoute { channel: "one".into(), conversation: "family".into(), reply_to: None };
         let notify = Notify { to: Some(to), ..Notify::default() };
-        routine_of(&agent, was, RoutineSpec { notify, ..routine("look", Trigger::Manual) }).await;
+        routine_of(&agent, PrincipalRole::Operator, RoutineSpec { notify, ..routine("look", Trigger::Manual) }).await;
         agent.shut_down().await;
         let next = setup.next_boot(ScriptedModel::new([Scripted::text("It is wet.")]));
         let next = Setup { lists: Some(lists(&[("tester", is)], &[])), ..next };

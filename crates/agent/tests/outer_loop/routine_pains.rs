@@ -212,13 +212,18 @@ async fn what_passed_while_it_was_down_is_settled_by_the_policy_of_each() {
     agent.crash().await;
     setup.clock.forward(5 * HOUR);
     let agent = setup.next_boot(quiet()).start().await;
+    for _ in 0..8 {
+        // What is late anyway may be laid aside for a minute.
+        setup.clock.forward(A_TICK);
+        sleep(A_TICK).await;
+    }
     for ((name, _), fired) in policies.into_iter().zip([&[][..], &[300], &[240, 300]]) {
         let all = ended(&setup, name, 5).await;
         assert_eq!(minutes(&all, &[FiringStatus::Ok]), fired, "{name}");
         let missed: Vec<i64> = (1..=5).map(|hour| hour * 60).filter(|time| !fired.contains(time)).collect();
         assert_eq!(minutes(&all, &[FiringStatus::Missed]), missed, "{name}");
     }
-    setup.clock.forward(Duration::from_secs(50 * 60));
+    setup.clock.set(TEN_PAST - 600_000 + 6 * HOUR_MS);
     for (name, _) in policies {
         let all = ended(&setup, name, 6).await;
         assert_eq!(minutes(&all, &[FiringStatus::Ok]).last(), Some(&360), "{name} goes on");
@@ -261,7 +266,7 @@ async fn a_pattern_that_explodes_elsewhere_is_answered_at_once() {
         put(&agent, routine(&format!("r{n}"), Trigger::Event { pattern: pattern.into(), channel: None })).await;
     }
     // A search that goes back over its steps would not end in the life of anybody who waits for this test.
-    let text = format!("{}!", "a".repeat(50_000));
+    let text = format!("{}!", "a".repeat(15_000));
     assert_eq!(agent.one.ask("alice", &text).await, "hello");
     let set_off = agent.one.text("alice", "aaaa").await;
     assert!(matches!(&set_off, Ack::Command(reply) if reply.reply == "Routine r0 has begun."), "{set_off:?}");

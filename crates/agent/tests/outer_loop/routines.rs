@@ -374,7 +374,7 @@ async fn after_failures_in_a_row_it_is_switched_off_and_its_owner_told() {
 }
 
 /// A firing that a daemon has claimed which died before it did anything.
-async fn claimed_by_the_dead(setup: &Setup, name: &str) -> FiringId {
+pub(crate) async fn claimed_by_the_dead(setup: &Setup, name: &str) -> FiringId {
     let there = setup.store.routines.routine(name).await.expect("readable").expect("there");
     let firing = NewFiring {
         id: FiringId::new(),

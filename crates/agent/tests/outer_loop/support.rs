@@ -717,6 +717,12 @@ impl TestTool {
         self
     }
 
+    /// The same tool, of an MCP server.
+    pub(crate) fn of_server(mut self, server: &str) -> Self {
+        self.spec.server = Some(server.into());
+        self
+    }
+
     /// The same tool, one of whose arguments is shown to nobody.
     pub(crate) fn sensitive(mut self, argument: &str) -> Self {
         self.spec.sensitive.push(argument.into());

@@ -275,7 +275,7 @@ async fn a_restart_keeps_what_is_off_and_begins_the_count_anew() {
 
     let setup = setup.next_boot(ScriptedModel::new(turns(1)));
     let mut agent = setup.start().await;
-    assert_eq!(turn(&setup, &mut agent).await.1, true, "what was switched on stays on");
+    assert!(turn(&setup, &mut agent).await.1, "what was switched on stays on");
     assert_eq!(facts(&setup).await, ["web off by rule", "web on by tester"]);
     agent.shut_down().await;
 }
@@ -320,5 +320,30 @@ async fn a_job_that_ends_since_a_tool_kept_failing_says_which() {
     let named = "the tool web failed 5 times and did not work again";
     assert!(job.why.contains(named), "{job:?}");
     assert!(told.contains(named), "{told}");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_fails_takes_all_its_tools_with_it() {
+    let rule = ToolHealthRule { tools: vec!["mcp:*".into()], ..disable(2, 2, 600).rules.remove(0) };
+    let script = turns(2).into_iter().chain([Scripted::call("other", json!({})), Scripted::text("that is all")]);
+    let setup = Setup::new(ScriptedModel::new(script))
+        .tool(web().0.of_server("files"))
+        .tool(TestTool::named("echo").called("other").of_server("files"))
+        .tool(TestTool::named("echo").called("another").of_server("notes"));
+    let setup = Setup { health: ToolHealthConfig { rules: vec![rule], ..ToolHealthConfig::default() }, ..setup };
+    let mut agent = setup.start().await;
+    for _ in 0..2 {
+        assert_eq!(turn(&setup, &mut agent).await.0.status, ToolStatus::Error);
+    }
+    let (refused, _) = turn(&setup, &mut agent).await;
+    assert_eq!((&*refused.name, refused.status), ("other", ToolStatus::Denied));
+    assert!(refused.text.starts_with("denied: the MCP server files, with all its tools, is switched off: "));
+    let offered = setup.model.seen()[4].tools.clone().unwrap_or_default();
+    let of_servers: Vec<_> = offered.iter().filter(|tool| ["web", "other", "another"].contains(&&***tool)).collect();
+    assert_eq!(of_servers, ["another"]);
+    assert_eq!(facts(&setup).await, ["mcp:files off by rule"]);
+    let status = agent.one.command("alice", "/status").await;
+    assert!(status.contains("The MCP server files is switched off since "), "{status}");
     agent.shut_down().await;
 }

@@ -114,7 +114,7 @@ fn shown(job: &Json, args: &ClientArgs, out: Output<'_>) {
 }
 
 fn head() -> Vec<Cell> {
-    ["JOB", "STATE", "MADE", "ATTEMPT", "CALLS", "TOKENS", "COST", "TITLE"]
+    ["JOB", "STATE", "MADE", "ATTEMPT", "STEP", "CALLS", "TOKENS", "COST", "LAST ACTION", "TITLE"]
         .map(|name| Cell::new(name, Tone::Dim))
         .into()
 }
@@ -125,9 +125,11 @@ fn row(job: &Json) -> Vec<Cell> {
         state(job),
         since(text(job, "/created_at")).map_or(String::new(), |ago| format!("{} ago", spoken(ago))).into(),
         number(job, "/attempt").to_string().into(),
+        job.pointer("/steps").map_or(String::new(), Json::to_string).into(),
         number(job, "/usage/model_calls").to_string().into(),
         tokens(job).to_string().into(),
         dollars(number(job, "/cost_micro_usd")).into(),
+        last_action(job).unwrap_or_default().into(),
         text(job, "/title").into(),
     ]
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use belay_protocol::HistoryEntry;
+use belay_protocol::{HistoryEntry, Principal};
 use serde_json::{Value, json};
 
 use super::told::{Told, json_of};
@@ -15,14 +15,18 @@ use crate::routes::{LIST_MAX, no_such_session};
 const TEXTS_MAX_BYTES: usize = 200_000;
 
 /// `list_sessions`
-pub(super) async fn list(app: &App, asked: ListSessions) -> Result<Value, Told> {
+pub(super) async fn list(app: &App, principal: &Principal, asked: ListSessions) -> Result<Value, Told> {
     let sessions = app.runs.sessions(asked.limit()?).await.map_err(ApiError::from)?;
+    let sessions = app.sight(principal).rows(sessions, |session| &session.session).await.map_err(ApiError::from)?;
     Ok(json!({ "sessions": json_of(&sessions) }))
 }
 
 /// `read_conversation`: the newest messages that fit.
-pub(super) async fn read(app: &App, asked: ReadConversation) -> Result<Value, Told> {
+pub(super) async fn read(app: &App, principal: &Principal, asked: ReadConversation) -> Result<Value, Told> {
     let (session, limit) = (asked.session()?, asked.limit()? as usize);
+    if !app.sight(principal).session(&session).await.map_err(ApiError::from)? {
+        return Err(no_such_session(&session).into());
+    }
     let mut newest: VecDeque<HistoryEntry> = VecDeque::new();
     let (mut after, mut earlier) = (0, 0usize);
     // The store reads from the beginning: a page at a time, of which the end is kept.

@@ -59,6 +59,10 @@ pub(super) async fn status(
     if limit > app.config.max_wait() {
         return Err(Told::wrong(format!("wait_ms: at most {}", app.config.max_wait_ms)));
     }
+    let known = app.runs.run(run).await.map_err(ApiError::from)?.ok_or_else(|| no_such_run(run))?;
+    if !app.sight(&principal).session(&known.session).await.map_err(ApiError::from)? {
+        return Err(no_such_run(run).into());
+    }
     let _place = place(app, Some(limit).filter(|limit| !limit.is_zero()))?;
     let watch = app.watch(principal, run, false).await?;
     match wait_for(app, run, watch, limit, context).await? {

@@ -85,8 +85,8 @@ impl Server {
             "send_message" => runs::send(app, principal, arguments(given)?, context).await,
             "run_status" => runs::status(app, principal, arguments(given)?, context).await,
             "stop_run" => runs::stop(app, principal, arguments(given)?).await,
-            "list_sessions" => conversations::list(app, arguments(given)?).await,
-            "read_conversation" => conversations::read(app, arguments(given)?).await,
+            "list_sessions" => conversations::list(app, &principal, arguments(given)?).await,
+            "read_conversation" => conversations::read(app, &principal, arguments(given)?).await,
             other => {
                 let names: Vec<_> = self.tools.iter().map(|tool| &*tool.name).collect();
                 Err(Told::no_tool(other, &names.join(", ")))

@@ -41,6 +41,7 @@ struct FoundList {
 /// What was said that has the words, best first.
 pub(crate) async fn search(
     State(app): State<Shared>,
+    Caller(principal): Caller,
     Params(params): Params<SearchParams>,
 ) -> Result<Response, ApiError> {
     let session = params.session.as_deref().map(SessionKey::parse).transpose();
@@ -52,7 +53,8 @@ pub(crate) async fn search(
     if query.terms().is_empty() {
         return Err(ApiError::invalid("q: a word to look for is needed"));
     }
-    Ok(Json(FoundList { found: app.archive.search(query).await? }).into_response())
+    let found = app.sight(&principal).rows(app.archive.search(query).await?, |found| &found.session).await?;
+    Ok(Json(FoundList { found }).into_response())
 }
 
 #[derive(Serialize)]

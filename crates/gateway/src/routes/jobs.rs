@@ -79,7 +79,11 @@ pub(crate) async fn list(
     let filter = JobFilter { states, asked_in, creator, limit: check_limit(params.limit)? };
     let mut jobs = Vec::new();
     for job in app.jobs.jobs(filter).await? {
-        jobs.push(used(&app, job).await?);
+        // What is at work is never much; what is over does nothing.
+        jobs.push(match job.state.takes_place() {
+            true => seen(&app, job).await?,
+            false => used(&app, job).await?,
+        });
     }
     Ok(Json(JobList { jobs }).into_response())
 }

@@ -50,6 +50,7 @@ use crate::app::Shared;
 use crate::auth::guard;
 use crate::error::ApiError;
 use crate::mcp;
+use crate::sight::only_shown;
 use crate::ws;
 
 /// All routes, ours and those that others brought, under the layers that every request passes.
@@ -136,6 +137,7 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api", any(not_found))
         .route("/api/{*rest}", any(not_found))
         .route("/v1/{*rest}", any(not_found))
+        .layer(from_fn_with_state(app.clone(), only_shown))
         .layer(from_fn_with_state(app.clone(), guard))
 }
 

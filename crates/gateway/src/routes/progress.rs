@@ -19,7 +19,7 @@ pub(crate) struct JobView {
     doing: Option<Doing>,
 }
 
-/// A job in a list: what it has used.
+/// A job in a list that is not at work: what it has used.
 pub(crate) async fn used(app: &App, job: JobRecord) -> Result<JobView, ApiError> {
     let (mut usage, mut cost_micro_usd) = (RunUsage::default(), 0u64);
     if job.run_id.is_some() {

@@ -3,14 +3,16 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{
-    Ack, Control, FiringRecord, Principal, RoutineAnswer, RoutineRecord, RoutineRequest, RoutineSpec,
+    Ack, Body, Control, FiringRecord, IdempotencyKey, Principal, RoutineAnswer, RoutineRecord, RoutineRequest,
+    RoutineSpec,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::messages::check_key;
 use super::runs::LIST_MAX;
 use super::status::Nothing;
 use crate::app::{App, Shared};
@@ -38,7 +40,12 @@ struct RoutineList {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Hand {
     payload: Option<String>,
+    /// What makes a second asking recognisable; the header [`KEY_HEADER`] says the same.
+    idempotency_key: Option<String>,
 }
+
+/// Carries the key of a firing by hand, for who sends no body.
+const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A date to test a routine at: with an offset, or as the clock of its zone shows it.
 #[derive(Deserialize)]
@@ -142,11 +149,30 @@ pub(crate) async fn fire(
     State(app): State<Shared>,
     Caller(principal): Caller,
     NamePath(name): NamePath,
-    OptionalBody(Hand { payload }): OptionalBody<Hand>,
+    headers: HeaderMap,
+    OptionalBody(Hand { payload, idempotency_key }): OptionalBody<Hand>,
 ) -> Result<Response, ApiError> {
-    let fired = fired(&app, principal, RoutineRequest::Fire { name, payload }).await?;
+    let key = hand_key(&headers, idempotency_key.as_deref())?;
+    let mut inbound = app
+        .without_session(principal, Body::Control(Control::Routine(Box::new(RoutineRequest::Fire { name, payload }))));
+    inbound.key = key.map(|key| IdempotencyKey {
+        channel: app.channel.clone(),
+        account: inbound.principal.id.clone(),
+        message_id: key.into(),
+    });
+    let fired = fired_by(answer_of(app.ask(inbound).await?)?)?;
     let Some(firing) = fired.into_iter().next() else { return Err(ApiError::internal()) }; // it names one routine
     Ok((StatusCode::ACCEPTED, Json(firing)).into_response())
+}
+
+/// The key of a firing by hand, wherever it stands.
+fn hand_key<'a>(headers: &'a HeaderMap, in_body: Option<&'a str>) -> Result<Option<&'a str>, ApiError> {
+    let in_header = headers.get(KEY_HEADER).map(|key| key.to_str().unwrap_or_default());
+    if in_header.is_some() && in_body.is_some() && in_header != in_body {
+        return Err(ApiError::invalid("idempotency_key: the header Idempotency-Key says another: send one of them"));
+    }
+    let key = in_header.or(in_body).map(check_key).transpose();
+    key.map_err(|e| ApiError::invalid(format!("idempotency_key: {e}")))
 }
 
 /// Whether a routine would fire at a date.
@@ -195,7 +221,11 @@ pub(super) async fn fired(
     principal: Principal,
     request: RoutineRequest,
 ) -> Result<Vec<FiringRecord>, ApiError> {
-    match asked(app, principal, request).await? {
+    fired_by(asked(app, principal, request).await?)
+}
+
+fn fired_by(answer: RoutineAnswer) -> Result<Vec<FiringRecord>, ApiError> {
+    match answer {
         RoutineAnswer::Fired(firings) => Ok(firings),
         other => Err(unexpected(&other)),
     }
@@ -209,7 +239,11 @@ async fn changed(app: &App, principal: Principal, request: RoutineRequest) -> Re
 }
 
 async fn asked(app: &App, principal: Principal, request: RoutineRequest) -> Result<RoutineAnswer, ApiError> {
-    match app.control(principal, Control::Routine(Box::new(request))).await? {
+    answer_of(app.control(principal, Control::Routine(Box::new(request))).await?)
+}
+
+fn answer_of(ack: Ack) -> Result<RoutineAnswer, ApiError> {
+    match ack {
         Ack::Routine(answer) => Ok(answer),
         other => Err(ApiError::unexpected(&other)),
     }

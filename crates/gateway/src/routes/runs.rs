@@ -40,11 +40,15 @@ struct RunList {
 }
 
 /// Runs, newest first.
-pub(crate) async fn list(State(app): State<Shared>, Params(params): Params<ListParams>) -> Result<Response, ApiError> {
+pub(crate) async fn list(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    Params(params): Params<ListParams>,
+) -> Result<Response, ApiError> {
     let session = params.session.as_deref().map(SessionKey::parse).transpose();
     let session = session.map_err(|e| ApiError::invalid(format!("session: {e}")))?;
     let filter = RunFilter { session, status: params.status, limit: check_limit(params.limit)? };
-    let runs = app.runs.runs(filter).await?;
+    let runs = app.sight(&principal).rows(app.runs.runs(filter).await?, |run| &run.session).await?;
     Ok(Json(RunList { runs }).into_response())
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::runs::check_limit;
 use crate::app::Shared;
 use crate::error::ApiError;
-use crate::extract::{Params, SessionPath};
+use crate::extract::{Caller, Params, SessionPath};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,8 +38,13 @@ struct History {
 }
 
 /// Sessions, most recently used first.
-pub(crate) async fn list(State(app): State<Shared>, Params(params): Params<ListParams>) -> Result<Response, ApiError> {
+pub(crate) async fn list(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    Params(params): Params<ListParams>,
+) -> Result<Response, ApiError> {
     let sessions = app.runs.sessions(check_limit(params.limit)?).await?;
+    let sessions = app.sight(&principal).rows(sessions, |session| &session.session).await?;
     Ok(Json(SessionList { sessions }).into_response())
 }
 

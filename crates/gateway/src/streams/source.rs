@@ -59,6 +59,8 @@ pub(crate) struct Source {
     app: Shared,
     principal: Principal,
     target: Target,
+    /// The session that is followed, until it was looked at whether it is shown.
+    unseen: Option<SessionKey>,
     cursor: Seq,
     /// Whether the first fact of what is followed is behind the cursor that it began with.
     from_the_start: bool,
@@ -86,7 +88,7 @@ impl Source {
         after: Seq,
         watch: Option<RunWatch>,
     ) -> Self {
-        let mut source = Self::new(app, principal, Target::Run(run), after);
+        let mut source = Self::new(app, principal, Target::Run(run), session.clone(), after);
         source.from_the_start = after == Seq(0);
         match watch.filter(|watch| watch.deltas.is_some()) {
             Some(watch) => source.attach(session, watch),
@@ -98,15 +100,16 @@ impl Source {
     /// Follows a session from behind the fact `after`; `None`: from now on.
     pub(crate) fn of_session(app: Shared, principal: Principal, session: SessionKey, after: Option<Seq>) -> Self {
         let after = after.unwrap_or_else(|| *app.events.tip().borrow());
-        Self::new(app, principal, Target::Session(session), after)
+        Self::new(app, principal, Target::Session(session.clone()), session, after)
     }
 
-    fn new(app: Shared, principal: Principal, target: Target, cursor: Seq) -> Self {
+    fn new(app: Shared, principal: Principal, target: Target, session: SessionKey, cursor: Seq) -> Self {
         let tip = app.events.tip();
         Self {
             app,
             principal,
             target,
+            unseen: Some(session),
             cursor,
             from_the_start: false,
             tip,
@@ -145,6 +148,16 @@ impl Source {
     /// # Cancel safety
     /// Cancel safe: what was not returned is returned the next time.
     pub(crate) async fn next(&mut self) -> Option<News> {
+        if let Some(session) = &self.unseen {
+            match self.app.sight(&self.principal).session(session).await {
+                Ok(true) => self.unseen = None,
+                Ok(false) => return None,
+                Err(error) => {
+                    tracing::warn!(%error, "whose a session is cannot be read; a stream ends");
+                    return None;
+                }
+            }
+        }
         loop {
             if let Some(fact) = self.page.front() {
                 let live = self.live.as_mut().filter(|live| fact.run_id == Some(live.run));

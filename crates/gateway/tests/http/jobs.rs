@@ -77,6 +77,9 @@ async fn a_job_at_work_shows_what_it_has_used_and_what_it_does() {
     let action = json!({"at": "2026-11-20T19:43:00.000Z", "tool": "list_files", "status": "success"});
     assert_eq!(job["last_action"], action);
     let (_, list) = house.get("/api/v1/jobs").await;
+    assert_eq!((&list["jobs"][0]["cost_micro_usd"], list["jobs"][0].get("steps")), (&json!(140), Some(&json!(2))));
+    house.work.change(id, |job| job.state = JobState::Submitted);
+    let (_, list) = house.get("/api/v1/jobs").await;
     assert_eq!((&list["jobs"][0]["cost_micro_usd"], list["jobs"][0].get("steps")), (&json!(140), None));
 }
 

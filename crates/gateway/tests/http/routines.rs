@@ -166,3 +166,27 @@ async fn what_cannot_be_done_with_routines_is_told_as_everywhere() {
     assert_eq!(read(event.bearer_auth("client")).await.0, 403, "operators only");
     assert_eq!(locked.get(ROUTINES).await.0, 401);
 }
+
+#[tokio::test]
+async fn a_firing_by_hand_is_asked_for_once_under_a_key_wherever_that_stands() {
+    let house = House::open().await;
+    house.post(ROUTINES, hourly("tick")).await;
+    let fire = async |header: Option<&str>, body: Value| {
+        let mut request = house.client.post(house.url(&format!("{ROUTINES}/tick/fire"))).json(&body);
+        if let Some(key) = header {
+            request = request.header("idempotency-key", key);
+        }
+        let (status, answer) = read(request).await;
+        (status, answer["firing_id"].clone())
+    };
+    let first = fire(Some("k"), json!({})).await;
+    assert_eq!(first.0, 202);
+    assert_eq!(fire(Some("k"), json!({})).await, first);
+    assert_eq!(fire(None, json!({"idempotency_key": "k"})).await, first);
+    assert_eq!(fire(Some("k"), json!({"idempotency_key": "k"})).await, first);
+    assert_ne!(fire(Some("other"), json!({})).await, first);
+    assert_ne!(fire(None, json!({})).await, fire(None, json!({})).await);
+    for (header, body) in [(Some(""), json!({})), (Some("k"), json!({"idempotency_key": "other"}))] {
+        assert_eq!(fire(header, body).await.0, 422);
+    }
+}

@@ -1,6 +1,8 @@
 //! Whose jobs, routines and firings are shown to whom: an operator sees all of them, the holder of the API token their own.
 
-use belay_protocol::{EventKind, FiringId, FiringStatus, JobId, JobState, RunRecord, firing_session, job_session};
+use belay_protocol::{
+    EventKind, FiringId, FiringStatus, JobId, JobState, RunId, RunRecord, firing_session, job_session,
+};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -83,6 +85,23 @@ async fn lists_have_what_is_ones_own_and_an_operators_have_all() {
 }
 
 #[tokio::test]
+async fn the_digest_of_a_webhooks_secret_is_taken_and_shown_to_nobody() {
+    let house = House::locked().await;
+    let hook = spec("build", json!({"kind": "webhook", "path": "ci", "secret_sha256": "0123".repeat(16)}));
+    let shown = json!({"kind": "webhook", "path": "ci"});
+    for token in ["client", "operator"] {
+        let (_, put) = asked(&house, token, Method::PUT, "/api/v1/routines/build", Some(hook.clone())).await;
+        assert_eq!(put["trigger"], shown, "{token}");
+    }
+    let (_, one) = got(&house, "operator", "/api/v1/routines/build").await;
+    let (_, list) = got(&house, "operator", "/api/v1/routines").await;
+    assert_eq!((&one["trigger"], &list["routines"][0]["trigger"]), (&shown, &shown));
+    // What was read back can be put as it is.
+    let again = json!({"name": "build", "trigger": one["trigger"], "action": one["action"]});
+    assert_eq!(asked(&house, "operator", Method::PUT, "/api/v1/routines/build", Some(again)).await.0, 200);
+}
+
+#[tokio::test]
 async fn what_is_not_ones_own_is_not_there() {
     let house = House::locked().await;
     let Work { jobs, firings } = work(&house).await;
@@ -157,4 +176,52 @@ async fn facts_about_work_are_read_by_those_whose_it_is_however_many_of_others_a
         .collect();
     assert_eq!(sessions, [format!("job:{}", jobs[1]), format!("routine:{}", firings[1]), "s".to_owned()]);
     assert_eq!(facts("operator", 604).await.len(), 604);
+}
+
+#[tokio::test]
+async fn what_happens_in_the_sessions_of_work_is_shown_with_the_work() {
+    let house = House::locked().await;
+    let Work { jobs, firings } = work(&house).await;
+    let chat = blank();
+    house.store.put(chat.clone());
+    let mut runs = vec![("s".to_owned(), chat.run_id, true)];
+    for (at, shown) in [(0, false), (1, true)] {
+        for session in [format!("job:{}", jobs[at]), format!("routine:{}", firings[at])] {
+            let run = RunRecord { session: session.as_str().into(), run_id: RunId::new(), ..blank() };
+            house.store.put(run.clone());
+            runs.push((session, run.run_id, shown));
+        }
+    }
+    for (session, run, shown) in &runs {
+        let paths = [
+            format!("/api/v1/runs/{run}"),
+            format!("/api/v1/runs/{run}/trajectory"),
+            format!("/api/v1/runs/{run}/wait?timeout_ms=0"),
+            format!("/api/v1/sessions/{session}"),
+            format!("/api/v1/sessions/{}", session.replace(':', "%3A")),
+            format!("/api/v1/sessions/{session}/messages"),
+        ];
+        for path in paths {
+            assert_eq!(got(&house, "operator", &path).await.0, 200, "operator {path}");
+            assert_eq!(got(&house, "client", &path).await.0, if *shown { 200 } else { 404 }, "client {path}");
+        }
+        let waited = json!({"runId": run, "timeoutMs": 0});
+        let (status, _) = asked(&house, "client", Method::POST, "/api/v1/agent/wait", Some(waited)).await;
+        assert_eq!(status, if *shown { 200 } else { 404 }, "{session}");
+    }
+    let mut expected: Vec<_> =
+        runs.iter().filter(|(_, _, shown)| *shown).map(|(session, ..)| session.clone()).collect();
+    expected.sort();
+    for (path, of) in [("/api/v1/runs", "runs"), ("/api/v1/sessions", "sessions")] {
+        let (_, list) = got(&house, "client", path).await;
+        assert_eq!(names(&list, of, "session"), expected, "{path}");
+        assert_eq!(names(&got(&house, "operator", path).await.1, of, "session").len(), 5, "{path}");
+    }
+    // Of an absent run and of one that is not shown the same is said.
+    let (absent, hidden) = (RunId::new(), runs[1].1);
+    let said = async |run: RunId| {
+        let answer = got(&house, "client", &format!("/api/v1/runs/{run}")).await.1;
+        answer.to_string().replace(&run.to_string(), "ID")
+    };
+    assert_eq!(said(absent).await, said(hidden).await);
 }

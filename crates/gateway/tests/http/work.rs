@@ -88,7 +88,10 @@ impl FakeWork {
                 None => unknown(&name),
             },
             RoutineRequest::Fire { name, payload } => match at(&routines, &name) {
-                Some(_) => self.fired(&[(&name, "manual", FiringId::new().to_string())], payload),
+                Some(_) => {
+                    let key = inbound.key.as_ref().map(|key| format!("{}/{}", key.account, key.message_id));
+                    self.fired(&[(&name, "manual", key.unwrap_or_else(|| FiringId::new().to_string()))], payload)
+                }
                 None => unknown(&name),
             },
             RoutineRequest::Webhook { name, delivery, payload } => match at(&routines, &name).map(|at| &routines[at]) {

@@ -104,7 +104,7 @@ pub(super) fn routine(dice: Dice, n: u64, dusk: i64) -> Cast {
         _ => RoutineAction::Lightweight {
             prompt: format!("[{name}] look after it"),
             files: Vec::new(),
-            use_tools: n % 2 == 0 && nature == Nature::Ordinary,
+            use_tools: n.is_multiple_of(2) && nature == Nature::Ordinary,
             max_tool_rounds: 3,
         },
     };

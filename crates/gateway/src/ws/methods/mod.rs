@@ -19,6 +19,7 @@ use super::scope::{Scope, Scopes};
 use crate::app::Shared;
 use crate::error::ApiError;
 use crate::extract::parse_object;
+use crate::routes::no_such_session;
 
 /// Who calls.
 pub(super) struct Caller {
@@ -28,6 +29,17 @@ pub(super) struct Caller {
 }
 
 impl Caller {
+    /// That they are shown what happens in a session.
+    ///
+    /// # Errors
+    /// 404: for them there is none.
+    async fn is_shown(&self, session: &SessionKey) -> Result<(), ApiError> {
+        match self.app.sight(&self.principal).session(session).await? {
+            true => Ok(()),
+            false => Err(no_such_session(session)),
+        }
+    }
+
     /// Whether events of runs may be sent to it.
     pub(super) fn may_follow(&self) -> bool {
         self.scopes.has(Scope::Read)

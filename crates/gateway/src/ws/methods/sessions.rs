@@ -28,11 +28,13 @@ pub(super) struct KeyParams {
 
 pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, ApiError> {
     let sessions = caller.app.runs.sessions(check_limit(params.limit)?).await?;
+    let sessions = caller.app.sight(&caller.principal).rows(sessions, |session| &session.session).await?;
     Ok(json!({ "sessions": sessions.iter().map(described).collect::<Vec<_>>() }))
 }
 
 pub(super) async fn get(caller: &Caller, params: KeyParams) -> Result<Value, ApiError> {
     let key = session_key(&params.session_key)?;
+    caller.is_shown(&key).await?;
     let session = caller.app.runs.session(&key).await?;
     let session = session.ok_or_else(|| ApiError::not_found(format!("no such session: {key}")))?;
     Ok(described(&session))
@@ -41,6 +43,7 @@ pub(super) async fn get(caller: &Caller, params: KeyParams) -> Result<Value, Api
 /// A session is made by its first message; until then its key is all there is of it.
 pub(super) async fn create(caller: &Caller, params: KeyParams) -> Result<Value, ApiError> {
     let key = session_key(&params.session_key)?;
+    caller.is_shown(&key).await?;
     let session = caller.app.runs.session(&key).await?;
     Ok(session.as_ref().map_or_else(|| json!({ "sessionKey": key, "state": "new", "openRuns": 0 }), described))
 }

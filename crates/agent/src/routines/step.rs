@@ -1,0 +1,106 @@
+//! What is done about one routine whose time has come: decided by itself, and carried out beside others.
+
+use belay_protocol::{Claim, FiringId, FiringRecord, NewFiring, RoutineId, RoutineRecord, StoreError, UnixMillis};
+
+use super::board::Handed;
+use super::reckon::{Reckoning, cools_until, reckon};
+use crate::house::House;
+use crate::metrics;
+
+/// What is to be done.
+pub(super) enum Step {
+    /// Claim a time.
+    Claim(Box<NewFiring>),
+    /// Pass times over.
+    Miss { routine: RoutineId, times: Vec<UnixMillis>, next: Option<UnixMillis>, at: UnixMillis },
+    /// Lay it aside: what is late anyway waits until nothing holds it back.
+    Defer { routine: RoutineId, until: UnixMillis },
+    /// Switch it off.
+    Off { name: String, why: String, at: UnixMillis },
+}
+
+impl Step {
+    /// Whether it takes a place.
+    pub(super) fn is_claim(&self) -> bool {
+        matches!(self, Self::Claim(_))
+    }
+}
+
+/// Decides about a routine. `busy_until`: until when to lay it aside if it waits for its own firings; `None`: it need not.
+pub(super) fn decide(house: &House, routine: &RoutineRecord, busy_until: Option<UnixMillis>, now: UnixMillis) -> Step {
+    let (id, name) = (routine.routine_id, &routine.spec.name);
+    let Reckoning { fire, missed, next, catches_up } = match reckon(routine, house.routines.config.grace(), now) {
+        Ok(Some(reckoning)) => reckoning,
+        // It has no schedule any more.
+        Ok(None) => return Step::Miss { routine: id, times: Vec::new(), next: None, at: now },
+        Err(error) => {
+            tracing::error!(%error, routine = name, "the schedule of a routine cannot be read; it is switched off");
+            let why = format!("its schedule cannot be read: {error}");
+            return Step::Off { name: name.clone(), why, at: now };
+        }
+    };
+    let Some(time) = fire else { return Step::Miss { routine: id, times: missed, next, at: now } };
+    if catches_up && let Some(until) = busy_until.or_else(|| cools_until(routine, now)) {
+        return Step::Defer { routine: id, until };
+    }
+    Step::Claim(Box::new(NewFiring {
+        id: FiringId::new(),
+        routine_id: id,
+        routine: name.clone(),
+        by: routine.spec.trigger.word(),
+        key: time.0.to_string(),
+        echo: None,
+        scheduled_at: Some(time),
+        by_hand: false,
+        detail: String::new(),
+        payload: None,
+        content: None,
+        missed,
+        next_at: next,
+        boot: house.boot,
+        at: now,
+    }))
+}
+
+/// Does it. Returns the firing, where one was claimed.
+///
+/// # Errors
+/// The store does not answer. Whether a time was claimed then, the engine asks again.
+///
+/// # Cancel safety
+/// What was claimed, the next start finds.
+pub(super) async fn carry_out(house: &House, step: Step) -> Result<Option<FiringRecord>, StoreError> {
+    let store = &house.store.routines;
+    match step {
+        Step::Claim(firing) => return claim(house, *firing).await,
+        Step::Miss { routine, times, next, at } => {
+            let missed = times.len();
+            store.miss(routine, times, next, at).await?;
+            metrics::scheduled_missed(missed);
+        }
+        Step::Defer { routine, until } => store.defer(routine, until).await?,
+        Step::Off { name, why, at } => drop(store.enable(&name, false, &why, None, at).await?),
+    }
+    Ok(None)
+}
+
+async fn claim(house: &House, firing: NewFiring) -> Result<Option<FiringRecord>, StoreError> {
+    let NewFiring { id, scheduled_at, .. } = firing;
+    let (name, passed_over) = (firing.routine.clone(), firing.missed.len());
+    let claimed = house.store.routines.claim(firing, house.routines.config.max_concurrent).await;
+    match claimed.inspect_err(|_| house.routines.hand_over(Handed::Unsure(id)))? {
+        Claim::Claimed(firing) => {
+            let late_ms = scheduled_at.map_or(0, |time| house.clock.now().0.saturating_sub(time.0));
+            metrics::scheduled_fired(late_ms);
+            metrics::scheduled_missed(passed_over);
+            return Ok(Some(*firing));
+        }
+        Claim::Held(held) => {
+            metrics::scheduled_missed(passed_over + 1);
+            tracing::info!(routine = name, held = held.word(), "a scheduled time is held back");
+        }
+        Claim::Known(_) => tracing::debug!(routine = name, "this time was claimed before"),
+        Claim::Off(why) => tracing::debug!(routine = name, why, "a scheduled time does not fire"),
+    }
+    Ok(None)
+}
