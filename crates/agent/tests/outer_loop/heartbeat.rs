@@ -419,6 +419,21 @@ async fn a_beat_that_a_crash_held_up_until_the_quiet_hours_is_skipped() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_alert_of_the_future_hides_none_after_the_clock_was_set_back() {
+    let wet = || Scripted::text("The cellar is wet.");
+    let setup = untiring(ScriptedModel::new([wet(), wet()]));
+    let mut agent = setup.start().await;
+    is_set_up(&setup, true).await;
+    beat(&setup, 1).await;
+    assert_eq!(agent.one.next().await, "Heartbeat: The cellar is wet.");
+    setup.clock.set(NOON - 2 * 86_400_000);
+    fire(&agent, HEARTBEAT).await.expect("fired");
+    assert_eq!(beats(&setup, 2).await[1].status, FiringStatus::Attention);
+    assert_eq!(agent.one.next().await, "Heartbeat: The cellar is wet.");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_two_daemons_on_one_store_one_beats() {
     let model = || ScriptedModel::new([]).then_forever(Scripted::text("HEARTBEAT_OK"));
     let setup = untiring(model());
