@@ -106,7 +106,12 @@ impl Health {
     pub(crate) async fn ended(&self, mut pass: Pass, tool: &ToolSpec, run: RunId, says: &Says) {
         let trials = pass.take_trials();
         let now = self.now();
-        let news = self.book().ended(&trials, &subjects(tool), run, says, now);
+        let news = {
+            let mut book = self.book();
+            let news = book.ended(&trials, &subjects(tool), run, says, now);
+            count(&book); // also what works again, of which there is no news
+            news
+        };
         for news in news {
             self.tell(news, run).await;
         }
@@ -180,7 +185,6 @@ impl Health {
 
     /// Stores and tells what has come of a call.
     async fn tell(&self, news: News, run: RunId) {
-        count(&self.book());
         let at = self.clock.now();
         let event = |kind| vec![NewEvent { at, session: None, run_id: Some(run), kind }];
         let stored = match news {
