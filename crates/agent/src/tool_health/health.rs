@@ -163,24 +163,29 @@ impl Health {
             .collect()
     }
 
-    /// Switches by hand: on disk before it is so.
+    /// Switches by hand: on disk before it is so, and after whatever a rule or a trial has made of it meanwhile.
     ///
     /// # Errors
     /// The store did not take it, and nothing has changed.
     pub(super) async fn switch(&self, name: &str, off: Option<ToolOff>, by: &str) -> Result<(), StoreError> {
-        let now = self.now();
-        let switch = self.book().switch(name, off, now);
-        let told = vec![NewEvent { at: now.date, session: None, run_id: None, kind: switched(&switch, by) }];
-        self.store.switch(switch.clone(), told).await?;
-        self.apply(switch, by, now);
-        Ok(())
+        loop {
+            let now = self.now();
+            let switch = self.book().switch(name, off.clone(), now);
+            let told = vec![NewEvent { at: now.date, session: None, run_id: None, kind: switched(&switch, by) }];
+            self.store.switch(switch.clone(), told).await?;
+            if self.apply(&switch, now) {
+                log(&switch, by);
+                return Ok(());
+            }
+        }
     }
 
-    fn apply(&self, switch: ToolSwitch, by: &str, now: Now) {
-        log(&switch, by);
+    /// Whether it holds: a newer change, made meanwhile, is left as it is.
+    fn apply(&self, switch: &ToolSwitch, now: Now) -> bool {
         let mut book = self.book();
-        book.apply(switch, now);
+        let holds = book.apply(switch.clone(), now);
         count(&book);
+        holds
     }
 
     /// Stores and tells what has come of a call.

@@ -167,6 +167,31 @@ async fn the_gauge_of_failing_tools_falls_when_one_works_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_switched_off_by_hand_stays_off_although_a_rule_switches_it_off_meanwhile() {
+    let (tool, _) = web();
+    let (setup, store) = faulty(ScriptedModel::new(turns(2)));
+    let setup = Setup { health: disable(2, 2, 60), ..setup.tool(tool) };
+    let agent = setup.start().await;
+    store.plan().nth_of(StoreOp::SwitchTool, 1, Fault::Stall);
+    let by_hand = ToolRequest::Disable { name: WEB.into(), why: "it lies".into() };
+    let meanwhile = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for _ in 0..2 {
+            end_of(agent.one.accepted("alice", "go").await).await;
+        }
+        assert_eq!(facts(&setup).await, ["web off by rule"]);
+        store.plan().release();
+    };
+    let (answer, ()) = tokio::join!(tools(&agent, PrincipalRole::Operator, by_hand), meanwhile);
+    let [off] = &answer.expect("done")[..] else { panic!("one tool") };
+    assert_eq!((off.state, &*off.by, &*off.why, off.until), (ToolState::Off, "tester", "it lies", None));
+    assert_eq!(facts(&setup).await, ["web off by rule", "web off by tester"], "each once");
+    let stored = setup.store.switches.switches().await.expect("readable").remove(0);
+    assert!(stored.off.is_some_and(|off| off.for_s == 0 && off.by == "tester"));
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_run_that_goes_in_circles_damns_no_tool() {
     let (tool, _) = web();
     let mut script: Vec<Scripted> = (0..4).map(|n| Scripted::call(WEB, json!({"text": n.to_string()}))).collect();
