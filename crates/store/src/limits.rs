@@ -21,6 +21,10 @@ const HITS_DEFAULT: u32 = 20;
 /// sums of any number of calls far from overflow.
 pub(crate) const AMOUNT_MAX_MICRO_USD: u64 = 1_000_000_000_000_000;
 
+/// Newest runs among which whoever has spoken is looked for, however far back the date is: there is no index by place, and each
+/// beat of a heart whose place is silent looks through all of them.
+pub(crate) const PRESENCE_RUNS: u32 = 100_000;
+
 /// How many runs a filter asks for.
 pub(crate) fn runs_limit(filter: &RunFilter) -> u32 {
     if filter.limit == 0 { RUNS_DEFAULT } else { filter.limit.min(PAGE_MAX) }

@@ -40,6 +40,12 @@ impl Errand {
         Ok(Self { job, budget, reached, gets_on })
     }
 
+    /// Steps of the piece of work at which the daemon died last, as far as the store knows. `None`: it did not, or not since the
+    /// job got on.
+    pub(crate) fn made_at_crash(&self) -> Option<u32> {
+        (self.job.crashes > 0).then_some(self.reached)
+    }
+
     /// What a plan is to be made for: the task, and, in a later attempt, what the ones before had come to. A plan and its steps
     /// see no conversation. `start`: where the attempt begins in the context.
     pub(crate) fn request(&self, context: &LoopContext, start: usize) -> String {

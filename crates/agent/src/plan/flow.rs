@@ -30,8 +30,9 @@ pub(crate) async fn run_plan(
     turn_start: usize,
     request: &str,
 ) -> Result<(RunEnd, Option<String>), LoopError> {
-    // A job that crashes again and again is given up as a whole.
-    let state = PlanState::read(&context.state.delegate, core.errand.is_some());
+    // A job that crashes again and again is given up as a whole; what it had not done yet is not taken off its budget.
+    let made = core.errand.as_ref().and_then(|errand| errand.made_at_crash());
+    let state = PlanState::read(&context.state.delegate, core.errand.is_some(), made);
     let mut flow = PlanFlow { core, context, turn_start, request, state };
     let early = flow.work().await?;
     let (end, text) = match early {
@@ -165,7 +166,7 @@ impl PlanFlow<'_> {
         let text = self.state.plans.active().and_then(|plan| plan.steps.get(index)).map_or("", |step| &step.text);
         let executor = house.plans.choose(text);
         let limit = executor.max_steps.min(self.steps_left());
-        self.state.used = self.state.used.saturating_add(limit);
+        self.state.book(index, limit);
         // Whatever the executor writes is stored after this: so it need not wait for the disk itself.
         self.note_step(index, StepStatus::InProgress, &trouble, Durability::Relaxed).await?;
         let Some(plan) = self.state.plans.active() else { return Ok(ChildEnd::Failed("there is no plan".into())) };
@@ -174,7 +175,7 @@ impl PlanFlow<'_> {
         let core = self.core.seed(self.context).grow(Duration::MAX);
         let ears = Ears { core: self.core, context: self.context, state: &mut self.state, taken: Vec::new() };
         let (end, used) = Box::pin(step::execute(Execution { core, executor, task, limit, ears })).await;
-        self.state.used = self.state.used.saturating_sub(limit.saturating_sub(used));
+        self.state.made(index, used);
         self.state.write(&mut self.context.state.delegate); // also where the run ends here
         end
     }

@@ -25,8 +25,7 @@ pub(crate) struct PlanState {
     pub(crate) plans: Plans,
     /// Executions of steps so far, repeated ones included.
     pub(crate) executions: u32,
-    /// Steps of a job that are used up, those that the execution at work may still use included: after a crash nobody knows how
-    /// many it had.
+    /// Steps of a job that are used up, those that the execution at work may still use included.
     pub(crate) used: u32,
     /// What was said to the job meanwhile.
     said: Vec<String>,
@@ -40,6 +39,8 @@ struct Work {
     attempts: u32,
     /// An attempt is under way.
     running: bool,
+    /// The steps that were booked for it: the most that it may make.
+    booked: u32,
     /// Its result, once there is one.
     result: Option<String>,
     /// Why the attempt before did not succeed.
@@ -48,13 +49,16 @@ struct Work {
 
 impl PlanState {
     /// What an earlier attempt of the run has stored. A step that was being carried out then was interrupted. `forgiving`: that
-    /// was no attempt at it, since somebody else counts the crashes.
-    pub(crate) fn read(delegate: &Value, forgiving: bool) -> Self {
+    /// was no attempt at it, since somebody else counts the crashes. `made`: how many steps it had made, where anybody knows;
+    /// the others that were booked for it are given back.
+    pub(crate) fn read(delegate: &Value, forgiving: bool, made: Option<u32>) -> Self {
         let stored = delegate.get(KEY).cloned();
         let mut state: Self = stored.and_then(|state| serde_json::from_value(state).ok()).unwrap_or_default();
         for work in state.steps.values_mut().filter(|work| work.running) {
             work.running = false;
             work.trouble = Some(super::words::INTERRUPTED.to_owned());
+            let booked = std::mem::take(&mut work.booked);
+            state.used = state.used.saturating_sub(booked.saturating_sub(made.unwrap_or(booked)));
             if forgiving {
                 work.attempts = work.attempts.saturating_sub(1);
                 state.executions = state.executions.saturating_sub(1);
@@ -78,6 +82,18 @@ impl PlanState {
         work.attempts += 1;
         work.running = true;
         work.attempts
+    }
+
+    /// Books the steps that the attempt under way may make.
+    pub(crate) fn book(&mut self, index: usize, steps: u32) {
+        self.used = self.used.saturating_add(steps);
+        self.steps.entry(index).or_default().booked = steps;
+    }
+
+    /// The attempt has made so many: the others are given back.
+    pub(crate) fn made(&mut self, index: usize, steps: u32) {
+        let booked = std::mem::take(&mut self.steps.entry(index).or_default().booked);
+        self.used = self.used.saturating_sub(booked.saturating_sub(steps));
     }
 
     /// Keeps what was said to the job.
@@ -168,20 +184,30 @@ mod tests {
         let mut delegate = json!({"outputs": 1});
         state.write(&mut delegate);
         assert_eq!(delegate["outputs"], 1, "it leaves alone what is not its own");
-        let read = PlanState::read(&delegate, false);
+        let read = PlanState::read(&delegate, false, None);
         assert!(read.trouble(0).is_some_and(|trouble| trouble.contains("interrupted")) && read.trouble(1).is_none());
         assert_eq!((read.attempts(0), read.executions), (1, 1));
-        let read = PlanState::read(&delegate, true);
+        let read = PlanState::read(&delegate, true, None);
         assert_eq!((read.attempts(0), read.executions), (0, 0), "forgiven");
+        state.book(0, 20);
+        state.write(&mut delegate);
+        for (made, used) in [(None, 20), (Some(0), 0), (Some(3), 3), (Some(30), 20)] {
+            let mut read = PlanState::read(&delegate, true, made);
+            assert_eq!(read.used, used, "{made:?}");
+            read.made(0, 0);
+            assert_eq!(read.used, used, "given back once: {made:?}");
+        }
+        state.made(0, 2);
+        assert_eq!(state.used, 2);
         state.fail(0, "no broom");
         state.write(&mut delegate);
         assert_eq!(
-            PlanState::read(&delegate, false).trouble(0),
+            PlanState::read(&delegate, false, None).trouble(0),
             Some("no broom"),
             "between two attempts nothing is interrupted"
         );
         for nothing in [Value::Null, json!({"plan": "?"})] {
-            assert_eq!(PlanState::read(&nothing, false), PlanState::default());
+            assert_eq!(PlanState::read(&nothing, false, None), PlanState::default());
         }
     }
 

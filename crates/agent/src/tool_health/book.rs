@@ -267,11 +267,11 @@ impl Book {
         ToolSwitch { name: subject.to_owned(), revision: self.revision, off }
     }
 
-    /// Makes a change, unless a newer one was made meanwhile.
-    pub(super) fn apply(&mut self, switch: ToolSwitch, now: Now) {
+    /// Makes a change, unless a newer one was made meanwhile: `false`.
+    pub(super) fn apply(&mut self, switch: ToolSwitch, now: Now) -> bool {
         let ToolSwitch { name, revision, off } = switch;
         if self.switches.get(&name).is_some_and(|switch| switch.revision >= revision) {
-            return;
+            return false;
         }
         if off.is_none() {
             self.streaks.remove(&name);
@@ -283,6 +283,7 @@ impl Book {
             Off { ends: left.map(|ms| now.instant + Duration::from_millis(ms)), record, tried: false }
         });
         self.switches.insert(name, Switch { revision, off });
+        true
     }
 
     /// How a subject stands; without its description.

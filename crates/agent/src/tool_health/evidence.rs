@@ -33,8 +33,9 @@ impl Fault {
     /// What is kept of a failure with this result. `hidden`: values that are shown to nobody.
     pub(crate) fn of(kind: FaultKind, result: &str, hidden: &[String]) -> Self {
         let mut text = plain(&result[..result.floor_char_boundary(LOOKED_AT.min(result.len()))]);
-        for value in hidden.iter().filter(|value| value.len() >= SHORTEST_HIDDEN) {
-            text = text.replace(&plain(value), NOT_SHOWN);
+        // As they would be seen: of one that cannot be seen nothing is left, and that stands between any two characters.
+        for value in hidden.iter().map(|value| plain(value)).filter(|value| value.len() >= SHORTEST_HIDDEN) {
+            text = text.replace(&value, NOT_SHOWN);
         }
         let quote = match text.char_indices().nth(FAULT_QUOTE_CHARS) {
             Some((at, _)) => text[..at].to_owned(),
@@ -93,7 +94,8 @@ mod tests {
             ("", String::new()),
             (&long, "ß".repeat(FAULT_QUOTE_CHARS)),
         ] {
-            let hidden = ["s3cr3t-t0ken".to_owned(), "no".to_owned(), String::new()];
+            let unseen = ["\u{7}\u{7}\u{7}\u{7}", "e\u{7}\u{7}\u{7}", "\u{200b}\u{200b}"].map(str::to_owned);
+            let hidden = [["s3cr3t-t0ken".to_owned(), "no".to_owned(), String::new()], unseen].concat();
             assert_eq!(Fault::of(FaultKind::Failed, result, &hidden).quote, quote, "{result:?}");
         }
     }

@@ -106,7 +106,12 @@ impl Health {
     pub(crate) async fn ended(&self, mut pass: Pass, tool: &ToolSpec, run: RunId, says: &Says) {
         let trials = pass.take_trials();
         let now = self.now();
-        let news = self.book().ended(&trials, &subjects(tool), run, says, now);
+        let news = {
+            let mut book = self.book();
+            let news = book.ended(&trials, &subjects(tool), run, says, now);
+            count(&book); // also what works again, of which there is no news
+            news
+        };
         for news in news {
             self.tell(news, run).await;
         }
@@ -158,29 +163,33 @@ impl Health {
             .collect()
     }
 
-    /// Switches by hand: on disk before it is so.
+    /// Switches by hand: on disk before it is so, and after whatever a rule or a trial has made of it meanwhile.
     ///
     /// # Errors
     /// The store did not take it, and nothing has changed.
     pub(super) async fn switch(&self, name: &str, off: Option<ToolOff>, by: &str) -> Result<(), StoreError> {
-        let now = self.now();
-        let switch = self.book().switch(name, off, now);
-        let told = vec![NewEvent { at: now.date, session: None, run_id: None, kind: switched(&switch, by) }];
-        self.store.switch(switch.clone(), told).await?;
-        self.apply(switch, by, now);
-        Ok(())
+        loop {
+            let now = self.now();
+            let switch = self.book().switch(name, off.clone(), now);
+            let told = vec![NewEvent { at: now.date, session: None, run_id: None, kind: switched(&switch, by) }];
+            self.store.switch(switch.clone(), told).await?;
+            if self.apply(&switch, now) {
+                log(&switch, by);
+                return Ok(());
+            }
+        }
     }
 
-    fn apply(&self, switch: ToolSwitch, by: &str, now: Now) {
-        log(&switch, by);
+    /// Whether it holds: a newer change, made meanwhile, is left as it is.
+    fn apply(&self, switch: &ToolSwitch, now: Now) -> bool {
         let mut book = self.book();
-        book.apply(switch, now);
+        let holds = book.apply(switch.clone(), now);
         count(&book);
+        holds
     }
 
     /// Stores and tells what has come of a call.
     async fn tell(&self, news: News, run: RunId) {
-        count(&self.book());
         let at = self.clock.now();
         let event = |kind| vec![NewEvent { at, session: None, run_id: Some(run), kind }];
         let stored = match news {

@@ -398,6 +398,42 @@ async fn a_crash_between_claim_and_settle_beats_and_tells_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_beat_that_a_crash_held_up_until_the_quiet_hours_is_skipped() {
+    let store = Faulty::new(Arc::new(MemoryStore::new()));
+    let heartbeat = HeartbeatConfig { quiet_hours: "13:15-14:00".into(), idle_after_s: 0, ..every_half_hour() };
+    let setup = Setup { heartbeat, store: ports(Arc::new(store.clone())), ..beating(ScriptedModel::new([])) };
+    let agent = setup.start().await;
+    is_set_up(&setup, true).await;
+    store.plan().every(StoreOp::Presence, Fault::Stall);
+    setup.clock.forward(HOUR / 2);
+    tokio::time::sleep(2 * A_TICK).await;
+    assert_eq!(beats_in(&setup).await.iter().map(|beat| beat.status).collect::<Vec<_>>(), [FiringStatus::Running]);
+    agent.crash().await;
+    store.plan().clear();
+    setup.clock.forward(50 * MINUTE); // 13:20
+    let agent = setup.next_boot(ScriptedModel::new([])).start().await;
+    let first = beats(&setup, 1).await.remove(0);
+    assert_eq!(first.scheduled_at, Some(UnixMillis(NOON + 1_800_000)));
+    assert_eq!(said(&first), (FiringStatus::Skipped, "quiet_hours"));
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_alert_of_the_future_hides_none_after_the_clock_was_set_back() {
+    let wet = || Scripted::text("The cellar is wet.");
+    let setup = untiring(ScriptedModel::new([wet(), wet()]));
+    let mut agent = setup.start().await;
+    is_set_up(&setup, true).await;
+    beat(&setup, 1).await;
+    assert_eq!(agent.one.next().await, "Heartbeat: The cellar is wet.");
+    setup.clock.set(NOON - 2 * 86_400_000);
+    fire(&agent, HEARTBEAT).await.expect("fired");
+    assert_eq!(beats(&setup, 2).await[1].status, FiringStatus::Attention);
+    assert_eq!(agent.one.next().await, "Heartbeat: The cellar is wet.");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_two_daemons_on_one_store_one_beats() {
     let model = || ScriptedModel::new([]).then_forever(Scripted::text("HEARTBEAT_OK"));
     let setup = untiring(model());

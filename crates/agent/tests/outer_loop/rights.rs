@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 use belay_agent::approvals::RuleAsk;
 use belay_agent::{Absent, ApprovalRule, JobsConfig, RoutinesConfig};
 use belay_protocol::{
-    Ack, Admission, Control, FiringStatus, JobBudget, JobId, JobRoom, JobState, Notify, Place, PrincipalRole,
-    ReplyRoute, RoutineAction, RoutineAnswer, RoutineRequest, RoutineSpec, RunFilter, RunStatus, Standing, StopReason,
-    Trigger,
+    Ack, Admission, Control, FiringStatus, JobBudget, JobId, JobRequest, JobRoom, JobState, Notify, Place,
+    PrincipalRole, ReplyRoute, RoutineAction, RoutineAnswer, RoutineRequest, RoutineSpec, RunFilter, RunStatus,
+    Standing, StopReason, Trigger,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -97,6 +97,33 @@ async fn a_job_that_was_asked_for_where_nobody_is_let_in_any_more_fails_although
     until(&next, id, JobState::Failed).await;
     silence(&mut agent).await;
     agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_job_was_cancelled_is_not_told_where_nobody_is_let_in_any_more() {
+    let people = [("tester", Place::Conversation)];
+    let mut setup = setup_of(hanging(), &people);
+    setup.jobs.max_parallel = 1;
+    let mut agent = setup.start().await;
+    agent.one.text_as("bob", PrincipalRole::User, "/job works").await;
+    agent.one.next().await;
+    agent.asked(1).await;
+    let waits = job_of(&mut agent, PrincipalRole::User, "waits").await;
+    agent.crash().await;
+
+    for (closed, told) in [(vec!["alice"], false), (vec![], true)] {
+        let next = Setup { lists: Some(lists(&people, &closed)), ..setup.next_boot(hanging()) };
+        let mut agent = next.start().await;
+        agent.asked(1).await;
+        let id = if told { job_of(&mut agent, PrincipalRole::User, "waits too").await } else { waits };
+        let cancelled = agent.one.control(Control::Job(JobRequest::Cancel(id))).await;
+        assert!(matches!(&cancelled, Ack::Job(job) if job.state == JobState::Cancelled), "{cancelled:?}");
+        if told {
+            assert_eq!(agent.one.next().await, "The job “waits too” was cancelled.");
+        }
+        silence(&mut agent).await;
+        agent.shut_down().await;
+    }
 }
 
 /// What a model says that writes to another conversation, and what it reads then.

@@ -1,6 +1,7 @@
 //! Tools that fail again and again, over runs: reported, switched off, refused to everybody, tried again.
 
-use std::sync::atomic::Ordering;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use belay_protocol::{
 };
 use belay_testkit::faulty::{Fault, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use serde_json::json;
 
 use crate::multiplying::{Who, setup_for};
@@ -114,6 +116,78 @@ async fn a_tool_that_fails_in_several_runs_is_reported_once_with_evidence_for_op
     turn(&setup, &mut agent).await;
     assert_eq!(web_of(&agent, PrincipalRole::Operator).await.state, ToolState::Ok);
     assert!(!agent.one.command("alice", "/status").await.contains("web"));
+    agent.shut_down().await;
+}
+
+/// What the gauges of this thread show.
+#[derive(Default)]
+struct Gauges(Mutex<HashMap<String, Arc<AtomicU64>>>);
+
+impl Gauges {
+    fn shows(&self, name: &str) -> Option<f64> {
+        self.0.lock().expect("no panic").get(name).map(|value| f64::from_bits(value.load(Ordering::SeqCst)))
+    }
+}
+
+impl Recorder for Gauges {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::noop()
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.0.lock().expect("no panic").entry(key.name().to_owned()).or_default().clone())
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_gauge_of_failing_tools_falls_when_one_works_again() {
+    let gauges = Gauges::default();
+    let _recorder = metrics::set_default_local_recorder(&gauges);
+    let (tool, world) = web();
+    let setup = Setup::new(ScriptedModel::new(turns(6))).tool(tool);
+    let mut agent = setup.start().await;
+    for _ in 0..5 {
+        turn(&setup, &mut agent).await;
+    }
+    assert_eq!(gauges.shows("belay_tools_failing"), Some(1.0));
+    world.lock().expect("not poisoned").clear();
+    turn(&setup, &mut agent).await;
+    assert_eq!(gauges.shows("belay_tools_failing"), Some(0.0));
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_switched_off_by_hand_stays_off_although_a_rule_switches_it_off_meanwhile() {
+    let (tool, _) = web();
+    let (setup, store) = faulty(ScriptedModel::new(turns(2)));
+    let setup = Setup { health: disable(2, 2, 60), ..setup.tool(tool) };
+    let agent = setup.start().await;
+    store.plan().nth_of(StoreOp::SwitchTool, 1, Fault::Stall);
+    let by_hand = ToolRequest::Disable { name: WEB.into(), why: "it lies".into() };
+    let meanwhile = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for _ in 0..2 {
+            end_of(agent.one.accepted("alice", "go").await).await;
+        }
+        assert_eq!(facts(&setup).await, ["web off by rule"]);
+        store.plan().release();
+    };
+    let (answer, ()) = tokio::join!(tools(&agent, PrincipalRole::Operator, by_hand), meanwhile);
+    let [off] = &answer.expect("done")[..] else { panic!("one tool") };
+    assert_eq!((off.state, &*off.by, &*off.why, off.until), (ToolState::Off, "tester", "it lies", None));
+    assert_eq!(facts(&setup).await, ["web off by rule", "web off by tester"], "each once");
+    let stored = setup.store.switches.switches().await.expect("readable").remove(0);
+    assert!(stored.off.is_some_and(|off| off.for_s == 0 && off.by == "tester"));
     agent.shut_down().await;
 }
 

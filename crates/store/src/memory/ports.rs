@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use super::MemoryStore;
 use super::state::{Line, Run, Shown, State};
 use crate::excerpt::title;
-use crate::limits::{AMOUNT_MAX_MICRO_USD, PAGE_MAX, events_limit, runs_limit};
+use crate::limits::{AMOUNT_MAX_MICRO_USD, PAGE_MAX, PRESENCE_RUNS, events_limit, runs_limit};
 use crate::notes;
 use crate::vault::{self, SealedSecrets};
 
@@ -187,11 +187,17 @@ impl RunReader for MemoryStore {
             (Some(_), None) => false,
         };
         let state = self.lock();
-        let mut spoken = state.runs.iter().rev().filter(|run| run.input.spoken && here(run));
+        let there = |run: &&Run| run.input.spoken && here(run);
         let is_open = |run: &Run| run.end.is_none() && run.status != RunStatus::Paused;
         Ok(Presence {
-            at_work: spoken.clone().any(is_open),
-            spoken: spoken.next().is_some_and(|run| run.input.at >= since),
+            at_work: state.runs.iter().filter(there).any(is_open),
+            spoken: state
+                .runs
+                .iter()
+                .rev()
+                .take(PRESENCE_RUNS as usize)
+                .find(there)
+                .is_some_and(|run| run.input.at >= since),
         })
     }
 

@@ -14,7 +14,7 @@ use super::rows::{self, RUN_COLUMNS};
 use super::threads::SEEN;
 use super::tx::{Done, from_sql_int, row, rows as all, to_sql_int};
 use crate::excerpt::title;
-use crate::limits::{PAGE_MAX, events_limit, runs_limit};
+use crate::limits::{PAGE_MAX, PRESENCE_RUNS, events_limit, runs_limit};
 
 pub(super) fn run(conn: &Connection, id: RunId) -> Done<Option<RunRecord>> {
     let sql = format!("SELECT {RUN_COLUMNS} FROM runs WHERE id = ?1");
@@ -62,8 +62,9 @@ pub(super) fn presence(conn: &Connection, place: Option<&ReplyRoute>, since: Uni
         presence.at_work = here(row)?;
     }
     // From the newest back, as far as the date: there is no index by it, and what is older may be a great deal.
-    let mut newest = conn.prepare_cached("SELECT accepted_at, spoken, reply_to FROM runs ORDER BY seq DESC")?;
-    let mut newest = newest.query([])?;
+    let mut newest =
+        conn.prepare_cached("SELECT accepted_at, spoken, reply_to FROM runs ORDER BY seq DESC LIMIT ?1")?;
+    let mut newest = newest.query([PRESENCE_RUNS])?;
     while let Some(row) = newest.next()?.filter(|_| !presence.spoken) {
         if rows::date(row, "accepted_at")? < since {
             break;

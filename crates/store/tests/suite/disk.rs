@@ -72,6 +72,28 @@ async fn a_run_whose_state_or_history_cannot_be_read_does_not_keep_its_lane_shut
 }
 
 #[tokio::test]
+async fn who_has_spoken_is_looked_for_among_so_many_runs_and_no_more() {
+    let (store, directory) = sqlite();
+    let lease = open(&store, "s").await.lease;
+    accept(&store, &lease, input("hello")).await;
+    store.close().await;
+    let path = directory.path().join("belay.db");
+    // Runs of timers, for months.
+    let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+               INSERT INTO runs (id, session, status, accepted_at, ended_at, reason, channel, principal, text, spoken)
+               SELECT 'timer-' || ?1 || '-' || i, 't', 'completed', 2000, 2000, 'response', 'c', 'p', '', 0 FROM n";
+    for (more, spoken) in [(99_999_u32, true), (1, false)] {
+        let conn = rusqlite::Connection::open(&path).unwrap();
+        assert_eq!(conn.execute(sql, [more]).unwrap(), more as usize);
+        drop(conn);
+        let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
+        let seen = store.presence(None, at(0)).await.unwrap();
+        assert_eq!((seen.spoken, seen.at_work), (spoken, true), "{more} more");
+        store.close().await;
+    }
+}
+
+#[tokio::test]
 async fn a_file_that_is_no_database_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("belay.db");

@@ -18,6 +18,8 @@ pub(super) const LIST_MAX_BYTES: u64 = 16 * 1024;
 pub(super) struct Facts {
     /// The time that it is for.
     pub(super) at: UnixMillis,
+    /// When this was seen: later than the time that it is for, where a crash or a full house came between.
+    pub(super) now: UnixMillis,
     /// The newest of its failures in a row, if the last beat that was tried has failed.
     pub(super) failed: Option<Failed>,
     /// Whether what it has to say can reach somebody.
@@ -48,6 +50,7 @@ impl Facts {
         let since = UnixMillis(at.0.saturating_sub(idle_ms));
         Ok(Self {
             at,
+            now: house.clock.now(),
             failed: failed(house, routine).await?,
             reaches: route.as_ref().is_some_and(|route| house.channels.contains_key(&route.channel)),
             list: list.map(|list| list.map(|(text, _)| text)),
@@ -64,7 +67,8 @@ impl Facts {
     pub(super) fn reason(&self, heartbeat: &Heartbeat, by_hand: bool) -> Result<Option<SkipReason>, String> {
         let config = &heartbeat.config;
         let held = self.failed.and_then(|failed| back_off::until(heartbeat.interval(), failed));
-        if !by_hand && heartbeat.is_quiet(self.at) {
+        // What was due before them and comes about in them would wake people all the same.
+        if !by_hand && (heartbeat.is_quiet(self.at) || heartbeat.is_quiet(self.now)) {
             return Ok(Some(SkipReason::QuietHours));
         }
         if !by_hand && held.is_some_and(|until| self.at < until) {
@@ -122,6 +126,7 @@ mod tests {
     fn noon() -> Facts {
         Facts {
             at: UnixMillis(12 * 3_600_000),
+            now: UnixMillis(12 * 3_600_000),
             failed: None,
             reaches: true,
             list: Ok(Some("- look at the inbox".to_owned())),
@@ -140,6 +145,13 @@ mod tests {
         for (what, settings, facts, scheduled, by_hand) in [
             ("nothing is against it", told, noon(), None, None),
             ("at night", told, Facts { at: UnixMillis(0), ..noon() }, Some(Skip::QuietHours), None),
+            (
+                "of the day, but begun at night",
+                told,
+                Facts { now: UnixMillis(23 * 3_600_000), ..noon() },
+                Some(Skip::QuietHours),
+                None,
+            ),
             (
                 "an hour after the third failure",
                 told,

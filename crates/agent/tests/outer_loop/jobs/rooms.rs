@@ -91,6 +91,27 @@ async fn in_every_room_a_job_that_got_further_between_two_crashes_is_no_poison()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_crash_takes_from_the_steps_of_a_plan_only_those_that_were_made() {
+    let works = || Room::Plan.works();
+    let setup = Room::Plan.setup([Room::Plan.before(), vec![works(), Scripted::hang()]].concat());
+    let agent = setup.start().await;
+    // One step makes the plan; an executor may make twenty at a time.
+    let budget = JobBudget { max_steps: 22, ..JobBudget::default() };
+    let id = create(&agent.one, JobOrder { budget, ..Room::Plan.order("count") }).await.job_id;
+    agent.asked(3).await;
+    agent.crash().await;
+    let agent = setup.next_boot(ScriptedModel::new([works(), works(), Scripted::hang()])).start().await;
+    agent.asked(3).await;
+    agent.crash().await;
+    let last = [vec![works(), works(), works()], Room::Plan.ends("whole")].concat();
+    let mut agent = setup.next_boot(ScriptedModel::new(last)).start().await;
+    let said = told(&mut agent).await;
+    assert!(said.ends_with("is done.\n\nwhole"), "{said}");
+    assert_eq!(until(&setup, id, JobState::Submitted).await.attempt, 1);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn in_every_room_a_job_that_dies_twice_at_the_same_place_is_given_up_with_one_notice() {
     for room in ROOMS {
         let setup = room.setup([room.before(), vec![room.works(), Scripted::hang()]].concat());
