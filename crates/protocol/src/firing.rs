@@ -218,6 +218,8 @@ pub enum Settled {
 pub struct FiringFilter {
     /// Of routines of this name only, also of those that were deleted.
     pub routine: Option<String>,
+    /// Of this routine only, and not of others that had its name before.
+    pub routine_id: Option<RoutineId>,
     /// With this status only.
     pub status: Option<FiringStatus>,
     /// At most so many, newest first; 0 means 50.

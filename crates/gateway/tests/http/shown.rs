@@ -225,3 +225,32 @@ async fn what_happens_in_the_sessions_of_work_is_shown_with_the_work() {
     };
     assert_eq!(said(absent).await, said(hidden).await);
 }
+
+#[tokio::test]
+async fn whoever_takes_the_name_of_a_deleted_routine_is_not_shown_what_it_did() {
+    let house = House::locked().await;
+    let Work { firings, .. } = work(&house).await;
+    assert_eq!(asked(&house, "operator", Method::DELETE, "/api/v1/routines/theirs", None).await.0, 200);
+    let hourly = spec("theirs", json!({ "kind": "schedule", "when": "@hourly" }));
+    posted(&house, "client", "/api/v1/routines", hourly).await;
+    let run = RunRecord { session: format!("routine:{}", firings[0]).as_str().into(), ..blank() };
+    house.store.put(run.clone());
+    let of_before = [
+        format!("/api/v1/firings/{}", firings[0]),
+        format!("/api/v1/runs/{}", run.run_id),
+        format!("/api/v1/sessions/{}/messages", run.session),
+    ];
+    for path in &of_before {
+        assert_eq!(got(&house, "operator", path).await.0, 200, "operator {path}");
+        assert_eq!(got(&house, "client", path).await.0, 404, "client {path}");
+    }
+    let again = posted(&house, "client", "/api/v1/routines/theirs/fire", json!({})).await;
+    for (token, count) in [("client", 1), ("operator", 2)] {
+        for path in ["/api/v1/routines/theirs/runs", "/api/v1/firings?routine=theirs"] {
+            let (_, list) = got(&house, token, path).await;
+            let shown = list["firings"].as_array().unwrap();
+            assert_eq!((shown.len(), &shown[0]["firing_id"]), (count, &again["firing_id"]), "{token} {path}: {list}");
+        }
+    }
+    assert_eq!(names(&got(&house, "client", "/api/v1/firings").await.1, "firings", "routine"), ["mine", "theirs"]);
+}

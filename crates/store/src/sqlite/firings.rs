@@ -267,6 +267,10 @@ pub(super) fn firings(conn: &Connection, filter: &FiringFilter) -> Done<Sifted<F
         wanted.push("routine = ?");
         values.push(routine.clone().into());
     }
+    if let Some(id) = filter.routine_id {
+        wanted.push("routine_id = ?");
+        values.push(id.to_string().into());
+    }
     if let Some(status) = filter.status {
         wanted.push("status = ?");
         values.push(status.word().to_owned().into());

@@ -95,8 +95,12 @@ async fn told_before(
     words: &str,
     now: UnixMillis,
 ) -> Result<Option<FiringRecord>, StoreError> {
-    let filter =
-        FiringFilter { routine: Some(HEARTBEAT.into()), status: Some(FiringStatus::Attention), limit: ALERTS_MAX };
+    let filter = FiringFilter {
+        routine: Some(HEARTBEAT.into()),
+        status: Some(FiringStatus::Attention),
+        limit: ALERTS_MAX,
+        ..FiringFilter::default()
+    };
     let signature = alert::signature(words);
     let same = |before: &FiringRecord| {
         let lately = before.ended_at.is_some_and(|at| now.0.saturating_sub(at.0) < SAME_MS);

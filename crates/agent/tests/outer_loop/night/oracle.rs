@@ -64,7 +64,7 @@ impl Oracle<'_> {
     async fn routine(&mut self, cast: &Cast, dawn_at: UnixMillis) -> Vec<FiringRecord> {
         let (name, store) = (&cast.spec.name, &self.life.store);
         let routine = store.routine(name).await.expect("readable").expect("there");
-        let filter = FiringFilter { routine: Some(name.clone()), status: None, limit: 1000 };
+        let filter = FiringFilter { routine: Some(name.clone()), limit: 1000, ..FiringFilter::default() };
         let mut firings = store.firings(filter).await.expect("readable");
         firings.reverse();
         let line = self.ledger.kinds.entry(cast.kind).or_default();
