@@ -1,5 +1,6 @@
 //! Whose jobs, routines and firings are shown to whom: an operator sees all of them, the holder of the API token their own.
 
+use belay_protocol::inbound::LiveRun;
 use belay_protocol::{
     EventKind, FiringId, FiringStatus, JobId, JobState, RunId, RunRecord, firing_session, job_session,
 };
@@ -192,6 +193,12 @@ async fn what_happens_in_the_sessions_of_work_is_shown_with_the_work() {
             runs.push((session, run.run_id, shown));
         }
     }
+    let live = |(session, run_id, _): &(String, RunId, bool)| LiveRun {
+        run_id: *run_id,
+        session: session.as_str().into(),
+        for_ms: 1,
+    };
+    *house.agent.running.lock().unwrap() = runs.iter().map(live).collect();
     for (session, run, shown) in &runs {
         let paths = [
             format!("/api/v1/runs/{run}"),
@@ -212,7 +219,7 @@ async fn what_happens_in_the_sessions_of_work_is_shown_with_the_work() {
     let mut expected: Vec<_> =
         runs.iter().filter(|(_, _, shown)| *shown).map(|(session, ..)| session.clone()).collect();
     expected.sort();
-    for (path, of) in [("/api/v1/runs", "runs"), ("/api/v1/sessions", "sessions")] {
+    for (path, of) in [("/api/v1/runs", "runs"), ("/api/v1/sessions", "sessions"), ("/api/v1/status", "running")] {
         let (_, list) = got(&house, "client", path).await;
         assert_eq!(names(&list, of, "session"), expected, "{path}");
         assert_eq!(names(&got(&house, "operator", path).await.1, of, "session").len(), 5, "{path}");
