@@ -105,7 +105,8 @@ pub enum Claim {
     Claimed(Box<FiringRecord>),
     /// It was claimed before: by this daemon or another.
     Known(Box<FiringRecord>),
-    /// A guardrail holds it back. A scheduled time is recorded as missed, with the guardrail as its summary.
+    /// A guardrail holds it back. A scheduled time is recorded as missed, with the guardrail as its summary; but where it is
+    /// [`Held::Global`], which is nothing of the routine's, the time stays as it is and is claimed later.
     Held(Held),
     /// There is no such routine, or it cannot fire.
     Off(String),

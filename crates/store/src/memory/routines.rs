@@ -288,7 +288,7 @@ impl State {
             return off;
         }
         let held = self.routines.held(&routine, &new, global);
-        if let Some(held) = held.filter(|_| new.scheduled_at.is_none()) {
+        if let Some(held) = held.filter(|held| new.scheduled_at.is_none() || *held == Held::Global) {
             return Claim::Held(held);
         }
         let before = routine.record.next_at;

@@ -52,7 +52,7 @@ pub(super) fn claim(tx: &mut Tx<'_>, new: &NewFiring, global: u32) -> Done<Claim
         return Ok(off);
     }
     let held = held(tx, &routine, new, global)?;
-    if let Some(held) = held.filter(|_| new.scheduled_at.is_none()) {
+    if let Some(held) = held.filter(|held| new.scheduled_at.is_none() || *held == Held::Global) {
         return Ok(Claim::Held(held));
     }
     record_missed(tx, &mut routine.record, &new.missed, new.at)?;

@@ -20,6 +20,7 @@ for_every_store! {
     a_clock_that_was_set_back_holds_nothing_back
     the_same_content_fires_once_in_its_window
     a_scheduled_time_that_is_held_back_is_recorded_as_missed
+    a_scheduled_time_waits_for_a_place_among_all
     what_is_held_back_without_a_time_leaves_nothing_behind
     missed_times_are_recorded_once
     a_time_that_has_passed_is_never_claimed_and_never_waited_for
@@ -233,6 +234,19 @@ async fn missed(store: &Store, name: &str) -> Vec<(i64, Option<String>)> {
         FiringFilter { routine: Some(name.into()), status: Some(FiringStatus::Missed), ..FiringFilter::default() };
     let firings = store.firings(filter).await.unwrap();
     firings.into_iter().rev().map(|firing| (firing.scheduled_at.expect("a time").0, firing.summary)).collect()
+}
+
+async fn a_scheduled_time_waits_for_a_place_among_all(store: Store) {
+    put(&*store, routine("hook")).await;
+    let other = claim(&*store, firing("hook", "1")).await.firing_id;
+    put(&*store, scheduled("tick", 60_000)).await;
+    let before = now(&store, "tick").await;
+    let new = NewFiring { missed: vec![at(30_000)], ..on_time("tick", 60_000, 120_000) };
+    assert_eq!(store.claim(new.clone(), 1).await.unwrap(), Claim::Held(Held::Global));
+    assert_eq!(now(&store, "tick").await, before, "it waits for that time as it did");
+    assert_eq!(store.firings(FiringFilter::default()).await.unwrap().len(), 1);
+    settle(&store, end(other, FiringStatus::Ok)).await;
+    assert!(matches!(store.claim(new, 1).await.unwrap(), Claim::Claimed(_)));
 }
 
 async fn what_is_held_back_without_a_time_leaves_nothing_behind(store: Store) {
