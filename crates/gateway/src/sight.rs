@@ -41,13 +41,14 @@ impl Sight<'_> {
         self.asker.owns(&self.app.channel, &routine.creator, &routine.channel)
     }
 
-    /// Whether they are shown a firing: as its routine. One whose routine is gone has no owner any more.
+    /// Whether they are shown a firing: as its routine. One whose routine is gone has no owner any more, whoever has taken
+    /// its name since.
     pub(crate) async fn firing(&self, firing: &FiringRecord) -> Result<bool, StoreError> {
         if self.own_only().is_none() {
             return Ok(true);
         }
         let routine = self.app.routines.routine(&firing.routine).await?;
-        Ok(routine.is_some_and(|routine| self.routine(&routine)))
+        Ok(routine.is_some_and(|routine| routine.routine_id == firing.routine_id && self.routine(&routine)))
     }
 
     /// Of these rows those whose session they are shown.

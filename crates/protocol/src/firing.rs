@@ -105,7 +105,8 @@ pub enum Claim {
     Claimed(Box<FiringRecord>),
     /// It was claimed before: by this daemon or another.
     Known(Box<FiringRecord>),
-    /// A guardrail holds it back. A scheduled time is recorded as missed, with the guardrail as its summary.
+    /// A guardrail holds it back. A scheduled time is recorded as missed, with the guardrail as its summary; but where it is
+    /// [`Held::Global`], which is nothing of the routine's, the time stays as it is and is claimed later.
     Held(Held),
     /// There is no such routine, or it cannot fire.
     Off(String),
@@ -218,6 +219,8 @@ pub enum Settled {
 pub struct FiringFilter {
     /// Of routines of this name only, also of those that were deleted.
     pub routine: Option<String>,
+    /// Of this routine only, and not of others that had its name before.
+    pub routine_id: Option<RoutineId>,
     /// With this status only.
     pub status: Option<FiringStatus>,
     /// At most so many, newest first; 0 means 50.

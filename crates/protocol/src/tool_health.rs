@@ -131,8 +131,7 @@ pub struct ToolFault {
     /// Twelve hex digits, the same for failures in the same words but for their numbers.
     pub fingerprint: String,
     /// How the result begins, as hooks have left it, without values of sensitive arguments: at most [`FAULT_QUOTE_CHARS`]
-    /// characters, often words of the outside. For operators alone; empty for others.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    /// characters, often words of the outside.
     pub quote: String,
 }
 
@@ -182,15 +181,26 @@ pub struct ToolHealth {
     /// Until when it is switched off; absent where that is until somebody switches it on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<UnixMillis>,
-    /// Who switched it off: `rule`, or a person.
+    /// Who switched it off: `rule`, or a person, whom operators alone are shown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub by: String,
     /// Why it is switched off.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// The newest failures, oldest first.
+    /// The newest failures, oldest first. They may be of anybody's work: for operators alone, and empty for others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub last: Vec<ToolFault>,
+}
+
+impl ToolHealth {
+    /// The same without what is for operators alone.
+    pub fn for_everybody(mut self) -> Self {
+        self.last.clear();
+        if self.by != BY_RULE {
+            self.by.clear();
+        }
+        self
+    }
 }
 
 /// What is asked about tools.

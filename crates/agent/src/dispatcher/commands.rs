@@ -42,7 +42,7 @@ impl Dispatcher {
             Command::Setting(command) => {
                 return self.lane_command(LaneOrder::Setting(command), word, sent, inbound, ack);
             }
-            Command::Status => Ok(self.status_text()),
+            Command::Status => Ok(self.status_text(&inbound)),
             Command::Help => Ok(help_text(&self.house.context.known_skills())),
             Command::Version => Ok(format!("Belay {}", self.house.version)),
             Command::Ping => Ok("pong".into()),
@@ -145,8 +145,11 @@ impl Dispatcher {
         format!("Model: {} by {}{label}.", info.model, info.provider)
     }
 
-    fn status_text(&self) -> String {
+    /// What is going on; which runs, of their own conversation and for operators of all.
+    fn status_text(&self, inbound: &Inbound) -> String {
         let status = self.status();
+        let all = inbound.principal.is_operator();
+        let shown = status.running.iter().filter(|run| all || run.session == inbound.session);
         let channels: Vec<_> = status.channels.iter().map(|channel| channel.as_str()).collect();
         let mut text = format!(
             "Belay {} is up. {}\nRunning: {}, waiting: {}, resting on a question: {}, conversations awake: {}. Channels: {}.",
@@ -158,7 +161,7 @@ impl Dispatcher {
             status.sessions_awake,
             channels.join(", ")
         );
-        for run in status.running.iter().take(10) {
+        for run in shown.take(10) {
             text.push_str(&format!("\n- run {} of {}, {:.1} s", run.run_id, run.session, run.for_ms as f64 / 1000.0));
         }
         if let Some(trouble) = &status.model_trouble {

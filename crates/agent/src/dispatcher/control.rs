@@ -6,8 +6,8 @@ use std::time::Duration;
 use belay_protocol::inbound::LiveRun as LiveRunInfo;
 use belay_protocol::{
     Ack, AckSender, Candidate, CandidateStatus, CommandReply, Control, Inbound, PrincipalRole, Purpose, Refusal, RunId,
-    RunProcesses, RunRecord, RunStatus, StatusReport, StillRunning, StopReason, StopReport, StopTarget, UnixMillis,
-    firing_of, job_of,
+    RunProcesses, RunRecord, RunStatus, StatusReport, StillRunning, StopReason, StopReport, StopTarget, ToolHealth,
+    UnixMillis, firing_of, job_of,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -31,7 +31,10 @@ impl Dispatcher {
                 ack.send(Ack::Watch(self.find(run).map(|live| live.watch(inbound.want_deltas))));
             }
             Control::Status => {
-                let (house, report) = (self.house.clone(), self.status());
+                let (house, mut report) = (self.house.clone(), self.status());
+                if !who.is_operator() {
+                    report.tools = report.tools.into_iter().map(ToolHealth::for_everybody).collect();
+                }
                 self.errand(async move {
                     let (jobs, routines) = numbers::read(&house).await;
                     ack.send(Ack::Status(Box::new(StatusReport { jobs, routines, ..report })));

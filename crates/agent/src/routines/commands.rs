@@ -189,7 +189,9 @@ fn local(routine: &RoutineRecord, at: UnixMillis) -> String {
 
 async fn show(house: &House, name: &str, by: &By) -> Result<String, Refusal> {
     let routine = find(house, name, by).await?;
-    let filter = FiringFilter { routine: Some(name.to_owned()), status: None, limit: FIRINGS };
+    // A name may have been somebody else's before.
+    let (name, routine_id) = (Some(name.to_owned()), Some(routine.routine_id));
+    let filter = FiringFilter { routine: name, routine_id, status: None, limit: FIRINGS };
     let firings = house.store.routines.firings(filter).await.map_err(unread)?;
     let task = match &routine.spec.action {
         RoutineAction::Lightweight { prompt, .. } => shortened(prompt),

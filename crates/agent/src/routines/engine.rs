@@ -24,7 +24,7 @@ use super::board::Handed;
 use super::define::define;
 use super::firing::{give_up, pursue};
 use super::heartbeat;
-use super::step::{carry_out, decide};
+use super::step::{Done, carry_out, decide};
 use crate::house::House;
 
 /// Longest sleep: by then it is seen that the clock was set.
@@ -37,10 +37,23 @@ const DUE_PAGE: u32 = 256;
 const ABREAST: usize = 32;
 /// Pause where routines are due that could not be fired, so that those which become due meanwhile are not late.
 const SOON: Duration = Duration::from_millis(100);
+/// Pause where the store counts more firings at work than are led here: what others have claimed is handed over sooner, and of
+/// those of another daemon nobody tells that they have ended.
+const ELSEWHERE: Duration = Duration::from_secs(1);
 /// How long a late routine is laid aside at a time while its own firings are at work; the end of one of them ends that.
 const ASIDE_MS: i64 = 60_000;
 /// Pause before the beginning is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
+
+/// Whether there was room for what was due.
+enum Room {
+    /// All of it was looked at.
+    Enough,
+    /// As many firings as may be are at work here; the rest waits.
+    TakenHere,
+    /// As many are at work by the store's count; the rest waits.
+    TakenElsewhere,
+}
 
 /// The engine's task.
 pub(crate) struct Engine {
@@ -122,9 +135,10 @@ impl Engine {
         }
         let due = house.store.routines.due(now, DUE_PAGE).await?;
         let found = due.len();
-        let left = self.fire(due).await?;
-        if left > 0 {
-            return Ok(TICK); // all places are taken
+        match self.fire(due).await? {
+            Room::Enough => {}
+            Room::TakenHere => return Ok(TICK), // the end of any wakes it
+            Room::TakenElsewhere => return Ok(ELSEWHERE),
         }
         if found == DUE_PAGE as usize {
             return Ok(Duration::ZERO); // there may be more
@@ -137,16 +151,17 @@ impl Engine {
     }
 
     /// Does what is to be done about routines whose time has come, many side by side, so that they share commits; no more are
-    /// claimed than there are places. Returns how many were left since there was none. One that cannot be fired keeps no other
-    /// from it.
+    /// claimed than there are places, and none once the store says that all are taken: it knows of claims that were not handed
+    /// over yet. One that cannot be fired keeps no other from it.
     ///
     /// # Errors
     /// The last one.
-    async fn fire(&mut self, due: Vec<RoutineRecord>) -> Result<usize, StoreError> {
+    async fn fire(&mut self, due: Vec<RoutineRecord>) -> Result<Room, StoreError> {
         let (house, mut due) = (self.house.clone(), due.into_iter());
-        let (mut under_way, mut claims, mut failed) = (FuturesUnordered::new(), 0, None);
+        let (mut under_way, mut claims, mut full, mut failed) = (FuturesUnordered::new(), 0, false, None);
         loop {
-            while under_way.len() < ABREAST
+            while !full
+                && under_way.len() < ABREAST
                 && claims < self.places()
                 && let Some(routine) = due.next()
             {
@@ -160,12 +175,18 @@ impl Engine {
             let Some((claim, done)) = under_way.next().await else { break };
             claims -= usize::from(claim);
             match done {
-                Ok(Some(firing)) => self.lead(firing),
-                Ok(None) => {}
+                Ok(Done::Fired(firing)) => self.lead(*firing),
+                Ok(Done::NoRoom) => full = true,
+                Ok(Done::Settled) => {}
                 Err(error) => failed = Some(error),
             }
         }
-        failed.map_or(Ok(due.len()), Err)
+        match failed {
+            Some(error) => Err(error),
+            None if full => Ok(Room::TakenElsewhere),
+            None if due.len() > 0 => Ok(Room::TakenHere),
+            None => Ok(Room::Enough),
+        }
     }
 
     /// Leads on what others have claimed, and what was claimed by those who were not told so. What was not claimed is given up:

@@ -1,6 +1,8 @@
 //! What is done about one routine whose time has come: decided by itself, and carried out beside others.
 
-use belay_protocol::{Claim, FiringId, FiringRecord, NewFiring, RoutineId, RoutineRecord, StoreError, UnixMillis};
+use belay_protocol::{
+    Claim, FiringId, FiringRecord, Held, NewFiring, RoutineId, RoutineRecord, StoreError, UnixMillis,
+};
 
 use super::board::Handed;
 use super::reckon::{Reckoning, cools_until, reckon};
@@ -62,14 +64,24 @@ pub(super) fn decide(house: &House, routine: &RoutineRecord, busy_until: Option<
     }))
 }
 
-/// Does it. Returns the firing, where one was claimed.
+/// What has come of it.
+pub(super) enum Done {
+    /// A firing was claimed.
+    Fired(Box<FiringRecord>),
+    /// As many firings of all routines as may be are at work: the time can be claimed later.
+    NoRoom,
+    /// There is nothing to lead.
+    Settled,
+}
+
+/// Does it.
 ///
 /// # Errors
 /// The store does not answer. Whether a time was claimed then, the engine asks again.
 ///
 /// # Cancel safety
 /// What was claimed, the next start finds.
-pub(super) async fn carry_out(house: &House, step: Step) -> Result<Option<FiringRecord>, StoreError> {
+pub(super) async fn carry_out(house: &House, step: Step) -> Result<Done, StoreError> {
     let store = &house.store.routines;
     match step {
         Step::Claim(firing) => return claim(house, *firing).await,
@@ -81,10 +93,10 @@ pub(super) async fn carry_out(house: &House, step: Step) -> Result<Option<Firing
         Step::Defer { routine, until } => store.defer(routine, until).await?,
         Step::Off { name, why, at } => drop(store.enable(&name, false, &why, None, at).await?),
     }
-    Ok(None)
+    Ok(Done::Settled)
 }
 
-async fn claim(house: &House, firing: NewFiring) -> Result<Option<FiringRecord>, StoreError> {
+async fn claim(house: &House, firing: NewFiring) -> Result<Done, StoreError> {
     let NewFiring { id, scheduled_at, .. } = firing;
     let (name, passed_over) = (firing.routine.clone(), firing.missed.len());
     let claimed = house.store.routines.claim(firing, house.routines.config.max_concurrent).await;
@@ -93,8 +105,9 @@ async fn claim(house: &House, firing: NewFiring) -> Result<Option<FiringRecord>,
             let late_ms = scheduled_at.map_or(0, |time| house.clock.now().0.saturating_sub(time.0));
             metrics::scheduled_fired(late_ms);
             metrics::scheduled_missed(passed_over);
-            return Ok(Some(*firing));
+            return Ok(Done::Fired(firing));
         }
+        Claim::Held(Held::Global) => return Ok(Done::NoRoom),
         Claim::Held(held) => {
             metrics::scheduled_missed(passed_over + 1);
             tracing::info!(routine = name, held = held.word(), "a scheduled time is held back");
@@ -102,5 +115,5 @@ async fn claim(house: &House, firing: NewFiring) -> Result<Option<FiringRecord>,
         Claim::Known(_) => tracing::debug!(routine = name, "this time was claimed before"),
         Claim::Off(why) => tracing::debug!(routine = name, why, "a scheduled time does not fire"),
     }
-    Ok(None)
+    Ok(Done::Settled)
 }

@@ -8,7 +8,7 @@ use super::rules::may_be_off;
 /// Longest reason for switching a tool off, in characters. Models read it with every refusal.
 const MOST_WHY: usize = 200;
 
-/// Lists tools, or switches one. What failures say is for operators alone: it may be of anybody's conversation.
+/// Lists tools, or switches one. Evidence is for operators alone: it may be of anybody's conversation.
 ///
 /// # Errors
 /// Why it is not done.
@@ -16,11 +16,8 @@ pub(crate) async fn request(health: &Health, request: ToolRequest, by: &Inbound)
     let operator = by.principal.is_operator();
     let name = match request {
         ToolRequest::List => {
-            let mut all = health.all();
-            if !operator {
-                all.iter_mut().flat_map(|tool| &mut tool.last).for_each(|fault| fault.quote.clear());
-            }
-            return Ok(all);
+            let all = health.all();
+            return Ok(if operator { all } else { all.into_iter().map(ToolHealth::for_everybody).collect() });
         }
         _ if !operator => return Err(Refusal::Forbidden("Only an operator may switch tools on and off.".into())),
         ToolRequest::Disable { name, why } => {

@@ -99,7 +99,7 @@ fn untiring(model: ScriptedModel) -> Setup {
 }
 
 async fn beats_in(setup: &Setup) -> Vec<FiringRecord> {
-    let filter = FiringFilter { routine: Some(HEARTBEAT.into()), status: None, limit: 1000 };
+    let filter = FiringFilter { routine: Some(HEARTBEAT.into()), limit: 1000, ..FiringFilter::default() };
     let mut beats = setup.store.routines.firings(filter).await.expect("readable");
     beats.reverse();
     beats

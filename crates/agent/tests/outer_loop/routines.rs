@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use belay_agent::{JobsConfig, RoutinesConfig};
 use belay_protocol::{
-    Ack, Claim, Control, FiringFilter, FiringId, FiringRecord, FiringStatus, Guardrails, JobChange, JobId, JobState,
-    Misfire, NewFiring, Notify, PrincipalRole, Refusal, RoutineAction, RoutineAnswer, RoutineRecord, RoutineRequest,
-    RoutineSpec, Trigger, UnixMillis, firing_session,
+    Ack, Claim, Clock, Control, FiringFilter, FiringId, FiringRecord, FiringStatus, Guardrails, JobChange, JobId,
+    JobState, Misfire, NewFiring, Notify, PrincipalRole, Refusal, RoutineAction, RoutineAnswer, RoutineRecord,
+    RoutineRequest, RoutineSpec, Trigger, UnixMillis, firing_session,
 };
 use belay_store::MemoryStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
@@ -76,7 +76,7 @@ pub(crate) async fn fire(agent: &Running, name: &str) -> Result<FiringRecord, Re
 
 /// The firings of a routine, oldest first.
 pub(crate) async fn firings(setup: &Setup, name: &str) -> Vec<FiringRecord> {
-    let filter = FiringFilter { routine: Some(name.into()), status: None, limit: 1000 };
+    let filter = FiringFilter { routine: Some(name.into()), limit: 1000, ..FiringFilter::default() };
     let mut firings = setup.store.routines.firings(filter).await.expect("readable");
     firings.reverse();
     firings
@@ -580,9 +580,16 @@ async fn people_make_and_see_their_own_routines_and_operators_all() {
     assert_eq!((changed.creator, changed.channel, changed.reply_to), (hers.creator, hers.channel, hers.reply_to));
     let inside = agent.two.text(firing_session(FiringId::new()).as_str(), "hello").await;
     assert!(matches!(&inside, Ack::Refused(Refusal::Forbidden(_))), "{inside:?}");
+    let time = UnixMillis(setup.clock.now().0 + 1);
+    setup.store.routines.miss(hers.routine_id, vec![time], None, time).await.expect("kept");
     assert!(say("ann", "/routine off news").await.contains("off: switched off by ann"));
     assert!(say("ann", "/routine show news").await.contains("What is new?"));
+    // Whoever takes the name later is shown nothing of what was before.
+    assert!(say("ann", "/routine show news").await.contains("missed"));
     assert_eq!(say("ann", "/routine delete news").await, "The routine news is deleted.");
+    say("bob", "/routine create news 0 9 * * * | mine").await;
+    let shown = say("bob", "/routine show news").await;
+    assert!(shown.contains("mine") && !shown.contains("missed"), "{shown}");
     agent.shut_down().await;
 }
 

@@ -103,6 +103,38 @@ async fn of_many_that_are_due_at_once_none_is_missed_for_want_of_a_place() {
     agent.shut_down().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_others_have_claimed_makes_no_scheduled_time_miss() {
+    let setup = at_ten_past(silent());
+    let agent = setup.start().await;
+    for n in 0..40 {
+        put(&agent, hourly(&format!("r{n}"), Misfire::Once)).await;
+    }
+    put(&agent, routine("by-hand", Trigger::Manual)).await;
+    claimed_by_the_dead(&setup, "by-hand").await; // a place that the store counts, and this engine does not
+    setup.clock.forward(HOUR);
+    for n in 0..40 {
+        assert_eq!(statuses(&ended(&setup, &format!("r{n}"), 1).await), [FiringStatus::Ok], "r{n}");
+    }
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_lost_answer_makes_no_other_routine_miss_its_time() {
+    let (setup, store) = faulty(silent());
+    let setup = Setup { routines: RoutinesConfig { max_concurrent: 1, ..RoutinesConfig::default() }, ..setup };
+    let agent = setup.start().await;
+    for n in 0..5 {
+        put(&agent, hourly(&format!("r{n}"), Misfire::Once)).await;
+    }
+    store.plan().nth_of(StoreOp::ClaimFiring, 1, Fault::LoseAnswer);
+    setup.clock.forward(HOUR);
+    for n in 0..5 {
+        assert_eq!(statuses(&ended(&setup, &format!("r{n}"), 1).await), [FiringStatus::Ok], "r{n}");
+    }
+    agent.shut_down().await;
+}
+
 fn hook(name: &str) -> RoutineSpec {
     let guard = Guardrails { cooldown_s: 0, max_concurrent: 9, ..Guardrails::default() };
     let trigger = Trigger::Webhook { path: name.into(), secret_sha256: "0".repeat(64) };

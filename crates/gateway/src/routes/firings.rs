@@ -62,18 +62,20 @@ pub(crate) async fn list(
     Caller(principal): Caller,
     Params(params): Params<ListParams>,
 ) -> Result<Response, ApiError> {
-    let filter = FiringFilter { routine: params.routine, status: params.status, limit: check_limit(params.limit)? };
+    let (routine, limit) = (params.routine, check_limit(params.limit)?);
+    let filter = FiringFilter { routine, routine_id: None, status: params.status, limit };
     firings(&app, &principal, filter).await
 }
 
-/// The firings of a routine, newest first; for an operator also of one that was deleted since.
+/// The firings of a routine, newest first; for an operator also of those that had its name before.
 pub(crate) async fn of_routine(
     State(app): State<Shared>,
     Caller(principal): Caller,
     NamePath(name): NamePath,
     Params(params): Params<OwnParams>,
 ) -> Result<Response, ApiError> {
-    let filter = FiringFilter { routine: Some(name), status: params.status, limit: check_limit(params.limit)? };
+    let (routine, limit) = (Some(name), check_limit(params.limit)?);
+    let filter = FiringFilter { routine, routine_id: None, status: params.status, limit };
     firings(&app, &principal, filter).await
 }
 
@@ -101,7 +103,8 @@ async fn own_firings(app: &App, principal: &Principal, filter: FiringFilter) -> 
     routines.retain(|routine| sight.routine(routine));
     let mut firings = Vec::new();
     for routine in routines {
-        let of_this = FiringFilter { routine: Some(routine.spec.name), ..filter.clone() };
+        let RoutineRecord { routine_id, spec, .. } = routine;
+        let of_this = FiringFilter { routine: Some(spec.name), routine_id: Some(routine_id), ..filter.clone() };
         firings.extend(app.routines.firings(of_this).await?);
         // Of each no more are needed than of all: it stays one page and one routine's, however many there are.
         firings.sort_by_key(|firing| Reverse((firing.claimed_at, firing.firing_id)));

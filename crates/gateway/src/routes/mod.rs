@@ -42,6 +42,7 @@ pub(crate) use health::not_ready_because;
 pub(crate) use messages::{NewMessage, check_key, check_text};
 pub use runs::LIST_MAX;
 pub(crate) use runs::{check_limit, no_such_run};
+pub(crate) use status::status_of;
 pub(crate) use stop::{stop_now, stop_run};
 
 pub(crate) use sessions::no_such_session;

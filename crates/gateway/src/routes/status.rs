@@ -5,10 +5,10 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::inbound::{CommandReply, StatusReport};
-use belay_protocol::{Ack, Control};
+use belay_protocol::{Ack, Control, Principal};
 use serde::Deserialize;
 
-use crate::app::Shared;
+use crate::app::{App, Shared};
 use crate::error::ApiError;
 use crate::extract::{Caller, OptionalBody};
 
@@ -22,10 +22,18 @@ pub(crate) async fn show(
     State(app): State<Shared>,
     Caller(principal): Caller,
 ) -> Result<Json<Box<StatusReport>>, ApiError> {
-    match app.control(principal, Control::Status).await? {
-        Ack::Status(report) => Ok(Json(report)),
-        other => Err(ApiError::unexpected(&other)),
-    }
+    status_of(&app, principal).await.map(Json)
+}
+
+/// What is going on, with the runs that they are shown.
+pub(crate) async fn status_of(app: &App, principal: Principal) -> Result<Box<StatusReport>, ApiError> {
+    let mut report = match app.control(principal.clone(), Control::Status).await? {
+        Ack::Status(report) => report,
+        other => return Err(ApiError::unexpected(&other)),
+    };
+    let running = std::mem::take(&mut report.running);
+    report.running = app.sight(&principal).rows(running, |run| &run.session).await?;
+    Ok(report)
 }
 
 /// `GET /metrics`: the counters of this process, in the text format of Prometheus (version 0.0.4). Asked how it stands, the agent

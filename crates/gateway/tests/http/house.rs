@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use belay_gateway::{Gateway, GatewayConfig, GatewayError, GatewayParts, GatewaySecrets, HttpChannel};
 use belay_protocol::ContextReport;
 use belay_protocol::context::PartReport;
+use belay_protocol::inbound::LiveRun;
 use belay_protocol::run::RunUsage;
 use belay_protocol::*;
 use futures_util::StreamExt;
@@ -293,6 +294,8 @@ struct Life {
 pub(crate) struct FakeAgent {
     store: Arc<FakeStore>,
     lives: Mutex<HashMap<RunId, Life>>,
+    /// What it says is at work.
+    pub(crate) running: Mutex<Vec<LiveRun>>,
     keys: Mutex<HashMap<IdempotencyKey, (Body, RunRecord)>>,
     work: Arc<FakeWork>,
     pub(crate) seen: Mutex<Vec<Inbound>>,
@@ -329,7 +332,10 @@ impl FakeAgent {
             Control::Decide { .. } | Control::Job(_) | Control::Routine(_) => panic!("decided elsewhere"),
             Control::DeleteSession(_) => Ack::Removed(Removed { sessions: 1, messages: 2, ..Removed::default() }),
             Control::Tools(request) => tools(request),
-            Control::Status => Ack::Status(Box::new(status())),
+            Control::Status => {
+                let running = self.running.lock().unwrap().clone();
+                Ack::Status(Box::new(StatusReport { running, ..status() }))
+            }
             Control::Context { session, full } => match session.as_str() {
                 "nobody" => Ack::Refused(Refusal::Unknown("There is no session nobody.".into())),
                 _ => Ack::Context(Box::new(context(session, *full))),
@@ -710,6 +716,7 @@ impl House {
         let agent = Arc::new(FakeAgent {
             store: store.clone(),
             lives: Mutex::default(),
+            running: Mutex::default(),
             keys: Mutex::default(),
             work: work.clone(),
             seen: Mutex::default(),

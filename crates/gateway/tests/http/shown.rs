@@ -1,5 +1,6 @@
 //! Whose jobs, routines and firings are shown to whom: an operator sees all of them, the holder of the API token their own.
 
+use belay_protocol::inbound::LiveRun;
 use belay_protocol::{
     EventKind, FiringId, FiringStatus, JobId, JobState, RunId, RunRecord, firing_session, job_session,
 };
@@ -192,6 +193,12 @@ async fn what_happens_in_the_sessions_of_work_is_shown_with_the_work() {
             runs.push((session, run.run_id, shown));
         }
     }
+    let live = |(session, run_id, _): &(String, RunId, bool)| LiveRun {
+        run_id: *run_id,
+        session: session.as_str().into(),
+        for_ms: 1,
+    };
+    *house.agent.running.lock().unwrap() = runs.iter().map(live).collect();
     for (session, run, shown) in &runs {
         let paths = [
             format!("/api/v1/runs/{run}"),
@@ -212,7 +219,7 @@ async fn what_happens_in_the_sessions_of_work_is_shown_with_the_work() {
     let mut expected: Vec<_> =
         runs.iter().filter(|(_, _, shown)| *shown).map(|(session, ..)| session.clone()).collect();
     expected.sort();
-    for (path, of) in [("/api/v1/runs", "runs"), ("/api/v1/sessions", "sessions")] {
+    for (path, of) in [("/api/v1/runs", "runs"), ("/api/v1/sessions", "sessions"), ("/api/v1/status", "running")] {
         let (_, list) = got(&house, "client", path).await;
         assert_eq!(names(&list, of, "session"), expected, "{path}");
         assert_eq!(names(&got(&house, "operator", path).await.1, of, "session").len(), 5, "{path}");
@@ -224,4 +231,33 @@ async fn what_happens_in_the_sessions_of_work_is_shown_with_the_work() {
         answer.to_string().replace(&run.to_string(), "ID")
     };
     assert_eq!(said(absent).await, said(hidden).await);
+}
+
+#[tokio::test]
+async fn whoever_takes_the_name_of_a_deleted_routine_is_not_shown_what_it_did() {
+    let house = House::locked().await;
+    let Work { firings, .. } = work(&house).await;
+    assert_eq!(asked(&house, "operator", Method::DELETE, "/api/v1/routines/theirs", None).await.0, 200);
+    let hourly = spec("theirs", json!({ "kind": "schedule", "when": "@hourly" }));
+    posted(&house, "client", "/api/v1/routines", hourly).await;
+    let run = RunRecord { session: format!("routine:{}", firings[0]).as_str().into(), ..blank() };
+    house.store.put(run.clone());
+    let of_before = [
+        format!("/api/v1/firings/{}", firings[0]),
+        format!("/api/v1/runs/{}", run.run_id),
+        format!("/api/v1/sessions/{}/messages", run.session),
+    ];
+    for path in &of_before {
+        assert_eq!(got(&house, "operator", path).await.0, 200, "operator {path}");
+        assert_eq!(got(&house, "client", path).await.0, 404, "client {path}");
+    }
+    let again = posted(&house, "client", "/api/v1/routines/theirs/fire", json!({})).await;
+    for (token, count) in [("client", 1), ("operator", 2)] {
+        for path in ["/api/v1/routines/theirs/runs", "/api/v1/firings?routine=theirs"] {
+            let (_, list) = got(&house, token, path).await;
+            let shown = list["firings"].as_array().unwrap();
+            assert_eq!((shown.len(), &shown[0]["firing_id"]), (count, &again["firing_id"]), "{token} {path}: {list}");
+        }
+    }
+    assert_eq!(names(&got(&house, "client", "/api/v1/firings").await.1, "firings", "routine"), ["mine", "theirs"]);
 }

@@ -65,9 +65,12 @@ impl FakeWork {
                 if old.is_some() && fresh {
                     return Ack::Refused(Refusal::Invalid(format!("there is a routine named {}", spec.name)));
                 }
-                let new = routine_of(spec, inbound);
+                let mut new = routine_of(spec, inbound);
                 match old {
-                    Some(old) => routines[old] = new.clone(),
+                    Some(old) => {
+                        new.routine_id = routines[old].routine_id;
+                        routines[old] = new.clone();
+                    }
                     None => routines.push(new.clone()),
                 }
                 routines.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
@@ -88,9 +91,12 @@ impl FakeWork {
                 None => unknown(&name),
             },
             RoutineRequest::Fire { name, payload } => match at(&routines, &name) {
-                Some(_) => {
+                Some(at) => {
                     let key = inbound.key.as_ref().map(|key| format!("{}/{}", key.account, key.message_id));
-                    self.fired(&[(&name, "manual", key.unwrap_or_else(|| FiringId::new().to_string()))], payload)
+                    self.fired(
+                        &[(&routines[at], "manual", key.unwrap_or_else(|| FiringId::new().to_string()))],
+                        payload,
+                    )
                 }
                 None => unknown(&name),
             },
@@ -100,9 +106,9 @@ impl FakeWork {
                     let retry_after = Duration::from_millis(89_500);
                     Ack::Refused(Refusal::Busy { what: "the routine fired a moment ago".into(), retry_after })
                 }
-                Some(_) => {
+                Some(routine) => {
                     let key = delivery.unwrap_or_else(|| format!("body {payload}"));
-                    self.fired(&[(&name, "webhook", key)], Some(payload))
+                    self.fired(&[(routine, "webhook", key)], Some(payload))
                 }
                 None => unknown(&name),
             },
@@ -122,18 +128,19 @@ impl FakeWork {
             RoutineRequest::Emit { source, event, key, payload } => {
                 let key = key.unwrap_or_else(|| FiringId::new().to_string());
                 let waits = |routine: &&RoutineRecord| matches!(&routine.spec.trigger, Trigger::System { source: s, event: e, .. } if *s == source && *e == event);
-                let waiting: Vec<_> = routines.iter().filter(waits).map(|routine| routine.spec.name.clone()).collect();
-                let causes: Vec<_> = waiting.iter().map(|name| (name.as_str(), "system", key.clone())).collect();
+                let causes: Vec<_> =
+                    routines.iter().filter(waits).map(|routine| (routine, "system", key.clone())).collect();
                 self.fired(&causes, Some(payload.to_string()))
             }
         }
     }
 
-    fn fired(&self, causes: &[(&str, &str, String)], payload: Option<String>) -> Ack {
+    fn fired(&self, causes: &[(&RoutineRecord, &str, String)], payload: Option<String>) -> Ack {
         let mut firings = self.firings.lock().unwrap();
         let mut fired = Vec::new();
         for (routine, by, key) in causes {
-            let known = firings.iter().find(|firing| firing.routine == *routine && firing.key == *key).cloned();
+            let known =
+                firings.iter().find(|firing| firing.routine_id == routine.routine_id && firing.key == *key).cloned();
             let firing = known.unwrap_or_else(|| firing_of(routine, by, key, payload.clone()));
             if !firings.iter().any(|other| other.firing_id == firing.firing_id) {
                 firings.push(firing.clone());
@@ -204,11 +211,11 @@ fn routine_of(spec: RoutineSpec, inbound: &Inbound) -> RoutineRecord {
     }
 }
 
-fn firing_of(routine: &str, by: &str, key: &str, payload: Option<String>) -> FiringRecord {
+fn firing_of(routine: &RoutineRecord, by: &str, key: &str, payload: Option<String>) -> FiringRecord {
     FiringRecord {
         firing_id: FiringId::new(),
-        routine_id: RoutineId::new(),
-        routine: routine.into(),
+        routine_id: routine.routine_id,
+        routine: routine.spec.name.clone(),
         revision: 1,
         by: by.into(),
         key: key.into(),
@@ -333,6 +340,7 @@ impl RoutineStore for FakeWork {
         let firings = self.firings.lock().unwrap();
         let fits = |firing: &&FiringRecord| {
             filter.routine.as_ref().is_none_or(|routine| *routine == firing.routine)
+                && filter.routine_id.is_none_or(|id| id == firing.routine_id)
                 && filter.status.is_none_or(|status| status == firing.status)
         };
         Ok(firings.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())

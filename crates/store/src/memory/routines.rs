@@ -189,6 +189,7 @@ impl Routines {
     pub(super) fn firings(&self, filter: &FiringFilter) -> Vec<FiringRecord> {
         let wanted = self.firings.values().rev().map(|firing| &firing.record).filter(|firing| {
             filter.routine.as_ref().is_none_or(|name| firing.routine == *name)
+                && filter.routine_id.is_none_or(|id| firing.routine_id == id)
                 && filter.status.is_none_or(|status| firing.status == status)
         });
         wanted.take(firings_limit(filter) as usize).cloned().collect()
@@ -287,7 +288,7 @@ impl State {
             return off;
         }
         let held = self.routines.held(&routine, &new, global);
-        if let Some(held) = held.filter(|_| new.scheduled_at.is_none()) {
+        if let Some(held) = held.filter(|held| new.scheduled_at.is_none() || *held == Held::Global) {
             return Claim::Held(held);
         }
         let before = routine.record.next_at;

@@ -52,7 +52,7 @@ pub(super) fn claim(tx: &mut Tx<'_>, new: &NewFiring, global: u32) -> Done<Claim
         return Ok(off);
     }
     let held = held(tx, &routine, new, global)?;
-    if let Some(held) = held.filter(|_| new.scheduled_at.is_none()) {
+    if let Some(held) = held.filter(|held| new.scheduled_at.is_none() || *held == Held::Global) {
         return Ok(Claim::Held(held));
     }
     record_missed(tx, &mut routine.record, &new.missed, new.at)?;
@@ -266,6 +266,10 @@ pub(super) fn firings(conn: &Connection, filter: &FiringFilter) -> Done<Sifted<F
     if let Some(routine) = &filter.routine {
         wanted.push("routine = ?");
         values.push(routine.clone().into());
+    }
+    if let Some(id) = filter.routine_id {
+        wanted.push("routine_id = ?");
+        values.push(id.to_string().into());
     }
     if let Some(status) = filter.status {
         wanted.push("status = ?");

@@ -95,8 +95,12 @@ async fn told_before(
     words: &str,
     now: UnixMillis,
 ) -> Result<Option<FiringRecord>, StoreError> {
-    let filter =
-        FiringFilter { routine: Some(HEARTBEAT.into()), status: Some(FiringStatus::Attention), limit: ALERTS_MAX };
+    let filter = FiringFilter {
+        routine: Some(HEARTBEAT.into()),
+        status: Some(FiringStatus::Attention),
+        limit: ALERTS_MAX,
+        ..FiringFilter::default()
+    };
     let signature = alert::signature(words);
     let same = |before: &FiringRecord| {
         // One of the future was told before somebody set the clock back: nobody knows how long ago.

@@ -95,7 +95,12 @@ impl Facts {
 /// The newest of the failures in a row.
 async fn failed(house: &House, routine: Option<&RoutineRecord>) -> Result<Option<Failed>, StoreError> {
     let Some(routine) = routine.filter(|routine| routine.failures > 0) else { return Ok(None) };
-    let filter = FiringFilter { routine: Some(HEARTBEAT.into()), status: Some(FiringStatus::Failed), limit: 1 };
+    let filter = FiringFilter {
+        routine: Some(HEARTBEAT.into()),
+        status: Some(FiringStatus::Failed),
+        limit: 1,
+        ..FiringFilter::default()
+    };
     let newest = house.store.routines.firings(filter).await?.into_iter().next();
     let Some(newest) = newest.filter(|newest| newest.routine_id == routine.routine_id) else { return Ok(None) };
     let run = match newest.run_id {

@@ -17,7 +17,7 @@ pub(in crate::routines) async fn report(house: &House) -> Result<HeartbeatReport
     let (heartbeat, store) = (&house.heartbeat, &house.store.routines);
     let config = &heartbeat.config;
     let routine = store.routine(HEARTBEAT).await?.filter(|routine| routine.origin == RoutineOrigin::Heartbeat);
-    let filter = FiringFilter { routine: Some(HEARTBEAT.into()), status: None, limit: LAST };
+    let filter = FiringFilter { routine: Some(HEARTBEAT.into()), limit: LAST, ..FiringFilter::default() };
     let last = if routine.is_some() { store.firings(filter).await? } else { Vec::new() };
     let facts = Facts::gather(house, routine.as_ref(), house.clock.now()).await?;
     let (would_skip, would) = match facts.reason(heartbeat, false) {

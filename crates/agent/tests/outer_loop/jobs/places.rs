@@ -126,5 +126,13 @@ async fn the_status_counts_what_waits_works_and_hangs() {
     };
     assert_eq!(status.jobs, Some(JobsStatus { numbers, places: 2 }));
     assert_eq!(status.routines, Some(RoutineNumbers::default()));
+    // In which sessions is said to operators; for everybody else they are numbers.
+    for (answer, shown) in
+        [(agent.one.text("alice", "/status").await, 2), (agent.one.text_of("bob", "bob", "/status").await, 0)]
+    {
+        let Ack::Command(told) = answer else { panic!("no status") };
+        assert!(told.reply.contains("Running: 2"), "{}", told.reply);
+        assert_eq!(told.reply.matches(" of job:").count(), shown, "{}", told.reply);
+    }
     agent.crash().await;
 }

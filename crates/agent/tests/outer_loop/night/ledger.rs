@@ -22,6 +22,11 @@ pub(super) struct Line {
 }
 
 impl Line {
+    /// Firings with this status.
+    pub(super) fn count_of(&self, status: &str) -> u64 {
+        self.by_status.get(status).copied().unwrap_or(0)
+    }
+
     pub(super) fn count(&mut self, firing: &FiringRecord, held: bool) {
         *self.by_status.entry(firing.status.word()).or_default() += 1;
         self.held += u64::from(held);
@@ -78,7 +83,7 @@ impl fmt::Display for Ledger {
             "routines", "number", "expected", "ok", "attention", "failed", "missed", "(held)", "late p50", "late p99"
         )?;
         for (kind, line) in &self.kinds {
-            let count = |status: &str| line.by_status.get(status).copied().unwrap_or(0);
+            let count = |status: &str| line.count_of(status);
             let mut late = line.lateness_ms.clone();
             late.sort_unstable();
             writeln!(

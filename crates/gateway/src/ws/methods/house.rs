@@ -1,11 +1,10 @@
 //! `health`, `status` and `models.list`.
 
-use belay_protocol::{Ack, Control};
 use serde_json::{Value, json};
 
 use super::{Caller, Nothing};
 use crate::error::ApiError;
-use crate::routes::not_ready_because;
+use crate::routes::{not_ready_because, status_of};
 use crate::ws::connection::json_of;
 
 pub(super) async fn health(caller: &Caller, Nothing {}: Nothing) -> Value {
@@ -17,10 +16,7 @@ pub(super) async fn health(caller: &Caller, Nothing {}: Nothing) -> Value {
 }
 
 pub(super) async fn status(caller: &Caller, Nothing {}: Nothing) -> Result<Value, ApiError> {
-    match caller.app.control(caller.principal.clone(), Control::Status).await? {
-        Ack::Status(report) => Ok(json_of(&report)),
-        other => Err(ApiError::unexpected(&other)),
-    }
+    status_of(&caller.app, caller.principal.clone()).await.map(|report| json_of(&report))
 }
 
 /// The configured model; others are chosen by their names.

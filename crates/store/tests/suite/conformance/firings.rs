@@ -20,6 +20,7 @@ for_every_store! {
     a_clock_that_was_set_back_holds_nothing_back
     the_same_content_fires_once_in_its_window
     a_scheduled_time_that_is_held_back_is_recorded_as_missed
+    a_scheduled_time_waits_for_a_place_among_all
     what_is_held_back_without_a_time_leaves_nothing_behind
     missed_times_are_recorded_once
     a_time_that_has_passed_is_never_claimed_and_never_waited_for
@@ -229,9 +230,23 @@ async fn a_scheduled_time_that_is_held_back_is_recorded_as_missed(store: Store) 
 
 /// The missed times, in the order in which they were recorded, with what held them back.
 async fn missed(store: &Store, name: &str) -> Vec<(i64, Option<String>)> {
-    let filter = FiringFilter { routine: Some(name.into()), status: Some(FiringStatus::Missed), limit: 0 };
+    let filter =
+        FiringFilter { routine: Some(name.into()), status: Some(FiringStatus::Missed), ..FiringFilter::default() };
     let firings = store.firings(filter).await.unwrap();
     firings.into_iter().rev().map(|firing| (firing.scheduled_at.expect("a time").0, firing.summary)).collect()
+}
+
+async fn a_scheduled_time_waits_for_a_place_among_all(store: Store) {
+    put(&*store, routine("hook")).await;
+    let other = claim(&*store, firing("hook", "1")).await.firing_id;
+    put(&*store, scheduled("tick", 60_000)).await;
+    let before = now(&store, "tick").await;
+    let new = NewFiring { missed: vec![at(30_000)], ..on_time("tick", 60_000, 120_000) };
+    assert_eq!(store.claim(new.clone(), 1).await.unwrap(), Claim::Held(Held::Global));
+    assert_eq!(now(&store, "tick").await, before, "it waits for that time as it did");
+    assert_eq!(store.firings(FiringFilter::default()).await.unwrap().len(), 1);
+    settle(&store, end(other, FiringStatus::Ok)).await;
+    assert!(matches!(store.claim(new, 1).await.unwrap(), Claim::Claimed(_)));
 }
 
 async fn what_is_held_back_without_a_time_leaves_nothing_behind(store: Store) {
@@ -523,7 +538,7 @@ async fn firings_are_listed_newest_first(store: Store) {
     }
     settle(&store, end(ids[0], FiringStatus::Ok)).await;
     let list = async |routine: Option<&str>, status, limit| {
-        let filter = FiringFilter { routine: routine.map(Into::into), status, limit };
+        let filter = FiringFilter { routine: routine.map(Into::into), status, limit, ..FiringFilter::default() };
         let firings = store.firings(filter).await.unwrap();
         firings.into_iter().map(|firing| firing.firing_id).collect::<Vec<_>>()
     };
@@ -532,8 +547,20 @@ async fn firings_are_listed_newest_first(store: Store) {
     assert_eq!(list(Some("a"), None, 0).await, [ids[2], ids[0]]);
     assert_eq!(list(Some("a"), Some(FiringStatus::Running), 0).await, [ids[2]]);
     assert_eq!(list(None, Some(FiringStatus::Ok), 0).await, [ids[0]]);
+    // Not those of another that had the name before.
+    let mut fresh = routine("a");
+    fresh.id = RoutineId::new();
+    assert!(store.delete("a").await.unwrap());
+    put(&*store, fresh.clone()).await;
+    let new = claim(&*store, NewFiring { routine_id: fresh.id, ..firing("a", "1") }).await.firing_id;
+    let of_it = |id| FiringFilter { routine: Some("a".into()), routine_id: Some(id), ..FiringFilter::default() };
+    for (id, expected) in [(fresh.id, vec![new]), (routine_id("a"), vec![ids[2], ids[0]])] {
+        let firings = store.firings(of_it(id)).await.unwrap();
+        assert_eq!(firings.iter().map(|firing| firing.firing_id).collect::<Vec<_>>(), expected);
+    }
+    assert_eq!(list(Some("a"), None, 0).await, [new, ids[2], ids[0]]);
     let open = store.open_firings().await.unwrap();
-    assert_eq!(open.iter().map(|firing| firing.firing_id).collect::<Vec<_>>(), [ids[1], ids[2]], "oldest first");
+    assert_eq!(open.iter().map(|firing| firing.firing_id).collect::<Vec<_>>(), [ids[1], ids[2], new], "oldest first");
 }
 
 async fn old_firings_go_with_their_facts_and_others_stay(store: Store) {
@@ -614,8 +641,8 @@ async fn firings_have_an_age_of_their_own_and_take_their_sessions_with_them(stor
         removed.add(piece);
     }
     assert_eq!((removed.firings, removed.sessions, removed.threads), (2, 3, 3), "{removed:?}");
-    let filter = FiringFilter { routine: None, status: None, limit: 0 };
-    let left: Vec<_> = store.firings(filter).await.unwrap().into_iter().map(|firing| firing.firing_id).collect();
+    let left: Vec<_> =
+        store.firings(FiringFilter::default()).await.unwrap().into_iter().map(|firing| firing.firing_id).collect();
     assert_eq!(left[1..], [ids[4], ids[2], ids[1]], "{left:?}");
     // What is gone is done all the same.
     let again = try_claim(&store, on_time("tick", 60_000, 120_000)).await;
