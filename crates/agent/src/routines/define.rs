@@ -26,6 +26,7 @@ pub(super) async fn define(house: &House) -> Result<(), StoreError> {
                 "somebody has made a routine of this name; the configuration's has it now"
             );
         }
+        let old = old.filter(|old| old.origin == RoutineOrigin::Config); // what takes the name of another has nothing of it
         let (spec, schedule) = match check::written_out(spec.clone(), old, now) {
             Ok(written) => written,
             Err(error) => {

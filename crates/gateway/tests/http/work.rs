@@ -197,6 +197,7 @@ fn routine_of(spec: RoutineSpec, inbound: &Inbound) -> RoutineRecord {
         revision: 1,
         claimed_to: None,
         fired_at: None,
+        set_off_at: None,
         firings: 0,
         failures: 0,
         created_at: UnixMillis(NOW),

@@ -34,8 +34,6 @@ pub(super) struct Routines {
 #[derive(Clone, Debug)]
 struct Routine {
     record: RoutineRecord,
-    /// When it was last set off other than by hand.
-    set_off_at: Option<UnixMillis>,
     /// Until when it is laid aside.
     not_before: Option<UnixMillis>,
 }
@@ -47,7 +45,7 @@ impl Routine {
 
     /// Becomes what it is now. One that waits for another time is not laid aside.
     fn become_now(&mut self, record: RoutineRecord) {
-        if record.next_at != self.record.next_at {
+        if (record.routine_id, record.next_at) != (self.record.routine_id, self.record.next_at) {
             self.not_before = None;
         }
         self.record = record;
@@ -82,10 +80,11 @@ impl Routines {
         }
         let routine = match old.cloned() {
             Some(mut old) => {
+                self.names.remove(&old.record.routine_id); // what takes the name may be another one
                 old.become_now(put_again(old.record.clone(), new));
                 old
             }
-            None => Routine { record: made(new), set_off_at: None, not_before: None },
+            None => Routine { record: made(new), not_before: None },
         };
         let record = routine.record.clone();
         self.names.insert(record.routine_id, name.clone());
@@ -131,7 +130,7 @@ impl Routines {
     ) -> Option<RoutineRecord> {
         let routine = self.by_name.get_mut(name)?;
         let record = switched(routine.record.clone(), on, why, next_at, at);
-        *routine = Routine { record: record.clone(), not_before: None, ..*routine };
+        *routine = Routine { record: record.clone(), not_before: None };
         self.changes += 1;
         Some(record)
     }
@@ -223,7 +222,7 @@ impl Routines {
         if new.by_hand {
             return None;
         }
-        if let Some(left) = routine.set_off_at.and_then(|since| left_ms(since, guard.cooldown_s, new.at)) {
+        if let Some(left) = routine.record.set_off_at.and_then(|since| left_ms(since, guard.cooldown_s, new.at)) {
             return Some(Held::Cooldown(left));
         }
         let again = |firing: &Firing| {
@@ -306,7 +305,7 @@ impl State {
                 routine.record.fired_at = Some(new.at);
                 routine.record.firings = routine.record.firings.saturating_add(1);
                 if !new.by_hand {
-                    routine.set_off_at = Some(new.at);
+                    routine.record.set_off_at = Some(new.at);
                 }
                 let firing = claimed(&new, revision);
                 self.keep_firing(firing.clone(), new.content.clone());
@@ -366,7 +365,7 @@ impl State {
         notices.into_iter().try_for_each(|notice| self.enqueue(notice))?;
         if let (Some(record), Some(routine)) = (routine, self.routines.by_id(firing.routine_id)) {
             // What it was laid aside for may have been this end.
-            *routine = Routine { record, not_before: None, ..*routine };
+            *routine = Routine { record, not_before: None };
         }
         self.routines.changes += u64::from(disabled);
         if let Some(kept) = self.routines.firing_mut(firing.firing_id) {

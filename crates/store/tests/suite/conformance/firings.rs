@@ -107,6 +107,7 @@ async fn a_claim_keeps_the_firing_and_moves_its_routine_on(store: Store) {
         next_at: Some(at(120_000)),
         claimed_to: Some(at(60_000)),
         fired_at: Some(at(60_000)),
+        set_off_at: Some(at(60_000)),
         firings: 1,
         ..made
     };

@@ -27,6 +27,7 @@ for_every_store! {
     a_burst_of_one_person_passes_neither_the_cap_nor_a_name
     one_that_is_laid_aside_is_due_later_and_keeps_nobody_waiting
     being_laid_aside_ends_with_what_it_was_for
+    what_comes_from_elsewhere_is_another_routine
     whatever_sets_routines_off_changes_the_number_of_changes_and_firings_do_not
 }
 
@@ -49,6 +50,7 @@ fn record(new: NewRoutine) -> RoutineRecord {
         next_at: new.next_at,
         claimed_to: None,
         fired_at: None,
+        set_off_at: None,
         firings: 0,
         failures: 0,
         created_at: at(1_000),
@@ -119,6 +121,7 @@ async fn a_changed_routine_begins_anew(store: Store) {
         revision: 2,
         claimed_to: Some(at(300_000)),
         fired_at: Some(at(60_000)),
+        set_off_at: Some(at(60_000)),
         firings: 1,
         changed_at: at(300_000),
         ..record(changed.clone())
@@ -325,6 +328,28 @@ async fn being_laid_aside_ends_with_what_it_was_for(store: Store) {
     changed.spec.description = "another".into();
     put(&*store, changed).await;
     assert_eq!(next_due(&store).await, Some(300_000));
+}
+
+async fn what_comes_from_elsewhere_is_another_routine(store: Store) {
+    let old = put(&*store, scheduled("tick", 60_000)).await;
+    let running = claim(&*store, on_time("tick", 60_000, 120_000)).await.firing_id;
+    store.defer(old.routine_id, at(900_000)).await.unwrap();
+    let config = NewRoutine { id: routine_id("config's"), origin: RoutineOrigin::Config, ..scheduled("tick", 120_000) };
+    let new = put(&*store, config.clone()).await;
+    assert_eq!(new, RoutineRecord { claimed_to: Some(at(1_000)), ..record(config.clone()) });
+    assert_eq!(next_due(&store).await, Some(120_000), "it is not laid aside for the other's sake");
+    RoutineStore::settle(&*store, end(running, FiringStatus::Failed)).await.unwrap();
+    assert_eq!(store.routine("tick").await.unwrap(), Some(new.clone()), "the other's firing is not its own");
+    store.miss(old.routine_id, vec![at(120_000)], None, at(120_000)).await.unwrap();
+    assert_eq!(store.routine("tick").await.unwrap(), Some(new.clone()), "by the id of the other it is not found");
+    // Put again by the same hand it is the same one.
+    assert_eq!(put(&*store, NewRoutine { id: routine_id("again"), ..config }).await, new);
+
+    put(&*store, scheduled("off", 60_000)).await;
+    store.enable("off", false, "ann said so", None, at(2_000)).await.unwrap();
+    let config =
+        NewRoutine { id: routine_id("off, config's"), origin: RoutineOrigin::Config, ..scheduled("off", 60_000) };
+    assert!(put(&*store, config).await.enabled, "that somebody has switched theirs off is not about this one");
 }
 
 async fn whatever_sets_routines_off_changes_the_number_of_changes_and_firings_do_not(store: Store) {
