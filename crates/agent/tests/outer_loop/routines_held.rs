@@ -212,7 +212,7 @@ async fn a_firing_of_a_routine_that_was_made_again_ends_and_counts_for_nothing()
     put(&agent, routine("watch", Trigger::Manual)).await;
     agent.crash().await;
     let old = claimed_by_the_dead(&setup, "watch").await;
-    setup.store.routines.delete("watch").await.expect("deleted");
+    setup.store.routines.delete("watch", None).await.expect("deleted");
     let next = setup.next_boot(silent());
     let agent = next.start().await;
     let made = put(&agent, routine("watch", Trigger::Manual)).await;
@@ -234,7 +234,7 @@ async fn a_run_that_a_restart_takes_up_does_not_do_the_work_of_another_routine_o
     fire(&agent, "watch").await.expect("fired");
     agent.asked(1).await;
     agent.crash().await;
-    setup.store.routines.delete("watch").await.expect("deleted");
+    setup.store.routines.delete("watch", None).await.expect("deleted");
     let another = NewRoutine {
         id: RoutineId::new(),
         spec: old.spec,

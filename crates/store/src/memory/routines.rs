@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use belay_protocol::routine::MAX_ROUTINES;
 use belay_protocol::{
-    Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, JobId, NewFiring, NewRoutine, PutRule,
-    RoutineId, RoutineNumbers, RoutineOrigin, RoutinePut, RoutineRecord, RunId, SessionKey, Settled, StoreError,
-    UnixMillis, firing_session,
+    Aside, Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, JobId, NewFiring, NewRoutine,
+    PutRule, RoutineId, RoutineNumbers, RoutineOrigin, RoutinePut, RoutineRecord, RunId, SessionKey, Settled,
+    StoreError, UnixMillis, firing_session,
 };
 
 use super::state::State;
@@ -114,30 +114,34 @@ impl Routines {
         self.changes
     }
 
-    pub(super) fn defer(&mut self, id: RoutineId, until: UnixMillis) {
-        if let Some(routine) = self.by_id(id).filter(|routine| routine.record.next_at.is_some()) {
+    pub(super) fn defer(&mut self, id: RoutineId, Aside { waits_for, until, at_work }: Aside) {
+        let own = self.running().filter(|firing| firing.routine_id == id).count();
+        let as_read = |routine: &&mut Routine| routine.record.next_at == Some(waits_for) && own >= at_work as usize;
+        if let Some(routine) = self.by_id(id).filter(as_read) {
             routine.not_before = Some(until);
         }
     }
 
     pub(super) fn enable(
         &mut self,
-        name: &str,
+        id: RoutineId,
         on: bool,
         why: &str,
         next_at: Option<UnixMillis>,
         at: UnixMillis,
     ) -> Option<RoutineRecord> {
-        let routine = self.by_name.get_mut(name)?;
+        let routine = self.by_id(id)?;
         let record = switched(routine.record.clone(), on, why, next_at, at);
         *routine = Routine { record: record.clone(), not_before: None };
         self.changes += 1;
         Some(record)
     }
 
-    pub(super) fn delete(&mut self, name: &str) -> bool {
-        let gone = self.by_name.remove(name);
+    pub(super) fn delete(&mut self, name: &str, id: Option<RoutineId>) -> bool {
+        let is_meant = |routine: &&Routine| id.is_none_or(|id| routine.record.routine_id == id);
+        let gone = self.by_name.get(name).filter(is_meant).cloned();
         if let Some(gone) = &gone {
+            self.by_name.remove(name);
             self.names.remove(&gone.record.routine_id);
             self.changes += 1;
         }

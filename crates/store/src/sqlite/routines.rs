@@ -2,7 +2,7 @@
 
 use belay_protocol::routine::MAX_ROUTINES;
 use belay_protocol::{
-    NewRoutine, PutBy, PutRule, RoutineId, RoutineNumbers, RoutineOrigin, RoutinePut, RoutineRecord, UnixMillis,
+    Aside, NewRoutine, PutBy, PutRule, RoutineId, RoutineNumbers, RoutineOrigin, RoutinePut, RoutineRecord, UnixMillis,
 };
 use rusqlite::{Connection, Row, named_params, params};
 
@@ -202,12 +202,14 @@ fn find(tx: &mut Tx<'_>, name: &str) -> Done<Found> {
     })
 }
 
-/// The routine of that id; `None` also for one that cannot be read, which is switched off by that.
+/// The routine of that id; `None` also for one that cannot be read, which is switched off by that, and named in the log.
 pub(super) fn by_id(tx: &mut Tx<'_>, id: RoutineId) -> Done<Option<Kept>> {
     let sql = format!("SELECT {COLUMNS} FROM routines WHERE id = ?1");
     let mut found = tx.sift(&sql, params![id.to_string()], "name", kept)?;
     for row in &found.damaged {
-        damaged::routine(tx, row)?;
+        if damaged::routine(tx, row)? {
+            damaged::tell(row);
+        }
     }
     Ok(found.rows.pop())
 }
@@ -216,29 +218,33 @@ fn kept(row: &Row<'_>) -> Done<Kept> {
     Ok(Kept { record: record(row)?, not_before: rows::optional_date(row, "not_before")? })
 }
 
-pub(super) fn defer(tx: &mut Tx<'_>, id: RoutineId, until: UnixMillis) -> Done<()> {
-    let sql = "UPDATE routines SET not_before = ?2 WHERE id = ?1 AND next_at IS NOT NULL";
-    tx.exec(sql, params![id.to_string(), until.0])?;
+pub(super) fn defer(tx: &mut Tx<'_>, id: RoutineId, aside: Aside) -> Done<()> {
+    let sql = format!(
+        "UPDATE routines SET not_before = ?2 WHERE id = ?1 AND next_at = ?3 AND ({}) >= ?4",
+        super::firings::RUNNING_OF
+    );
+    tx.exec(&sql, params![id.to_string(), aside.until.0, aside.waits_for.0, aside.at_work])?;
     Ok(())
 }
 
 pub(super) fn enable(
     tx: &mut Tx<'_>,
-    name: &str,
+    id: RoutineId,
     on: bool,
     why: &str,
     next_at: Option<UnixMillis>,
     at: UnixMillis,
 ) -> Done<Option<RoutineRecord>> {
-    let Found::There(old) = find(tx, name)? else { return Ok(None) };
+    let Some(old) = by_id(tx, id)? else { return Ok(None) };
     let kept = Kept { record: switched(old.record, on, why, next_at, at), not_before: None };
     keep(tx, &kept)?;
     note_change(tx)?;
     Ok(Some(kept.record))
 }
 
-pub(super) fn delete(tx: &mut Tx<'_>, name: &str) -> Done<bool> {
-    let there = tx.exec("DELETE FROM routines WHERE name = ?1", params![name])? > 0;
+pub(super) fn delete(tx: &mut Tx<'_>, name: &str, id: Option<RoutineId>) -> Done<bool> {
+    let sql = "DELETE FROM routines WHERE name = ?1 AND (?2 IS NULL OR id = ?2)";
+    let there = tx.exec(sql, params![name, id.map(|id| id.to_string())])? > 0;
     if there {
         note_change(tx)?;
     }
