@@ -97,7 +97,7 @@ pub use routine::{
     Guardrails, Misfire, NewRoutine, Notify, PutBy, PutRule, RoutineAction, RoutineAnswer, RoutineOrigin, RoutinePut,
     RoutineRecord, RoutineRequest, RoutineSpec, Trigger,
 };
-pub use routine_store::{RoutineNumbers, RoutineStore};
+pub use routine_store::{Aside, RoutineNumbers, RoutineStore};
 pub use run::{AgentState, RunRecord, RunStatus, RunUsage, Termination, WaitingFor};
 pub use secret::{Secret, SecretVault};
 pub use sent::Sent;

@@ -270,6 +270,8 @@ pub struct RoutineRecord {
     pub claimed_to: Option<UnixMillis>,
     /// When it fired last.
     pub fired_at: Option<UnixMillis>,
+    /// When it fired last other than by hand: since then it cools down.
+    pub set_off_at: Option<UnixMillis>,
     /// How often it has fired.
     pub firings: u64,
     /// Failures in a row.

@@ -20,6 +20,17 @@ pub struct RoutineNumbers {
     pub next_at: Option<UnixMillis>,
 }
 
+/// How a routine is laid aside that was read a moment ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aside {
+    /// The time that it waited for when it was read; where it waits for another one by now, it is not laid aside.
+    pub waits_for: UnixMillis,
+    /// It is not due before this.
+    pub until: UnixMillis,
+    /// Only while so many of its firings are at work, or more; 0: whatever is at work.
+    pub at_work: u32,
+}
+
 /// Keeps routines and their firings. Every write is committed before it answers.
 ///
 /// A row that cannot be read stops no other: lists pass over it, a routine is switched off and a firing is ended with that as the
@@ -32,19 +43,19 @@ pub trait RoutineStore: Send + Sync {
     /// the same transaction.
     async fn put(&self, routine: NewRoutine, rule: PutRule) -> Result<RoutinePut, StoreError>;
 
-    /// Switches it on, with its next scheduled time and without its failures, or off, with the reason. Times that passed while
+    /// Switches the routine of this id on, with its next scheduled time and without its failures, or off, with the reason. Times that passed while
     /// it was off are not missed. `None`: there is none.
     async fn enable(
         &self,
-        name: &str,
+        routine: RoutineId,
         on: bool,
         why: &str,
         next_at: Option<UnixMillis>,
         at: UnixMillis,
     ) -> Result<Option<RoutineRecord>, StoreError>;
 
-    /// Deletes it; its firings stay as they are. Whether it was there.
-    async fn delete(&self, name: &str) -> Result<bool, StoreError>;
+    /// Deletes the routine of that name; with an id, only where it is that one. Its firings stay as they are. Whether it was there.
+    async fn delete(&self, name: &str, id: Option<RoutineId>) -> Result<bool, StoreError>;
 
     /// The routine of that name.
     async fn routine(&self, name: &str) -> Result<Option<RoutineRecord>, StoreError>;
@@ -69,9 +80,9 @@ pub trait RoutineStore: Send + Sync {
     /// When the next routine is due, those that are laid aside included.
     async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError>;
 
-    /// Lays a routine aside: it is not due before `until`. The end of one of its firings, and whatever moves its next time, ends
-    /// that. Nothing where there is no such routine, or it waits for no time.
-    async fn defer(&self, routine: RoutineId, until: UnixMillis) -> Result<(), StoreError>;
+    /// Lays a routine aside. The end of one of its firings, and whatever moves its next time, ends that. Nothing where there is no
+    /// such routine, or it is not as [`Aside`] says.
+    async fn defer(&self, routine: RoutineId, aside: Aside) -> Result<(), StoreError>;
 
     /// Claims a firing: guardrails and cap are looked at, the row is written, and the routine's times go on, in one
     /// transaction. `global`: firings of all routines that may be at work.

@@ -95,6 +95,7 @@ pub(crate) fn made(new: NewRoutine) -> RoutineRecord {
         revision: 1,
         next_at: new.next_at,
         fired_at: None,
+        set_off_at: None,
         firings: 0,
         failures: 0,
         created_at: new.at,
@@ -102,13 +103,17 @@ pub(crate) fn made(new: NewRoutine) -> RoutineRecord {
     }
 }
 
-/// A routine that is put again. The same spec changes for whom it works, and nothing else.
+/// A routine that is put again. The same spec changes for whom it works, and nothing else. What comes from elsewhere is another
+/// routine, which has nothing of the one whose name it takes: neither its firings, nor that somebody has switched it off.
 pub(crate) fn put_again(old: RoutineRecord, new: NewRoutine) -> RoutineRecord {
+    if old.origin != new.origin {
+        return made(new);
+    }
     let differs = old.spec != new.spec;
     let fresh = RoutineRecord { routine_id: old.routine_id, created_at: old.created_at, ..made(new) };
     if !differs {
-        let RoutineRecord { creator, channel, made_in, reply_to, origin, .. } = fresh;
-        return RoutineRecord { creator, channel, made_in, reply_to, origin, ..old };
+        let RoutineRecord { creator, channel, made_in, reply_to, .. } = fresh;
+        return RoutineRecord { creator, channel, made_in, reply_to, ..old };
     }
     RoutineRecord {
         enabled: old.enabled,
@@ -116,6 +121,7 @@ pub(crate) fn put_again(old: RoutineRecord, new: NewRoutine) -> RoutineRecord {
         revision: old.revision.saturating_add(1),
         next_at: fresh.next_at.filter(|_| old.enabled),
         fired_at: old.fired_at,
+        set_off_at: old.set_off_at,
         firings: old.firings,
         ..fresh
     }

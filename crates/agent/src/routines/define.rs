@@ -26,6 +26,7 @@ pub(super) async fn define(house: &House) -> Result<(), StoreError> {
                 "somebody has made a routine of this name; the configuration's has it now"
             );
         }
+        let old = old.filter(|old| old.origin == RoutineOrigin::Config); // what takes the name of another has nothing of it
         let (spec, schedule) = match check::written_out(spec.clone(), old, now) {
             Ok(written) => written,
             Err(error) => {
@@ -47,8 +48,8 @@ pub(super) async fn define(house: &House) -> Result<(), StoreError> {
         };
         let (next_at, back) = (new.next_at, old.is_some_and(was_gone));
         match store.put(new, PutRule { fresh: false, by: PutBy::Config }).await? {
-            RoutinePut::Done(_) if back => {
-                store.enable(&name, true, "", next_at, now).await?;
+            RoutinePut::Done(routine) if back => {
+                store.enable(routine.routine_id, true, "", next_at, now).await?;
             }
             RoutinePut::Done(_) => {}
             RoutinePut::Refused(why) | RoutinePut::Forbidden(why) => {
@@ -60,7 +61,7 @@ pub(super) async fn define(house: &House) -> Result<(), StoreError> {
         let name = &routine.spec.name;
         if routine.origin == RoutineOrigin::Config && routine.enabled && !config.defines(name) {
             tracing::info!(routine = name, "the configuration has this routine no more; it is switched off");
-            store.enable(name, false, GONE, None, now).await?;
+            store.enable(routine.routine_id, false, GONE, None, now).await?;
         }
     }
     Ok(())

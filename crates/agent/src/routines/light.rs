@@ -76,7 +76,9 @@ pub(crate) async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext)
         None => None,
     };
     let Some(firing) = firing else { return Ok(cannot("firing")) };
-    let Some(routine) = store.routine(&firing.routine).await? else { return Ok(cannot("routine")) };
+    // One that was made anew under its name is another one: its words are not this firing's, nor are its creator's rights.
+    let routine = store.routine(&firing.routine).await?.filter(|routine| routine.routine_id == firing.routine_id);
+    let Some(routine) = routine else { return Ok(cannot("routine")) };
     // Looked at before it was begun; since then a restart may have taken it up, with other settings.
     let Ok(routine) = rights::of_routine(&house, &routine) else {
         return Ok(LoopOutcome::Stopped(RunEnd::of(StopReason::ParentStopped).with("rights", "none")));

@@ -53,9 +53,10 @@ pub(super) fn reckon(
     }))
 }
 
-/// Until when a routine that fired lately would be held back. `None`: it would not, nor where the clock was set back behind that.
+/// Until when a routine that was set off lately would be held back; by hand it may always be fired, and that holds nothing back.
+/// `None`: it would not, nor where the clock was set back behind that.
 pub(super) fn cools_until(routine: &RoutineRecord, now: UnixMillis) -> Option<UnixMillis> {
-    let fired = routine.fired_at.filter(|fired| *fired <= now)?;
+    let fired = routine.set_off_at.filter(|fired| *fired <= now)?;
     let cooldown_ms = i64::try_from(routine.spec.guard.cooldown_s.saturating_mul(1000)).unwrap_or(i64::MAX);
     Some(UnixMillis(fired.0.saturating_add(cooldown_ms))).filter(|until| now < *until)
 }

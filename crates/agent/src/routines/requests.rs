@@ -177,7 +177,7 @@ async fn enable(house: &House, name: &str, on: bool, by: &By) -> Result<RoutineA
         Err(error) => return Err(Refusal::Invalid(format!("The schedule of {name} cannot be read: {error}"))),
     };
     let why = if on { String::new() } else { format!("switched off by {}", by.asker.principal) };
-    let switched = house.store.routines.enable(name, on, &why, next_at, now).await.map_err(unstored)?;
+    let switched = house.store.routines.enable(routine.routine_id, on, &why, next_at, now).await.map_err(unstored)?;
     match switched {
         Some(routine) => {
             house.routines.put(&routine);
@@ -188,13 +188,16 @@ async fn enable(house: &House, name: &str, on: bool, by: &By) -> Result<RoutineA
 }
 
 async fn delete(house: &House, name: &str, by: &By) -> Result<RoutineAnswer, Refusal> {
-    match find(house, name, by).await {
-        Ok(routine) => not_of_config(&routine)?,
+    let id = match find(house, name, by).await {
+        Ok(routine) => {
+            not_of_config(&routine)?;
+            Some(routine.routine_id) // who is allowed that was looked at for this one: it may be another's by now
+        }
         // One that cannot be read any more is nobody's: an operator takes it away.
-        Err(Refusal::Unknown(_)) if by.asker.place == Place::Operator => {}
+        Err(Refusal::Unknown(_)) if by.asker.place == Place::Operator => None,
         Err(refusal) => return Err(refusal),
-    }
-    if !house.store.routines.delete(name).await.map_err(unstored)? {
+    };
+    if !house.store.routines.delete(name, id).await.map_err(unstored)? {
         return Err(Refusal::Unknown(format!("There is no routine named {name}.")));
     }
     house.routines.remove(name);

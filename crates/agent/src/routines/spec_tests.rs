@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::config::RoutinesConfig;
 use super::events::EventSet;
-use super::reckon::{Reckoning, reckon};
+use super::reckon::{Reckoning, cools_until, reckon};
 use super::{preview, problems, test_at};
 
 fn at(text: &str) -> UnixMillis {
@@ -132,6 +132,7 @@ fn record(spec: RoutineSpec) -> RoutineRecord {
         next_at: None,
         claimed_to: Some(at("2027-01-01T00:00Z")),
         fired_at: None,
+        set_off_at: None,
         firings: 0,
         failures: 0,
         created_at: at("2027-01-01T00:00Z"),
@@ -163,6 +164,16 @@ fn one_time_fires_at_a_look_and_what_lies_before_it_is_missed() {
     let minutes = record(spec(schedule("* * * * *", "UTC")));
     let late = reckon(&minutes, std::time::Duration::from_secs(60), at("2027-04-01T00:00:30Z")).unwrap().unwrap();
     assert_eq!((late.missed.len(), late.fire), (32, Some(at("2027-04-01T00:00Z"))));
+}
+
+#[test]
+fn a_firing_by_hand_cools_nothing_down() {
+    let guard = Guardrails { cooldown_s: 600, ..Guardrails::default() };
+    let made = record(RoutineSpec { guard, ..spec(schedule("* * * * *", "UTC")) });
+    let (now, until) = (UnixMillis(1_000_000), UnixMillis(1_000_000 + 600_000));
+    let by_hand = RoutineRecord { fired_at: Some(now), ..made };
+    assert_eq!(cools_until(&by_hand, now), None);
+    assert_eq!(cools_until(&RoutineRecord { set_off_at: Some(now), ..by_hand }, now), Some(until));
 }
 
 fn says(who: &str, role: PrincipalRole, channel: &str, text: &str) -> Inbound {

@@ -1,7 +1,7 @@
 //! What is done about one routine whose time has come: decided by itself, and carried out beside others.
 
 use belay_protocol::{
-    Claim, FiringId, FiringRecord, Held, NewFiring, RoutineId, RoutineRecord, StoreError, UnixMillis,
+    Aside, Claim, FiringId, FiringRecord, Held, NewFiring, RoutineId, RoutineRecord, StoreError, UnixMillis,
 };
 
 use super::board::Handed;
@@ -16,9 +16,9 @@ pub(super) enum Step {
     /// Pass times over.
     Miss { routine: RoutineId, times: Vec<UnixMillis>, next: Option<UnixMillis>, at: UnixMillis },
     /// Lay it aside: what is late anyway waits until nothing holds it back.
-    Defer { routine: RoutineId, until: UnixMillis },
+    Defer { routine: RoutineId, aside: Aside },
     /// Switch it off.
-    Off { name: String, why: String, at: UnixMillis },
+    Off { routine: RoutineId, why: String, at: UnixMillis },
 }
 
 impl Step {
@@ -38,12 +38,16 @@ pub(super) fn decide(house: &House, routine: &RoutineRecord, busy_until: Option<
         Err(error) => {
             tracing::error!(%error, routine = name, "the schedule of a routine cannot be read; it is switched off");
             let why = format!("its schedule cannot be read: {error}");
-            return Step::Off { name: name.clone(), why, at: now };
+            return Step::Off { routine: id, why, at: now };
         }
     };
     let Some(time) = fire else { return Step::Miss { routine: id, times: missed, next, at: now } };
-    if catches_up && let Some(until) = busy_until.or_else(|| cools_until(routine, now)) {
-        return Step::Defer { routine: id, until };
+    if catches_up && let Some(waits_for) = routine.next_at {
+        // Of its firings that are led here the store may know some to have ended: it has the last word.
+        let busy = busy_until.map(|until| (until, routine.spec.guard.max_concurrent));
+        if let Some((until, at_work)) = busy.or_else(|| Some((cools_until(routine, now)?, 0))) {
+            return Step::Defer { routine: id, aside: Aside { waits_for, until, at_work } };
+        }
     }
     Step::Claim(Box::new(NewFiring {
         id: FiringId::new(),
@@ -90,8 +94,8 @@ pub(super) async fn carry_out(house: &House, step: Step) -> Result<Done, StoreEr
             store.miss(routine, times, next, at).await?;
             metrics::scheduled_missed(missed);
         }
-        Step::Defer { routine, until } => store.defer(routine, until).await?,
-        Step::Off { name, why, at } => drop(store.enable(&name, false, &why, None, at).await?),
+        Step::Defer { routine, aside } => store.defer(routine, aside).await?,
+        Step::Off { routine, why, at } => drop(store.enable(routine, false, &why, None, at).await?),
     }
     Ok(Done::Settled)
 }

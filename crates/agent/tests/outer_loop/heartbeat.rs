@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use belay_agent::routines::heartbeat::DeliverTo;
 use belay_agent::{HeartbeatConfig, LimitsConfig, RoutinesConfig};
 use belay_protocol::{
-    Ack, Bootstrap, ContextSource, Control, EventKind, EventQuery, FiringFilter, FiringRecord, FiringStatus, HEARTBEAT,
-    HeartbeatReport, ModelErrorKind, NoContext, Price, PrincipalRole, Purpose, Refusal, RoutineAnswer, RoutineOrigin,
-    RoutineRequest, Skills, SkipReason, Trigger, UnixMillis,
+    Ack, Asker, Bootstrap, ContextSource, Control, EventKind, EventQuery, FiringFilter, FiringRecord, FiringStatus,
+    HEARTBEAT, HeartbeatReport, ModelErrorKind, NewRoutine, NoContext, Price, PrincipalRole, Purpose, PutBy, PutRule,
+    Refusal, RoutineAnswer, RoutineId, RoutineOrigin, RoutineRequest, Skills, SkipReason, Trigger, UnixMillis,
 };
 use belay_store::MemoryStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
@@ -532,4 +532,36 @@ async fn settings_that_it_cannot_work_with_are_refused_at_the_start() {
         let error = setup.refused().await;
         assert!(error.starts_with(part), "{error}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_routine_that_somebody_has_made_under_its_name_is_left_alone_and_the_rest_starts() {
+    let define = vec![routine("rounds", Trigger::Manual)];
+    let setup = untiring(ScriptedModel::new([]));
+    let setup = Setup { routines: RoutinesConfig { define, ..RoutinesConfig::default() }, ..setup };
+    let theirs = NewRoutine {
+        id: RoutineId::new(),
+        spec: routine(HEARTBEAT, Trigger::Manual), // of a version that had no heartbeat
+        creator: Asker { principal: "ann".into(), ..Asker::default() },
+        channel: "one".into(),
+        made_in: "s".into(),
+        reply_to: None,
+        origin: RoutineOrigin::Made,
+        next_at: None,
+        at: UnixMillis(NOON),
+    };
+    setup.store.routines.put(theirs, PutRule { fresh: true, by: PutBy::Operator }).await.expect("put");
+    let before = setup.store.routines.routine(HEARTBEAT).await.expect("readable");
+    let agent = setup.start().await;
+    let there = async {
+        while setup.store.routines.routine("rounds").await.expect("readable").is_none() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, there).await.expect("what the configuration defines is there");
+    setup.clock.forward(HOUR);
+    tokio::time::sleep(A_TICK).await;
+    assert_eq!(setup.store.routines.routine(HEARTBEAT).await.expect("readable"), before);
+    assert_eq!(beats_in(&setup).await, []);
+    agent.shut_down().await;
 }

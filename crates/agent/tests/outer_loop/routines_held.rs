@@ -6,8 +6,8 @@ use std::time::Duration;
 use belay_agent::{JobsConfig, RoutinesConfig};
 use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::{
-    FiringStatus, Guardrails, JobChange, JobId, JobState, Misfire, Refusal, RoutineAction, RoutineAnswer,
-    RoutineRequest, RoutineSpec, RunId, Trigger, UnixMillis,
+    Asker, FiringStatus, Guardrails, JobChange, JobId, JobState, Misfire, NewRoutine, PutBy, PutRule, Refusal,
+    RoutineAction, RoutineAnswer, RoutineId, RoutineRequest, RoutineSpec, RunId, Trigger, UnixMillis,
 };
 use belay_store::MemoryStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
@@ -212,7 +212,7 @@ async fn a_firing_of_a_routine_that_was_made_again_ends_and_counts_for_nothing()
     put(&agent, routine("watch", Trigger::Manual)).await;
     agent.crash().await;
     let old = claimed_by_the_dead(&setup, "watch").await;
-    setup.store.routines.delete("watch").await.expect("deleted");
+    setup.store.routines.delete("watch", None).await.expect("deleted");
     let next = setup.next_boot(silent());
     let agent = next.start().await;
     let made = put(&agent, routine("watch", Trigger::Manual)).await;
@@ -224,6 +224,52 @@ async fn a_firing_of_a_routine_that_was_made_again_ends_and_counts_for_nothing()
     let now = setup.store.routines.routine("watch").await.expect("readable").expect("there");
     assert_eq!((now.failures, now.firings, now.routine_id), (0, 1, made.routine_id));
     agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_a_restart_takes_up_does_not_do_the_work_of_another_routine_of_that_name() {
+    let setup = setup_with(ScriptedModel::new([Scripted::hang()]));
+    let agent = setup.start().await;
+    let old = put(&agent, routine("watch", Trigger::Manual)).await;
+    fire(&agent, "watch").await.expect("fired");
+    agent.asked(1).await;
+    agent.crash().await;
+    setup.store.routines.delete("watch", None).await.expect("deleted");
+    let another = NewRoutine {
+        id: RoutineId::new(),
+        spec: old.spec,
+        creator: Asker { principal: "somebody else".into(), ..old.creator },
+        channel: old.channel,
+        made_in: old.made_in,
+        reply_to: old.reply_to,
+        origin: old.origin,
+        next_at: None,
+        at: UnixMillis(1),
+    };
+    setup.store.routines.put(another, PutRule { fresh: true, by: PutBy::Operator }).await.expect("put");
+    let agent = setup.next_boot(silent()).start().await;
+    let all = ended(&setup, "watch", 1).await;
+    assert_eq!(statuses(&all), [FiringStatus::Failed]);
+    assert_eq!(agent.model.seen().len(), 0, "nothing is done for somebody else");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_configuration_takes_a_name_over_and_nothing_of_whose_it_was() {
+    let setup = at_ten_past(silent());
+    let agent = setup.start().await;
+    let old = put(&agent, hourly("watch", Misfire::Once)).await;
+    ask(&agent, RoutineRequest::Enable { name: "watch".into(), on: false }).await.expect("switched off");
+    agent.shut_down().await;
+    let define = vec![hourly("watch", Misfire::Once)];
+    let setup = Setup { routines: RoutinesConfig { define, ..RoutinesConfig::default() }, ..setup.next_boot(silent()) };
+    setup.start().await.shut_down().await;
+    let new = setup.store.routines.routine("watch").await.expect("readable").expect("there");
+    assert_ne!(new.routine_id, old.routine_id);
+    assert!(new.enabled, "that they have switched theirs off is not about this one");
+    setup.next_boot(silent()).start().await.shut_down().await;
+    let again = setup.store.routines.routine("watch").await.expect("readable").expect("there");
+    assert_eq!(again, new, "with each start it is the same one");
 }
 
 #[tokio::test(start_paused = true)]

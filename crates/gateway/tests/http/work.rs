@@ -204,6 +204,7 @@ fn routine_of(spec: RoutineSpec, inbound: &Inbound) -> RoutineRecord {
         revision: 1,
         claimed_to: None,
         fired_at: None,
+        set_off_at: None,
         firings: 0,
         failures: 0,
         created_at: UnixMillis(NOW),
@@ -286,7 +287,7 @@ impl RoutineStore for FakeWork {
     }
     async fn enable(
         &self,
-        _: &str,
+        _: RoutineId,
         _: bool,
         _: &str,
         _: Option<UnixMillis>,
@@ -294,7 +295,7 @@ impl RoutineStore for FakeWork {
     ) -> Result<Option<RoutineRecord>, StoreError> {
         panic!("the agent switches routines")
     }
-    async fn delete(&self, _: &str) -> Result<bool, StoreError> {
+    async fn delete(&self, _: &str, _: Option<RoutineId>) -> Result<bool, StoreError> {
         panic!("the agent deletes routines")
     }
     async fn routine(&self, name: &str) -> Result<Option<RoutineRecord>, StoreError> {
@@ -306,7 +307,7 @@ impl RoutineStore for FakeWork {
     async fn changes(&self) -> Result<u64, StoreError> {
         panic!("the engine does that")
     }
-    async fn defer(&self, _: RoutineId, _: UnixMillis) -> Result<(), StoreError> {
+    async fn defer(&self, _: RoutineId, _: Aside) -> Result<(), StoreError> {
         panic!("the engine does that")
     }
     async fn due(&self, _: UnixMillis, _: u32) -> Result<Vec<RoutineRecord>, StoreError> {

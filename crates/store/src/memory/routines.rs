@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use belay_protocol::routine::MAX_ROUTINES;
 use belay_protocol::{
-    Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, JobId, NewFiring, NewRoutine, PutRule,
-    RoutineId, RoutineNumbers, RoutineOrigin, RoutinePut, RoutineRecord, RunId, SessionKey, Settled, StoreError,
-    UnixMillis, firing_session,
+    Aside, Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, JobId, NewFiring, NewRoutine,
+    PutRule, RoutineId, RoutineNumbers, RoutineOrigin, RoutinePut, RoutineRecord, RunId, SessionKey, Settled,
+    StoreError, UnixMillis, firing_session,
 };
 
 use super::state::State;
@@ -34,8 +34,6 @@ pub(super) struct Routines {
 #[derive(Clone, Debug)]
 struct Routine {
     record: RoutineRecord,
-    /// When it was last set off other than by hand.
-    set_off_at: Option<UnixMillis>,
     /// Until when it is laid aside.
     not_before: Option<UnixMillis>,
 }
@@ -47,7 +45,7 @@ impl Routine {
 
     /// Becomes what it is now. One that waits for another time is not laid aside.
     fn become_now(&mut self, record: RoutineRecord) {
-        if record.next_at != self.record.next_at {
+        if (record.routine_id, record.next_at) != (self.record.routine_id, self.record.next_at) {
             self.not_before = None;
         }
         self.record = record;
@@ -82,10 +80,11 @@ impl Routines {
         }
         let routine = match old.cloned() {
             Some(mut old) => {
+                self.names.remove(&old.record.routine_id); // what takes the name may be another one
                 old.become_now(put_again(old.record.clone(), new));
                 old
             }
-            None => Routine { record: made(new), set_off_at: None, not_before: None },
+            None => Routine { record: made(new), not_before: None },
         };
         let record = routine.record.clone();
         self.names.insert(record.routine_id, name.clone());
@@ -115,30 +114,34 @@ impl Routines {
         self.changes
     }
 
-    pub(super) fn defer(&mut self, id: RoutineId, until: UnixMillis) {
-        if let Some(routine) = self.by_id(id).filter(|routine| routine.record.next_at.is_some()) {
+    pub(super) fn defer(&mut self, id: RoutineId, Aside { waits_for, until, at_work }: Aside) {
+        let own = self.running().filter(|firing| firing.routine_id == id).count();
+        let as_read = |routine: &&mut Routine| routine.record.next_at == Some(waits_for) && own >= at_work as usize;
+        if let Some(routine) = self.by_id(id).filter(as_read) {
             routine.not_before = Some(until);
         }
     }
 
     pub(super) fn enable(
         &mut self,
-        name: &str,
+        id: RoutineId,
         on: bool,
         why: &str,
         next_at: Option<UnixMillis>,
         at: UnixMillis,
     ) -> Option<RoutineRecord> {
-        let routine = self.by_name.get_mut(name)?;
+        let routine = self.by_id(id)?;
         let record = switched(routine.record.clone(), on, why, next_at, at);
-        *routine = Routine { record: record.clone(), not_before: None, ..*routine };
+        *routine = Routine { record: record.clone(), not_before: None };
         self.changes += 1;
         Some(record)
     }
 
-    pub(super) fn delete(&mut self, name: &str) -> bool {
-        let gone = self.by_name.remove(name);
+    pub(super) fn delete(&mut self, name: &str, id: Option<RoutineId>) -> bool {
+        let is_meant = |routine: &&Routine| id.is_none_or(|id| routine.record.routine_id == id);
+        let gone = self.by_name.get(name).filter(is_meant).cloned();
         if let Some(gone) = &gone {
+            self.by_name.remove(name);
             self.names.remove(&gone.record.routine_id);
             self.changes += 1;
         }
@@ -224,7 +227,7 @@ impl Routines {
         if new.by_hand {
             return None;
         }
-        if let Some(left) = routine.set_off_at.and_then(|since| left_ms(since, guard.cooldown_s, new.at)) {
+        if let Some(left) = routine.record.set_off_at.and_then(|since| left_ms(since, guard.cooldown_s, new.at)) {
             return Some(Held::Cooldown(left));
         }
         let again = |firing: &Firing| {
@@ -307,7 +310,7 @@ impl State {
                 routine.record.fired_at = Some(new.at);
                 routine.record.firings = routine.record.firings.saturating_add(1);
                 if !new.by_hand {
-                    routine.set_off_at = Some(new.at);
+                    routine.record.set_off_at = Some(new.at);
                 }
                 let firing = claimed(&new, revision);
                 self.keep_firing(firing.clone(), new.content.clone());
@@ -367,7 +370,7 @@ impl State {
         notices.into_iter().try_for_each(|notice| self.enqueue(notice))?;
         if let (Some(record), Some(routine)) = (routine, self.routines.by_id(firing.routine_id)) {
             // What it was laid aside for may have been this end.
-            *routine = Routine { record, not_before: None, ..*routine };
+            *routine = Routine { record, not_before: None };
         }
         self.routines.changes += u64::from(disabled);
         if let Some(kept) = self.routines.firing_mut(firing.firing_id) {

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use belay_protocol::{
-    BootId, Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, JobCaps, JobChange, JobChanged, JobCreated,
+    Aside, BootId, Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, JobCaps, JobChange, JobChanged, JobCreated,
     JobFilter, JobId, JobNumbers, JobRecord, JobStore, NewFiring, NewJob, NewRoutine, PutRule, RoutineId,
     RoutineNumbers, RoutinePut, RoutineRecord, RoutineStore, RunId, Settled, StoreError, UnixMillis,
 };
@@ -65,17 +65,17 @@ impl RoutineStore for MemoryStore {
 
     async fn enable(
         &self,
-        name: &str,
+        routine: RoutineId,
         on: bool,
         why: &str,
         next_at: Option<UnixMillis>,
         at: UnixMillis,
     ) -> Result<Option<RoutineRecord>, StoreError> {
-        Ok(self.lock().routines.enable(name, on, why, next_at, at))
+        Ok(self.lock().routines.enable(routine, on, why, next_at, at))
     }
 
-    async fn delete(&self, name: &str) -> Result<bool, StoreError> {
-        Ok(self.lock().routines.delete(name))
+    async fn delete(&self, name: &str, id: Option<RoutineId>) -> Result<bool, StoreError> {
+        Ok(self.lock().routines.delete(name, id))
     }
 
     async fn routine(&self, name: &str) -> Result<Option<RoutineRecord>, StoreError> {
@@ -102,8 +102,8 @@ impl RoutineStore for MemoryStore {
         Ok(self.lock().routines.next_due())
     }
 
-    async fn defer(&self, routine: RoutineId, until: UnixMillis) -> Result<(), StoreError> {
-        self.lock().routines.defer(routine, until);
+    async fn defer(&self, routine: RoutineId, aside: Aside) -> Result<(), StoreError> {
+        self.lock().routines.defer(routine, aside);
         Ok(())
     }
 

@@ -93,7 +93,8 @@ impl SqliteStore {
     }
 }
 
-fn tell(row: &Damaged) {
+/// Names it in the log.
+pub(super) fn tell(row: &Damaged) {
     tracing::error!(
         row = row.name,
         why = row.why,

@@ -70,7 +70,7 @@ pub(super) fn claim(tx: &mut Tx<'_>, new: &NewFiring, global: u32) -> Done<Claim
             routine.record.fired_at = Some(new.at);
             routine.record.firings = routine.record.firings.saturating_add(1);
             if !new.by_hand {
-                routine.set_off_at = Some(new.at);
+                routine.record.set_off_at = Some(new.at);
             }
             let firing = claimed(new, revision);
             insert(tx, &firing, Some(new))?;
@@ -112,7 +112,7 @@ fn held(tx: &mut Tx<'_>, routine: &Kept, new: &NewFiring, global: u32) -> Done<O
     if new.by_hand {
         return Ok(None);
     }
-    if let Some(left) = routine.set_off_at.and_then(|since| left_ms(since, guard.cooldown_s, new.at)) {
+    if let Some(left) = routine.record.set_off_at.and_then(|since| left_ms(since, guard.cooldown_s, new.at)) {
         return Ok(Some(Held::Cooldown(left)));
     }
     let Some(content) = new.content.as_ref().filter(|_| guard.dedup_window_s > 0) else { return Ok(None) };

@@ -2,7 +2,7 @@
 
 use belay_protocol::routine::MAX_ROUTINES;
 use belay_protocol::{
-    NewRoutine, PutBy, PutRule, RoutineId, RoutineNumbers, RoutineOrigin, RoutinePut, RoutineRecord, UnixMillis,
+    Aside, NewRoutine, PutBy, PutRule, RoutineId, RoutineNumbers, RoutineOrigin, RoutinePut, RoutineRecord, UnixMillis,
 };
 use rusqlite::{Connection, Row, named_params, params};
 
@@ -28,8 +28,6 @@ pub(super) const NEXT_DUE: &str = "SELECT MIN(due_at) AS due_at FROM routines WH
 /// A routine as it is kept.
 pub(super) struct Kept {
     pub(super) record: RoutineRecord,
-    /// When it was last set off other than by hand.
-    pub(super) set_off_at: Option<UnixMillis>,
     /// Until when it is laid aside.
     pub(super) not_before: Option<UnixMillis>,
 }
@@ -60,11 +58,12 @@ pub(super) fn put(tx: &mut Tx<'_>, new: &NewRoutine, rule: PutRule) -> Done<Rout
         }
     }
     let kept = match old {
-        Some(Kept { record, set_off_at, not_before }) => {
-            let (waits_for, record) = (record.next_at, put_again(record, new));
-            Kept { not_before: not_before.filter(|_| record.next_at == waits_for), record, set_off_at }
+        Some(Kept { record, not_before }) => {
+            let was = (record.routine_id, record.next_at);
+            let record = put_again(record, new);
+            Kept { not_before: not_before.filter(|_| (record.routine_id, record.next_at) == was), record }
         }
-        None => Kept { record: made(new), set_off_at: None, not_before: None },
+        None => Kept { record: made(new), not_before: None },
     };
     write(tx, &kept)?;
     note_change(tx)?;
@@ -96,7 +95,7 @@ pub(super) fn changes(conn: &Connection) -> Done<u64> {
     Ok(tx::row(conn, "SELECT changes FROM routine_changes", [], |row| rows::count(row, "changes"))?.unwrap_or(0))
 }
 
-fn write(tx: &mut Tx<'_>, Kept { record, set_off_at, not_before }: &Kept) -> Done<()> {
+fn write(tx: &mut Tx<'_>, Kept { record, not_before }: &Kept) -> Done<()> {
     let date = |date: Option<UnixMillis>| date.map(|date| date.0);
     tx.exec(
         // Its path is free: nothing but its own row is replaced.
@@ -125,7 +124,7 @@ fn write(tx: &mut Tx<'_>, Kept { record, set_off_at, not_before }: &Kept) -> Don
             ":not_before": date(*not_before),
             ":claimed_to": date(record.claimed_to),
             ":fired_at": date(record.fired_at),
-            ":set_off_at": date(*set_off_at),
+            ":set_off_at": date(record.set_off_at),
             ":firings": to_sql_int(record.firings),
             ":failures": record.failures,
             ":created_at": record.created_at.0,
@@ -136,7 +135,7 @@ fn write(tx: &mut Tx<'_>, Kept { record, set_off_at, not_before }: &Kept) -> Don
 }
 
 /// Writes what firings and switches change: all but what it is and whose. One that waits for another time now is not laid aside.
-pub(super) fn keep(tx: &mut Tx<'_>, Kept { record, set_off_at, not_before }: &Kept) -> Done<()> {
+pub(super) fn keep(tx: &mut Tx<'_>, Kept { record, not_before }: &Kept) -> Done<()> {
     let date = |date: Option<UnixMillis>| date.map(|date| date.0);
     tx.exec(
         "UPDATE routines SET enabled = ?2, disabled_why = ?3, next_at = ?4, claimed_to = ?5, fired_at = ?6, set_off_at = ?7,
@@ -150,7 +149,7 @@ pub(super) fn keep(tx: &mut Tx<'_>, Kept { record, set_off_at, not_before }: &Ke
             date(record.next_at),
             date(record.claimed_to),
             date(record.fired_at),
-            date(*set_off_at),
+            date(record.set_off_at),
             to_sql_int(record.firings),
             record.failures,
             record.changed_at.0,
@@ -177,6 +176,7 @@ fn record(row: &Row<'_>) -> Done<RoutineRecord> {
         next_at: rows::optional_date(row, "next_at")?,
         claimed_to: rows::optional_date(row, "claimed_to")?,
         fired_at: rows::optional_date(row, "fired_at")?,
+        set_off_at: rows::optional_date(row, "set_off_at")?,
         firings: rows::count(row, "firings")?,
         failures: row.get("failures")?,
         created_at: rows::date(row, "created_at")?,
@@ -202,47 +202,49 @@ fn find(tx: &mut Tx<'_>, name: &str) -> Done<Found> {
     })
 }
 
-/// The routine of that id; `None` also for one that cannot be read, which is switched off by that.
+/// The routine of that id; `None` also for one that cannot be read, which is switched off by that, and named in the log.
 pub(super) fn by_id(tx: &mut Tx<'_>, id: RoutineId) -> Done<Option<Kept>> {
     let sql = format!("SELECT {COLUMNS} FROM routines WHERE id = ?1");
     let mut found = tx.sift(&sql, params![id.to_string()], "name", kept)?;
     for row in &found.damaged {
-        damaged::routine(tx, row)?;
+        if damaged::routine(tx, row)? {
+            damaged::tell(row);
+        }
     }
     Ok(found.rows.pop())
 }
 
 fn kept(row: &Row<'_>) -> Done<Kept> {
-    Ok(Kept {
-        record: record(row)?,
-        set_off_at: rows::optional_date(row, "set_off_at")?,
-        not_before: rows::optional_date(row, "not_before")?,
-    })
+    Ok(Kept { record: record(row)?, not_before: rows::optional_date(row, "not_before")? })
 }
 
-pub(super) fn defer(tx: &mut Tx<'_>, id: RoutineId, until: UnixMillis) -> Done<()> {
-    let sql = "UPDATE routines SET not_before = ?2 WHERE id = ?1 AND next_at IS NOT NULL";
-    tx.exec(sql, params![id.to_string(), until.0])?;
+pub(super) fn defer(tx: &mut Tx<'_>, id: RoutineId, aside: Aside) -> Done<()> {
+    let sql = format!(
+        "UPDATE routines SET not_before = ?2 WHERE id = ?1 AND next_at = ?3 AND ({}) >= ?4",
+        super::firings::RUNNING_OF
+    );
+    tx.exec(&sql, params![id.to_string(), aside.until.0, aside.waits_for.0, aside.at_work])?;
     Ok(())
 }
 
 pub(super) fn enable(
     tx: &mut Tx<'_>,
-    name: &str,
+    id: RoutineId,
     on: bool,
     why: &str,
     next_at: Option<UnixMillis>,
     at: UnixMillis,
 ) -> Done<Option<RoutineRecord>> {
-    let Found::There(old) = find(tx, name)? else { return Ok(None) };
-    let kept = Kept { record: switched(old.record, on, why, next_at, at), not_before: None, ..*old };
+    let Some(old) = by_id(tx, id)? else { return Ok(None) };
+    let kept = Kept { record: switched(old.record, on, why, next_at, at), not_before: None };
     keep(tx, &kept)?;
     note_change(tx)?;
     Ok(Some(kept.record))
 }
 
-pub(super) fn delete(tx: &mut Tx<'_>, name: &str) -> Done<bool> {
-    let there = tx.exec("DELETE FROM routines WHERE name = ?1", params![name])? > 0;
+pub(super) fn delete(tx: &mut Tx<'_>, name: &str, id: Option<RoutineId>) -> Done<bool> {
+    let sql = "DELETE FROM routines WHERE name = ?1 AND (?2 IS NULL OR id = ?2)";
+    let there = tx.exec(sql, params![name, id.map(|id| id.to_string())])? > 0;
     if there {
         note_change(tx)?;
     }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use belay_protocol::{
-    BootId, Claim, Durability, FiringEnd, FiringFilter, FiringId, FiringRecord, JobCaps, JobChange, JobChanged,
+    Aside, BootId, Claim, Durability, FiringEnd, FiringFilter, FiringId, FiringRecord, JobCaps, JobChange, JobChanged,
     JobCreated, JobFilter, JobId, JobNumbers, JobRecord, JobStore, NewFiring, NewJob, NewRoutine, PutRule, RoutineId,
     RoutineNumbers, RoutinePut, RoutineRecord, RoutineStore, RunId, Settled, StoreError, UnixMillis,
 };
@@ -65,19 +65,19 @@ impl RoutineStore for SqliteStore {
 
     async fn enable(
         &self,
-        name: &str,
+        routine: RoutineId,
         on: bool,
         why: &str,
         next_at: Option<UnixMillis>,
         at: UnixMillis,
     ) -> Result<Option<RoutineRecord>, StoreError> {
-        let (name, why) = (name.to_owned(), why.to_owned());
-        self.write(Committed, move |tx| routines::enable(tx, &name, on, &why, next_at, at)).await
+        let why = why.to_owned();
+        self.write(Committed, move |tx| routines::enable(tx, routine, on, &why, next_at, at)).await
     }
 
-    async fn delete(&self, name: &str) -> Result<bool, StoreError> {
+    async fn delete(&self, name: &str, id: Option<RoutineId>) -> Result<bool, StoreError> {
         let name = name.to_owned();
-        self.write(Committed, move |tx| routines::delete(tx, &name)).await
+        self.write(Committed, move |tx| routines::delete(tx, &name, id)).await
     }
 
     async fn routine(&self, name: &str) -> Result<Option<RoutineRecord>, StoreError> {
@@ -110,8 +110,8 @@ impl RoutineStore for SqliteStore {
         self.read(routines::next_due).await
     }
 
-    async fn defer(&self, routine: RoutineId, until: UnixMillis) -> Result<(), StoreError> {
-        self.write(Committed, move |tx| routines::defer(tx, routine, until)).await
+    async fn defer(&self, routine: RoutineId, aside: Aside) -> Result<(), StoreError> {
+        self.write(Committed, move |tx| routines::defer(tx, routine, aside)).await
     }
 
     async fn claim(&self, firing: NewFiring, global: u32) -> Result<Claim, StoreError> {

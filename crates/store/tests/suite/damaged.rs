@@ -32,7 +32,7 @@ async fn a_routine_that_cannot_be_read_is_switched_off_and_the_others_fire() {
     assert_ne!(store.changes().await.unwrap(), changes, "who keeps them in mind looks anew");
     assert_eq!(names(&store.routines().await.unwrap()), ["third"]);
     assert_eq!(store.routine("first").await.unwrap(), None);
-    assert_eq!(store.enable("first", true, "", None, at(9_000)).await.unwrap(), None);
+    assert_eq!(store.enable(routine_id("first"), true, "", None, at(9_000)).await.unwrap(), None);
     let off: String = conn
         .query_row("SELECT disabled_why FROM routines WHERE name = 'first' AND enabled = 0", [], |row| row.get(0))
         .unwrap();
@@ -48,7 +48,7 @@ async fn a_routine_that_cannot_be_read_is_switched_off_and_the_others_fire() {
     let taken = store.put(routine("first"), rule(PutBy::Owner { most: 9 })).await.unwrap();
     assert!(matches!(&taken, RoutinePut::Forbidden(why) if why.contains("cannot be read")), "{taken:?}");
     assert!(matches!(store.put(routine("first"), rule(PutBy::Operator)).await.unwrap(), RoutinePut::Done(_)));
-    assert!(store.delete("second").await.unwrap());
+    assert!(store.delete("second", None).await.unwrap());
     assert_eq!(names(&store.routines().await.unwrap()), ["first", "third"]);
     store.close().await;
 }

@@ -1,9 +1,9 @@
 //! Any sequence of writes about jobs and routines has the same answers, and leaves the same rows, in both stores.
 
 use belay_protocol::{
-    BootId, Claim, EventKind, EventQuery, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, JobCaps,
-    JobChange, JobFilter, JobId, JobState, NewFiring, NewRoutine, Outbound, Retention, RoutineId, RoutineStore,
-    UnixMillis,
+    Aside, BootId, Claim, EventKind, EventQuery, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus,
+    JobCaps, JobChange, JobFilter, JobId, JobState, NewFiring, NewRoutine, Outbound, Retention, RoutineId,
+    RoutineStore, UnixMillis,
 };
 use belay_store::MemoryStore;
 use proptest::prelude::*;
@@ -162,13 +162,16 @@ impl Played {
             Step::Put { name, variant } => format!("{:?}", store.put(self.routine(name, variant), FREELY).await),
             Step::Enable { name, on } => {
                 let next = Some(UnixMillis(at.0 + SECOND));
-                format!("{:?}", store.enable(&format!("r{name}"), on, "switched", next, at).await)
+                format!("{:?}", store.enable(current(store, name).await, on, "switched", next, at).await)
             }
             Step::Defer { name, steps } => {
-                let until = UnixMillis(at.0 + steps * SECOND);
-                format!("{:?}", store.defer(current(store, name).await, until).await)
+                let there = store.routine(&format!("r{name}")).await.unwrap();
+                let waits_for = there.and_then(|routine| routine.next_at).unwrap_or(at);
+                let (until, least) = (UnixMillis(at.0 + steps * SECOND), u32::from(steps % 2 == 0));
+                let aside = Aside { waits_for, until, at_work: least };
+                format!("{:?}", store.defer(current(store, name).await, aside).await)
             }
-            Step::Delete(name) => format!("{:?}", store.delete(&format!("r{name}")).await),
+            Step::Delete(name) => format!("{:?}", store.delete(&format!("r{name}"), None).await),
             Step::Claim { name, key, scheduled, by_hand, content, missed, global } => {
                 let time = i64::from(key) * SECOND;
                 let new = NewFiring {

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use belay_protocol::{
-    BootId, Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, JobCaps, JobChange, JobChanged, JobCreated,
+    Aside, BootId, Claim, FiringEnd, FiringFilter, FiringId, FiringRecord, JobCaps, JobChange, JobChanged, JobCreated,
     JobFilter, JobId, JobNumbers, JobRecord, JobStore, NewEvent, NewFiring, NewJob, NewRoutine, PutRule, RoutineId,
     RoutineNumbers, RoutinePut, RoutineRecord, RoutineStore, RunId, Settled, StoreError, ToolSwitch, ToolSwitches,
     UnixMillis,
@@ -65,17 +65,17 @@ impl<S: RoutineStore> RoutineStore for Faulty<S> {
 
     async fn enable(
         &self,
-        name: &str,
+        routine: RoutineId,
         on: bool,
         why: &str,
         next_at: Option<UnixMillis>,
         at: UnixMillis,
     ) -> Result<Option<RoutineRecord>, StoreError> {
-        self.plan.around(StoreOp::ChangeRoutine, self.store.enable(name, on, why, next_at, at)).await
+        self.plan.around(StoreOp::ChangeRoutine, self.store.enable(routine, on, why, next_at, at)).await
     }
 
-    async fn delete(&self, name: &str) -> Result<bool, StoreError> {
-        self.plan.around(StoreOp::ChangeRoutine, self.store.delete(name)).await
+    async fn delete(&self, name: &str, id: Option<RoutineId>) -> Result<bool, StoreError> {
+        self.plan.around(StoreOp::ChangeRoutine, self.store.delete(name, id)).await
     }
 
     async fn routine(&self, name: &str) -> Result<Option<RoutineRecord>, StoreError> {
@@ -102,8 +102,8 @@ impl<S: RoutineStore> RoutineStore for Faulty<S> {
         self.plan.around(StoreOp::DueRoutines, self.store.next_due()).await
     }
 
-    async fn defer(&self, routine: RoutineId, until: UnixMillis) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::DeferRoutine, self.store.defer(routine, until)).await
+    async fn defer(&self, routine: RoutineId, aside: Aside) -> Result<(), StoreError> {
+        self.plan.around(StoreOp::DeferRoutine, self.store.defer(routine, aside)).await
     }
 
     async fn claim(&self, firing: NewFiring, global: u32) -> Result<Claim, StoreError> {

@@ -51,14 +51,21 @@ pub(in crate::routines) async fn set_up(house: &House) -> Result<(), StoreError>
     let old = store.routine(HEARTBEAT).await?;
     if !house.heartbeat.config.enabled {
         let is_on = |old: &RoutineRecord| old.origin == RoutineOrigin::Heartbeat && old.enabled;
-        if old.as_ref().is_some_and(is_on) {
-            store.enable(HEARTBEAT, false, OFF, None, now).await?;
+        if let Some(old) = old.filter(is_on) {
+            store.enable(old.routine_id, false, OFF, None, now).await?;
         }
         return Ok(());
     }
-    if old.as_ref().is_some_and(|old| old.origin != RoutineOrigin::Heartbeat) {
-        tracing::warn!(routine = HEARTBEAT, "there is a routine of this name; the built-in heartbeat has it now");
+    if old.as_ref().is_some_and(|old| old.origin == RoutineOrigin::Made) {
+        // Made before the name was reserved; it is not for a setting to take it away.
+        tracing::error!(
+            routine = HEARTBEAT,
+            "the heartbeat does not beat: somebody has made a routine of this name, which stays as it is; make it anew under \
+             another name, delete this one with `/routine delete heartbeat`, and start again"
+        );
+        return Ok(());
     }
+    let old = old.filter(|old| old.origin == RoutineOrigin::Heartbeat);
     let (spec, schedule) = match check::written_out(spec_of(&house.heartbeat), old.as_ref(), now) {
         Ok(written) => written,
         Err(error) => {
@@ -80,7 +87,7 @@ pub(in crate::routines) async fn set_up(house: &House) -> Result<(), StoreError>
     };
     match store.put(new, PutRule { fresh: false, by: PutBy::Config }).await? {
         RoutinePut::Done(routine) if !routine.enabled => {
-            store.enable(HEARTBEAT, true, "", next_at, now).await?;
+            store.enable(routine.routine_id, true, "", next_at, now).await?;
         }
         RoutinePut::Done(_) => {}
         RoutinePut::Refused(why) | RoutinePut::Forbidden(why) => tracing::error!(why, "the heartbeat does not beat"),

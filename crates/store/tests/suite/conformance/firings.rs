@@ -107,6 +107,7 @@ async fn a_claim_keeps_the_firing_and_moves_its_routine_on(store: Store) {
         next_at: Some(at(120_000)),
         claimed_to: Some(at(60_000)),
         fired_at: Some(at(60_000)),
+        set_off_at: Some(at(60_000)),
         firings: 1,
         ..made
     };
@@ -276,7 +277,7 @@ async fn missed_times_are_recorded_once(store: Store) {
     assert_eq!((routine.fired_at, routine.firings), (Some(at(180_000)), 1));
 
     // Where nothing can be missed, nothing is.
-    store.enable("tick", false, "", None, at(260_000)).await.unwrap();
+    store.enable(routine_id("tick"), false, "", None, at(260_000)).await.unwrap();
     store.miss(routine_id("tick"), vec![at(300_000)], Some(at(360_000)), at(310_000)).await.unwrap();
     store.miss(routine_id("other"), vec![at(300_000)], None, at(310_000)).await.unwrap();
     assert_eq!(missed(&store, "tick").await.len(), 3);
@@ -326,12 +327,12 @@ async fn nothing_is_claimed_of_a_routine_that_is_off(store: Store) {
     assert!(matches!(&off, Claim::Off(why) if why.contains("no routine named hook")), "{off:?}");
     put(&*store, routine("hook")).await;
     let known = claim(&*store, firing("hook", "1")).await;
-    store.enable("hook", false, "ann said so", None, at(2_000)).await.unwrap();
+    store.enable(routine_id("hook"), false, "ann said so", None, at(2_000)).await.unwrap();
     let off = try_claim(&store, NewFiring { by_hand: true, ..firing("hook", "2") }).await;
     assert!(matches!(&off, Claim::Off(why) if why.contains("ann said so")), "{off:?}");
     // What was claimed stays known, also when the routine is gone.
     assert_eq!(try_claim(&store, firing("hook", "1")).await, Claim::Known(Box::new(known.clone())));
-    store.delete("hook").await.unwrap();
+    store.delete("hook", None).await.unwrap();
     assert_eq!(try_claim(&store, firing("hook", "1")).await, Claim::Known(Box::new(known)));
 }
 
@@ -339,7 +340,7 @@ async fn a_routine_of_the_same_name_is_another_one(store: Store) {
     guarded(&store, scheduled("tick", 60_000), 600, 600, 1).await;
     let content = Some("c".to_owned());
     let old = claim(&*store, NewFiring { content: content.clone(), ..on_time("tick", 60_000, 120_000) }).await;
-    store.delete("tick").await.unwrap();
+    store.delete("tick", None).await.unwrap();
     let id = RoutineId::new();
     guarded(&store, NewRoutine { id, at: at(50_000), ..scheduled("tick", 60_000) }, 600, 600, 1).await;
     // Neither is the old firing known, nor at work for it, nor is there a cooldown or the same content.
@@ -477,7 +478,7 @@ async fn too_many_failures_in_a_row_switch_it_off(store: Store) {
     let more = settle(&store, end(late, FiringStatus::Failed)).await;
     assert!(matches!(more, Settled::Now { disabled: false, .. }), "{more:?}");
     // Switched on, it may fail again before it is off.
-    store.enable("tick", true, "", None, at(4_000)).await.unwrap();
+    store.enable(routine_id("tick"), true, "", None, at(4_000)).await.unwrap();
     assert!(!fire(&store, "tick", "5", FiringStatus::Failed).await);
     assert!(fire(&store, "tick", "6", FiringStatus::Failed).await);
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_protocol::routine::MAX_ROUTINES;
 use belay_protocol::{
-    FiringStatus, NewFiring, NewRoutine, PutBy, PutRule, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord,
+    Aside, FiringStatus, NewFiring, NewRoutine, PutBy, PutRule, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord,
     RoutineStore, Trigger, UnixMillis,
 };
 use tokio::task::JoinSet;
@@ -27,6 +27,9 @@ for_every_store! {
     a_burst_of_one_person_passes_neither_the_cap_nor_a_name
     one_that_is_laid_aside_is_due_later_and_keeps_nobody_waiting
     being_laid_aside_ends_with_what_it_was_for
+    what_has_moved_on_meanwhile_is_not_laid_aside
+    one_that_was_made_anew_is_neither_switched_nor_deleted_for_the_other
+    what_comes_from_elsewhere_is_another_routine
     whatever_sets_routines_off_changes_the_number_of_changes_and_firings_do_not
 }
 
@@ -49,6 +52,7 @@ fn record(new: NewRoutine) -> RoutineRecord {
         next_at: new.next_at,
         claimed_to: None,
         fired_at: None,
+        set_off_at: None,
         firings: 0,
         failures: 0,
         created_at: at(1_000),
@@ -119,6 +123,7 @@ async fn a_changed_routine_begins_anew(store: Store) {
         revision: 2,
         claimed_to: Some(at(300_000)),
         fired_at: Some(at(60_000)),
+        set_off_at: Some(at(60_000)),
         firings: 1,
         changed_at: at(300_000),
         ..record(changed.clone())
@@ -129,7 +134,7 @@ async fn a_changed_routine_begins_anew(store: Store) {
 
 async fn a_routine_that_is_off_stays_off_when_it_is_changed(store: Store) {
     put(&*store, scheduled("tick", 60_000)).await;
-    store.enable("tick", false, "ann said so", None, at(2_000)).await.unwrap();
+    store.enable(routine_id("tick"), false, "ann said so", None, at(2_000)).await.unwrap();
     let mut changed = scheduled("tick", 90_000);
     changed.spec.description = "another".into();
     let put = put(&*store, changed).await;
@@ -139,7 +144,7 @@ async fn a_routine_that_is_off_stays_off_when_it_is_changed(store: Store) {
 
 async fn a_routine_is_switched_off_and_on(store: Store) {
     let made = put(&*store, scheduled("tick", 60_000)).await;
-    let off = store.enable("tick", false, "ann said so", Some(at(60_000)), at(2_000)).await.unwrap();
+    let off = store.enable(routine_id("tick"), false, "ann said so", Some(at(60_000)), at(2_000)).await.unwrap();
     let expected = RoutineRecord {
         enabled: false,
         disabled_why: "ann said so".into(),
@@ -148,7 +153,7 @@ async fn a_routine_is_switched_off_and_on(store: Store) {
         ..made.clone()
     };
     assert_eq!(off, Some(expected));
-    let on = store.enable("tick", true, "", Some(at(120_000)), at(70_000)).await.unwrap();
+    let on = store.enable(routine_id("tick"), true, "", Some(at(120_000)), at(70_000)).await.unwrap();
     let expected = RoutineRecord {
         next_at: Some(at(120_000)),
         claimed_to: Some(at(70_000)), // what passed while it was off is not missed
@@ -157,7 +162,7 @@ async fn a_routine_is_switched_off_and_on(store: Store) {
     };
     assert_eq!(on, Some(expected.clone()));
     assert_eq!(store.routine("tick").await.unwrap(), Some(expected));
-    assert_eq!(store.enable("other", true, "", None, at(2_000)).await.unwrap(), None);
+    assert_eq!(store.enable(routine_id("other"), true, "", None, at(2_000)).await.unwrap(), None);
 }
 
 async fn due(store: &Store, now: i64, limit: u32) -> Vec<String> {
@@ -171,7 +176,7 @@ async fn those_are_due_whose_time_has_come(store: Store) {
         put(&*store, scheduled(name, next)).await;
     }
     put(&*store, routine("by-hand")).await;
-    store.enable("off", false, "", None, at(2_000)).await.unwrap();
+    store.enable(routine_id("off"), false, "", None, at(2_000)).await.unwrap();
     assert_eq!(RoutineStore::next_due(&*store).await.unwrap(), Some(at(4_000)));
     assert_eq!(due(&store, 3_999, 10).await, Vec::<String>::new());
     assert_eq!(due(&store, 5_000, 10).await, ["first", "a", "b"]);
@@ -196,8 +201,8 @@ async fn there_are_no_more_routines_than_may_be(store: Store) {
 async fn a_deleted_routine_is_gone(store: Store) {
     put(&*store, webhook("tick", "p")).await;
     let firing = claim(&*store, firing("tick", "k")).await;
-    assert!(store.delete("tick").await.unwrap());
-    assert!(!store.delete("tick").await.unwrap());
+    assert!(store.delete("tick", None).await.unwrap());
+    assert!(!store.delete("tick", None).await.unwrap());
     assert_eq!(store.routine("tick").await.unwrap(), None);
     assert_eq!(store.open_firings().await.unwrap(), [firing], "its firings stay");
     put(&*store, webhook("other", "p")).await; // its path is free
@@ -248,8 +253,8 @@ async fn a_person_has_no_more_routines_than_they_may(store: Store) {
     assert!(done(owned("ann", "a"), rule).await, "one that is there may be changed");
     assert!(done(NewRoutine { channel: "telegram".into(), ..owned("ann", "d") }, rule).await, "who is somebody else");
     assert!(done(owned("ann", "e"), PutRule { by: PutBy::Operator, ..rule }).await, "an operator");
-    store.delete("a").await.unwrap();
-    store.delete("e").await.unwrap();
+    store.delete("a", None).await.unwrap();
+    store.delete("e", None).await.unwrap();
     assert!(done(owned("ann", "c"), rule).await);
     // Those of the configuration are nobody's.
     put(&*store, NewRoutine { origin: RoutineOrigin::Config, ..owned("bob", "f") }).await;
@@ -274,23 +279,27 @@ async fn next_due(store: &Store) -> Option<i64> {
     RoutineStore::next_due(&**store).await.unwrap().map(|at| at.0)
 }
 
+fn aside_until(waits_for: i64, until: i64) -> Aside {
+    Aside { waits_for: at(waits_for), until: at(until), at_work: 0 }
+}
+
 async fn one_that_is_laid_aside_is_due_later_and_keeps_nobody_waiting(store: Store) {
     for (name, next) in [("late", 2_000), ("later", 3_000), ("tick", 50_000)] {
         put(&*store, scheduled(name, next)).await;
     }
     put(&*store, routine("by-hand")).await;
     for name in ["late", "by-hand", "nobody"] {
-        store.defer(routine_id(name), at(60_000)).await.unwrap();
+        store.defer(routine_id(name), aside_until(2_000, 60_000)).await.unwrap();
     }
     assert_eq!(due(&store, 55_000, 1).await, ["later"]);
     assert_eq!(due(&store, 55_000, 10).await, ["later", "tick"]);
     assert_eq!(due(&store, 60_000, 10).await, ["later", "tick", "late"]);
     assert_eq!(next_due(&store).await, Some(3_000));
-    store.delete("later").await.unwrap();
-    store.delete("tick").await.unwrap();
+    store.delete("later", None).await.unwrap();
+    store.delete("tick", None).await.unwrap();
     assert_eq!(next_due(&store).await, Some(60_000));
     // To an earlier date than its own time it is not moved.
-    store.defer(routine_id("late"), at(1_000)).await.unwrap();
+    store.defer(routine_id("late"), aside_until(2_000, 1_000)).await.unwrap();
     assert_eq!(next_due(&store).await, Some(2_000));
 }
 
@@ -298,7 +307,8 @@ async fn being_laid_aside_ends_with_what_it_was_for(store: Store) {
     put(&*store, scheduled("tick", 60_000)).await;
     let by_time = claim(&*store, on_time("tick", 60_000, 120_000)).await.firing_id;
     let aside = async || {
-        store.defer(routine_id("tick"), at(900_000)).await.unwrap();
+        let waits_for = store.routine("tick").await.unwrap().unwrap().next_at.unwrap();
+        store.defer(routine_id("tick"), aside_until(waits_for.0, 900_000)).await.unwrap();
         assert_eq!(next_due(&store).await, Some(900_000));
     };
     // Putting the same again is no reason, and something else that sets it off is none.
@@ -318,13 +328,58 @@ async fn being_laid_aside_ends_with_what_it_was_for(store: Store) {
     store.miss(routine_id("tick"), vec![at(180_000)], Some(at(240_000)), at(180_000)).await.unwrap();
     assert_eq!(next_due(&store).await, Some(240_000));
     aside().await;
-    store.enable("tick", true, "", Some(at(240_000)), at(200_000)).await.unwrap();
+    store.enable(routine_id("tick"), true, "", Some(at(240_000)), at(200_000)).await.unwrap();
     assert_eq!(next_due(&store).await, Some(240_000));
     aside().await;
     let mut changed = scheduled("tick", 300_000);
     changed.spec.description = "another".into();
     put(&*store, changed).await;
     assert_eq!(next_due(&store).await, Some(300_000));
+}
+
+async fn what_has_moved_on_meanwhile_is_not_laid_aside(store: Store) {
+    put(&*store, scheduled("tick", 60_000)).await;
+    let busy = Aside { at_work: 1, ..aside_until(120_000, 900_000) };
+    store.defer(routine_id("tick"), aside_until(120_000, 900_000)).await.unwrap();
+    assert_eq!(next_due(&store).await, Some(60_000), "it waits for another time");
+    let running = claim(&*store, on_time("tick", 60_000, 120_000)).await.firing_id;
+    RoutineStore::settle(&*store, end(running, FiringStatus::Ok)).await.unwrap();
+    store.defer(routine_id("tick"), busy).await.unwrap();
+    assert_eq!(next_due(&store).await, Some(120_000), "what it would wait for has ended");
+    claim(&*store, firing("tick", "more")).await;
+    store.defer(routine_id("tick"), busy).await.unwrap();
+    assert_eq!(next_due(&store).await, Some(900_000));
+}
+
+async fn one_that_was_made_anew_is_neither_switched_nor_deleted_for_the_other(store: Store) {
+    let old = put(&*store, routine("tick")).await.routine_id;
+    assert!(store.delete("tick", Some(old)).await.unwrap());
+    let new = put(&*store, NewRoutine { id: routine_id("another"), ..routine("tick") }).await;
+    assert_eq!(store.enable(old, false, "for the other", None, at(2_000)).await.unwrap(), None);
+    assert!(!store.delete("tick", Some(old)).await.unwrap());
+    assert_eq!(store.routine("tick").await.unwrap(), Some(new));
+}
+
+async fn what_comes_from_elsewhere_is_another_routine(store: Store) {
+    let old = put(&*store, scheduled("tick", 60_000)).await;
+    let running = claim(&*store, on_time("tick", 60_000, 120_000)).await.firing_id;
+    store.defer(old.routine_id, aside_until(120_000, 900_000)).await.unwrap();
+    let config = NewRoutine { id: routine_id("config's"), origin: RoutineOrigin::Config, ..scheduled("tick", 120_000) };
+    let new = put(&*store, config.clone()).await;
+    assert_eq!(new, RoutineRecord { claimed_to: Some(at(1_000)), ..record(config.clone()) });
+    assert_eq!(next_due(&store).await, Some(120_000), "it is not laid aside for the other's sake");
+    RoutineStore::settle(&*store, end(running, FiringStatus::Failed)).await.unwrap();
+    assert_eq!(store.routine("tick").await.unwrap(), Some(new.clone()), "the other's firing is not its own");
+    store.miss(old.routine_id, vec![at(120_000)], None, at(120_000)).await.unwrap();
+    assert_eq!(store.routine("tick").await.unwrap(), Some(new.clone()), "by the id of the other it is not found");
+    // Put again by the same hand it is the same one.
+    assert_eq!(put(&*store, NewRoutine { id: routine_id("again"), ..config }).await, new);
+
+    put(&*store, scheduled("off", 60_000)).await;
+    store.enable(routine_id("off"), false, "ann said so", None, at(2_000)).await.unwrap();
+    let config =
+        NewRoutine { id: routine_id("off, config's"), origin: RoutineOrigin::Config, ..scheduled("off", 60_000) };
+    assert!(put(&*store, config).await.enabled, "that somebody has switched theirs off is not about this one");
 }
 
 async fn whatever_sets_routines_off_changes_the_number_of_changes_and_firings_do_not(store: Store) {
@@ -341,11 +396,11 @@ async fn whatever_sets_routines_off_changes_the_number_of_changes_and_firings_do
         }
     }
     seen.insert(std::mem::replace(&mut last, changes().await));
-    store.enable("hook", true, "", None, at(4_000)).await.unwrap();
+    store.enable(routine_id("hook"), true, "", None, at(4_000)).await.unwrap();
     seen.insert(std::mem::replace(&mut last, changes().await));
-    store.delete("nobody").await.unwrap();
+    store.delete("nobody", None).await.unwrap();
     assert_eq!(changes().await, last);
-    store.delete("hook").await.unwrap();
+    store.delete("hook", None).await.unwrap();
     seen.insert(std::mem::replace(&mut last, changes().await));
     seen.insert(last);
     assert_eq!(seen.len(), 5, "each of them is another number");
