@@ -43,8 +43,8 @@ pub trait RoutineStore: Send + Sync {
     /// the same transaction.
     async fn put(&self, routine: NewRoutine, rule: PutRule) -> Result<RoutinePut, StoreError>;
 
-    /// Switches the routine of this id on, with its next scheduled time and without its failures, or off, with the reason. Times that passed while
-    /// it was off are not missed. `None`: there is none.
+    /// Switches the routine of this id on, with its next scheduled time and without its failures, or off, with the reason. Times that
+    /// passed while it was off are not missed. `None`: there is none.
     async fn enable(
         &self,
         routine: RoutineId,

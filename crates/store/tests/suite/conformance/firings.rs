@@ -551,7 +551,7 @@ async fn firings_are_listed_newest_first(store: Store) {
     // Not those of another that had the name before.
     let mut fresh = routine("a");
     fresh.id = RoutineId::new();
-    assert!(store.delete("a").await.unwrap());
+    assert!(store.delete("a", None).await.unwrap());
     put(&*store, fresh.clone()).await;
     let new = claim(&*store, NewFiring { routine_id: fresh.id, ..firing("a", "1") }).await.firing_id;
     let of_it = |id| FiringFilter { routine: Some("a".into()), routine_id: Some(id), ..FiringFilter::default() };
