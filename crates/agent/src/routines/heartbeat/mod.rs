@@ -1,8 +1,8 @@
 //! The heartbeat: a routine that is built in. From time to time it looks at the operator's list of what is to be watched, and
 //! says something only where something needs attention.
 //!
-//! **For**: [`set_up`] makes its routine what the configuration says; [`beat`] leads its claimed firings to their end;
-//! [`report`] says how it stands.
+//! **For**: [`set_up`] makes its routine what the configuration says; [`beat()`] leads its claimed firings to their end;
+//! [`report()`] says how it stands.
 //!
 //! **Does not know**: how a firing is claimed once, how a run is made or taken up again, or how money is counted: that is as
 //! with every routine.
