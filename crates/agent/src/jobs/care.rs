@@ -28,13 +28,15 @@ pub(super) const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Du
 /// Carries a job, also where that crashes: a crash costs the attempt, as one of which nothing is heard, and the job keeps no place
 /// that nobody works in.
 pub(super) async fn care(house: Arc<House>, job: JobRecord) {
-    let (id, mut next) = (job.job_id, Some(job));
+    let (id, mut next, mut pause) = (job.job_id, Some(job), BACKOFF.0);
     while let Some(job) = next {
         if AssertUnwindSafe(carry(&house, job)).catch_unwind().await.is_ok() {
             return;
         }
         tracing::error!(job = %id, "the care for a job crashed; its attempt is ended");
         next = mend(&house, id).await;
+        sleep(pause).await; // what crashes each time does not take the machine
+        pause = (pause * 2).min(BACKOFF.1);
     }
 }
 
