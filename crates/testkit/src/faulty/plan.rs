@@ -84,8 +84,10 @@ pub enum StoreOp {
     Ping,
     /// [`JobStore::create`].
     CreateJob,
-    /// [`JobStore::begin_next`] and [`JobStore::begin_again`].
+    /// [`JobStore::begin_next`].
     BeginJob,
+    /// [`JobStore::begin_again`].
+    BeginJobAgain,
     /// [`JobStore::change`].
     ChangeJob,
     /// [`JobStore::note_run`], [`JobStore::note_progress`] and [`JobStore::park`].

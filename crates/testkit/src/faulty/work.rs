@@ -21,7 +21,7 @@ impl<S: JobStore> JobStore for Faulty<S> {
     }
 
     async fn begin_again(&self, job: JobId, at: UnixMillis) -> Result<JobChanged, StoreError> {
-        self.plan.around(StoreOp::BeginJob, self.store.begin_again(job, at)).await
+        self.plan.around(StoreOp::BeginJobAgain, self.store.begin_again(job, at)).await
     }
 
     async fn note_run(&self, job: JobId, attempt: u32, run: RunId) -> Result<(), StoreError> {

@@ -67,3 +67,20 @@ async fn a_result_that_was_settled_before_the_care_crashed_is_handed_in() {
     silence(&mut agent).await;
     agent.shut_down().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_care_that_crashes_each_time_begins_again_after_growing_pauses() {
+    let (setup, store) = setup_of(always(Scripted::hang()), JobsConfig::default());
+    store.plan().nth_of(StoreOp::NoteJob, 1, Fault::Panic);
+    store.plan().every(StoreOp::BeginJobAgain, Fault::Panic);
+    let agent = setup.start().await;
+    let id = create(&agent.one, order("count")).await.job_id;
+    until(&setup, id, JobState::Stuck).await;
+    let asked = store.plan().asked();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let asked = store.plan().asked() - asked;
+    assert!(asked < 500, "{asked} times in a minute");
+    store.plan().clear();
+    until(&setup, id, JobState::InProgress).await;
+    agent.crash().await;
+}
