@@ -75,6 +75,29 @@ const NOWHERE: &[(&str, &str)] = &[
     ("todo!(", "something finished is something wired in"),
 ];
 
+/// Where code makes a message in the role of the user, how often, and whose words it holds. Nothing else adds messages in the
+/// person's name: see docs/adr/0022. A model call of its own is a conversation of its own, whose user is the part that asks.
+const IN_THE_PERSONS_NAME: &[(&str, usize, &str)] = &[
+    ("crates/agent-loop/src/notices.rs", 3, "the nudge, the truncation notice, the duplicate warning"),
+    ("crates/agent/src/compaction/ask.rs", 1, "a model call of its own: the summary"),
+    ("crates/agent/src/compaction/flush.rs", 1, "a model call of its own: notes before a compaction"),
+    ("crates/agent/src/completion_check.rs", 1, "a model call of its own: whether a job is done"),
+    ("crates/agent/src/container/worker.rs", 1, "a worker's task, in a conversation of its own"),
+    ("crates/agent/src/judge.rs", 1, "a model call of its own: the judge"),
+    ("crates/agent/src/lane/accept.rs", 1, "history that a client brings along"),
+    ("crates/agent/src/lane/edit.rs", 1, "what the person has edited"),
+    ("crates/agent/src/plan/flow.rs", 1, "a model call of its own: the end of a plan"),
+    ("crates/agent/src/plan/planner.rs", 1, "a model call of its own: the plan"),
+    ("crates/agent/src/plan/step.rs", 1, "a step's task, in a conversation of its own"),
+    ("crates/agent/src/subagent/spawn.rs", 1, "a subagent's task, in a conversation of its own"),
+    ("crates/agent/src/turn/gathered.rs", 2, "what the person has sent, several messages of theirs in one"),
+    ("crates/agent/src/waiting.rs", 3, "what the person has sent"),
+    ("crates/protocol/src/message.rs", 1, "the constructor of a message with what is known of it"),
+    ("crates/protocol/src/store.rs", 1, "a line of a stored conversation"),
+    ("crates/store/src/memory/lanes.rs", 1, "what the person has sent"),
+    ("crates/store/src/sqlite/lanes.rs", 2, "what the person has sent"),
+];
+
 /// Files longer than this are two files.
 const MAX_LINES: usize = 800;
 
@@ -312,6 +335,24 @@ fn names_it(line: &str, word: &str) -> bool {
         let before = line[..at].chars().next_back();
         !before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '}' | ')'))
     })
+}
+
+#[test]
+fn nothing_adds_messages_in_the_persons_name_but_what_is_listed() {
+    let mut wrong = Vec::new();
+    for (package, path, text) in sources() {
+        if matches!(package.as_str(), "testkit" | "models") {
+            continue; // scripts of tests, and wire formats, which add nothing
+        }
+        let code = code(&path, &text);
+        let made = |what: &str| code.matches(what).count();
+        let found = made("Message::user(") + made("Message::sent(") + made("Self::user(");
+        let listed = IN_THE_PERSONS_NAME.iter().find(|(listed, ..)| *listed == path).map_or(0, |(_, n, _)| *n);
+        if found != listed {
+            wrong.push(format!("{path}: {found} messages in the role of the user, {listed} listed"));
+        }
+    }
+    assert_none(&wrong, "messages in the person's name that IN_THE_PERSONS_NAME does not explain");
 }
 
 #[test]

@@ -53,9 +53,14 @@ async fn files_and_skills_are_told_counted_and_taken_anew_with_a_new_conversatio
     assert!(!first.contains("SOUL.md") && !first.contains("unit-prices"));
     assert_eq!(prompt_of(&requests[1]), first, "the conversation goes on as it began");
     assert!(prompt_of(&requests[2]).contains("- unit-prices (skills/unit-prices/SKILL.md): Compares offers"));
-    let asked = requests[2]["messages"][1]["content"].as_str().unwrap_or_default();
+    let told = requests[2]["messages"][1].to_string();
     assert!(
-        asked.starts_with("Use the skill unit-prices: read skills/unit-prices/SKILL.md") && asked.ends_with("3 kg")
+        told.contains("system") && told.contains("asks for the skill unit-prices: read skills/unit-prices/SKILL.md")
+    );
+    let asked = &requests[2]["messages"][2];
+    assert!(
+        asked["content"].as_str().is_some_and(|asked| asked.starts_with('/') && asked.ends_with("3 kg")),
+        "{asked}"
     );
 
     let shown = home.run(&["context", "show", "--json", "--full", "alice"], "").await?;

@@ -1,7 +1,9 @@
 //! What a kind of run supplies to the loop, and the words they exchange.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
-use belay_protocol::{ModelReply, RunEnd, StopReason, ToolCall, ToolResult};
+use belay_protocol::{Message, ModelReply, RunEnd, StopReason, ToolCall, ToolResult};
 
 use crate::context::{LoopContext, Reasoning};
 use crate::error::LoopError;
@@ -77,7 +79,7 @@ pub trait LoopDelegate: Send {
 }
 
 /// What has been asked of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum LoopSignal {
     /// Nothing.
     Continue,
@@ -85,7 +87,7 @@ pub enum LoopSignal {
     Stop(StopReason),
     /// Something more that the person said; it joins the conversation, and the iteration goes on. Where the run ends before
     /// [`LoopDelegate::on_injected`] has succeeded, it has not joined.
-    InjectMessage(String),
+    InjectMessage(Arc<Message>),
 }
 
 /// What to do with a text.

@@ -99,8 +99,8 @@ async fn listen<D: LoopDelegate + ?Sized>(
                 Err(error) => break Err(error),
             },
             LoopSignal::Stop(reason) => break Ok(Some(RunEnd::of(reason))),
-            LoopSignal::InjectMessage(text) => {
-                if let Some(end) = context.inject(config, text) {
+            LoopSignal::InjectMessage(message) => {
+                if let Some(end) = context.inject(config, message) {
                     break Ok(Some(end));
                 }
             }

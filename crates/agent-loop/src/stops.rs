@@ -1,5 +1,7 @@
 //! The stop engine's place in the loop: what it is shown, and how its verdicts are carried out.
 
+use std::sync::Arc;
+
 use belay_protocol::{
     Arguments, Finding, Message, MessageBody, ModelReply, RunEnd, StopReason, ToolCall, ToolResult, ToolSet, ToolStatus,
 };
@@ -40,9 +42,9 @@ pub(crate) enum Screened {
 
 impl LoopContext {
     /// A person says something more: it is seen by the rules and joins the conversation.
-    pub(crate) fn inject(&mut self, config: &AgenticLoopConfig, text: String) -> Option<RunEnd> {
-        let verdict = self.state.stops.observe(&config.rules, Observation::User(&text));
-        self.push(Message::user(text));
+    pub(crate) fn inject(&mut self, config: &AgenticLoopConfig, message: Arc<Message>) -> Option<RunEnd> {
+        let verdict = self.state.stops.observe(&config.rules, Observation::User(message.text()));
+        self.messages.push(message);
         self.heed(verdict)
     }
 

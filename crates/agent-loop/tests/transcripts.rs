@@ -135,7 +135,8 @@ async fn the_delegate_may_end_the_run_before_a_call() {
 #[tokio::test]
 async fn an_injected_message_joins_the_conversation_and_the_iteration_goes_on() {
     let mut play = Play::new([read(), Scripted::text("It says hello, too.")]);
-    play.signals = [(2, LoopSignal::InjectMessage("And what is in b.txt?".into()))].into();
+    play.signals =
+        [(2, LoopSignal::InjectMessage(belay_protocol::Message::user("And what is in b.txt?").into()))].into();
     assert_golden!("injected_message", play.transcript(&config()).await);
 }
 

@@ -108,7 +108,10 @@ impl LoopDelegate for ChatDelegate {
         }
         let Some(offer) = self.core.joining().and_then(|joining| joining.take()) else { return LoopSignal::Continue };
         self.joining.push(offer.run.id);
-        LoopSignal::InjectMessage(offer.text)
+        if offer.message.outside {
+            self.core.tally.see_outside();
+        }
+        LoopSignal::InjectMessage(offer.message)
     }
 
     /// What the person has said joins: the store has it as a part of this run, and ends the runs that it was, before the

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::context::{FileReport, PartReport, SkillReport};
 use belay_protocol::{
-    BootstrapFile, ContextReport, Conversation, Message, MessageBody, Refusal, SessionKey, Skill, SkillPlace, Tool,
+    Audience, BootstrapFile, ContextReport, Conversation, Message, MessageBody, Refusal, SessionKey, Skill, SkillPlace,
+    Tool,
 };
 
 use crate::compaction;
@@ -21,7 +22,9 @@ pub(crate) async fn of(house: &House, session: &SessionKey, full: bool) -> Resul
     let Some(Conversation { summary, messages, options, channel }) = conversation else {
         return Err(Refusal::Unknown(format!("There is no session {session}.")));
     };
-    let about = About { session, channel: channel.as_ref(), relayed: false, options: &options };
+    let newest = messages.iter().rev().find_map(|message| message.provenance.as_ref());
+    let group = newest.is_some_and(|provenance| provenance.audience == Audience::Group);
+    let about = About { session, channel: channel.as_ref(), group, options: &options };
     let briefing = Briefing::of(house, about).await;
     let tools = house.reasoning.tools();
     let parts = prompt::parts(&house.config, &briefing, Some(tools), None);
@@ -95,7 +98,8 @@ fn line(message: &Message) -> String {
     let text = message.text();
     match &message.body {
         MessageBody::System { .. } => format!("system> {text}"),
-        MessageBody::User { .. } => format!("user> {text}"),
+        MessageBody::User { .. } => format!("user> {}", message.for_model()),
+        MessageBody::Data { .. } => format!("data> {text}"),
         MessageBody::Assistant { tool_calls, .. } => {
             let calls = tool_calls.iter().map(|call| format!(" [calls {}]", call.name));
             format!("assistant> {text}{}", calls.collect::<String>())

@@ -19,6 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{
     Ack, AckSender, ActedOn, Body, CommandReply, Envelope, GateId, Inbound, Purpose, Refusal, ReplyRoute, RunId, Sent,
     SessionKey, StopReason, StoreError, firing_of, job_of,
@@ -135,7 +136,7 @@ impl Dispatcher {
         let Envelope { inbound, ack } = envelope;
         let text = match &inbound.body {
             Body::Control(control) => return self.control(control.clone(), &inbound, ack),
-            Body::Text(text) => text.clone(),
+            Body::Text(text) | Body::Edit(text) => text.clone(),
         };
         if text.trim().is_empty() || text.contains('\0') || text.len() > MAX_TEXT_BYTES {
             let what =
@@ -161,8 +162,16 @@ impl Dispatcher {
             self.refuse(&inbound, ack, Refusal::Forbidden(what));
             return Flow::Continue;
         }
-        let submission = submission::parse_with(&text, &self.house.context.known_skills());
-        let (inbound, ack) = match self.take_answer(&submission, &text, sent.as_ref(), inbound, ack) {
+        let submission = match inbound.is_forwarded() {
+            // Somebody else's words: they command nothing, and answer no question.
+            true => Submission::Input,
+            false => submission::parse_with(&text, &self.house.context.known_skills()),
+        };
+        if let Body::Edit(_) = inbound.body {
+            self.edit(&submission, text, sent, inbound, ack);
+            return Flow::Continue;
+        }
+        let (mut inbound, ack) = match self.take_answer(&submission, &text, sent.as_ref(), inbound, ack) {
             Ok(()) => return Flow::Continue,
             Err(no_answer) => *no_answer,
         };
@@ -214,7 +223,7 @@ impl Dispatcher {
                     return Flow::Continue;
                 }
                 let waiting = match submission {
-                    Submission::Input => self.waiting_for(&text, &inbound),
+                    Submission::Input if !inbound.is_forwarded() => self.waiting_for(&text, &inbound),
                     _ => Vec::new(),
                 };
                 if !waiting.is_empty() {
@@ -222,8 +231,9 @@ impl Dispatcher {
                     self.set_off(waiting, text, sent, inbound, ack);
                     return Flow::Continue;
                 }
-                // A skill's words may change; what tells a duplicate from another message is what was typed.
-                let text = if let Submission::Skill(words) = submission { words } else { text };
+                if let Submission::Skill(instructions) = submission {
+                    inbound.history.push(HistoryLine { role: HistoryRole::System, text: instructions });
+                }
                 self.input(text, sent, inbound, ack);
                 Flow::Continue
             }

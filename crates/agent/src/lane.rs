@@ -8,6 +8,7 @@
 mod accept;
 mod anew;
 mod compact;
+mod edit;
 mod ends;
 mod first;
 mod next;

@@ -21,7 +21,7 @@ pub enum Submission {
     Input,
     /// `/plan TEXT`: for the model as well, which works through a plan for TEXT.
     Plan(String),
-    /// `/NAME [TEXT]` of a skill: for the model as well, in these words.
+    /// `/NAME [TEXT]` of a skill: for the model as well, as it was typed, behind these instructions.
     Skill(String),
     /// A command that exists.
     Command(Command),
@@ -221,24 +221,25 @@ fn job(argument: Option<String>) -> Command {
 pub fn parse_with(text: &str, skills: &Skills) -> Submission {
     match parse(text) {
         Submission::Unknown { word, nearest } => match skills.by_command(&word) {
-            Some(skill) => Submission::Skill(asks_for(skill, text)),
+            Some(skill) => Submission::Skill(asks_for(skill)),
             None => Submission::Unknown { word, nearest },
         },
         other => other,
     }
 }
 
-/// A message that asks for a skill, in words for the model.
-fn asks_for(skill: &Skill, text: &str) -> String {
+/// What the model is told of a message that asks for a skill.
+fn asks_for(skill: &Skill) -> String {
     let how = match &skill.place {
         SkillPlace::Workspace(path) => format!("read {path} with read_file"),
         SkillPlace::Elsewhere => "read its instructions with read_skill".to_owned(),
     };
-    let order = format!("Use the skill {}: {how} first, and follow it.", skill.name);
-    match text.trim().split_once(char::is_whitespace) {
-        Some((_, input)) => format!("{order}\n\n{}", input.trim()),
-        None => order,
-    }
+    format!(
+        "When a message of the user begins with /{}, the user asks for the skill {}: {how} first, and follow it. The rest of that \
+         message is its input.",
+        skill.command(),
+        skill.name
+    )
 }
 
 /// The word as typed, for the answer; without its arguments and bot name, in lower case.
@@ -344,14 +345,15 @@ mod tests {
             skill("stop", SkillPlace::Elsewhere),
         ];
         let skills = Skills { list, ..Skills::default() };
-        for (text, expected) in [
-            (
-                "/web-search@Bot  two\nlines ",
-                "Use the skill Web Search: read skills/web/SKILL.md with read_file first, and follow it.\n\ntwo\nlines",
-            ),
-            ("/TAXES", "Use the skill taxes: read its instructions with read_skill first, and follow it."),
+        for (text, word, what) in [
+            ("/web-search@Bot  two\nlines ", "/web_search", "Web Search: read skills/web/SKILL.md with read_file"),
+            ("/TAXES", "/taxes", "taxes: read its instructions with read_skill"),
         ] {
-            assert_eq!(parse_with(text, &skills), Submission::Skill(expected.into()), "{text:?}");
+            let expected = format!(
+                "When a message of the user begins with {word}, the user asks for the skill {what} first, and follow it. The rest of \
+                 that message is its input."
+            );
+            assert_eq!(parse_with(text, &skills), Submission::Skill(expected), "{text:?}");
         }
         for text in ["/stop", "/stopp", "taxes", "/etc/taxes", "hello"] {
             assert_eq!(parse_with(text, &skills), parse(text), "{text:?}");

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use belay_agent_loop::policies::StopRules;
 use belay_agent_loop::{LoopContext, LoopError, LoopOutcome, LoopState};
 use belay_protocol::{
-    Asker, ChannelId, Durability, Lease, Message, Purpose, ReplyRoute, RunEnd, RunOptions, RunUsage, StopReason,
-    UnixMillis,
+    Asker, Audience, ChannelId, Durability, Lease, Message, Purpose, ReplyRoute, RunEnd, RunOptions, RunUsage,
+    StopReason, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -68,8 +68,10 @@ pub(crate) struct TurnJob {
     pub(crate) asker: Asker,
     /// The channel that they speak through.
     pub(crate) channel: ChannelId,
-    /// Whether its message was relayed from a place where nobody can be asked.
+    /// Whether another program relayed its message: nobody is asked.
     pub(crate) relayed: bool,
+    /// Who reads the conversation of its message.
+    pub(crate) audience: Audience,
     /// Whether whom it works for may have it write to other conversations.
     pub(crate) elsewhere: bool,
     /// What its message and its session ask of it.
@@ -85,7 +87,8 @@ pub(crate) struct TurnJob {
 /// Why a run that works without a person's message asks nobody.
 const BY_ITSELF: &str = "this run works by itself, and nobody is there to be asked; do what can be done without it";
 /// Why a run whose message was relayed asks nobody.
-const RELAYED: &str = "this message was relayed from a group, where nobody can be asked; the person may write directly";
+const RELAYED: &str =
+    "this message was relayed by another bot, so that nobody is asked; the person may write it directly";
 
 /// What comes back.
 pub(crate) struct TurnEnd {
@@ -228,7 +231,8 @@ fn rules_of(rules: &Arc<StopRules>, options: &RunOptions) -> Arc<StopRules> {
 async fn begin(job: &mut TurnJob, delegate: &mut ChatDelegate, context: &mut LoopContext) -> Option<Screen> {
     job.run.begin();
     if let (Some(gathered), Some(message)) = (&job.gathered, context.messages.get_mut(delegate.turn_start)) {
-        *message = Arc::new(Message::user(gathered.text())); // without those that were stopped meanwhile
+        *message = Arc::new(gathered.message()); // without those that were stopped meanwhile
+        context.messages.extend(gathered.notice().map(|notice| Arc::new(Message::system(notice).for_run())));
     }
     joined_at_start(job, &mut delegate.core);
     delegate.core.clock = RunClock::starting(job.house.clock.now());

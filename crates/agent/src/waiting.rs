@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopState;
 use belay_protocol::{
-    Asker, ChannelId, FinishedRun, Gate, Message, NewEvent, Outbound, PendingRun, Purpose, ReplyRoute, RunEnd, RunId,
-    RunOptions, RunRecord, RunStatus, RunUsage, StopReason, ThreadState, UnixMillis,
+    Asker, Audience, ChannelId, FinishedRun, Gate, Message, NewEvent, Outbound, PendingRun, Provenance, Purpose,
+    ReplyRoute, RunEnd, RunId, RunOptions, RunRecord, RunStatus, RunUsage, StopReason, ThreadState, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -128,9 +128,11 @@ impl Ending {
     }
 }
 
-/// Whether a message is words for the model, rather than the order of a plan. What the agent's own parts say always is.
-fn is_words(text: &str, channel: &ChannelId) -> bool {
-    Purpose::of(channel).is_autonomous() || submission::parse(text) == Submission::Input
+/// Whether a message is words for the model, rather than the order of a plan. What the agent's own parts say always is, and so
+/// is a forward.
+fn is_words(message: &Message, channel: &ChannelId) -> bool {
+    let is_forwarded = message.provenance.as_ref().is_some_and(|provenance| provenance.is_forwarded());
+    Purpose::of(channel).is_autonomous() || is_forwarded || submission::parse(message.text()) == Submission::Input
 }
 
 /// The state of the loop as it was stored; from the beginning, where it cannot be read any more.
@@ -146,10 +148,11 @@ impl Waiting {
     pub(crate) fn arriving(input: &LaneInput, asker: Asker, history: Vec<Message>, rules: QueueRules) -> Self {
         let LaneInput { run, inbound, text, .. } = input;
         let declared = !inbound.outputs.is_empty();
-        let words_alone = !declared && history.is_empty() && is_words(text, &inbound.channel);
+        let message = Message::sent(text, inbound.provenance.clone());
+        let words_alone = !declared && history.is_empty() && is_words(&message, &inbound.channel);
         Self {
             run: run.clone(),
-            own: vec![Arc::new(Message::user(text))],
+            own: vec![Arc::new(message)],
             reply_to: inbound.reply_to.clone(),
             accepted_at: UnixMillis::default(),
             started_at: None,
@@ -178,11 +181,11 @@ impl Waiting {
     pub(crate) fn again(run: Arc<LiveRun>, pending: PendingRun, answers: Answers, rules: QueueRules) -> Self {
         let own: Vec<_> = pending.messages.into_iter().map(|(_, message)| message).collect();
         let in_thread = !own.is_empty();
-        let words_alone =
-            pending.state.is_none() && pending.history.is_empty() && is_words(&pending.text, &pending.channel);
+        let message = Message::sent(pending.text, pending.provenance);
+        let words_alone = pending.state.is_none() && pending.history.is_empty() && is_words(&message, &pending.channel);
         Self {
             run,
-            own: if in_thread { own } else { vec![Arc::new(Message::user(pending.text))] },
+            own: if in_thread { own } else { vec![Arc::new(message)] },
             reply_to: pending.reply_to,
             accepted_at: pending.accepted_at,
             started_at: pending.started_at,
@@ -205,6 +208,27 @@ impl Waiting {
             shortened: false,
             began_anew: false,
         }
+    }
+
+    /// What is known of its message besides the text.
+    pub(crate) fn provenance(&self) -> Option<&Provenance> {
+        self.own.first().and_then(|message| message.provenance.as_deref())
+    }
+
+    /// Its message.
+    pub(crate) fn message(&self) -> Arc<Message> {
+        self.own.first().cloned().unwrap_or_else(|| Arc::new(Message::sent("", None)))
+    }
+
+    /// Who reads its conversation.
+    pub(crate) fn audience(&self) -> Audience {
+        self.provenance().map_or(Audience::Person, |provenance| provenance.audience)
+    }
+
+    /// Puts an edited message in the place of its own.
+    pub(crate) fn edit(&mut self, message: Message) {
+        self.words_alone = self.words_alone && is_words(&message, &self.channel);
+        self.own = vec![Arc::new(message)];
     }
 
     /// What its message says.

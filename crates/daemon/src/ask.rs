@@ -240,6 +240,7 @@ fn inbound(body: Body, outputs: Vec<DeclaredOutput>) -> Inbound {
         want_deltas: false,
         outputs,
         relayed: false,
+        provenance: None,
         options: belay_protocol::RunOptions::default(),
     }
 }

@@ -84,6 +84,7 @@ impl Feeding {
             want_deltas: false,
             outputs: Vec::new(),
             relayed: false,
+            provenance: None,
             options: belay_protocol::RunOptions::default(),
         };
         (Envelope { inbound, ack }, self)

@@ -155,7 +155,7 @@ impl App {
 
     /// Puts a message where the agent takes it.
     fn hand_over(&self, inbound: Inbound) -> Result<oneshot::Receiver<Ack>, ApiError> {
-        if self.draining.is_cancelled() && matches!(inbound.body, Body::Text(_)) {
+        if self.draining.is_cancelled() && matches!(inbound.body, Body::Text(_) | Body::Edit(_)) {
             return Err(ApiError::shutting_down());
         }
         let (ack, answer) = AckSender::channel();
@@ -194,6 +194,7 @@ impl App {
             want_deltas: false,
             outputs: Vec::new(),
             relayed: false,
+            provenance: None,
             options: belay_protocol::RunOptions::default(),
             body,
             history: Vec::new(),

@@ -78,8 +78,10 @@ async fn next(receiver: &mut mpsc::Receiver<Envelope>, intake: &CancellationToke
     loop {
         let envelope = receiver.recv().await?;
         match envelope.inbound.body {
-            Body::Text(_) if intake.is_cancelled() => envelope.ack.send(Ack::Refused(Refusal::ShuttingDown)),
-            Body::Text(_) | Body::Control(_) => return Some(envelope),
+            Body::Text(_) | Body::Edit(_) if intake.is_cancelled() => {
+                envelope.ack.send(Ack::Refused(Refusal::ShuttingDown))
+            }
+            Body::Text(_) | Body::Edit(_) | Body::Control(_) => return Some(envelope),
         }
     }
 }

@@ -69,6 +69,7 @@ fn markdown(line: &TranscriptLine) -> String {
     match &line.message.body {
         MessageBody::System { text } => said("instructions", text),
         MessageBody::User { text } => said("user", text),
+        MessageBody::Data { text } => said("data", text),
         MessageBody::Assistant { text, tool_calls } => {
             let calls = tool_calls
                 .iter()

@@ -72,6 +72,7 @@ impl AgentParams {
             want_deltas,
             outputs: self.outputs,
             relayed: false,
+            provenance: None,
             options,
         })
     }

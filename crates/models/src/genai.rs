@@ -187,7 +187,7 @@ fn chat_request(request: &ModelRequest<'_>) -> ChatRequest {
 fn chat_message(message: &Message) -> ChatMessage {
     match &message.body {
         MessageBody::System { text } => ChatMessage::system(text.as_str()),
-        MessageBody::User { text } => ChatMessage::user(text.as_str()),
+        MessageBody::User { .. } | MessageBody::Data { .. } => ChatMessage::user(message.for_model().into_owned()),
         MessageBody::Assistant { text, tool_calls } => {
             let text = (!text.is_empty() || tool_calls.is_empty()).then(|| ContentPart::Text(text.clone()));
             let calls = tool_calls.iter().map(|call| {

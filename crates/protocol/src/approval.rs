@@ -155,7 +155,7 @@ pub struct Asker {
     pub principal: String,
     /// From what place.
     pub place: Place,
-    /// Whether the message was relayed from a group where nobody can be asked: questions are denied at once.
+    /// Whether another program relayed the message, such as an inline bot: nobody is asked, and approvals are refused at once.
     #[serde(default)]
     pub relayed: bool,
 }

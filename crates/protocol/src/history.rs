@@ -212,6 +212,7 @@ mod tests {
         let line = |message: &Arc<Message>| match &message.body {
             MessageBody::System { text } => format!("s:{text}"),
             MessageBody::User { text } => format!("u:{text}"),
+            MessageBody::Data { text } => format!("d:{text}"),
             MessageBody::Assistant { text, tool_calls } if tool_calls.is_empty() => format!("a:{text}"),
             MessageBody::Assistant { text, tool_calls } => {
                 let calls: Vec<_> = tool_calls.iter().map(|call| format!("{}.{}", call.name, call.id)).collect();

@@ -16,6 +16,7 @@ use crate::ids::{ChannelId, GateId, RunId, SessionKey};
 use crate::job::{JobNumbers, JobRecord, JobRequest};
 use crate::model::{Delta, ModelInfo};
 use crate::options::RunOptions;
+use crate::provenance::Provenance;
 use crate::purpose::{Purpose, Spent};
 use crate::routine::{RoutineAnswer, RoutineRequest};
 use crate::routine_store::RoutineNumbers;
@@ -44,8 +45,11 @@ pub struct Inbound {
     pub want_deltas: bool,
     /// Outputs that the answer must have, by name and type; empty: a text is the answer.
     pub outputs: Vec<DeclaredOutput>,
-    /// Whether it was relayed from a group in which nobody can be asked anything.
+    /// Whether another program than the sender's own client relayed it, such as an inline bot: its words are not the sender's
+    /// own, so its run asks nobody and it decides nothing. Whether several people read along, [`Provenance::audience`] says.
     pub relayed: bool,
+    /// Who wrote it and what came with it, as its platform says; `None`: a text alone.
+    pub provenance: Option<Arc<Provenance>>,
     /// What it asks of its run.
     pub options: RunOptions,
 }
@@ -75,6 +79,9 @@ pub enum HistoryRole {
 pub enum Body {
     /// Text as typed; the agent parses commands out of it.
     Text(String),
+    /// The new text of a message that was sent before, which [`Provenance::message_id`] names. It takes the place of that
+    /// message where its turn has not begun, and is refused where it has. Never a command, nor an answer to a question.
+    Edit(String),
     /// A structured request of a program. Acted on at once, never queued.
     Control(Control),
 }
@@ -113,6 +120,13 @@ pub enum Control {
         /// The answer.
         decision: Decision,
     },
+}
+
+impl Inbound {
+    /// Whether it was forwarded: somebody else's words, which command and decide nothing.
+    pub fn is_forwarded(&self) -> bool {
+        self.provenance.as_ref().is_some_and(|provenance| provenance.is_forwarded())
+    }
 }
 
 /// What to stop.

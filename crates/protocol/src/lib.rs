@@ -40,6 +40,7 @@ pub mod model;
 pub mod options;
 pub mod outbound;
 pub mod process;
+pub mod provenance;
 pub mod purpose;
 pub mod routine;
 pub mod routine_store;
@@ -92,6 +93,7 @@ pub use model::{
 pub use options::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Thinking};
 pub use outbound::{DeliverError, Outbound};
 pub use process::{Generation, NoProcesses, RunProcesses};
+pub use provenance::{Audience, Author, Link, Person, Provenance, Quote, Unread};
 pub use purpose::{Purpose, Spent, firing_of, firing_session, job_of, job_session};
 pub use routine::{
     Guardrails, Misfire, NewRoutine, Notify, PutBy, PutRule, RoutineAction, RoutineAnswer, RoutineOrigin, RoutinePut,
@@ -103,10 +105,10 @@ pub use secret::{Secret, SecretVault};
 pub use sent::Sent;
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
-    Acceptance, ActedOn, Checkpoint, Durability, EditOutcome, EventLog, EventQuery, FinishedRun, HistoryEntry,
-    JoinedRun, KnownInput, Lease, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState, PausedRun,
-    PendingRun, Presence, RunFilter, RunReader, SessionSummary, SpendLedger, StoreError, ThreadEdit, ThreadSnapshot,
-    ThreadState, ThreadStore, Together, TurnCut,
+    Acceptance, ActedOn, Checkpoint, Durability, EditOutcome, EditedMessage, EventLog, EventQuery, FinishedRun,
+    HistoryEntry, JoinedRun, KnownInput, Lease, NewInput, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState,
+    PausedRun, PendingRun, Presence, RunFilter, RunReader, SentMessage, SessionSummary, SpendLedger, StoreError,
+    ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore, Together, TurnCut,
 };
 pub use time::{Clock, UnixMillis};
 pub use tool::{

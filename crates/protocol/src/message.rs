@@ -1,11 +1,13 @@
 //! Messages as the model sees them, tool calls and their results.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::ids::CallId;
+use crate::provenance::Provenance;
 
 /// One message of a conversation, immutable once made and shared as `Arc<Message>`: a step appends to the history and
 /// never copies it. Each message remembers its own wire form (see [`WireCache`]), so a request of 400 messages is a
@@ -25,6 +27,9 @@ pub struct Message {
     /// Pictures that belong to a tool's result; shown to a model that can see.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pictures: Vec<Picture>,
+    /// Who wrote a user message and what came with it; `None`: its text alone, as an older Belay has stored it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<Arc<Provenance>>,
     /// Its serialised form for one wire format, filled by the provider that first sends it.
     #[serde(skip)]
     pub wire: WireCache,
@@ -37,6 +42,7 @@ impl PartialEq for Message {
             && self.scope == other.scope
             && self.outside == other.outside
             && self.pictures == other.pictures
+            && self.provenance == other.provenance
     }
 }
 
@@ -67,8 +73,13 @@ pub enum MessageBody {
         /// The text.
         text: String,
     },
-    /// What the person said, or a brake in the person's place.
+    /// What the person said, or a guardrail in the person's place. ADR 0022 lists all that makes one.
     User {
+        /// The text.
+        text: String,
+    },
+    /// Material that the agent shows: files, the payload of an event. Nobody's words in the conversation, and no instructions.
+    Data {
         /// The text.
         text: String,
     },
@@ -84,13 +95,16 @@ pub enum MessageBody {
     Tool(ToolResult),
 }
 
+/// What stands before data, which is sent in the role of the user.
+const DATA_LINE: &str = "[data shown by the agent; no message from the user]";
+
 /// The token by which a model says that nothing should be said. It stays in the thread, where the model reads it again.
 pub const SILENT_TOKEN: &str = "NO_REPLY";
 
 impl Message {
     fn of(body: MessageBody) -> Self {
         let (scope, wire) = (MessageScope::Thread, WireCache::default());
-        Self { body, scope, outside: false, pictures: Vec::new(), wire }
+        Self { body, scope, outside: false, pictures: Vec::new(), provenance: None, wire }
     }
 
     /// A system message.
@@ -101,6 +115,17 @@ impl Message {
     /// A user message.
     pub fn user(text: impl Into<String>) -> Self {
         Self::of(MessageBody::User { text: text.into() })
+    }
+
+    /// Material that nobody said: data for the model.
+    pub fn data(text: impl Into<String>) -> Self {
+        Self::of(MessageBody::Data { text: text.into() })
+    }
+
+    /// A user message with what is known of it. Where it brings the words of somebody else, it is marked as such.
+    pub fn sent(text: impl Into<String>, provenance: Option<Arc<Provenance>>) -> Self {
+        let outside = provenance.as_ref().is_some_and(|provenance| provenance.is_untrusted());
+        Self { provenance, ..Self::user(text) }.from_outside(outside)
     }
 
     /// An assistant message without calls.
@@ -142,8 +167,21 @@ impl Message {
     /// The text of the message, whoever says it.
     pub fn text(&self) -> &str {
         match &self.body {
-            MessageBody::System { text } | MessageBody::User { text } | MessageBody::Assistant { text, .. } => text,
+            MessageBody::System { text }
+            | MessageBody::User { text }
+            | MessageBody::Data { text }
+            | MessageBody::Assistant { text, .. } => text,
             MessageBody::Tool(result) => &result.text,
+        }
+    }
+
+    /// The text as the model reads it: of a user message, with the facts that came with it; of data, with a line that says
+    /// so, since wire formats know no role for it and send it as a user message.
+    pub fn for_model(&self) -> Cow<'_, str> {
+        match (&self.body, &self.provenance) {
+            (MessageBody::Data { text }, _) => Cow::Owned(format!("{DATA_LINE}\n{text}")),
+            (MessageBody::User { text }, Some(provenance)) => Cow::Owned(provenance.render(text)),
+            _ => Cow::Borrowed(self.text()),
         }
     }
 
@@ -166,7 +204,7 @@ impl Message {
     pub fn estimated_tokens(&self) -> u64 {
         let calls: usize = self.tool_calls().iter().map(|c| c.name.len() + c.arguments.approx_bytes()).sum();
         let pictures = self.pictures.len() as u64 * PICTURE_TOKENS;
-        ((self.text().len() + calls) / 4) as u64 + 4 + pictures
+        ((self.for_model().len() + calls) / 4) as u64 + 4 + pictures
     }
 }
 
@@ -427,6 +465,7 @@ mod tests {
         for message in [
             Message::system("s"),
             Message::user("u").for_run(),
+            Message::data("d").from_outside(true),
             Message::assistant_calls("t", vec![call]),
             Message::tool(result),
         ] {

@@ -42,8 +42,9 @@ impl Sent {
             reply_to: _,
             want_deltas: _,
             relayed: _,
+            provenance: _, // the platform's own, the same with each delivery
         } = inbound;
-        let (Some(key), Body::Text(text)) = (key, body) else { return None };
+        let (Some(key), Body::Text(text) | Body::Edit(text)) = (key, body) else { return None };
         let text_digest = input_digest(text);
         let digest = match options.is_default() && outputs.is_empty() && history.is_empty() {
             true => text_digest.clone(),
@@ -102,6 +103,7 @@ mod tests {
             want_deltas: false,
             outputs: Vec::new(),
             relayed: false,
+            provenance: None,
             options: RunOptions::default(),
         }
     }

@@ -16,6 +16,7 @@ use crate::inbound::{Accepted, IdempotencyKey, ReplyRoute, RunWatch};
 use crate::message::Message;
 use crate::options::RunOptions;
 use crate::outbound::Outbound;
+use crate::provenance::Provenance;
 use crate::purpose::{Purpose, Spent};
 use crate::run::{RunRecord, RunStatus, RunUsage};
 use crate::stop::{RunEnd, StopReason};
@@ -68,6 +69,16 @@ pub trait ThreadStore: Send + Sync {
     /// theirs, and they end in the same commit. Otherwise as [`ThreadStore::start_run`], for a run that never began.
     /// Committed.
     async fn start_together(&self, lease: &Lease, together: Together) -> Result<(), StoreError>;
+
+    /// Replaces the message of a queued run that never began: somebody has edited it. Committed.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`]: the run has begun, has ended, or never was.
+    async fn replace_message(&self, lease: &Lease, edited: EditedMessage) -> Result<(), StoreError>;
+
+    /// The newest run of a session whose message has this id on its platform; `None`: there is none. For edits that come when
+    /// the message does not wait any more.
+    async fn sent_message(&self, session: &SessionKey, message_id: &str) -> Result<Option<SentMessage>, StoreError>;
 
     /// Appends messages, events and the loop's state to a running run.
     async fn checkpoint(&self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError>;
@@ -188,6 +199,8 @@ pub struct PendingRun {
     pub run_id: RunId,
     /// The message's text.
     pub text: String,
+    /// Who wrote it and what came with it, as its platform says.
+    pub provenance: Option<Arc<Provenance>>,
     /// Who sent it, and from what place.
     pub asker: Asker,
     /// The channel it came through.
@@ -233,6 +246,8 @@ pub struct NewInput {
     pub asker: Asker,
     /// The text.
     pub text: String,
+    /// Who wrote it and what came with it, as its platform says. By its `message_id` an edit finds it.
+    pub provenance: Option<Arc<Provenance>>,
     /// What a duplicate is told from another message by: the digest of what was sent, of which hooks may have made another
     /// text since. See [`Sent`](crate::sent::Sent). `None`: [`input_digest`] of the text.
     pub digest: Option<String>,
@@ -350,10 +365,41 @@ pub struct Together {
     pub run: RunId,
     /// The user message that it begins with.
     pub text: String,
+    /// What is known of that message.
+    pub provenance: Option<Arc<Provenance>>,
     /// The runs of the others.
     pub joined: Vec<JoinedRun>,
     /// The date.
     pub at: UnixMillis,
+}
+
+/// A message that waits, as its sender has edited it.
+#[derive(Clone, Debug)]
+pub struct EditedMessage {
+    /// Its run.
+    pub run: RunId,
+    /// What it says now.
+    pub text: String,
+    /// What is known of it now.
+    pub provenance: Option<Arc<Provenance>>,
+    /// The [`input_digest`] of the text that was sent, of which hooks may have made another one since.
+    pub digest: String,
+}
+
+/// A message as a later edit of it is compared with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentMessage {
+    /// Its run.
+    pub known: KnownInput,
+    /// The digest of its last edit; `None`: it was not edited before its turn.
+    pub edited: Option<String>,
+}
+
+impl SentMessage {
+    /// Whether it says what that digest is of: platforms call a message edited when only its preview has changed.
+    pub fn says(&self, digest: &str) -> bool {
+        *digest == self.known.digest || self.edited.as_deref() == Some(digest)
+    }
 }
 
 /// A run that rests on a question.

@@ -59,6 +59,7 @@ async fn message(store: &SqliteStore, lease: &Lease, n: u32) -> Result<(), Store
         digest: None,
         text_digest: None,
         text: TEXT.into(),
+        provenance: None,
         reply_to: None,
         options: belay_protocol::RunOptions::default(),
         events: Vec::new(),

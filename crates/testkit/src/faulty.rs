@@ -8,12 +8,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::store::KnownInput;
 use belay_protocol::{
-    Acceptance, ActedOn, Archive, BootId, Checkpoint, Decided, EditOutcome, Event, EventLog, EventQuery, FinishedRun,
-    Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent,
-    NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Presence,
-    Purpose, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord, SearchQuery, Secret,
-    SecretVault, Seq, SessionKey, SessionSummary, SpendLedger, Spent, StoreError, ThreadEdit, ThreadId, ThreadStore,
-    ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
+    Acceptance, ActedOn, Archive, BootId, Checkpoint, Decided, EditOutcome, EditedMessage, Event, EventLog, EventQuery,
+    FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message,
+    NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun,
+    Presence, Purpose, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord, SearchQuery,
+    Secret, SecretVault, SentMessage, Seq, SessionKey, SessionSummary, SpendLedger, Spent, StoreError, ThreadEdit,
+    ThreadId, ThreadStore, ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -69,6 +69,14 @@ impl<S: ThreadStore> ThreadStore for Faulty<S> {
 
     async fn start_together(&self, lease: &Lease, together: Together) -> Result<(), StoreError> {
         self.plan.around(StoreOp::StartTogether, self.store.start_together(lease, together)).await
+    }
+
+    async fn replace_message(&self, lease: &Lease, edited: EditedMessage) -> Result<(), StoreError> {
+        self.plan.around(StoreOp::ReplaceMessage, self.store.replace_message(lease, edited)).await
+    }
+
+    async fn sent_message(&self, session: &SessionKey, message_id: &str) -> Result<Option<SentMessage>, StoreError> {
+        self.plan.around(StoreOp::SentMessage, self.store.sent_message(session, message_id)).await
     }
 
     async fn checkpoint(&self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError> {

@@ -109,7 +109,8 @@ pub fn render_messages(messages: &[Arc<Message>]) -> String {
         let run = if message.scope == MessageScope::Run { " (run)" } else { "" };
         match &message.body {
             MessageBody::System { text } => line(&mut out, &format!("system{run}"), text),
-            MessageBody::User { text } => line(&mut out, &format!("user{run}"), text),
+            MessageBody::User { .. } => line(&mut out, &format!("user{run}"), &message.for_model()),
+            MessageBody::Data { text } => line(&mut out, &format!("data{run}"), text),
             MessageBody::Assistant { text, tool_calls } => {
                 if !text.is_empty() || tool_calls.is_empty() {
                     line(&mut out, &format!("model{run}"), text);

@@ -68,7 +68,7 @@ struct Story {
 
 fn story() -> impl Strategy<Value = Story> {
     let signal = prop_oneof![
-        5 => Just(LoopSignal::InjectMessage("And more.".into())),
+        5 => Just(LoopSignal::InjectMessage(belay_protocol::Message::user("And more.").into())),
         1 => Just(LoopSignal::Stop(StopReason::UserStop)),
     ];
     let sloppy = prop_oneof![

@@ -42,7 +42,8 @@ fn lines(message: &Message, each: usize) -> Vec<String> {
     let outside = if message.outside { " (words of the outside)" } else { "" };
     match &message.body {
         MessageBody::System { .. } => Vec::new(), // carried on by itself
-        MessageBody::User { text } => vec![said(&format!("person{outside}"), text)],
+        MessageBody::User { .. } => vec![said(&format!("person{outside}"), &message.for_model())],
+        MessageBody::Data { text } => vec![said(&format!("data{outside}"), text)],
         MessageBody::Tool(result) => {
             let who = format!("result of {} ({}){outside}", result.name, result.status.word());
             vec![said(&who, &result.text)]

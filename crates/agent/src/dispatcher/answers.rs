@@ -35,15 +35,16 @@ impl Dispatcher {
         if !asked {
             return Err(Box::new((inbound, ack)));
         }
+        if inbound.is_forwarded() {
+            let reminder = format!("A forwarded message answers no question. {}", still_needed(waits));
+            self.speaker.say(inbound.reply_to.clone(), reminder);
+            return Err(Box::new((inbound, ack)));
+        }
         let gate = waits.gate;
         let (reply, word) = match (waits.decidable, parse_answer(text)) {
             (true, Some(decision)) => (LaneReply::Decision(decision), word_of(decision)),
             (true, None) => {
-                let reminder = format!(
-                    "Your message waits its turn: I still need an answer, yes or no, to this: {}",
-                    waits.summary.lines().next().unwrap_or_default()
-                );
-                self.speaker.say(inbound.reply_to.clone(), reminder);
+                self.speaker.say(inbound.reply_to.clone(), still_needed(waits));
                 return Err(Box::new((inbound, ack)));
             }
             (false, Some(Decision::Deny)) => (LaneReply::Decision(Decision::Deny), "/deny"),
@@ -160,6 +161,13 @@ impl Dispatcher {
             speaker.say(reply_to, text);
         });
     }
+}
+
+/// What is said to a person whose message comes instead of an answer.
+fn still_needed(waits: &Waits) -> String {
+    let what = if waits.decidable { "an answer, yes or no, to this" } else { "an answer to this" };
+    let question = waits.summary.lines().next().unwrap_or_default();
+    format!("Your message waits its turn: I still need {what}: {question}")
 }
 
 /// Has the store keep the key of an answer that was refused for good, before whoever gave it hears so.

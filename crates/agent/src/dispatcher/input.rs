@@ -6,6 +6,10 @@ use tokio::sync::mpsc;
 use super::{BUSY_RETRY, Dispatcher, MAX_TEXT_BYTES, worth_saying};
 use crate::live::LiveRun;
 use crate::mail::{LaneInput, LaneMail};
+use crate::submission::Submission;
+
+/// What is said to whoever edits a message into a command.
+const EDITED_COMMAND: &str = "A command in an edited message is not carried out. Send it as a new message.";
 
 impl Dispatcher {
     /// `text` is what the model reads, `sent` what a second delivery is recognised by.
@@ -33,6 +37,25 @@ impl Dispatcher {
         if let Some(sent) = sent {
             self.keys.take_in(run, sent);
         }
+    }
+
+    /// An edit of a message that was sent before: for the lane, which knows whether the message still waits. Never a command,
+    /// nor an answer to a question.
+    pub(super) fn edit(
+        &mut self,
+        submission: &Submission,
+        text: String,
+        sent: Option<Sent>,
+        inbound: Inbound,
+        ack: AckSender,
+    ) {
+        if self.house.draining.is_cancelled() {
+            return self.refuse(&inbound, ack, Refusal::ShuttingDown);
+        }
+        if !matches!(submission, Submission::Input) {
+            return self.refuse(&inbound, ack, Refusal::Invalid(EDITED_COMMAND.to_owned()));
+        }
+        self.input(text, sent, inbound, ack);
     }
 
     /// A full mailbox answers "busy", but never to a duplicate: that joins its first acceptance, which the store knows. How many

@@ -175,6 +175,7 @@ pub(super) fn message(job: &JobRecord, asker: &Asker, text: String, key: Option<
         want_deltas: false,
         outputs: Vec::new(),
         relayed: true, // nobody can be asked
+        provenance: None,
         options: RunOptions { queue: Some(QueueMode::Steer), ..RunOptions::default() },
     }
 }

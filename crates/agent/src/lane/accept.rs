@@ -2,8 +2,8 @@
 
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{
-    Acceptance, Accepted, Ack, Asker, ChannelId, EventKind, KnownInput, Message, MessageBody, NewInput, QueueMode,
-    Refusal, RunEnd, RunOptions, StopReason, StoreError,
+    Acceptance, Accepted, Ack, Asker, Body, ChannelId, EventKind, KnownInput, Message, MessageBody, NewInput,
+    QueueMode, Refusal, RunEnd, RunOptions, StopReason, StoreError,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -12,7 +12,6 @@ use super::{Lane, LeaseLost};
 use crate::compaction;
 use crate::dispatcher::BUSY_RETRY;
 use crate::hooks::Place;
-use crate::joining::Offer;
 use crate::live::StopCause;
 use crate::mail::{LaneInput, LaneNote, Settled};
 use crate::queue::{QueueRules, Room, Waits, room};
@@ -21,6 +20,9 @@ use crate::waiting::{Ending, Waiting};
 impl Lane {
     /// Commits a message and acknowledges it. It begins in the same commit when nothing is before it.
     pub(super) async fn accept(&mut self, input: LaneInput) -> Result<(), LeaseLost> {
+        if matches!(input.inbound.body, Body::Edit(_)) {
+            return Box::pin(self.replace(input)).await;
+        }
         Box::pin(self.begin_anew(&input)).await?;
         let spoken = self.house.carries_people(&input.inbound.channel);
         let rules = self.rules_of(&input.inbound.options, &input.inbound.channel);
@@ -116,6 +118,7 @@ impl Lane {
             channel: input.inbound.channel.clone(),
             asker: waiting.asker.clone(),
             text: input.text.clone(),
+            provenance: input.inbound.provenance.clone(),
             digest: input.sent.as_ref().map(|sent| sent.digest.clone()),
             text_digest: input.sent.as_ref().map(|sent| sent.text_digest.clone()),
             reply_to: input.inbound.reply_to.clone(),
@@ -152,7 +155,7 @@ impl Lane {
         let by = waiting.run.id;
         match (waiting.rules.mode, &self.current, &self.joining) {
             (QueueMode::Steer, Some(current), Some(joining)) if waiting.is_plain() && waiting.is_akin(current) => {
-                joining.offer(Offer { run: waiting.run.clone(), text: waiting.text().to_owned() });
+                joining.offers(&waiting);
                 self.queue.push_back(waiting);
             }
             (QueueMode::Interrupt, Some(current), _) => {
@@ -171,7 +174,7 @@ impl Lane {
     }
 
     /// Whether a message that waits can still give way; the running turn may have taken it in hand meanwhile.
-    fn gives_way(&self, at: usize) -> bool {
+    pub(super) fn gives_way(&self, at: usize) -> bool {
         let run = self.queue.get(at).map(|waiting| waiting.run.id);
         run.is_some_and(|run| self.joining.as_ref().is_none_or(|joining| joining.withdraw(run)))
     }
@@ -199,7 +202,7 @@ impl Lane {
     }
 
     /// Acknowledges a duplicate.
-    async fn known(&self, input: LaneInput, known: KnownInput) {
+    pub(super) async fn known(&self, input: LaneInput, known: KnownInput) {
         let resting = self.resting.iter().map(|resting| &resting.waiting);
         let alive =
             self.current.iter().chain(resting).chain(&self.queue).find(|waiting| waiting.run.id == known.run_id);

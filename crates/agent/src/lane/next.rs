@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{JoinedRun, Message, Place, Purpose, QueueMode, RunId};
+use belay_protocol::{JoinedRun, Place, Purpose, QueueMode, RunId};
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -42,7 +42,7 @@ impl Lane {
         self.instructions = history.iter().filter_map(|message| instruction(message)).map(str::to_owned).collect();
         let mut own = std::mem::take(&mut next.own);
         if let Some(gathered) = &gathered {
-            own = vec![Arc::new(Message::user(gathered.text()))];
+            own = vec![Arc::new(gathered.message())];
         }
         let job = TurnJob {
             house: self.house.clone(),
@@ -61,6 +61,7 @@ impl Lane {
             asker: next.asker.clone(),
             channel: next.channel.clone(),
             relayed: next.asker.relayed,
+            audience: next.audience(),
             elsewhere: next.asker.place == Place::Operator,
             options: Arc::new(next.options.clone().over(&self.options)),
             gathered,
@@ -128,12 +129,12 @@ impl Lane {
         let beside = |how| {
             move |waiting: &Waiting| Beside {
                 run: waiting.run.clone(),
-                text: waiting.text().to_owned(),
+                message: waiting.message(),
                 joined: JoinedRun { run: waiting.run.id, how, at },
             }
         };
         let (lines, whole) = (shortened.into_iter().map(beside(SUMMARIZE)), collected.into_iter().map(beside(COLLECT)));
-        Some(Gathered { own: next.text().to_owned(), others: lines.chain(whole).collect() })
+        Some(Gathered { own: next.message(), others: lines.chain(whole).collect() })
     }
 
     /// Whether the running turn has this message in hand.

@@ -1,6 +1,8 @@
 //! What is said to a job while it works through its plan: the step at work reads it with its next model call, and the steps behind
 //! it read it with their task.
 
+use std::sync::Arc;
+
 use belay_agent_loop::{LoopContext, LoopError};
 use belay_protocol::{Durability, EventKind, JoinedRun, Message, RunId};
 
@@ -13,16 +15,19 @@ pub(super) struct Ears<'a> {
     pub(super) context: &'a mut LoopContext,
     pub(super) state: &'a mut PlanState,
     /// Taken, and not yet a part of the run.
-    pub(super) taken: Vec<(RunId, String)>,
+    pub(super) taken: Vec<(RunId, Arc<Message>)>,
 }
 
 impl Ears<'_> {
     /// The next thing that was said; `None`: nothing. Where the run ends before [`Ears::keep`], it is told to whoever said it
     /// that nobody has read it.
-    pub(super) fn take(&mut self) -> Option<String> {
+    pub(super) fn take(&mut self) -> Option<Arc<Message>> {
         let offer = self.core.joining()?.take()?;
-        self.taken.push((offer.run.id, offer.text.clone()));
-        Some(offer.text)
+        if offer.message.outside {
+            self.core.tally.see_outside();
+        }
+        self.taken.push((offer.run.id, offer.message.clone()));
+        Some(offer.message)
     }
 
     /// The store has what was said as a part of the run, before any model reads it.
@@ -34,13 +39,13 @@ impl Ears<'_> {
     /// Dropped midway, the run is over; the store has it either way.
     pub(super) async fn keep(&mut self) -> Result<(), LoopError> {
         let at = self.core.house.clock.now();
-        let (runs, texts): (Vec<RunId>, Vec<String>) = std::mem::take(&mut self.taken).into_iter().unzip();
+        let (runs, said): (Vec<RunId>, Vec<Arc<Message>>) = std::mem::take(&mut self.taken).into_iter().unzip();
         let joined: Vec<JoinedRun> = runs.iter().map(|run| JoinedRun { run: *run, how: "steer", at }).collect();
         let (messages, before) = (self.context.messages.len(), self.state.clone());
-        texts.into_iter().for_each(|text| {
-            self.context.push(Message::user(&text));
-            self.state.hear(&text);
-        });
+        for message in said {
+            self.state.hear(&message.for_model());
+            self.context.messages.push(message);
+        }
         self.state.write(&mut self.context.state.delegate);
         self.core.journal.note(EventKind::Joined { runs, how: "steer".into() });
         self.core.journal.join(&joined);

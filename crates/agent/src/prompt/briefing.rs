@@ -34,8 +34,8 @@ pub(crate) struct About<'a> {
     pub(crate) session: &'a SessionKey,
     /// Where the answer goes.
     pub(crate) channel: Option<&'a ChannelId>,
-    /// Whether the message was relayed from a group.
-    pub(crate) relayed: bool,
+    /// Whether several people read the conversation.
+    pub(crate) group: bool,
     pub(crate) options: &'a RunOptions,
 }
 
@@ -51,7 +51,7 @@ impl Briefing {
     }
 
     /// The same, for whoever only looks.
-    pub(crate) async fn of(house: &House, About { session, channel, relayed, options }: About<'_>) -> Self {
+    pub(crate) async fn of(house: &House, About { session, channel, group, options }: About<'_>) -> Self {
         let source = &house.context;
         let read = async {
             let skills = match house.snapshots.of(session) {
@@ -70,7 +70,7 @@ impl Briefing {
             files,
             skills,
             hints: hints.map(str::to_owned),
-            may_be_silent: relayed,
+            may_be_silent: group,
             today: source.today(house.clock.now()),
             extra: options.extra_prompt.clone(),
         }

@@ -12,4 +12,4 @@ pub use config::QueueConfig;
 pub(crate) use config::{MAX_CAP, MAX_DEBOUNCE_MS};
 pub(crate) use room::{Room, Waits, room};
 pub(crate) use rules::QueueRules;
-pub(crate) use texts::{fits_in, one_text};
+pub(crate) use texts::{fits_in, line, notice, one_text};

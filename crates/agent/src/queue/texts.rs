@@ -5,26 +5,37 @@ use crate::dispatcher::MAX_TEXT_BYTES;
 /// Longest line of a digest, in characters.
 const LINE_CHARS: usize = 160;
 
-/// The user message of a turn that answers several: a digest of those that were shortened, then the others, numbered where
-/// there are several.
-pub(crate) fn one_text(shortened: &[&str], whole: &[&str]) -> String {
-    let mut text = String::new();
+/// The user message of a turn that answers several: a digest of those that were shortened, a line for each, then the others,
+/// numbered where there are several. Nothing but what the person has sent.
+pub(crate) fn one_text(shortened: &[impl AsRef<str>], whole: &[impl AsRef<str>]) -> String {
+    let mut parts: Vec<String> = Vec::new();
     if !shortened.is_empty() {
-        let (n, messages) = (shortened.len(), if shortened.len() == 1 { "message" } else { "messages" });
-        text.push_str(&format!("[{n} {messages} came while you were busy; in short:]\n"));
-        shortened.iter().for_each(|message| text.push_str(&format!("- {}\n", line(message))));
-        text.push('\n');
+        let lines: Vec<String> = shortened.iter().map(|message| format!("- {}", message.as_ref())).collect();
+        parts.push(lines.join("\n"));
     }
-    match whole {
-        [one] => text.push_str(one),
+    parts.push(match whole {
+        [one] => one.as_ref().to_owned(),
         several => {
-            text.push_str("[These messages arrived while you were busy, in this order. Answer all of them:]");
-            for (at, message) in several.iter().enumerate() {
-                text.push_str(&format!("\n{}. {message}", at + 1));
-            }
+            let numbered = several.iter().enumerate().map(|(at, message)| format!("{}. {}", at + 1, message.as_ref()));
+            numbered.collect::<Vec<_>>().join("\n")
         }
-    }
-    text
+    });
+    parts.join("\n\n")
+}
+
+/// What the model is told of a user message that holds several: not in the person's name. `None`: it holds one.
+pub(crate) fn notice(shortened: usize, whole: usize) -> Option<String> {
+    let lines = match shortened {
+        0 => None,
+        1 => Some("its first line, which begins with \"- \", is an earlier message cut to one line".to_owned()),
+        n => Some(format!("its first {n} lines, which begin with \"- \", are earlier messages, each cut to one line")),
+    };
+    let numbered = (whole > 1).then(|| format!("its {whole} numbered parts are messages in the order they arrived"));
+    let parts: Vec<String> = lines.into_iter().chain(numbered).collect();
+    let what = parts.join(", and ");
+    (!what.is_empty()).then(|| {
+        format!("The user message above holds several messages that arrived while you were busy: {what}. Answer all of them.")
+    })
 }
 
 /// How many of these messages, from the first on, fit into one; at least one.
@@ -41,7 +52,7 @@ pub(crate) fn fits_in<'t>(messages: impl IntoIterator<Item = &'t str>) -> usize 
 }
 
 /// A message in one line.
-fn line(message: &str) -> String {
+pub(crate) fn line(message: &str) -> String {
     let words = message.split_whitespace().collect::<Vec<_>>().join(" ");
     if words.chars().count() <= LINE_CHARS {
         return words;
@@ -54,23 +65,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shortened_comes_first_and_several_are_numbered() {
-        for (shortened, whole, expected) in [
-            (vec![], vec!["one"], "one"),
+    fn what_is_shortened_comes_first_and_several_are_numbered_in_the_persons_words_alone() {
+        for (shortened, whole, text, told) in [
+            (vec![], vec!["one"], "one", None),
             (
                 vec![],
                 vec!["one", "two\nlines"],
-                "[These messages arrived while you were busy, in this order. Answer all of them:]\n1. one\n2. two\nlines",
+                "1. one\n2. two\nlines",
+                Some("its 2 numbered parts are messages in the order they arrived"),
             ),
-            (vec!["old\n news"], vec!["one"], "[1 message came while you were busy; in short:]\n- old news\n\none"),
+            (
+                vec!["old news"],
+                vec!["one"],
+                "- old news\n\none",
+                Some("its first line, which begins with \"- \", is an earlier message cut to one line"),
+            ),
             (
                 vec!["a", "b"],
                 vec!["c", "d"],
-                "[2 messages came while you were busy; in short:]\n- a\n- b\n\n[These messages arrived while you were busy, \
-                 in this order. Answer all of them:]\n1. c\n2. d",
+                "- a\n- b\n\n1. c\n2. d",
+                Some(
+                    "its first 2 lines, which begin with \"- \", are earlier messages, each cut to one line, and its 2 numbered \
+                     parts are messages in the order they arrived",
+                ),
             ),
         ] {
-            assert_eq!(one_text(&shortened, &whole), expected);
+            assert_eq!(one_text(&shortened, &whole), text);
+            let expected = told.map(|told| {
+                format!("The user message above holds several messages that arrived while you were busy: {told}. Answer all of them.")
+            });
+            assert_eq!(notice(shortened.len(), whole.len()), expected);
         }
     }
 

@@ -195,6 +195,7 @@ fn message(firing: &FiringRecord, body: Body, routine: &RoutineRecord, key: Opti
         want_deltas: false,
         outputs: Vec::new(),
         relayed: true,
+        provenance: None,
         options: RunOptions::default(),
     }
 }
@@ -234,6 +235,7 @@ fn watch_of(run: RunId) -> Inbound {
         want_deltas: false,
         outputs: Vec::new(),
         relayed: false,
+        provenance: None,
         options: RunOptions::default(),
     }
 }

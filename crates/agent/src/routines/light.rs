@@ -158,7 +158,7 @@ pub(crate) async fn run(
     ));
     let reasoning = delegate.reasoning.clone();
     if let Some(shown) = light.shown.filter(|_| context.messages.len() == delegate.turn_start + 1) {
-        context.push(Message::user(shown).from_outside(true));
+        context.push(Message::data(shown).from_outside(true));
         delegate.core.tally.see_outside();
     }
     take_up(delegate, context, &tools).await?;

@@ -188,6 +188,7 @@ fn says(who: &str, role: PrincipalRole, channel: &str, text: &str) -> Inbound {
         want_deltas: false,
         outputs: Vec::new(),
         relayed: false,
+        provenance: None,
         options: RunOptions::default(),
     }
 }

@@ -57,8 +57,9 @@ pub(super) async fn enter(
         let begun = match job.gathered.as_ref().filter(|gathered| !gathered.others.is_empty()) {
             None => threads.start_run(&job.lease, job.run.id, now).await,
             Some(gathered) => {
-                let (run, text, joined) = (job.run.id, gathered.text(), gathered.joined());
-                threads.start_together(&job.lease, Together { run, text, joined, at: now }).await
+                let (run, message, joined) = (job.run.id, gathered.message(), gathered.joined());
+                let (text, provenance) = (message.text().to_owned(), message.provenance);
+                threads.start_together(&job.lease, Together { run, text, provenance, joined, at: now }).await
             }
         };
         begun.map_err(NotBegun::Store)?;

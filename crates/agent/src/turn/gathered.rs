@@ -1,18 +1,19 @@
 //! Messages that one turn begins with: its own, lines of a digest before it, and what was collected behind it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use belay_protocol::{EventKind, JoinedRun, RunId};
+use belay_protocol::{EventKind, JoinedRun, Message, Provenance, RunId};
 
 use super::TurnJob;
 use crate::core::RunCore;
 use crate::live::LiveRun;
-use crate::queue::one_text;
+use crate::queue::{line, notice, one_text};
 
 /// Messages that one turn begins with.
 pub(crate) struct Gathered {
     /// What the message of the turn itself says.
-    pub(crate) own: String,
+    pub(crate) own: Arc<Message>,
     /// The others: lines of a digest, then what was collected.
     pub(crate) others: Vec<Beside>,
 }
@@ -20,16 +21,34 @@ pub(crate) struct Gathered {
 /// A message that is answered together with another.
 pub(crate) struct Beside {
     pub(crate) run: Arc<LiveRun>,
-    pub(crate) text: String,
+    pub(crate) message: Arc<Message>,
     pub(crate) joined: JoinedRun,
 }
 
 impl Gathered {
-    /// The user message that says what all of them say.
-    pub(crate) fn text(&self) -> String {
-        let of = |how| self.others.iter().filter(move |other| other.joined.how == how).map(|other| other.text.as_str());
-        let whole: Vec<&str> = std::iter::once(self.own.as_str()).chain(of(COLLECT)).collect();
-        one_text(&of(SUMMARIZE).collect::<Vec<_>>(), &whole)
+    /// The user message that says what all of them say, in their own words.
+    pub(crate) fn message(&self) -> Message {
+        let all = || std::iter::once(&self.own).chain(self.others.iter().map(|other| &other.message));
+        if self.others.is_empty() {
+            return Message::sent(self.own.text(), self.own.provenance.clone());
+        }
+        let lines: Vec<String> = self.of(SUMMARIZE).map(short).collect();
+        let whole: Vec<Cow<'_, str>> =
+            std::iter::once(&self.own).chain(self.of(COLLECT)).map(|it| it.for_model()).collect();
+        let untrusted = all().any(|message| message.outside);
+        let audience = self.own.provenance.as_ref().map(|provenance| provenance.audience);
+        let provenance = audience.map(|audience| Arc::new(Provenance::of_several(audience, untrusted)));
+        Message::sent(one_text(&lines, &whole), provenance)
+    }
+
+    /// What the model is told of that message; `None`: it is one message like any other.
+    pub(crate) fn notice(&self) -> Option<String> {
+        let count = |how| self.of(how).count();
+        notice(count(SUMMARIZE), 1 + count(COLLECT))
+    }
+
+    fn of(&self, how: &'static str) -> impl Iterator<Item = &Arc<Message>> {
+        self.others.iter().filter(move |other| other.joined.how == how).map(|other| &other.message)
     }
 
     /// The runs of the others.
@@ -43,6 +62,15 @@ impl Gathered {
             std::mem::take(&mut self.others).into_iter().partition(|other| other.run.cancel.is_cancelled());
         self.others = others;
         stopped.into_iter().map(|other| other.run.id).collect()
+    }
+}
+
+/// A message in one line, with what is known of it.
+fn short(message: &Arc<Message>) -> String {
+    let text = line(message.text());
+    match &message.provenance {
+        Some(provenance) => provenance.render(&text).replace('\n', " "),
+        None => text,
     }
 }
 

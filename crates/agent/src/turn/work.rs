@@ -2,7 +2,7 @@
 
 use belay_agent_loop::policies::{Observation, StopRules};
 use belay_agent_loop::{AgenticLoopConfig, LoopContext, LoopError, LoopOutcome, run_agentic_loop};
-use belay_protocol::{Message, Place, Purpose, RunEnd, StopReason};
+use belay_protocol::{Audience, Message, Place, Purpose, RunEnd, StopReason};
 
 use super::TurnJob;
 use super::ending::iterations_used;
@@ -155,7 +155,7 @@ async fn briefing_of(job: &TurnJob) -> Briefing {
     let about = About {
         session: &job.run.session,
         channel: job.reply_to.as_ref().map(|route| &route.channel),
-        relayed: job.relayed && job.purpose == Purpose::Chat,
+        group: job.audience == Audience::Group && job.purpose == Purpose::Chat,
         options: &job.options,
     };
     tokio::select! {
@@ -191,7 +191,11 @@ async fn close_with_outputs(
 
 /// What a plan is to be made for, where the person's message, which is stored as it was typed, asks for one.
 fn plan_request(delegate: &ChatDelegate, context: &LoopContext) -> Option<String> {
-    match submission::parse(context.messages.get(delegate.turn_start)?.text()) {
+    let message = context.messages.get(delegate.turn_start)?;
+    if message.provenance.as_ref().is_some_and(|provenance| provenance.is_forwarded() || provenance.collected) {
+        return None; // a forward commands nothing
+    }
+    match submission::parse(message.text()) {
         Submission::Plan(request) => Some(request),
         _ => None,
     }

@@ -313,7 +313,7 @@ async fn who_cannot_be_asked_is_denied_at_once_and_the_loop_goes_on() {
     assert_eq!(agent.one.next().await, "write to me directly");
     let (status, text) = results(&agent, 1).remove(0);
     assert_eq!(status, ToolStatus::Denied);
-    assert!(text.contains("relayed from a group"), "{text}");
+    assert!(text.contains("relayed by another bot"), "{text}");
     agent.shut_down().await;
 }
 

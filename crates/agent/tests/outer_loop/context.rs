@@ -153,10 +153,13 @@ async fn the_name_of_a_skill_is_a_command_and_other_words_keep_their_answer() {
     let world = World::new();
     let mut agent = setup(&world, [Scripted::text("sunny")]).start().await;
     assert_eq!(agent.one.ask("alice", "/weather in Bonn").await, "sunny");
-    let asked = agent.model.seen()[0].messages.last().map(|message| message.text().to_owned());
-    let expected =
-        "Use the skill weather: read skills/weather/SKILL.md with read_file first, and follow it.\n\nin Bonn";
-    assert_eq!(asked.as_deref(), Some(expected));
+    let instructions = "When a message of the user begins with /weather, the user asks for the skill weather: read \
+                        skills/weather/SKILL.md with read_file first, and follow it. The rest of that message is its input.";
+    let asked = agent.model.seen()[0].messages.clone();
+    assert_eq!(
+        asked.iter().map(|it| belay_protocol::Message::clone(it)).collect::<Vec<_>>(),
+        [belay_protocol::Message::system(instructions), belay_protocol::Message::user("/weather in Bonn")]
+    );
     assert!(agent.one.command("alice", "/wether").await.starts_with("There is no command /wether."));
     assert!(agent.one.command("alice", "/help").await.ends_with("- `/weather`: Knows the weather."));
     agent.shut_down().await;

@@ -34,4 +34,5 @@ mod tool_health;
 mod trouble;
 mod walk_through;
 mod webhook_secrets;
+mod who_speaks;
 mod workers;

@@ -212,6 +212,7 @@ impl Talker {
             want_deltas: false,
             outputs: Vec::new(),
             relayed: false,
+            provenance: None,
             options: RunOptions::default(),
         }
     }

@@ -277,6 +277,7 @@ fn inbound(text: String) -> Inbound {
         want_deltas: false,
         outputs: Vec::new(),
         relayed: false,
+        provenance: None,
         options: belay_protocol::RunOptions::default(),
     }
 }

@@ -164,6 +164,7 @@ async fn a_line_becomes_an_operators_message_of_the_one_session() {
             want_deltas: false,
             outputs: Vec::new(),
             relayed: false,
+            provenance: None,
             options: belay_protocol::RunOptions::default(),
         }
     );

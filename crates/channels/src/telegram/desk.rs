@@ -4,17 +4,17 @@ use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use belay_protocol::{Ack, Inbound, Refusal};
-use frankenstein::updates::Update;
+use belay_protocol::{Accepted, Ack, Body, Inbound, Refusal};
+use frankenstein::updates::{Update, UpdateContent};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tracing::{debug, info, trace, warn};
 
 use super::api::{ApiError, BotApi};
 use super::conversation::Conversation;
-use super::deliver;
 use super::intake::{Rules, Verdict};
 use super::taps::{self, Tap};
+use super::{deliver, facts};
 
 /// Strangers and groups that are remembered as logged. Beyond, new ones are logged at debug level only, so that nobody fills
 /// the log by opening accounts.
@@ -26,8 +26,6 @@ const TOLD_MAX: usize = 16_384;
 
 /// Deadline of a line of our own. Short: the webhook's answer waits for it.
 const NOTICE_DEADLINE: Duration = Duration::from_secs(5);
-
-const TEXT_ONLY: &str = "I can only read text so far. Please write it out.";
 
 const NOT_TAKEN: &str =
     "Too many messages are waiting in this conversation; this one was not taken. Please send it again later.";
@@ -50,8 +48,24 @@ pub(super) struct Desk {
 /// What goes to the agent.
 pub(super) struct Parcel {
     pub(super) inbound: Inbound,
+    /// What follows its acknowledgement.
+    pub(super) after: After,
+}
+
+/// What a person is told once the agent has acknowledged what they sent.
+#[derive(Default)]
+pub(super) struct After {
     /// The tap that it is, which wants an answer.
-    pub(super) tap: Option<Tap>,
+    tap: Option<Tap>,
+    /// What came with it and is not read.
+    not_read: Option<NotRead>,
+}
+
+/// A line about what is not read, and where it goes.
+struct NotRead {
+    conversation: Conversation,
+    message_id: Option<i32>,
+    line: String,
 }
 
 /// What to do with an update.
@@ -95,7 +109,7 @@ impl Desk {
 
     /// Decides on an update as it came. One that cannot be understood is done with: it would be the same next time.
     pub(super) async fn sort(&self, raw: &RawValue) -> Sorted {
-        let update: Update = match serde_json::from_str(raw.get()) {
+        let update = match parse(raw) {
             Ok(update) => update,
             Err(error) => {
                 // The error's own words may quote the message: only its place is logged.
@@ -104,11 +118,16 @@ impl Desk {
                 return Sorted::Done;
             }
         };
-        let update_id = update.update_id;
+        let (update_id, album) = (update.update_id, album_of(&update));
         match self.rules.judge(update) {
-            Verdict::Message(inbound) => return Sorted::Message(Box::new(Parcel { inbound: *inbound, tap: None })),
+            Verdict::Message(inbound) => {
+                let not_read = self.not_read(&inbound).filter(|_| self.is_new_album(album));
+                let after = After { not_read, tap: None };
+                return Sorted::Message(Box::new(Parcel { inbound: *inbound, after }));
+            }
             Verdict::Tapped(inbound, tap) => {
-                return Sorted::Message(Box::new(Parcel { inbound: *inbound, tap: Some(tap) }));
+                let after = After { tap: Some(tap), not_read: None };
+                return Sorted::Message(Box::new(Parcel { inbound: *inbound, after }));
             }
             Verdict::TappedInVain { tap, words, stranger } => {
                 stranger.into_iter().for_each(|id| self.log_stranger(id));
@@ -118,9 +137,11 @@ impl Desk {
                 debug!(update_id, "the bot's own user name is not known yet");
                 return Sorted::Later;
             }
-            Verdict::NoText { conversation, message_id, album } => {
-                if self.is_new_album(album) {
-                    self.say_text_only(conversation, message_id).await;
+            Verdict::NoText { conversation, message_id, not_read, album } => {
+                if self.is_new_album(album)
+                    && let Some(line) = facts::line(&not_read, false)
+                {
+                    self.say(conversation, Some(message_id), &line).await; // best effort
                 }
             }
             Verdict::TooOld(conversation) => {
@@ -166,23 +187,33 @@ impl Desk {
         self.told_too_old.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn say_text_only(&self, conversation: Conversation, message_id: i32) {
-        self.say(conversation, Some(message_id), TEXT_ONLY).await; // best effort
+    /// The line about what came with a message and is not read. One for an album, whichever of its parts has the text.
+    fn not_read(&self, inbound: &Inbound) -> Option<NotRead> {
+        let provenance = inbound.provenance.as_ref().filter(|_| matches!(inbound.body, Body::Text(_)))?;
+        let line = facts::line(&provenance.not_read, true)?;
+        let conversation = inbound.reply_to.as_ref()?.conversation.parse().ok()?;
+        let message_id = provenance.message_id.as_deref().and_then(|id| id.parse().ok());
+        Some(NotRead { conversation, message_id, line })
     }
 
     /// What the agent's acknowledgement of a parcel means; `None`: it was dropped, or did not come in time. A tap that is
-    /// done with is answered.
-    pub(super) async fn settle(&self, tap: Option<&Tap>, ack: Option<Ack>) -> Settled {
+    /// done with is answered, and so is whoever sent more than a text, the first time.
+    pub(super) async fn settle(&self, after: &After, ack: Option<Ack>) -> Settled {
         let settled = settled(ack.as_ref());
-        if let Some(tap) = tap.filter(|_| settled == Settled::Done) {
+        if let Some(tap) = after.tap.as_ref().filter(|_| settled == Settled::Done) {
             taps::answer(&self.api, tap, ack.as_ref()).await;
+        }
+        if let Some(NotRead { conversation, message_id, line }) = &after.not_read
+            && matches!(ack, Some(Ack::Accepted(Accepted { duplicate: false, .. }) | Ack::Command(_)))
+        {
+            self.say(*conversation, *message_id, line).await; // best effort: the model is told as well
         }
         settled
     }
 
     /// Tells the person that a message, or a tap, was given up. Best effort.
     pub(super) async fn say_not_taken(&self, parcel: &Parcel) {
-        if let Some(tap) = &parcel.tap {
+        if let Some(tap) = &parcel.after.tap {
             return taps::answer(&self.api, tap, None).await;
         }
         let inbound = &parcel.inbound;
@@ -224,6 +255,26 @@ fn is_new<T: Eq + std::hash::Hash>(seen: &Mutex<HashSet<T>>, id: T) -> bool {
     seen.len() < STRANGERS_MAX && seen.insert(id)
 }
 
+/// The album that a message belongs to.
+fn album_of(update: &Update) -> Option<String> {
+    match &update.content {
+        UpdateContent::Message(message) => message.media_group_id.clone(),
+        _ => None,
+    }
+}
+
+/// Reads an update. A tap may come without `chat_instance`, which the Bot API promises and nothing here needs.
+fn parse(raw: &RawValue) -> Result<Update, serde_json::Error> {
+    let error = match serde_json::from_str(raw.get()) {
+        Ok(update) => return Ok(update),
+        Err(error) => error,
+    };
+    let Ok(mut update) = serde_json::from_str::<Value>(raw.get()) else { return Err(error) };
+    let Some(query) = update.get_mut("callback_query").and_then(Value::as_object_mut) else { return Err(error) };
+    query.entry("chat_instance").or_insert_with(|| "".into());
+    serde_json::from_value(update).map_err(|_| error) // its place is that in the text as it came
+}
+
 /// The number of an update that may be broken otherwise.
 pub(super) fn update_id(raw: &RawValue) -> Option<i64> {
     serde_json::from_str::<Value>(raw.get()).ok()?.get("update_id")?.as_i64()
@@ -246,6 +297,22 @@ mod tests {
 
     fn conversation(chat: usize) -> Conversation {
         chat.to_string().parse().expect("a conversation")
+    }
+
+    #[test]
+    fn a_tap_without_a_chat_instance_is_read() {
+        let read = |text: &str| {
+            let raw = serde_json::from_str::<Box<RawValue>>(text).expect("JSON");
+            parse(&raw).map(|update| matches!(update.content, UpdateContent::CallbackQuery(_))).ok()
+        };
+        let tap = |more: &str| {
+            let from = r#""from": {"id": 42, "is_bot": false, "first_name": "A"}"#;
+            format!(r#"{{"update_id": 1, "callback_query": {{"id": "q", "data": "x", {from}{more}}}}}"#)
+        };
+        assert_eq!(read(&tap("")), Some(true));
+        assert_eq!(read(&tap(r#", "chat_instance": "c""#)), Some(true));
+        assert_eq!(read(r#"{"update_id": 1, "callback_query": {"data": "x"}}"#), None, "what matters must be there");
+        assert_eq!(read(r#"{"update_id": 1, "callback_query": 5}"#), None);
     }
 
     #[tokio::test]

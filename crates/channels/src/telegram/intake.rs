@@ -3,12 +3,13 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use belay_protocol::{Body, ChannelId, Control, IdempotencyKey, Inbound, Principal, ReplyRoute, SessionKey};
+use belay_protocol::{Body, ChannelId, Control, IdempotencyKey, Inbound, Principal, ReplyRoute, SessionKey, Unread};
 use frankenstein::types::{CallbackQuery, ChatType, Message, MessageEntity, MessageEntityType};
 use frankenstein::updates::{Update, UpdateContent};
 
 use super::NAME;
 use super::conversation::Conversation;
+use super::facts;
 use super::groups::{Addressed, Heard};
 use super::people::People;
 use super::taps::{self, Tap};
@@ -52,12 +53,14 @@ pub(super) enum Verdict {
         /// Who it was, if it is somebody who may not talk to the bot.
         stranger: Option<u64>,
     },
-    /// Something for us that has no text.
+    /// Something for us that has no text: it cannot be read.
     NoText {
         /// Where it is.
         conversation: Conversation,
         /// The message.
         message_id: i32,
+        /// What it is.
+        not_read: Vec<Unread>,
         /// The album it belongs to.
         album: Option<String>,
     },
@@ -76,8 +79,10 @@ pub(super) enum Verdict {
 impl Rules {
     /// Decides on an update.
     pub(super) fn judge(&self, update: Update) -> Verdict {
-        let message = match update.content {
-            UpdateContent::Message(message) => message,
+        let (message, is_edit) = match update.content {
+            UpdateContent::Message(message) => (message, false),
+            // Without the date it was not edited by its sender: only its preview is new, or the like.
+            UpdateContent::EditedMessage(message) if message.edit_date.is_some() => (message, true),
             UpdateContent::CallbackQuery(query) => return self.judge_tap(&query),
             _ => return Verdict::NotForUs("no new message"),
         };
@@ -99,19 +104,21 @@ impl Rules {
         };
         let Some(role) = self.people.role(sender) else { return Verdict::Stranger(sender) };
         let conversation = conversation(&message);
-        if self.is_too_old(message.date) {
+        if self.is_too_old(message.edit_date.filter(|_| is_edit).unwrap_or(message.date)) {
             return Verdict::TooOld(conversation);
         }
-        let text = self.text(&words, is_private);
+        let provenance = facts::provenance(&message, self.bot_id, is_private);
+        let text = self.text(&words, is_private, provenance.is_forwarded());
         if text.is_empty() {
-            if !has_content(&message) {
+            // That a caption was taken away changes nothing that is waited for.
+            if provenance.not_read.is_empty() || is_edit {
                 return Verdict::NotForUs("says nothing");
             }
-            let (message_id, album) = (message.message_id, message.media_group_id);
-            return Verdict::NoText { conversation, message_id, album };
+            let (message_id, not_read, album) = (message.message_id, provenance.not_read, message.media_group_id);
+            return Verdict::NoText { conversation, message_id, not_read, album };
         }
         // Without this, one that could not be confirmed before the end would end every start after it.
-        if ends_the_daemon(&text) && message.date < self.since {
+        if ends_the_daemon(&text) && !provenance.is_forwarded() && message.date < self.since {
             return Verdict::NotForUs("an end of the daemon from before its start");
         }
         let channel = ChannelId::new(NAME);
@@ -129,12 +136,13 @@ impl Rules {
                 reply_to: (!is_private).then(|| Arc::from(message.message_id.to_string())),
             }),
             channel,
-            body: Body::Text(text),
+            body: if is_edit { Body::Edit(text) } else { Body::Text(text) },
             history: Vec::new(),
             want_deltas: false,
             outputs: Vec::new(),
             // What another bot wrote is not the person's own word.
             relayed: message.via_bot.is_some(),
+            provenance: Some(Arc::new(provenance)),
             options: belay_protocol::RunOptions::default(),
         }))
     }
@@ -169,6 +177,7 @@ impl Rules {
             want_deltas: false,
             outputs: Vec::new(),
             relayed: false,
+            provenance: None,
             options: belay_protocol::RunOptions::default(),
         };
         Verdict::Tapped(Box::new(inbound), tap)
@@ -218,8 +227,11 @@ impl Rules {
         }
     }
 
-    /// What the message says, without our name in it.
-    fn text(&self, words: &Words<'_>, is_private: bool) -> String {
+    /// What the message says, without our name in it; a forward as it is.
+    fn text(&self, words: &Words<'_>, is_private: bool, is_forwarded: bool) -> String {
+        if is_forwarded {
+            return words.text.trim().to_owned();
+        }
         let text = words.text;
         let mut names: Vec<Range<usize>> = Vec::new();
         for entity in words.entities.iter().filter(|entity| !is_private && self.names(entity, text) == Names::Us) {
@@ -265,13 +277,13 @@ enum Names {
 }
 
 /// The text of a message, or the caption of its media.
-struct Words<'a> {
-    text: &'a str,
-    entities: &'a [MessageEntity],
+pub(super) struct Words<'a> {
+    pub(super) text: &'a str,
+    pub(super) entities: &'a [MessageEntity],
 }
 
 impl<'a> Words<'a> {
-    fn of(message: &'a Message) -> Self {
+    pub(super) fn of(message: &'a Message) -> Self {
         let (text, entities) = match &message.text {
             Some(text) => (text.as_str(), &message.entities),
             None => (message.caption.as_deref().unwrap_or_default(), &message.caption_entities),
@@ -294,24 +306,8 @@ fn person(message: &Message) -> Option<u64> {
     message.from.as_ref().filter(|sender| !sender.is_bot).map(|sender| sender.id)
 }
 
-/// Whether there is something a person meant us to look at, as opposed to "joined the group".
-fn has_content(message: &Message) -> bool {
-    message.photo.is_some()
-        || message.document.is_some()
-        || message.voice.is_some()
-        || message.audio.is_some()
-        || message.video.is_some()
-        || message.video_note.is_some()
-        || message.animation.is_some()
-        || message.sticker.is_some()
-        || message.location.is_some()
-        || message.contact.is_some()
-        || message.poll.is_some()
-        || message.dice.is_some()
-}
-
 /// Where an entity is in the text, in bytes; Telegram counts UTF-16 units. `None` where it does not fit the text.
-fn bytes_of(text: &str, entity: &MessageEntity) -> Option<Range<usize>> {
+pub(super) fn bytes_of(text: &str, entity: &MessageEntity) -> Option<Range<usize>> {
     let wanted = (usize::from(entity.offset), usize::from(entity.offset) + usize::from(entity.length));
     let (mut units, mut start, mut end) = (0, None, None);
     for (at, c) in text.char_indices().map(|(at, c)| (at, c.len_utf16())).chain([(text.len(), 0)]) {

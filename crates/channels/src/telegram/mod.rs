@@ -4,13 +4,14 @@
 //! served where they are listed, and there the bot hears what addresses it. What is accepted is known to the store by its `update_id`, so that a repeated
 //! delivery changes nothing; a second tap on a button is told what the first one did.
 //!
-//! Reading order: `groups`, `people`, `intake` (which updates are messages) → `webhook`, `polling` (how they arrive) → `format`,
+//! Reading order: `groups`, `people`, `facts` (what comes with a text), `intake` (which updates are messages) → `webhook`, `polling` (how they arrive) → `format`,
 //! `split` (how an answer is written) → `deliver` (how it is sent) → `preview` (what is shown before) → `taps` (the buttons under a question) → `api`.
 
 mod api;
 mod conversation;
 mod deliver;
 mod desk;
+mod facts;
 mod format;
 mod groups;
 mod intake;
@@ -25,13 +26,14 @@ mod webhook;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use axum::Router;
 use belay_protocol::{
-    Admission, Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, ReplyRoute, Streaming,
+    Admission, Channel, ChannelError, ChannelId, DeliverError, Envelope, InboundStream, Outbound, ReplyRoute,
+    Streaming, provenance,
 };
 use futures_util::{future::OptionFuture, stream};
 use secrecy::{ExposeSecret, SecretString};
@@ -50,6 +52,10 @@ use crate::config::{Stream, TelegramConfig, TelegramMode};
 
 /// The channel's id, and what its session keys begin with.
 const NAME: &str = "telegram";
+
+/// How answers are written for Telegram.
+const STYLE: &str = "Answers are read on a phone, in Telegram: write short paragraphs and short lists, no tables and no headings; \
+put code into fenced blocks.";
 
 /// Messages that wait to be taken from the webhook. When it is full, Telegram's calls wait, and are answered 503 in the end.
 const INBOX: usize = 64;
@@ -168,10 +174,8 @@ impl Channel for Telegram {
     }
 
     fn hints(&self) -> Option<&str> {
-        Some(
-            "Answers are read on a phone, in Telegram: write short paragraphs and short lists, no tables and no headings; \
-             put code into fenced blocks.",
-        )
+        static HINTS: LazyLock<String> = LazyLock::new(|| format!("{STYLE}\n\n{}", provenance::HINT));
+        Some(HINTS.as_str())
     }
 
     fn admission(&self) -> Option<&dyn Admission> {

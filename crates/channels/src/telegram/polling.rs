@@ -178,7 +178,7 @@ impl Poller {
         self.unsettled.insert(offer.update_id);
         self.open.push(Box::pin(async move {
             let ack = timeout(ACK_DEADLINE, answer).await.ok().and_then(Result::ok);
-            match desk.settle(offer.parcel.tap.as_ref(), ack).await {
+            match desk.settle(&offer.parcel.after, ack).await {
                 Settled::Done => Progress::Settled(offer.update_id),
                 Settled::Later { is_busy: true, .. } if offer.since.elapsed() >= BUSY_MAX => {
                     warn!(session = %offer.parcel.inbound.session, "a message was given up: its conversation stays full");

@@ -21,7 +21,8 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The updates we ask for.
-pub(super) const ALLOWED: [AllowedUpdate; 2] = [AllowedUpdate::Message, AllowedUpdate::CallbackQuery];
+pub(super) const ALLOWED: [AllowedUpdate; 3] =
+    [AllowedUpdate::Message, AllowedUpdate::EditedMessage, AllowedUpdate::CallbackQuery];
 
 #[derive(Deserialize)]
 struct Me {

@@ -73,14 +73,14 @@ async fn receive(State(webhook): State<Arc<Webhook>>, request: Request) -> Statu
 
 impl Webhook {
     async fn hand_over(&self, parcel: Parcel) -> StatusCode {
-        let Parcel { inbound, tap } = parcel;
+        let Parcel { inbound, after } = parcel;
         let (ack, answer) = AckSender::channel();
         let handed = async {
             self.inbox.send(Envelope { inbound, ack }).await.ok()?; // closed: intake has ended
             answer.await.ok()
         };
         let ack = timeout(ACK_DEADLINE, handed).await.ok().flatten();
-        match self.desk.settle(tap.as_ref(), ack).await {
+        match self.desk.settle(&after, ack).await {
             Settled::Done => StatusCode::OK,
             Settled::Later { .. } => StatusCode::SERVICE_UNAVAILABLE,
         }

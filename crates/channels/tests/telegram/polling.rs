@@ -16,7 +16,7 @@ pub(crate) fn polling(double: &Double) -> TelegramConfig {
 
 fn text(envelope: &Envelope) -> String {
     match &envelope.inbound.body {
-        Body::Text(text) => text.clone(),
+        Body::Text(text) | Body::Edit(text) => text.clone(),
         Body::Control(control) => panic!("{control:?}"),
     }
 }
@@ -51,7 +51,10 @@ async fn a_batch_is_confirmed_only_after_all_of_it_is_committed() {
     assert_eq!(text(&four), "four");
     assert_eq!(offsets(&double)[..2], [Value::Null, json!(13)]);
     assert_eq!(double.calls("deleteWebhook").len(), 1);
-    assert_eq!(double.calls("getUpdates")[0], json!({"timeout": 25, "allowed_updates": ["message", "callback_query"]}));
+    assert_eq!(
+        double.calls("getUpdates")[0],
+        json!({"timeout": 25, "allowed_updates": ["message", "edited_message", "callback_query"]})
+    );
 }
 
 #[tokio::test]

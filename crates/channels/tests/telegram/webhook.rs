@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use belay_channels::{Telegram, TelegramConfig, TelegramSecrets};
-use belay_protocol::{Ack, Body, Channel, CommandReply, InboundStream, Refusal, RunId};
+use belay_protocol::{Accepted, Ack, Body, Channel, CommandReply, Control, InboundStream, Refusal, RunId, UnixMillis};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::double::{Double, refusal};
-use crate::{SECRET, accept, config, http, next, telegram, update};
+use crate::{SECRET, accept, config, http, next, tap, telegram, update};
 
 /// A started webhook on a listener of its own.
 pub(crate) struct Served {
@@ -75,7 +75,7 @@ impl Served {
 
 fn text(body: &Body) -> &str {
     match body {
-        Body::Text(text) => text,
+        Body::Text(text) | Body::Edit(text) => text,
         Body::Control(control) => panic!("{control:?}"),
     }
 }
@@ -223,6 +223,55 @@ async fn an_album_without_words_is_answered_once_and_a_wrong_notice_does_not_hur
 }
 
 #[tokio::test]
+async fn a_caption_is_handed_over_and_its_sender_is_told_once_what_was_not_read() {
+    let mut served = serve().await;
+    let mut photo = update(1, "");
+    let fields = photo["message"].as_object_mut().unwrap();
+    fields.remove("text");
+    let size = json!({"file_id": "f", "file_unique_id": "u", "width": 1, "height": 1, "file_size": 120_000});
+    fields.insert("photo".into(), json!([size]));
+    fields.insert("caption".into(), json!("what is this?"));
+    for duplicate in [false, true] {
+        let status = served.post_update(&photo);
+        let envelope = next(&mut served.stream).await;
+        assert_eq!(envelope.inbound.body, Body::Text("what is this?".into()));
+        let not_read = &envelope.inbound.provenance.as_ref().unwrap().not_read;
+        assert_eq!((&*not_read[0].kind, not_read[0].bytes), ("photo", Some(120_000)));
+        envelope.ack.send(Ack::Accepted(Accepted {
+            run_id: RunId::new(),
+            session: envelope.inbound.session,
+            accepted_at: UnixMillis(0),
+            duplicate,
+            watch: None,
+        }));
+        assert_eq!(status.await.unwrap(), 200);
+    }
+    let told: Vec<Value> = served.double.calls("sendMessage").into_iter().map(|call| call["text"].clone()).collect();
+    let line = "I can only read text so far, and have not seen what you sent: photo (120 kB). I answer the text alone.";
+    assert_eq!(told, [json!(line)]);
+}
+
+#[tokio::test]
+async fn an_edit_and_a_tap_without_a_chat_instance_are_handed_over() {
+    let mut served = serve().await;
+    let mut edited = update(2, "better");
+    edited["message"]["edit_date"] = json!(2);
+    edited["edited_message"] = edited["message"].take();
+    edited.as_object_mut().unwrap().remove("message");
+    let gate = belay_protocol::GateId::new();
+    let mut tapped = tap(3, 42, &format!("belay:a:{gate}"));
+    tapped["callback_query"].as_object_mut().unwrap().remove("chat_instance");
+    let decided = Body::Control(Control::Decide { gate, decision: belay_protocol::Decision::Approve });
+    for (update, expected) in [(edited, Body::Edit("better".into())), (tapped, decided)] {
+        let status = served.post_update(&update);
+        let envelope = next(&mut served.stream).await;
+        assert_eq!(envelope.inbound.body, expected);
+        accept(envelope.ack);
+        assert_eq!(status.await.unwrap(), 200);
+    }
+}
+
+#[tokio::test]
 async fn the_webhook_is_registered_where_its_address_is_known_and_tried_again() {
     let double = Double::start().await;
     double.trouble("setWebhook", refusal(502, "Bad Gateway"));
@@ -235,7 +284,7 @@ async fn the_webhook_is_registered_where_its_address_is_known_and_tried_again() 
             _ = stream.next() => panic!("nothing was sent"),
         }
     };
-    let expected = json!({"url": "https://e.org/telegram/webhook", "secret_token": SECRET, "allowed_updates": ["message", "callback_query"]});
+    let expected = json!({"url": "https://e.org/telegram/webhook", "secret_token": SECRET, "allowed_updates": ["message", "edited_message", "callback_query"]});
     assert_eq!(registered, [expected.clone(), expected]);
 }
 

@@ -142,6 +142,7 @@ impl NewMessage {
             want_deltas: false,
             outputs: self.outputs,
             relayed: false,
+            provenance: None,
             options,
         };
         Ok((inbound, wait))

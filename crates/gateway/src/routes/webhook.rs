@@ -85,6 +85,7 @@ impl Delivery {
             want_deltas: false,
             outputs: Vec::new(),
             relayed: false,
+            provenance: None,
             options: belay_protocol::RunOptions::default(),
         })
     }

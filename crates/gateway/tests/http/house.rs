@@ -312,7 +312,7 @@ impl FakeAgent {
                 Body::Control(Control::Job(request)) => ack.send(self.work.job(request, &inbound)),
                 Body::Control(Control::Routine(request)) => ack.send(self.work.routine(*request, &inbound)),
                 Body::Control(control) => ack.send(self.control(&control)),
-                Body::Text(text) => match self.answer_in(&inbound, &text) {
+                Body::Text(text) | Body::Edit(text) => match self.answer_in(&inbound, &text) {
                     Some((gate, decision)) => ack.send(self.decide(gate, decision, &inbound).await),
                     None => self.text(&inbound, &text, ack),
                 },

@@ -204,7 +204,7 @@ fn open_turn(out: &mut Vec<u8>, turn: &mut Option<Role>, role: Role) {
 pub(super) fn role_of(message: &Message) -> Option<Role> {
     match &message.body {
         MessageBody::System { .. } => None,
-        MessageBody::User { text } => (!is_blank(text)).then_some(Role::User),
+        MessageBody::User { .. } | MessageBody::Data { .. } => (!is_blank(&message.for_model())).then_some(Role::User),
         MessageBody::Assistant { text, tool_calls } => {
             (!is_blank(text) || !tool_calls.is_empty()).then_some(Role::Assistant)
         }
@@ -222,7 +222,7 @@ fn is_blank(text: &str) -> bool {
 fn open_blocks(message: &Message) -> String {
     match &message.body {
         MessageBody::System { text } => json(text),
-        MessageBody::User { text } => open_text(text),
+        MessageBody::User { .. } | MessageBody::Data { .. } => open_text(&message.for_model()),
         MessageBody::Tool(result) => open_result(result, &result.text),
         MessageBody::Assistant { text, tool_calls } => {
             let text = (!is_blank(text)).then(|| open_text(text));

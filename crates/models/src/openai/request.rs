@@ -129,7 +129,7 @@ fn said(role: &str, text: &str) -> String {
 fn message_form(message: &Message) -> String {
     match &message.body {
         MessageBody::System { text } => said("system", text),
-        MessageBody::User { text } => said("user", text),
+        MessageBody::User { .. } | MessageBody::Data { .. } => said("user", &message.for_model()),
         MessageBody::Assistant { text, tool_calls } if tool_calls.is_empty() => said("assistant", text),
         MessageBody::Assistant { text, tool_calls } => {
             let content = if text.is_empty() { "null".to_owned() } else { json(text) };

@@ -24,7 +24,7 @@ impl State {
                 let role = match line.message.body {
                     MessageBody::User { .. } => "user",
                     MessageBody::Assistant { .. } => "assistant",
-                    MessageBody::System { .. } | MessageBody::Tool(_) => continue,
+                    MessageBody::System { .. } | MessageBody::Data { .. } | MessageBody::Tool(_) => continue,
                 };
                 let Some(hits) = hits(line.message.text(), &terms) else { continue };
                 let hit = Found {

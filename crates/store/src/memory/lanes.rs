@@ -5,9 +5,9 @@ use std::sync::Arc;
 use belay_protocol::run::RunUsage;
 use belay_protocol::store::{KnownInput, input_digest, joined_end};
 use belay_protocol::{
-    Acceptance, BootId, Checkpoint, EventKind, FinishedRun, IdempotencyKey, JoinedRun, Lease, Message, NewEvent,
-    NewInput, OpenedLane, PendingRun, RunId, RunOptions, RunStatus, SessionKey, StoreError, ThreadId, ThreadState,
-    Together, UnixMillis,
+    Acceptance, BootId, Checkpoint, EditedMessage, EventKind, FinishedRun, IdempotencyKey, JoinedRun, Lease, Message,
+    NewEvent, NewInput, OpenedLane, PendingRun, RunId, RunOptions, RunStatus, SentMessage, SessionKey, StoreError,
+    ThreadId, ThreadState, Together, UnixMillis,
 };
 
 use super::state::{Delivery, Ended, Line, Run, Session, Shown, Stage, State, Thread};
@@ -74,6 +74,7 @@ impl State {
         PendingRun {
             run_id: id,
             text: run.input.text.clone(),
+            provenance: run.input.provenance.clone(),
             asker: run.input.asker.clone(),
             channel: run.input.channel.clone(),
             reply_to: run.input.reply_to.clone(),
@@ -107,10 +108,13 @@ impl State {
         }
         self.run_places.insert(id, self.runs.len());
         let (state, events) = (input.state.clone(), std::mem::take(&mut input.events));
+        let message_ref = input.provenance.as_ref().and_then(|provenance| provenance.message_id.clone());
         self.runs.push(Run {
             input,
             session: lease.session.clone(),
             digest,
+            message_ref,
+            edited: None,
             status: RunStatus::Queued,
             attempt: 0,
             place: None,
@@ -145,8 +149,9 @@ impl State {
         let (attempt, first) = (run.attempt, run.place.is_none());
         let (thread, _) = *run.place.get_or_insert((active, turn));
         if first {
-            let (history, text) = (std::mem::take(&mut run.input.history), run.input.text.clone());
-            self.begin_turn(thread, id, history, text, at);
+            let message = Message::sent(&run.input.text, run.input.provenance.clone());
+            let history = std::mem::take(&mut run.input.history);
+            self.begin_turn(thread, id, history, message, at);
         }
         self.thread_mut(thread).touch(Some(ThreadState::Processing), at);
         self.push_events(&[event(lease, id, at, EventKind::RunStarted { attempt })]);
@@ -155,13 +160,29 @@ impl State {
 
     pub(super) fn start_together(&mut self, lease: &Lease, together: Together) -> Result<(), StoreError> {
         self.lane(lease)?;
-        let Together { run: id, text, joined, at } = together;
+        let Together { run: id, text, provenance, joined, at } = together;
         self.check_joined(lease, &joined)?;
         let run = self.run_of(&lease.session, id).filter(|run| run.end.is_none() && run.place.is_none());
-        run.ok_or_else(|| not_found("queued run", id))?.input.text = text;
+        let input = &mut run.ok_or_else(|| not_found("queued run", id))?.input;
+        (input.text, input.provenance) = (text, provenance);
         self.start_run(lease, id, at)?;
         self.join(lease, id, joined);
         Ok(())
+    }
+
+    pub(super) fn replace_message(&mut self, lease: &Lease, edited: EditedMessage) -> Result<(), StoreError> {
+        self.lane(lease)?;
+        let EditedMessage { run: id, text, provenance, digest } = edited;
+        let run = self.run_of(&lease.session, id).filter(|run| run.end.is_none() && run.place.is_none());
+        let run = run.ok_or_else(|| not_found("queued run", id))?;
+        (run.input.text, run.input.provenance, run.edited) = (text, provenance, Some(digest));
+        Ok(())
+    }
+
+    pub(super) fn sent_message(&self, session: &SessionKey, message_id: &str) -> Option<SentMessage> {
+        let has_it = |run: &&Run| run.session == *session && run.message_ref.as_deref() == Some(message_id);
+        let run = self.runs.iter().rev().find(has_it)?;
+        Some(SentMessage { known: run.known(), edited: run.edited.clone() })
     }
 
     fn check_joined(&mut self, lease: &Lease, joined: &[JoinedRun]) -> Result<(), StoreError> {
@@ -184,7 +205,7 @@ impl State {
     }
 
     /// Appends the first messages of a turn. What could be redone until now no longer can.
-    fn begin_turn(&mut self, thread: ThreadId, run: RunId, history: Vec<Message>, text: String, at: UnixMillis) {
+    fn begin_turn(&mut self, thread: ThreadId, run: RunId, history: Vec<Message>, message: Message, at: UnixMillis) {
         let thread = self.thread_mut(thread);
         for line in thread.messages.iter_mut().filter(|line| line.shown == Shown::Undone) {
             line.shown = Shown::Cleared;
@@ -194,7 +215,7 @@ impl State {
         for message in history {
             thread.push(turn, None, at, Arc::new(message));
         }
-        thread.push(turn, Some(run), at, Arc::new(Message::user(text)));
+        thread.push(turn, Some(run), at, Arc::new(message));
     }
 
     fn running(&mut self, lease: &Lease, id: RunId) -> Result<&mut Run, StoreError> {

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::store::{ACTED_ON_KEPT, KnownInput, RECENT_INPUTS};
 use belay_protocol::{
-    Acceptance, ActedOn, Archive, BootId, Checkpoint, Conversation, Decided, EditOutcome, Event, EventLog, EventQuery,
-    FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message,
-    MessageBody, MessageScope, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow,
-    OutboxState, PausedRun, Presence, Purpose, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader,
-    RunRecord, RunStatus, SearchQuery, Seq, SessionKey, SessionSummary, SpendLedger, Spent, StoreError, ThreadEdit,
-    ThreadId, ThreadSnapshot, ThreadStore, ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
+    Acceptance, ActedOn, Archive, BootId, Checkpoint, Conversation, Decided, EditOutcome, EditedMessage, Event,
+    EventLog, EventQuery, FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry,
+    IdempotencyKey, Lease, Message, MessageBody, MessageScope, NewEvent, NewInput, Note, NoteStore, OpenedLane,
+    Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Presence, Purpose, Removed, ReplyRoute, Retention,
+    RunFilter, RunId, RunOptions, RunReader, RunRecord, RunStatus, SearchQuery, SentMessage, Seq, SessionKey,
+    SessionSummary, SpendLedger, Spent, StoreError, ThreadEdit, ThreadId, ThreadSnapshot, ThreadStore, ThreadSummary,
+    Together, TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -42,6 +43,14 @@ impl ThreadStore for MemoryStore {
 
     async fn start_together(&self, lease: &Lease, together: Together) -> Result<(), StoreError> {
         self.with(|state| state.start_together(lease, together))
+    }
+
+    async fn replace_message(&self, lease: &Lease, edited: EditedMessage) -> Result<(), StoreError> {
+        self.with(|state| state.replace_message(lease, edited))
+    }
+
+    async fn sent_message(&self, session: &SessionKey, message_id: &str) -> Result<Option<SentMessage>, StoreError> {
+        Ok(self.lock().sent_message(session, message_id))
     }
 
     async fn checkpoint(&self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError> {
@@ -256,7 +265,7 @@ fn entry(position: u64, line: &Line) -> Option<HistoryEntry> {
     let role = match line.message.body {
         MessageBody::User { .. } => "user",
         MessageBody::Assistant { .. } => "assistant",
-        MessageBody::System { .. } | MessageBody::Tool(_) => return None,
+        MessageBody::System { .. } | MessageBody::Data { .. } | MessageBody::Tool(_) => return None,
     };
     let told =
         line.shown == Shown::Visible && line.message.scope == MessageScope::Thread && !line.message.says_nothing();

@@ -93,6 +93,10 @@ pub(super) struct Run {
     pub(super) input: NewInput,
     pub(super) session: SessionKey,
     pub(super) digest: String,
+    /// The platform's id of its message.
+    pub(super) message_ref: Option<String>,
+    /// The digest of the last edit of its message.
+    pub(super) edited: Option<String>,
     pub(super) status: RunStatus,
     pub(super) attempt: u32,
     /// Thread and turn, from the first start on.

@@ -6,9 +6,9 @@
 
 use belay_protocol::store::{KnownInput, RECENT_INPUTS, input_digest, joined_end};
 use belay_protocol::{
-    Acceptance, BootId, Checkpoint, EventKind, FinishedRun, IdempotencyKey, JoinedRun, Lease, Message, NewEvent,
-    NewInput, OpenedLane, PendingRun, RunId, RunOptions, RunStatus, SessionKey, StoreError, ThreadId, ThreadState,
-    Together, UnixMillis,
+    Acceptance, BootId, Checkpoint, EditedMessage, EventKind, FinishedRun, IdempotencyKey, JoinedRun, Lease, Message,
+    NewEvent, NewInput, OpenedLane, PendingRun, Provenance, RunId, RunOptions, RunStatus, SentMessage, SessionKey,
+    StoreError, ThreadId, ThreadState, Together, UnixMillis,
 };
 use rusqlite::{Connection, Row, named_params, params};
 
@@ -97,7 +97,7 @@ pub(super) fn set_loop_detection(tx: &mut Tx<'_>, lease: &Lease, on: bool) -> Do
 fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
     let pending = tx.rows(
         "SELECT id, text, principal, asker_place, relayed, channel, reply_to, status, attempt, accepted_at, started_at, input_tokens,
-                output_tokens, model_calls, tool_calls, cost_micro_usd, state, history, thread, options
+                output_tokens, model_calls, tool_calls, cost_micro_usd, state, history, thread, options, provenance
          FROM runs WHERE session = ?1 AND ended_at IS NULL ORDER BY seq",
         params![session.as_str()],
         |row| Ok((pending_run(row)?, row.get::<_, Option<String>>("thread")?)),
@@ -127,6 +127,7 @@ fn pending_run(row: &Row<'_>) -> Done<PendingRun> {
     Ok(PendingRun {
         run_id,
         text: row.get("text")?,
+        provenance: rows::readable(row, run_id, "provenance")?,
         asker: rows::asker(row)?,
         channel: row.get::<_, String>("channel")?.into(),
         reply_to: reply_to.map(|text| rows::from_json(&text)).transpose()?,
@@ -157,10 +158,11 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     let inserted = tx.exec(
         "INSERT INTO runs (id, session, status, attempt, thread, turn, accepted_at, started_at, channel, principal,
                            asker_place, relayed, reply_to, key_channel, key_account, key_message, digest, digest_of_text,
-                           text, history, state, options, spoken)
+                           text, history, state, options, spoken, provenance, message_ref)
          VALUES (:id, :session, :status, :attempt, :thread, :turn, :at, 
                  :started_at, :channel, :principal, :asker_place, :relayed, :reply_to,
-                 :key_channel, :key_account, :key_message, :digest, 0, :text, :history, :state, :options, :spoken)
+                 :key_channel, :key_account, :key_message, :digest, 0, :text, :history, :state, :options, :spoken,
+                 :provenance, :message_ref)
          ON CONFLICT (key_channel, key_account, key_message) WHERE key_message IS NOT NULL DO NOTHING",
         named_params! {
             ":id": input.run_id.to_string(),
@@ -185,6 +187,8 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
             ":state": state,
             ":options": options_json(&input.options)?,
             ":spoken": input.spoken,
+            ":provenance": provenance_json(input.provenance.as_deref())?,
+            ":message_ref": input.provenance.as_ref().and_then(|provenance| provenance.message_id.as_deref()),
         },
     )?;
     if inserted == 0 {
@@ -195,7 +199,8 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     let mut events = vec![event(EventKind::RunAccepted)];
     events.extend(input.events.iter().cloned());
     if start {
-        begin_turn(tx, &lane, input.run_id, &input.history, &input.text, input.at)?;
+        let message = Message::sent(&input.text, input.provenance.clone());
+        begin_turn(tx, &lane, input.run_id, &input.history, &message, input.at)?;
         events.push(event(EventKind::RunStarted { attempt: 1 }));
     } else {
         set_thread(tx, &lane.thread, None, input.at)?;
@@ -251,19 +256,21 @@ pub(super) fn start_run(tx: &mut Tx<'_>, lease: &Lease, run: RunId, at: UnixMill
         "UPDATE runs SET status = 'running', attempt = attempt + (status <> 'paused'), started_at = COALESCE(started_at, ?3),
                          thread = COALESCE(thread, ?4), turn = COALESCE(turn, ?5)
          WHERE id = ?1 AND session = ?2 AND ended_at IS NULL
-         RETURNING attempt, thread, turn, text, history",
+         RETURNING attempt, thread, turn, text, history, provenance",
         params![run.to_string(), lease.session.as_str(), at.0, lane.thread, lane.turns + 1],
         |row| {
             let history: Vec<Message> = rows::readable(row, run, "history")?.unwrap_or_default();
             let thread: String = row.get("thread")?;
             // A turn of an earlier attempt has an earlier number, or stands in an earlier thread.
             let first = thread == lane.thread && row.get::<_, u32>("turn")? > lane.turns;
-            Ok((row.get::<_, u32>("attempt")?, first, thread, row.get::<_, String>("text")?, history))
+            let provenance = rows::readable(row, run, "provenance")?;
+            let message = Message::sent(row.get::<_, String>("text")?, provenance);
+            Ok((row.get::<_, u32>("attempt")?, first, thread, message, history))
         },
     )?;
-    let (attempt, first, thread, text, history) = started.ok_or_else(|| not_found("unfinished run", run))?;
+    let (attempt, first, thread, message, history) = started.ok_or_else(|| not_found("unfinished run", run))?;
     if first {
-        begin_turn(tx, &lane, run, &history, &text, at)?;
+        begin_turn(tx, &lane, run, &history, &message, at)?;
     } else {
         set_thread(tx, &thread, Some(ThreadState::Processing), at)?;
     }
@@ -273,13 +280,42 @@ pub(super) fn start_run(tx: &mut Tx<'_>, lease: &Lease, run: RunId, at: UnixMill
 
 pub(super) fn start_together(tx: &mut Tx<'_>, lease: &Lease, together: &Together) -> Done<()> {
     lane(tx, lease)?;
-    let sql = "UPDATE runs SET text = ?3 WHERE id = ?1 AND session = ?2 AND ended_at IS NULL AND thread IS NULL";
-    let Together { run, text, joined, at } = together;
-    if tx.exec(sql, params![run.to_string(), lease.session.as_str(), text])? == 0 {
+    let sql = "UPDATE runs SET text = ?3, provenance = ?4
+               WHERE id = ?1 AND session = ?2 AND ended_at IS NULL AND thread IS NULL";
+    let Together { run, text, provenance, joined, at } = together;
+    let provenance = provenance_json(provenance.as_deref())?;
+    if tx.exec(sql, params![run.to_string(), lease.session.as_str(), text, provenance])? == 0 {
         return Err(not_found("queued run", *run));
     }
     start_run(tx, lease, *run, *at)?;
     join(tx, lease, *run, joined)
+}
+
+pub(super) fn replace_message(tx: &mut Tx<'_>, lease: &Lease, edited: &EditedMessage) -> Done<()> {
+    lane(tx, lease)?;
+    let EditedMessage { run, text, provenance, digest } = edited;
+    let provenance = provenance_json(provenance.as_deref())?;
+    let replaced = tx.exec(
+        "UPDATE runs SET text = ?3, provenance = ?4, edited = ?5
+         WHERE id = ?1 AND session = ?2 AND ended_at IS NULL AND thread IS NULL",
+        params![run.to_string(), lease.session.as_str(), text, provenance, digest],
+    )?;
+    if replaced == 0 { Err(not_found("queued run", *run)) } else { Ok(()) }
+}
+
+/// The message of that id, for readers.
+pub(super) fn sent_message(conn: &Connection, session: &SessionKey, message_id: &str) -> Done<Option<SentMessage>> {
+    super::tx::row(
+        conn,
+        "SELECT id, session, accepted_at, COALESCE(digest, '') AS digest, digest_of_text, edited FROM runs
+         WHERE session = ?1 AND message_ref = ?2 ORDER BY seq DESC LIMIT 1",
+        [session.as_str(), message_id],
+        |row| Ok(SentMessage { known: known_input(row)?, edited: row.get("edited")? }),
+    )
+}
+
+fn provenance_json(provenance: Option<&Provenance>) -> Done<Option<String>> {
+    provenance.map(rows::to_json).transpose()
 }
 
 /// Ends runs whose messages have become part of this one.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::store::{KnownInput, input_digest};
 use belay_protocol::{
-    Acceptance, ActedOn, Archive, BootId, Checkpoint, Conversation, Decided, Durability, EditOutcome, Event, EventLog,
-    EventQuery, FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey,
-    Lease, Message, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow,
-    OutboxState, PausedRun, Presence, Purpose, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader,
-    RunRecord, SearchQuery, Seq, SessionKey, SessionSummary, SpendLedger, Spent, StoreError, ThreadEdit, ThreadId,
-    ThreadStore, ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
+    Acceptance, ActedOn, Archive, BootId, Checkpoint, Conversation, Decided, Durability, EditOutcome, EditedMessage,
+    Event, EventLog, EventQuery, FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry,
+    IdempotencyKey, Lease, Message, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId,
+    OutboxRow, OutboxState, PausedRun, Presence, Purpose, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions,
+    RunReader, RunRecord, SearchQuery, SentMessage, Seq, SessionKey, SessionSummary, SpendLedger, Spent, StoreError,
+    ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -47,6 +47,16 @@ impl ThreadStore for SqliteStore {
     async fn start_together(&self, lease: &Lease, together: Together) -> Result<(), StoreError> {
         let lease = lease.clone();
         self.write(Committed, move |tx| lanes::start_together(tx, &lease, &together)).await
+    }
+
+    async fn replace_message(&self, lease: &Lease, edited: EditedMessage) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.write(Committed, move |tx| lanes::replace_message(tx, &lease, &edited)).await
+    }
+
+    async fn sent_message(&self, session: &SessionKey, message_id: &str) -> Result<Option<SentMessage>, StoreError> {
+        let (session, message_id) = (session.clone(), message_id.to_owned());
+        self.read(move |conn| lanes::sent_message(conn, &session, &message_id)).await
     }
 
     async fn checkpoint(&self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError> {

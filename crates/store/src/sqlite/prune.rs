@@ -310,7 +310,7 @@ fn delete_run(tx: &mut Tx<'_>, run: RunId, keys_before: UnixMillis, removed: &mu
     let replies = tx.exec(concat!("DELETE FROM outbox WHERE run_id = ?1 AND ", delivered!()), params![id])?;
     let stripped = tx.exec(
         "UPDATE runs SET thread = NULL, turn = NULL, text = '', reply = NULL, evidence = NULL, reply_to = NULL,
-                         options = NULL
+                         options = NULL, provenance = NULL, message_ref = NULL, edited = NULL
          WHERE id = ?1 AND key_message IS NOT NULL AND accepted_at >= ?2",
         params![id, keys_before.0],
     )?;

@@ -168,7 +168,8 @@ pub(super) fn message(row: &Row<'_>) -> Done<(u64, Arc<Message>)> {
 
 pub(super) fn role_word(message: &Message) -> &'static str {
     match message.body {
-        MessageBody::System { .. } => "system",
+        // For whom a person reads: neither is anybody's words.
+        MessageBody::System { .. } | MessageBody::Data { .. } => "system",
         MessageBody::User { .. } => "user",
         MessageBody::Assistant { .. } => "assistant",
         MessageBody::Tool(_) => "tool",

@@ -47,17 +47,17 @@ pub(super) fn begin_turn(
     lane: &Lane,
     run: RunId,
     history: &[Message],
-    text: &str,
+    message: &Message,
     at: UnixMillis,
 ) -> Done<()> {
     if lane.undone > 0 {
         tx.exec("UPDATE messages SET shown = 'cleared' WHERE thread = ?1 AND shown = 'undone'", params![lane.thread])?;
     }
     let turn = lane.turns + 1;
-    for message in history {
-        append_message(tx, &Place { thread: &lane.thread, turn, run: None, at }, message)?;
+    for earlier in history {
+        append_message(tx, &Place { thread: &lane.thread, turn, run: None, at }, earlier)?;
     }
-    append_message(tx, &Place { thread: &lane.thread, turn, run: Some(run), at }, &Message::user(text))?;
+    append_message(tx, &Place { thread: &lane.thread, turn, run: Some(run), at }, message)?;
     tx.exec(
         "UPDATE threads SET state = 'processing', turns = ?2, undone = 0, last_active_at = MAX(last_active_at, ?3)
          WHERE id = ?1",

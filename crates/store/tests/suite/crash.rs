@@ -128,7 +128,10 @@ async fn a_message_that_joined_another_run_is_not_taken_up_again() {
 
     let joined = vec![JoinedRun { run: first, how: "collect", at: at(1_500) }];
     store
-        .start_together(&lease, Together { run: second, text: "one, two".into(), joined, at: at(1_500) })
+        .start_together(
+            &lease,
+            Together { run: second, text: "one, two".into(), provenance: None, joined, at: at(1_500) },
+        )
         .await
         .unwrap();
     let third = accept(&store, &lease, queued("three")).await;

@@ -59,6 +59,7 @@ pub(crate) fn input(text: &str) -> NewInput {
         digest: None,
         text_digest: None,
         text: text.into(),
+        provenance: None,
         reply_to: None,
         options: belay_protocol::RunOptions::default(),
         events: Vec::new(),

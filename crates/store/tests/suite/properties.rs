@@ -129,7 +129,8 @@ impl Player<'_> {
             Step::Start(run) => self.store.start_run(&self.lease, named(*run), at(1_500)).await.map(done),
             Step::Together { run, other } => {
                 let joined = vec![joined(named(*other), "collect")];
-                let together = Together { run: named(*run), text: "both".into(), joined, at: at(1_600) };
+                let together =
+                    Together { run: named(*run), text: "both".into(), provenance: None, joined, at: at(1_600) };
                 match named(*run) == named(*other) {
                     true => Ok(None), // there are fewer runs than names; no run joins itself
                     false => self.store.start_together(&self.lease, together).await.map(done),

@@ -24,6 +24,10 @@ pub enum StoreOp {
     StartRun,
     /// [`ThreadStore::start_together`].
     StartTogether,
+    /// [`ThreadStore::replace_message`].
+    ReplaceMessage,
+    /// [`ThreadStore::sent_message`].
+    SentMessage,
     /// [`ThreadStore::checkpoint`].
     Checkpoint,
     /// [`ThreadStore::pause_run`].

@@ -14,6 +14,7 @@ pub fn from_messages<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec
             MessageBody::System { text } if message.scope == MessageScope::Run => talk.thought(text.clone()),
             MessageBody::System { .. } => {}
             // Nudges and notices are said in the person's place and belong to the request.
+            MessageBody::Data { text } => talk.aside(text.clone()),
             MessageBody::User { text } if message.scope == MessageScope::Run => talk.aside(text.clone()),
             MessageBody::User { text } => talk.user(text.clone()),
             MessageBody::Assistant { text, tool_calls } => {

@@ -86,6 +86,9 @@ fn write_entry(out: &mut String, message: &Message) {
         MessageBody::User { .. } => {
             let _ = writeln!(out, "user: {text}");
         }
+        MessageBody::Data { .. } => {
+            let _ = writeln!(out, "data: {text}");
+        }
         MessageBody::Assistant { tool_calls, .. } => {
             if !text.trim().is_empty() {
                 let _ = writeln!(out, "agent: {text}");

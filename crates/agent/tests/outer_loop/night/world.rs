@@ -172,6 +172,7 @@ impl World {
             want_deltas: false,
             outputs: Vec::new(),
             relayed: false,
+            provenance: None,
             options: RunOptions::default(),
         }
     }

@@ -2,14 +2,20 @@
 
 use std::time::Duration;
 
-use belay_protocol::{QueueMode, StopReason};
+use belay_protocol::{MessageBody, QueueMode, StopReason};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Setup, end_of, saw};
 
-const HEADER: &str = "[These messages arrived while you were busy, in this order. Answer all of them:]";
+/// What the model is told of a message that holds this many: not in the person's name.
+fn notice(parts: usize) -> String {
+    format!(
+        "The user message above holds several messages that arrived while you were busy: its {parts} numbered parts are messages in \
+         the order they arrived. Answer all of them."
+    )
+}
 
 fn setup(script: impl IntoIterator<Item = Scripted>) -> Setup {
     let mut setup = Setup::new(ScriptedModel::new(script));
@@ -31,8 +37,8 @@ async fn what_arrives_during_a_turn_becomes_one_turn_with_numbered_items() {
     let c = agent.one.accepted("alice", "C").await;
     let (b_run, c_run) = (b.run_id, c.run_id);
     assert_eq!([agent.one.next().await, agent.one.next().await], ["done", "both"]);
-    let text = format!("{HEADER}\n1. B\n2. C");
-    assert_eq!(saw(&agent.model, 2), ["A", "done", text.as_str()]);
+    assert_eq!(saw(&agent.model, 2), ["A", "done", "1. B\n2. C", &notice(2)]);
+    assert!(matches!(agent.model.seen()[1].messages[3].body, MessageBody::System { .. }));
     assert_eq!(end_of(b).await.reason, Some(StopReason::FinalText));
     let record = end_of(c).await;
     assert_eq!(record.reason, Some(StopReason::Joined));
@@ -102,8 +108,7 @@ async fn what_was_collected_outlasts_a_crash_as_the_one_turn_that_it_is() {
     let next = setup.next_boot(ScriptedModel::new([Scripted::text("both")]));
     let mut agent = next.start().await;
     assert_eq!(agent.one.next().await, "both");
-    let text = format!("{HEADER}\n1. B\n2. C");
-    assert_eq!(saw(&agent.model, 1), ["A", "done", text.as_str()]);
+    assert_eq!(saw(&agent.model, 1), ["A", "done", "1. B\n2. C"]);
     let (one, _two) = agent.shut_down().await;
     assert!(one.delivered.is_empty(), "nothing is answered twice");
 }
@@ -111,8 +116,10 @@ async fn what_was_collected_outlasts_a_crash_as_the_one_turn_that_it_is() {
 #[tokio::test(start_paused = true)]
 async fn what_is_stopped_while_they_wait_for_a_place_is_not_answered_with_the_others() {
     // Which of the messages are stopped, and what the model reads then.
-    let both = format!("{HEADER}\n1. B\n2. C");
-    for (stopped, expected) in [(vec![], format!("{both}\n3. D")), (vec![2], both), (vec![1, 2], "B".to_owned())] {
+    let told = |text: &str, parts| vec![text.to_owned(), notice(parts)];
+    for (stopped, expected) in
+        [(vec![], told("1. B\n2. C\n3. D", 3)), (vec![2], told("1. B\n2. C", 2)), (vec![1, 2], vec!["B".to_owned()])]
+    {
         let mut setup = setup([busy_for(30), Scripted::text("done")]);
         setup.config.max_concurrent_turns = 1;
         let mut agent = setup.start().await;
@@ -134,7 +141,7 @@ async fn what_is_stopped_while_they_wait_for_a_place_is_not_answered_with_the_ot
         let end = |at: &usize| if stopped.contains(at) { StopReason::OperatorStop } else { StopReason::Joined };
         let others: Vec<_> = [1, 2].iter().map(|at| Some(end(at))).collect();
         assert_eq!((ends[0], &ends[1..]), (Some(StopReason::FinalText), &others[..]));
-        assert_eq!(saw(&agent.model, 2), [expected]);
+        assert_eq!(saw(&agent.model, 2), expected);
         agent.shut_down().await;
     }
 }

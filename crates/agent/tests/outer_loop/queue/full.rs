@@ -31,11 +31,9 @@ async fn of_25_messages_the_oldest_5_are_lines_before_the_other_20() {
     assert_eq!([agent.one.next().await, agent.one.next().await], ["done", "all"]);
     let lines: String = (1..=5).map(|n| format!("- message {n}\n")).collect();
     let items: String = (6..=25).map(|n| format!("\n{}. message {n}", n - 5)).collect();
-    let expected = format!(
-        "[5 messages came while you were busy; in short:]\n{lines}\n[These messages arrived while you were busy, in this \
-         order. Answer all of them:]{items}"
-    );
-    assert_eq!(saw(&agent.model, 2)[2], expected);
+    let seen = saw(&agent.model, 2);
+    assert_eq!(seen[2], format!("{lines}{items}"), "the person's words alone");
+    assert!(seen[3].contains("its first 5 lines") && seen[3].contains("its 20 numbered parts"), "{}", seen[3]);
     let mut hows = Vec::new();
     for accepted in waiting {
         let record = end_of(accepted).await;

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use belay_protocol::inbound::Role;
-use belay_protocol::{Admission, Standing};
+use belay_protocol::{Admission, Provenance, Standing};
 use serde_json::{Value, json};
 
 use super::super::groups::Groups;
@@ -64,13 +64,14 @@ fn line(verdict: Verdict) -> String {
     match verdict {
         Verdict::Message(inbound) => match inbound.body {
             Body::Text(text) => text,
+            Body::Edit(text) => format!("(edit) {text}"),
             Body::Control(_) => "control".into(),
         },
         Verdict::Tapped(inbound, _) => {
             format!("{:?} of {:?} in {}", inbound.body, inbound.principal, inbound.session)
         }
         Verdict::TappedInVain { words, stranger, .. } => format!("(tap of {stranger:?}: {words})"),
-        Verdict::NoText { album, .. } => format!("(no text, album {album:?})"),
+        Verdict::NoText { album, not_read, .. } => format!("(no text, {} of album {album:?})", not_read[0].kind),
         Verdict::TooOld(conversation) => format!("(too old, in {conversation})"),
         Verdict::Stranger(id) => format!("(stranger {id})"),
         Verdict::UnlistedGroup(id) => format!("(group {id} is not listed)"),
@@ -99,6 +100,7 @@ fn a_private_text_becomes_an_inbound_message() {
             want_deltas: false,
             outputs: Vec::new(),
             relayed: false,
+            provenance: Some(Arc::new(Provenance { message_id: Some("5".into()), ..Provenance::default() })),
             options: belay_protocol::RunOptions::default(),
         }
     );
@@ -145,8 +147,8 @@ fn private_messages_are_heard_from_those_on_the_lists_only() {
         (json!({"text": "/starting"}), "/starting"),
         (json!({"text": "   "}), "(says nothing)"),
         (json!({"text": null, "photo": photo, "caption": "what is this?"}), "what is this?"),
-        (json!({"text": null, "photo": photo}), "(no text, album None)"),
-        (json!({"text": null, "photo": photo, "media_group_id": "a1"}), "(no text, album Some(\"a1\"))"),
+        (json!({"text": null, "photo": photo}), "(no text, photo of album None)"),
+        (json!({"text": null, "photo": photo, "media_group_id": "a1"}), "(no text, photo of album Some(\"a1\"))"),
         (json!({"text": null, "photo": photo, "from": from(43, false)}), "(stranger 43)"),
         (json!({"text": null, "group_chat_created": true}), "(says nothing)"),
         (json!({"chat": {"id": -5, "type": "channel"}}), "(a channel post)"),
@@ -422,4 +424,30 @@ fn what_was_written_long_before_the_start_is_not_answered_as_new() {
     let stranger = json!({"from": {"id": 99, "is_bot": false, "first_name": "S"}});
     assert_eq!(line(judge(&rules, message(stranger))), "(stranger 99)");
     assert_eq!(line(judge(&rules, group(json!({})))), "(does not address the bot)");
+}
+
+#[test]
+fn a_forward_keeps_its_words_and_is_marked_and_an_edit_is_an_edit() {
+    let origin = json!({"type": "hidden_user", "date": 1, "sender_user_name": "Carl"});
+    for text in ["yes", "/stop", "/start", "@belay_bot /quit"] {
+        let Verdict::Message(inbound) = judge(&rules(), message(json!({"text": text, "forward_origin": origin})))
+        else {
+            panic!("no message")
+        };
+        assert_eq!(inbound.body, Body::Text(text.into()));
+        assert!(inbound.is_forwarded(), "{text}");
+    }
+    let edited = |fields: Value| {
+        let update = json!({"update_id": 900, "edited_message": message(fields)});
+        line(rules().judge(serde_json::from_value(update).unwrap()))
+    };
+    let photo = json!([{"file_id": "f", "file_unique_id": "u", "width": 1, "height": 1}]);
+    for (fields, expected) in [
+        (json!({"edit_date": 2}), "(edit) hello"),
+        (json!({"edit_date": 2, "text": null, "photo": photo, "caption": "a"}), "(edit) a"),
+        (json!({"edit_date": 2, "text": null, "photo": photo}), "(says nothing)"),
+        (json!({}), "(no new message)"),
+    ] {
+        assert_eq!(edited(fields.clone()), expected, "{fields}");
+    }
 }

@@ -90,6 +90,7 @@ impl Conversation {
             want_deltas,
             outputs: Vec::new(),
             relayed: false,
+            provenance: None,
             // Its client waits for the answer to this very request.
             options: RunOptions { queue: Some(QueueMode::Followup), ..RunOptions::default() },
         }

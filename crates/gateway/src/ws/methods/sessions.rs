@@ -127,6 +127,7 @@ async fn say(caller: &Caller, session: SessionKey, command: String) -> Result<St
         want_deltas: false,
         outputs: Vec::new(),
         relayed: false,
+        provenance: None,
         options: RunOptions::default(),
     };
     match caller.app.ask(inbound).await? {

@@ -232,7 +232,7 @@ async fn what_is_asked_in_order_reaches_the_agent_in_order() {
     let order: Vec<_> = seen
         .iter()
         .filter_map(|inbound| match &inbound.body {
-            Body::Text(text) => Some(text.clone()),
+            Body::Text(text) | Body::Edit(text) => Some(text.clone()),
             Body::Control(Control::Stop(_)) => Some("stop".to_owned()),
             Body::Control(_) => None,
         })

@@ -1,9 +1,11 @@
 //! Messages that become part of another one's turn, and what messages and sessions ask of their runs.
 
-use belay_protocol::store::joined_end;
+use std::sync::Arc;
+
+use belay_protocol::store::{input_digest, joined_end};
 use belay_protocol::{
-    Checkpoint, EventKind, JoinedRun, NewEvent, NewInput, QueueMode, RunId, RunOptions, RunStatus, StopReason,
-    StoreError, Thinking, ThreadState, Together,
+    Checkpoint, EditedMessage, EventKind, JoinedRun, Message, NewEvent, NewInput, Provenance, QueueMode, RunId,
+    RunOptions, RunStatus, StopReason, StoreError, Thinking, ThreadState, Together,
 };
 
 use crate::kit::*;
@@ -19,6 +21,7 @@ super::for_every_store! {
     what_a_session_asks_outlasts_its_owner
     facts_of_a_message_are_behind_its_acceptance
     a_thread_is_fresh_until_something_is_said_in_it
+    an_edit_replaces_a_message_that_never_began_and_no_other
 }
 
 fn joined(run: RunId, how: &'static str) -> JoinedRun {
@@ -27,7 +30,7 @@ fn joined(run: RunId, how: &'static str) -> JoinedRun {
 
 fn together(run: RunId, text: &str, others: &[RunId]) -> Together {
     let joined = others.iter().map(|run| joined(*run, "collect")).collect();
-    Together { run, text: text.into(), joined, at: at(1_600) }
+    Together { run, text: text.into(), provenance: None, joined, at: at(1_600) }
 }
 
 /// The facts of a run that has become part of another one.
@@ -197,4 +200,35 @@ async fn a_thread_is_fresh_until_something_is_said_in_it(store: Shared) {
     assert!(!reload(&*store, &mut lease).await.fresh);
     edit(&*store, &lease, belay_protocol::ThreadEdit::New).await;
     assert!(reload(&*store, &mut lease).await.fresh);
+}
+
+/// A message with an id of its platform.
+fn numbered(text: &str, id: &str) -> NewInput {
+    let provenance =
+        Provenance { message_id: Some(id.into()), forwarded_from: Some("Carl".into()), ..Provenance::default() };
+    NewInput { provenance: Some(Arc::new(provenance)), key: Some(key(id)), ..queued(text) }
+}
+
+async fn an_edit_replaces_a_message_that_never_began_and_no_other(store: Shared) {
+    let mut lease = open(&*store, "s").await.lease;
+    let run = accept(&*store, &lease, numbered("wrong", "7")).await;
+    let known = store.sent_message(&lease.session, "7").await.unwrap().expect("known");
+    assert_eq!((known.known.run_id, known.edited.clone()), (run, None));
+    assert!(known.says(&input_digest("wrong")) && !known.says(&input_digest("right")));
+    assert_eq!(store.sent_message(&lease.session, "8").await.unwrap(), None);
+    assert_eq!(store.sent_message(&"another".into(), "7").await.unwrap(), None);
+    let provenance = numbered("", "7").provenance;
+    let edited =
+        || EditedMessage { run, text: "right".into(), provenance: provenance.clone(), digest: input_digest("right") };
+    store.replace_message(&lease, edited()).await.unwrap();
+    let pending = reload(&*store, &mut lease).await.unfinished.remove(0);
+    assert_eq!((&*pending.text, &pending.provenance), ("right", &provenance));
+    store.start_run(&lease, run, at(1_500)).await.unwrap();
+    let error = store.replace_message(&lease, edited()).await.unwrap_err();
+    assert!(matches!(error, StoreError::NotFound(_)), "{error}");
+    let begun = reload(&*store, &mut lease).await.unfinished.remove(0);
+    assert_eq!(*begun.messages[0].1, Message::sent("right", provenance));
+    assert!(begun.messages[0].1.outside, "a forward brings the words of somebody else");
+    let known = store.sent_message(&lease.session, "7").await.unwrap().expect("known");
+    assert!(known.says(&input_digest("wrong")) && known.says(&input_digest("right")));
 }

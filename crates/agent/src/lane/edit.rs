@@ -1,0 +1,96 @@
+//! Edits: a message that waits is replaced, and of one that does not the person is told that the edit came too late.
+
+use belay_protocol::store::{EditedMessage, KnownInput, input_digest};
+use belay_protocol::{Message, QueueMode, Refusal, RunId, StoreError};
+
+use super::port::refuse;
+use super::{Lane, LeaseLost};
+use crate::mail::LaneInput;
+
+/// What is said to whoever edits a message whose turn has begun, or which was no message for the model.
+const TOO_LATE: &str =
+    "Your edit came too late: I have the message as it was before. Send a new message with what is to change.";
+
+impl Lane {
+    /// Puts the new text of a message in the place of the one that waits.
+    pub(super) async fn replace(&mut self, input: LaneInput) -> Result<(), LeaseLost> {
+        let Some(at) = self.edited(&input).filter(|at| self.gives_way(*at)) else {
+            self.too_late(input).await;
+            return Ok(());
+        };
+        let Some(run) = self.queue.get(at).map(|waiting| waiting.run.id) else { return Ok(()) };
+        let provenance = input.inbound.provenance.clone();
+        let digest = text_digest(&input);
+        let edited =
+            EditedMessage { run, text: input.text.clone(), provenance: provenance.clone(), digest: digest.clone() };
+        let stored = self.house.store.threads.replace_message(&self.lease, edited).await;
+        if stored.is_ok()
+            && let Some(waiting) = self.queue.get_mut(at)
+        {
+            waiting.edit(Message::sent(&input.text, provenance));
+        }
+        self.offer_again(at);
+        match stored {
+            Ok(()) => {
+                let (session, accepted_at) = (self.lease.session.clone(), self.accepted_at(run));
+                self.known(input, KnownInput { run_id: run, session, accepted_at, digest, of_text: false }).await;
+                Ok(())
+            }
+            Err(error) => {
+                tracing::error!(%error, session = %self.lease.session, "an edit could not be stored");
+                let lost = matches!(error, StoreError::LeaseLost(_));
+                refuse(&self.port.notes, input, Refusal::Store(error.to_string())).await;
+                if lost { Err(LeaseLost) } else { Ok(()) }
+            }
+        }
+    }
+
+    /// Where the message waits that this is an edit of, by the same person; `None`: its turn has begun, or it does not wait.
+    fn edited(&self, input: &LaneInput) -> Option<usize> {
+        let id = input.inbound.provenance.as_ref()?.message_id.as_deref()?;
+        self.queue.iter().position(|waiting| {
+            waiting.provenance().is_some_and(|provenance| provenance.message_id.as_deref() == Some(id))
+                && *waiting.asker.principal == *input.inbound.principal.id
+                && !waiting.has_begun()
+                && !waiting.run.cancel.is_cancelled()
+                && !self.is_in_flight(waiting.run.id)
+        })
+    }
+
+    /// Offers a message that waits to the running turn again, from which it was taken back.
+    fn offer_again(&self, at: usize) {
+        if let (Some(waiting), Some(current), Some(joining)) = (self.queue.get(at), &self.current, &self.joining)
+            && waiting.rules.mode == QueueMode::Steer
+            && waiting.is_plain()
+            && waiting.is_akin(current)
+        {
+            joining.offers(waiting);
+        }
+    }
+
+    fn accepted_at(&self, run: RunId) -> belay_protocol::UnixMillis {
+        let waiting = self.queue.iter().find(|waiting| waiting.run.id == run);
+        waiting.map(|waiting| waiting.accepted_at).unwrap_or_default()
+    }
+
+    /// Refuses an edit, unless it changes nothing of what was said: platforms call a message edited when only its preview is
+    /// new.
+    async fn too_late(&mut self, input: LaneInput) {
+        let id = input.inbound.provenance.as_ref().and_then(|provenance| provenance.message_id.clone());
+        let sent = match id {
+            Some(id) => self.house.store.threads.sent_message(&self.lease.session, &id).await,
+            None => Ok(None),
+        };
+        let refusal = match sent {
+            Ok(Some(sent)) if sent.says(&text_digest(&input)) => return self.known(input, sent.known).await,
+            Ok(_) => Refusal::Decided(TOO_LATE.to_owned()),
+            Err(error) => Refusal::Store(error.to_string()),
+        };
+        refuse(&self.port.notes, input, refusal).await;
+    }
+}
+
+/// The digest of the text that was sent.
+fn text_digest(input: &LaneInput) -> String {
+    input.sent.as_ref().map_or_else(|| input_digest(&input.text), |sent| sent.text_digest.clone())
+}

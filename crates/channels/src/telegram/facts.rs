@@ -1,0 +1,294 @@
+//! What Telegram says of a message besides its text: who wrote it, what it replies to, where it was forwarded from, where its
+//! links lead, and what came with it that is not read. Pure.
+
+use belay_protocol::provenance::{Audience, Author, Link, Person, Provenance, Quote, Unread};
+use frankenstein::types::{Chat, Message, MessageEntityType, MessageOrigin, User};
+
+use super::intake::{Words, bytes_of};
+
+/// The facts of a message. In a private chat the name is left out: the conversation has one person alone.
+pub(super) fn provenance(message: &Message, bot_id: u64, is_private: bool) -> Provenance {
+    let sender = message.from.as_deref().filter(|_| !is_private).map(person);
+    Provenance {
+        audience: if is_private { Audience::Person } else { Audience::Group },
+        sender,
+        forwarded_from: message.forward_origin.as_deref().map(origin_name),
+        reply_to: quote(message, bot_id),
+        links: links(&Words::of(message)),
+        not_read: not_read(message),
+        message_id: Some(message.message_id.to_string()),
+        ..Provenance::default()
+    }
+    .cleaned()
+}
+
+fn person(user: &User) -> Person {
+    Person { name: full_name(user), username: user.username.clone(), id: user.id.to_string() }
+}
+
+fn full_name(user: &User) -> String {
+    let last = user.last_name.as_deref().unwrap_or_default();
+    format!("{} {last}", user.first_name).trim().to_owned()
+}
+
+fn chat_name(chat: &Chat) -> String {
+    chat.title.clone().or_else(|| chat.username.clone()).unwrap_or_else(|| chat.id.to_string())
+}
+
+fn origin_name(origin: &MessageOrigin) -> String {
+    match origin {
+        MessageOrigin::User(origin) => full_name(&origin.sender_user),
+        MessageOrigin::HiddenUser(origin) => origin.sender_user_name.clone(),
+        MessageOrigin::Chat(origin) => chat_name(&origin.sender_chat),
+        MessageOrigin::Channel(origin) => chat_name(&origin.chat),
+    }
+}
+
+/// What the message replies to: the part that its sender has chosen, else all of it.
+fn quote(message: &Message, bot_id: u64) -> Option<Quote> {
+    let chosen = message.quote.as_ref().map(|quote| quote.text.clone());
+    if let Some(reply) = &message.external_reply {
+        // From another chat: its text is known only where a part was chosen.
+        let name = Some(origin_name(&reply.origin));
+        return Some(Quote { author: Author::Other, name, text: chosen.unwrap_or_default() });
+    }
+    // Every message of a topic "replies" to the topic's creation.
+    let replied = message.reply_to_message.as_deref().filter(|replied| replied.forum_topic_created.is_none())?;
+    let (author, name) = match (replied.from.as_deref(), replied.sender_chat.as_deref()) {
+        // What the bot or the sender has passed on is not their own.
+        _ if replied.forward_origin.is_some() => (Author::Other, replied.forward_origin.as_deref().map(origin_name)),
+        (_, Some(chat)) => (Author::Other, Some(chat_name(chat))),
+        (Some(user), None) if user.id == bot_id => (Author::Assistant, None),
+        (Some(user), None) if message.from.as_ref().is_some_and(|sender| sender.id == user.id) => {
+            (Author::Sender, None)
+        }
+        (Some(user), None) => (Author::Other, Some(full_name(user))),
+        (None, None) => (Author::Other, None),
+    };
+    let text = chosen.unwrap_or_else(|| Words::of(replied).text.to_owned());
+    Some(Quote { author, name, text })
+}
+
+/// Links that hide their address behind words.
+fn links(words: &Words<'_>) -> Vec<Link> {
+    let hidden = words.entities.iter().filter(|entity| entity.type_field == MessageEntityType::TextLink);
+    let link = |entity: &frankenstein::types::MessageEntity| {
+        let text = bytes_of(words.text, entity).map_or_else(String::new, |range| words.text[range].to_owned());
+        entity.url.as_ref().map(|url| Link { text, url: url.to_string() })
+    };
+    hidden.filter_map(link).collect()
+}
+
+/// What came with a message and is not read.
+pub(super) fn not_read(message: &Message) -> Vec<Unread> {
+    let m = message;
+    let named = |kind: &str, file_name: Option<&String>, bytes: Option<u64>| {
+        vec![Unread { kind: kind.to_owned(), file_name: file_name.cloned(), bytes, album: m.media_group_id.is_some() }]
+    };
+    let sized = |kind: &str, bytes: Option<u64>| named(kind, None, bytes);
+    // One of several: an animation comes with its document, a venue with its location.
+    if let Some(it) = &m.animation {
+        named("animation", it.file_name.as_ref(), it.file_size)
+    } else if let Some(it) = &m.document {
+        named("document", it.file_name.as_ref(), it.file_size)
+    } else if let Some(sizes) = &m.photo {
+        sized("photo", sizes.iter().filter_map(|size| size.file_size).max())
+    } else if let Some(it) = &m.live_photo {
+        sized("live photo", it.file_size)
+    } else if let Some(it) = &m.voice {
+        sized("voice message", it.file_size)
+    } else if let Some(it) = &m.audio {
+        named("audio file", it.file_name.as_ref(), it.file_size)
+    } else if let Some(it) = &m.video {
+        named("video", it.file_name.as_ref(), it.file_size)
+    } else if let Some(it) = &m.video_note {
+        sized("video message", it.file_size)
+    } else {
+        let kinds = [
+            (m.sticker.is_some(), "sticker"),
+            (m.venue.is_some(), "venue"),
+            (m.location.is_some() && m.venue.is_none(), "location"),
+            (m.contact.is_some(), "contact"),
+            (m.poll.is_some(), "poll"),
+            (m.dice.is_some(), "dice"),
+            (m.paid_media.is_some(), "paid media"),
+            (m.story.is_some(), "story"),
+            (m.game.is_some(), "game"),
+            (m.checklist.is_some(), "checklist"),
+            (m.invoice.is_some(), "invoice"),
+        ];
+        kinds.into_iter().filter(|(is_there, _)| *is_there).flat_map(|(_, kind)| sized(kind, None)).collect()
+    }
+}
+
+/// What the person is told of what is not read; `None`: everything is. `has_text`: whether the text that came with it is.
+pub(super) fn line(not_read: &[Unread], has_text: bool) -> Option<String> {
+    let first = not_read.first()?;
+    let what: Vec<String> = not_read.iter().map(described).collect();
+    let mut line = format!("I can only read text so far, and have not seen what you sent: {}.", what.join(", "));
+    if first.album {
+        line.push_str(" The same goes for the rest of the album.");
+    }
+    line.push_str(match has_text {
+        true => " I answer the text alone.",
+        false => " Please write it out.",
+    });
+    Some(line)
+}
+
+fn described(unread: &Unread) -> String {
+    let size = unread.bytes.map(size);
+    let more: Vec<String> = unread.file_name.iter().cloned().chain(size).collect();
+    if more.is_empty() { unread.kind.clone() } else { format!("{} ({})", unread.kind, more.join(", ")) }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} bytes"),
+        1_000..1_000_000 => format!("{} kB", bytes.div_ceil(1_000)),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn message(fields: Value) -> Message {
+        let mut message = json!({
+            "message_id": 5, "date": 1, "from": {"id": 42, "is_bot": false, "first_name": "Ann", "last_name": "Lee"},
+            "chat": {"id": -100, "type": "group", "title": "G"},
+        });
+        message.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        serde_json::from_value(message).unwrap()
+    }
+
+    fn shown(fields: Value, is_private: bool) -> String {
+        let message = message(fields);
+        provenance(&message, 777, is_private).render(message.text.as_deref().unwrap_or_default())
+    }
+
+    #[test]
+    fn in_a_group_the_model_reads_who_speaks_and_in_private_it_need_not() {
+        let sender = "<message_info>{\"sender\":{\"name\":\"Ann Lee\",\"id\":\"42\"}}</message_info>\nhi";
+        assert_eq!(shown(json!({"text": "hi"}), false), sender);
+        assert_eq!(shown(json!({"text": "hi"}), true), "hi");
+    }
+
+    #[test]
+    fn the_model_reads_what_is_replied_to_and_by_whom_it_was_written() {
+        let reply = |from: Value| json!({"message_id": 4, "date": 1, "text": "at noon?", "from": from, "chat": {"id": -100, "type": "group"}});
+        let bot = json!({"id": 777, "is_bot": true, "first_name": "B"});
+        let ann = json!({"id": 42, "is_bot": false, "first_name": "Ann"});
+        let bob = json!({"id": 43, "is_bot": false, "first_name": "Bob"});
+        let mut passed_on = reply(ann.clone());
+        passed_on["forward_origin"] = json!({"type": "hidden_user", "date": 1, "sender_user_name": "Carl"});
+        let mut topic = reply(bob.clone());
+        topic["forum_topic_created"] = json!({"name": "T", "icon_color": 1});
+        let origin = json!({"type": "channel", "date": 1, "message_id": 9, "chat": {"id": -7, "type": "channel", "title": "News"}});
+        for (fields, expected) in [
+            (json!({"reply_to_message": reply(bot)}), r#"{"author":"assistant","text":"at noon?"}"#),
+            (json!({"reply_to_message": reply(ann)}), r#"{"author":"sender","text":"at noon?"}"#),
+            (json!({"reply_to_message": reply(bob.clone())}), r#"{"author":"other","name":"Bob","text":"at noon?"}"#),
+            (json!({"reply_to_message": passed_on}), r#"{"author":"other","name":"Carl","text":"at noon?"}"#),
+            (
+                json!({"reply_to_message": reply(bob), "quote": {"text": "noon", "position": 3}}),
+                r#"{"author":"other","name":"Bob","text":"noon"}"#,
+            ),
+            (
+                json!({"external_reply": {"origin": origin}, "quote": {"text": "rain", "position": 0}}),
+                r#"{"author":"other","name":"News","text":"rain"}"#,
+            ),
+            (json!({"reply_to_message": topic}), "null"),
+        ] {
+            let quote = provenance(&message(fields.clone()), 777, false).reply_to;
+            assert_eq!(serde_json::to_string(&quote).unwrap(), expected, "{fields}");
+        }
+    }
+
+    #[test]
+    fn forwards_are_marked_with_their_origin() {
+        let user = json!({"id": 9, "is_bot": false, "first_name": "Eve", "last_name": "X"});
+        for (origin, expected) in [
+            (json!({"type": "user", "date": 1, "sender_user": user}), "Eve X"),
+            (json!({"type": "hidden_user", "date": 1, "sender_user_name": "Carl"}), "Carl"),
+            (json!({"type": "chat", "date": 1, "sender_chat": {"id": -3, "type": "group", "title": "Club"}}), "Club"),
+            (
+                json!({"type": "channel", "date": 1, "message_id": 1, "chat": {"id": -4, "type": "channel", "title": "News"}}),
+                "News",
+            ),
+        ] {
+            let forwarded = provenance(&message(json!({"text": "yes", "forward_origin": origin})), 777, true);
+            assert_eq!(forwarded.forwarded_from.as_deref(), Some(expected));
+            assert!(forwarded.is_forwarded() && forwarded.is_untrusted());
+        }
+    }
+
+    #[test]
+    fn links_that_hide_their_address_say_where_they_lead() {
+        let links = provenance(
+            &message(json!({"text": "🗝 see here, https://a.example", "entities": [
+                {"type": "text_link", "offset": 7, "length": 4, "url": "https://b.example/x?y=1"},
+                {"type": "url", "offset": 13, "length": 17},
+            ]})),
+            777,
+            true,
+        )
+        .links;
+        assert_eq!(links, [Link { text: "here".into(), url: "https://b.example/x?y=1".into() }]);
+    }
+
+    #[test]
+    fn person_and_model_are_told_what_is_not_read() {
+        let file = |more: Value| {
+            let mut file =
+                json!({"file_id": "f", "file_unique_id": "u", "duration": 1, "width": 1, "height": 1, "length": 1});
+            file.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            file
+        };
+        let sized = file(json!({"file_size": 1200}));
+        let photo = json!([file(json!({"file_size": 90})), file(json!({"file_size": 120_000}))]);
+        let user = json!({"id": 1, "is_bot": false, "first_name": "x"});
+        let location = json!({"longitude": 1.0, "latitude": 1.0});
+        for (fields, expected) in [
+            (json!({"photo": photo}), "photo (120 kB)"),
+            (
+                json!({"document": file(json!({"file_name": "a.pdf", "file_size": 2_500_000}))}),
+                "document (a.pdf, 2.5 MB)",
+            ),
+            (json!({"voice": sized}), "voice message (2 kB)"),
+            (json!({"audio": file(json!({"file_name": "a.mp3", "file_size": 7}))}), "audio file (a.mp3, 7 bytes)"),
+            (json!({"video": sized}), "video (2 kB)"),
+            (json!({"video_note": sized}), "video message (2 kB)"),
+            (json!({"animation": sized, "document": sized}), "animation (2 kB)"),
+            (json!({"location": location}), "location"),
+            (json!({"venue": {"location": location, "title": "t", "address": "a"}, "location": location}), "venue"),
+            (json!({"contact": {"phone_number": "1", "first_name": "x"}}), "contact"),
+            (json!({"dice": {"emoji": "🎲", "value": 1}}), "dice"),
+            (json!({"new_chat_members": [user]}), ""),
+            (json!({}), ""),
+        ] {
+            let unread = not_read(&message(fields.clone()));
+            assert_eq!(unread.iter().map(described).collect::<Vec<_>>().join("; "), expected, "{fields}");
+        }
+        let of = |fields: Value| not_read(&message(fields));
+        assert_eq!(
+            line(&of(json!({"voice": sized})), false).unwrap(),
+            "I can only read text so far, and have not seen what you sent: voice message (2 kB). Please write it out."
+        );
+        assert_eq!(
+            line(&of(json!({"photo": photo, "media_group_id": "a"})), true).unwrap(),
+            "I can only read text so far, and have not seen what you sent: photo (120 kB). The same goes for the rest of the \
+             album. I answer the text alone."
+        );
+        assert_eq!(line(&[], true), None);
+        let told = shown(json!({"text": "what is this?", "photo": photo}), true);
+        assert!(
+            told.starts_with(r#"<message_info>{"not_read":[{"kind":"photo","bytes":120000}]}</message_info>"#),
+            "{told}"
+        );
+    }
+}
