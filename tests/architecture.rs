@@ -15,7 +15,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("agent", &["agent-loop", "protocol"]),
     ("trajectory", &["agent-loop", "protocol"]),
     ("models", &["protocol"]),
-    ("tools", &["protocol"]),
+    // Starts and ends processes, for whatever runs programs.
+    ("exec", &["protocol"]),
+    ("tools", &["exec", "protocol"]),
     ("channels", &["protocol"]),
     ("hooks", &["protocol"]),
     ("store", &["protocol"]),
@@ -23,10 +25,22 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("testkit", &["protocol"]),
     (
         "daemon",
-        &["agent", "agent-loop", "models", "tools", "channels", "hooks", "store", "gateway", "trajectory", "protocol"],
+        &[
+            "agent",
+            "agent-loop",
+            "models",
+            "tools",
+            "channels",
+            "hooks",
+            "store",
+            "gateway",
+            "trajectory",
+            "exec",
+            "protocol",
+        ],
     ),
     // The brakes stop real processes by the code of the daemon, and count for themselves what is left.
-    ("tests", &["protocol", "testkit", "tools"]),
+    ("tests", &["exec", "protocol", "testkit"]),
 ];
 
 /// What tests of a package may import beyond that: the testkit anywhere, and a real store where turns are tested.

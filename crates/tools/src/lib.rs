@@ -5,11 +5,11 @@
 //! for a model to read, so a failure always says what would work instead.
 //!
 //! **Does not know**: who calls, whether a call is allowed, or what becomes of its result: that is the effect gate's. Each
-//! tool declares what it touches; nothing starts a process but through [`process`], nothing runs a command but behind
+//! tool declares what it touches; nothing starts a process but through [`belay_exec`], nothing runs a command but behind
 //! [`sandbox`], and only [`web`] and [`mcp`] open connections.
 //!
 //! Reading order: [`config`] → `arguments` (how a tool is declared and called) → `clock` → `calculate` → `workspace`
-//! (what keeps the file tools inside) → `files` → `notes` → `outputs` → [`process`] → [`sandbox`] → `commands` → [`web`]
+//! (what keeps the file tools inside) → `files` → `notes` → `outputs` → [`sandbox`] → `commands` → [`web`]
 //! (what keeps the web tools outside) → [`mcp`] → [`worker`] → [`context`].
 
 mod arguments;
@@ -26,7 +26,6 @@ mod near;
 mod notes;
 mod outputs;
 mod picture;
-pub mod process;
 pub mod sandbox;
 #[cfg(test)]
 mod testing;
@@ -37,6 +36,7 @@ mod workspace;
 
 use std::sync::Arc;
 
+use belay_exec as process;
 use belay_protocol::{Clock, NoteStore, RunReader, Tool};
 
 pub use crate::config::ToolsConfig;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::StopsConfig;
+use belay_exec::Processes;
 use belay_protocol::{Clock, ContextSource, NoteStore, OutputKeeper, RunProcesses, RunReader, Tool, WorkerHost};
 use belay_tools::context::{SkillNeeds, WorkspaceContext};
 use belay_tools::mcp::{Looking, McpSessions, RunEnds};
-use belay_tools::process::Processes;
 use belay_tools::sandbox::LazySandbox;
 use belay_tools::worker::SandboxHost;
 use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts, sweep};
