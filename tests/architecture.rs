@@ -19,7 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("exec", &["protocol"]),
     ("tools", &["exec", "protocol"]),
     ("channels", &["protocol"]),
-    ("hooks", &["protocol"]),
+    ("hooks", &["exec", "protocol"]),
     ("store", &["protocol"]),
     ("gateway", &["protocol"]),
     ("testkit", &["protocol"]),

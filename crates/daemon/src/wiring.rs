@@ -121,9 +121,9 @@ async fn assemble(
     let ports = store.ports();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let (ready_tx, ready) = watch::channel(false);
-    let hooks = hooks::hooks(settings, env)?;
     let tool_ports = ToolPorts { notes: store.notes(), runs: ports.runs.clone(), clock: clock.clone() };
     let mut programs = Programs::open(settings, env, paths, tool_ports).await?;
+    let hooks = hooks::hooks(settings, env, programs.kept())?;
     let telegram = telegram(settings, secrets.telegram)?;
     let (archive, sessions) = (ports.archive.clone(), settings.sessions.clone());
     let firings_days = settings.routines.keep_firings_days;

@@ -1,4 +1,4 @@
-//! Processes of runs: started in one place, ended in one way.
+//! Processes of runs and of hooks: started in one place, ended in one way.
 //!
 //! **For**: [`Processes`] starts a [`Launch`] as the first process of a *tree*, and ends trees: TERM, two seconds, KILL,
 //! until nothing is left, also of what has left its parent, its group or its session. A stop, a time limit, a shutdown
@@ -46,7 +46,7 @@ pub use self::running::{Exit, Running};
 use self::adopted::Adopted;
 use self::cgroup::Groups;
 use self::keeper::Keeper;
-use self::registry::{Progress, Registry};
+use self::registry::{Owner, Progress, Registry};
 use self::spawner::{JOBS, Job, Spawner};
 use self::table::Table;
 
@@ -54,7 +54,7 @@ use self::table::Table;
 /// ties a process to its tree any more, this does.
 pub const MARK: &str = "BELAY_RUN";
 
-/// The processes of all runs. One for the daemon, shared.
+/// The processes of all runs and hooks. One for the daemon, shared.
 ///
 /// It makes the daemon the reaper of orphans among its descendants: what leaves its parent comes to it, and is found.
 #[derive(Debug)]
@@ -138,7 +138,23 @@ impl Processes {
         generation: &Generation,
         what: &str,
     ) -> Result<Running, StartError> {
-        let (handle, progress) = self.registry.enter(run, generation, what)?;
+        self.start_for(launch, Owner::Run { id: run, generation: generation.clone() }, what).await
+    }
+
+    /// Starts the program of a hook. It belongs to no run, not even where the hook was asked about one: it ends when what
+    /// is returned is dropped or [ended](Running::end), and at a shutdown.
+    ///
+    /// # Errors
+    /// [`StartError`], all but [`StartError::Stopped`].
+    ///
+    /// # Cancel safety
+    /// Dropped, nothing is started, or what was started is ended.
+    pub async fn start_hook(&self, launch: Launch, what: &str) -> Result<Running, StartError> {
+        self.start_for(launch, Owner::Hook, what).await
+    }
+
+    async fn start_for(&self, launch: Launch, owner: Owner, what: &str) -> Result<Running, StartError> {
+        let (handle, progress) = self.registry.enter(owner, what)?;
         let (answer, answered) = oneshot::channel();
         let jobs = self.jobs.as_ref().ok_or(StartError::ShuttingDown)?;
         jobs.send(Job { launch, handle, answer }).await.map_err(|_| StartError::ShuttingDown)?;

@@ -105,6 +105,11 @@ impl Programs {
         Arc::new(RunEnds::new(self.processes.clone(), self.sessions.clone()))
     }
 
+    /// Starts and ends every program of the daemon: one keeper for runs and hooks.
+    pub(crate) fn kept(&self) -> Arc<Processes> {
+        self.processes.clone()
+    }
+
     /// What runs are told of their surroundings.
     pub(crate) fn context(&self) -> Arc<dyn ContextSource> {
         self.context.clone()
