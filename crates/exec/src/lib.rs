@@ -30,12 +30,14 @@ mod signal;
 mod spawner;
 mod table;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use async_trait::async_trait;
 use belay_protocol::{Generation, RunId, RunProcesses, StillRunning};
 use rustix::process::{PidfdFlags, pidfd_open, set_child_subreaper};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use self::config::{CgroupUse, MAX_TERM_GRACE, ProcessesConfig};
@@ -173,6 +175,25 @@ impl Processes {
     /// Dropped, the ending goes on.
     pub async fn shutdown(&self) {
         Stopping { trees: self.registry.close() }.empty().await;
+    }
+
+    /// Reaps orphans that come to the daemon while it keeps no tree, such as those of programs that something else here has
+    /// started. Never ends; drop it to stop. It sleeps until a child ends.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost but an orphan's last look, until the next one.
+    pub async fn reap_orphans(&self) -> Infallible {
+        let mut children = match signal(SignalKind::child()) {
+            Ok(children) => children,
+            Err(error) => {
+                tracing::warn!(%error, "orphans may stay as zombies until the next program is started");
+                return std::future::pending().await;
+            }
+        };
+        loop {
+            self.registry.look_once();
+            children.recv().await;
+        }
     }
 
     /// The sums since the start.

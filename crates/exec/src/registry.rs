@@ -286,6 +286,15 @@ impl Registry {
         }
     }
 
+    /// Has the keeper look once while no tree keeps it looking.
+    pub(super) fn look_once(&self) {
+        let mut state = self.state();
+        if state.trees.is_empty() {
+            state.news = true;
+            self.changed.notify_all();
+        }
+    }
+
     /// Counts a tree that had to be killed.
     pub(super) fn count_kill(&self) {
         self.state().killed += 1;

@@ -167,10 +167,10 @@ pub(crate) struct Closing {
 
 impl Closing {
     /// Tries the sandbox, so that whoever reads the log hears what is missing before the first command; then ends
-    /// connections to MCP servers that nobody needs, until told to stop.
+    /// connections to MCP servers that nobody needs, and reaps orphans, until told to stop.
     pub(crate) fn keep(&self, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
-        let (sessions, sandbox) = (self.sessions.clone(), self.sandbox.clone());
-        async move {
+        let (sessions, sandbox, processes) = (self.sessions.clone(), self.sandbox.clone(), self.processes.clone());
+        let keep = async move {
             tokio::select! {
                 () = stop.cancelled() => {}
                 tried = sandbox.get() => if let Err(missing) = tried {
@@ -178,6 +178,12 @@ impl Closing {
                 }
             }
             sessions.keep(stop).await;
+        };
+        async move {
+            tokio::select! {
+                () = keep => {}
+                never = processes.reap_orphans() => match never {},
+            }
         }
     }
 
