@@ -12,13 +12,15 @@ use serde::Deserialize;
 const ARROWS: &[(&str, &[&str])] = &[
     ("protocol", &[]),
     ("agent-loop", &["protocol"]),
-    ("agent", &["agent-loop", "protocol"]),
+    ("agent", &["agent-loop", "protocol", "text"]),
     ("trajectory", &["agent-loop", "protocol"]),
     ("models", &["protocol"]),
+    // Hidden characters: one table, for every exit to a terminal, a question or a prompt.
+    ("text", &[]),
     // Starts and ends processes, for whatever runs programs.
     ("exec", &["protocol"]),
-    ("tools", &["exec", "protocol"]),
-    ("channels", &["protocol"]),
+    ("tools", &["exec", "protocol", "text"]),
+    ("channels", &["protocol", "text"]),
     ("hooks", &["exec", "protocol"]),
     ("store", &["protocol"]),
     ("gateway", &["protocol"]),
@@ -37,6 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "trajectory",
             "exec",
             "protocol",
+            "text",
         ],
     ),
     // The brakes stop real processes by the code of the daemon, and count for themselves what is left.

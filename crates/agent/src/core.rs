@@ -8,6 +8,7 @@ mod call_model;
 mod clock;
 mod execute;
 mod seed;
+mod seen;
 
 use std::sync::Arc;
 

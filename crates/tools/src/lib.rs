@@ -29,7 +29,6 @@ mod picture;
 pub mod sandbox;
 #[cfg(test)]
 mod testing;
-mod visible;
 pub mod web;
 pub mod worker;
 mod workspace;

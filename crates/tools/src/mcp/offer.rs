@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
+use belay_text::is_hidden;
 use rmcp::model::Tool;
 use serde_json::{Map, Value};
 
-use crate::mcp::outside::{is_hidden, line, shown};
+use crate::mcp::outside::{line, shown};
 
 /// Longest name that a server may give a tool, in bytes. 128: twice what any model may call.
 const MAX_TOOL_NAME: usize = 128;
