@@ -207,7 +207,7 @@ impl Mcp {
         });
         let (connection, tools) = looked.map_err(|trouble| (trouble, watch.last_words()))?;
         connection.end().await;
-        Ok(bounded(tools.iter().map(look).collect()))
+        Ok(bounded(tools.into_iter().map(|tool| tool.and_then(|tool| look(&tool))).collect()))
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::mcp::outside::{line, shown};
 
 /// Longest name that a server may give a tool, in bytes. 128: twice what any model may call.
-const MAX_TOOL_NAME: usize = 128;
+pub(super) const MAX_TOOL_NAME: usize = 128;
 /// Longest description that a model is shown, in bytes. 4 KiB: more is a manual; the rest is cut, and said to be.
 const MAX_DESCRIPTION: usize = 4 * 1024;
 /// Longest description of one argument, in bytes.
