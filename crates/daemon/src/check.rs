@@ -308,7 +308,9 @@ fn of_server(report: &ServerReport, settings: &Settings) -> Finding {
     let name = &report.server;
     let finding = |state, detail: String| Finding::new("mcp", state, detail);
     if let Some(trouble) = &report.trouble {
-        return finding(State::Note, format!("{name} {trouble}: its tools are left out"));
+        let said: Vec<&str> = report.last_words.lines().collect();
+        let said = if said.is_empty() { String::new() } else { format!(". It wrote: {}", said.join(" | ")) };
+        return finding(State::Note, format!("{name} {trouble}. Its tools are left out{said}"));
     }
     let first_use = settings.tools.mcp.get(name).is_some_and(|server| server.trust == Trust::FirstUse);
     let named = |which: &dyn Fn(&Standing) -> bool| -> Vec<&str> {

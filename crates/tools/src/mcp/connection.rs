@@ -97,7 +97,8 @@ impl Connection {
                 let started = starter.start(program, run, generation, &what);
                 let started =
                     timeout(START_LIMIT, started).await.map_err(|_| silent("its start", START_LIMIT, &watch))?;
-                speak_to(started.map_err(Trouble::Start)?, listener, server.name(), &watch).await?
+                let spoken = speak_to(started.map_err(Trouble::Start)?, listener, server.name(), &watch).await;
+                spoken.map_err(|trouble| server.explain(trouble))?
             }
             Place::Remote(remote) => {
                 let shaken = Box::pin(listener.serve(remote.transport()));
@@ -262,6 +263,7 @@ async fn speak_to(started: Started, listener: Listener, name: &str, watch: &Arc<
         }
         Err(_) => {
             processes.end(Duration::ZERO).await;
+            finish(reader).await;
             Err(silent("`initialize`", START_LIMIT, watch))
         }
     }
