@@ -3,6 +3,8 @@
 use anyhow::Result;
 use belay_tests::daemon::Home;
 use belay_tests::model_server::{Answer, ModelServer};
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
+use serde_json::json;
 
 #[tokio::test]
 async fn killed_during_a_model_call_the_message_is_answered_once_in_the_same_conversation() -> Result<()> {
@@ -24,6 +26,35 @@ async fn killed_during_a_model_call_the_message_is_answered_once_in_the_same_con
         history["messages"].as_array().into_iter().flatten().filter_map(|m| m["text"].as_str()).collect();
     assert_eq!(texts, ["hello", "hi", "how are you", "after the restart", "and you", "after the restart"]);
     assert_eq!(model.requests().len(), 4, "each message was answered once");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+/// Sets the limit of file sizes of a process, in bytes; `None`: as far as it may go.
+fn limit_files(pid: u32, bytes: Option<u64>) -> Result<()> {
+    let pid = Pid::from_raw(pid.cast_signed());
+    prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None })?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_limit_of_file_sizes_is_like_a_full_disk_and_does_not_end_the_daemon() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    daemon.ask("alice", "calculate 2*3").await?;
+    limit_files(daemon.pid(), Some(4096))?;
+    let message = json!({"session": "alice", "text": "x".repeat(50_000)});
+    let (status, refusal) = daemon.post(message).await?;
+    assert_eq!(status, 503, "{refusal}");
+    limit_files(daemon.pid(), None)?;
+    assert_eq!(daemon.ask("alice", "calculate 2*4").await?["status"], "completed");
+    // Caught and not ignored: what the daemon starts inherits the latter.
+    let process = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid()))?;
+    let has = |field: &str| {
+        let mask = process.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default().trim();
+        u64::from_str_radix(mask, 16).is_ok_and(|mask| mask & (1 << (Signal::XFSZ.as_raw() - 1)) != 0)
+    };
+    assert_eq!((has("SigCgt:"), has("SigIgn:")), (true, false), "{process}");
     daemon.shut_down().await?;
     Ok(())
 }

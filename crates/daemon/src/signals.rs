@@ -1,9 +1,11 @@
 //! Signals: the first SIGINT or SIGTERM begins the drain, the second ends the process at once.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use futures_util::StreamExt;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook_tokio::{Handle, Signals};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -23,6 +25,7 @@ impl SignalWatch {
     /// # Errors
     /// The handler cannot be installed.
     pub(crate) fn install() -> io::Result<Self> {
+        survive_file_size_limit()?;
         let signals = Signals::new([SIGINT, SIGTERM])?;
         let handle = signals.handle();
         Ok(Self { signals, handle })
@@ -49,4 +52,13 @@ impl SignalWatch {
             root.cancel();
         }
     }
+}
+
+/// Makes a write beyond the limit of file sizes (`RLIMIT_FSIZE`, `LimitFSIZE=`) an error of that write, as on a full disk;
+/// by default the kernel ends the process without a word.
+///
+/// A handler that does nothing rather than an ignored signal: programs that are started inherit the latter, while exec
+/// resets the former. Source: signal(7), "Signal dispositions"; setrlimit(2), `RLIMIT_FSIZE`.
+fn survive_file_size_limit() -> io::Result<()> {
+    signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(|_| ())
 }
