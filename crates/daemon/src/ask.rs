@@ -42,7 +42,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     let signals = SignalWatch::install().map_err(|error| Failure::new(Exit::Internal, error))?;
 
     let settings = &loaded.settings;
-    let secrets = Secrets::find(settings, env).map_err(|problems| refused(&problems))?;
+    let secrets = Secrets::find(&loaded, env).map_err(|problems| refused(&problems))?;
     let chosen = Chosen::find(settings, &secrets).await?;
     if let Some(notice) = &chosen.notice {
         note(notice);

@@ -65,7 +65,7 @@ pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) 
         Err(problems) => return report_refused(&problems, args.json, out),
     };
     let settings = &loaded.settings;
-    let secrets = match Secrets::find(settings, env) {
+    let secrets = match Secrets::find(&loaded, env) {
         Ok(secrets) => secrets,
         Err(problems) => return report_refused(&problems, args.json, out),
     };

@@ -16,6 +16,13 @@ impl Environment {
         Self { vars: std::env::vars_os().collect() }
     }
 
+    /// The same with one more variable.
+    #[cfg(test)]
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        self.vars.insert(name.into(), value.into());
+        self
+    }
+
     /// The value of a variable, if it is set, not empty, and UTF-8.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.raw(name).and_then(OsStr::to_str)
@@ -23,7 +30,12 @@ impl Environment {
 
     /// The value of a variable as it is, if it is set and not empty.
     pub(crate) fn raw(&self, name: &str) -> Option<&OsStr> {
-        self.vars.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
+        self.given(name).filter(|value| !value.is_empty())
+    }
+
+    /// The value of a variable as it is, if it is set, also when it is empty.
+    pub(crate) fn given(&self, name: &str) -> Option<&OsStr> {
+        self.vars.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
     /// A directory. Relative ones are ignored, as the XDG base directory specification asks

@@ -18,13 +18,12 @@ use crate::{systemd, telemetry, wiring};
 pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, Failure> {
     let paths = Paths::find(env)?;
     let loaded = load(args, env, &paths).map_err(|problems| refused(&problems))?;
-    let settings = &loaded.settings;
     let log_file = telemetry_for(&loaded, &paths, env);
     let signals = SignalWatch::install()
         .map_err(|error| Failure::new(Exit::Internal, format!("signals cannot be taken: {error}")))?;
     let root = CancellationToken::new();
 
-    let parts = wiring::build(settings, env, &paths).await?;
+    let parts = wiring::build(&loaded, env, &paths).await?;
     if let Some(notice) = parts.notice() {
         note(notice);
     }

@@ -46,7 +46,7 @@ use crate::output::note;
 use crate::paths::Paths;
 use crate::routine_times::Times;
 use crate::secrets::Secrets;
-use crate::settings::{Settings, expand, refused};
+use crate::settings::{Loaded, Settings, expand, refused};
 use crate::signals::SignalWatch;
 use crate::systemd::{self, WatchdogChannel};
 
@@ -76,8 +76,9 @@ pub(crate) struct Parts {
 ///
 /// # Errors
 /// What keeps it from starting, with the exit code for its kind. What was opened is closed again.
-pub(crate) async fn build(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Parts, Failure> {
-    let secrets = Secrets::find(settings, env).map_err(|problems| refused(&problems))?;
+pub(crate) async fn build(loaded: &Loaded, env: &Environment, paths: &Paths) -> Result<Parts, Failure> {
+    let settings = &loaded.settings;
+    let secrets = Secrets::find(loaded, env).map_err(|problems| refused(&problems))?;
     paths.make_directories().map_err(|error| {
         Failure::new(Exit::OutOfReach, error)
             .next("set XDG_DATA_HOME (or STATE_DIRECTORY) to a place that may be written")
