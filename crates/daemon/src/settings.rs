@@ -4,6 +4,7 @@
 //! `--config`, the environment (`BELAY__SECTION__KEY`), `--set`. Every problem of every layer is reported at once.
 
 mod layers;
+mod mask;
 mod merge;
 mod problem;
 mod rules;
@@ -334,11 +335,6 @@ fn collect_misplaced(value: &Json, key: &str, misplaced: &mut Vec<String>) {
         }
         _ => {}
     }
-}
-
-/// The value at a full key.
-fn at<'a>(tree: &'a Json, key: &str) -> Option<&'a Json> {
-    key.split('.').try_fold(tree, |value, name| value.get(name))
 }
 
 fn collect_keys(value: &Json, key: &str, keys: &mut Vec<String>) {
