@@ -439,7 +439,7 @@ fn telegram(settings: &Settings, secrets: Option<TelegramSecrets>) -> Result<Opt
 pub(crate) fn gateway_failure(error: &GatewayError) -> Failure {
     let failure = |exit| Failure::new(exit, error);
     match error {
-        GatewayError::Config(_) | GatewayError::Insecure(_) => failure(Exit::Refused),
+        GatewayError::Config(_) | GatewayError::Insecure(_) | GatewayError::Group { .. } => failure(Exit::Refused),
         GatewayError::SocketInUse(_) => failure(Exit::Busy).next("`belay status` asks it, `belay shutdown` ends it"),
         GatewayError::Resolve { .. } | GatewayError::Listen { .. } | GatewayError::Socket { .. } => {
             failure(Exit::OutOfReach)
