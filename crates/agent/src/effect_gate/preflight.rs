@@ -145,7 +145,7 @@ impl EffectGate {
         // The descriptions of foreign tools are in every request: words of the outside before any was read.
         let outside = caller.tally.outside() || caller.tools.iter().any(|tool| tool.spec().foreign);
         let case = Case { spec, arguments, weight: &weight, outside };
-        let (unless_approved, why) = match (self.policy.need(case), &answer.approved) {
+        let (unless_approved, why) = match (self.policy.load().need(case), &answer.approved) {
             (Need::Refused(why), _) => {
                 return Err(No(ToolStatus::Denied, format!("denied: {why}. It was not done.")).into());
             }
