@@ -17,7 +17,8 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::environment::Environment;
 use crate::settings::{Loaded, Problem, Settings};
-use source::{Absent, Names, find};
+pub(crate) use source::UNSEEN;
+use source::{Absent, Names, find, unseen_words};
 
 /// All secrets that the settings name, as far as they exist.
 pub(crate) struct Secrets {
@@ -157,18 +158,19 @@ impl Search<'_> {
             return None;
         }
         if token.is_none() {
-            self.missing(token_key, &config.token_env, "the bot's token");
+            self.missing(token_key, &config.token_env, "the bot's token", "telegram_bot_token");
         }
         if secret.is_none() && config.mode == TelegramMode::Webhook {
-            self.missing(secret_key, &config.secret_env, "the webhook's secret");
+            self.missing(secret_key, &config.secret_env, "the webhook's secret", "telegram_webhook_secret");
         }
         token.map(|token| TelegramSecrets { token, webhook_secret: secret })
     }
 
-    fn missing(&mut self, key: &str, env: &str, what: &str) {
+    fn missing(&mut self, key: &str, env: &str, what: &str, credential: &str) {
         let said =
             if env.is_empty() { "no variable is named".to_owned() } else { format!("the variable {env} is not set") };
-        let hint = format!("put {what} into it, or into a file that {key}_file names");
+        let unseen = unseen_words(credential, self.env);
+        let hint = format!("put {what} into it, or into a file that {key}_file names{unseen}");
         self.problems.push(Problem::new(format!("{key}_env"), said).hint(Some(hint)));
     }
 

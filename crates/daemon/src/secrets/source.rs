@@ -4,13 +4,16 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
-use crate::environment::Environment;
+use crate::environment::{Declared, Environment};
 use crate::settings::Problem;
 
 /// Longest secret in bytes. 16 KiB: a signed token of a cloud provider has a few; a file that is longer is another file.
 const SECRET_MAX_BYTES: u64 = 16 * 1024;
+
+/// Stands for a credential that is there and cannot be read from here. It is never sent anywhere.
+pub(crate) const UNSEEN: &str = "a-credential-that-cannot-be-read-from-here";
 
 /// Where one secret may be.
 pub(super) struct Names<'a> {
@@ -78,6 +81,11 @@ fn of_variable(names: &Names<'_>, env: &Environment) -> Result<Option<SecretStri
 
 fn of_credential(names: &Names<'_>, env: &Environment) -> Result<Option<SecretString>, Problem> {
     let name = names.credential;
+    match env.declared(name) {
+        Some(Declared::Unseen) => return Ok(Some(SecretString::from(UNSEEN))),
+        Some(Declared::Content(text)) => return of_text(names, text.expose_secret(), "its content").map(Some),
+        None => {}
+    }
     let Some(path) = credential_path(name, env) else { return Ok(None) };
     let problem = |what: String| Problem::new(names.key, format!("the systemd credential {name}: {what}"));
     // Whatever else than "there is none" keeps it from being read is an error: it may be the only protection.
@@ -87,9 +95,16 @@ fn of_credential(names: &Names<'_>, env: &Environment) -> Result<Option<SecretSt
         Ok(_) => {}
     }
     let text = read(&path).map_err(problem)?;
-    let secret = check(&text).map_err(|what| problem(format!("{} {what}", path.display())))?;
+    of_text(names, &text, &path.display().to_string()).map(Some)
+}
+
+/// The secret in a credential.
+fn of_text(names: &Names<'_>, text: &str, place: &str) -> Result<SecretString, Problem> {
+    let name = names.credential;
+    let problem = |what: String| Problem::new(names.key, format!("the systemd credential {name}: {place} {what}"));
     let hint = format!("write the secret into its file, or remove the line LoadCredential={name}:… from the unit");
-    secret.ok_or_else(|| problem(format!("{} is empty", path.display())).hint(Some(hint))).map(Some)
+    let secret = check(text).map_err(problem)?;
+    secret.ok_or_else(|| problem("is empty".to_owned()).hint(Some(hint)))
 }
 
 fn credential_path(name: &str, env: &Environment) -> Option<PathBuf> {
@@ -98,9 +113,16 @@ fn credential_path(name: &str, env: &Environment) -> Option<PathBuf> {
 
 /// Words for whoever checks the settings of a service from a shell, which has no credentials.
 fn unseen_credential(names: &Names<'_>, env: &Environment) -> String {
-    match names.credential.is_empty() || env.directory("CREDENTIALS_DIRECTORY").is_some() {
+    unseen_words(names.credential, env)
+}
+
+/// Words about a credential that may be there for a service.
+pub(super) fn unseen_words(credential: &str, env: &Environment) -> String {
+    match credential.is_empty() || env.directory("CREDENTIALS_DIRECTORY").is_some() {
         true => String::new(),
-        false => format!(" (a systemd credential {} cannot be seen from here)", names.credential),
+        false => format!(
+            " (the systemd credential {credential} of a service cannot be seen from here: `belay check --unit FILE` reads its unit)"
+        ),
     }
 }
 

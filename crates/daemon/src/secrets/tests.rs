@@ -11,13 +11,8 @@ fn defaults(settings: &Settings) -> Loaded {
     Loaded { settings: settings.clone(), origins: Origins::default() }
 }
 
-const NAMES: Names<'static> = Names {
-    key: "llm.api_key",
-    env: "MY_KEY",
-    absent: Absent::NoKey,
-    file: None,
-    credential: "openai_api_key",
-};
+const NAMES: Names<'static> =
+    Names { key: "llm.api_key", env: "MY_KEY", absent: Absent::NoKey, file: None, credential: "openai_api_key" };
 
 fn found(names: &Names<'_>, env: &Environment) -> Option<String> {
     find(names, env).unwrap().map(|secret| secret.expose_secret().to_owned())
@@ -80,8 +75,7 @@ fn further_keys_and_those_of_fallbacks_are_found_each_in_its_own_place() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("key");
     std::fs::write(&file, "from-file\n").unwrap();
-    let env =
-        Environment::from([("OPENAI_API_KEY", "o"), ("ANTHROPIC_API_KEY", "a"), ("SECOND", "2"), ("MINE", "m")]);
+    let env = Environment::from([("OPENAI_API_KEY", "o"), ("ANTHROPIC_API_KEY", "a"), ("SECOND", "2"), ("MINE", "m")]);
     let mut settings = Settings::default();
     settings.llm.provider = "openai".into();
     settings.llm.api_key_envs = vec!["SECOND".into(), "NOT_SET".into()];
@@ -235,16 +229,21 @@ const KINDS: [Kind; 7] = [
 fn a_source_that_was_configured_and_is_empty_is_refused_for_every_kind_of_secret() {
     for Kind { on, key, variable, credential, optional } in KINDS {
         // The bot has its token from somewhere, unless its token is what is looked at.
-        let around: &[(&str, &str)] = if key.ends_with("telegram.secret") { &[("TELEGRAM_BOT_TOKEN", "1:t")] } else { &[] };
+        let around: &[(&str, &str)] =
+            if key.ends_with("telegram.secret") { &[("TELEGRAM_BOT_TOKEN", "1:t")] } else { &[] };
         let dir = tempfile::tempdir().unwrap();
         let here = dir.path().to_str().unwrap();
         let check = |source: &str, sets: &[String], vars: &[(&str, &str)], named: Option<&str>| {
-            let env = vars.iter().chain(around).fold(Environment::default(), |env, (name, value)| env.with(name, value));
+            let env =
+                vars.iter().chain(around).fold(Environment::default(), |env, (name, value)| env.with(name, value));
             let sets: Vec<_> = on.iter().map(|set| (*set).to_owned()).chain(sets.iter().cloned()).collect();
             let said = refusals(&sets, &env);
             match named {
                 Some(named) => {
-                    assert!(said.len() == 1 && said[0].starts_with(key) && said[0].contains(named), "{key}, {source}: {said:?}");
+                    assert!(
+                        said.len() == 1 && said[0].starts_with(key) && said[0].contains(named),
+                        "{key}, {source}: {said:?}"
+                    );
                     assert!(said[0].contains("; ") || named == "cannot read", "the next step: {said:?}");
                 }
                 None => assert!(said.is_empty(), "{key}, {source}: {said:?}"),
