@@ -28,6 +28,7 @@ use crate::house::{AgentParts, House};
 use crate::inlet::Inlet;
 use crate::jobs::{self, Desk};
 use crate::mail::LaneNote;
+use crate::reload::Reloader;
 use crate::restart::{Restarts, after};
 use crate::routines::{self, Engine};
 
@@ -191,6 +192,11 @@ impl Agent {
             ready,
             tick,
         })
+    }
+
+    /// Swaps the rules of this agent while it runs.
+    pub fn reloader(&self) -> Reloader {
+        Reloader::new(self.house.clone())
     }
 
     /// Takes events until told to stop or no channel is left, then drains. Only routes: never awaits a turn.

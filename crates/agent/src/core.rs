@@ -107,7 +107,7 @@ impl RunCore {
             cancel: live.cancel.clone(),
             child: false,
             journal: RunJournal::new(threads, clock, lease, live.id, tally.clone(), stored),
-            rules: house.rules.clone(),
+            rules: house.rules(),
             clock: RunClock::starting(house.clock.now()),
             deadline: None,
             own: None,

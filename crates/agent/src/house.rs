@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arc_swap::ArcSwap;
 use belay_agent_loop::{Reasoning, StopRules};
 use belay_protocol::inbound::ModelTrouble;
 use belay_protocol::{
@@ -129,7 +130,8 @@ pub struct StorePorts {
 pub(crate) struct House {
     pub(crate) config: AgentConfig,
     pub(crate) queue: QueueConfig,
-    pub(crate) approvals: ApprovalsConfig,
+    /// Swapped as a whole when the settings are reloaded.
+    pub(crate) approvals: ArcSwap<ApprovalsConfig>,
     pub(crate) compaction: CompactionConfig,
     pub(crate) streaming: StreamingConfig,
     /// When conversations begin anew.
@@ -154,7 +156,8 @@ pub(crate) struct House {
     /// What plans use.
     pub(crate) plans: PlanKit,
     pub(crate) max_attempts: u32,
-    pub(crate) rules: Arc<StopRules>,
+    /// Swapped as a whole when the settings are reloaded; a run keeps those that its attempt began with.
+    rules: ArcSwap<StopRules>,
     pub(crate) gate: EffectGate,
     /// How tools get on.
     pub(crate) health: Arc<Health>,
@@ -259,7 +262,7 @@ impl House {
             subagents: SubagentLanes::new(&parts.config.subagents),
             config: parts.config,
             queue: parts.queue,
-            approvals: parts.approvals,
+            approvals: ArcSwap::from_pointee(parts.approvals),
             compaction: parts.compaction,
             streaming: parts.streaming,
             resets: Resets::of(&parts.sessions),
@@ -273,7 +276,7 @@ impl House {
             processes: parts.processes,
             hooks,
             model: parts.model,
-            rules: parts.rules,
+            rules: ArcSwap::new(parts.rules),
             gate,
             health,
             cost,
@@ -292,6 +295,16 @@ impl House {
             draining: CancellationToken::new(),
         };
         Ok((house, parts.ready))
+    }
+
+    /// The rules for stopping that a run begins with now.
+    pub(crate) fn rules(&self) -> Arc<StopRules> {
+        self.rules.load_full()
+    }
+
+    /// Begins runs with these rules from now on.
+    pub(crate) fn adopt_rules(&self, rules: Arc<StopRules>) {
+        self.rules.store(rules);
     }
 
     /// The way of asking in a conversation's run with these surroundings; one with a goal has the goal's tools besides all

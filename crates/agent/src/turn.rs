@@ -209,7 +209,7 @@ fn core_of(job: &TurnJob) -> RunCore {
         options: job.options.clone(),
     });
     RunCore {
-        rules: rules_of(&job.house.rules, &job.options),
+        rules: rules_of(&job.house.rules(), &job.options),
         answers: job.answers.clone(),
         joining: Some(job.joining.clone()),
         ..core

@@ -28,7 +28,7 @@ use crate::output::{Output, complain, note};
 use crate::paths::Paths;
 use crate::secrets::Secrets;
 use crate::settings::{load, refused};
-use crate::signals::SignalWatch;
+use crate::signals::{OnHangup, SignalWatch};
 use crate::telemetry;
 use crate::wiring::{Chosen, HOOKS_GRACE, Programs, Store, SystemClock, ToolPorts, VERSION, agent_failure, hooks};
 
@@ -39,10 +39,10 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     let loaded = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?;
     let telemetry = &loaded.settings.telemetry;
     telemetry::start(&if loaded.is_set("telemetry.log") { telemetry.clone() } else { telemetry.quiet() }, env);
-    let signals = SignalWatch::install().map_err(|error| Failure::new(Exit::Internal, error))?;
+    let signals = SignalWatch::install(OnHangup::End).map_err(|error| Failure::new(Exit::Internal, error))?;
 
     let settings = &loaded.settings;
-    let secrets = Secrets::find(settings, env).map_err(|problems| refused(&problems))?;
+    let secrets = Secrets::find(&loaded, env).map_err(|problems| refused(&problems))?;
     let chosen = Chosen::find(settings, &secrets).await?;
     if let Some(notice) = &chosen.notice {
         note(notice);

@@ -150,7 +150,7 @@ impl EffectGate {
             Untrusted::Nothing
         };
         let case = Case { spec, arguments, weight: &weight, untrusted };
-        let (unless_approved, why) = match (self.policy.need(case), &answer.approved) {
+        let (unless_approved, why) = match (self.policy.load().need(case), &answer.approved) {
             (Need::Refused(why), _) => {
                 return Err(No(ToolStatus::Denied, format!("denied: {why}. It was not done.")).into());
             }

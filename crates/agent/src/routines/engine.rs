@@ -108,7 +108,7 @@ impl Engine {
     /// Puts the routines of the configuration, and takes up the firings that were at work. Done again it changes nothing.
     async fn set_up(&mut self) -> Result<(), StoreError> {
         if self.house.routines.config.enabled {
-            define(&self.house).await?;
+            define(&self.house, &self.house.routines.defined()).await?;
         }
         heartbeat::set_up(&self.house).await?;
         for firing in self.house.store.routines.open_firings().await? {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use belay_exec::Processes;
 use belay_hooks::{HookSet, HooksConfig, HooksError};
-use belay_protocol::Secret;
 
 use super::words;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
-use crate::settings::{Settings, expand};
+use crate::secrets::hook_tokens;
+use crate::settings::{Settings, expand, refused};
 
 /// How long hooks that are under way may take to end when the daemon does. 3 s: programs have 2 s from TERM to KILL.
 pub(crate) const HOOKS_GRACE: Duration = Duration::from_secs(3);
@@ -24,7 +24,8 @@ pub(crate) fn hooks(settings: &Settings, env: &Environment, processes: Arc<Proce
     for audit in hooks.iter_mut().filter_map(|hook| hook.audit.as_mut()) {
         audit.file = expand(&audit.file, env);
     }
-    let token = |name: &str| env.text(name).filter(|text| !text.is_empty()).map(|text| Secret::new(text.to_owned()));
+    let tokens = hook_tokens(settings, env).map_err(|problems| refused(&problems))?;
+    let token = |name: &str| tokens.get(name).cloned();
     HookSet::build(&HooksConfig(hooks), processes, token).map_err(|error| {
         let exit = match error {
             HooksError::Config(_) | HooksError::NoToken { .. } => Exit::Refused,

@@ -133,10 +133,13 @@ impl Programs {
 
     /// The rules for stopping, which know the tools whose use is to be called again and again.
     pub(crate) fn stop_rules(&self, settings: &Settings) -> Arc<StopRules> {
-        let mut stops: StopsConfig = settings.stops.clone();
+        stop_rules(settings, &self.polling())
+    }
+
+    /// The tools whose use is to be called again and again.
+    pub(crate) fn polling(&self) -> Vec<String> {
         let polling = self.tools.iter().map(|tool| tool.spec()).filter(|spec| spec.polling);
-        stops.tool_loops.polling_tools.extend(polling.map(|spec| spec.name.clone()));
-        Arc::new(StopRules::compile(&stops, &settings.limits.run))
+        polling.map(|spec| spec.name.clone()).collect()
     }
 
     /// What is to be closed when the daemon ends.
@@ -144,6 +147,13 @@ impl Programs {
         let Self { processes, sessions, sandbox, .. } = self;
         Closing { processes: processes.clone(), sessions: sessions.clone(), sandbox: sandbox.clone() }
     }
+}
+
+/// The rules for stopping of these settings, where `polling` are the tools whose use is to be called again and again.
+pub(crate) fn stop_rules(settings: &Settings, polling: &[String]) -> Arc<StopRules> {
+    let mut stops: StopsConfig = settings.stops.clone();
+    stops.tool_loops.polling_tools.extend(polling.iter().cloned());
+    Arc::new(StopRules::compile(&stops, &settings.limits.run))
 }
 
 /// Files of the workspace and skills, with what skills are judged by.
