@@ -1,12 +1,14 @@
 //! `belay check`: the settings, and what they need, without starting. Every problem at once.
 
 mod names;
+mod workspace;
 
 use std::path::Path;
 
 use belay_agent::{WorkerRoom, WorkersConfig};
 use belay_models::{CandidateConfig, ProbeReport, candidates};
 use belay_store::{Held, Inspection, OpenError, StoreUrl, inspect};
+use belay_tools::PathResolution;
 use belay_tools::mcp::{Looking, ServerReport, Standing, Trust};
 use belay_tools::sandbox::{Offers, Policy, Sandbox, SandboxConfig};
 use serde::Serialize;
@@ -20,7 +22,7 @@ use crate::output::{Cell, Output, Tone};
 use crate::paths::Paths;
 use crate::secrets::Secrets;
 use crate::settings::{Problem, Settings, load, refused};
-use crate::wiring::{Chosen, McpNeeds, Store, refuse_store, walls, words, workspace_of};
+use crate::wiring::{Chosen, McpNeeds, Store, refuse_store, shared, walls, words, workspace_of};
 
 /// How one thing stands, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -59,7 +61,7 @@ impl Finding {
 
 /// Checks everything that a start would need.
 pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let paths = Paths::find(env)?;
+    let paths = Paths::find(env)?.with_named(&args.settings.files);
     let loaded = match load(&args.settings, env, &paths) {
         Ok(loaded) => loaded,
         Err(problems) => return report_refused(&problems, args.json, out),
@@ -80,6 +82,8 @@ pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) 
     findings.extend(telegram(settings));
     findings.extend(names::hooks(settings, env));
     findings.extend(names::approvals(settings));
+    findings.push(workspace::paths(&PathResolution::find()));
+    findings.extend(workspace::own_files(&shared(settings, env, &paths)));
     let (mut about_sandbox, works) = sandbox(&walls(settings, env, &paths), &paths);
     findings.append(&mut about_sandbox);
     findings.extend(workers(settings, works));
