@@ -30,3 +30,4 @@ mod tool_health;
 mod websocket;
 mod work;
 mod workers;
+mod workspace;

@@ -11,7 +11,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 use crate::paths::{Paths, private_directory};
 use crate::settings::{Settings, SettingsArgs, load, refused};
-use crate::wiring::{McpNeeds, workspace_of};
+use crate::wiring::{McpNeeds, keep_apart, workspace_of};
 
 pub(crate) use serve::{ServeArgs, serve};
 
@@ -100,7 +100,7 @@ pub(crate) async fn approve(args: &ApproveArgs, env: &Environment, out: Output<'
 
 /// The settings, where they know the server that is named.
 fn settings_of(args: &SettingsArgs, server: Option<&str>, env: &Environment) -> Result<(Settings, Paths), Failure> {
-    let paths = Paths::find(env)?;
+    let paths = Paths::find(env)?.with_named(&args.files);
     let settings = load(args, env, &paths).map_err(|problems| refused(&problems))?.settings;
     match server.map(|name| find(&settings.tools.mcp, name)) {
         Some(Err(what)) => Err(Failure::new(Exit::Failed, what)),
@@ -110,6 +110,7 @@ fn settings_of(args: &SettingsArgs, server: Option<&str>, env: &Environment) -> 
 
 /// The servers, and the directories they need.
 async fn servers(settings: &Settings, env: &Environment, paths: &Paths) -> Result<(McpNeeds, Mcp), Failure> {
+    keep_apart(settings, env, paths)?;
     for directory in [&paths.data, &workspace_of(settings, env, paths)] {
         private_directory(directory).map_err(|error| Failure::new(Exit::OutOfReach, error))?;
     }

@@ -18,7 +18,7 @@ use crate::{systemd, telemetry, wiring};
 
 /// Runs until a signal, an operator's `/quit`, or the end of every channel; then drains.
 pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, Failure> {
-    let paths = Paths::find(env)?;
+    let paths = Paths::find(env)?.with_named(&args.files);
     let loaded = load(args, env, &paths).map_err(|problems| refused(&problems))?;
     let (log_file, log) = telemetry_for(&loaded, &paths, env);
     let signals = SignalWatch::install(OnHangup::Reload)

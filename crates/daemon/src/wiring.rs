@@ -7,6 +7,7 @@ mod background;
 mod hooks;
 mod mcp;
 mod model;
+mod own_files;
 mod programs;
 mod store;
 mod workers;
@@ -33,6 +34,7 @@ use background::Background;
 pub(crate) use hooks::{HOOKS_GRACE, hooks};
 pub(crate) use mcp::{McpNeeds, walls, workspace_of};
 pub(crate) use model::Chosen;
+pub(crate) use own_files::{keep_apart, shared};
 use programs::Closing;
 pub(crate) use programs::{Programs, ToolPorts, stop_rules};
 pub(crate) use store::{Store, refuse_store};
@@ -80,6 +82,7 @@ pub(crate) struct Parts {
 /// What keeps it from starting, with the exit code for its kind. What was opened is closed again.
 pub(crate) async fn build(loaded: &Loaded, env: &Environment, paths: &Paths) -> Result<Parts, Failure> {
     let settings = &loaded.settings;
+    keep_apart(settings, env, paths)?;
     let secrets = Secrets::find(loaded, env).map_err(|problems| refused(&problems))?;
     paths.make_directories().map_err(|error| {
         Failure::new(Exit::OutOfReach, error)

@@ -5,6 +5,7 @@ use super::*;
 
 fn paths(dir: &Path) -> Paths {
     Paths {
+        named: Vec::new(),
         settings: vec![dir.join("etc.toml"), dir.join("user.toml")],
         data: dir.into(),
         control_socket: dir.join("s"),

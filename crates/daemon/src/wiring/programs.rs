@@ -23,7 +23,7 @@ use crate::secrets::skill_keys;
 use crate::settings::{Settings, expand, refused as refuse_settings};
 
 /// The directory of kept outputs in the data directory.
-const OUTPUTS: &str = "outputs";
+pub(super) const OUTPUTS: &str = "outputs";
 
 /// What tools act with, and the tools.
 pub(crate) struct Programs {
