@@ -38,6 +38,7 @@ use crate::house::House;
 use crate::lane::{LaneStart, run_lane};
 use crate::live::{LiveRun, StopCause};
 use crate::mail::{LaneMail, LaneNote, LanePort, Waits};
+use crate::restart::persist;
 use crate::speaker::Speaker;
 use crate::subagent::Declared;
 use crate::submission::{self, Change, Command, SettingCommand, Submission};
@@ -434,9 +435,9 @@ impl Dispatcher {
 /// Ends the processes of a run that was stopped, beside everything else. Not counted with the small tasks: a stop is never
 /// dropped, and there is one of these for each run at work.
 fn end_processes(tasks: &mut JoinSet<TaskEnd>, house: &Arc<House>, run: &Arc<LiveRun>) {
-    let (processes, id) = (house.processes.clone(), run.id);
+    let (processes, id, draining) = (house.processes.clone(), run.id, house.draining.clone());
     tasks.spawn(async move {
-        processes.end(id).await;
+        persist("processes.end", &draining, || processes.end(id)).await;
         TaskEnd::Processes(id)
     });
 }

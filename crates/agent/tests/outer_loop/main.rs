@@ -18,6 +18,7 @@ mod outputs;
 mod plan;
 mod queue;
 mod recovery;
+mod restarts;
 mod rights;
 mod room;
 mod routine_pains;
