@@ -83,6 +83,33 @@ async fn events_of_a_run_replay_from_any_point_also_after_a_restart() -> Result<
     Ok(())
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_second_daemon_is_refused_by_every_name_of_the_store_and_without_the_lock_file() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    let database = home.path().join("data/belay/belay.db");
+    let names = ["symbolic.db", "hard.db", "data/../data/belay/belay.db"].map(|name| home.path().join(name));
+    std::os::unix::fs::symlink(&database, &names[0])?;
+    std::fs::hard_link(&database, &names[1])?;
+    std::fs::remove_file(home.path().join("data/belay/belay.db.lock"))?;
+    for name in names.iter().chain([&database]) {
+        let store = format!("store.url=sqlite://{}", name.display());
+        let args = ["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=off", "--set", &store];
+        let output = home.run(&args, "").await?;
+        assert_eq!(output.status.code(), Some(75), "{}: {output:?}", name.display());
+        assert!(output.stderr.contains("in use by another belay"), "{output:?}");
+    }
+    // What only reads goes on as before.
+    assert_eq!(daemon.ask("alice", "hello").await?["status"], "completed");
+    let output = home.run(&["sessions"], "").await?;
+    assert!(output.status.success() && output.stdout.contains("alice"), "{output:?}");
+    let output = home.run(&["ask", "--set", "llm.provider=rehearsal", "hello"], "").await?;
+    assert!(output.status.success(), "{output:?}");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_second_daemon_on_the_same_store_is_refused() -> Result<()> {
     let home = Home::new();
