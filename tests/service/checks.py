@@ -36,7 +36,7 @@ SECRETS = "/etc/belay/secrets"
 
 
 class World:
-    """The machine and what the checks have found out so far."""
+    """The machine, and the service in it as a client sees it."""
 
     def __init__(self, machine):
         self.machine = machine
@@ -65,18 +65,24 @@ class World:
     def approved(self, session, text):
         """The reply to a message that asks once, and is answered yes."""
         run = self.send(session, text)
+        self.say_yes(run)
+        return self.ended(run["run_id"])["reply"]
+
+    def say_yes(self, run):
+        """Approves what a run waits for."""
         question = (run.get("waiting_for") or {}).get("gate")
         if run.get("status") != "paused" or not question:
             raise Failed(f"nobody was asked: {run}")
         status, answer = self.machine.ask("POST", f"/api/v1/approvals/{question}", {"decision": "approve"})
         if status != 200:
             raise Failed(f"the yes was answered {status}: {answer}")
-        return self.ended(run["run_id"])["reply"]
 
     def active(self):
         """The main process of the unit, once systemd calls it active."""
         def look():
-            found = self.machine.show("ActiveState", "SubState", "MainPID")
+            found = self.machine.show("ActiveState", "SubState", "MainPID", "Result")
+            # Between two starts the state is "activating"; "failed" lasts.
+            expect(found["ActiveState"] != "failed", f"the unit has failed: {found['Result']}")
             return int(found["MainPID"]) if (found["ActiveState"], found["SubState"]) == ("active", "running") else None
         return until("the unit to be active", look)
 
@@ -145,7 +151,7 @@ def a_command_asks_and_runs_in_the_sandbox(world):
 def each_command_has_a_control_group_of_its_own(world):
     machine = world.machine
     run = world.send("groups", 'call run_command {"argv":["sleep","600"]}')
-    machine.ask("POST", f"/api/v1/approvals/{run['waiting_for']['gate']}", {"decision": "approve"})
+    world.say_yes(run)
     unit = machine.inside("/sys/fs/cgroup" + machine.show("ControlGroup")["ControlGroup"])
 
     def leaves():
@@ -224,7 +230,7 @@ def a_stop_drains_within_the_time_of_the_unit(world):
 def nothing_of_the_service_is_left_after_its_stop(world):
     machine = world.machine
     run = world.send("left", 'call run_command {"argv":["sh","-c","setsid sleep 4242 & sleep 4243"]}')
-    machine.ask("POST", f"/api/v1/approvals/{run['waiting_for']['gate']}", {"decision": "approve"})
+    world.say_yes(run)
     until("the command", lambda: machine.processes(r"^sleep 424[23]"))
     unit = machine.inside("/sys/fs/cgroup" + machine.show("ControlGroup")["ControlGroup"])
     machine.run("systemctl", "stop", "belay.service")
@@ -236,6 +242,7 @@ def nothing_of_the_service_is_left_after_its_stop(world):
 def a_refused_configuration_ends_with_78_and_is_not_tried_again(world):
     machine = world.machine
     machine.write("/etc/belay/belay.toml", "[llm]\nprovder = 'x'\n")
+    machine.run("systemctl", "stop", "belay.service")
     machine.run("systemctl", "start", "belay.service", check=False)
     found = machine.show("ExecMainStatus", "ActiveState", "NRestarts")
     machine.write("/etc/belay/belay.toml", SETTINGS)
@@ -246,6 +253,7 @@ def a_refused_configuration_ends_with_78_and_is_not_tried_again(world):
 def a_user_with_a_home_that_the_unit_hides_can_run_it(world):
     machine = world.machine
     machine.run("useradd", "--create-home", "--home-dir=/home/agent", "agent")
+    machine.run("systemctl", "stop", "belay.service")
     own = '[Service]\nDynamicUser=no\nUser=agent\nEnvironment=HOME=/home/agent\n'
     machine.write("/etc/systemd/system/belay.service.d/user.conf", own)
     try:
@@ -254,8 +262,8 @@ def a_user_with_a_home_that_the_unit_hides_can_run_it(world):
         world.active()
         expect("/home/agent/.config/belay/belay.toml" in machine.journal(), "no line says that the file was passed over")
         expect("391" in world.answered("home", "calculate 17*23"), "it does not work")
-        machine.run("systemctl", "stop", "belay.service")
     finally:
+        machine.run("systemctl", "stop", "belay.service", check=False)
         machine.inside("/etc/systemd/system/belay.service.d/user.conf").unlink()
         machine.run("systemctl", "daemon-reload")
 
@@ -323,6 +331,9 @@ def run(place, names):
                 print(f"FAILED {name}: {type(why).__name__}: {why}\n{indented(machine.journal(since, lines=25))}", flush=True)
                 machine.run("systemctl", "reset-failed", "belay.service", check=False)
                 machine.run("systemctl", "start", "belay.service", check=False)
+                if machine.show("ActiveState")["ActiveState"] != "active":
+                    print("the service does not start any more: the other checks are left out", flush=True)
+                    break
     except Exception as why:
         failed += 1
         print(f"FAILED the machine: {type(why).__name__}: {why}\n{indented(machine.console())}", flush=True)
