@@ -45,7 +45,7 @@ pub use crate::outputs::KeptOutputs;
 use crate::process::Processes;
 use crate::sandbox::LazySandbox;
 use crate::workspace::Workspace;
-pub use crate::workspace::sweep;
+pub use crate::workspace::{PathResolution, Refusal, sweep};
 
 /// What the built-in tools work with.
 pub struct ToolsParts {
@@ -74,6 +74,9 @@ pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn To
     let ToolsParts { notes, clock, outputs, runs, processes, sandbox } = parts;
     let path = config.workspace.as_deref().ok_or(ToolsError::NoWorkspace)?;
     let workspace = Arc::new(Workspace::open(path)?);
+    if let PathResolution::Stepwise(why) = workspace.resolution() {
+        tracing::info!(%why, "paths of the workspace are resolved step by step, as safe as by openat2");
+    }
     let commands = commands::tools(config, workspace.clone(), processes, sandbox, outputs.clone())?;
     // One for all tools, so that pictures are decoded one at a time.
     let pictures = picture::Pictures::new();
