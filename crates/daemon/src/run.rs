@@ -21,6 +21,9 @@ pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, 
     let paths = Paths::find(env)?.with_named(&args.files);
     let loaded = load(args, env, &paths).map_err(|problems| refused(&problems))?;
     let (log_file, log) = telemetry_for(&loaded, &paths, env);
+    for file in &loaded.hidden {
+        tracing::info!(file, "a settings file of the service's user is not visible and was passed over");
+    }
     let signals = SignalWatch::install(OnHangup::Reload)
         .map_err(|error| Failure::new(Exit::Internal, format!("signals cannot be taken: {error}")))?;
     let root = CancellationToken::new();
