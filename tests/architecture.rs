@@ -12,21 +12,38 @@ use serde::Deserialize;
 const ARROWS: &[(&str, &[&str])] = &[
     ("protocol", &[]),
     ("agent-loop", &["protocol"]),
-    ("agent", &["agent-loop", "protocol"]),
+    ("agent", &["agent-loop", "protocol", "text"]),
     ("trajectory", &["agent-loop", "protocol"]),
     ("models", &["protocol"]),
-    ("tools", &["protocol"]),
-    ("channels", &["protocol"]),
-    ("hooks", &["protocol"]),
+    // Hidden characters: one table, for every exit to a terminal, a question or a prompt.
+    ("text", &[]),
+    // Starts and ends processes, for whatever runs programs.
+    ("exec", &["protocol"]),
+    ("tools", &["exec", "protocol", "text"]),
+    ("channels", &["protocol", "text"]),
+    ("hooks", &["exec", "protocol"]),
     ("store", &["protocol"]),
     ("gateway", &["protocol"]),
     ("testkit", &["protocol"]),
     (
         "daemon",
-        &["agent", "agent-loop", "models", "tools", "channels", "hooks", "store", "gateway", "trajectory", "protocol"],
+        &[
+            "agent",
+            "agent-loop",
+            "models",
+            "tools",
+            "channels",
+            "hooks",
+            "store",
+            "gateway",
+            "trajectory",
+            "exec",
+            "protocol",
+            "text",
+        ],
     ),
     // The brakes stop real processes by the code of the daemon, and count for themselves what is left.
-    ("tests", &["protocol", "testkit", "tools"]),
+    ("tests", &["exec", "protocol", "testkit"]),
 ];
 
 /// What tests of a package may import beyond that: the testkit anywhere, and a real store where turns are tested.
@@ -91,9 +108,9 @@ const IN_THE_PERSONS_NAME: &[(&str, usize, &str)] = &[
     ("crates/agent/src/plan/step.rs", 1, "a step's task, in a conversation of its own"),
     ("crates/agent/src/subagent/spawn.rs", 1, "a subagent's task, in a conversation of its own"),
     ("crates/agent/src/turn/gathered.rs", 2, "what the person has sent, several messages of theirs in one"),
-    ("crates/agent/src/waiting.rs", 3, "what the person has sent"),
+    ("crates/agent/src/waiting.rs", 2, "what the person has sent"),
     ("crates/protocol/src/message.rs", 1, "the constructor of a message with what is known of it"),
-    ("crates/protocol/src/store.rs", 1, "a line of a stored conversation"),
+    ("crates/protocol/src/store.rs", 2, "what the person has sent, and a line of a stored conversation"),
     ("crates/store/src/memory/lanes.rs", 1, "what the person has sent"),
     ("crates/store/src/sqlite/lanes.rs", 2, "what the person has sent"),
 ];

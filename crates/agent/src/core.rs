@@ -8,12 +8,13 @@ mod call_model;
 mod clock;
 mod execute;
 mod seed;
+mod seen;
 
 use std::sync::Arc;
 
 use belay_agent_loop::policies::StopRules;
 use belay_agent_loop::{BrakeAction, Fired, LoopContext};
-use belay_protocol::{EventKind, Lease, Purpose, RunOptions, StopReason};
+use belay_protocol::{EventKind, Lease, Message, Purpose, RunId, RunOptions, StopReason};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -106,7 +107,7 @@ impl RunCore {
             cancel: live.cancel.clone(),
             child: false,
             journal: RunJournal::new(threads, clock, lease, live.id, tally.clone(), stored),
-            rules: house.rules.clone(),
+            rules: house.rules(),
             clock: RunClock::starting(house.clock.now()),
             deadline: None,
             own: None,
@@ -134,6 +135,30 @@ impl RunCore {
             true => self.cancel.is_cancelled().then_some(StopReason::ParentStopped),
             false => reason,
         }
+    }
+
+    /// Takes the oldest message that may join the run, with its text out of the store. One that cannot be read gets a turn of its
+    /// own.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, the message is with the lane again when the turn ends.
+    pub(crate) async fn take_offer(&self) -> Option<(RunId, Arc<Message>)> {
+        let joining = self.joining()?;
+        let run = joining.take()?.run.id;
+        let read = self.house.store.threads.queued_inputs(&[run]).await;
+        match read.map(|inputs| inputs.into_iter().next()) {
+            Ok(Some(input)) => {
+                let message = input.message();
+                if message.outside {
+                    self.tally.see_outside();
+                }
+                return Some((run, Arc::new(message)));
+            }
+            Ok(None) => tracing::error!(%run, "a message that was to join a turn is not in the store"),
+            Err(error) => tracing::warn!(%run, %error, "a message that was to join a turn cannot be read; it waits on"),
+        }
+        joining.give_back(&[run]);
+        None
     }
 
     /// What the person says may become part of the run now: not in its last turn.

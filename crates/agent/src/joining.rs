@@ -7,11 +7,10 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use belay_protocol::{JoinedRun, Message, RunId};
+use belay_protocol::{JoinedRun, RunId};
 use tokio::sync::Notify;
 
 use crate::live::LiveRun;
-use crate::waiting::Waiting;
 
 /// What lane and turn share about it. The lock is held for a few instructions, never across an await.
 pub(crate) struct Joining {
@@ -32,23 +31,15 @@ struct State {
     joined: Vec<JoinedRun>,
 }
 
-/// A message that may join.
+/// A message that may join. Its text is in the store.
 pub(crate) struct Offer {
     pub(crate) run: Arc<LiveRun>,
-    pub(crate) message: Arc<Message>,
 }
 
 impl Joining {
     /// Nothing offered yet. `begins_with`: runs whose messages are part of the turn from its beginning.
     pub(crate) fn new(into: RunId, wake: Arc<Notify>, begins_with: Vec<RunId>) -> Arc<Self> {
         Arc::new(Self { into, wake, state: Mutex::new(State { taken: begins_with, ..State::default() }) })
-    }
-
-    /// Offers a message that waits, if it is there.
-    pub(crate) fn offers(&self, waiting: &Waiting) {
-        if let Some(message) = waiting.own.first() {
-            self.offer(Offer { run: waiting.run.clone(), message: message.clone() });
-        }
     }
 
     /// Offers a message.
@@ -129,7 +120,7 @@ mod tests {
 
     fn offer() -> (Arc<LiveRun>, Offer) {
         let run = LiveRun::new(RunId::new(), "alice".into(), false);
-        (run.clone(), Offer { run, message: Arc::new(Message::user("more")) })
+        (run.clone(), Offer { run })
     }
 
     fn joined(run: &LiveRun) -> JoinedRun {

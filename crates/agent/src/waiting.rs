@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use belay_agent_loop::LoopState;
+use belay_protocol::store::input_digest;
 use belay_protocol::{
-    Asker, Audience, ChannelId, FinishedRun, Gate, Message, NewEvent, Outbound, PendingRun, Provenance, Purpose,
-    ReplyRoute, RunEnd, RunId, RunOptions, RunRecord, RunStatus, RunUsage, StopReason, ThreadState, UnixMillis,
+    Asker, Audience, ChannelId, FinishedRun, Gate, Message, MessageBody, NewEvent, Outbound, PendingRun, Provenance,
+    Purpose, ReplyRoute, RunEnd, RunId, RunOptions, RunRecord, RunStatus, RunUsage, StopReason, ThreadState,
+    UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -30,9 +32,18 @@ pub(crate) struct Waiting {
     pub(crate) in_thread: bool,
     /// A place in the global lane, where one was free at once.
     pub(crate) permit: Option<OwnedSemaphorePermit>,
-    /// The history that it brought along, until its first start appends it to the thread.
+    /// The history that it brought along, until its first start appends it to the thread; in the store alone while it waits.
     pub(crate) history: Vec<Arc<Message>>,
+    /// Its own messages; empty while its text is in the store alone.
     pub(crate) own: Vec<Arc<Message>>,
+    /// Bytes of its text.
+    pub(crate) bytes: usize,
+    /// The platform's id of its message, by which an edit finds it.
+    pub(crate) message_id: Option<String>,
+    /// Who reads its conversation.
+    pub(crate) audience: Audience,
+    /// Digests of the instructions that it brought along, until it begins.
+    pub(crate) instructions: Vec<String>,
     /// Where its loop goes on; `None`: at its beginning, or lent to the running turn. Boxed, for it is large.
     pub(crate) state: Option<Box<LoopState>>,
     pub(crate) usage: RunUsage,
@@ -128,11 +139,21 @@ impl Ending {
     }
 }
 
+/// Digests of the instructions among messages that a client has brought along.
+fn digests_of_instructions(history: &[Message]) -> Vec<String> {
+    let instructions = history.iter().filter(|message| matches!(message.body, MessageBody::System { .. }));
+    instructions.map(|message| input_digest(message.text())).collect()
+}
+
 /// Whether a message is words for the model, rather than the order of a plan. What the agent's own parts say always is, and so
 /// is a forward.
 fn is_words(message: &Message, channel: &ChannelId) -> bool {
     let is_forwarded = message.provenance.as_ref().is_some_and(|provenance| provenance.is_forwarded());
     Purpose::of(channel).is_autonomous() || is_forwarded || submission::parse(message.text()) == Submission::Input
+}
+
+fn audience_of(provenance: Option<&Provenance>) -> Audience {
+    provenance.map_or(Audience::Person, |provenance| provenance.audience)
 }
 
 /// The state of the loop as it was stored; from the beginning, where it cannot be read any more.
@@ -153,6 +174,10 @@ impl Waiting {
         Self {
             run: run.clone(),
             own: vec![Arc::new(message)],
+            bytes: text.len(),
+            message_id: inbound.provenance.as_ref().and_then(|provenance| provenance.message_id.clone()),
+            audience: audience_of(inbound.provenance.as_deref()),
+            instructions: digests_of_instructions(&history),
             reply_to: inbound.reply_to.clone(),
             accepted_at: UnixMillis::default(),
             started_at: None,
@@ -185,7 +210,11 @@ impl Waiting {
         let words_alone = pending.state.is_none() && pending.history.is_empty() && is_words(&message, &pending.channel);
         Self {
             run,
-            own: if in_thread { own } else { vec![Arc::new(message)] },
+            own,
+            bytes: message.text().len(),
+            message_id: message.provenance.as_ref().and_then(|provenance| provenance.message_id.clone()),
+            audience: audience_of(message.provenance.as_deref()),
+            instructions: digests_of_instructions(&pending.history),
             reply_to: pending.reply_to,
             accepted_at: pending.accepted_at,
             started_at: pending.started_at,
@@ -193,7 +222,7 @@ impl Waiting {
             begun_at: None,
             in_thread,
             permit: None,
-            history: pending.history.into_iter().map(Arc::new).collect(),
+            history: Vec::new(),
             state: pending.state.map(|state| Box::new(state_of(pending.run_id, state))),
             usage: pending.usage,
             cost_micro_usd: pending.cost_micro_usd,
@@ -210,30 +239,32 @@ impl Waiting {
         }
     }
 
-    /// What is known of its message besides the text.
-    pub(crate) fn provenance(&self) -> Option<&Provenance> {
-        self.own.first().and_then(|message| message.provenance.as_deref())
-    }
-
-    /// Its message.
-    pub(crate) fn message(&self) -> Arc<Message> {
-        self.own.first().cloned().unwrap_or_else(|| Arc::new(Message::sent("", None)))
-    }
-
-    /// Who reads its conversation.
-    pub(crate) fn audience(&self) -> Audience {
-        self.provenance().map_or(Audience::Person, |provenance| provenance.audience)
-    }
-
-    /// Puts an edited message in the place of its own.
+    /// Takes in what is left to know of an edit of its message, which the store has.
     pub(crate) fn edit(&mut self, message: Message) {
         self.words_alone = self.words_alone && is_words(&message, &self.channel);
-        self.own = vec![Arc::new(message)];
+        self.bytes = message.text().len();
+        if !self.is_unread() {
+            self.own = vec![Arc::new(message)];
+        }
     }
 
-    /// What its message says.
-    pub(crate) fn text(&self) -> &str {
-        self.own.first().map_or("", |message| message.text())
+    /// Whether its text is in the store alone, and must be read before its turn begins.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.own.is_empty()
+    }
+
+    /// From now on its text is in the store alone, unless it begins at once. What has begun keeps its messages: there are no more
+    /// of them than places.
+    pub(crate) fn leave_text_in_store(&mut self) {
+        if self.permit.is_none() && !self.has_begun() {
+            (self.own, self.history) = (Vec::new(), Vec::new());
+        }
+    }
+
+    /// The store has given its message.
+    pub(crate) fn read(&mut self, message: Message, history: Vec<Message>) {
+        self.own = vec![Arc::new(message)];
+        self.history = history.into_iter().map(Arc::new).collect();
     }
 
     /// Whether it may become part of another run: it never began, and it is words alone.

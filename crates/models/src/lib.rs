@@ -39,6 +39,7 @@ mod http;
 mod listening;
 mod openai;
 mod patience;
+mod price_list;
 mod prices;
 mod probe;
 #[cfg(test)]
@@ -58,5 +59,6 @@ pub use config::{EnvKeys, FallbackConfig, LlmConfig};
 pub use discover::{Resolved, resolve};
 pub use error::ModelsError;
 pub use http::http_client;
+pub use price_list::PriceList;
 pub use probe::{ProbeReport, probe};
 pub use vision::Vision;

@@ -5,6 +5,7 @@ use belay_protocol::{Message, QueueMode, Refusal, RunId, StoreError};
 
 use super::port::refuse;
 use super::{Lane, LeaseLost};
+use crate::joining::Offer;
 use crate::mail::LaneInput;
 
 /// What is said to whoever edits a message whose turn has begun, or which was no message for the model.
@@ -49,7 +50,7 @@ impl Lane {
     fn edited(&self, input: &LaneInput) -> Option<usize> {
         let id = input.inbound.provenance.as_ref()?.message_id.as_deref()?;
         self.queue.iter().position(|waiting| {
-            waiting.provenance().is_some_and(|provenance| provenance.message_id.as_deref() == Some(id))
+            waiting.message_id.as_deref() == Some(id)
                 && *waiting.asker.principal == *input.inbound.principal.id
                 && !waiting.has_begun()
                 && !waiting.run.cancel.is_cancelled()
@@ -64,7 +65,7 @@ impl Lane {
             && waiting.is_plain()
             && waiting.is_akin(current)
         {
-            joining.offers(waiting);
+            joining.offer(Offer { run: waiting.run.clone() });
         }
     }
 

@@ -21,13 +21,13 @@ pub(super) struct Ears<'a> {
 impl Ears<'_> {
     /// The next thing that was said; `None`: nothing. Where the run ends before [`Ears::keep`], it is told to whoever said it
     /// that nobody has read it.
-    pub(super) fn take(&mut self) -> Option<Arc<Message>> {
-        let offer = self.core.joining()?.take()?;
-        if offer.message.outside {
-            self.core.tally.see_outside();
-        }
-        self.taken.push((offer.run.id, offer.message.clone()));
-        Some(offer.message)
+    ///
+    /// # Cancel safety
+    /// Dropped midway, what was taken gets a turn of its own.
+    pub(super) async fn take(&mut self) -> Option<Arc<Message>> {
+        let (run, message) = self.core.take_offer().await?;
+        self.taken.push((run, message.clone()));
+        Some(message)
     }
 
     /// The store has what was said as a part of the run, before any model reads it.

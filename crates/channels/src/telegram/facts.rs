@@ -22,23 +22,28 @@ pub(super) fn provenance(message: &Message, bot_id: u64, is_private: bool) -> Pr
     .cleaned()
 }
 
+/// Without characters that nobody sees.
+fn visible(text: &str) -> String {
+    belay_text::removed(text).into_owned()
+}
+
 fn person(user: &User) -> Person {
-    Person { name: full_name(user), username: user.username.clone(), id: user.id.to_string() }
+    Person { name: full_name(user), username: user.username.as_deref().map(visible), id: user.id.to_string() }
 }
 
 fn full_name(user: &User) -> String {
     let last = user.last_name.as_deref().unwrap_or_default();
-    format!("{} {last}", user.first_name).trim().to_owned()
+    visible(format!("{} {last}", user.first_name).trim())
 }
 
 fn chat_name(chat: &Chat) -> String {
-    chat.title.clone().or_else(|| chat.username.clone()).unwrap_or_else(|| chat.id.to_string())
+    visible(&chat.title.clone().or_else(|| chat.username.clone()).unwrap_or_else(|| chat.id.to_string()))
 }
 
 fn origin_name(origin: &MessageOrigin) -> String {
     match origin {
         MessageOrigin::User(origin) => full_name(&origin.sender_user),
-        MessageOrigin::HiddenUser(origin) => origin.sender_user_name.clone(),
+        MessageOrigin::HiddenUser(origin) => visible(&origin.sender_user_name),
         MessageOrigin::Chat(origin) => chat_name(&origin.sender_chat),
         MessageOrigin::Channel(origin) => chat_name(&origin.chat),
     }
@@ -46,7 +51,7 @@ fn origin_name(origin: &MessageOrigin) -> String {
 
 /// What the message replies to: the part that its sender has chosen, else all of it.
 fn quote(message: &Message, bot_id: u64) -> Option<Quote> {
-    let chosen = message.quote.as_ref().map(|quote| quote.text.clone());
+    let chosen = message.quote.as_ref().map(|quote| visible(&quote.text));
     if let Some(reply) = &message.external_reply {
         // From another chat: its text is known only where a part was chosen.
         let name = Some(origin_name(&reply.origin));
@@ -65,7 +70,7 @@ fn quote(message: &Message, bot_id: u64) -> Option<Quote> {
         (Some(user), None) => (Author::Other, Some(full_name(user))),
         (None, None) => (Author::Other, None),
     };
-    let text = chosen.unwrap_or_else(|| Words::of(replied).text.to_owned());
+    let text = chosen.unwrap_or_else(|| visible(Words::of(replied).text));
     Some(Quote { author, name, text })
 }
 
@@ -73,8 +78,8 @@ fn quote(message: &Message, bot_id: u64) -> Option<Quote> {
 fn links(words: &Words<'_>) -> Vec<Link> {
     let hidden = words.entities.iter().filter(|entity| entity.type_field == MessageEntityType::TextLink);
     let link = |entity: &frankenstein::types::MessageEntity| {
-        let text = bytes_of(words.text, entity).map_or_else(String::new, |range| words.text[range].to_owned());
-        entity.url.as_ref().map(|url| Link { text, url: url.to_string() })
+        let text = bytes_of(words.text, entity).map_or_else(String::new, |range| visible(&words.text[range]));
+        entity.url.as_ref().map(|url| Link { text, url: visible(&url.to_string()) })
     };
     hidden.filter_map(link).collect()
 }
@@ -83,7 +88,12 @@ fn links(words: &Words<'_>) -> Vec<Link> {
 pub(super) fn not_read(message: &Message) -> Vec<Unread> {
     let m = message;
     let named = |kind: &str, file_name: Option<&String>, bytes: Option<u64>| {
-        vec![Unread { kind: kind.to_owned(), file_name: file_name.cloned(), bytes, album: m.media_group_id.is_some() }]
+        vec![Unread {
+            kind: kind.to_owned(),
+            file_name: file_name.map(|name| visible(name)),
+            bytes,
+            album: m.media_group_id.is_some(),
+        }]
     };
     let sized = |kind: &str, bytes: Option<u64>| named(kind, None, bytes);
     // One of several: an animation comes with its document, a venue with its location.
@@ -176,6 +186,20 @@ mod tests {
         let sender = "<message_info>{\"sender\":{\"name\":\"Ann Lee\",\"id\":\"42\"}}</message_info>\nhi";
         assert_eq!(shown(json!({"text": "hi"}), false), sender);
         assert_eq!(shown(json!({"text": "hi"}), true), "hi");
+    }
+
+    #[test]
+    fn what_nobody_sees_is_left_out_of_names_and_quotes() {
+        let evil = "An\u{202e}n\u{e0041}\u{200b}";
+        let from = json!({"id": 43, "is_bot": false, "first_name": evil, "username": evil});
+        let reply =
+            json!({"message_id": 4, "date": 1, "text": evil, "from": from, "chat": {"id": -100, "type": "group"}});
+        let known = provenance(&message(json!({"text": "hi", "from": from, "reply_to_message": reply})), 777, false);
+        let sender = known.sender.unwrap();
+        assert_eq!(
+            (&*sender.name, sender.username.as_deref(), &*known.reply_to.unwrap().text),
+            ("Ann", Some("Ann"), "Ann")
+        );
     }
 
     #[test]
