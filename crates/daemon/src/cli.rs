@@ -24,12 +24,24 @@ use crate::stops::StopsCommand;
 
 /// An agent daemon that knows when to stop
 #[derive(Debug, Parser)]
-#[command(name = "belay", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "belay", version, propagate_version = true)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// What to do; none: say where to start.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
 }
+
+/// The answer to `belay` without a command.
+pub(crate) const WHERE_TO_START: &str = "\
+Belay is an agent daemon. Where to start:
+
+  belay ask \"what time is it?\"   answer one message, without a daemon
+  belay run                       start the daemon here, with a prompt
+  belay check                     check the settings, and find out which model would answer
+  belay status                    show what a running daemon is doing
+  belay help                      list every command
+
+No model is needed to try it: without one, a built-in stand-in answers and says that it is one.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -325,6 +337,8 @@ mod tests {
             ("belay run", true),
             ("belay run --config a.toml --config b.toml --set llm.model=x --set gateway.listen=127.0.0.1:0", true),
             ("belay run --port 1", false),
+            ("belay run --workspace .", true),
+            ("belay ask --workspace /srv/project hello", true),
             ("belay ask hello", true),
             ("belay ask", false),
             ("belay ask --output n:integer=how_many --output names:string[] hello", true),
@@ -446,7 +460,8 @@ mod tests {
 
     #[test]
     fn files_and_assignments_keep_their_order() {
-        let Command::Run(args) = parse("belay run --config a --set x.y=1 --config b --set x.y=2").unwrap().command
+        let Some(Command::Run(args)) =
+            parse("belay run --config a --set x.y=1 --config b --set x.y=2").unwrap().command
         else {
             panic!("run");
         };
