@@ -209,6 +209,9 @@ pub(crate) struct RunsArgs {
     /// Only those of this conversation
     #[arg(long, value_name = "KEY")]
     pub(crate) session: Option<String>,
+    /// Show whole ids; any beginning of an id that means one thing is taken by commands
+    #[arg(long)]
+    pub(crate) full: bool,
     /// Only those that are running, paused, completed, stopped, failed, …
     #[arg(long)]
     pub(crate) status: Option<String>,
@@ -225,7 +228,7 @@ pub(crate) enum RunsCommand {
         /// The daemon.
         #[command(flatten)]
         client: ClientArgs,
-        /// Its id
+        /// Its id, or the beginning of it
         id: String,
     },
 }
@@ -289,6 +292,9 @@ pub(crate) struct ApprovalsListArgs {
     /// Those that were answered, too
     #[arg(long)]
     pub(crate) all: bool,
+    /// Show whole ids; any beginning of an id that means one thing is taken by commands
+    #[arg(long)]
+    pub(crate) full: bool,
 }
 
 /// `belay approvals show ID` and its like
@@ -297,7 +303,7 @@ pub(crate) struct ApprovalArgs {
     /// The daemon.
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// The question's id
+    /// The question's id, or the beginning of it
     pub(crate) id: String,
 }
 
@@ -307,7 +313,7 @@ pub(crate) struct StopArgs {
     /// The daemon.
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// The run's id, or the session's key
+    /// The run's id or the beginning of it, or the session's key
     #[arg(value_name = "RUN or SESSION", required_unless_present = "all", conflicts_with = "all")]
     pub(crate) target: Option<String>,
     /// Everything
