@@ -9,13 +9,14 @@
 //! Architecture invariant: a reader never holds anything that a run waits for; a slow one slows only itself.
 //!
 //! Reading order: [`config`] → [`error`] → `channel` (how handlers reach the agent) → `app` (what handlers share) →
-//! `auth` → `extract` → `routes` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with `patience`) →
+//! `entry` → `auth` → `extract` → `routes` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with `patience`) →
 //! [`worker_link`].
 
 mod app;
 mod auth;
 mod channel;
 pub mod config;
+mod entry;
 pub mod error;
 mod export;
 mod extract;
