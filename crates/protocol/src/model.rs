@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::CallId;
 use crate::message::{Message, ToolCall, WireCache};
 use crate::options::Thinking;
+use crate::refusal::Refusal;
 use crate::tool::ToolSet;
 
 /// A system prompt, serialised once.
@@ -304,6 +305,8 @@ pub struct ModelError {
     pub abandoned: u32,
     /// Whether a fragment of the answer has been published.
     pub heard: bool,
+    /// What the provider said itself; `None` where it said nothing, such as a broken connection.
+    pub refusal: Option<Box<Refusal>>,
 }
 
 /// What went wrong with a call.
@@ -357,7 +360,7 @@ pub enum Retry {
 impl ModelError {
     /// An error of the first and only request, before anything was answered.
     pub fn new(kind: ModelErrorKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into(), attempts: 1, abandoned: 0, heard: false }
+        Self { kind, detail: detail.into(), attempts: 1, abandoned: 0, heard: false, refusal: None }
     }
 
     /// Whether the same request may be sent again. Never once a fragment has been heard.
