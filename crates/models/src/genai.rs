@@ -116,6 +116,10 @@ impl Genai {
     fn redact(&self, mut error: ModelError) -> ModelError {
         if let Some(key) = self.key.as_ref().map(|key| key.expose_secret().trim()).filter(|key| key.len() >= 4) {
             error.detail = error.detail.replace(key, "[key]");
+            if let Some(refusal) = &mut error.refusal {
+                refusal.message = refusal.message.replace(key, "[key]");
+                refusal.code = refusal.code.replace(key, "[key]");
+            }
         }
         error
     }
