@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arc_swap::ArcSwap;
 use belay_agent_loop::Shortage;
 use belay_protocol::{Clock, ModelRequest, Price, Purpose, RunId, SpendLedger, Spent, StoreError, Thinking, Usage};
 
@@ -18,10 +19,17 @@ use crate::compaction::estimate::tokens_of;
 pub struct CostGuard {
     ledger: Arc<dyn SpendLedger>,
     clock: Arc<dyn Clock>,
-    limits: DayLimits,
-    price: Option<Price>,
+    /// Swapped as a whole when the settings are reloaded.
+    terms: ArcSwap<Terms>,
     // Held for a few instructions and never across an await.
     day: Mutex<Day>,
+}
+
+/// What a day may cost, and the highest price that a call can have.
+#[derive(Debug)]
+struct Terms {
+    limits: DayLimits,
+    price: Option<Price>,
 }
 
 /// What one UTC day may cost, in millionths of a US dollar.
@@ -88,12 +96,23 @@ impl CostGuard {
     ) -> Result<Self, StoreError> {
         let utc_day = clock.now().utc_day();
         let spent = ledger.spent(utc_day).await?;
-        Ok(Self { ledger, clock, limits, price, day: Mutex::new(Day { utc_day, spent }) })
+        let terms = ArcSwap::from_pointee(Terms { limits, price });
+        Ok(Self { ledger, clock, terms, day: Mutex::new(Day { utc_day, spent }) })
     }
 
     /// What a day may cost.
-    pub fn limits(&self) -> &DayLimits {
-        &self.limits
+    pub fn limits(&self) -> DayLimits {
+        self.terms.load().limits.clone()
+    }
+
+    /// Counts by these limits and this price from the next call on. What was reserved before is settled by its own estimate
+    /// where the provider reports nothing.
+    pub(crate) fn adopt(&self, limits: DayLimits, price: Option<Price>) {
+        self.terms.store(Arc::new(Terms { limits, price }));
+    }
+
+    fn price(&self) -> Option<Price> {
+        self.terms.load().price
     }
 
     /// What today has cost, reservations included.
@@ -109,7 +128,7 @@ impl CostGuard {
     /// The most that one request of this call can cost, in millionths of a US dollar; 0 without a price.
     pub fn estimate(&self, request: &ModelRequest<'_>) -> u64 {
         // What is free needs no estimate, whatever it reads.
-        let price = self.price.filter(|price| price.input > 0 || price.output > 0);
+        let price = self.price().filter(|price| price.input > 0 || price.output > 0);
         price.map_or(0, |price| price.cost_micro_usd(&most_of(request)))
     }
 
@@ -151,14 +170,15 @@ impl CostGuard {
     /// As many of the `wanted` requests as fit into each budget that they are charged to.
     fn fitting(&self, spent: &Spent, purpose: Purpose, each: u64, wanted: u32) -> Result<u32, Shortage> {
         let mut attempts = wanted;
+        let terms = self.terms.load();
         for (budget, limit, spent) in [
-            (None, self.limits.all, spent.total()),
-            (Some(purpose), self.limits.of.get(&purpose).copied(), spent.of(purpose)),
+            (None, terms.limits.all, spent.total()),
+            (Some(purpose), terms.limits.of.get(&purpose).copied(), spent.of(purpose)),
         ] {
             let Some(limit) = limit else { continue };
             let room = limit.saturating_sub(spent);
             // What costs nothing always fits, until the day is used up.
-            let used_up = room == 0 && self.price.is_some();
+            let used_up = room == 0 && terms.price.is_some();
             let fitting = if used_up { 0 } else { room.checked_div(each).unwrap_or(u64::MAX) };
             attempts = attempts.min(u32::try_from(fitting).unwrap_or(u32::MAX));
             if attempts == 0 {
@@ -178,9 +198,10 @@ impl CostGuard {
         answer: Option<(&Usage, Option<&Price>)>,
         broken: &Usage,
     ) -> u64 {
-        let cost = |price: Option<&Price>, usage| price.map_or(0, |price| price.cost_micro_usd(usage));
-        let answered = answer.map_or(0, |(usage, price)| cost(price.or(self.price.as_ref()), usage));
-        self.close(reservation, answered.saturating_add(cost(self.price.as_ref(), broken))).await
+        let cost = |price: Option<Price>, usage: &Usage| price.map_or(0, |price| price.cost_micro_usd(usage));
+        let answered = answer.map_or(0, |(usage, price)| cost(price.copied().or(self.price()), usage));
+        let charged = answered.saturating_add(cost(self.price(), broken));
+        self.close(reservation, charged).await
     }
 
     /// Gives a reservation back: no request was sent.

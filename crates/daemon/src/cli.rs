@@ -66,7 +66,7 @@ pub(crate) enum Command {
     /// Let the running daemon finish what it does and end
     Shutdown(ClientArgs),
     /// Check the settings, and what they need, without starting
-    Check(CheckArgs),
+    Check(CheckUnitArgs),
     /// Look at the settings
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -130,6 +130,17 @@ pub(crate) struct CheckArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What `belay check` takes.
+#[derive(Debug, Args)]
+pub(crate) struct CheckUnitArgs {
+    /// What `config show` takes as well.
+    #[command(flatten)]
+    pub(crate) check: CheckArgs,
+    /// Check as this systemd unit would start it: its credentials, and those of the drop-ins beside it, count as there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) unit: Option<PathBuf>,
 }
 
 /// What every command to a running daemon takes.

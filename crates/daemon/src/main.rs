@@ -4,7 +4,7 @@
 //!
 //! **Does not know**: how anything is done. It decides nothing about a message.
 //!
-//! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`ask`], [`check`] → [`client`] → [`stops`] → [`mcp`].
+//! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`reload`] → [`ask`], [`check`] → [`client`] → [`stops`] → [`mcp`].
 //! A process of its own is [`worker`].
 
 mod ask;
@@ -20,6 +20,7 @@ mod mcp;
 mod net;
 mod output;
 mod paths;
+mod reload;
 mod routine_times;
 mod run;
 mod secrets;

@@ -10,25 +10,30 @@ use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::note;
 use crate::paths::Paths;
+use crate::reload::Source;
 use crate::settings::{Loaded, Settings, SettingsArgs, load, refused};
-use crate::signals::SignalWatch;
+use crate::signals::{OnHangup, SignalWatch};
+use crate::telemetry::LogFilter;
 use crate::{systemd, telemetry, wiring};
 
 /// Runs until a signal, an operator's `/quit`, or the end of every channel; then drains.
 pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, Failure> {
-    let paths = Paths::find(env)?;
+    let paths = Paths::find(env)?.with_named(&args.files);
     let loaded = load(args, env, &paths).map_err(|problems| refused(&problems))?;
-    let settings = &loaded.settings;
-    let log_file = telemetry_for(&loaded, &paths, env);
-    let signals = SignalWatch::install()
+    let (log_file, log) = telemetry_for(&loaded, &paths, env);
+    for file in &loaded.hidden {
+        tracing::info!(file, "a settings file of the service's user is not visible and was passed over");
+    }
+    let signals = SignalWatch::install(OnHangup::Reload)
         .map_err(|error| Failure::new(Exit::Internal, format!("signals cannot be taken: {error}")))?;
     let root = CancellationToken::new();
 
-    let parts = wiring::build(settings, env, &paths).await?;
+    let parts = wiring::build(&loaded, env, &paths).await?;
     if let Some(notice) = parts.notice() {
         note(notice);
     }
-    let running = parts.start(&root, signals).await?;
+    let (args, env, settings) = (args.clone(), env.clone(), loaded.settings);
+    let running = parts.start(&root, signals, Source { args, env, paths, settings, log }).await?;
 
     let described = running.describe();
     systemd::ready(&described);
@@ -38,21 +43,19 @@ pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, 
 }
 
 /// Begins to log: to stderr; beside a prompt to a file, which is returned, unless the person has said what to log.
-fn telemetry_for(loaded: &Loaded, paths: &Paths, env: &Environment) -> Option<PathBuf> {
+fn telemetry_for(loaded: &Loaded, paths: &Paths, env: &Environment) -> (Option<PathBuf>, LogFilter) {
     let config = &loaded.settings.telemetry;
     if !at_a_prompt(&loaded.settings) || loaded.is_set("telemetry.log") {
-        telemetry::start(config, env);
-        return None;
+        return (None, telemetry::start(config, env));
     }
     match telemetry::log_file(&paths.data) {
         Ok((path, file)) => {
-            telemetry::start_in(config, file);
-            Some(path)
+            let log = telemetry::start_in(config, file);
+            (Some(path), log)
         }
         Err(error) => {
             note(&format!("there is no place for a log file, so that warnings appear here: {error}"));
-            telemetry::start(&config.quiet(), env);
-            None
+            (None, telemetry::start(&config.quiet(), env))
         }
     }
 }

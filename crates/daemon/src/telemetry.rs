@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Registry, fmt};
+use tracing_subscriber::{Registry, fmt, reload};
 
 use crate::environment::Environment;
 use crate::paths::private_directory;
@@ -67,9 +67,22 @@ impl TelemetryConfig {
     }
 }
 
+/// What is logged, to be changed while the program runs.
+#[derive(Default)]
+pub(crate) struct LogFilter(Option<reload::Handle<EnvFilter, Registry>>);
+
+impl LogFilter {
+    /// Logs what these settings say from now on.
+    pub(crate) fn replace(&self, config: &TelemetryConfig) {
+        let (Some(handle), Ok(filter)) = (&self.0, filter(&config.log)) else { return }; // `validate` has refused it before
+        // An error says that nothing logs any more, which needs no filter.
+        let _ = handle.reload(filter);
+    }
+}
+
 /// Begins to log. Later calls do nothing, so that tests may call it as well.
-pub(crate) fn start(config: &TelemetryConfig, env: &Environment) {
-    let Ok(filter) = filter(&config.log) else { return }; // `validate` has refused it before
+pub(crate) fn start(config: &TelemetryConfig, env: &Environment) -> LogFilter {
+    let Ok(filter) = filter(&config.log) else { return LogFilter::default() }; // `validate` has refused it before
     let terminal = std::io::stderr().is_terminal();
     let human = match config.format {
         LogFormat::Auto => terminal,
@@ -77,26 +90,28 @@ pub(crate) fn start(config: &TelemetryConfig, env: &Environment) {
         LogFormat::Json => false,
     };
     let colour = terminal && env.raw("NO_COLOR").is_none();
-    begin(filter, human, colour, std::io::stderr);
+    begin(filter, human, colour, std::io::stderr)
 }
 
 /// Begins to log into a file, for people unless the settings say otherwise.
-pub(crate) fn start_in(config: &TelemetryConfig, file: File) {
-    let Ok(filter) = filter(&config.log) else { return }; // `validate` has refused it before
-    begin(filter, config.format != LogFormat::Json, false, Arc::new(file));
+pub(crate) fn start_in(config: &TelemetryConfig, file: File) -> LogFilter {
+    let Ok(filter) = filter(&config.log) else { return LogFilter::default() }; // `validate` has refused it before
+    begin(filter, config.format != LogFormat::Json, false, Arc::new(file))
 }
 
-fn begin<W>(filter: EnvFilter, human: bool, colour: bool, writer: W)
+fn begin<W>(filter: EnvFilter, human: bool, colour: bool, writer: W) -> LogFilter
 where
     W: for<'a> fmt::MakeWriter<'a> + Send + Sync + 'static,
 {
+    let (filter, handle) = reload::Layer::new(filter);
     let registry = Registry::default().with(filter);
     let started = if human {
         registry.with(fmt::layer().compact().with_ansi(colour).with_writer(writer)).try_init()
     } else {
         registry.with(fmt::layer().json().flatten_event(true).with_writer(writer)).try_init()
     };
-    drop(started); // an error says that logging has been started before
+    // An error says that logging has been started before, by whoever may change it.
+    LogFilter(started.is_ok().then_some(handle))
 }
 
 /// Opens `belay.log` in the data directory for appending, readable by this user alone. One that has grown beyond

@@ -5,6 +5,12 @@
 mod approvals;
 #[path = "cli/check.rs"]
 mod check;
+#[path = "cli/control_group.rs"]
+mod control_group;
+#[path = "cli/credentials.rs"]
+mod credentials;
+#[path = "cli/signals.rs"]
+mod signals;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixDatagram;
@@ -38,8 +44,15 @@ impl Home {
 
     /// A daemon with the stand-in and a free port, ready.
     fn daemon(&self) -> Daemon {
+        self.daemon_with(|_| {})
+    }
+
+    /// The same, with something changed in its command.
+    fn daemon_with(&self, change: impl FnOnce(&mut Command)) -> Daemon {
         let sets = ["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=127.0.0.1:0"];
-        let mut child = self.command(&sets).spawn().unwrap();
+        let mut command = self.command(&sets);
+        change(&mut command);
+        let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let ready = lines.by_ref().map(Result::unwrap).find(|line| line.starts_with("belay: ready on http://"));
         assert!(ready.is_some(), "the daemon did not become ready");

@@ -42,6 +42,7 @@ mod listening;
 mod oddities;
 mod openai;
 mod patience;
+mod price_list;
 mod prices;
 mod probe;
 #[cfg(test)]
@@ -61,5 +62,6 @@ pub use config::{EnvKeys, FallbackConfig, LlmConfig};
 pub use discover::{Resolved, resolve};
 pub use error::ModelsError;
 pub use http::http_client;
+pub use price_list::PriceList;
 pub use probe::{ProbeReport, probe};
 pub use vision::Vision;
