@@ -16,6 +16,7 @@ mod keys;
 mod lifecycle;
 mod mcp;
 mod outputs;
+mod overload;
 mod pains;
 mod plan;
 mod queueing;

@@ -70,6 +70,7 @@ pub(crate) async fn list(args: &ListArgs, env: &Environment, out: Output<'_>) ->
         out.line("no MCP server is enabled; [tools.mcp.NAME] in the settings names one");
     } else {
         out.table(&reports.iter().flat_map(rows).collect::<Vec<_>>());
+        out.lines(reports.iter().filter_map(wrote));
         out.lines(reports.iter().flat_map(|report| report.tools.iter().filter_map(move |tool| compared(report, tool))));
     }
     let all_answered = reports.iter().all(|report| report.trouble.is_none());
@@ -124,14 +125,16 @@ fn rows(report: &ServerReport) -> Vec<Vec<Cell>> {
         vec![Cell::new(word, tone), report.server.as_str().into(), tool.into(), first_line(detail).into()]
     };
     match &report.trouble {
-        Some(trouble) => {
-            let said =
-                if report.last_words.is_empty() { String::new() } else { format!("; it wrote: {}", report.last_words) };
-            vec![row(("left out", Tone::Bad), "–", &format!("{trouble}{said}"))]
-        }
+        Some(trouble) => vec![row(("left out", Tone::Bad), "–", trouble)],
         None if report.tools.is_empty() => vec![row(("ok", Tone::Dim), "–", "offers no tools")],
         None => report.tools.iter().map(|tool| row(word(&tool.standing), &tool.tool, detail(tool))).collect(),
     }
+}
+
+/// What a server that is left out has written to its standard error.
+fn wrote(report: &ServerReport) -> Option<String> {
+    let lines: String = report.last_words.lines().map(|line| format!("\n  {line}")).collect();
+    (!lines.is_empty()).then(|| format!("{} wrote to standard error:{lines}", report.server))
 }
 
 fn word(standing: &Standing) -> (&'static str, Tone) {

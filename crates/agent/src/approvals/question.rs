@@ -164,18 +164,14 @@ fn plain(text: &str) -> String {
     bounded(text).replace(['`', '*', '\n'], " ")
 }
 
-/// With characters that reorder or hide what is read written out, so that nothing is left unseen.
-fn visible(text: &str) -> String {
-    let mut visible = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c != '\n' && hides(c) { visible.extend(c.escape_unicode()) } else { visible.push(c) }
-    }
-    visible
+/// With characters that reorder or hide what is read as escapes, so that nothing is left unseen.
+fn visible(text: &str) -> std::borrow::Cow<'_, str> {
+    belay_text::escaped(text)
 }
 
 /// The same, and not longer than a question can be.
 fn bounded(text: &str) -> String {
-    let visible = visible(text);
+    let visible = visible(text).into_owned();
     let whole = visible.chars().count();
     if whole <= MAX_SHOWN_CHARS {
         return visible;
@@ -183,15 +179,6 @@ fn bounded(text: &str) -> String {
     let head: String = visible.chars().take(MAX_SHOWN_CHARS / 2).collect();
     let tail: String = visible.chars().skip(whole - MAX_SHOWN_CHARS / 2).collect();
     format!("{head}\n[… {} characters are NOT SHOWN here …]\n{tail}", whole - MAX_SHOWN_CHARS)
-}
-
-/// Whether a character is invisible or changes the order of what is shown.
-fn hides(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
-            | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{2800}'
-            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}')
 }
 
 /// The answer that a bare word is: what people type under a question.
@@ -262,7 +249,10 @@ mod tests {
     #[test]
     fn what_a_model_writes_cannot_leave_its_block_or_hide() {
         assert_eq!(fence("a ``` b"), "````\na ``` b\n````\n");
-        assert_eq!(bounded("rm \u{202e}txt.exe\u{200b} \u{1b}[2K"), r"rm \u{202e}txt.exe\u{200b} \u{1b}[2K");
+        assert_eq!(
+            bounded("rm \u{202e}txt.exe\u{200b} \u{1b}[2K\u{ad}"),
+            r"rm \u{202e}txt.exe\u{200b} \u{1b}[2K\u{ad}"
+        );
         assert!(bounded(&"x".repeat(20_000)).contains("[… 4000 characters are NOT SHOWN here …]"));
         assert_eq!(bounded(&"x".repeat(MAX_SHOWN_CHARS)).len(), MAX_SHOWN_CHARS);
     }

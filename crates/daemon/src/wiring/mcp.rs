@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use belay_exec::{Processes, ProcessesConfig};
 use belay_protocol::Secret;
 use belay_store::StoreUrl;
 use belay_tools::mcp::{Mcp, McpSessions, Pins, ProcessTrees, Server, Surroundings};
-use belay_tools::process::{Processes, ProcessesConfig};
 use belay_tools::sandbox::{LazySandbox, SandboxConfig};
 
 use super::own_files::secret_files;
