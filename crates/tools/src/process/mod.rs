@@ -16,7 +16,7 @@
 //! has lost every tie to one) → `table`, `signal`, `namespace`, `cgroup`.
 
 mod adopted;
-mod cgroup;
+pub(crate) mod cgroup;
 mod config;
 mod ending;
 mod error;
