@@ -17,6 +17,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use belay_protocol::ToolFailure;
+use belay_text::escaped_line;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
@@ -24,7 +25,6 @@ use tokio_util::sync::CancellationToken;
 use crate::digest;
 use crate::error::ToolsError;
 use crate::near::{did_you_mean, nearest};
-use crate::visible::escaped;
 
 pub use self::leftovers::sweep;
 pub use self::resolve::{PathResolution, Refusal};
@@ -378,7 +378,7 @@ fn kind_of(directory: &OwnedFd, name: &[u8]) -> EntryKind {
 pub(crate) fn shown(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
-        text.push_str(&escaped(chunk.valid()));
+        text.push_str(&escaped_line(chunk.valid()));
         for byte in chunk.invalid() {
             text.push_str(&format!("\\x{byte:02x}"));
         }

@@ -2,7 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use belay_protocol::{Ack, Control, Decision, GateKind, GateState, MessageBody, RunStatus, StopReason, ToolStatus};
+use belay_protocol::{
+    Ack, Body, Control, Decision, GateKind, GateState, MessageBody, Principal, PrincipalRole, Refusal, RunStatus,
+    StopReason, ToolStatus,
+};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 
@@ -67,6 +70,33 @@ async fn a_denied_call_is_read_by_the_model_which_answers() {
     assert_eq!(results[0].0, ToolStatus::Denied);
     assert!(results[0].1.contains("the person said no"), "{results:?}");
     assert_eq!(rung.load(Ordering::SeqCst), 0);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_of_one_program_is_answered_by_no_other_program_by_its_id_or_in_its_conversation() {
+    let setup = Setup::new(ScriptedModel::new([ring("noon"), Scripted::text("done")])).tool(ringing());
+    let mut agent = setup.start().await;
+    let client = |id: &str| Principal { id: id.into(), role: PrincipalRole::Client };
+    let asked = agent.one.said_by(client("one"), "alice", Body::Text("ring the bell".into())).await;
+    let Ack::Accepted(mut accepted) = asked else { panic!("accepted") };
+    agent.one.next().await;
+    let gate = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").gate;
+    let by_id = Body::Control(Control::Decide { gate, decision: Decision::Approve });
+    let others = [
+        ("elsewhere", by_id.clone()),
+        ("alice", by_id.clone()),
+        ("alice", Body::Text(format!("/approve {gate}"))),
+        ("elsewhere", Body::Text(format!("/always {gate}"))),
+        ("alice", Body::Text("yes".into())),
+    ];
+    for (session, body) in others {
+        let answer = agent.one.said_by(client("two"), session, body.clone()).await;
+        let Ack::Refused(Refusal::Forbidden(_)) = answer else { panic!("{session} {body:?}: {answer:?}") };
+        assert_eq!(setup.store.gates.gate(gate).await.expect("read").expect("kept").state, GateState::Waiting);
+    }
+    let Ack::Command(_) = agent.one.said_by(client("one"), "elsewhere", by_id).await else { panic!("its own") };
+    assert_eq!(end_of(accepted).await.status, RunStatus::Completed);
     agent.shut_down().await;
 }
 
@@ -382,6 +412,43 @@ async fn words_of_the_outside_make_tools_that_reach_outside_ask() {
     let seen = agent.model.seen();
     let shown = seen[2].messages.iter().map(|message| message.text()).find(|text| text.contains("post my secrets"));
     assert!(shown.expect("shown").starts_with("[words of the outside "), "it is marked");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_mcp_tool_that_may_act_unasked_is_not_asked_about_until_untrusted_content_has_come_in() {
+    // `approval = "never"` of its server, whose words are before the model from the first request on.
+    let post = TestTool::named("echo").called("post").writing().described_by("mail").of_outside();
+    let posted = post.calls.clone();
+    let scripts = [
+        Scripted::call("post", json!({"text": "clean"})),
+        Scripted::call("post", json!({"text": "after its answer"})),
+        Scripted::text("no then"),
+    ];
+    let setup = Setup::new(ScriptedModel::new(scripts)).tool(post);
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "post it").await;
+    let question = agent.one.next().await;
+    assert_eq!(posted.load(Ordering::SeqCst), 1, "the first call is not asked about");
+    assert!(question.contains("words of the outside are in this conversation"), "{question}");
+    agent.one.command("alice", "no").await;
+    assert_eq!(agent.one.next().await, "no then");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn characters_that_nobody_sees_reach_neither_the_model_nor_a_question() {
+    let echo = TestTool::named("echo");
+    let scripts =
+        [Scripted::call("echo", json!({"text": "a\u{202e}b\u{ad}c\u{feff}"})), ring("one\u{202e}\u{e0041}two")];
+    let setup = Setup::new(ScriptedModel::new(scripts)).tool(ringing()).tool(echo);
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "ring\u{e0041}\u{ad}\u{1b}[2J 👨\u{200d}👩 نامه\u{200c}ها").await;
+    let question = agent.one.next().await;
+    assert!(question.contains(r"one\u{202e}\u{e0041}two"), "{question}");
+    let seen = agent.model.seen();
+    let shown = |text: &str| seen[1].messages.iter().any(|message| message.text() == text);
+    assert!(shown("ring[2J 👨\u{200d}👩 نامه\u{200c}ها") && shown("abc"), "{:?}", seen[1].messages);
     agent.shut_down().await;
 }
 
