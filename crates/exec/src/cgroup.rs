@@ -15,8 +15,13 @@ use uuid::Uuid;
 /// Source: Linux, "Control Group v2", core interface files.
 const PROCESSES: &str = "cgroup.procs";
 
-/// Puts this process into the group of that directory.
-pub(crate) fn enter(directory: &Path) -> std::io::Result<()> {
+/// Puts this process into the control group of that directory, and with it whatever it starts from now on. The program that
+/// [`ProcessesConfig::launcher`](crate::ProcessesConfig::launcher) names does so when it is started as
+/// `launch --group DIRECTORY -- PROGRAM ARGUMENTS…`, before it becomes the program.
+///
+/// # Errors
+/// There is no such group, or this process may not enter it.
+pub fn enter_group(directory: &Path) -> std::io::Result<()> {
     fs::write(directory.join(PROCESSES), "0")
 }
 

@@ -51,7 +51,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn restrict(stage: &Stage) -> Result<(), String> {
     if let Walls::Group(directory) = &stage.walls {
         // Without it the tree is still found by its other ties, as where there are no groups; the daemon tries again.
-        let _ = crate::process::cgroup::enter(directory);
+        let _ = belay_exec::enter_group(directory);
         return Ok(());
     }
     descriptors::close_all()?;
