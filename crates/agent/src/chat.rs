@@ -106,9 +106,9 @@ impl LoopDelegate for ChatDelegate {
         if let Some(reason) = self.core.stopped() {
             return LoopSignal::Stop(reason);
         }
-        let Some(offer) = self.core.joining().and_then(|joining| joining.take()) else { return LoopSignal::Continue };
-        self.joining.push(offer.run.id);
-        LoopSignal::InjectMessage(offer.text)
+        let Some((run, text)) = self.core.take_offer().await else { return LoopSignal::Continue };
+        self.joining.push(run);
+        LoopSignal::InjectMessage(text)
     }
 
     /// What the person has said joins: the store has it as a part of this run, and ends the runs that it was, before the

@@ -126,6 +126,10 @@ pub struct StorePorts {
     pub switches: Arc<dyn ToolSwitches>,
 }
 
+/// Sessions that wait for a place in the global lane with a task of their own. 128: twice the places there are by default, so
+/// that one is there when a place becomes free; each may hold a conversation and a message in memory.
+pub(crate) const SEATS: usize = 128;
+
 /// The shared part.
 pub(crate) struct House {
     pub(crate) config: AgentConfig,
@@ -172,6 +176,8 @@ pub(crate) struct House {
     pub(crate) started_at: UnixMillis,
     /// The global lane: one permit for each turn at work.
     pub(crate) permits: Arc<Semaphore>,
+    /// One permit for each session that waits for a place with a task of its own; the others are parked.
+    pub(crate) seats: Arc<Semaphore>,
     /// The lanes of subagents.
     pub(crate) subagents: SubagentLanes,
     /// What the last model call failed with, until one succeeds. Held for an assignment, never across an await.
@@ -259,6 +265,7 @@ impl House {
             plans,
             max_attempts: parts.max_attempts,
             permits: Arc::new(Semaphore::new(parts.config.max_concurrent_turns)),
+            seats: Arc::new(Semaphore::new(SEATS)),
             subagents: SubagentLanes::new(&parts.config.subagents),
             config: parts.config,
             queue: parts.queue,

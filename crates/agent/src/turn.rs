@@ -58,6 +58,8 @@ pub(crate) struct TurnJob {
     pub(crate) reply_to: Option<ReplyRoute>,
     /// A place in the global lane, where one was free at once.
     pub(crate) permit: Option<OwnedSemaphorePermit>,
+    /// A seat to wait for it; given back once it has the place.
+    pub(crate) seat: Option<OwnedSemaphorePermit>,
     /// When the store was told that this attempt begins; `None`: it is told once there is a place.
     pub(crate) begun_at: Option<UnixMillis>,
     /// What people have answered about its calls.

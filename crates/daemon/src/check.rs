@@ -3,12 +3,14 @@
 mod names;
 mod places;
 mod unit;
+mod workspace;
 
 use std::path::Path;
 
 use belay_agent::{WorkerRoom, WorkersConfig};
 use belay_gateway::ControlGroup;
 use belay_models::{CandidateConfig, ProbeReport, candidates};
+use belay_tools::PathResolution;
 use belay_tools::mcp::{Looking, ServerReport, Standing, Trust};
 use belay_tools::sandbox::{Offers, Policy, Sandbox, SandboxConfig};
 use secrecy::ExposeSecret;
@@ -23,7 +25,7 @@ use crate::output::{Cell, Output, Tone};
 use crate::paths::Paths;
 use crate::secrets::{Secrets, UNSEEN};
 use crate::settings::{Problem, Settings, load, refused};
-use crate::wiring::{Chosen, McpNeeds, gateway_failure, walls, words, workspace_of};
+use crate::wiring::{Chosen, McpNeeds, gateway_failure, shared, walls, words, workspace_of};
 
 /// How one thing stands, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -68,7 +70,7 @@ pub(crate) async fn check(args: &CheckUnitArgs, env: &Environment, out: Output<'
         Err(error) => return Err(Failure::new(Exit::UnusableInput, format!("--unit {error}"))),
     };
     let env = &env.clone().with_credentials(credentials);
-    let paths = Paths::find(env)?;
+    let paths = Paths::find(env)?.with_named(&args.settings.files);
     let loaded = match load(&args.settings, env, &paths) {
         Ok(loaded) => loaded,
         Err(problems) => return report_refused(&problems, args.json, out),
@@ -93,6 +95,8 @@ pub(crate) async fn check(args: &CheckUnitArgs, env: &Environment, out: Output<'
     findings.extend(names::executors(settings));
     findings.extend(names::hooks(settings, env));
     findings.extend(names::approvals(settings));
+    findings.push(workspace::paths(&PathResolution::find()));
+    findings.extend(workspace::own_files(&shared(settings, env, &paths)));
     let (mut about_sandbox, works) = sandbox(&walls(settings, env, &paths), &paths);
     findings.append(&mut about_sandbox);
     findings.extend(workers(settings, works));
@@ -308,7 +312,9 @@ fn of_server(report: &ServerReport, settings: &Settings) -> Finding {
     let name = &report.server;
     let finding = |state, detail: String| Finding::new("mcp", state, detail);
     if let Some(trouble) = &report.trouble {
-        return finding(State::Note, format!("{name} {trouble}: its tools are left out"));
+        let said: Vec<&str> = report.last_words.lines().collect();
+        let said = if said.is_empty() { String::new() } else { format!(". It wrote: {}", said.join(" | ")) };
+        return finding(State::Note, format!("{name} {trouble}. Its tools are left out{said}"));
     }
     let first_use = settings.tools.mcp.get(name).is_some_and(|server| server.trust == Trust::FirstUse);
     let named = |which: &dyn Fn(&Standing) -> bool| -> Vec<&str> {

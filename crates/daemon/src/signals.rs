@@ -3,9 +3,11 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use futures_util::StreamExt;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook_tokio::{Handle, Signals};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -60,6 +62,7 @@ impl SignalWatch {
     /// # Errors
     /// The handler cannot be installed.
     pub(crate) fn install(hangup: OnHangup) -> io::Result<Self> {
+        survive_file_size_limit()?;
         let hangup = Hangup::of(hangup, is_ignored(SIGHUP), has_terminal());
         let mut taken = vec![SIGINT, SIGTERM, SIGUSR1, SIGUSR2];
         // A handler would end what was inherited.
@@ -109,6 +112,15 @@ impl SignalWatch {
             }
         }
     }
+}
+
+/// Makes a write beyond the limit of file sizes (`RLIMIT_FSIZE`, `LimitFSIZE=`) an error of that write, as on a full disk;
+/// by default the kernel ends the process without a word.
+///
+/// A handler that does nothing rather than an ignored signal: programs that are started inherit the latter, while exec
+/// resets the former. Source: signal(7), "Signal dispositions"; setrlimit(2), `RLIMIT_FSIZE`.
+fn survive_file_size_limit() -> io::Result<()> {
+    signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(|_| ())
 }
 
 /// Whether a terminal controls this process, so that its end means ours. Source: Linux, tty(4).

@@ -7,6 +7,7 @@ mod background;
 mod hooks;
 mod mcp;
 mod model;
+mod own_files;
 mod programs;
 mod store;
 mod workers;
@@ -33,6 +34,7 @@ use background::Background;
 pub(crate) use hooks::{HOOKS_GRACE, hooks};
 pub(crate) use mcp::{McpNeeds, walls, workspace_of};
 pub(crate) use model::Chosen;
+pub(crate) use own_files::{keep_apart, shared};
 use programs::Closing;
 pub(crate) use programs::{Programs, ToolPorts, stop_rules};
 pub(crate) use store::{Store, refuse_store};
@@ -42,7 +44,6 @@ use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::janitor::Caretaker;
 use crate::net::{is_plain_loopback, plain_client};
-use crate::output::note;
 use crate::paths::Paths;
 use crate::reload::{Reload, Source, Swaps};
 use crate::routine_times::Times;
@@ -80,6 +81,7 @@ pub(crate) struct Parts {
 /// What keeps it from starting, with the exit code for its kind. What was opened is closed again.
 pub(crate) async fn build(loaded: &Loaded, env: &Environment, paths: &Paths) -> Result<Parts, Failure> {
     let settings = &loaded.settings;
+    keep_apart(settings, env, paths)?;
     let secrets = Secrets::find(loaded, env).map_err(|problems| refused(&problems))?;
     paths.make_directories().map_err(|error| {
         Failure::new(Exit::OutOfReach, error)
@@ -125,9 +127,9 @@ async fn assemble(
     let ports = store.ports();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let (ready_tx, ready) = watch::channel(false);
-    let hooks = hooks::hooks(settings, env)?;
     let tool_ports = ToolPorts { notes: store.notes(), runs: ports.runs.clone(), clock: clock.clone() };
     let mut programs = Programs::open(settings, env, paths, tool_ports).await?;
+    let hooks = hooks::hooks(settings, env, programs.kept())?;
     let telegram = telegram(settings, secrets.telegram)?;
     let lists = || AllowLists::of(&settings.channels.telegram);
     let allow_lists = telegram.as_ref().map_or_else(lists, Telegram::allow_lists);
@@ -341,15 +343,12 @@ impl Running {
         format!("ready {place} (model: {model})")
     }
 
-    /// Says something to whoever started us: above the prompt where there is one, else on stderr.
-    pub(crate) async fn say(&self, text: &str) {
-        match self.stdin.as_ref().filter(|stdin| stdin.has_prompt()) {
-            Some(stdin) => {
-                // Like stderr: nobody can be told that the terminal is gone.
-                let _ = stdin.say(&format!("belay: {text}")).await;
-            }
-            None => note(text),
-        }
+    /// Shows a line above the prompt. `false`: there is no prompt.
+    pub(crate) async fn say_above_prompt(&self, text: &str) -> bool {
+        let Some(stdin) = self.stdin.as_ref().filter(|stdin| stdin.has_prompt()) else { return false };
+        // Like stderr: nobody can be told that the terminal is gone.
+        let _ = stdin.say(&format!("belay: {text}")).await;
+        true
     }
 
     /// Waits until the agent has ended and drained, ends the rest, and closes the store.

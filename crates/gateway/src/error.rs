@@ -202,6 +202,9 @@ impl From<Refusal> for ApiError {
             Refusal::Busy { retry_after, .. } => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", message).again_after(retry_after)
             }
+            Refusal::Overloaded { retry_after, .. } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message).again_after(retry_after)
+            }
             Refusal::Conflict { .. } | Refusal::ConflictWithCommand => {
                 Self::new(StatusCode::CONFLICT, "conflict", message)
             }

@@ -5,11 +5,11 @@
 //! for a model to read, so a failure always says what would work instead.
 //!
 //! **Does not know**: who calls, whether a call is allowed, or what becomes of its result: that is the effect gate's. Each
-//! tool declares what it touches; nothing starts a process but through [`process`], nothing runs a command but behind
+//! tool declares what it touches; nothing starts a process but through [`belay_exec`], nothing runs a command but behind
 //! [`sandbox`], and only [`web`] and [`mcp`] open connections.
 //!
 //! Reading order: [`config`] → `arguments` (how a tool is declared and called) → `clock` → `calculate` → `workspace`
-//! (what keeps the file tools inside) → `files` → `notes` → `outputs` → [`process`] → [`sandbox`] → `commands` → [`web`]
+//! (what keeps the file tools inside) → `files` → `notes` → `outputs` → [`sandbox`] → `commands` → [`web`]
 //! (what keeps the web tools outside) → [`mcp`] → [`worker`] → [`context`].
 
 mod arguments;
@@ -26,17 +26,16 @@ mod near;
 mod notes;
 mod outputs;
 mod picture;
-pub mod process;
 pub mod sandbox;
 #[cfg(test)]
 mod testing;
-mod visible;
 pub mod web;
 pub mod worker;
 mod workspace;
 
 use std::sync::Arc;
 
+use belay_exec as process;
 use belay_protocol::{Clock, NoteStore, RunReader, Tool};
 
 pub use crate::config::ToolsConfig;
@@ -45,7 +44,7 @@ pub use crate::outputs::KeptOutputs;
 use crate::process::Processes;
 use crate::sandbox::LazySandbox;
 use crate::workspace::Workspace;
-pub use crate::workspace::sweep;
+pub use crate::workspace::{PathResolution, Refusal, sweep};
 
 /// What the built-in tools work with.
 pub struct ToolsParts {
@@ -74,6 +73,9 @@ pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn To
     let ToolsParts { notes, clock, outputs, runs, processes, sandbox } = parts;
     let path = config.workspace.as_deref().ok_or(ToolsError::NoWorkspace)?;
     let workspace = Arc::new(Workspace::open(path)?);
+    if let PathResolution::Stepwise(why) = workspace.resolution() {
+        tracing::info!(%why, "paths of the workspace are resolved step by step, as safe as by openat2");
+    }
     let commands = commands::tools(config, workspace.clone(), processes, sandbox, outputs.clone())?;
     // One for all tools, so that pictures are decoded one at a time.
     let pictures = picture::Pictures::new();

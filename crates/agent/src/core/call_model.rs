@@ -8,7 +8,7 @@ use belay_protocol::{ModelError, ModelReply, ModelRequest, RunEnd, StopReason, T
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::{CLOSING_MAX_TOKENS, RunCore};
+use super::{CLOSING_MAX_TOKENS, RunCore, seen};
 use crate::streaming::sink::{LiveSink, Streamed};
 use crate::streaming::thoughts;
 
@@ -117,7 +117,7 @@ impl RunCore {
         // The tracker of the stream is lent to the sink; dropped with this future, the run is over as well.
         let mut chanting = std::mem::take(&mut context.state.stops.measures.chanting);
         // Whatever a crash or an edit has left in it: one bad message would have every later request refused.
-        let messages = normalise(&context.messages);
+        let messages = seen::by_model(normalise(&context.messages));
         let request = reasoning.request(context);
         // What is switched off at this moment is not offered; a model that calls it all the same is told why.
         let offered = request.tools.and_then(|tools| self.house.health.offered(tools));

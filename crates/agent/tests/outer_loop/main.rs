@@ -19,6 +19,7 @@ mod plan;
 mod queue;
 mod recovery;
 mod reload;
+mod restarts;
 mod rights;
 mod room;
 mod routine_pains;

@@ -725,6 +725,12 @@ impl TestTool {
         self
     }
 
+    /// The same tool, described by whoever runs that MCP server.
+    pub(crate) fn described_by(mut self, server: &str) -> Self {
+        self.spec.foreign = true;
+        self.of_server(server)
+    }
+
     /// The same tool, one of whose arguments is shown to nobody.
     pub(crate) fn sensitive(mut self, argument: &str) -> Self {
         self.spec.sensitive.push(argument.into());

@@ -5,6 +5,7 @@ use super::*;
 
 fn paths(dir: &Path) -> Paths {
     Paths {
+        named: Vec::new(),
         settings: vec![dir.join("etc.toml"), dir.join("user.toml")],
         data: dir.into(),
         control_socket: dir.join("s"),
@@ -54,6 +55,24 @@ fn every_setting_is_explained_in_the_built_in_file_and_no_other() {
     assert_eq!(written.into_iter().map(owner).collect::<BTreeSet<_>>(), known);
     // And each is of the right type: the examples in the comments are usable as they stand.
     serde_json::from_value::<Settings>(serde_json::to_value(&whole).unwrap()).unwrap();
+}
+
+#[test]
+fn a_service_passes_over_a_settings_file_of_its_user_that_it_may_not_see() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("home"), "").unwrap();
+    let file = dir.path().join("home/.config/belay/belay.toml");
+    let paths = Paths { settings: vec![dir.path().join("etc.toml"), file.clone()], ..paths(dir.path()) };
+    let load = |env: &Environment, named: &[PathBuf]| load(&args(named, &[]), env, &paths);
+    let service = Environment::from([("STATE_DIRECTORY", "/var/lib/belay")]);
+
+    let loaded = load(&service, &[]).unwrap();
+    assert_eq!(loaded.hidden, [format!("{}: Not a directory (os error 20)", file.display())]);
+    assert_eq!(loaded.settings, Settings::default());
+
+    let refused = [format!("{}: cannot be read: Not a directory (os error 20)", file.display())];
+    assert_eq!(lines(load(&Environment::default(), &[])), refused, "a person is told");
+    assert_eq!(lines(load(&service, std::slice::from_ref(&file))), refused, "a named file has to be there");
 }
 
 #[test]

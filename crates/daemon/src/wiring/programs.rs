@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::StopsConfig;
+use belay_exec::Processes;
 use belay_protocol::{Clock, ContextSource, NoteStore, OutputKeeper, RunProcesses, RunReader, Tool, WorkerHost};
 use belay_tools::context::{SkillNeeds, WorkspaceContext};
 use belay_tools::mcp::{Looking, McpSessions, RunEnds};
-use belay_tools::process::Processes;
 use belay_tools::sandbox::LazySandbox;
 use belay_tools::worker::SandboxHost;
 use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts, sweep};
@@ -23,7 +23,7 @@ use crate::secrets::skill_keys;
 use crate::settings::{Settings, expand, refused as refuse_settings};
 
 /// The directory of kept outputs in the data directory.
-const OUTPUTS: &str = "outputs";
+pub(super) const OUTPUTS: &str = "outputs";
 
 /// What tools act with, and the tools.
 pub(crate) struct Programs {
@@ -105,6 +105,11 @@ impl Programs {
         Arc::new(RunEnds::new(self.processes.clone(), self.sessions.clone()))
     }
 
+    /// Starts and ends every program of the daemon: one keeper for runs and hooks.
+    pub(crate) fn kept(&self) -> Arc<Processes> {
+        self.processes.clone()
+    }
+
     /// What runs are told of their surroundings.
     pub(crate) fn context(&self) -> Arc<dyn ContextSource> {
         self.context.clone()
@@ -172,10 +177,10 @@ pub(crate) struct Closing {
 
 impl Closing {
     /// Tries the sandbox, so that whoever reads the log hears what is missing before the first command; then ends
-    /// connections to MCP servers that nobody needs, until told to stop.
+    /// connections to MCP servers that nobody needs, and reaps orphans, until told to stop.
     pub(crate) fn keep(&self, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
-        let (sessions, sandbox) = (self.sessions.clone(), self.sandbox.clone());
-        async move {
+        let (sessions, sandbox, processes) = (self.sessions.clone(), self.sandbox.clone(), self.processes.clone());
+        let keep = async move {
             tokio::select! {
                 () = stop.cancelled() => {}
                 tried = sandbox.get() => if let Err(missing) = tried {
@@ -183,6 +188,12 @@ impl Closing {
                 }
             }
             sessions.keep(stop).await;
+        };
+        async move {
+            tokio::select! {
+                () = keep => {}
+                never = processes.reap_orphans() => match never {},
+            }
         }
     }
 

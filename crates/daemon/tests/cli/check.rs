@@ -78,12 +78,15 @@ fn a_server_whose_program_is_missing_says_what_was_tried() {
     for (command, part) in [
         ("/nowhere/server", "cannot be started: /nowhere/server does not exist"),
         ("no-such-server", "cannot be started: there is no program no-such-server in PATH (/usr/bin:/bin)"),
-        ("./here", "/here does not exist"),
+        ("../here", "/here does not exist"),
     ] {
         let (code, said) = checked(&home, &format!("[tools.mcp.files]\ncommand = [\"{command}\"]\nsandbox = false\n"));
         assert_eq!(code, Some(0), "{said}");
         assert!(said.contains(part), "{part}\n{said}");
     }
+    // In the workspace a command could put a program there, which would then run outside the sandbox.
+    let (code, said) = checked(&home, "[tools.mcp.files]\ncommand = [\"./here\"]\nsandbox = false\n");
+    assert!(code == Some(78) && said.contains("MCP server \"files\", which runs outside the sandbox"), "{said}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use belay_protocol::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::runs::check_limit;
+use super::runs::{check_limit, id_prefix};
 use crate::app::{App, Shared};
 use crate::error::ApiError;
 use crate::extract::{Caller, GatePath, JsonBody, Params};
@@ -23,6 +23,8 @@ pub(crate) struct ListParams {
     #[serde(default)]
     all: bool,
     limit: Option<u32>,
+    /// The beginning of the id.
+    id: Option<String>,
 }
 
 /// An answer as a client sends it.
@@ -77,8 +79,9 @@ pub(crate) struct Approval<'a> {
     decided_at: Option<UnixMillis>,
 }
 
-impl<'a> From<&'a Gate> for Approval<'a> {
-    fn from(gate: &'a Gate) -> Self {
+impl<'a> Approval<'a> {
+    /// The question as it stands now.
+    pub(crate) fn at(gate: &'a Gate, now: UnixMillis) -> Self {
         Self {
             id: gate.id,
             run_id: gate.run_id,
@@ -94,7 +97,7 @@ impl<'a> From<&'a Gate> for Approval<'a> {
             asker: &gate.asker,
             asked_at: gate.asked_at,
             expires_at: gate.expires_at,
-            state: gate.state,
+            state: gate.state_at(now),
             decided_by: gate.decided_by.as_deref(),
             decided_at: gate.decided_at,
         }
@@ -105,24 +108,29 @@ impl<'a> From<&'a Gate> for Approval<'a> {
 pub(crate) async fn list(State(app): State<Shared>, Params(params): Params<ListParams>) -> Result<Response, ApiError> {
     let session = params.session.as_deref().map(SessionKey::parse).transpose();
     let session = session.map_err(|e| ApiError::invalid(format!("session: {e}")))?;
-    let list = list_gates(&app, session, params.all, check_limit(params.limit)?).await?;
+    let filter = GateFilter {
+        id: id_prefix(params.id.as_deref())?,
+        session,
+        waiting: !params.all,
+        limit: check_limit(params.limit)?,
+        ..GateFilter::default()
+    };
+    let list = list_gates(&app, filter).await?;
     Ok(Json(list).into_response())
 }
 
-/// Questions as the API shows them, newest first; with `all` those that were answered, too.
-pub(crate) async fn list_gates(
-    app: &App,
-    session: Option<SessionKey>,
-    all: bool,
-    limit: u32,
-) -> Result<Value, ApiError> {
-    let gates = app.gates.gates(GateFilter { session, channel: None, waiting: !all, limit }).await?;
-    shown(&ApprovalList { approvals: gates.iter().map(Approval::from).collect() })
+/// Questions as the API shows them, newest first. A question whose time is up waits no more, whether or not its lane has
+/// noticed.
+pub(crate) async fn list_gates(app: &App, filter: GateFilter) -> Result<Value, ApiError> {
+    let (now, waiting) = (app.clock.now(), filter.waiting);
+    let gates = app.gates.gates(filter).await?;
+    let wanted = gates.iter().filter(|gate| !waiting || gate.state_at(now) == GateState::Waiting);
+    shown(&ApprovalList { approvals: wanted.map(|gate| Approval::at(gate, now)).collect() })
 }
 
 /// One question.
 pub(crate) async fn show(State(app): State<Shared>, GatePath(id): GatePath) -> Result<Response, ApiError> {
-    Ok(Json(Approval::from(&find(&app, id).await?)).into_response())
+    Ok(Json(Approval::at(&find(&app, id).await?, app.clock.now())).into_response())
 }
 
 /// Answers a question. Whether the answer counts, the agent says.
@@ -143,7 +151,7 @@ pub(crate) async fn decide_gate(app: &App, principal: Principal, id: GateId, wor
         other => return Err(ApiError::unexpected(&other)),
     };
     let gate = find(app, id).await?;
-    shown(&DecidedBody { approval: Approval::from(&gate), run_id: gate.run_id, reply })
+    shown(&DecidedBody { approval: Approval::at(&gate, app.clock.now()), run_id: gate.run_id, reply })
 }
 
 fn shown(body: &impl Serialize) -> Result<Value, ApiError> {

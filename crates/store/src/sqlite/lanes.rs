@@ -4,7 +4,7 @@
 //! can be refused has been, except where a list is finished, or approvals are used (the writer then takes it back as a
 //! whole).
 
-use belay_protocol::store::{KnownInput, RECENT_INPUTS, input_digest, joined_end};
+use belay_protocol::store::{KnownInput, QueuedInput, RECENT_INPUTS, input_digest, joined_end};
 use belay_protocol::{
     Acceptance, BootId, Checkpoint, EventKind, FinishedRun, IdempotencyKey, JoinedRun, Lease, Message, NewEvent,
     NewInput, OpenedLane, PendingRun, RunId, RunOptions, RunStatus, SessionKey, StoreError, ThreadId, ThreadState,
@@ -228,6 +228,20 @@ fn known_input(row: &Row<'_>) -> Done<KnownInput> {
         digest: row.get("digest")?,
         of_text: row.get("digest_of_text")?,
     })
+}
+
+/// What queued runs were accepted with, for readers.
+pub(super) fn queued_inputs(conn: &Connection, runs: &[RunId]) -> Done<Vec<QueuedInput>> {
+    let mut inputs = Vec::with_capacity(runs.len());
+    for run in runs {
+        let sql = "SELECT text, history FROM runs WHERE id = ?1";
+        let input = super::tx::row(conn, sql, [run.to_string()], |row| {
+            let history = rows::readable(row, *run, "history")?.unwrap_or_default();
+            Ok(QueuedInput { run_id: *run, text: row.get("text")?, history })
+        })?;
+        inputs.extend(input);
+    }
+    Ok(inputs)
 }
 
 /// Those of the newest messages that have a key, oldest first.

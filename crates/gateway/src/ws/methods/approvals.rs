@@ -1,5 +1,6 @@
 //! `approvals.list` and `approvals.decide`: the same bodies as over HTTP.
 
+use belay_protocol::GateFilter;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -26,7 +27,8 @@ pub(super) struct DecideParams {
 
 pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, ApiError> {
     let session = params.session_key.as_deref().map(session_key).transpose()?;
-    list_gates(&caller.app, session, params.all, check_limit(params.limit)?).await
+    let limit = check_limit(params.limit)?;
+    list_gates(&caller.app, GateFilter { session, waiting: !params.all, limit, ..GateFilter::default() }).await
 }
 
 /// Whether the answer counts, the agent says.
