@@ -171,20 +171,7 @@ impl Agent {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ready.send_replace(true);
         house.hooks.gateway_start(&house.version, house.channels.keys());
-        Ok(Self {
-            house,
-            dispatcher,
-            inbound,
-            notes,
-            alive,
-            intake,
-            deliveries,
-            delivery,
-            desk,
-            engine,
-            ready,
-            tick,
-        })
+        Ok(Self { house, dispatcher, inbound, notes, alive, intake, deliveries, delivery, desk, engine, ready, tick })
     }
 
     /// Swaps the rules of this agent while it runs.

@@ -307,7 +307,17 @@ impl Dispatcher {
         });
         self.lane_tasks.insert(task.id(), session);
         let (task, idle_since) = (Some(task.id()), Instant::now());
-        Lane { mail: Some(mail), wake, task, runs: adopted, commands: 0, opening: true, crashes, idle_since, listed: false }
+        Lane {
+            mail: Some(mail),
+            wake,
+            task,
+            runs: adopted,
+            commands: 0,
+            opening: true,
+            crashes,
+            idle_since,
+            listed: false,
+        }
     }
 
     /// Lets lanes sleep that have had nothing to do for a while.
@@ -445,8 +455,5 @@ fn end_processes(tasks: &mut JoinSet<TaskEnd>, house: &Arc<House>, run: &Arc<Liv
 /// Whether the person is told of a refusal in the conversation. Not of one after which the channel or the platform
 /// offers the message again: "busy" for a message that is accepted a moment later would be a false word.
 fn worth_saying(refusal: &Refusal) -> bool {
-    !matches!(
-        refusal,
-        Refusal::Busy { .. } | Refusal::Overloaded { .. } | Refusal::ShuttingDown | Refusal::Store(_)
-    )
+    !matches!(refusal, Refusal::Busy { .. } | Refusal::Overloaded { .. } | Refusal::ShuttingDown | Refusal::Store(_))
 }

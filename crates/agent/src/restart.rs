@@ -56,7 +56,11 @@ impl Restarts {
         }
         let pause = self.pause();
         metrics::task_restarted(task);
-        tracing::error!(task, pause_ms = pause.as_millis() as u64, "a background task ended unexpectedly and is restarted");
+        tracing::error!(
+            task,
+            pause_ms = pause.as_millis() as u64,
+            "a background task ended unexpectedly and is restarted"
+        );
         tokio::select! {
             biased; // the end first
             () = stop.cancelled() => false,

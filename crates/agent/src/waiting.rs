@@ -5,8 +5,8 @@ use std::sync::Arc;
 use belay_agent_loop::LoopState;
 use belay_protocol::store::input_digest;
 use belay_protocol::{
-    Asker, ChannelId, FinishedRun, Gate, Message, MessageBody, NewEvent, Outbound, PendingRun, Purpose, ReplyRoute, RunEnd, RunId,
-    RunOptions, RunRecord, RunStatus, RunUsage, StopReason, ThreadState, UnixMillis,
+    Asker, ChannelId, FinishedRun, Gate, Message, MessageBody, NewEvent, Outbound, PendingRun, Purpose, ReplyRoute,
+    RunEnd, RunId, RunOptions, RunRecord, RunStatus, RunUsage, StopReason, ThreadState, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;

@@ -1,10 +1,10 @@
 //! Messages for the model, on their way to their lane. A second delivery joins the first.
 
-use belay_protocol::{Ack, AckSender, Inbound, Refusal, RunId, Sent};
 use super::admission::{Sender, bytes_of};
 use super::{BUSY_RETRY, Dispatcher, MAX_TEXT_BYTES, worth_saying};
 use crate::live::LiveRun;
 use crate::mail::{LaneInput, LaneMail};
+use belay_protocol::{Ack, AckSender, Inbound, Refusal, RunId, Sent};
 
 impl Dispatcher {
     /// `text` is what the model reads, `sent` what a second delivery is recognised by.

@@ -13,8 +13,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::port::{note, refuse_all, refuse_for, refuse_mail};
 use super::next::Parking;
+use super::port::{note, refuse_all, refuse_for, refuse_mail};
 use super::{Lane, LeaseLost, STORE_BACKOFF};
 use crate::approvals::{Answer, Answers};
 use crate::compaction::Calibration;

@@ -2,7 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use belay_protocol::{Ack, Control, Decision, GateKind, GateState, MessageBody, RunStatus, StopReason, ToolStatus};
+use belay_protocol::{
+    Ack, Body, Control, Decision, GateKind, GateState, MessageBody, Principal, PrincipalRole, Refusal, RunStatus,
+    StopReason, ToolStatus,
+};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 
@@ -67,6 +70,33 @@ async fn a_denied_call_is_read_by_the_model_which_answers() {
     assert_eq!(results[0].0, ToolStatus::Denied);
     assert!(results[0].1.contains("the person said no"), "{results:?}");
     assert_eq!(rung.load(Ordering::SeqCst), 0);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_of_one_program_is_answered_by_no_other_program_by_its_id_or_in_its_conversation() {
+    let setup = Setup::new(ScriptedModel::new([ring("noon"), Scripted::text("done")])).tool(ringing());
+    let mut agent = setup.start().await;
+    let client = |id: &str| Principal { id: id.into(), role: PrincipalRole::Client };
+    let asked = agent.one.said_by(client("one"), "alice", Body::Text("ring the bell".into())).await;
+    let Ack::Accepted(mut accepted) = asked else { panic!("accepted") };
+    agent.one.next().await;
+    let gate = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").gate;
+    let by_id = Body::Control(Control::Decide { gate, decision: Decision::Approve });
+    let others = [
+        ("elsewhere", by_id.clone()),
+        ("alice", by_id.clone()),
+        ("alice", Body::Text(format!("/approve {gate}"))),
+        ("elsewhere", Body::Text(format!("/always {gate}"))),
+        ("alice", Body::Text("yes".into())),
+    ];
+    for (session, body) in others {
+        let answer = agent.one.said_by(client("two"), session, body.clone()).await;
+        let Ack::Refused(Refusal::Forbidden(_)) = answer else { panic!("{session} {body:?}: {answer:?}") };
+        assert_eq!(setup.store.gates.gate(gate).await.expect("read").expect("kept").state, GateState::Waiting);
+    }
+    let Ack::Command(_) = agent.one.said_by(client("one"), "elsewhere", by_id).await else { panic!("its own") };
+    assert_eq!(end_of(accepted).await.status, RunStatus::Completed);
     agent.shut_down().await;
 }
 

@@ -79,8 +79,12 @@ fn why(run: &Json) -> String {
 fn details(run: &Json) -> Vec<Vec<Cell>> {
     let row = |name: &str, value: Cell| vec![Cell::new(name, Tone::Dim), value];
     let status = text(run, "/status");
+    let estimated = match number(run, "/usage/estimated_calls") {
+        0 => String::new(),
+        calls => format!(" ({calls} of the model calls estimated: the provider did not report them)"),
+    };
     let usage = format!(
-        "{} model calls, {} tool calls, {} tokens read, {} written",
+        "{} model calls, {} tool calls, {} tokens read, {} written{estimated}",
         number(run, "/usage/model_calls"),
         number(run, "/usage/tool_calls"),
         number(run, "/usage/input"),

@@ -26,8 +26,10 @@ use std::any::Any;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, OriginalUri, Request};
-use axum::http::header::AUTHORIZATION;
-use axum::middleware::from_fn_with_state;
+
+use axum::http::HeaderName;
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post};
 use tower::ServiceBuilder;
@@ -65,7 +67,8 @@ pub(crate) fn router(app: Shared, extra: Vec<Router>) -> Router {
         .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
         .layer(TraceLayer::new_for_http().on_failure(DefaultOnFailure::new().level(Level::DEBUG)))
         .layer(PropagateRequestIdLayer::x_request_id())
-        .layer(CatchPanicLayer::custom(panicked));
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn(said_once));
     guarded(&app).merge(open(&app)).with_state(app).fallback_service(brought).layer(layers)
 }
 
@@ -156,6 +159,21 @@ fn open(app: &Shared) -> Router<Shared> {
         open = open.route("/webhook", post(webhook::receive));
     }
     open.method_not_allowed_fallback(wrong_method)
+}
+
+/// Headers that decide who asks. Of two, one part of a chain of servers may read the first and another the last.
+const DECISIVE: [HeaderName; 5] = [HOST, ORIGIN, AUTHORIZATION, hooks::SECRET_HEADER, webhook::SIGNATURE_HEADER];
+
+/// Refuses a request that has one of the [`DECISIVE`] headers twice, whatever its route.
+async fn said_once(request: Request, next: Next) -> Response {
+    let twice = |name: &&HeaderName| request.headers().get_all(*name).iter().nth(1).is_some();
+    match DECISIVE.iter().find(twice) {
+        Some(name) => {
+            let message = format!("the header {name} is there more than once");
+            error_for(request.uri().path(), ApiError::bad_request("duplicate_header", message))
+        }
+        None => next.run(request).await,
+    }
 }
 
 async fn not_found(OriginalUri(uri): OriginalUri) -> Response {

@@ -123,7 +123,8 @@ impl ThreadStore for MemoryStore {
             session: run.session.clone(),
             channel: run.input.channel.clone(),
             principal: run.input.asker.principal.clone(),
-            bytes: (run.input.text.len() + run.input.history.iter().map(|line| line.text().len()).sum::<usize>()) as u64,
+            bytes: (run.input.text.len() + run.input.history.iter().map(|line| line.text().len()).sum::<usize>())
+                as u64,
             begun: matches!(run.status, RunStatus::Running | RunStatus::Paused),
         };
         Ok(open.into_iter().map(unfinished).collect())

@@ -139,12 +139,13 @@ pub(super) fn usage(row: &Row<'_>) -> Done<RunUsage> {
         output: count(row, "output_tokens")?,
         model_calls: row.get("model_calls")?,
         tool_calls: row.get("tool_calls")?,
+        estimated_calls: row.get("estimated_calls")?,
     })
 }
 
 /// Columns that [`run_record`] reads.
 pub(super) const RUN_COLUMNS: &str = "id, session, status, reason, evidence, reply, input_tokens, output_tokens, \
-     model_calls, tool_calls, cost_micro_usd, attempt, accepted_at, started_at, ended_at";
+     model_calls, tool_calls, estimated_calls, cost_micro_usd, attempt, accepted_at, started_at, ended_at";
 
 /// A run without its question, which is in another table.
 pub(super) fn run_record(row: &Row<'_>) -> Done<RunRecord> {
