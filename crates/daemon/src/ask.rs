@@ -32,7 +32,8 @@ use crate::settings::{load, refused};
 use crate::signals::{OnHangup, SignalWatch};
 use crate::telemetry;
 use crate::wiring::{
-    Chosen, HOOKS_GRACE, Programs, Store, SystemClock, ToolPorts, VERSION, agent_failure, hooks, keep_apart, workspace_of,
+    Chosen, HOOKS_GRACE, Programs, Store, SystemClock, ToolPorts, VERSION, agent_failure, hooks, keep_apart,
+    workspace_of,
 };
 
 /// Answers one message; the exit code is the verdict of its run.

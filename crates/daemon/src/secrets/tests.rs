@@ -8,7 +8,7 @@ use crate::settings::{Origins, SettingsArgs};
 
 /// Settings of which nothing was written by an operator.
 fn defaults(settings: &Settings) -> Loaded {
-    Loaded { settings: settings.clone(), origins: Origins::default() }
+    Loaded { settings: settings.clone(), origins: Origins::default(), hidden: Vec::new() }
 }
 
 const NAMES: Names<'static> =
@@ -157,7 +157,7 @@ fn assigned(sets: &[String]) -> Loaded {
     let home = tempfile::tempdir().unwrap();
     let nowhere =
         Paths { settings: vec![], data: home.path().to_owned(), control_socket: home.path().join("control.sock") };
-    let args = SettingsArgs { files: vec![], assignments: sets.to_vec() };
+    let args = SettingsArgs { assignments: sets.to_vec(), ..SettingsArgs::default() };
     crate::settings::load(&args, &Environment::default(), &nowhere).unwrap()
 }
 

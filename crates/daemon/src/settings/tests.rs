@@ -13,7 +13,8 @@ fn paths(dir: &Path) -> Paths {
 }
 
 fn args(files: &[PathBuf], assignments: &[&str]) -> SettingsArgs {
-    SettingsArgs { files: files.to_vec(), assignments: assignments.iter().map(|&text| text.into()).collect() }
+    let assignments = assignments.iter().map(|&text| text.into()).collect();
+    SettingsArgs { files: files.to_vec(), assignments, ..SettingsArgs::default() }
 }
 
 fn load_in<const N: usize>(dir: &Path, env: [(&str, &str); N], sets: &[&str]) -> Result<Loaded, Vec<Problem>> {

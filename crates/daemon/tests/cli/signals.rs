@@ -40,7 +40,7 @@ impl Started {
         let stderr = BufReader::new(child.stderr.take().unwrap());
         std::thread::spawn(move || stderr.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
         let started = Self { child, lines };
-        started.says("belay: ready");
+        started.says("ready on http");
         started
     }
 
@@ -147,7 +147,7 @@ fn with_a_terminal_a_hangup_drains() {
     command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line.contains("belay: ready")));
+    assert!(lines.any(|line| line.contains("ready on http")));
     let lock = home.0.path().join(".local/share/belay/belay.db.lock");
     let pid = std::fs::read_to_string(lock).unwrap().trim().parse().unwrap();
     // A terminal that goes is told by the kernel and by the shell: twice.
