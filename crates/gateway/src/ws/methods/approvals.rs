@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Caller, session_key};
+use super::Caller;
 use crate::error::ApiError;
 use crate::routes::{check_limit, decide_gate, list_gates};
 
@@ -25,8 +25,9 @@ pub(super) struct DecideParams {
 }
 
 pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, ApiError> {
-    let session = params.session_key.as_deref().map(session_key).transpose()?;
-    list_gates(&caller.app, session, params.all, check_limit(params.limit)?).await
+    let sight = caller.app.sight(&caller.principal);
+    let session = sight.named_session("sessionKey", params.session_key.as_deref()).await?;
+    list_gates(&caller.app, &caller.principal, session, params.all, check_limit(params.limit)?).await
 }
 
 /// Whether the answer counts, the agent says.
