@@ -134,6 +134,7 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/shutdown", post(status::shutdown))
         .route("/metrics", get(status::metrics))
         .route("/v1/models", get(openai::models))
+        .route("/v1/models/{name}", get(openai::model))
         .route("/v1/chat/completions", post(openai::chat))
         .method_not_allowed_fallback(wrong_method)
         // Unknown routes are refused behind the guard: a stranger learns nothing about which exist.
