@@ -7,6 +7,8 @@ PREFIX      ?= /usr/local
 DESTDIR     ?=
 UNITDIR     ?= $(PREFIX)/lib/systemd/system
 TARGET      := $(or $(CARGO_TARGET_DIR),target)
+# What `make install` installs.
+BINARY      ?= $(TARGET)/release/belay
 TOOLS       := $(CURDIR)/build/tools
 DENY        := cargo-deny
 DENY_VERSION := 0.20.2
@@ -106,6 +108,11 @@ injection: ## Have a model obey every hostile text of tests/injection, and count
 exposure: ## Have systemd rate the service, with and without commands (0 is best)
 	@$(PYTHON) tests/exposure.py
 
+.PHONY: service
+service: ## Boot a machine with the installed service in it, and test it as an operator would (root; ARGS="NAME…")
+	$(CARGO) build --locked -p belay-daemon
+	@BELAY_BIN=$(TARGET)/debug/belay $(PYTHON) tests/service/service.py $(ARGS)
+
 .PHONY: demo
 demo: ## A real local model answers over stdin, HTTP, OpenAI-compatible HTTP and Telegram
 	$(CARGO) build --locked -p belay-daemon
@@ -120,16 +127,16 @@ local-model-stop: ## Stop it
 	@deploy/local-model/stop.sh build/local-model
 
 .PHONY: install
-install: ## Install binary, systemd unit and completions (PREFIX=/usr/local, DESTDIR=); run `make release` first
-	@test -x $(TARGET)/release/belay || { echo "make install: nothing to install yet; run \`make release\` first" >&2; exit 1; }
-	install -Dm755 $(TARGET)/release/belay $(DESTDIR)$(PREFIX)/bin/belay
+install: ## Install binary, systemd unit and completions (PREFIX=/usr/local, DESTDIR=, BINARY=); run `make release` first
+	@test -x $(BINARY) || { echo "make install: there is no $(BINARY) yet; run \`make release\` first" >&2; exit 1; }
+	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/belay
 	install -d $(DESTDIR)$(UNITDIR)
 	sed 's|^ExecStart=[^ ]*/belay|ExecStart=$(PREFIX)/bin/belay|' deploy/belay.service >$(DESTDIR)$(UNITDIR)/belay.service
 	chmod 644 $(DESTDIR)$(UNITDIR)/belay.service
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-	$(TARGET)/release/belay completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/belay
-	$(TARGET)/release/belay completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_belay
-	$(TARGET)/release/belay completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/belay.fish
+	$(BINARY) completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/belay
+	$(BINARY) completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_belay
+	$(BINARY) completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/belay.fish
 
 .PHONY: clean
 clean: ## Remove what was built; the local model and the tools stay (build/)

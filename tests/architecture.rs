@@ -12,21 +12,38 @@ use serde::Deserialize;
 const ARROWS: &[(&str, &[&str])] = &[
     ("protocol", &[]),
     ("agent-loop", &["protocol"]),
-    ("agent", &["agent-loop", "protocol"]),
+    ("agent", &["agent-loop", "protocol", "text"]),
     ("trajectory", &["agent-loop", "protocol"]),
     ("models", &["protocol"]),
-    ("tools", &["protocol"]),
-    ("channels", &["protocol"]),
-    ("hooks", &["protocol"]),
+    // Hidden characters: one table, for every exit to a terminal, a question or a prompt.
+    ("text", &[]),
+    // Starts and ends processes, for whatever runs programs.
+    ("exec", &["protocol"]),
+    ("tools", &["exec", "protocol", "text"]),
+    ("channels", &["protocol", "text"]),
+    ("hooks", &["exec", "protocol"]),
     ("store", &["protocol"]),
     ("gateway", &["protocol"]),
     ("testkit", &["protocol"]),
     (
         "daemon",
-        &["agent", "agent-loop", "models", "tools", "channels", "hooks", "store", "gateway", "trajectory", "protocol"],
+        &[
+            "agent",
+            "agent-loop",
+            "models",
+            "tools",
+            "channels",
+            "hooks",
+            "store",
+            "gateway",
+            "trajectory",
+            "exec",
+            "protocol",
+            "text",
+        ],
     ),
     // The brakes stop real processes by the code of the daemon, and count for themselves what is left.
-    ("tests", &["protocol", "testkit", "tools"]),
+    ("tests", &["exec", "protocol", "testkit"]),
 ];
 
 /// What tests of a package may import beyond that: the testkit anywhere, and a real store where turns are tested.

@@ -22,7 +22,8 @@ Settings are TOML. Later ones in this list win:
 
 An unknown key is an error that names the nearest known one. All mistakes are shown at once, each with the file and line it
 comes from; the exit code is 78. `belay config show` prints what is in force and where each value came from; `belay check`
-tries it without starting. A change needs a restart.
+tries it without starting. Some changes take effect by a [reload](../guide/operator.md#change-settings-while-it-runs), the others
+by a restart.
 
 Secrets are never settings. A setting that ends in `_env` names an environment variable, one that ends in `_file` a file that
 holds nothing but the secret. The file wins over the variable, the variable over the systemd credential of the name given

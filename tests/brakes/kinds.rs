@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use belay_tools::process::{Launch, Stdin};
+use belay_exec::{Launch, Stdin};
 
 /// A way to be hard to stop.
 #[derive(Debug)]

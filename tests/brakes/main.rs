@@ -13,7 +13,7 @@ mod stops;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use belay_tools::process::CgroupUse;
+use belay_exec::CgroupUse;
 
 use crate::figures::Report;
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use belay_exec::{CgroupUse, Launch, Processes, ProcessesConfig, Running, Stdin};
 use belay_protocol::{Generation, RunId};
-use belay_tools::process::{CgroupUse, Launch, Processes, ProcessesConfig, Running, Stdin};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::ChildStdin;
 use tokio::task::JoinSet;

@@ -3,6 +3,8 @@
 use anyhow::Result;
 use belay_tests::daemon::Home;
 use belay_tests::model_server::{Answer, ModelServer};
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
+use serde_json::json;
 
 #[tokio::test]
 async fn killed_during_a_model_call_the_message_is_answered_once_in_the_same_conversation() -> Result<()> {
@@ -28,6 +30,35 @@ async fn killed_during_a_model_call_the_message_is_answered_once_in_the_same_con
     Ok(())
 }
 
+/// Sets the limit of file sizes of a process, in bytes; `None`: as far as it may go.
+fn limit_files(pid: u32, bytes: Option<u64>) -> Result<()> {
+    let pid = Pid::from_raw(pid.cast_signed());
+    prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None })?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_limit_of_file_sizes_is_like_a_full_disk_and_does_not_end_the_daemon() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    daemon.ask("alice", "calculate 2*3").await?;
+    limit_files(daemon.pid(), Some(4096))?;
+    let message = json!({"session": "alice", "text": "x".repeat(50_000)});
+    let (status, refusal) = daemon.post(message).await?;
+    assert_eq!(status, 503, "{refusal}");
+    limit_files(daemon.pid(), None)?;
+    assert_eq!(daemon.ask("alice", "calculate 2*4").await?["status"], "completed");
+    // Caught and not ignored: what the daemon starts inherits the latter.
+    let process = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid()))?;
+    let has = |field: &str| {
+        let mask = process.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default().trim();
+        u64::from_str_radix(mask, 16).is_ok_and(|mask| mask & (1 << (Signal::XFSZ.as_raw() - 1)) != 0)
+    };
+    assert_eq!((has("SigCgt:"), has("SigIgn:")), (true, false), "{process}");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
 #[tokio::test]
 async fn events_of_a_run_replay_from_any_point_also_after_a_restart() -> Result<()> {
     let home = Home::new();
@@ -48,6 +79,33 @@ async fn events_of_a_run_replay_from_any_point_also_after_a_restart() -> Result<
     let rest = rest.as_str().unwrap_or_default().matches("data:").count();
     assert_eq!(rest, 3);
     assert_eq!(daemon.run(&id).await?, run);
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_second_daemon_is_refused_by_every_name_of_the_store_and_without_the_lock_file() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    let database = home.path().join("data/belay/belay.db");
+    let names = ["symbolic.db", "hard.db", "data/../data/belay/belay.db"].map(|name| home.path().join(name));
+    std::os::unix::fs::symlink(&database, &names[0])?;
+    std::fs::hard_link(&database, &names[1])?;
+    std::fs::remove_file(home.path().join("data/belay/belay.db.lock"))?;
+    for name in names.iter().chain([&database]) {
+        let store = format!("store.url=sqlite://{}", name.display());
+        let args = ["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=off", "--set", &store];
+        let output = home.run(&args, "").await?;
+        assert_eq!(output.status.code(), Some(75), "{}: {output:?}", name.display());
+        assert!(output.stderr.contains("in use by another belay"), "{output:?}");
+    }
+    // What only reads goes on as before.
+    assert_eq!(daemon.ask("alice", "hello").await?["status"], "completed");
+    let output = home.run(&["sessions"], "").await?;
+    assert!(output.status.success() && output.stdout.contains("alice"), "{output:?}");
+    let output = home.run(&["ask", "--set", "llm.provider=rehearsal", "hello"], "").await?;
+    assert!(output.status.success(), "{output:?}");
     daemon.shut_down().await?;
     Ok(())
 }

@@ -28,7 +28,8 @@ use crate::house::{AgentParts, House};
 use crate::inlet::Inlet;
 use crate::jobs::{self, Desk};
 use crate::mail::LaneNote;
-use crate::restart::{Restarts, after};
+use crate::reload::Reloader;
+use crate::restart::supervise;
 use crate::routines::{self, Engine};
 
 /// Notes of lanes that wait for the dispatcher. Then: the lane waits; the dispatcher never waits for a lane.
@@ -71,12 +72,6 @@ pub(crate) enum AgentEvent {
     Lane(LaneNote),
     /// A task of the dispatcher has ended.
     TaskEnded(Result<(Id, TaskEnd), JoinError>),
-    /// The delivery task has ended, which it never should.
-    DeliveryEnded(Result<(), JoinError>),
-    /// The engine of routines has ended, which it never should.
-    EngineEnded(Result<(), JoinError>),
-    /// The desk of jobs has ended, which it never should.
-    DeskEnded(Result<(), JoinError>),
     /// Time to look around.
     Tick,
 }
@@ -104,15 +99,12 @@ pub struct Agent {
     intake: CancellationToken,
     /// Cancelled to stop deliveries.
     deliveries: CancellationToken,
-    /// The delivery task, alone; joined in `drain`.
+    /// The supervised delivery task, alone; joined in `drain`.
     delivery: JoinSet<()>,
-    /// The engine of routines, alone; told to end by `intake`, joined in `drain`.
+    /// The supervised engine of routines, alone; told to end by `intake`, joined in `drain`.
     engine: JoinSet<()>,
-    /// The desk of jobs, alone; told to end by `intake`, joined in `drain`.
+    /// The supervised desk of jobs, alone; told to end by `intake`, joined in `drain`.
     desk: JoinSet<()>,
-    /// How soon the engine, and the desk, begin again.
-    engine_restarts: Restarts,
-    desk_restarts: Restarts,
     ready: watch::Sender<bool>,
     tick: tokio::time::Interval,
 }
@@ -166,31 +158,25 @@ impl Agent {
         }
         let deliveries = CancellationToken::new();
         let mut delivery = JoinSet::new();
-        delivery.spawn(Delivery::new(&house, deliveries.clone()).run());
+        let (shared, stop) = (house.clone(), deliveries.clone());
+        let deliver = move || Delivery::new(&shared, stop.clone()).run();
+        delivery.spawn(supervise("delivery", deliveries.clone(), deliver));
         let mut engine = JoinSet::new();
-        engine.spawn(Engine::new(house.clone(), intake.clone()).run());
+        let (shared, stop) = (house.clone(), intake.clone());
+        engine.spawn(supervise("routines", intake.clone(), move || Engine::new(shared.clone(), stop.clone()).run()));
         let mut desk = JoinSet::new();
-        desk.spawn(Desk::new(house.clone(), intake.clone()).run());
+        let (shared, stop) = (house.clone(), intake.clone());
+        desk.spawn(supervise("jobs", intake.clone(), move || Desk::new(shared.clone(), stop.clone()).run()));
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ready.send_replace(true);
         house.hooks.gateway_start(&house.version, house.channels.keys());
-        Ok(Self {
-            house,
-            dispatcher,
-            inbound,
-            notes,
-            alive,
-            intake,
-            deliveries,
-            delivery,
-            desk,
-            engine,
-            engine_restarts: Restarts::default(),
-            desk_restarts: Restarts::default(),
-            ready,
-            tick,
-        })
+        Ok(Self { house, dispatcher, inbound, notes, alive, intake, deliveries, delivery, desk, engine, ready, tick })
+    }
+
+    /// Swaps the rules of this agent while it runs.
+    pub fn reloader(&self) -> Reloader {
+        Reloader::new(self.house.clone())
     }
 
     /// Takes events until told to stop or no channel is left, then drains. Only routes: never awaits a turn.
@@ -217,9 +203,6 @@ impl Agent {
             () = stop.cancelled() => return None,
             Some(note) = self.notes.recv() => AgentEvent::Lane(note),
             Some(ended) = self.dispatcher.next_ended() => AgentEvent::TaskEnded(ended),
-            Some(ended) = self.delivery.join_next() => AgentEvent::DeliveryEnded(ended),
-            Some(ended) = self.engine.join_next(), if !self.intake.is_cancelled() => AgentEvent::EngineEnded(ended),
-            Some(ended) = self.desk.join_next(), if !self.intake.is_cancelled() => AgentEvent::DeskEnded(ended),
             Some((channel, envelope)) = self.inbound.next() => match envelope {
                 Some(envelope) => AgentEvent::Inbound(Box::new(envelope)),
                 None => AgentEvent::ChannelEnded(channel),
@@ -235,20 +218,6 @@ impl Agent {
             AgentEvent::Inbound(envelope) => return self.dispatcher.route(*envelope),
             AgentEvent::Lane(note) => self.dispatcher.note(note),
             AgentEvent::TaskEnded(ended) => self.dispatcher.task_ended(ended),
-            AgentEvent::DeliveryEnded(ended) => {
-                tracing::error!(crashed = ended.is_err(), "the delivery task ended; it begins again");
-                self.delivery.spawn(Delivery::new(&self.house, self.deliveries.clone()).run());
-            }
-            AgentEvent::DeskEnded(ended) => {
-                tracing::error!(crashed = ended.is_err(), "the desk of jobs ended; it begins again");
-                let desk = Desk::new(self.house.clone(), self.intake.clone()).run();
-                self.desk.spawn(after(self.desk_restarts.pause(), self.intake.clone(), desk));
-            }
-            AgentEvent::EngineEnded(ended) => {
-                tracing::error!(crashed = ended.is_err(), "the engine of routines ended; it begins again");
-                let engine = Engine::new(self.house.clone(), self.intake.clone()).run();
-                self.engine.spawn(after(self.engine_restarts.pause(), self.intake.clone(), engine));
-            }
             AgentEvent::Tick => {
                 self.dispatcher.retire_idle();
                 self.dispatcher.watch_silent();

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_agent_loop::{
-    AdmittedCall, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter, PendingApproval,
-    Reasoning, TextAction,
+    AdmittedCall, ForcedBy, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter,
+    PendingApproval, Reasoning, TextAction,
 };
 use belay_protocol::{Durability, EventKind, FinishReason, JoinedRun, Message, RunId, StopReason};
 
@@ -106,9 +106,9 @@ impl LoopDelegate for ChatDelegate {
         if let Some(reason) = self.core.stopped() {
             return LoopSignal::Stop(reason);
         }
-        let Some(offer) = self.core.joining().and_then(|joining| joining.take()) else { return LoopSignal::Continue };
-        self.joining.push(offer.run.id);
-        LoopSignal::InjectMessage(offer.text)
+        let Some((run, text)) = self.core.take_offer().await else { return LoopSignal::Continue };
+        self.joining.push(run);
+        LoopSignal::InjectMessage(text)
     }
 
     /// What the person has said joins: the store has it as a part of this run, and ends the runs that it was, before the
@@ -149,7 +149,7 @@ impl LoopDelegate for ChatDelegate {
         }
         // Outputs need tools to the end; their last step is the closing turn.
         if iteration >= limit && self.goal.is_none() {
-            context.state.force_text = true;
+            context.state.force_text_by(ForcedBy::MaxToolIterations);
         }
         judge::consult(&mut self.core, context, self.turn_start).await
     }

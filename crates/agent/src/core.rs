@@ -8,12 +8,13 @@ mod call_model;
 mod clock;
 mod execute;
 mod seed;
+mod seen;
 
 use std::sync::Arc;
 
 use belay_agent_loop::policies::StopRules;
 use belay_agent_loop::{BrakeAction, Fired, LoopContext};
-use belay_protocol::{EventKind, Lease, Purpose, RunOptions, StopReason};
+use belay_protocol::{EventKind, Lease, Purpose, RunId, RunOptions, StopReason};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +35,10 @@ use crate::tally::Tally;
 
 /// Most tokens of a closing turn: what is held back for it. 1024: a page of text.
 pub(crate) const CLOSING_MAX_TOKENS: u32 = 1024;
+
+/// Longest text of a closing turn, in bytes. 16 KiB: four times what its tokens come to in English. Not every server keeps to
+/// the tokens that it is asked for.
+pub(crate) const CLOSING_MAX_BYTES: usize = 16 * 1024;
 
 /// The shared part of a run.
 pub(crate) struct RunCore {
@@ -106,7 +111,7 @@ impl RunCore {
             cancel: live.cancel.clone(),
             child: false,
             journal: RunJournal::new(threads, clock, lease, live.id, tally.clone(), stored),
-            rules: house.rules.clone(),
+            rules: house.rules(),
             clock: RunClock::starting(house.clock.now()),
             deadline: None,
             own: None,
@@ -137,6 +142,24 @@ impl RunCore {
     }
 
     /// What the person says may become part of the run now: not in its last turn.
+    /// Takes the oldest message that may join the run, with its text out of the store. One that cannot be read gets a turn of its
+    /// own.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, the message is with the lane again when the turn ends.
+    pub(crate) async fn take_offer(&self) -> Option<(RunId, String)> {
+        let joining = self.joining()?;
+        let run = joining.take()?.run.id;
+        let read = self.house.store.threads.queued_inputs(&[run]).await;
+        match read.map(|inputs| inputs.into_iter().next()) {
+            Ok(Some(input)) => return Some((run, input.text)),
+            Ok(None) => tracing::error!(%run, "a message that was to join a turn is not in the store"),
+            Err(error) => tracing::warn!(%run, %error, "a message that was to join a turn cannot be read; it waits on"),
+        }
+        joining.give_back(&[run]);
+        None
+    }
+
     pub(crate) fn joining(&self) -> Option<&Arc<Joining>> {
         self.joining.as_ref().filter(|_| self.closing.is_none())
     }

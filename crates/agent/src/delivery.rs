@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::hooks::HookChain;
 use crate::house::House;
+use crate::restart::persist;
 
 /// Conversations that are delivered to at the same time. Then: the others follow as these end.
 const MAX_PARALLEL: usize = 64;
@@ -136,10 +137,13 @@ impl Delivery {
         if let Some(message) = self.busy.remove(&crashed.id()) {
             // Whether the platform has it nobody knows. Its conversation stays busy until that is stored.
             let sender = self.sender(None);
-            let unsure = message.clone();
+            let (unsure, stop) = (message.clone(), self.stop.clone());
             let task = self.sending.spawn(async move {
-                sender.settle(unsure.id, OutboxState::Ambiguous).await;
-                sender.tell(&unsure, "ambiguous").await;
+                let settle = || sender.settle(unsure.id, OutboxState::Ambiguous);
+                // Where the daemon ends first, the next start finds the row in `sending`.
+                if persist("delivery.settle", &stop, settle).await.is_some() {
+                    persist("delivery.report", &stop, || sender.tell(&unsure, "ambiguous")).await;
+                }
             });
             self.busy.insert(task.id(), message);
         }

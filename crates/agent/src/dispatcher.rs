@@ -2,31 +2,35 @@
 //! living runs, and never waits: whatever takes time is a task in its set, or a lane. What programs and people ask of the
 //! dispatcher itself is in [`control`] and [`commands`], how messages reach their lane in [`input`], what lanes say in
 //! [`notes`], what is asked of routines in [`routines`], how people answer questions in [`answers`], how second deliveries are
-//! recognised in [`keys`], and the watch over silent runs in [`watch`].
+//! recognised in [`keys`], how much may wait in [`admission`], which sessions wait without a task in [`parking`], and the watch
+//! over silent runs in [`watch`].
 
+mod admission;
 mod answers;
 mod commands;
 mod control;
 mod input;
 mod keys;
 mod notes;
+mod parking;
 mod routines;
 mod tools;
 mod watch;
 mod work;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
     Ack, AckSender, ActedOn, Body, CommandReply, Envelope, GateId, Inbound, Purpose, Refusal, ReplyRoute, RunId, Sent,
-    SessionKey, StopReason, StoreError, firing_of, job_of,
+    SessionKey, StopReason, firing_of, job_of,
 };
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, timeout};
 
+use self::admission::Admission;
 use self::keys::Keys;
 use crate::agent::Flow;
 use crate::chosen;
@@ -34,6 +38,7 @@ use crate::house::House;
 use crate::lane::{LaneStart, run_lane};
 use crate::live::{LiveRun, StopCause};
 use crate::mail::{LaneMail, LaneNote, LanePort, Waits};
+use crate::restart::persist;
 use crate::speaker::Speaker;
 use crate::subagent::Declared;
 use crate::submission::{self, Change, Command, SettingCommand, Submission};
@@ -58,14 +63,18 @@ pub(crate) enum TaskEnd {
     Lane,
     /// An answer, a report.
     Errand,
+    /// A seat for a session that is parked; `None`: the daemon ends.
+    Seat(Option<OwnedSemaphorePermit>),
     /// Everything of this run has ended.
     Processes(RunId),
 }
 
 struct Lane {
-    mail: mpsc::Sender<LaneMail>,
+    /// `None`: it is parked, its runs wait in the store, and it has no task, or one that ends without doing anything.
+    mail: Option<mpsc::Sender<LaneMail>>,
     wake: Arc<Notify>,
-    task: Id,
+    /// `None`: it was parked by the start, and never had one.
+    task: Option<Id>,
     /// Runs that have not ended, in order.
     runs: Vec<Arc<LiveRun>>,
     /// Commands that are not answered yet.
@@ -74,6 +83,18 @@ struct Lane {
     opening: bool,
     crashes: u32,
     idle_since: Instant,
+    /// Whether it is in the list of parked sessions, where it may have been passed over.
+    listed: bool,
+}
+
+impl Lane {
+    /// Puts mail into its mailbox; gives it back where there is no room, or nobody to take it.
+    fn post(&self, mail: LaneMail) -> Result<(), LaneMail> {
+        let Some(mailbox) = &self.mail else { return Err(mail) };
+        mailbox.try_send(mail).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(mail) | mpsc::error::TrySendError::Closed(mail) => mail,
+        })
+    }
 }
 
 /// Routes.
@@ -82,6 +103,12 @@ pub(crate) struct Dispatcher {
     lanes: HashMap<SessionKey, Lane>,
     sessions: HashMap<RunId, SessionKey>,
     keys: Keys,
+    /// How much waits.
+    admission: Admission,
+    /// Sessions that wait without a task, in the order in which they get a seat; some of them may have a task again.
+    parked: VecDeque<SessionKey>,
+    /// Whether a task waits for a seat.
+    seating: bool,
     /// Runs that were stopped and whose processes have not ended yet: a second stop finds them.
     ending: HashMap<RunId, Arc<LiveRun>>,
     /// Questions that wait for a person.
@@ -100,11 +127,15 @@ impl Dispatcher {
             speaking.await;
             TaskEnd::Errand
         });
+        let admission = Admission::new(house.queue.bounds());
         Self {
             house,
             lanes: HashMap::new(),
             sessions: HashMap::new(),
             keys: Keys::new(),
+            admission,
+            parked: VecDeque::new(),
+            seating: false,
             ending: HashMap::new(),
             questions: HashMap::new(),
             speaker,
@@ -112,17 +143,6 @@ impl Dispatcher {
             lane_tasks: HashMap::new(),
             notes,
         }
-    }
-
-    /// Wakes the lanes that have unfinished runs.
-    pub(crate) async fn recover(&mut self) -> Result<(), StoreError> {
-        let threads = &self.house.store.threads;
-        self.keys.recall(threads.acted_on().await?, threads.recent_inputs().await?);
-        for session in self.house.store.threads.unfinished_sessions().await? {
-            let lane = self.spawn_lane(session.clone(), Vec::new(), true, 0);
-            self.lanes.insert(session, lane);
-        }
-        Ok(())
     }
 
     /// Whether some lane does not know yet what is unfinished in it.
@@ -257,31 +277,47 @@ impl Dispatcher {
 
     /// The lane of a session, woken if it sleeps.
     fn lane(&mut self, session: &SessionKey) -> &mut Lane {
-        let ended = self.lanes.get(session).is_some_and(|lane| lane.mail.is_closed());
-        if ended || !self.lanes.contains_key(session) {
-            // Its task's end may still be on the way; what it left behind goes to the new one.
-            let left = self.lanes.remove(session);
-            let crashes = left.as_ref().map_or(0, |lane| lane.crashes);
-            let lane = self.spawn_lane(session.clone(), left.map(|lane| lane.runs).unwrap_or_default(), ended, crashes);
-            self.lanes.insert(session.clone(), lane);
+        if self.lanes.get(session).is_none_or(Lane::is_without_task) {
+            self.wake(session, None);
         }
         // Inserted above, so the default is never made.
         self.lanes.entry(session.clone()).or_insert_with(|| unreachable!("the lane was inserted above"))
     }
 
-    fn spawn_lane(&mut self, session: SessionKey, adopted: Vec<Arc<LiveRun>>, insist: bool, crashes: u32) -> Lane {
+    /// Gives a session a task, with what an earlier one, whose end may still be on the way, has left behind.
+    fn wake(&mut self, session: &SessionKey, seat: Option<OwnedSemaphorePermit>) {
+        let left = self.lanes.remove(session);
+        let (insist, listed) = (left.is_some(), left.as_ref().is_some_and(|lane| lane.listed));
+        let crashes = left.as_ref().map_or(0, |lane| lane.crashes);
+        let adopted = left.map(|lane| lane.runs).unwrap_or_default();
+        let lane = self.spawn_lane(LaneStart { session: session.clone(), adopted, insist, crashes, seat });
+        self.lanes.insert(session.clone(), Lane { listed, ..lane });
+    }
+
+    fn spawn_lane(&mut self, start: LaneStart) -> Lane {
+        let LaneStart { session, adopted, crashes, .. } = &start;
+        let (session, adopted, crashes) = (session.clone(), adopted.clone(), *crashes);
         let (mail, mailbox) = mpsc::channel(self.house.queue.cap + MAILBOX_EXTRA);
         let wake = Arc::new(Notify::new());
         let port = LanePort { session: session.clone(), mail: mailbox, wake: wake.clone(), notes: self.notes.clone() };
         let house = self.house.clone();
-        let start = LaneStart { session: session.clone(), adopted: adopted.clone(), insist, crashes };
         let task = self.tasks.spawn(async move {
             run_lane(house, start, port).await;
             TaskEnd::Lane
         });
         self.lane_tasks.insert(task.id(), session);
-        let (task, idle_since) = (task.id(), Instant::now());
-        Lane { mail, wake, task, runs: adopted, commands: 0, opening: true, crashes, idle_since }
+        let (task, idle_since) = (Some(task.id()), Instant::now());
+        Lane {
+            mail: Some(mail),
+            wake,
+            task,
+            runs: adopted,
+            commands: 0,
+            opening: true,
+            crashes,
+            idle_since,
+            listed: false,
+        }
     }
 
     /// Lets lanes sleep that have had nothing to do for a while.
@@ -304,6 +340,7 @@ impl Dispatcher {
         let (id, crashed) = match ended {
             Ok((id, TaskEnd::Lane)) => (id, false),
             Ok((_, TaskEnd::Errand)) => return,
+            Ok((_, TaskEnd::Seat(seat))) => return self.seated(seat),
             Ok((_, TaskEnd::Processes(run))) => {
                 self.ending.remove(&run);
                 return;
@@ -314,13 +351,17 @@ impl Dispatcher {
             }
         };
         let Some(session) = self.lane_tasks.remove(&id) else { return };
-        let Some(lane) = self.lanes.get(&session).filter(|lane| lane.task == id) else { return };
-        let (left, crashes) = (lane.runs.clone(), lane.crashes + 1);
+        let Some(lane) = self.lanes.get(&session).filter(|lane| lane.task == Some(id)) else { return };
+        if lane.is_parked() {
+            return; // its runs wait in the store until there is a seat for it
+        }
+        let (left, crashes, listed) = (lane.runs.clone(), lane.crashes + 1, lane.listed);
         self.lanes.remove(&session);
         if crashed && !left.is_empty() && crashes <= MAX_LANE_CRASHES && !self.house.draining.is_cancelled() {
             // Its runs go on in a new task, and whoever watches them notices nothing.
-            let lane = self.spawn_lane(session.clone(), left, true, crashes);
-            self.lanes.insert(session, lane);
+            let (session_of, seat) = (session.clone(), None);
+            let lane = self.spawn_lane(LaneStart { session: session_of, adopted: left, insist: true, crashes, seat });
+            self.lanes.insert(session, Lane { listed, ..lane });
             return;
         }
         // What they were accepted for is in the store, for the next start.
@@ -342,6 +383,7 @@ impl Dispatcher {
 
     pub(crate) fn begin_drain(&mut self) {
         self.house.draining.cancel();
+        self.let_go_of_parked();
     }
 
     pub(crate) fn stop_everything(&mut self) {
@@ -403,9 +445,9 @@ impl Dispatcher {
 /// Ends the processes of a run that was stopped, beside everything else. Not counted with the small tasks: a stop is never
 /// dropped, and there is one of these for each run at work.
 fn end_processes(tasks: &mut JoinSet<TaskEnd>, house: &Arc<House>, run: &Arc<LiveRun>) {
-    let (processes, id) = (house.processes.clone(), run.id);
+    let (processes, id, draining) = (house.processes.clone(), run.id, house.draining.clone());
     tasks.spawn(async move {
-        processes.end(id).await;
+        persist("processes.end", &draining, || processes.end(id)).await;
         TaskEnd::Processes(id)
     });
 }
@@ -413,5 +455,5 @@ fn end_processes(tasks: &mut JoinSet<TaskEnd>, house: &Arc<House>, run: &Arc<Liv
 /// Whether the person is told of a refusal in the conversation. Not of one after which the channel or the platform
 /// offers the message again: "busy" for a message that is accepted a moment later would be a false word.
 fn worth_saying(refusal: &Refusal) -> bool {
-    !matches!(refusal, Refusal::Busy { .. } | Refusal::ShuttingDown | Refusal::Store(_))
+    !matches!(refusal, Refusal::Busy { .. } | Refusal::Overloaded { .. } | Refusal::ShuttingDown | Refusal::Store(_))
 }

@@ -15,6 +15,7 @@ mod says;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use belay_agent_loop::policies::RunLimits;
 use belay_agent_loop::{AdmittedCall, LoopContext};
 use belay_protocol::{
@@ -44,7 +45,8 @@ use crate::tool_health::{Health, Pass};
 /// The gate. Holds what is compiled once: a validator and a rate for each tool, the rules of approval.
 pub struct EffectGate {
     validators: HashMap<String, Validator>,
-    policy: Policy,
+    /// Swapped as a whole when the settings are reloaded; each call is judged by one of them.
+    policy: ArcSwap<Policy>,
     rates: Rates,
     gates: Arc<dyn GateStore>,
     vault: Arc<dyn SecretVault>,
@@ -161,7 +163,13 @@ impl EffectGate {
         };
         let validators = tools.iter().map(compile).collect::<Result<_, _>>()?;
         let GatePorts { gates, vault, outputs, hooks, health } = ports;
+        let policy = ArcSwap::from_pointee(policy);
         Ok(Self { validators, policy, rates: Rates::of(tools), gates, vault, outputs, hooks, health })
+    }
+
+    /// Judges by these rules from the next call on. A question that waits for its answer stays as it was asked.
+    pub(crate) fn adopt(&self, policy: Policy) {
+        self.policy.store(Arc::new(policy));
     }
 
     /// Takes one batch through the gate and appends one result for each call, in call order, to the context. Where a

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arc_swap::ArcSwap;
 use belay_agent_loop::{Reasoning, StopRules};
 use belay_protocol::inbound::ModelTrouble;
 use belay_protocol::{
@@ -125,11 +126,16 @@ pub struct StorePorts {
     pub switches: Arc<dyn ToolSwitches>,
 }
 
+/// Sessions that wait for a place in the global lane with a task of their own. 128: twice the places there are by default, so
+/// that one is there when a place becomes free; each may hold a conversation and a message in memory.
+pub(crate) const SEATS: usize = 128;
+
 /// The shared part.
 pub(crate) struct House {
     pub(crate) config: AgentConfig,
     pub(crate) queue: QueueConfig,
-    pub(crate) approvals: ApprovalsConfig,
+    /// Swapped as a whole when the settings are reloaded.
+    pub(crate) approvals: ArcSwap<ApprovalsConfig>,
     pub(crate) compaction: CompactionConfig,
     pub(crate) streaming: StreamingConfig,
     /// When conversations begin anew.
@@ -154,7 +160,8 @@ pub(crate) struct House {
     /// What plans use.
     pub(crate) plans: PlanKit,
     pub(crate) max_attempts: u32,
-    pub(crate) rules: Arc<StopRules>,
+    /// Swapped as a whole when the settings are reloaded; a run keeps those that its attempt began with.
+    rules: ArcSwap<StopRules>,
     pub(crate) gate: EffectGate,
     /// How tools get on.
     pub(crate) health: Arc<Health>,
@@ -169,6 +176,8 @@ pub(crate) struct House {
     pub(crate) started_at: UnixMillis,
     /// The global lane: one permit for each turn at work.
     pub(crate) permits: Arc<Semaphore>,
+    /// One permit for each session that waits for a place with a task of its own; the others are parked.
+    pub(crate) seats: Arc<Semaphore>,
     /// The lanes of subagents.
     pub(crate) subagents: SubagentLanes,
     /// What the last model call failed with, until one succeeds. Held for an assignment, never across an await.
@@ -256,10 +265,11 @@ impl House {
             plans,
             max_attempts: parts.max_attempts,
             permits: Arc::new(Semaphore::new(parts.config.max_concurrent_turns)),
+            seats: Arc::new(Semaphore::new(SEATS)),
             subagents: SubagentLanes::new(&parts.config.subagents),
             config: parts.config,
             queue: parts.queue,
-            approvals: parts.approvals,
+            approvals: ArcSwap::from_pointee(parts.approvals),
             compaction: parts.compaction,
             streaming: parts.streaming,
             resets: Resets::of(&parts.sessions),
@@ -273,7 +283,7 @@ impl House {
             processes: parts.processes,
             hooks,
             model: parts.model,
-            rules: parts.rules,
+            rules: ArcSwap::new(parts.rules),
             gate,
             health,
             cost,
@@ -292,6 +302,16 @@ impl House {
             draining: CancellationToken::new(),
         };
         Ok((house, parts.ready))
+    }
+
+    /// The rules for stopping that a run begins with now.
+    pub(crate) fn rules(&self) -> Arc<StopRules> {
+        self.rules.load_full()
+    }
+
+    /// Begins runs with these rules from now on.
+    pub(crate) fn adopt_rules(&self, rules: Arc<StopRules>) {
+        self.rules.store(rules);
     }
 
     /// The way of asking in a conversation's run with these surroundings; one with a goal has the goal's tools besides all

@@ -31,10 +31,9 @@ struct State {
     joined: Vec<JoinedRun>,
 }
 
-/// A message that may join.
+/// A message that may join. Its text is in the store.
 pub(crate) struct Offer {
     pub(crate) run: Arc<LiveRun>,
-    pub(crate) text: String,
 }
 
 impl Joining {
@@ -121,7 +120,7 @@ mod tests {
 
     fn offer() -> (Arc<LiveRun>, Offer) {
         let run = LiveRun::new(RunId::new(), "alice".into(), false);
-        (run.clone(), Offer { run, text: "more".into() })
+        (run.clone(), Offer { run })
     }
 
     fn joined(run: &LiveRun) -> JoinedRun {

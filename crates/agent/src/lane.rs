@@ -22,10 +22,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{EditOutcome, Lease, Message, Refusal, RunOptions, StoreError, ThreadEdit, UnixMillis};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use self::compact::{Compacting, compacted};
+use self::next::{Parking, may_go_on};
 use self::receive::{Receiving, looked_at};
 use self::rest::Resting;
 use crate::compaction::Calibration;
@@ -77,6 +79,12 @@ struct Lane {
     options: RunOptions,
     /// What may become part of the running turn.
     joining: Option<Arc<Joining>>,
+    /// Whether it is about to be parked.
+    parking: Parking,
+    /// A seat for the next run to wait for a place.
+    seat: Option<OwnedSemaphorePermit>,
+    /// When the text of the next message is read again, which the store has not given.
+    read_again_at: Option<Instant>,
     /// Collected messages want their answers in different places: until all are answered, each gets its own.
     individually: bool,
     /// When the running turn, which was told to stop, is aborted.
@@ -100,7 +108,7 @@ impl Lane {
     async fn run(&mut self) -> Result<(), LeaseLost> {
         let draining = self.house.draining.clone();
         loop {
-            self.start_next();
+            Box::pin(self.start_next()).await;
             if self.receiving.is_none()
                 && let Some(mail) = self.held.pop_front()
             {
@@ -132,6 +140,8 @@ impl Lane {
                 },
                 () = at(expiry), if expiry.is_some() => Box::pin(self.expire()).await?,
                 () = at(quiet_at), if quiet_at.is_some() => {} // the next turn begins
+                answer = may_go_on(&mut self.parking), if self.parking.is_asked() => self.parking = answer,
+                () = at(self.read_again_at), if self.read_again_at.is_some() => self.read_again_at = None,
                 () = at(self.abort_at), if self.abort_at.is_some() => self.abort_turn(),
                 () = draining.cancelled(), if !draining.is_cancelled() => {}
             }

@@ -10,7 +10,7 @@
 //! and [`mail`] (what dispatcher and lane share and say) → [`lane`] and [`waiting`] → [`turn`] → [`chat`] (the delegate) →
 //! [`plan`] (a turn that works through steps) → [`effect_gate`] → [`multiplying`] → [`tool_health`] → [`cost_guard`] → [`compaction`] → [`delivery`]. What a run
 //! starts is in [`subagent`] and, in a process of its own, [`container`]. Work that outlives its turn is in [`jobs`]; when work
-//! begins by itself is in [`routines`], and what either may do in [`rights`].
+//! begins by itself is in [`routines`], and what either may do in [`rights`]. Rules that change while it runs: [`reload`].
 
 pub mod agent;
 pub mod approvals;
@@ -48,6 +48,7 @@ mod post;
 mod prompt;
 mod pulse;
 mod queue;
+pub mod reload;
 pub mod reply;
 mod restart;
 mod rights;
@@ -73,6 +74,7 @@ pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, Subagent
 pub use container::{WorkerRoom, WorkersConfig, WorkersParts};
 pub use error::AgentError;
 pub use jobs::JobsConfig;
+pub use reload::{Reloader, Rules};
 pub use routines::{HeartbeatConfig, RoutinesConfig};
 
 /// The tools of the agent itself: it offers them beside those that it is given, some of them to some kinds of run.
@@ -88,6 +90,7 @@ pub const OWN_TOOLS: [&str; 8] = [
 ];
 
 pub use house::{AgentParts, StorePorts};
+pub use plan::check_executors;
 pub use queue::QueueConfig;
 pub use rights::Absent;
 pub use sessions::{ChannelReset, ResetMode, SessionsConfig};

@@ -6,7 +6,7 @@ use belay_protocol::{
     AckSender, ActedOn, Asker, ChannelId, Decision, GateId, IdempotencyKey, Inbound, KnownInput, Principal, Refusal,
     ReplyRoute, RunId, Secret, Sent, SessionKey, UnixMillis,
 };
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::live::{LiveRun, StopCause};
 use crate::submission::{SettingCommand, ThreadCommand};
@@ -104,6 +104,9 @@ pub(crate) enum LaneNote {
     Recovered { run: Arc<LiveRun> },
     /// The lane is open: everything that was unfinished in it is known.
     Opened { session: SessionKey },
+    /// So many runs of the session wait, none of them has begun, and there is no seat: the lane does nothing until `go_on` is
+    /// answered, and ends when that and its mailbox are dropped.
+    WantsParking { session: SessionKey, runs: usize, go_on: oneshot::Sender<()> },
     /// A run that an earlier task of the lane left behind is unknown to the store: it was never accepted.
     Lost { run: RunId },
     /// A run rests on a question, which is stored.

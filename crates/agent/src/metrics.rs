@@ -35,6 +35,8 @@ pub const TOOLS_OFF: &str = "belay_tools_off";
 pub const HOOK_CALLS: &str = "belay_hook_calls_total";
 /// Runs that were taken up again after a restart.
 pub const RUNS_RECOVERED: &str = "belay_runs_recovered_total";
+/// Background tasks that ended unexpectedly and were restarted, by name.
+pub const TASK_RESTARTS: &str = "belay_task_restarts_total";
 
 /// Jobs that have come into a state, by state.
 pub const JOB_CHANGES: &str = "belay_job_changes_total";
@@ -79,6 +81,7 @@ pub fn describe() {
     describe_gauge!(TOOLS_OFF, "Tools, and MCP servers, that are switched off");
     describe_counter!(HOOK_CALLS, "Answers of hooks, and their failures");
     describe_counter!(RUNS_RECOVERED, "Runs that were taken up again after a restart");
+    describe_counter!(TASK_RESTARTS, "Background tasks that ended unexpectedly and were restarted");
     describe_counter!(JOB_CHANGES, "Jobs that have come into a state");
     describe_counter!(FIRINGS_ENDED, "Firings of routines that have ended, and scheduled times that were missed");
     describe_counter!(HEARTBEATS_SKIPPED, "Beats of the heartbeat that were skipped, by reason");
@@ -131,6 +134,11 @@ pub(crate) fn run_ended(record: &RunRecord) {
 /// A run of an earlier start is taken up.
 pub(crate) fn run_recovered() {
     counter!(RUNS_RECOVERED).increment(1);
+}
+
+/// A background task has ended unexpectedly and is restarted. Its name is one of the program's own.
+pub(crate) fn task_restarted(task: &'static str) {
+    counter!(TASK_RESTARTS, "task" => task).increment(1);
 }
 
 /// A rule has fired. Its name comes from the configuration, or is the wire name of a kind of loop.

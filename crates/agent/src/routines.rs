@@ -53,6 +53,7 @@ pub use check::problems;
 pub use commands::RoutineCommand;
 pub(crate) use commands::{USAGE, command};
 pub use config::RoutinesConfig;
+pub(crate) use define::redefine;
 pub(crate) use engine::{Engine, show};
 pub use error::ScheduleError;
 pub(crate) use events::Waiting;

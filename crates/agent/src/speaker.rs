@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::house::House;
+use crate::restart::persist;
 
 /// Answers that wait to be stored. Then: one is dropped with a warning; the program that sent the command has its own
 /// acknowledgement.
@@ -28,7 +29,9 @@ impl Speaker {
         let (tx, mut rx) = mpsc::channel::<(ReplyRoute, String)>(CAPACITY);
         let work = async move {
             while let Some((route, text)) = rx.recv().await {
-                show(&house, Outbound::new(None, route, text)).await;
+                let message = Outbound::new(None, route, text);
+                // One answer that cannot be shown holds up those behind it, as they have one order, and loses none of them.
+                persist("replies", &house.draining, || show(&house, message.clone())).await;
             }
         };
         (Self(tx), work)

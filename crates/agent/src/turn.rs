@@ -58,6 +58,8 @@ pub(crate) struct TurnJob {
     pub(crate) reply_to: Option<ReplyRoute>,
     /// A place in the global lane, where one was free at once.
     pub(crate) permit: Option<OwnedSemaphorePermit>,
+    /// A seat to wait for it; given back once it has the place.
+    pub(crate) seat: Option<OwnedSemaphorePermit>,
     /// When the store was told that this attempt begins; `None`: it is told once there is a place.
     pub(crate) begun_at: Option<UnixMillis>,
     /// What people have answered about its calls.
@@ -209,7 +211,7 @@ fn core_of(job: &TurnJob) -> RunCore {
         options: job.options.clone(),
     });
     RunCore {
-        rules: rules_of(&job.house.rules, &job.options),
+        rules: rules_of(&job.house.rules(), &job.options),
         answers: job.answers.clone(),
         joining: Some(job.joining.clone()),
         ..core
@@ -219,7 +221,7 @@ fn core_of(job: &TurnJob) -> RunCore {
 /// The rules of a run: everybody's, but for the time that its message asks for.
 fn rules_of(rules: &Arc<StopRules>, options: &RunOptions) -> Arc<StopRules> {
     match options.timeout_ms {
-        Some(ms) => Arc::new(rules.with_active_s(ms.div_ceil(1000))),
+        Some(ms) => Arc::new(rules.with_active_ms(ms)),
         None => rules.clone(),
     }
 }

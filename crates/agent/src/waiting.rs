@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use belay_agent_loop::LoopState;
+use belay_protocol::store::input_digest;
 use belay_protocol::{
-    Asker, ChannelId, FinishedRun, Gate, Message, NewEvent, Outbound, PendingRun, Purpose, ReplyRoute, RunEnd, RunId,
-    RunOptions, RunRecord, RunStatus, RunUsage, StopReason, ThreadState, UnixMillis,
+    Asker, ChannelId, FinishedRun, Gate, Message, MessageBody, NewEvent, Outbound, PendingRun, Purpose, ReplyRoute,
+    RunEnd, RunId, RunOptions, RunRecord, RunStatus, RunUsage, StopReason, ThreadState, UnixMillis,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -30,9 +31,14 @@ pub(crate) struct Waiting {
     pub(crate) in_thread: bool,
     /// A place in the global lane, where one was free at once.
     pub(crate) permit: Option<OwnedSemaphorePermit>,
-    /// The history that it brought along, until its first start appends it to the thread.
+    /// The history that it brought along, until its first start appends it to the thread; in the store alone while it waits.
     pub(crate) history: Vec<Arc<Message>>,
+    /// Its own messages; empty while its text is in the store alone.
     pub(crate) own: Vec<Arc<Message>>,
+    /// Bytes of its text.
+    pub(crate) bytes: usize,
+    /// Digests of the instructions that it brought along, until it begins.
+    pub(crate) instructions: Vec<String>,
     /// Where its loop goes on; `None`: at its beginning, or lent to the running turn. Boxed, for it is large.
     pub(crate) state: Option<Box<LoopState>>,
     pub(crate) usage: RunUsage,
@@ -128,6 +134,12 @@ impl Ending {
     }
 }
 
+/// Digests of the instructions among messages that a client has brought along.
+fn digests_of_instructions(history: &[Message]) -> Vec<String> {
+    let instructions = history.iter().filter(|message| matches!(message.body, MessageBody::System { .. }));
+    instructions.map(|message| input_digest(message.text())).collect()
+}
+
 /// Whether a message is words for the model, rather than the order of a plan. What the agent's own parts say always is.
 fn is_words(text: &str, channel: &ChannelId) -> bool {
     Purpose::of(channel).is_autonomous() || submission::parse(text) == Submission::Input
@@ -150,6 +162,8 @@ impl Waiting {
         Self {
             run: run.clone(),
             own: vec![Arc::new(Message::user(text))],
+            bytes: text.len(),
+            instructions: digests_of_instructions(&history),
             reply_to: inbound.reply_to.clone(),
             accepted_at: UnixMillis::default(),
             started_at: None,
@@ -182,7 +196,9 @@ impl Waiting {
             pending.state.is_none() && pending.history.is_empty() && is_words(&pending.text, &pending.channel);
         Self {
             run,
-            own: if in_thread { own } else { vec![Arc::new(Message::user(pending.text))] },
+            own,
+            bytes: pending.text.len(),
+            instructions: digests_of_instructions(&pending.history),
             reply_to: pending.reply_to,
             accepted_at: pending.accepted_at,
             started_at: pending.started_at,
@@ -190,7 +206,7 @@ impl Waiting {
             begun_at: None,
             in_thread,
             permit: None,
-            history: pending.history.into_iter().map(Arc::new).collect(),
+            history: Vec::new(),
             state: pending.state.map(|state| Box::new(state_of(pending.run_id, state))),
             usage: pending.usage,
             cost_micro_usd: pending.cost_micro_usd,
@@ -207,9 +223,23 @@ impl Waiting {
         }
     }
 
-    /// What its message says.
-    pub(crate) fn text(&self) -> &str {
-        self.own.first().map_or("", |message| message.text())
+    /// Whether its text is in the store alone, and must be read before its turn begins.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.own.is_empty()
+    }
+
+    /// From now on its text is in the store alone, unless it begins at once. What has begun keeps its messages: there are no more
+    /// of them than places.
+    pub(crate) fn leave_text_in_store(&mut self) {
+        if self.permit.is_none() && !self.has_begun() {
+            (self.own, self.history) = (Vec::new(), Vec::new());
+        }
+    }
+
+    /// The store has given its text.
+    pub(crate) fn read(&mut self, text: &str, history: Vec<Message>) {
+        self.own = vec![Arc::new(Message::user(text))];
+        self.history = history.into_iter().map(Arc::new).collect();
     }
 
     /// Whether it may become part of another run: it never began, and it is words alone.

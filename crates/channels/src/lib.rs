@@ -17,4 +17,4 @@ mod words;
 
 pub use config::{Enabled, GroupAnswer, GroupsConfig, StdinConfig, Stream, TelegramConfig, TelegramMode};
 pub use stdin::{Operators, StdinChannel};
-pub use telegram::{Telegram, TelegramSecrets, admission as telegram_admission};
+pub use telegram::{AllowLists, Telegram, TelegramSecrets};

@@ -3,6 +3,7 @@
 
 mod person;
 
+use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -28,30 +29,37 @@ use crate::output::{Output, complain, note};
 use crate::paths::Paths;
 use crate::secrets::Secrets;
 use crate::settings::{load, refused};
-use crate::signals::SignalWatch;
+use crate::signals::{OnHangup, SignalWatch};
 use crate::telemetry;
-use crate::wiring::{Chosen, HOOKS_GRACE, Programs, Store, SystemClock, ToolPorts, VERSION, agent_failure, hooks};
+use crate::wiring::{
+    Chosen, HOOKS_GRACE, Programs, Store, SystemClock, ToolPorts, VERSION, agent_failure, hooks, keep_apart,
+    workspace_of,
+};
 
 /// Answers one message; the exit code is the verdict of its run.
 pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let text = crate::input::message(&args.text)?;
-    let paths = Paths::find(env)?;
+    let paths = Paths::find(env)?.with_named(&args.settings.files);
     let loaded = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?;
     let telemetry = &loaded.settings.telemetry;
     telemetry::start(&if loaded.is_set("telemetry.log") { telemetry.clone() } else { telemetry.quiet() }, env);
-    let signals = SignalWatch::install().map_err(|error| Failure::new(Exit::Internal, error))?;
+    let signals = SignalWatch::install(OnHangup::End).map_err(|error| Failure::new(Exit::Internal, error))?;
 
     let settings = &loaded.settings;
-    let secrets = Secrets::find(settings, env).map_err(|problems| refused(&problems))?;
+    keep_apart(settings, env, &paths)?;
+    let secrets = Secrets::find(&loaded, env).map_err(|problems| refused(&problems))?;
     let chosen = Chosen::find(settings, &secrets).await?;
     if let Some(notice) = &chosen.notice {
         note(notice);
     }
+    if std::io::stderr().is_terminal() {
+        note(&format!("workspace {}", workspace_of(settings, env, &paths).display()));
+    }
     let store = Store::memory()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let hooks = hooks(settings, env)?;
     let tool_ports = ToolPorts { notes: store.notes(), runs: store.ports().runs, clock: clock.clone() };
     let mut programs = Programs::open(settings, env, &paths, tool_ports).await?;
+    let hooks = hooks(settings, env, programs.kept())?;
     let closing = programs.closing();
     let (channel, answer, talk) = AskChannel::new(text, args.outputs.clone(), Person::find(args.text == "-", env));
     let agent = Agent::start(AgentParts {

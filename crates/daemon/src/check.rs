@@ -1,26 +1,31 @@
 //! `belay check`: the settings, and what they need, without starting. Every problem at once.
 
 mod names;
+mod places;
+mod unit;
+mod workspace;
 
 use std::path::Path;
 
 use belay_agent::{WorkerRoom, WorkersConfig};
+use belay_gateway::ControlGroup;
 use belay_models::{CandidateConfig, ProbeReport, candidates};
-use belay_store::{Held, Inspection, OpenError, StoreUrl, inspect};
+use belay_tools::PathResolution;
 use belay_tools::mcp::{Looking, ServerReport, Standing, Trust};
 use belay_tools::sandbox::{Offers, Policy, Sandbox, SandboxConfig};
+use secrecy::ExposeSecret;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use tokio::net::{TcpListener, UnixStream};
 
-use crate::cli::CheckArgs;
+use crate::cli::CheckUnitArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 use crate::paths::Paths;
-use crate::secrets::Secrets;
+use crate::secrets::{Secrets, UNSEEN};
 use crate::settings::{Problem, Settings, load, refused};
-use crate::wiring::{Chosen, McpNeeds, Store, refuse_store, walls, words, workspace_of};
+use crate::wiring::{Chosen, McpNeeds, gateway_failure, shared, walls, words, workspace_of};
 
 /// How one thing stands, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -58,28 +63,40 @@ impl Finding {
 }
 
 /// Checks everything that a start would need.
-pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let paths = Paths::find(env)?;
+pub(crate) async fn check(args: &CheckUnitArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    let CheckUnitArgs { check: args, unit } = args;
+    let (credentials, about_unit) = match unit.as_deref().map(unit::read).transpose() {
+        Ok(read) => read.unwrap_or_default(),
+        Err(error) => return Err(Failure::new(Exit::UnusableInput, format!("--unit {error}"))),
+    };
+    let env = &env.clone().with_credentials(credentials);
+    let paths = Paths::find(env)?.with_named(&args.settings.files);
     let loaded = match load(&args.settings, env, &paths) {
         Ok(loaded) => loaded,
         Err(problems) => return report_refused(&problems, args.json, out),
     };
     let settings = &loaded.settings;
-    let secrets = match Secrets::find(settings, env) {
+    let secrets = match Secrets::find(&loaded, env) {
         Ok(secrets) => secrets,
         Err(problems) => return report_refused(&problems, args.json, out),
     };
     let running = UnixStream::connect(&paths.control_socket).await.is_ok();
     let mut findings = vec![
         Finding::new("settings", State::Ok, "every key and value is understood"),
-        data(&paths),
-        store(settings, &paths, env, running),
-        listener(settings, &secrets, running).await,
+        places::data(&paths),
+        places::store(settings, &paths, env, running),
+        places::workspace(settings, &paths, env),
+        listener(settings, &secrets, env, running).await,
     ];
+    findings.extend(about_unit);
+    findings.extend(control_group(settings, &paths));
     findings.extend(model(settings, &secrets).await);
     findings.extend(telegram(settings));
+    findings.extend(names::executors(settings));
     findings.extend(names::hooks(settings, env));
     findings.extend(names::approvals(settings));
+    findings.push(workspace::paths(&PathResolution::find()));
+    findings.extend(workspace::own_files(&shared(settings, env, &paths)));
     let (mut about_sandbox, works) = sandbox(&walls(settings, env, &paths), &paths);
     findings.append(&mut about_sandbox);
     findings.extend(workers(settings, works));
@@ -120,51 +137,25 @@ fn row(finding: &Finding) -> Vec<Cell> {
     vec![Cell::new(word, tone), finding.what.into(), finding.detail.as_str().into()]
 }
 
-/// Whether the data directory, or the one it will be made in, can be written.
-fn data(paths: &Paths) -> Finding {
-    let shown = paths.data.display();
-    let existing = paths.data.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
-    let probe = existing.join(format!(".belay-check-{}", std::process::id()));
-    let written = std::fs::OpenOptions::new().write(true).create_new(true).open(&probe);
-    match written.and_then(|_| std::fs::remove_file(&probe)) {
-        Ok(()) if existing == paths.data => Finding::new("data", State::Ok, format!("{shown} can be written")),
-        Ok(()) => Finding::new("data", State::Ok, format!("{shown} can be made")),
-        Err(error) => Finding::new("data", State::OutOfReach, format!("{}: {error}", existing.display())),
+/// The group of the control socket, if there is to be one.
+fn control_group(settings: &Settings, paths: &Paths) -> Option<Finding> {
+    let found = ControlGroup::find(&settings.gateway.control_group);
+    let reached = found.and_then(|group| group.map(|group| group.reaches(&paths.control_socket)).transpose());
+    match reached {
+        Ok(None) => None,
+        Ok(Some(())) => {
+            let group = &settings.gateway.control_group;
+            Some(Finding::new(
+                "gateway",
+                State::Ok,
+                format!("members of the group {group} are operators on the control socket"),
+            ))
+        }
+        Err(error) => Some(Finding::failed("gateway", &gateway_failure(&error))),
     }
 }
 
-/// Whether the store is there, or can be made. It is not opened: that would bring an old one up to date.
-fn store(settings: &Settings, paths: &Paths, env: &Environment, running: bool) -> Finding {
-    let finding = |state, detail| Finding::new("store", state, detail);
-    let path = match Store::place(settings, paths, env) {
-        Err(failure) => return Finding::failed("store", &failure),
-        Ok(StoreUrl::Memory) => return finding(State::Note, "memory: everything is gone at the end".into()),
-        Ok(StoreUrl::Sqlite(path)) => path,
-    };
-    let shown = path.display();
-    match inspect(&path) {
-        Err(error) => Finding::failed("store", &refuse_store(&error)),
-        Ok(Inspection { held: Held::By { pid }, .. }) if running => {
-            let process = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
-            finding(State::Note, format!("{shown} is in use by the Belay that is running{process}"))
-        }
-        Ok(Inspection { held: Held::By { pid }, .. }) => {
-            Finding::failed("store", &refuse_store(&OpenError::Locked { pid }))
-        }
-        Ok(Inspection { schema: None, .. }) => finding(State::Ok, format!("{shown} will be made")),
-        Ok(Inspection { schema: Some(found), known, .. }) => {
-            match std::fs::OpenOptions::new().write(true).open(&path) {
-                Err(error) => finding(State::OutOfReach, format!("{shown}: {error}")),
-                Ok(_) if found < known => {
-                    finding(State::Ok, format!("{shown} is there; a start brings its schema from {found} to {known}"))
-                }
-                Ok(_) => finding(State::Ok, format!("{shown} is there, with schema {found}")),
-            }
-        }
-    }
-}
-
-async fn listener(settings: &Settings, secrets: &Secrets, running: bool) -> Finding {
+async fn listener(settings: &Settings, secrets: &Secrets, env: &Environment, running: bool) -> Finding {
     let finding = |state, detail: String| Finding::new("gateway", state, detail);
     let Some(address) = settings.gateway.listen_address() else {
         return finding(State::Note, "off: the control socket alone".into());
@@ -182,7 +173,13 @@ async fn listener(settings: &Settings, secrets: &Secrets, running: bool) -> Find
         (true, false) => {
             let what =
                 "can be reached from other machines, and there is no token; set BELAY_TOKEN, or listen on 127.0.0.1";
-            finding(State::Refused, format!("gateway.listen: {address} {what}"))
+            let unseen = match env.directory("CREDENTIALS_DIRECTORY") {
+                Some(_) => "",
+                None => {
+                    " (systemd credentials of a service cannot be seen from here: `belay check --unit FILE` reads its unit)"
+                }
+            };
+            finding(State::Refused, format!("gateway.listen: {address} {what}{unseen}"))
         }
         (_, true) => finding(State::Ok, format!("{address} is free; a token is asked for")),
         (false, false) => finding(State::Ok, format!("{address} is free; everybody on this machine is an operator")),
@@ -219,6 +216,13 @@ async fn look_at(candidate: &CandidateConfig, http: &reqwest::Client) -> Finding
     let name = &candidate.name;
     if let Some(lacks) = &candidate.lacks {
         return finding(State::Refused, format!("{name} has no key and is left out: {lacks}"));
+    }
+    let keys = [&candidate.keys.openai, &candidate.keys.anthropic, &candidate.keys.configured];
+    if keys.into_iter().flatten().any(|key| key.expose_secret() == UNSEEN) {
+        return finding(
+            State::Note,
+            format!("{name}: its key is a credential that cannot be read from here; it was not asked"),
+        );
     }
     match belay_models::probe(&candidate.config, &candidate.keys, http).await {
         Ok(ProbeReport::Ready) => finding(State::Ok, format!("{name} is offered")),
@@ -308,7 +312,9 @@ fn of_server(report: &ServerReport, settings: &Settings) -> Finding {
     let name = &report.server;
     let finding = |state, detail: String| Finding::new("mcp", state, detail);
     if let Some(trouble) = &report.trouble {
-        return finding(State::Note, format!("{name} {trouble}: its tools are left out"));
+        let said: Vec<&str> = report.last_words.lines().collect();
+        let said = if said.is_empty() { String::new() } else { format!(". It wrote: {}", said.join(" | ")) };
+        return finding(State::Note, format!("{name} {trouble}. Its tools are left out{said}"));
     }
     let first_use = settings.tools.mcp.get(name).is_some_and(|server| server.trust == Trust::FirstUse);
     let named = |which: &dyn Fn(&Standing) -> bool| -> Vec<&str> {

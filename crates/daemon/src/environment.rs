@@ -4,16 +4,47 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
+use secrecy::SecretString;
+
 /// A snapshot of the environment variables.
 #[derive(Clone, Default)]
 pub(crate) struct Environment {
     vars: BTreeMap<OsString, OsString>,
+    /// The credentials that the unit of a service gives it, where that is looked at from outside.
+    declared: BTreeMap<String, Declared>,
+}
+
+/// A credential that a unit declares.
+#[derive(Clone)]
+pub(crate) enum Declared {
+    /// Its content.
+    Content(SecretString),
+    /// It is there, and what it holds is not known.
+    Unseen,
 }
 
 impl Environment {
     /// That of this process, now.
     pub(crate) fn of_process() -> Self {
-        Self { vars: std::env::vars_os().collect() }
+        Self { vars: std::env::vars_os().collect(), declared: BTreeMap::new() }
+    }
+
+    /// The same with one more variable.
+    #[cfg(test)]
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        self.vars.insert(name.into(), value.into());
+        self
+    }
+
+    /// The same as a service would have it whose unit declares these credentials.
+    pub(crate) fn with_credentials(mut self, declared: BTreeMap<String, Declared>) -> Self {
+        self.declared = declared;
+        self
+    }
+
+    /// The credential of that name, where the unit of a service declares it.
+    pub(crate) fn declared(&self, name: &str) -> Option<&Declared> {
+        self.declared.get(name)
     }
 
     /// The value of a variable, if it is set, not empty, and UTF-8.
@@ -23,7 +54,12 @@ impl Environment {
 
     /// The value of a variable as it is, if it is set and not empty.
     pub(crate) fn raw(&self, name: &str) -> Option<&OsStr> {
-        self.vars.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
+        self.given(name).filter(|value| !value.is_empty())
+    }
+
+    /// The value of a variable as it is, if it is set, also when it is empty.
+    pub(crate) fn given(&self, name: &str) -> Option<&OsStr> {
+        self.vars.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
     /// A directory. Relative ones are ignored, as the XDG base directory specification asks
@@ -43,7 +79,8 @@ impl Environment {
 
 impl<const N: usize> From<[(&str, &str); N]> for Environment {
     fn from(pairs: [(&str, &str); N]) -> Self {
-        Self { vars: pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect() }
+        let vars = pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Self { vars, declared: BTreeMap::new() }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 use crate::paths::{Paths, private_directory};
 use crate::settings::{Settings, SettingsArgs, load, refused};
-use crate::wiring::{McpNeeds, workspace_of};
+use crate::wiring::{McpNeeds, keep_apart, workspace_of};
 
 pub(crate) use serve::{ServeArgs, serve};
 
@@ -70,6 +70,7 @@ pub(crate) async fn list(args: &ListArgs, env: &Environment, out: Output<'_>) ->
         out.line("no MCP server is enabled; [tools.mcp.NAME] in the settings names one");
     } else {
         out.table(&reports.iter().flat_map(rows).collect::<Vec<_>>());
+        out.lines(reports.iter().filter_map(wrote));
         out.lines(reports.iter().flat_map(|report| report.tools.iter().filter_map(move |tool| compared(report, tool))));
     }
     let all_answered = reports.iter().all(|report| report.trouble.is_none());
@@ -99,7 +100,7 @@ pub(crate) async fn approve(args: &ApproveArgs, env: &Environment, out: Output<'
 
 /// The settings, where they know the server that is named.
 fn settings_of(args: &SettingsArgs, server: Option<&str>, env: &Environment) -> Result<(Settings, Paths), Failure> {
-    let paths = Paths::find(env)?;
+    let paths = Paths::find(env)?.with_named(&args.files);
     let settings = load(args, env, &paths).map_err(|problems| refused(&problems))?.settings;
     match server.map(|name| find(&settings.tools.mcp, name)) {
         Some(Err(what)) => Err(Failure::new(Exit::Failed, what)),
@@ -109,6 +110,7 @@ fn settings_of(args: &SettingsArgs, server: Option<&str>, env: &Environment) -> 
 
 /// The servers, and the directories they need.
 async fn servers(settings: &Settings, env: &Environment, paths: &Paths) -> Result<(McpNeeds, Mcp), Failure> {
+    keep_apart(settings, env, paths)?;
     for directory in [&paths.data, &workspace_of(settings, env, paths)] {
         private_directory(directory).map_err(|error| Failure::new(Exit::OutOfReach, error))?;
     }
@@ -123,14 +125,16 @@ fn rows(report: &ServerReport) -> Vec<Vec<Cell>> {
         vec![Cell::new(word, tone), report.server.as_str().into(), tool.into(), first_line(detail).into()]
     };
     match &report.trouble {
-        Some(trouble) => {
-            let said =
-                if report.last_words.is_empty() { String::new() } else { format!("; it wrote: {}", report.last_words) };
-            vec![row(("left out", Tone::Bad), "–", &format!("{trouble}{said}"))]
-        }
+        Some(trouble) => vec![row(("left out", Tone::Bad), "–", trouble)],
         None if report.tools.is_empty() => vec![row(("ok", Tone::Dim), "–", "offers no tools")],
         None => report.tools.iter().map(|tool| row(word(&tool.standing), &tool.tool, detail(tool))).collect(),
     }
+}
+
+/// What a server that is left out has written to its standard error.
+fn wrote(report: &ServerReport) -> Option<String> {
+    let lines: String = report.last_words.lines().map(|line| format!("\n  {line}")).collect();
+    (!lines.is_empty()).then(|| format!("{} wrote to standard error:{lines}", report.server))
 }
 
 fn word(standing: &Standing) -> (&'static str, Tone) {

@@ -66,7 +66,7 @@ impl<'a> Output<'a> {
 
     /// Prints a piece of a text, without an end of the line.
     pub(crate) fn piece(self, text: &str) {
-        let safe = if self.terminal { harmless(text) } else { text.to_owned() };
+        let safe = if self.terminal { belay_text::escaped_piece(text).into_owned() } else { text.to_owned() };
         self.write(|out| write!(out, "{safe}"));
     }
 
@@ -158,9 +158,9 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// The text without control characters other than line breaks and tabs.
+/// The text without what could steer a terminal or hide in it; that is shown as escapes.
 fn harmless(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    belay_text::escaped(text).into_owned()
 }
 
 /// Shows a question on stderr, in yellow if that is wanted.
@@ -200,6 +200,7 @@ mod tests {
 
     #[test]
     fn what_a_model_writes_cannot_command_the_terminal() {
-        assert_eq!(harmless("a\x1b[2Jb\u{9b}c\td\n"), "a[2Jbc\td\n");
+        assert_eq!(harmless("txt.\u{202e}exe\u{ad}\u{e0041}"), r"txt.\u{202e}exe\u{ad}\u{e0041}");
+        assert_eq!(harmless("a\x1b[2Jb\u{9b}c\td\n"), "a\\u{1b}[2Jb\\u{9b}c\td\n");
     }
 }

@@ -24,6 +24,8 @@ const SOCKET_PATH_MAX_BYTES: usize = 107;
 pub(crate) struct Paths {
     /// Settings files that are read when they exist, weakest first.
     pub(crate) settings: Vec<PathBuf>,
+    /// Settings files that the command line names (`--config`).
+    pub(crate) named: Vec<PathBuf>,
     /// The data directory: `$STATE_DIRECTORY`, else `$XDG_DATA_HOME/belay`, else `~/.local/share/belay`.
     pub(crate) data: PathBuf,
     /// The control socket: `$RUNTIME_DIRECTORY/control.sock`, else `$XDG_RUNTIME_DIR/belay/control.sock`, else
@@ -55,7 +57,14 @@ impl Paths {
             .unwrap_or_else(|| data.clone())
             .join("control.sock");
         let temp = env.directory("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp"));
-        Ok(Self { settings, control_socket: fit_socket(socket, &temp), data })
+        Ok(Self { settings, named: Vec::new(), control_socket: fit_socket(socket, &temp), data })
+    }
+
+    /// The same places, with the settings files that the command line names.
+    #[must_use]
+    pub(crate) fn with_named(mut self, files: &[PathBuf]) -> Self {
+        self.named = files.iter().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone())).collect();
+        self
     }
 
     /// Where a client looks for a daemon, in this order: that of the same user, then the machine's.

@@ -3,7 +3,9 @@
 //! Layers, weakest first: the built-in `config/default.toml`, `/etc/belay/belay.toml`, the user's `belay.toml`, each
 //! `--config`, the environment (`BELAY__SECTION__KEY`), `--set`. Every problem of every layer is reported at once.
 
+mod changes;
 mod layers;
+mod mask;
 mod merge;
 mod problem;
 mod rules;
@@ -27,8 +29,9 @@ use belay_tools::context::{ContextConfig, SkillsConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+pub(crate) use changes::{Changes, reloaded};
 pub(crate) use layers::NOT_FINITE;
-use layers::{BUILT_IN, Layer};
+use layers::{BUILT_IN, Layer, Need};
 pub(crate) use merge::Origins;
 pub(crate) use problem::{Problem, nearest};
 pub(crate) use rules::problems as problems_of_rules;
@@ -138,6 +141,11 @@ impl Settings {
         .concat()
     }
 
+    /// Every bad value as a problem with its place.
+    pub(crate) fn problems(&self, origins: &Origins) -> Vec<Problem> {
+        self.validate().iter().map(|text| of_text(text, origins)).collect()
+    }
+
     /// The last step that a run of any kind can reach: the rules are the same for all kinds, their limits of steps are not.
     fn max_steps(&self) -> u64 {
         let agent = &self.agent;
@@ -214,6 +222,8 @@ pub(crate) struct Loaded {
     pub(crate) settings: Settings,
     /// Where they came from.
     pub(crate) origins: Origins,
+    /// Files of the user that the service may not see, each with the reason.
+    pub(crate) hidden: Vec<String>,
 }
 
 impl Loaded {
@@ -232,6 +242,9 @@ pub(crate) struct SettingsArgs {
     /// Set one value, for example --set llm.provider=rehearsal; wins over every file
     #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
     pub(crate) assignments: Vec<String>,
+    /// Let tools work in this directory; the same as tools.workspace, relative to the current directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
 }
 
 /// Loads the settings.
@@ -246,11 +259,16 @@ pub(crate) fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Res
         Err(found) => problems.extend(found),
     };
     keep(Layer::built_in().map(Some));
-    for (path, need) in layers::files(&paths.settings, &args.files) {
-        keep(Layer::file(path, need));
+    let mut hidden = Vec::new();
+    for (path, need) in layers::files(&paths.settings, &args.files, in_service(env)) {
+        match layers::hidden(path).filter(|_| need == Need::IfVisible) {
+            Some(why) => hidden.push(format!("{}: {why}", path.display())),
+            None => keep(Layer::file(path, need)),
+        }
     }
     keep(Layer::environment(env).map(Some));
     keep(Layer::command_line(&args.assignments).map(Some));
+    keep(args.workspace.as_deref().map(Layer::workspace).transpose());
 
     let whole_files = problems.len();
     let mut merged = merge::merge(layers)?;
@@ -260,12 +278,17 @@ pub(crate) fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Res
     let named: Vec<String> = problems.iter().map(|problem| problem.key.clone()).collect();
     let origins = merged.origins;
     // A value that could not be read stands at its default, about which there is nothing to say.
-    problems.extend(
-        settings.validate().into_iter().map(|text| of_text(&text, &origins)).filter(|p| !named.contains(&p.key)),
-    );
+    problems.extend(settings.problems(&origins).into_iter().filter(|problem| !named.contains(&problem.key)));
     problems.extend(misplaced_secrets(&settings, &origins));
     problems[whole_files..].sort_by(|a, b| (&a.origin, &a.key).cmp(&(&b.origin, &b.key)));
-    if problems.is_empty() { Ok(Loaded { settings, origins }) } else { Err(problems) }
+    if problems.is_empty() { Ok(Loaded { settings, origins, hidden }) } else { Err(problems) }
+}
+
+/// Whether a service manager has started this process, which then takes its settings from the machine's file.
+///
+/// Source: systemd.exec(5), "Environment variables in spawned processes".
+fn in_service(env: &Environment) -> bool {
+    ["STATE_DIRECTORY", "NOTIFY_SOCKET"].into_iter().any(|name| env.text(name).is_some())
 }
 
 /// `belay config show`: the settings in force, where each came from, and where things are kept.
@@ -334,11 +357,6 @@ fn collect_misplaced(value: &Json, key: &str, misplaced: &mut Vec<String>) {
         }
         _ => {}
     }
-}
-
-/// The value at a full key.
-fn at<'a>(tree: &'a Json, key: &str) -> Option<&'a Json> {
-    key.split('.').try_fold(tree, |value, name| value.get(name))
 }
 
 fn collect_keys(value: &Json, key: &str, keys: &mut Vec<String>) {

@@ -1,20 +1,59 @@
-//! Signals: the first SIGINT or SIGTERM begins the drain, the second ends the process at once.
+//! Signals: the first SIGINT or SIGTERM begins the drain, the second ends the process at once. SIGHUP reloads the settings of
+//! a daemon without a terminal, and begins the drain of whatever has one. SIGUSR1 and SIGUSR2 mean nothing here.
 
+use std::fs::File;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use futures_util::StreamExt;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook_tokio::{Handle, Signals};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::exit::Exit;
 use crate::output::note;
 
-/// The signals of this process. SIGHUP keeps its usual effect: `nohup` and terminals rely on it.
+/// What SIGHUP means to a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnHangup {
+    /// The end, as SIGTERM.
+    End,
+    /// The settings are read again, unless a terminal controls the process: then its end.
+    Reload,
+}
+
+/// What SIGHUP does to this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hangup {
+    /// Nothing: whoever started us has it ignored, as `nohup` does.
+    Ignored,
+    /// Begins the drain: the terminal is gone.
+    Drains,
+    /// The settings are read again.
+    Reloads,
+}
+
+impl Hangup {
+    fn of(wanted: OnHangup, ignored: bool, terminal: bool) -> Self {
+        match (ignored, wanted, terminal) {
+            (true, ..) => Self::Ignored,
+            (false, OnHangup::Reload, false) => Self::Reloads,
+            (false, ..) => Self::Drains,
+        }
+    }
+}
+
+/// The signals of this process.
 pub(crate) struct SignalWatch {
     signals: Signals,
     handle: Handle,
+    hangup: Hangup,
+    /// One waiting request for a reload is enough: it reads what is there when it begins.
+    reloads: mpsc::Sender<()>,
+    requests: Option<mpsc::Receiver<()>>,
 }
 
 impl SignalWatch {
@@ -22,10 +61,16 @@ impl SignalWatch {
     ///
     /// # Errors
     /// The handler cannot be installed.
-    pub(crate) fn install() -> io::Result<Self> {
-        let signals = Signals::new([SIGINT, SIGTERM])?;
+    pub(crate) fn install(hangup: OnHangup) -> io::Result<Self> {
+        survive_file_size_limit()?;
+        let hangup = Hangup::of(hangup, is_ignored(SIGHUP), has_terminal());
+        let mut taken = vec![SIGINT, SIGTERM, SIGUSR1, SIGUSR2];
+        // A handler would end what was inherited.
+        taken.extend((hangup != Hangup::Ignored).then_some(SIGHUP));
+        let signals = Signals::new(taken)?;
         let handle = signals.handle();
-        Ok(Self { signals, handle })
+        let (reloads, requests) = mpsc::channel(1);
+        Ok(Self { signals, handle, hangup, reloads, requests: Some(requests) })
     }
 
     /// What ends [`SignalWatch::watch`].
@@ -33,20 +78,92 @@ impl SignalWatch {
         self.handle.clone()
     }
 
-    /// Cancels `root` at the first signal, ends the process at the second. Ends when its [`Handle`] is closed.
+    /// The requests to read the settings again; ends with [`SignalWatch::watch`]. `None`: they were taken before.
+    pub(crate) fn reloads(&mut self) -> Option<mpsc::Receiver<()>> {
+        self.requests.take()
+    }
+
+    /// Cancels `root` at the first signal that ends the process, ends it at the second. Ends when its [`Handle`] is closed.
     ///
     /// Exiting at once is safe: what was accepted is committed, and an unfinished run is taken up again at the next
     /// start.
     pub(crate) async fn watch(mut self, root: CancellationToken) {
-        let mut seen = 0u32;
+        let mut draining = false;
         while let Some(signal) = self.signals.next().await {
-            seen += 1;
-            if seen > 1 {
-                note("ended at once");
-                std::process::exit(Exit::Interrupted as i32);
+            match signal {
+                SIGUSR1 | SIGUSR2 => {
+                    info!(signal = if signal == SIGUSR1 { "SIGUSR1" } else { "SIGUSR2" }, "signal ignored");
+                }
+                SIGHUP if self.hangup == Hangup::Reloads => {
+                    // Full: a reload that has not begun reads what is there by then.
+                    let _ = self.reloads.try_send(());
+                }
+                // The kernel and the shell both send it when a terminal goes: it hurries nothing.
+                SIGHUP if draining => {}
+                _ if draining => {
+                    note("ended at once");
+                    std::process::exit(Exit::Interrupted as i32);
+                }
+                _ => {
+                    draining = true;
+                    info!(signal, "signal received, draining");
+                    root.cancel();
+                }
             }
-            info!(signal, "signal received, draining");
-            root.cancel();
         }
+    }
+}
+
+/// Makes a write beyond the limit of file sizes (`RLIMIT_FSIZE`, `LimitFSIZE=`) an error of that write, as on a full disk;
+/// by default the kernel ends the process without a word.
+///
+/// A handler that does nothing rather than an ignored signal: programs that are started inherit the latter, while exec
+/// resets the former. Source: signal(7), "Signal dispositions"; setrlimit(2), `RLIMIT_FSIZE`.
+fn survive_file_size_limit() -> io::Result<()> {
+    signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(|_| ())
+}
+
+/// Whether a terminal controls this process, so that its end means ours. Source: Linux, tty(4).
+fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
+}
+
+/// Whether a signal was ignored when this process was started. Source: Linux, proc_pid_status(5), `SigIgn`.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ignores(&status, signal)
+}
+
+fn ignores(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    (1..=64).contains(&signal) && mask & (1 << (signal - 1)) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hangup_reloads_without_a_terminal_drains_with_one_and_an_inherited_ignore_stays() {
+        for (wanted, ignored, terminal, hangup) in [
+            (OnHangup::Reload, false, false, Hangup::Reloads),
+            (OnHangup::Reload, false, true, Hangup::Drains),
+            (OnHangup::Reload, true, false, Hangup::Ignored),
+            (OnHangup::Reload, true, true, Hangup::Ignored),
+            (OnHangup::End, false, false, Hangup::Drains),
+            (OnHangup::End, true, true, Hangup::Ignored),
+        ] {
+            assert_eq!(Hangup::of(wanted, ignored, terminal), hangup, "{wanted:?} {ignored} {terminal}");
+        }
+    }
+
+    #[test]
+    fn the_mask_of_ignored_signals_is_read_bit_by_bit() {
+        let status = "Name:\tbelay\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000000\n";
+        for (signal, ignored) in [(1, true), (13, true), (2, false), (64, false), (0, false)] {
+            assert_eq!(ignores(status, signal), ignored, "{signal}");
+        }
+        assert!(!ignores("", 1) && !ignores("SigIgn:\tnonsense", 1));
     }
 }

@@ -21,6 +21,15 @@ pub(crate) fn ready(status: &str) {
     tell(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
+/// Says that the settings are being read again; [`ready`] says that this is done.
+pub(crate) fn reloading() {
+    // systemd from 253 on wants the time of the notice. Source: sd_notify(3), `MONOTONIC_USEC=`.
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => tell(&[NotifyState::Reloading, now]),
+        Err(_) => tell(&[NotifyState::Reloading]),
+    }
+}
+
 /// Says that the drain has begun.
 pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("draining")]);

@@ -2,19 +2,22 @@
 //! beside a prompt in a file.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use belay_protocol::Clock;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Registry, fmt};
+use tracing_subscriber::{Registry, fmt, reload};
 
 use crate::environment::Environment;
 use crate::paths::private_directory;
+use crate::wiring::SystemClock;
 
 /// Libraries that log what is normal, and how much of them is heard unless the filter names them. `genai` warns at each
 /// first chunk of a stream; `rusqlite_migration` informs at each first start; `rmcp` tells what MCP servers say, which may be
@@ -67,36 +70,70 @@ impl TelemetryConfig {
     }
 }
 
-/// Begins to log. Later calls do nothing, so that tests may call it as well.
-pub(crate) fn start(config: &TelemetryConfig, env: &Environment) {
-    let Ok(filter) = filter(&config.log) else { return }; // `validate` has refused it before
+/// What is logged, to be changed while the program runs.
+#[derive(Default)]
+pub(crate) struct LogFilter(Option<reload::Handle<EnvFilter, Registry>>);
+
+impl LogFilter {
+    /// Logs what these settings say from now on.
+    pub(crate) fn replace(&self, config: &TelemetryConfig) {
+        let (Some(handle), Ok(filter)) = (&self.0, filter(&config.log)) else { return }; // `validate` has refused it before
+        // An error says that nothing logs any more, which needs no filter.
+        let _ = handle.reload(filter);
+    }
+}
+
+/// How a line on stderr is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineForm {
+    /// For people.
+    Human,
+    /// As one JSON object.
+    Json,
+}
+
+/// Begins to log to stderr, in the form that is returned. Later calls do nothing, so that tests may call it as well.
+pub(crate) fn start(config: &TelemetryConfig, env: &Environment) -> (LogFilter, LineForm) {
     let terminal = std::io::stderr().is_terminal();
-    let human = match config.format {
-        LogFormat::Auto => terminal,
-        LogFormat::Human => true,
-        LogFormat::Json => false,
+    let form = match config.format {
+        LogFormat::Auto if terminal => LineForm::Human,
+        LogFormat::Human => LineForm::Human,
+        LogFormat::Auto | LogFormat::Json => LineForm::Json,
     };
+    let Ok(filter) = filter(&config.log) else { return (LogFilter::default(), form) }; // `validate` has refused it before
     let colour = terminal && env.raw("NO_COLOR").is_none();
-    begin(filter, human, colour, std::io::stderr);
+    (begin(filter, form == LineForm::Human, colour, std::io::stderr), form)
+}
+
+/// Writes a line to stderr in the form of a log line of level INFO, whatever levels are logged: the start is always
+/// announced, and a reader of JSON lines meets nothing else.
+pub(crate) fn json_line(message: &str) {
+    let line = json!({
+        "timestamp": SystemClock.now(), "level": "INFO", "message": message, "target": "belay::run",
+    });
+    // One write, so that a log line cannot come between. Nobody can be told that stderr is closed.
+    let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
 /// Begins to log into a file, for people unless the settings say otherwise.
-pub(crate) fn start_in(config: &TelemetryConfig, file: File) {
-    let Ok(filter) = filter(&config.log) else { return }; // `validate` has refused it before
-    begin(filter, config.format != LogFormat::Json, false, Arc::new(file));
+pub(crate) fn start_in(config: &TelemetryConfig, file: File) -> LogFilter {
+    let Ok(filter) = filter(&config.log) else { return LogFilter::default() }; // `validate` has refused it before
+    begin(filter, config.format != LogFormat::Json, false, Arc::new(file))
 }
 
-fn begin<W>(filter: EnvFilter, human: bool, colour: bool, writer: W)
+fn begin<W>(filter: EnvFilter, human: bool, colour: bool, writer: W) -> LogFilter
 where
     W: for<'a> fmt::MakeWriter<'a> + Send + Sync + 'static,
 {
+    let (filter, handle) = reload::Layer::new(filter);
     let registry = Registry::default().with(filter);
     let started = if human {
         registry.with(fmt::layer().compact().with_ansi(colour).with_writer(writer)).try_init()
     } else {
         registry.with(fmt::layer().json().flatten_event(true).with_writer(writer)).try_init()
     };
-    drop(started); // an error says that logging has been started before
+    // An error says that logging has been started before, by whoever may change it.
+    LogFilter(started.is_ok().then_some(handle))
 }
 
 /// Opens `belay.log` in the data directory for appending, readable by this user alone. One that has grown beyond

@@ -7,6 +7,7 @@ mod background;
 mod hooks;
 mod mcp;
 mod model;
+mod own_files;
 mod programs;
 mod store;
 mod workers;
@@ -17,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use belay_agent::approvals::question_text;
 use belay_agent::{Absent, Agent, AgentError, AgentExit, AgentParts};
-use belay_channels::{Operators, StdinChannel, StdinConfig, Telegram, TelegramSecrets, telegram_admission};
+use belay_channels::{AllowLists, Operators, StdinChannel, StdinConfig, Telegram, TelegramSecrets};
 use belay_gateway::{Gateway, GatewayError, GatewayParts, Metrics};
 use belay_hooks::HookSet;
 use belay_protocol::{Admission, BootId, Channel, Clock, Message, ModelInfo, UnixMillis};
@@ -33,8 +34,9 @@ use background::Background;
 pub(crate) use hooks::{HOOKS_GRACE, hooks};
 pub(crate) use mcp::{McpNeeds, walls, workspace_of};
 pub(crate) use model::Chosen;
+pub(crate) use own_files::{keep_apart, shared};
 use programs::Closing;
-pub(crate) use programs::{Programs, ToolPorts};
+pub(crate) use programs::{Programs, ToolPorts, stop_rules};
 pub(crate) use store::{Store, refuse_store};
 use workers::Workers;
 
@@ -42,11 +44,11 @@ use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::janitor::Caretaker;
 use crate::net::{is_plain_loopback, plain_client};
-use crate::output::note;
 use crate::paths::Paths;
+use crate::reload::{Reload, Source, Swaps};
 use crate::routine_times::Times;
 use crate::secrets::Secrets;
-use crate::settings::{Settings, expand, refused};
+use crate::settings::{Loaded, Settings, expand, refused};
 use crate::signals::SignalWatch;
 use crate::systemd::{self, WatchdogChannel};
 
@@ -69,6 +71,7 @@ pub(crate) struct Parts {
     model: ModelInfo,
     /// What the person should know about the choice of the model.
     notice: Option<String>,
+    swaps: Swaps,
     ready: watch::Receiver<bool>,
 }
 
@@ -76,8 +79,10 @@ pub(crate) struct Parts {
 ///
 /// # Errors
 /// What keeps it from starting, with the exit code for its kind. What was opened is closed again.
-pub(crate) async fn build(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Parts, Failure> {
-    let secrets = Secrets::find(settings, env).map_err(|problems| refused(&problems))?;
+pub(crate) async fn build(loaded: &Loaded, env: &Environment, paths: &Paths) -> Result<Parts, Failure> {
+    let settings = &loaded.settings;
+    keep_apart(settings, env, paths)?;
+    let secrets = Secrets::find(loaded, env).map_err(|problems| refused(&problems))?;
     paths.make_directories().map_err(|error| {
         Failure::new(Exit::OutOfReach, error)
             .next("set XDG_DATA_HOME (or STATE_DIRECTORY) to a place that may be written")
@@ -87,9 +92,9 @@ pub(crate) async fn build(settings: &Settings, env: &Environment, paths: &Paths)
     let store = store?;
     let assembled = async { assemble(settings, env, paths, secrets, &store, chosen?).await }.await;
     match assembled {
-        Ok(Assembled { agent, gateway, stdin, notice, programs, hooks, workers, janitor }) => {
+        Ok(Assembled { agent, gateway, stdin, notice, programs, hooks, workers, janitor, swaps }) => {
             let (model, ready) = (agent.model.info().clone(), agent.ready.subscribe());
-            Ok(Parts { agent, gateway, store, stdin, programs, hooks, workers, janitor, model, notice, ready })
+            Ok(Parts { agent, gateway, store, stdin, programs, hooks, workers, janitor, model, notice, swaps, ready })
         }
         Err(failure) => {
             store.close().await;
@@ -108,6 +113,7 @@ struct Assembled {
     workers: Option<Workers>,
     hooks: HookSet,
     janitor: Arc<Caretaker>,
+    swaps: Swaps,
 }
 
 async fn assemble(
@@ -121,10 +127,12 @@ async fn assemble(
     let ports = store.ports();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let (ready_tx, ready) = watch::channel(false);
-    let hooks = hooks::hooks(settings, env)?;
     let tool_ports = ToolPorts { notes: store.notes(), runs: ports.runs.clone(), clock: clock.clone() };
     let mut programs = Programs::open(settings, env, paths, tool_ports).await?;
+    let hooks = hooks::hooks(settings, env, programs.kept())?;
     let telegram = telegram(settings, secrets.telegram)?;
+    let lists = || AllowLists::of(&settings.channels.telegram);
+    let allow_lists = telegram.as_ref().map_or_else(lists, Telegram::allow_lists);
     let (archive, sessions) = (ports.archive.clone(), settings.sessions.clone());
     let firings_days = settings.routines.keep_firings_days;
     let janitor = Arc::new(Caretaker::new(sessions, firings_days, archive, programs.kept_outputs(), clock.clone()));
@@ -165,6 +173,13 @@ async fn assemble(
     channels.extend(telegram.map(|telegram| Arc::new(telegram) as Arc<dyn Channel>));
     channels.extend(WatchdogChannel::from_service_manager().map(|watchdog| Arc::new(watchdog) as Arc<dyn Channel>));
 
+    let swaps = Swaps {
+        allow_lists: allow_lists.clone(),
+        prices: chosen.prices,
+        llm: chosen.config,
+        keys: chosen.keys,
+        polling: programs.polling(),
+    };
     let agent = AgentParts {
         config: settings.agent.clone(),
         limits: settings.limits.clone(),
@@ -184,7 +199,7 @@ async fn assemble(
         model: chosen.provider,
         tools: std::mem::take(&mut programs.tools),
         channels,
-        absent: absent(settings),
+        absent: absent(allow_lists),
         store: ports,
         clock,
         boot: BootId::new(),
@@ -196,7 +211,7 @@ async fn assemble(
         context: programs.context(),
     };
     let programs = programs.closing();
-    Ok(Assembled { agent, gateway, stdin, notice: chosen.notice, programs, hooks, workers: served, janitor })
+    Ok(Assembled { agent, gateway, stdin, notice: chosen.notice, programs, hooks, workers: served, janitor, swaps })
 }
 
 impl Parts {
@@ -209,10 +224,15 @@ impl Parts {
     ///
     /// # Errors
     /// A channel or the store refuses; everything is ended again.
-    pub(crate) async fn start(self, root: &CancellationToken, signals: SignalWatch) -> Result<Running, Failure> {
+    pub(crate) async fn start(
+        self,
+        root: &CancellationToken,
+        mut signals: SignalWatch,
+        settings: Source,
+    ) -> Result<Running, Failure> {
         let address = self.gateway.addr();
         let gateway_stop = CancellationToken::new();
-        let signals_end = signals.handle();
+        let (signals_end, reloads) = (signals.handle(), signals.reloads());
         let mut tasks = JoinSet::new();
         let root_of_signals = root.clone();
         tasks.spawn(async move {
@@ -258,6 +278,14 @@ impl Parts {
         };
         match agent {
             Ok(agent) => {
+                if let Some(requests) = reloads {
+                    let reload = Reload::new(settings, self.swaps, agent.reloader(), running.describe());
+                    let work = reload.work(requests, running.gateway_stop.clone());
+                    running.tasks.spawn(async move {
+                        work.await;
+                        Ended::Reloads
+                    });
+                }
                 let root = root.clone();
                 let task = running.tasks.spawn(async move { Ended::Agent(agent.run(root).await) });
                 running.agent = Some(task.id());
@@ -298,6 +326,7 @@ enum Ended {
     Agent(AgentExit),
     Gateway(Result<(), GatewayError>),
     Signals,
+    Reloads,
     /// To MCP servers.
     Connections,
     Janitor,
@@ -314,15 +343,12 @@ impl Running {
         format!("ready {place} (model: {model})")
     }
 
-    /// Says something to whoever started us: above the prompt where there is one, else on stderr.
-    pub(crate) async fn say(&self, text: &str) {
-        match self.stdin.as_ref().filter(|stdin| stdin.has_prompt()) {
-            Some(stdin) => {
-                // Like stderr: nobody can be told that the terminal is gone.
-                let _ = stdin.say(&format!("belay: {text}")).await;
-            }
-            None => note(text),
-        }
+    /// Shows a line above the prompt. `false`: there is no prompt.
+    pub(crate) async fn say_above_prompt(&self, text: &str) -> bool {
+        let Some(stdin) = self.stdin.as_ref().filter(|stdin| stdin.has_prompt()) else { return false };
+        // Like stderr: nobody can be told that the terminal is gone.
+        let _ = stdin.say(&format!("belay: {text}")).await;
+        true
     }
 
     /// Waits until the agent has ended and drained, ends the rest, and closes the store.
@@ -336,7 +362,7 @@ impl Running {
                         info!(?why, "agent ended");
                         return;
                     }
-                    Ok(Ended::Signals | Ended::Connections | Ended::Janitor) => {}
+                    Ok(Ended::Signals | Ended::Reloads | Ended::Connections | Ended::Janitor) => {}
                     Ok(Ended::Gateway(ended)) => {
                         error!(?ended, "the gateway ended before the agent");
                         exit = Exit::Internal;
@@ -418,8 +444,7 @@ fn stdin(settings: &Settings, env: &Environment) -> Option<StdinChannel> {
 }
 
 /// Who is let in through channels by their settings, which say it also while a channel is switched off.
-fn absent(settings: &Settings) -> Absent {
-    let telegram = telegram_admission(&settings.channels.telegram);
+fn absent(telegram: AllowLists) -> Absent {
     Absent::from([("stdin".into(), Arc::new(Operators) as Arc<dyn Admission>), ("telegram".into(), Arc::new(telegram))])
 }
 
@@ -438,7 +463,7 @@ fn telegram(settings: &Settings, secrets: Option<TelegramSecrets>) -> Result<Opt
 pub(crate) fn gateway_failure(error: &GatewayError) -> Failure {
     let failure = |exit| Failure::new(exit, error);
     match error {
-        GatewayError::Config(_) | GatewayError::Insecure(_) => failure(Exit::Refused),
+        GatewayError::Config(_) | GatewayError::Insecure(_) | GatewayError::Group { .. } => failure(Exit::Refused),
         GatewayError::SocketInUse(_) => failure(Exit::Busy).next("`belay status` asks it, `belay shutdown` ends it"),
         GatewayError::Resolve { .. } | GatewayError::Listen { .. } | GatewayError::Socket { .. } => {
             failure(Exit::OutOfReach)

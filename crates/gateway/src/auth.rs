@@ -24,7 +24,7 @@ pub(crate) enum Peer {
     Tcp(IpAddr),
     /// Over the control socket.
     Socket {
-        /// Whether its user is our own or root.
+        /// Whether its user is our own or root, or the socket is open to a group.
         trusted: bool,
     },
 }

@@ -24,6 +24,8 @@ pub struct GatewayConfig {
     pub webhook_secret_env: String,
     /// File of that secret. Empty: none.
     pub webhook_secret_file: String,
+    /// The group, by name or number, whose members may use the control socket as operators. Empty: the owner and root alone.
+    pub control_group: String,
     /// Whether sessions and runs are offered as tools of the Model Context Protocol, at `/mcp`.
     pub mcp: bool,
     /// Longest request body in bytes, 1 KiB to 64 MiB.
@@ -53,6 +55,7 @@ impl Default for GatewayConfig {
             operator_token_file: String::new(),
             webhook_secret_env: "BELAY_WEBHOOK_SECRET".into(),
             webhook_secret_file: String::new(),
+            control_group: String::new(),
             mcp: false,
             max_body_bytes: 1024 * 1024,
             max_wait_ms: 600_000,

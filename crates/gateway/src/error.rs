@@ -44,6 +44,14 @@ pub enum GatewayError {
     /// Another daemon answers on the control socket.
     #[error("another Belay is running: its control socket {0} answers")]
     SocketInUse(PathBuf),
+    /// The group of the control socket cannot be used.
+    #[error("gateway.control_group: {name}: {what}")]
+    Group {
+        /// As configured.
+        name: String,
+        /// Why, and what to do.
+        what: String,
+    },
     /// The control socket cannot be made.
     #[error("control socket {path}: {source}")]
     Socket {
@@ -193,6 +201,9 @@ impl From<Refusal> for ApiError {
         match refusal {
             Refusal::Busy { retry_after, .. } => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", message).again_after(retry_after)
+            }
+            Refusal::Overloaded { retry_after, .. } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message).again_after(retry_after)
             }
             Refusal::Conflict { .. } | Refusal::ConflictWithCommand => {
                 Self::new(StatusCode::CONFLICT, "conflict", message)

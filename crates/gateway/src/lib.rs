@@ -9,13 +9,15 @@
 //! Architecture invariant: a reader never holds anything that a run waits for; a slow one slows only itself.
 //!
 //! Reading order: [`config`] → [`error`] → `channel` (how handlers reach the agent) → `app` (what handlers share) →
-//! `entry` → `auth` → `extract` → `routes` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with `patience` and `places`) →
+//! `entry` → `auth` → `extract` → `routes` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with `control_socket`,
+//! `patience` and `places`) →
 //! [`worker_link`].
 
 mod app;
 mod auth;
 mod channel;
 pub mod config;
+mod control_socket;
 mod entry;
 pub mod error;
 mod export;
@@ -34,6 +36,7 @@ mod ws;
 
 pub use channel::HttpChannel;
 pub use config::{GatewayConfig, GatewaySecrets};
+pub use control_socket::ControlGroup;
 pub use error::GatewayError;
 pub use routes::LIST_MAX;
 pub use server::{Gateway, GatewayParts, Metrics, QuestionWords, RoutineTimes, Trajectory};

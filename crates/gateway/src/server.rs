@@ -5,8 +5,7 @@
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,7 +18,7 @@ use belay_protocol::{
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
@@ -30,6 +29,7 @@ use crate::app::{App, ORPHAN_CAPACITY, Orphan, Shared};
 use crate::auth::{Auth, Peer};
 use crate::channel::HttpChannel;
 use crate::config::{GatewayConfig, GatewaySecrets};
+use crate::control_socket::{ControlGroup, ControlSocket};
 use crate::error::GatewayError;
 use crate::patience::Patient;
 use crate::places::{Place, Places};
@@ -149,7 +149,8 @@ impl Gateway {
             Some(address) => Some(listen(address, secrets.any_token()).await?),
             None => None,
         };
-        let socket = parts.control_socket.map(ControlSocket::bind).transpose()?;
+        let group = ControlGroup::find(&parts.config.control_group)?;
+        let socket = parts.control_socket.map(|path| ControlSocket::bind(path, group.as_ref())).transpose()?;
         let id = ChannelId::from("http");
         let auth = Arc::new(Auth::new(&secrets, parts.config.listen_address()));
         let (channel, intake) = HttpChannel::new(id.clone(), auth.clone());
@@ -359,19 +360,11 @@ pub(crate) async fn accept_socket(
         return std::future::pending().await;
     };
     loop {
-        match socket.listener.accept().await {
-            Ok((stream, _)) => {
-                let trusted = stream.peer_cred().is_ok_and(|peer| trusted(peer.uid()));
-                return (stream, trusted, place);
-            }
+        match socket.accept().await {
+            Ok((stream, trusted)) => return (stream, trusted, place),
             Err(error) => pause_after(&error).await,
         }
     }
-}
-
-/// Whether that user may use the control socket: our own, or root.
-fn trusted(uid: u32) -> bool {
-    uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
 async fn pause_after(error: &std::io::Error) {
@@ -379,45 +372,5 @@ async fn pause_after(error: &std::io::Error) {
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
         tracing::warn!(%error, "a connection cannot be accepted");
         tokio::time::sleep(ACCEPT_PAUSE).await;
-    }
-}
-
-/// A Unix socket for its owner alone, as the control socket is; its file goes with it.
-pub(crate) struct ControlSocket {
-    listener: UnixListener,
-    path: PathBuf,
-}
-
-impl ControlSocket {
-    /// Binds the path for its owner alone, in place of a file that a dead daemon left behind.
-    pub(crate) fn bind(path: PathBuf) -> Result<Self, GatewayError> {
-        remove_stale(&path)?;
-        let fail = |source| GatewayError::Socket { path: path.clone(), source };
-        let listener = UnixListener::bind(&path).map_err(fail)?;
-        let socket = Self { listener, path: path.clone() };
-        // Until this line others may connect; their user is checked with every connection all the same.
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(fail)?;
-        Ok(socket)
-    }
-}
-
-impl Drop for ControlSocket {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path); // the next start removes what is left
-    }
-}
-
-/// Removes a socket that nobody answers on. Anything that is not a socket stays, and binding then fails.
-fn remove_stale(path: &Path) -> Result<(), GatewayError> {
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    if !is_socket {
-        return Ok(());
-    }
-    match std::os::unix::net::UnixStream::connect(path) {
-        Ok(_) => Err(GatewayError::SocketInUse(path.to_owned())),
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(|source| GatewayError::Socket { path: path.to_owned(), source })
-        }
-        Err(source) => Err(GatewayError::Socket { path: path.to_owned(), source }),
     }
 }

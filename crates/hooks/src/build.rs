@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use belay_exec::Processes;
 use belay_protocol::{BoundHook, Hook, Secret};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -17,25 +18,30 @@ use crate::http::HttpHook;
 use crate::redact::Redact;
 
 /// The configured hooks. Owns every process and task that they start.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct HookSet {
     bound: Vec<BoundHook>,
+    processes: Arc<Processes>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
 
 impl HookSet {
-    /// Makes the hooks. `token` reads a variable of the environment; `None` where it is not set or empty. Nothing is
+    /// Makes the hooks; their programs are started and ended by `processes`. `token` reads a variable of the environment; `None` where it is not set or empty. Nothing is
     /// started, and no file or address is looked at.
     ///
     /// # Errors
     /// The settings are wrong, a token is missing, or an HTTP client could not be made.
-    pub fn build(config: &HooksConfig, token: impl Fn(&str) -> Option<Secret>) -> Result<Self, HooksError> {
+    pub fn build(
+        config: &HooksConfig,
+        processes: Arc<Processes>,
+        token: impl Fn(&str) -> Option<Secret>,
+    ) -> Result<Self, HooksError> {
         let problems = config.validate();
         if !problems.is_empty() {
             return Err(HooksError::Config(problems));
         }
-        let mut set = Self::default();
+        let mut set = Self { bound: Vec::new(), processes, stop: CancellationToken::new(), tasks: TaskTracker::new() };
         for config in &config.0 {
             let hook = set.hook(config, &token)?;
             set.bound.extend(config.points().into_iter().map(|point| BoundHook {
@@ -55,8 +61,8 @@ impl HookSet {
         self.bound.clone()
     }
 
-    /// Ends what is under way: commands get TERM, a moment, and KILL. Returns whether everything had ended within the
-    /// limit; what had not is killed with the runtime. Called after the chain has been drained.
+    /// Ends what is under way: commands get TERM, two seconds, and KILL. Returns whether everything had ended within the
+    /// limit; what had not ends with [`Processes::shutdown`]. Called after the chain has been drained.
     pub async fn close(&self, limit: Duration) -> bool {
         self.stop.cancel();
         self.tasks.close();
@@ -85,7 +91,7 @@ impl HookSet {
             let hook = HttpHook::new(name.clone(), url, token);
             return Ok(Arc::new(hook.map_err(|source| HooksError::Client { hook: name, source })?));
         }
-        let (stop, tasks) = (self.stop.clone(), self.tasks.clone());
-        Ok(Arc::new(CommandHook::new(name, config.command.clone(), &config.env, stop, tasks)))
+        let (processes, stop, tasks) = (self.processes.clone(), self.stop.clone(), self.tasks.clone());
+        Ok(Arc::new(CommandHook::new(name, config.command.clone(), &config.env, processes, stop, tasks)))
     }
 }

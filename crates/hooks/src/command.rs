@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use belay_exec::Processes;
 use belay_protocol::{Hook, HookAnswer, HookEvent};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -12,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use crate::answer;
-use crate::process::{self, Program};
+use crate::process::{Program, Work};
 
 /// Events that one hook works on at the same time; then the next ones wait, within their own time.
 pub(crate) const MAX_PARALLEL: usize = 8;
@@ -20,31 +21,35 @@ pub(crate) const MAX_PARALLEL: usize = 8;
 const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
 
 /// Starts a program for each event: the event as one line of JSON on its standard input, which is closed then, and the
-/// answer on its standard output. It runs in a process group of its own with `PATH`, `HOME`, `LANG` and what the
-/// settings give. Whatever of the group is alive at its end is killed.
+/// answer on its standard output. It runs with `PATH`, `HOME`, `LANG` and what the settings give. Whatever it has started
+/// is ended with it, also what has left its process group or its session.
 #[derive(Debug)]
 pub struct CommandHook {
     name: String,
     program: Program,
     room: Arc<Semaphore>,
+    processes: Arc<Processes>,
     /// Ends every process that is under way.
     stop: CancellationToken,
     tasks: TaskTracker,
 }
 
 impl CommandHook {
-    /// A hook of that name. `stop` ends what it has started, and `tasks` holds that until it has ended.
+    /// A hook of that name. Its programs are started by `processes`; `stop` ends them, and `tasks` holds them until they
+    /// have ended.
     pub(crate) fn new(
         name: String,
         argv: Vec<String>,
         own: &BTreeMap<String, String>,
+        processes: Arc<Processes>,
         stop: CancellationToken,
         tasks: TaskTracker,
     ) -> Self {
         let mut env: BTreeMap<OsString, OsString> =
             INHERITED.iter().filter_map(|name| Some(((*name).into(), std::env::var_os(name)?))).collect();
         env.extend(own.iter().map(|(name, value)| (name.into(), value.into())));
-        Self { name, program: Program { argv, env }, room: Arc::new(Semaphore::new(MAX_PARALLEL)), stop, tasks }
+        let program = Program { argv, env: env.into_iter().collect() };
+        Self { name, program, room: Arc::new(Semaphore::new(MAX_PARALLEL)), processes, stop, tasks }
     }
 }
 
@@ -55,7 +60,7 @@ impl Hook for CommandHook {
     }
 
     /// # Cancel safety
-    /// Dropped, the program and its group get TERM, a moment, and KILL; the set's tasks see to it.
+    /// Dropped, the program and all that it has started get TERM, two seconds, and KILL; the set's tasks see to it.
     async fn call(&self, event: &HookEvent) -> Result<HookAnswer, String> {
         let mut line = serde_json::to_vec(event).map_err(|error| format!("the event is no JSON: {error}"))?;
         line.push(b'\n');
@@ -64,11 +69,17 @@ impl Hook for CommandHook {
         let unwanted = self.stop.child_token();
         let _ends_it = unwanted.clone().drop_guard();
         let (tell, told) = oneshot::channel();
-        let program = self.program.clone();
+        let (program, processes) = (self.program.clone(), self.processes.clone());
         let work = async move {
-            let said = process::run(&program, &line, &unwanted).await;
+            match Work::start(&processes, &program, line).await {
+                Err(why) => drop(tell.send(Err(why))),
+                Ok(work) => {
+                    let (said, mut left) = work.answer(&unwanted).await;
+                    let _ = tell.send(said); // nobody waits for an answer that came too late
+                    left.end().await;
+                }
+            }
             drop(permit); // only now: programs that are being ended count as well
-            let _ = tell.send(said); // nobody waits for an answer that came too late
         };
         self.tasks.spawn(work.in_current_span());
         let said = told.await.map_err(|_| "its task crashed".to_owned())??;

@@ -1,27 +1,19 @@
-//! The process of one event: started in a group of its own, fed, heard, and ended together with its group.
-//!
-//! What leaves the group on purpose (`setsid`) is out of reach of these signals; it can hold nobody up, since nobody
-//! waits for a pipe that outlives the program itself.
+//! The process of one event: started by the keeper of all processes, fed, heard, and ended with all that it has started.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io;
-use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal as Kill, WaitId, WaitIdOptions, kill_process_group, waitid};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, sink};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use belay_exec::{Exit, Launch, Processes, Running, StartError, Stdin};
+use tokio::io::{AsyncReadExt, sink};
+use tokio::process::{ChildStderr, ChildStdout};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::answer::{MAX_ANSWER_BYTES, too_long};
 
-/// How long a program has between TERM and KILL. 500 ms: enough to remove a lock file, and short enough for a stop.
-const GRACE: Duration = Duration::from_millis(500);
-/// How long the rest of an answer is read after the program has ended. Only a process that has left the group keeps the
-/// pipe open for that long, and what the program itself has written is read by then.
+/// How long the rest of an answer is read after the program has ended. Only a process that it has left behind and that
+/// ignores TERM keeps the pipe open for that long, and what the program itself has written is read by then.
 const REST: Duration = Duration::from_secs(1);
 /// How much of its standard error reaches the log, in bytes.
 const MAX_COMPLAINT_BYTES: u64 = 4096;
@@ -30,7 +22,7 @@ const MAX_COMPLAINT_BYTES: u64 = 4096;
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) argv: Vec<String>,
-    pub(crate) env: BTreeMap<OsString, OsString>,
+    pub(crate) env: Vec<(OsString, OsString)>,
 }
 
 /// What it has said.
@@ -40,88 +32,100 @@ struct Said {
     complaint: Vec<u8>,
 }
 
-/// How the conversation with it ended.
-enum Parting {
-    /// It has ended by itself.
-    Ended,
-    /// Nobody waits for it any more.
-    Unwanted,
-    /// It cannot be talked to.
-    Trouble(String),
+/// A program at work. Dropped, it is ended with all that it has started: TERM, two seconds, KILL.
+pub(crate) struct Work {
+    running: Running,
+    stdout: ChildStdout,
+    stderr: ChildStderr,
+    name: String,
 }
 
-/// Starts a program, hands it the input, and returns what it answers. When this returns, the program and its group have
-/// ended.
-///
-/// # Errors
-/// Plain words: it could not be started, said too much, was `unwanted`, or ended with a failure.
-///
-/// # Cancel safety
-/// Dropped midway, the group is killed at once, and the runtime collects the program.
-pub(crate) async fn run(program: &Program, input: &[u8], unwanted: &CancellationToken) -> Result<Vec<u8>, String> {
-    let (mut leader, pipes) = Leader::start(program).map_err(|error| format!("it could not be started: {error}"))?;
-    let mut said = Said::default();
-    let parting = converse(&mut leader, pipes, input, &mut said, unwanted).await;
-    let status = match &parting {
-        Parting::Ended => leader.collect().await,
-        Parting::Unwanted | Parting::Trouble(_) => leader.end().await,
-    };
-    if !said.complaint.is_empty() {
-        tracing::debug!(program = %program.argv[0], stderr = %String::from_utf8_lossy(&said.complaint), "a hook's program complained");
+impl Work {
+    /// Starts a program for a hook and hands it the input.
+    ///
+    /// # Errors
+    /// Plain words: why it could not be started.
+    ///
+    /// # Cancel safety
+    /// Dropped, nothing stays running.
+    pub(crate) async fn start(processes: &Arc<Processes>, program: &Program, input: Vec<u8>) -> Result<Self, String> {
+        let failed = |why: &str| format!("it could not be started: {why}");
+        let [name, arguments @ ..] = &program.argv[..] else { return Err(failed("no program is named")) };
+        let launch = Launch {
+            program: name.into(),
+            args: arguments.iter().map(Into::into).collect(),
+            env: program.env.clone(),
+            directory: ".".into(), // where the daemon was started: relative paths in the settings mean that
+            stdin: Stdin::Bytes(input),
+            isolated: false,
+        };
+        let started = processes.start_hook(launch, &format!("hook {name}")).await;
+        let mut running = started.map_err(|error| failed(&words(&error)))?;
+        let (stdout, stderr) = running.take_output().ok_or_else(|| failed("it has no pipes"))?;
+        Ok(Self { running, stdout, stderr, name: name.clone() })
     }
-    match (parting, status) {
-        (Parting::Unwanted, _) => Err("it was told to stop".into()),
-        (Parting::Trouble(why), _) => Err(why),
-        (Parting::Ended, Ok(status)) if status.success() => Ok(said.answer),
-        (Parting::Ended, Ok(status)) => Err(format!("its program ended with {status}")),
-        (Parting::Ended, Err(error)) => Err(format!("how its program ended is unknown: {error}")),
+
+    /// What the program answers, and what is left to be ended.
+    ///
+    /// # Errors
+    /// Plain words: it said too much, was `unwanted`, or ended with a failure.
+    ///
+    /// # Cancel safety
+    /// Dropped, the program is ended.
+    pub(crate) async fn answer(self, unwanted: &CancellationToken) -> (Result<Vec<u8>, String>, Running) {
+        let Self { mut running, stdout, stderr, name } = self;
+        let mut said = Said::default();
+        let heard = hear(&mut running, stdout, stderr, &mut said, unwanted).await;
+        running.begin_end(); // whatever else it has left behind
+        if !said.complaint.is_empty() {
+            tracing::debug!(program = %name, stderr = %String::from_utf8_lossy(&said.complaint), "a hook's program complained");
+        }
+        (heard.map(|()| said.answer), running)
     }
 }
 
-async fn converse(
-    leader: &mut Leader,
-    pipes: Pipes,
-    input: &[u8],
+/// Hears a program until it has ended and has said everything.
+async fn hear(
+    running: &mut Running,
+    stdout: ChildStdout,
+    stderr: ChildStderr,
     said: &mut Said,
     unwanted: &CancellationToken,
-) -> Parting {
-    let talk = talk(pipes, input, said);
-    tokio::pin!(talk);
-    let mut talked = false;
-    loop {
+) -> Result<(), String> {
+    let listen = listen(stdout, stderr, said);
+    tokio::pin!(listen);
+    let mut heard = false;
+    let exit = loop {
         tokio::select! {
             biased; // whoever is no longer waited for is ended, whatever else has happened
-            () = unwanted.cancelled() => return Parting::Unwanted,
-            heard = &mut talk, if !talked => match heard {
-                Ok(()) => talked = true,
-                Err(why) => return Parting::Trouble(why),
-            },
-            () = leader.ended() => break,
+            () = unwanted.cancelled() => return Err("it was told to stop".into()),
+            all = &mut listen, if !heard => {
+                all?;
+                heard = true;
+            }
+            exit = running.wait() => break exit,
         }
+    };
+    running.begin_end(); // what it has left behind holds its pipes
+    match exit {
+        Exit::Code(0) => {}
+        Exit::Code(code) => return Err(format!("its program ended with exit status: {code}")),
+        Exit::Signal(signal) => return Err(format!("its program ended with signal: {signal}")),
+        Exit::Ended => return Err("it was told to stop".into()),
     }
-    leader.signal(Kill::KILL); // whatever it has left behind
-    match timeout(REST, async { if talked { Ok(()) } else { talk.await } }).await {
-        Ok(Err(why)) => Parting::Trouble(why),
-        Ok(Ok(())) | Err(_) => Parting::Ended, // what has been heard until now is the answer
+    match timeout(REST, async { if heard { Ok(()) } else { listen.await } }).await {
+        Ok(heard) => heard,
+        Err(_) => Ok(()), // what has been heard until now is the answer
     }
 }
 
-/// Hands over the input and hears everything until the pipes are closed.
-async fn talk(pipes: Pipes, input: &[u8], said: &mut Said) -> Result<(), String> {
-    let Pipes { mut stdin, stdout, mut stderr } = pipes;
+/// Hears everything until the pipes are closed.
+async fn listen(stdout: ChildStdout, mut stderr: ChildStderr, said: &mut Said) -> Result<(), String> {
     let Said { answer, complaint } = said;
-    let feed = async move {
-        // A program that does not read what it is told may still have an answer.
-        let _ = stdin.write_all(input).await;
-        Ok(())
-    };
     let hear = async move {
         let most = MAX_ANSWER_BYTES as u64 + 1;
-        stdout
-            .take(most)
-            .read_to_end(answer)
-            .await
-            .map_err(|error| format!("its answer could not be read: {error}"))?;
+        let heard = stdout.take(most).read_to_end(answer).await;
+        heard.map_err(|error| format!("its answer could not be read: {error}"))?;
         if answer.len() > MAX_ANSWER_BYTES { Err(too_long()) } else { Ok(()) }
     };
     let grumble = async move {
@@ -130,85 +134,11 @@ async fn talk(pipes: Pipes, input: &[u8], said: &mut Said) -> Result<(), String>
         let _ = tokio::io::copy(&mut stderr, &mut sink()).await;
         Ok(())
     };
-    tokio::try_join!(feed, hear, grumble).map(|_| ())
+    tokio::try_join!(hear, grumble).map(|_| ())
 }
 
-struct Pipes {
-    stdin: ChildStdin,
-    stdout: ChildStdout,
-    stderr: ChildStderr,
-}
-
-/// The program itself: the first of its group, whose number is that of the group.
-struct Leader {
-    child: Child,
-    pid: Pid,
-    /// Says that some child of this process has ended.
-    children: Signal,
-    collected: bool,
-}
-
-impl Leader {
-    fn start(program: &Program) -> io::Result<(Self, Pipes)> {
-        let children = signal(SignalKind::child())?; // before the start, so that no end is missed
-        let (name, arguments) = program.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        let mut child = Command::new(name)
-            .args(arguments)
-            .env_clear()
-            .envs(&program.env)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()?;
-        let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        match (pid, pipes) {
-            (Some(pid), (Some(stdin), Some(stdout), Some(stderr))) => {
-                Ok((Self { child, pid, children, collected: false }, Pipes { stdin, stdout, stderr }))
-            }
-            _ => Err(io::Error::other("it has no number or no pipes")), // dropped, it is killed
-        }
-    }
-
-    /// Waits for its end without collecting it: until then its number, and with it that of the group, is nobody else's.
-    ///
-    /// # Cancel safety
-    /// Nothing is lost.
-    async fn ended(&mut self) {
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        // An error means that it is no child of ours any more: it has ended.
-        while let Ok(None) = waitid(WaitId::Pid(self.pid), look) {
-            self.children.recv().await;
-        }
-    }
-
-    /// Sends a signal to the group. One without members takes none, which is as well.
-    fn signal(&self, kill: Kill) {
-        if !self.collected {
-            let _ = kill_process_group(self.pid, kill);
-        }
-    }
-
-    /// Ends the group: TERM, a moment, KILL.
-    async fn end(&mut self) -> io::Result<ExitStatus> {
-        self.signal(Kill::TERM);
-        let _ = timeout(GRACE, self.ended()).await; // either way the rest of the group is killed
-        self.signal(Kill::KILL);
-        self.collect().await
-    }
-
-    /// Takes the status of a program that has ended, or is about to.
-    async fn collect(&mut self) -> io::Result<ExitStatus> {
-        let status = self.child.wait().await;
-        self.collected = true;
-        status
-    }
-}
-
-impl Drop for Leader {
-    fn drop(&mut self) {
-        self.signal(Kill::KILL);
-    }
+/// Why a program was not started, for the end of a sentence.
+fn words(error: &StartError) -> String {
+    let text = error.to_string();
+    text.strip_prefix("Not started: ").unwrap_or(&text).trim_end_matches('.').to_owned()
 }

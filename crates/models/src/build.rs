@@ -18,6 +18,7 @@ use crate::fallback::Fallback;
 use crate::genai::Genai;
 use crate::http::{client_for, parse_base_url};
 use crate::openai::OpenAi;
+use crate::price_list::PriceList;
 use crate::prices::context_and_price;
 use crate::rehearsal::Rehearsal;
 use crate::thinking::{Ability, Gate, ability};
@@ -26,11 +27,18 @@ use crate::vision::sees;
 /// Builds the provider that the settings name: the configured model under each of its keys and the models that stand in,
 /// behind one port that tries again. `http` is the client of [`http_client`](crate::http_client). Nothing is sent.
 ///
+/// `prices` is asked at each answer, so that it can be replaced while the provider lives.
+///
 /// A further key and a model that stands in are left out, with a line in the log, where their key is missing.
 ///
 /// # Errors
 /// Each names the setting to change. `provider = "auto"` is [`ModelsError::UnknownProvider`] here: resolve it first.
-pub fn build(config: &LlmConfig, keys: &EnvKeys, http: Client) -> Result<Arc<dyn ModelProvider>, ModelsError> {
+pub fn build(
+    config: &LlmConfig,
+    keys: &EnvKeys,
+    http: Client,
+    prices: &PriceList,
+) -> Result<Arc<dyn ModelProvider>, ModelsError> {
     if catalog::find(&config.provider)?.format == Format::Rehearsal {
         return Ok(Arc::new(Rehearsal::new()));
     }
@@ -52,7 +60,7 @@ pub fn build(config: &LlmConfig, keys: &EnvKeys, http: Client) -> Result<Arc<dyn
             Err(other) => return Err(other),
         }
     }
-    Ok(Arc::new(Fallback::new(backends)))
+    Ok(Arc::new(Fallback::new(backends, prices.clone())))
 }
 
 /// One candidate. `places` are the servers so far.
@@ -87,7 +95,21 @@ fn backend(candidate: &CandidateConfig, places: &mut Vec<Url>, http: &Client) ->
         places.len() - 1
     });
     let thinking = Gate::new(ability(target.entry.format, model, &config.extra_body));
-    Ok(Backend::new(name, model, place, provider, thinking))
+    Ok(Backend::new(name, model, place, provider, thinking).with_key_from(key_from(config)))
+}
+
+/// Where the key of these settings comes from, for whoever has to check it.
+fn key_from(config: &LlmConfig) -> String {
+    let usual = match config.provider.as_str() {
+        catalog::OPENAI => "OPENAI_API_KEY",
+        catalog::ANTHROPIC => "ANTHROPIC_API_KEY",
+        _ => "llm.api_key_env",
+    };
+    match (&config.api_key_file, &config.api_key_env) {
+        (Some(file), _) => format!("the file {}", file.display()),
+        (None, Some(name)) => name.clone(),
+        (None, None) => usual.to_owned(),
+    }
 }
 
 /// Whom the settings mean: who it is, where, and with which key.
@@ -145,7 +167,9 @@ mod tests {
 
     fn info_of(settings: serde_json::Value, keys: &EnvKeys) -> Result<ModelInfo, String> {
         let config = config(settings);
-        build(&config, keys, client()).map(|provider| provider.info().clone()).map_err(|error| error.to_string())
+        build(&config, keys, client(), &PriceList::default())
+            .map(|provider| provider.info().clone())
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -199,7 +223,7 @@ mod tests {
             fallbacks: vec![Some("f".into()), Some(" ".into()), None],
             ..keys()
         };
-        let provider = build(&settings, &keys, client()).unwrap();
+        let provider = build(&settings, &keys, client(), &PriceList::default()).unwrap();
         let names: Vec<_> = provider.candidates().into_iter().map(|candidate| candidate.name).collect();
         let expected = [
             "gpt-4.1-mini by openai",
@@ -215,7 +239,10 @@ mod tests {
         let lacking: Vec<_> = candidates(&settings, &keys).into_iter().filter_map(|it| it.lacks).collect();
         assert_eq!(lacking, ["the environment variable B is not set", "the environment variable G is not set"]);
         let without_the_first = EnvKeys { openai: None, ..keys };
-        assert!(build(&settings, &without_the_first, client()).is_err(), "the configured model is not replaced");
+        assert!(
+            build(&settings, &without_the_first, client(), &PriceList::default()).is_err(),
+            "the configured model is not replaced"
+        );
     }
 
     #[test]

@@ -5,11 +5,14 @@
 
 use std::time::Duration;
 
-use belay_protocol::{ModelError, ModelErrorKind};
+use belay_protocol::{ModelError, ModelErrorKind, ProviderFault, Refusal, plain_line};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
 use crate::bounds::{DETAIL_MAX_CHARS, ERROR_BODY_MAX_BYTES};
+
+/// Longest code of an error that is kept, in characters.
+const CODE_MAX_CHARS: usize = 64;
 
 /// A broken or silent connection, or an answer that is not the protocol.
 pub(crate) fn network(detail: impl AsRef<str>) -> ModelError {
@@ -42,13 +45,16 @@ pub(crate) fn from_client(error: reqwest::Error) -> ModelError {
 pub(crate) fn from_status(status: u16, retry_after: Option<Duration>, body: &[u8]) -> ModelError {
     let told = Told::read(body);
     let kind = told.kind(Some(status), retry_after);
-    ModelError::new(kind, bounded(&format!("HTTP {status}: {}", told.text())))
+    let error = ModelError::new(kind, bounded(&format!("HTTP {status}: {}", told.text())));
+    ModelError { refusal: Some(Box::new(told.refusal(kind, Some(status)))), ..error }
 }
 
 /// An error object where an answer was expected: inside a stream, or as the whole body of a success.
 pub(crate) fn from_error_body(body: &[u8]) -> ModelError {
     let told = Told::read(body);
-    ModelError::new(told.kind(None, None), bounded(&told.text()))
+    let kind = told.kind(None, None);
+    let error = ModelError::new(kind, bounded(&told.text()));
+    ModelError { refusal: Some(Box::new(told.refusal(kind, told.status))), ..error }
 }
 
 /// What an error body says.
@@ -56,6 +62,8 @@ pub(crate) fn from_error_body(body: &[u8]) -> ModelError {
 struct Told {
     /// `code` and `type`, in lower case; what programs read.
     code: String,
+    /// The first of these that there is, as it was sent.
+    first_code: String,
     /// What people read.
     message: String,
     /// A status inside the body.
@@ -68,7 +76,9 @@ impl Told {
     fn read(body: &[u8]) -> Self {
         let body = &body[..body.len().min(ERROR_BODY_MAX_BYTES)];
         let Ok(value) = serde_json::from_slice::<Value>(body) else {
-            return Self { message: String::from_utf8_lossy(body).into_owned(), ..Self::default() };
+            let text = String::from_utf8_lossy(body);
+            let message = if text.trim_start().starts_with('<') { text_of_page(&text) } else { text.into_owned() };
+            return Self { message, ..Self::default() };
         };
         // Some servers (Gemini's) put the error into a list of one.
         let value = value.get(0).unwrap_or(&value);
@@ -81,6 +91,11 @@ impl Told {
             .unwrap_or_else(|| error.to_string());
         Self {
             code: format!("{} {} {}", word("code"), word("type"), word("status")),
+            first_code: ["code", "type", "status"]
+                .iter()
+                .find_map(|name| error.get(name).and_then(Value::as_str).filter(|word| !word.is_empty()))
+                .unwrap_or_default()
+                .to_owned(),
             message,
             status: error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok()),
         }
@@ -93,11 +108,61 @@ impl Told {
         }
     }
 
+    /// The words for the record.
+    fn refusal(&self, kind: ModelErrorKind, status: Option<u16>) -> Refusal {
+        Refusal {
+            fault: self.fault(kind, status),
+            status,
+            code: plain_line(&self.first_code, CODE_MAX_CHARS),
+            message: plain_line(&without_keys(&self.message), DETAIL_MAX_CHARS),
+            key_from: String::new(),
+        }
+    }
+
+    fn fault(&self, kind: ModelErrorKind, status: Option<u16>) -> ProviderFault {
+        match kind {
+            ModelErrorKind::Auth if status == Some(402) || self.is_out_of_credit() => ProviderFault::Quota,
+            ModelErrorKind::Auth => ProviderFault::Key,
+            ModelErrorKind::RateLimited { .. } => ProviderFault::RateLimit,
+            ModelErrorKind::ContextTooLong => ProviderFault::ContextTooLong,
+            ModelErrorKind::BadRequest if self.is_about_the_model(status) => ProviderFault::UnknownModel,
+            ModelErrorKind::BadRequest | ModelErrorKind::Network => ProviderFault::Request,
+            ModelErrorKind::Overloaded { .. } => {
+                let busy = matches!(status, Some(408 | 409 | 425 | 503 | 529)) || self.code.contains("overloaded");
+                if busy { ProviderFault::Overloaded } else { ProviderFault::Server }
+            }
+        }
+    }
+
+    fn is_out_of_credit(&self) -> bool {
+        let message = self.message.to_lowercase();
+        ["insufficient_quota", "billing"].iter().any(|word| self.code.contains(word))
+            || ["credit balance is too low", "insufficient balance"].iter().any(|words| message.contains(words))
+    }
+
+    /// Whether the model's name is refused. OpenAI, Groq: 404 `model_not_found`; Anthropic: 404 `not_found_error`, "model: x";
+    /// Ollama: 404 "model 'x' not found"; Mistral: 400 "Invalid model"; DeepSeek: 400 "Model Not Exist"; OpenRouter: 400 "x is
+    /// not a valid model ID".
+    fn is_about_the_model(&self, status: Option<u16>) -> bool {
+        const WORDS: [&str; 7] = [
+            "not found",
+            "does not exist",
+            "not exist",
+            "invalid model",
+            "unknown model",
+            "no such model",
+            "not a valid model",
+        ];
+        let message = self.message.to_lowercase();
+        let says = || WORDS.iter().any(|words| message.contains(words));
+        self.code.contains("model_not_found") || (message.contains("model") && (status == Some(404) || says()))
+    }
+
     fn kind(&self, status: Option<u16>, retry_after: Option<Duration>) -> ModelErrorKind {
         let says = |words: &[&str]| words.iter().any(|word| self.code.contains(word));
         let status = status.or(self.status);
         // Out of credit comes as 429 from OpenAI and as 400 from Anthropic; waiting does not cure it.
-        if says(&["insufficient_quota", "billing"]) || self.message.contains("credit balance is too low") {
+        if self.is_out_of_credit() {
             return ModelErrorKind::Auth;
         }
         if !matches!(status, Some(401..=403 | 429)) && self.overflows() {
@@ -135,6 +200,34 @@ impl Told {
         let message = self.message.to_lowercase();
         CODES.iter().any(|code| self.code.contains(code)) || WORDS.iter().any(|word| message.contains(word))
     }
+}
+
+/// The words of a web page: its text without tags, scripts and styles.
+fn text_of_page(page: &str) -> String {
+    let mut text = String::new();
+    let mut rest = page;
+    while let Some(at) = rest.find('<') {
+        text.push_str(&rest[..at]);
+        text.push(' ');
+        let tag = &rest[at..];
+        // What stands in these two is no text.
+        let end = ["script", "style"].iter().find_map(|name| {
+            let begins = tag.get(1..=name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name));
+            begins.then(|| tag.find("</").map(|end| end + 1)).flatten()
+        });
+        let from = end.unwrap_or(0);
+        rest = tag[from..].find('>').map_or("", |close| &tag[from + close + 1..]);
+    }
+    text + rest
+}
+
+/// The text without words that look like keys: providers quote them.
+fn without_keys(text: &str) -> String {
+    const BEGINNINGS: [&str; 8] = ["sk-", "sk_", "gsk_", "xai-", "hf_", "AIza", "pk-", "key-"];
+    let looks_like_key = |word: &&str| word.len() >= 16 && BEGINNINGS.iter().any(|begin| word.starts_with(begin));
+    let ends_word = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*'));
+    let keys: Vec<&str> = text.split(ends_word).filter(looks_like_key).collect();
+    keys.into_iter().fold(text.to_owned(), |text, key| text.replace(key, "[key]"))
 }
 
 /// The delay that a server asks for: `retry-after-ms`, or `retry-after` in seconds or as a date (RFC 9110, 10.2.3).
@@ -225,6 +318,106 @@ mod tests {
         ] {
             assert_eq!(from_error_body(body.as_bytes()).kind, kind, "{body}");
         }
+    }
+
+    /// Bodies of OpenAI, Anthropic, DeepSeek, Gemini, llama.cpp, Ollama, Mistral, plain servers and proxies.
+    #[test]
+    fn faults_are_told_apart_with_the_providers_own_words() {
+        use ProviderFault::*;
+        for (status, body, fault, code, message) in [
+            (
+                401,
+                r#"{"error":{"message":"Incorrect API key provided: sk-abcdefghijklmnop1234.","code":"invalid_api_key"}}"#,
+                Key,
+                "invalid_api_key",
+                "Incorrect API key provided: [key].",
+            ),
+            (
+                401,
+                r#"{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}"#,
+                Key,
+                "authentication_error",
+                "invalid x-api-key",
+            ),
+            (429, r#"{"error":{"message":"quota","code":"insufficient_quota"}}"#, Quota, "insufficient_quota", "quota"),
+            (
+                400,
+                r#"{"error":{"type":"invalid_request_error","message":"Your credit balance is too low"}}"#,
+                Quota,
+                "invalid_request_error",
+                "Your credit balance is too low",
+            ),
+            (402, r#"{"error":{"message":"Insufficient Balance"}}"#, Quota, "", "Insufficient Balance"),
+            (
+                404,
+                r#"{"error":{"message":"The model `x` does not exist","code":"model_not_found"}}"#,
+                UnknownModel,
+                "model_not_found",
+                "The model `x` does not exist",
+            ),
+            (
+                404,
+                r#"{"type":"error","error":{"type":"not_found_error","message":"model: x"}}"#,
+                UnknownModel,
+                "not_found_error",
+                "model: x",
+            ),
+            (404, r#"{"error":"model 'x' not found"}"#, UnknownModel, "", "model 'x' not found"),
+            (
+                400,
+                r#"{"message":"Invalid model: x","type":"invalid_model"}"#,
+                UnknownModel,
+                "invalid_model",
+                "Invalid model: x",
+            ),
+            (404, "404 page not found", Request, "", "404 page not found"),
+            (
+                400,
+                r#"[{"error":{"code":400,"message":"bad","status":"INVALID_ARGUMENT"}}]"#,
+                Request,
+                "INVALID_ARGUMENT",
+                "bad",
+            ),
+            (429, r#"{"error":{"message":"slow\u202e down","type":"requests"}}"#, RateLimit, "requests", "slow down"),
+            (500, r#"{"error":{"code":500,"message":"boom","type":"server_error"}}"#, Server, "server_error", "boom"),
+            (
+                502,
+                "<html><head><title>502 Bad Gateway</title><style>b{}</style></head><body>nginx</body></html>",
+                Server,
+                "",
+                "502 Bad Gateway nginx",
+            ),
+            (
+                503,
+                r#"{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}"#,
+                Overloaded,
+                "unavailable_error",
+                "Loading model",
+            ),
+            (
+                529,
+                r#"{"error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+                Overloaded,
+                "overloaded_error",
+                "Overloaded",
+            ),
+            (
+                400,
+                r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#,
+                ContextTooLong,
+                "context_length_exceeded",
+                "x",
+            ),
+        ] {
+            let refusal = from_status(status, None, body.as_bytes()).refusal.unwrap();
+            let (code, message) = (code.to_owned(), message.to_owned());
+            let expected = Refusal { fault, status: Some(status), code, message, key_from: String::new() };
+            assert_eq!(*refusal, expected, "{body}");
+        }
+        let long = from_status(500, None, "x".repeat(9000).as_bytes()).refusal.unwrap();
+        assert_eq!(long.message.chars().count(), DETAIL_MAX_CHARS);
+        let inside = from_error_body(br#"{"error":{"code":500,"message":"x","type":"server_error"}}"#).refusal.unwrap();
+        assert_eq!((inside.status, inside.fault), (Some(500), Server));
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::choice::{Choice, Facts, Plan};
 use crate::circuit::{Availability, Circuit, Ticket};
 use crate::listening::Listening;
 use crate::patience::Patience;
+use crate::price_list::PriceList;
 
 /// Candidates in the order of preference, and what became of their last requests.
 pub(crate) struct Fallback {
@@ -32,6 +33,8 @@ pub(crate) struct Fallback {
     /// One for each candidate, in memory alone; none where there is only one. Held for a few instructions and never across
     /// an await.
     circuits: Mutex<Vec<Circuit>>,
+    /// What the candidates cost now.
+    prices: PriceList,
 }
 
 /// What to do next in a call.
@@ -58,16 +61,17 @@ struct Call<'a> {
 }
 
 impl Fallback {
-    /// Asks the first of these, the next one when that cannot answer, and so on.
+    /// Asks the first of these, the next one when that cannot answer, and so on. `prices` are those of
+    /// the candidates, and may change.
     ///
     /// # Panics
     /// Without any.
-    pub(crate) fn new(backends: Vec<Backend>) -> Self {
+    pub(crate) fn new(backends: Vec<Backend>, prices: PriceList) -> Self {
         assert!(!backends.is_empty(), "the configured model is a candidate");
         let facts =
             |backend: &Backend| Facts { place: backend.place, context_tokens: backend.provider.info().context_tokens };
         let circuits = if backends.len() > 1 { backends.iter().map(|_| Circuit::default()).collect() } else { vec![] };
-        Self { facts: backends.iter().map(facts).collect(), circuits: Mutex::new(circuits), backends }
+        Self { facts: backends.iter().map(facts).collect(), circuits: Mutex::new(circuits), backends, prices }
     }
 
     fn circuits(&self) -> MutexGuard<'_, Vec<Circuit>> {
@@ -166,7 +170,7 @@ impl Fallback {
         if !self.is_alone() {
             let preferred = call.plan.preferred();
             reply.answered_by = Some(self.backends[at].name.clone());
-            reply.price = Some(self.backends[at].provider.info().price.unwrap_or(Price::FREE));
+            reply.price = Some(self.prices.get(&self.backends[at].name).unwrap_or(Price::FREE));
             if let Some(why) = call.why.filter(|_| at != preferred).map(ModelErrorKind::word) {
                 let (from, to) = (&self.backends[preferred].name, &self.backends[at].name);
                 info!(%from, %to, why, "another model has answered");
@@ -304,7 +308,7 @@ impl ModelProvider for Fallback {
     }
 
     fn dearest(&self) -> Option<Price> {
-        let prices = self.backends.iter().filter_map(|backend| backend.provider.info().price);
+        let prices = self.backends.iter().filter_map(|backend| self.prices.get(&backend.name));
         prices.reduce(|dearest, price| dearest.max(&price))
     }
 

@@ -37,7 +37,9 @@ pub(crate) fn client() -> Client {
 /// A provider of these settings with the key `sesame`, as the daemon builds it.
 pub(crate) fn provider(settings: Value) -> Arc<dyn ModelProvider> {
     let keys = EnvKeys { configured: Some("sesame".into()), ..EnvKeys::default() };
-    crate::build(&config(settings), &keys, client()).unwrap()
+    let settings = config(settings);
+    let prices = crate::PriceList::of(&settings, &keys);
+    crate::build(&settings, &keys, client(), &prices).unwrap()
 }
 
 /// Asks one question once, without trying again.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ids::{CallId, ChannelId, GateId, RunId, SessionKey};
+use crate::ids::{CallId, ChannelId, GateId, IdPrefix, RunId, SessionKey};
 use crate::inbound::{Principal, Role};
 use crate::store::StoreError;
 use crate::time::UnixMillis;
@@ -212,9 +212,22 @@ pub enum Decided {
     Unknown,
 }
 
+impl Gate {
+    /// How it stands at this moment: one whose time is up has expired, also before the lane that waits for it has noticed, since
+    /// no answer counts any more. A clock that was set forward is noticed by lanes within a minute.
+    pub fn state_at(&self, now: UnixMillis) -> GateState {
+        match self.state {
+            GateState::Waiting if now.0 >= self.expires_at.0 => GateState::Expired,
+            state => state,
+        }
+    }
+}
+
 /// Which questions.
 #[derive(Clone, Debug, Default)]
 pub struct GateFilter {
+    /// Whose id begins so.
+    pub id: Option<IdPrefix>,
     /// Of this session only.
     pub session: Option<SessionKey>,
     /// Of this channel's runs only.

@@ -434,9 +434,17 @@ pub struct StillRunning {
 /// Why a message was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The session's queue, or the house, is full.
+    /// The queue of the session, or of whoever sends, is full.
     #[error("busy: {what}; try again in {} ms", retry_after.as_millis())]
     Busy {
+        /// What is full.
+        what: String,
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// Too much waits in the whole daemon, whoever sent it.
+    #[error("overloaded: {what}; try again in {} ms", retry_after.as_millis())]
+    Overloaded {
         /// What is full.
         what: String,
         /// When to try again.

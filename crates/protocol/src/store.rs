@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::approval::{Asker, Gate};
 use crate::context::Conversation;
 use crate::event::{Event, NewEvent, Seq};
-use crate::ids::{BootId, ChannelId, GateId, OutboxId, RunId, SessionKey, ThreadId};
+use crate::ids::{BootId, ChannelId, GateId, IdPrefix, OutboxId, RunId, SessionKey, ThreadId};
 use crate::inbound::{Accepted, IdempotencyKey, ReplyRoute, RunWatch};
 use crate::message::Message;
 use crate::options::RunOptions;
@@ -110,8 +110,46 @@ pub trait ThreadStore: Send + Sync {
     /// that a message has used before a restart.
     async fn recent_inputs(&self) -> Result<Vec<(IdempotencyKey, KnownInput)>, StoreError>;
 
-    /// Sessions that have unfinished runs, oldest first; what a start takes up again.
-    async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError>;
+    /// What queued runs were accepted with, as long as they have not begun; in no order. A run that is unknown is left out.
+    async fn queued_inputs(&self, runs: &[RunId]) -> Result<Vec<QueuedInput>, StoreError>;
+
+    /// Runs that have not ended, oldest first, without their texts: what a start counts and takes up again.
+    async fn unfinished_runs(&self) -> Result<Vec<UnfinishedRun>, StoreError>;
+
+    /// Sessions that have unfinished runs, oldest first.
+    async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {
+        let mut seen = std::collections::HashSet::new();
+        let runs = self.unfinished_runs().await?;
+        Ok(runs.into_iter().map(|run| run.session).filter(|session| seen.insert(session.clone())).collect())
+    }
+}
+
+/// What a queued run was accepted with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueuedInput {
+    /// The run.
+    pub run_id: RunId,
+    /// The text of its message.
+    pub text: String,
+    /// The history that the message brought along.
+    pub history: Vec<Message>,
+}
+
+/// A run that has not ended, for counting it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnfinishedRun {
+    /// The run.
+    pub run_id: RunId,
+    /// Its session.
+    pub session: SessionKey,
+    /// The channel that its message came through.
+    pub channel: ChannelId,
+    /// Who sent the message, by the id within the channel.
+    pub principal: String,
+    /// Bytes of the message's text, and of the history that came with it as long as the run has not begun.
+    pub bytes: u64,
+    /// Whether it has begun: it was at work, or rests on a question.
+    pub begun: bool,
 }
 
 /// Commands and answers whose keys are kept. 1024: days of them on a busy bot, and platforms deliver again within a day.
@@ -498,6 +536,8 @@ pub struct Presence {
 /// Which runs.
 #[derive(Clone, Debug, Default)]
 pub struct RunFilter {
+    /// Whose id begins so.
+    pub id: Option<IdPrefix>,
     /// Of this session only.
     pub session: Option<SessionKey>,
     /// With this status only.

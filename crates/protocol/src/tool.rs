@@ -57,8 +57,8 @@ pub struct ToolSpec {
     pub polling: bool,
     /// Whether its results are words of the outside (a page, another program) rather than of this machine's owner.
     pub outside: bool,
-    /// Whether somebody else wrote its name, description and schema, which the model reads in every request: a run that is
-    /// offered such a tool has words of the outside before it from its first step on.
+    /// Whether somebody else wrote its name, description and schema, which the model reads in every request. In a run that
+    /// is offered such a tool, tools that reach outside ask, unless the operator says that they need not.
     pub foreign: bool,
     /// The MCP server that it is of, where it is of one: what keeps that one from working keeps all its tools from it.
     pub server: Option<String>,

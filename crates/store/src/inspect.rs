@@ -71,16 +71,25 @@ fn logged_schema(path: &Path) -> Result<u32, OpenError> {
 }
 
 fn held(path: &Path) -> Result<Held, OpenError> {
-    let path = lock_path(path);
-    let Some(mut file) = open(&path)? else { return Ok(Held::ByNobody) };
+    let lock = lock_path(path);
+    let Some(mut file) = open(&lock)? else { return database_held(path) };
     match file.try_lock_shared() {
-        Ok(()) => Ok(Held::ByNobody), // given up again with the file
+        Ok(()) => database_held(path), // given up again with the file
         Err(TryLockError::WouldBlock) => {
             let mut pid = String::new();
             let _ = file.read_to_string(&mut pid); // only for the message
             Ok(Held::By { pid: pid.trim().parse().ok() })
         }
-        Err(TryLockError::Error(source)) => Err(OpenError::Io { path, source }),
+        Err(TryLockError::Error(source)) => Err(OpenError::Io { path: lock, source }),
+    }
+}
+
+/// Whether somebody has the database file itself, perhaps by another name.
+fn database_held(path: &Path) -> Result<Held, OpenError> {
+    let Some(file) = open(path)? else { return Ok(Held::ByNobody) };
+    match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => Ok(Held::By { pid: None }),
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(Held::ByNobody), // a file system without such locks has none to meet
     }
 }
 

@@ -6,7 +6,7 @@ mod work;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use belay_protocol::store::KnownInput;
+use belay_protocol::store::{KnownInput, QueuedInput, UnfinishedRun};
 use belay_protocol::{
     Acceptance, ActedOn, Archive, BootId, Checkpoint, Decided, EditOutcome, Event, EventLog, EventQuery, FinishedRun,
     Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message, NewEvent,
@@ -121,8 +121,12 @@ impl<S: ThreadStore> ThreadStore for Faulty<S> {
         self.plan.around(StoreOp::RecentInputs, self.store.recent_inputs()).await
     }
 
-    async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {
-        self.plan.around(StoreOp::UnfinishedSessions, self.store.unfinished_sessions()).await
+    async fn queued_inputs(&self, runs: &[RunId]) -> Result<Vec<QueuedInput>, StoreError> {
+        self.plan.around(StoreOp::QueuedInputs, self.store.queued_inputs(runs)).await
+    }
+
+    async fn unfinished_runs(&self) -> Result<Vec<UnfinishedRun>, StoreError> {
+        self.plan.around(StoreOp::UnfinishedRuns, self.store.unfinished_runs()).await
     }
 }
 

@@ -39,6 +39,14 @@ use crate::process::Processes;
 use crate::sandbox::LazySandbox;
 use crate::workspace::Workspace;
 
+/// Whether [`tools`] would refuse these settings.
+///
+/// # Errors
+/// As of [`tools`].
+pub(crate) fn check(config: &ToolsConfig, workspace: Arc<Workspace>) -> Result<(), ToolsError> {
+    Orders::new(workspace, &config.commands, None).map(drop)
+}
+
 /// Builds those of the two tools that are switched on.
 pub(crate) fn tools(
     config: &ToolsConfig,

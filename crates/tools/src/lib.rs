@@ -5,11 +5,11 @@
 //! for a model to read, so a failure always says what would work instead.
 //!
 //! **Does not know**: who calls, whether a call is allowed, or what becomes of its result: that is the effect gate's. Each
-//! tool declares what it touches; nothing starts a process but through [`process`], nothing runs a command but behind
+//! tool declares what it touches; nothing starts a process but through [`belay_exec`], nothing runs a command but behind
 //! [`sandbox`], and only [`web`] and [`mcp`] open connections.
 //!
 //! Reading order: [`config`] → `arguments` (how a tool is declared and called) → `clock` → `calculate` → `workspace`
-//! (what keeps the file tools inside) → `files` → `notes` → `outputs` → [`process`] → [`sandbox`] → `commands` → [`web`]
+//! (what keeps the file tools inside) → `files` → `notes` → `outputs` → [`sandbox`] → `commands` → [`web`]
 //! (what keeps the web tools outside) → [`mcp`] → [`worker`] → [`context`].
 
 mod arguments;
@@ -26,17 +26,16 @@ mod near;
 mod notes;
 mod outputs;
 mod picture;
-pub mod process;
 pub mod sandbox;
 #[cfg(test)]
 mod testing;
-mod visible;
 pub mod web;
 pub mod worker;
 mod workspace;
 
 use std::sync::Arc;
 
+use belay_exec as process;
 use belay_protocol::{Clock, NoteStore, RunReader, Tool};
 
 pub use crate::config::ToolsConfig;
@@ -45,7 +44,7 @@ pub use crate::outputs::KeptOutputs;
 use crate::process::Processes;
 use crate::sandbox::LazySandbox;
 use crate::workspace::Workspace;
-pub use crate::workspace::sweep;
+pub use crate::workspace::{PathResolution, Refusal, sweep};
 
 /// What the built-in tools work with.
 pub struct ToolsParts {
@@ -74,6 +73,9 @@ pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn To
     let ToolsParts { notes, clock, outputs, runs, processes, sandbox } = parts;
     let path = config.workspace.as_deref().ok_or(ToolsError::NoWorkspace)?;
     let workspace = Arc::new(Workspace::open(path)?);
+    if let PathResolution::Stepwise(why) = workspace.resolution() {
+        tracing::info!(%why, "paths of the workspace are resolved step by step, as safe as by openat2");
+    }
     let commands = commands::tools(config, workspace.clone(), processes, sandbox, outputs.clone())?;
     // One for all tools, so that pictures are decoded one at a time.
     let pictures = picture::Pictures::new();
@@ -98,6 +100,30 @@ pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn To
         tools.push(Arc::new(search));
     }
     Ok(tools)
+}
+
+/// Whether [`builtin`] would refuse these settings; makes nothing. A workspace that is not there yet is made when the tools are.
+///
+/// # Errors
+/// As of [`builtin`].
+pub fn check(config: &ToolsConfig) -> Result<(), ToolsError> {
+    let path = config.workspace.as_deref().ok_or(ToolsError::NoWorkspace)?;
+    match path.symlink_metadata() {
+        Ok(_) => commands::check(config, Arc::new(Workspace::open(path)?)),
+        Err(_) => Ok(()),
+    }
+}
+
+/// The names of the tools that [`builtin`] gives with these settings.
+pub fn offered(config: &ToolsConfig) -> Vec<&'static str> {
+    let is_offered = |name: &&str| match *name {
+        "fetch_url" => config.web.enabled,
+        "run_command" => config.commands.enabled,
+        "run_shell" => config.shell.enabled,
+        "web_search" => web::WebSearch::new(&config.search).is_ok_and(|search| search.is_some()),
+        _ => true,
+    };
+    BUILTIN.into_iter().filter(is_offered).collect()
 }
 
 /// The names of all built-in tools, also of those that the settings leave out, in the order of the alphabet.
@@ -148,6 +174,37 @@ mod tests {
         let config = ToolsConfig { workspace, search, shell: ShellConfig { enabled: true }, ..ToolsConfig::default() };
         crate::testing::install_tls();
         ToolSet::new(builtin(&config, parts(dir)).unwrap())
+    }
+
+    #[test]
+    fn the_names_that_are_offered_are_those_of_the_tools_that_are_built() {
+        let dir = tempfile::tempdir().unwrap();
+        crate::testing::install_tls();
+        let search = || config::SearchConfig { provider: config::SearchProvider::Searxng, ..Default::default() };
+        let mut everything =
+            ToolsConfig { search: search(), shell: ShellConfig { enabled: true }, ..ToolsConfig::default() };
+        everything.web.enabled = true;
+        let mut nothing = ToolsConfig::default();
+        (nothing.web.enabled, nothing.commands.enabled) = (false, false);
+        for config in [everything, ToolsConfig::default(), nothing] {
+            let config = ToolsConfig { workspace: Some(dir.path().join("workspace")), ..config };
+            let tools = builtin(&config, parts(dir.path())).unwrap();
+            let mut built: Vec<_> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
+            built.sort_unstable();
+            assert_eq!(offered(&config), built);
+        }
+    }
+
+    #[test]
+    fn what_would_be_refused_is_refused_before_and_nothing_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let config =
+            |path: &std::path::Path| ToolsConfig { workspace: Some(path.to_owned()), ..ToolsConfig::default() };
+        let (file, later) = (dir.path().join("file"), dir.path().join("later"));
+        std::fs::write(&file, "").unwrap();
+        assert!(matches!(check(&config(&file)), Err(ToolsError::Workspace { .. })));
+        assert!(matches!(check(&config("/".as_ref())), Err(ToolsError::ProgramsInWorkspace { .. })));
+        assert!(check(&config(&later)).is_ok() && check(&config(dir.path())).is_ok() && !later.exists());
     }
 
     #[test]

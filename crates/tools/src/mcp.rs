@@ -22,6 +22,7 @@ mod connection;
 mod host;
 mod http;
 mod listener;
+mod listing;
 mod name;
 mod offer;
 mod outside;

@@ -1,7 +1,7 @@
 //! The tools that reach the web: `fetch_url` and `web_search`.
 //!
 //! Reading order: [`config`] → `net`, `address` (which addresses are public) → `opening`, `url` (which addresses of the
-//! web are fetched) → `resolve`, `reach` (how one is asked for) → `body`, `readable`, `visible` (what its answer says) →
+//! web are fetched) → `resolve`, `reach` (how one is asked for) → `body`, `readable` (what its answer says) →
 //! `fetch` → `search`.
 
 mod address;
@@ -17,7 +17,6 @@ mod search;
 #[cfg(test)]
 mod tests;
 mod url;
-mod visible;
 
 pub(crate) use fetch::FetchUrl;
 pub(crate) use resolve::SystemResolver;

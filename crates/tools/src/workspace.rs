@@ -1,10 +1,12 @@
 //! The workspace: one directory, and the only door through which the file tools reach anything.
 //!
-//! The kernel resolves each path with `openat2` and `RESOLVE_BENEATH`, relative to a handle of the root that was opened
-//! once. So `..`, absolute paths and symbolic links cannot lead outside, also while somebody swaps directories for
-//! links: there is no moment between a check and a use.
+//! Each path is resolved relative to a handle of the root that was opened once: by the kernel with `openat2` and
+//! `RESOLVE_BENEATH`, or component by component where that is refused (see [`resolve`]). So `..`, absolute paths and
+//! symbolic links cannot lead outside, also while somebody swaps directories for links: there is no moment between a
+//! check and a use.
 
 mod leftovers;
+mod resolve;
 mod write;
 
 use std::ffi::{CStr, OsStr, OsString};
@@ -15,26 +17,21 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use belay_protocol::ToolFailure;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2, statat};
+use belay_text::escaped_line;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use crate::digest;
 use crate::error::ToolsError;
 use crate::near::{did_you_mean, nearest};
-use crate::visible::escaped;
 
 pub use self::leftovers::sweep;
+pub use self::resolve::{PathResolution, Refusal};
 pub(crate) use self::write::Place;
 
 /// Longest path, in bytes: what the kernel takes (`PATH_MAX`, with its closing zero).
 const MAX_PATH_BYTES: usize = 4095;
-
-/// Times a path is resolved again when something moved meanwhile.
-///
-/// Source: openat2(2), `EAGAIN` under `RESOLVE_BENEATH`: the kernel could not ensure that a `..` stayed inside, because
-/// of a rename somewhere on the machine; callers should try again.
-const RESOLVE_ATTEMPTS: usize = 32;
 
 /// Most entries of a directory that are looked at; a larger one is listed in part.
 const MAX_SCANNED: usize = 100_000;
@@ -45,6 +42,8 @@ pub(crate) struct Workspace {
     root: OwnedFd,
     /// Where it is, without symbolic links.
     path: PathBuf,
+    /// Found when the root was opened: a filter that refuses `openat2` was there before the daemon.
+    resolution: PathResolution,
 }
 
 /// One entry of a directory.
@@ -108,7 +107,7 @@ impl Workspace {
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
-        Ok(Self { root, path: std::fs::canonicalize(path).map_err(failed)? })
+        Ok(Self { root, path: std::fs::canonicalize(path).map_err(failed)?, resolution: PathResolution::find() })
     }
 
     /// Opens a root that is there already, and is never written to.
@@ -118,7 +117,19 @@ impl Workspace {
     pub(crate) fn open_existing(path: &Path) -> Result<Self, String> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| errno.to_string())?;
-        Ok(Self { root, path: std::fs::canonicalize(path).map_err(|error| error.to_string())? })
+        let path = std::fs::canonicalize(path).map_err(|error| error.to_string())?;
+        Ok(Self { root, path, resolution: PathResolution::find() })
+    }
+
+    /// The same root, with paths resolved component by component.
+    #[cfg(test)]
+    pub(crate) fn stepwise(self) -> Self {
+        Self { resolution: PathResolution::Stepwise(Refusal::Filter(Errno::NOSYS.raw_os_error())), ..self }
+    }
+
+    /// How paths are kept inside.
+    pub(crate) fn resolution(&self) -> &PathResolution {
+        &self.resolution
     }
 
     /// Where the root is, without symbolic links.
@@ -241,15 +252,7 @@ impl Workspace {
     }
 
     fn open_beneath(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let mut last = Errno::AGAIN;
-        for _ in 0..RESOLVE_ATTEMPTS {
-            match openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
-                Err(errno @ (Errno::AGAIN | Errno::INTR)) => last = errno,
-                done => return done,
-            }
-        }
-        Err(last)
+        self.resolution.open(&self.root, path, flags)
     }
 
     /// What to say about a path that names nothing: with the nearest names beside it.
@@ -310,9 +313,6 @@ fn explain(path: &str, errno: Errno) -> ToolFailure {
         Errno::NAMETOOLONG => "A part of the path is longer than a file name can be.".to_owned(),
         Errno::NXIO | Errno::NODEV => return not_a_file(path),
         Errno::AGAIN | Errno::INTR => format!("{path:?} could not be opened: the directory is changing. Try again."),
-        Errno::NOSYS => "Files are not read on this machine: its kernel lacks openat2, which keeps them inside the \
-                         workspace (Linux 5.6 or later has it)."
-            .to_owned(),
         other => format!("{path:?} could not be opened: {other}."),
     };
     ToolFailure::failed(text)
@@ -378,7 +378,7 @@ fn kind_of(directory: &OwnedFd, name: &[u8]) -> EntryKind {
 pub(crate) fn shown(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
-        text.push_str(&escaped(chunk.valid()));
+        text.push_str(&escaped_line(chunk.valid()));
         for byte in chunk.invalid() {
             text.push_str(&format!("\\x{byte:02x}"));
         }
@@ -404,11 +404,6 @@ mod tests {
         ] {
             assert_eq!(shown(name), expected);
         }
-    }
-
-    #[test]
-    fn a_kernel_without_openat2_is_named_as_the_reason() {
-        assert!(matches!(explain("a", Errno::NOSYS), ToolFailure::Failed(text) if text.contains("openat2")));
     }
 
     #[test]

@@ -9,6 +9,6 @@ mod policy;
 mod question;
 
 pub use config::{ApprovalRule, ApprovalsConfig, Outside, RuleAsk};
-pub(crate) use policy::{Case, Need, Policy};
+pub(crate) use policy::{Case, Need, Policy, Untrusted};
 pub use question::question_text;
 pub(crate) use question::{Answer, Answers, Wanted, digest, parse_answer};

@@ -26,8 +26,20 @@ pub(crate) struct Case<'a> {
     pub(crate) spec: &'a ToolSpec,
     pub(crate) arguments: &'a Map<String, Value>,
     pub(crate) weight: &'a Weight,
-    /// Whether words of the outside are in the conversation, or anywhere in the run's tree.
-    pub(crate) outside: bool,
+    /// What untrusted content the run has before it.
+    pub(crate) untrusted: Untrusted,
+}
+
+/// What untrusted content a run has before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Untrusted {
+    /// None.
+    Nothing,
+    /// None but names and descriptions of tools that MCP servers offer. They are bounded, cleaned and pinned, and the
+    /// operator has let them in: a call that the operator says not to ask about is not asked about because of them.
+    Descriptions,
+    /// Content that has entered the conversation, or that of any run of the tree: a page, the answer of another program.
+    Content,
 }
 
 /// What a call needs.
@@ -72,9 +84,18 @@ impl Policy {
             ),
         };
         let exempt = self.outside == Outside::Ignore || rule.is_some_and(|rule| rule.even_outside);
-        if case.outside && case.spec.effect == Effect::External && !exempt && ask == Ask::Never {
+        // By a rule, or by the `approval` of an MCP server, which nobody leaves at "never" unless they set it.
+        let chosen = rule.is_some() || case.spec.server.is_some();
+        let because = match case.untrusted {
+            Untrusted::Content => Some("words of the outside are in this conversation, and this tool reaches outside"),
+            Untrusted::Descriptions if !chosen => {
+                Some("MCP servers describe tools of this conversation, and this tool reaches outside")
+            }
+            Untrusted::Descriptions | Untrusted::Nothing => None,
+        };
+        if let (Some(because), Effect::External, false, Ask::Never) = (because, case.spec.effect, exempt, ask) {
             ask = Ask::UnlessApproved;
-            why = "words of the outside are in this conversation, and this tool reaches outside".to_owned();
+            why = because.to_owned();
         }
         match ask {
             Ask::Never => Need::Nobody,
@@ -171,7 +192,8 @@ mod tests {
             let weight = Weight { ask: weighs, ..Weight::default() };
             let spec = spec(name, approval);
             let arguments = arguments.as_object().expect("an object");
-            let need = rules.need(Case { spec: &spec, arguments, weight: &weight, outside });
+            let untrusted = if outside { Untrusted::Content } else { Untrusted::Nothing };
+            let need = rules.need(Case { spec: &spec, arguments, weight: &weight, untrusted });
             assert_eq!(word(&need), expected, "{} {arguments:?} outside={outside}", spec.name);
         }
     }
@@ -187,8 +209,29 @@ mod tests {
             let policy = Policy::compile(&ApprovalsConfig { outside, ..ApprovalsConfig::default() });
             let spec = ToolSpec { effect, ..ToolSpec::new("t", "", json!({})) };
             let (weight, arguments) = (Weight::default(), Map::new());
-            let need = policy.need(Case { spec: &spec, arguments: &arguments, weight: &weight, outside: true });
+            let untrusted = Untrusted::Content;
+            let need = policy.need(Case { spec: &spec, arguments: &arguments, weight: &weight, untrusted });
             assert_eq!(word(&need), expected, "{outside:?} {effect:?}");
+        }
+    }
+
+    #[test]
+    fn descriptions_of_mcp_tools_do_not_overrule_what_the_operator_says_and_content_does() {
+        let rules = policy(&[("run_command", &[], RuleAsk::Never, false)]);
+        for (tool, server, untrusted, expected) in [
+            ("fetch_url", None, Untrusted::Nothing, "nobody"),
+            // Nobody has said that it may act without a question.
+            ("fetch_url", None, Untrusted::Descriptions, "unless_approved"),
+            ("run_command", None, Untrusted::Descriptions, "nobody"),
+            ("run_command", None, Untrusted::Content, "unless_approved"),
+            ("mcp_files_send", Some("files"), Untrusted::Descriptions, "nobody"),
+            ("mcp_files_send", Some("files"), Untrusted::Content, "unless_approved"),
+        ] {
+            let server = server.map(str::to_owned);
+            let spec = ToolSpec { effect: Effect::External, server, ..ToolSpec::new(tool, "", json!({})) };
+            let (weight, arguments) = (Weight::default(), Map::new());
+            let need = rules.need(Case { spec: &spec, arguments: &arguments, weight: &weight, untrusted });
+            assert_eq!(word(&need), expected, "{tool} {untrusted:?}");
         }
     }
 }

@@ -150,9 +150,9 @@ fn plain(text: &str) -> String {
     bounded(text).replace(['`', '*', '\n'], " ")
 }
 
-/// Without characters that reorder or hide what is read, and not longer than a person reads.
+/// With characters that reorder or hide what is read as escapes, and not longer than a person reads.
 fn bounded(text: &str) -> String {
-    let visible: String = text.chars().filter(|c| *c == '\n' || !hides(*c)).collect();
+    let visible = belay_text::escaped(text).into_owned();
     let whole = visible.chars().count();
     if whole <= MAX_SHOWN_CHARS {
         return visible;
@@ -160,15 +160,6 @@ fn bounded(text: &str) -> String {
     let head: String = visible.chars().take(MAX_SHOWN_CHARS / 2).collect();
     let tail: String = visible.chars().skip(whole - MAX_SHOWN_CHARS / 2).collect();
     format!("{head}\n[… {} characters are NOT SHOWN here …]\n{tail}", whole - MAX_SHOWN_CHARS)
-}
-
-/// Whether a character is invisible or changes the order of what is shown.
-fn hides(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
-            | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{2800}'
-            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}')
 }
 
 /// The answer that a bare word is: what people type under a question.
@@ -239,7 +230,10 @@ mod tests {
     #[test]
     fn what_a_model_writes_cannot_leave_its_block_or_hide() {
         assert_eq!(fence("a ``` b"), "````\na ``` b\n````\n");
-        assert_eq!(bounded("rm \u{202e}txt.exe\u{200b} \u{1b}[2K"), "rm txt.exe [2K");
+        assert_eq!(
+            bounded("rm \u{202e}txt.exe\u{200b} \u{1b}[2K\u{ad}"),
+            r"rm \u{202e}txt.exe\u{200b} \u{1b}[2K\u{ad}"
+        );
         assert!(bounded(&"x".repeat(10_000)).contains("[… 9400 characters are NOT SHOWN here …]"));
     }
 }

@@ -5,7 +5,6 @@ use belay_protocol::{
     Ack, AckSender, ActedOn, CommandReply, Decision, GateId, GateState, Inbound, Place, Refusal, ReplyRoute, Secret,
     Sent, SessionKey,
 };
-use tokio::sync::mpsc;
 
 use super::{BUSY_RETRY, Dispatcher};
 use crate::approvals::parse_answer;
@@ -122,9 +121,9 @@ impl Dispatcher {
         };
         let lane = self.lane(&session);
         let answer = LaneAnswer { gate, reply, who: principal, from, word, reply_to, sent, ack };
-        match lane.mail.try_send(LaneMail::Answer(Box::new(answer))) {
+        match lane.post(LaneMail::Answer(Box::new(answer))) {
             Ok(()) => lane.commands += 1,
-            Err(mpsc::error::TrySendError::Full(mail) | mpsc::error::TrySendError::Closed(mail)) => {
+            Err(mail) => {
                 let LaneMail::Answer(answer) = mail else { return };
                 key.iter().for_each(|key| self.keys.not_acted_on(key));
                 let what = "this conversation has too many messages waiting".to_owned();

@@ -6,7 +6,6 @@ use belay_protocol::{
     Ack, AckSender, CommandReply, Inbound, Purpose, Refusal, RunId, Sent, SessionKey, Skills, StatusReport,
     StillRunning, StopReason, StopReport, StopTarget,
 };
-use tokio::sync::mpsc;
 
 use super::control::{operators_only, report};
 use super::{BUSY_RETRY, Dispatcher};
@@ -126,9 +125,9 @@ impl Dispatcher {
         let lane = self.lane(&inbound.session);
         let (session, channel, reply_to) = (inbound.session.clone(), inbound.channel.clone(), inbound.reply_to.clone());
         let mail = LaneMail::Command(Box::new(LaneCommand { session, order, channel, word, reply_to, sent, ack }));
-        match lane.mail.try_send(mail) {
+        match lane.post(mail) {
             Ok(()) => lane.commands += 1,
-            Err(mpsc::error::TrySendError::Full(mail) | mpsc::error::TrySendError::Closed(mail)) => {
+            Err(mail) => {
                 inbound.key.iter().for_each(|key| self.keys.not_acted_on(key));
                 if let LaneMail::Command(command) = mail {
                     let what = "this conversation has too many commands waiting".to_owned();

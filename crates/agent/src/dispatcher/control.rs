@@ -1,5 +1,6 @@
 //! Control: what is acted on at once, whatever a turn is doing.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -135,6 +136,7 @@ impl Dispatcher {
 
     /// Tells runs to stop, each for its cause, and wakes their lanes.
     pub(super) fn stop(&mut self, runs: &[Arc<LiveRun>], cause: impl Fn(&LiveRun) -> StopCause) {
+        let mut parked = BTreeSet::new();
         for run in runs {
             let first = !run.cancel.is_cancelled();
             run.stop(cause(run));
@@ -142,10 +144,16 @@ impl Dispatcher {
                 self.ending.insert(run.id, run.clone());
                 end_processes(&mut self.tasks, &self.house, run);
             }
-            if let Some(lane) = self.lanes.get(&run.session) {
-                lane.wake.notify_one();
+            match self.lanes.get(&run.session) {
+                Some(lane) if lane.is_parked() => {
+                    parked.insert(&run.session);
+                }
+                Some(lane) => lane.wake.notify_one(),
+                None => {}
             }
         }
+        let parked = parked.into_iter().cloned().collect();
+        self.wake_parked(parked);
     }
 
     pub(super) fn status(&self) -> StatusReport {
@@ -167,7 +175,7 @@ impl Dispatcher {
             started_at: self.house.started_at,
             draining: self.house.draining.is_cancelled(),
             model: self.house.model.info().clone(),
-            sessions_awake: self.lanes.len(),
+            sessions_awake: self.lanes.values().filter(|lane| !lane.is_parked()).count(),
             queued: self.sessions.len().saturating_sub(running.len() + self.questions.len()),
             paused: self.questions.len(),
             running,

@@ -1,11 +1,10 @@
 //! Messages for the model, on their way to their lane. A second delivery joins the first.
 
-use belay_protocol::{Ack, AckSender, Inbound, Refusal, RunId, Sent};
-use tokio::sync::mpsc;
-
+use super::admission::{Sender, bytes_of};
 use super::{BUSY_RETRY, Dispatcher, MAX_TEXT_BYTES, worth_saying};
 use crate::live::LiveRun;
 use crate::mail::{LaneInput, LaneMail};
+use belay_protocol::{Ack, AckSender, Inbound, Refusal, RunId, Sent};
 
 impl Dispatcher {
     /// `text` is what the model reads, `sent` what a second delivery is recognised by.
@@ -15,31 +14,36 @@ impl Dispatcher {
                 format!("a message must have text, at most {MAX_TEXT_BYTES} bytes of it, without NUL characters");
             return self.refuse(&inbound, ack, Refusal::Invalid(what));
         }
+        let (sender, bytes) = (Sender::of(&inbound), bytes_of(&text, &inbound));
+        if let Some(refusal) = sender.as_ref().and_then(|sender| self.admission.refusal(sender, bytes)) {
+            return self.busy(inbound, sent, ack, refusal);
+        }
         let lane = self.lane(&inbound.session);
         let run = LiveRun::new(RunId::new(), inbound.session.clone(), inbound.want_deltas);
         let session = inbound.session.clone();
         let input = LaneInput { run: run.clone(), inbound, text, sent: sent.clone(), ack };
         let mail = LaneMail::Input(Box::new(input));
-        if let Err(error) = lane.mail.try_send(mail) {
-            let (mpsc::error::TrySendError::Full(mail) | mpsc::error::TrySendError::Closed(mail)) = error;
+        if let Err(mail) = lane.post(mail) {
             if let LaneMail::Input(input) = mail {
                 let LaneInput { inbound, ack, .. } = *input;
-                self.busy(inbound, sent, ack);
+                let what = "too many messages of this conversation are on their way".to_owned();
+                self.busy(inbound, sent, ack, Refusal::Busy { what, retry_after: BUSY_RETRY });
             }
             return;
         }
         lane.runs.push(run.clone());
+        if let Some(sender) = sender {
+            self.admission.add(run.id, sender, bytes);
+        }
         self.sessions.insert(run.id, session);
         if let Some(sent) = sent {
             self.keys.take_in(run, sent);
         }
     }
 
-    /// A full mailbox answers "busy", but never to a duplicate: that joins its first acceptance, which the store knows. How many
-    /// may wait behind a turn, the lane says.
-    fn busy(&mut self, inbound: Inbound, sent: Option<Sent>, ack: AckSender) {
-        let what = "too many messages of this conversation are on their way".to_owned();
-        let busy = Refusal::Busy { what, retry_after: BUSY_RETRY };
+    /// Refuses a message for want of room, but never a duplicate: that joins its first acceptance, which the store knows. How
+    /// many may wait behind a turn, the lane says.
+    fn busy(&mut self, inbound: Inbound, sent: Option<Sent>, ack: AckSender, busy: Refusal) {
         let Some(sent) = sent else { return self.refuse(&inbound, ack, busy) };
         let (threads, speaker) = (self.house.store.threads.clone(), self.speaker.clone());
         self.errand(async move {

@@ -22,6 +22,7 @@ impl Dispatcher {
                     lane.opening = false;
                 }
             }
+            LaneNote::WantsParking { session, runs, go_on } => self.park(&session, runs, go_on),
             LaneNote::Rests(waits) => {
                 self.questions.insert(waits.gate, *waits);
             }
@@ -69,6 +70,7 @@ impl Dispatcher {
     /// Forgets a run that has ended, or never was. Whoever waits for its end learns that none will come.
     pub(super) fn forget(&mut self, run: RunId) {
         self.keys.ended(run);
+        self.admission.remove(run);
         self.questions.retain(|_, waits| waits.run != run);
         let Some(session) = self.sessions.remove(&run) else { return };
         if let Some(lane) = self.lanes.get_mut(&session) {

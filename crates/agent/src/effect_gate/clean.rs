@@ -1,17 +1,20 @@
 //! What becomes of a tool's answer before anybody reads it: bounded, without control characters, and, where it is of the
 //! outside, marked as such.
 
+use std::borrow::Cow;
+
 use belay_protocol::{CallId, Kept, OutputKeeper, RunId, ToolReply, ToolSpec};
 
 /// How much of what is shown of a long output is its end, as a fraction: the errors stand there.
 const TAIL: usize = 4;
 
-/// Makes a text fit to be shown: no control characters but line feed and tab.
-pub(super) fn printable(mut text: String) -> String {
-    if text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') {
-        text.retain(|c| !c.is_control() || c == '\n' || c == '\t');
+/// Makes a text fit to be shown to a model: without control characters but line feed and tab, and without those that
+/// nobody sees.
+pub(super) fn printable(text: String) -> String {
+    match belay_text::removed(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(clean) => clean,
     }
-    text
 }
 
 /// The part of a long text that is shown: its beginning and its end, and a line between that says what is missing.
@@ -105,6 +108,7 @@ mod tests {
     #[test]
     fn control_characters_leave() {
         assert_eq!(printable("a\u{1b}[31mb\0c\td\n".into()), "a[31mbc\td\n");
+        assert_eq!(printable("a\u{202e}b\u{e0041}c\u{ad}".into()), "abc");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::batch::Runnable;
 use super::{Caller, EffectGate, result_of};
-use crate::approvals::{Answer, Case, Need, Wanted, digest};
+use crate::approvals::{Answer, Case, Need, Untrusted, Wanted, digest};
 
 /// Problems of invalid arguments that the model is told of.
 const MAX_PROBLEMS: usize = 5;
@@ -142,10 +142,15 @@ impl EffectGate {
             return Err(No(ToolStatus::Denied, denied.clone()).into());
         }
         let digest = digest(&spec.name, arguments, &weight);
-        // The descriptions of foreign tools are in every request: words of the outside before any was read.
-        let outside = caller.tally.outside() || caller.tools.iter().any(|tool| tool.spec().foreign);
-        let case = Case { spec, arguments, weight: &weight, outside };
-        let (unless_approved, why) = match (self.policy.need(case), &answer.approved) {
+        let untrusted = if caller.tally.outside() {
+            Untrusted::Content
+        } else if caller.tools.iter().any(|tool| tool.spec().foreign) {
+            Untrusted::Descriptions // they are in every request
+        } else {
+            Untrusted::Nothing
+        };
+        let case = Case { spec, arguments, weight: &weight, untrusted };
+        let (unless_approved, why) = match (self.policy.load().need(case), &answer.approved) {
             (Need::Refused(why), _) => {
                 return Err(No(ToolStatus::Denied, format!("denied: {why}. It was not done.")).into());
             }

@@ -51,7 +51,10 @@ pub(crate) async fn begin(core: &mut RunCore) -> Result<Option<RunEnd>, LoopErro
         }
         tokens = Some(budget.max_tokens - used);
     }
-    core.rules = Arc::new(house.rules.with_limits(limits_of(house.rules.limits(), &budget, tokens)));
+    core.rules = {
+        let rules = house.rules();
+        Arc::new(rules.with_limits(limits_of(rules.limits(), &budget, tokens)))
+    };
     core.errand = Some(Arc::new(errand));
     Ok(None)
 }

@@ -5,7 +5,6 @@
 //! same commit.
 
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,13 +12,13 @@ use belay_protocol::{
     Ack, Asker, Body, Control, IdempotencyKey, Inbound, JobChange, JobChanged, JobId, JobRecord, JobState, Outbound,
     Purpose, QueueMode, Refusal, RunId, RunOptions, RunRecord, RunWatch, StopTarget, StoreError,
 };
-use futures_util::FutureExt;
 use tokio::time::sleep;
 
 use super::outcome::Outcome;
 use super::text;
 use crate::house::House;
 use crate::metrics;
+use crate::restart::{Restarts, caught};
 use crate::rights::{self, NoLonger};
 
 /// First and longest pause between two attempts to reach the store, or a lane that is busy.
@@ -28,15 +27,23 @@ pub(super) const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Du
 /// Carries a job, also where that crashes: a crash costs the attempt, as one of which nothing is heard, and the job keeps no place
 /// that nobody works in.
 pub(super) async fn care(house: Arc<House>, job: JobRecord) {
-    let (id, mut next, mut pause) = (job.job_id, Some(job), BACKOFF.0);
-    while let Some(job) = next {
-        if AssertUnwindSafe(carry(&house, job)).catch_unwind().await.is_ok() {
-            return;
+    let (id, mut next, mut restarts) = (job.job_id, Some(job), Restarts::default());
+    loop {
+        let done = match next.take() {
+            Some(job) => caught(|| carry(&house, job)).await.map(|()| None),
+            None => caught(|| mend(&house, id)).await,
+        };
+        match done {
+            Some(Some(again)) => next = Some(again),
+            Some(None) => return,
+            // The next thing is to end the attempt, or to try that again.
+            None => {
+                tracing::error!(job = %id, "the care for a job crashed; its attempt is ended");
+                if !restarts.back_off("jobs.attempt", &house.draining).await {
+                    return; // the next start counts a crash
+                }
+            }
         }
-        tracing::error!(job = %id, "the care for a job crashed; its attempt is ended");
-        next = mend(&house, id).await;
-        sleep(pause).await; // what crashes each time does not take the machine
-        pause = (pause * 2).min(BACKOFF.1);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The acceptance of a message: committed, acknowledged, and put where its mode says.
 
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
+use belay_protocol::store::input_digest;
 use belay_protocol::{
     Acceptance, Accepted, Ack, Asker, ChannelId, EventKind, KnownInput, Message, MessageBody, NewInput, QueueMode,
     Refusal, RunEnd, RunOptions, StopReason, StoreError,
@@ -141,6 +142,7 @@ impl Lane {
             waiting.begin(waiting.accepted_at);
             waiting.permit = permit;
         }
+        waiting.leave_text_in_store();
         let ended = match room {
             Room::Shorten(at) if self.gives_way(at) => {
                 self.queue.iter_mut().skip(at).take(1).for_each(|oldest| oldest.shortened = true);
@@ -152,7 +154,7 @@ impl Lane {
         let by = waiting.run.id;
         match (waiting.rules.mode, &self.current, &self.joining) {
             (QueueMode::Steer, Some(current), Some(joining)) if waiting.is_plain() && waiting.is_akin(current) => {
-                joining.offer(Offer { run: waiting.run.clone(), text: waiting.text().to_owned() });
+                joining.offer(Offer { run: waiting.run.clone() });
                 self.queue.push_back(waiting);
             }
             (QueueMode::Interrupt, Some(current), _) => {
@@ -211,12 +213,13 @@ impl Lane {
 
     /// The messages that a client brings along, without instructions that the thread has already, or is about to have.
     fn fresh_history(&self, lines: &[HistoryLine]) -> Vec<Message> {
-        let coming = self.queue.iter().flat_map(|waiting| &waiting.history);
-        let here: Vec<&str> = self.messages.iter().chain(coming).filter_map(|message| instruction(message)).collect();
+        let coming: Vec<&String> = self.queue.iter().flat_map(|waiting| &waiting.instructions).collect();
+        let here: Vec<&str> = self.messages.iter().filter_map(|message| instruction(message)).collect();
+        let comes = |text: &str| !coming.is_empty() && coming.contains(&&input_digest(text));
         let summary = self.summary.as_deref().unwrap_or_default();
         let summarised = |text: &str| summary.lines().any(|line| line == compaction::instruction_line(text));
         let lent = |text: &str| self.instructions.iter().any(|lent| lent == text);
-        let known = |text: &str| here.contains(&text) || lent(text) || summarised(text);
+        let known = |text: &str| here.contains(&text) || comes(text) || lent(text) || summarised(text);
         let message = |line: &HistoryLine| match line.role {
             HistoryRole::System if known(&line.text) => None,
             HistoryRole::System => Some(Message::system(&line.text)),

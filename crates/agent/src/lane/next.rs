@@ -1,33 +1,60 @@
 //! Which message is answered next, and together with which others.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use belay_protocol::{JoinedRun, Message, Place, Purpose, QueueMode, RunId};
+use belay_protocol::store::QueuedInput;
+use belay_protocol::{JoinedRun, Message, Place, Purpose, QueueMode, RunId, StoreError};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::accept::instruction;
+use super::port::note;
 use super::{Lane, Waiting};
 use crate::compaction::context_of;
 use crate::joining::Joining;
+use crate::mail::LaneNote;
 use crate::queue::fits_in;
 use crate::turn::{Beside, COLLECT, Gathered, SUMMARIZE, TurnJob, run_turn};
 
 /// How many pauses of the debounce somebody may go on writing before they are answered.
 const MOST_DEBOUNCES: u32 = 5;
+/// Refusals to be parked after which the next turn waits for its place without a seat. 3: mail was on its way each time.
+const MOST_REFUSALS: u32 = 3;
+/// When a text is read again that the store has not given.
+const READ_RETRY: Duration = Duration::from_secs(1);
 
 impl Lane {
-    /// Begins the next turn, if none runs.
-    pub(super) fn start_next(&mut self) {
+    /// Begins the next turn, if none runs. Where there is neither a place for it nor a seat to wait for one, the lane asks to be
+    /// parked.
+    pub(super) async fn start_next(&mut self) {
         let engaged = !self.turn.is_empty() || self.resting.is_some() || self.compacting.is_some();
-        if engaged || self.house.draining.is_cancelled() {
+        if engaged || self.house.draining.is_cancelled() || self.read_again_at.is_some() {
+            return;
+        }
+        if !matches!(self.parking, Parking::No { .. }) {
             return;
         }
         if self.quiet_at().is_some_and(|quiet_at| quiet_at > Instant::now()) {
             return;
         }
-        let Some(mut next) = self.take_next() else { return };
-        let gathered = self.gather(&next);
+        let Some(at) = self.next_at() else {
+            self.seat = None;
+            return;
+        };
+        let Some(place) = self.place_for(at) else { return self.ask_to_be_parked().await };
+        let Some(mut next) = self.queue.remove(at) else { return };
+        next.shortened = false;
+        let mut gathered = self.gather(&next);
+        if let Err(error) = self.read_texts(&mut next, gathered.as_mut()).await {
+            tracing::error!(%error, run = %next.run.id, "a message that waits cannot be read; trying again");
+            self.queue.insert(at, next);
+            self.read_again_at = Some(Instant::now() + READ_RETRY);
+            return;
+        }
+        self.parking = Parking::No { refused: 0 };
         if self.queue.is_empty() {
             self.individually = false;
         }
@@ -54,7 +81,8 @@ impl Lane {
             usage: next.usage,
             cost_micro_usd: next.cost_micro_usd,
             reply_to: next.reply_to.clone(),
-            permit: next.permit.take(),
+            permit: next.permit.take().or(place.permit),
+            seat: place.seat,
             begun_at: next.begun_at,
             answers: std::mem::take(&mut next.answers),
             purpose: Purpose::of(&next.channel),
@@ -88,16 +116,73 @@ impl Lane {
         Some((last.arrived + debounce).min(first.arrived + debounce * MOST_DEBOUNCES))
     }
 
-    /// The oldest message that waits. One that was to become a line of a digest is the next where no other is left. One that
-    /// was stopped does not begin: it ends as such, which the lane is woken for.
-    fn take_next(&mut self) -> Option<Waiting> {
+    /// The place of the oldest message that waits. One that was to become a line of a digest is the next where no other is left.
+    /// One that was stopped does not begin: it ends as such, which the lane is woken for.
+    fn next_at(&self) -> Option<usize> {
         if !self.queue.iter().all(is_wanted) {
             self.port.wake.notify_one();
         }
         let at = self.queue.iter().position(|waiting| !waiting.shortened && is_wanted(waiting));
-        let mut next = self.queue.remove(at.or_else(|| self.queue.iter().rposition(is_wanted))?)?;
-        next.shortened = false;
-        Some(next)
+        at.or_else(|| self.queue.iter().rposition(is_wanted))
+    }
+
+    /// A place in the global lane for this message, or a seat to wait for one. Messages of which the store does not know
+    /// everything, and those that had begun before, wait without a seat as well.
+    fn place_for(&mut self, at: usize) -> Option<PlaceOrSeat> {
+        if self.queue.get(at).is_some_and(|next| next.permit.is_some()) {
+            return Some(PlaceOrSeat::default());
+        }
+        if let Ok(permit) = self.house.permits.clone().try_acquire_owned() {
+            return Some(PlaceOrSeat { permit: Some(permit), seat: None });
+        }
+        let seat = self.seat.take().or_else(|| self.house.seats.clone().try_acquire_owned().ok());
+        if seat.is_some() || !self.may_be_parked() {
+            return Some(PlaceOrSeat { permit: None, seat });
+        }
+        None
+    }
+
+    /// Whether the store knows everything of the messages that wait, their order included.
+    fn may_be_parked(&self) -> bool {
+        let known = |waiting: &Waiting| !waiting.shortened && !waiting.began_anew && !waiting.has_begun();
+        !matches!(self.parking, Parking::No { refused } if refused >= MOST_REFUSALS)
+            && self.queue.iter().all(known)
+            && self.queue.iter().is_sorted_by_key(|waiting| waiting.accepted_at)
+    }
+
+    async fn ask_to_be_parked(&mut self) {
+        let Parking::No { refused } = self.parking else { return };
+        let (go_on, answer) = oneshot::channel();
+        let (session, runs) = (self.lease.session.clone(), self.queue.len());
+        self.parking = Parking::Asked { answer, refused };
+        note(&self.port.notes, LaneNote::WantsParking { session, runs, go_on }).await;
+    }
+
+    /// Reads the texts of the messages that get the next turn.
+    async fn read_texts(&self, next: &mut Waiting, gathered: Option<&mut Gathered>) -> Result<(), StoreError> {
+        let others = gathered.as_ref().map_or(&[][..], |gathered| &gathered.others);
+        let unread = next.is_unread().then_some(next.run.id);
+        let wanted: Vec<RunId> = unread.into_iter().chain(others.iter().map(|other| other.run.id)).collect();
+        if !wanted.is_empty() {
+            let mut inputs: HashMap<RunId, QueuedInput> = HashMap::new();
+            for input in self.house.store.threads.queued_inputs(&wanted).await? {
+                inputs.insert(input.run_id, input);
+            }
+            let mut of = |run: RunId| {
+                inputs.remove(&run).ok_or_else(|| StoreError::NotFound(format!("the message of run {run}")))
+            };
+            if next.is_unread() {
+                let QueuedInput { text, history, .. } = of(next.run.id)?;
+                next.read(&text, history);
+            }
+            if let Some(gathered) = gathered {
+                for other in &mut gathered.others {
+                    other.text = of(other.run.id)?.text;
+                }
+                gathered.own = next.own.first().map_or_else(String::new, |message| message.text().to_owned());
+            }
+        }
+        Ok(())
     }
 
     /// What is answered together with `next`: lines of a digest before it, and what was collected behind it. They stay in
@@ -119,7 +204,7 @@ impl Lane {
                 collected.clear();
             }
         }
-        let fitting = fits_in(std::iter::once(next).chain(collected.iter().copied()).map(Waiting::text));
+        let fitting = fits_in(std::iter::once(next).chain(collected.iter().copied()).map(|waiting| waiting.bytes));
         collected.truncate(fitting - 1);
         if shortened.is_empty() && collected.is_empty() {
             return None;
@@ -128,18 +213,54 @@ impl Lane {
         let beside = |how| {
             move |waiting: &Waiting| Beside {
                 run: waiting.run.clone(),
-                text: waiting.text().to_owned(),
+                text: String::new(), // read with those of the others
                 joined: JoinedRun { run: waiting.run.id, how, at },
             }
         };
         let (lines, whole) = (shortened.into_iter().map(beside(SUMMARIZE)), collected.into_iter().map(beside(COLLECT)));
-        Some(Gathered { own: next.text().to_owned(), others: lines.chain(whole).collect() })
+        Some(Gathered { own: String::new(), others: lines.chain(whole).collect() })
     }
 
     /// Whether the running turn has this message in hand.
     pub(super) fn is_in_flight(&self, run: RunId) -> bool {
         self.joining.as_ref().is_some_and(|joining| joining.has(run))
     }
+}
+
+/// Whether the lane is about to be parked.
+pub(super) enum Parking {
+    /// It is not. So often the dispatcher has refused it since the last turn.
+    No { refused: u32 },
+    /// It has asked, and does nothing until it is answered.
+    Asked { answer: oneshot::Receiver<()>, refused: u32 },
+    /// It is: its mailbox is closed, and it ends.
+    Parked,
+}
+
+impl Parking {
+    /// Whether an answer is on its way.
+    pub(super) fn is_asked(&self) -> bool {
+        matches!(self, Self::Asked { .. })
+    }
+}
+
+/// Waits for the dispatcher's answer; for ever, where nothing was asked.
+///
+/// # Cancel safety
+/// Nothing is lost.
+pub(super) async fn may_go_on(parking: &mut Parking) -> Parking {
+    let Parking::Asked { answer, refused } = parking else { return std::future::pending().await };
+    match answer.await {
+        Ok(()) => Parking::No { refused: *refused + 1 },
+        Err(_) => Parking::Parked,
+    }
+}
+
+/// What a message waits with.
+#[derive(Default)]
+struct PlaceOrSeat {
+    permit: Option<OwnedSemaphorePermit>,
+    seat: Option<OwnedSemaphorePermit>,
 }
 
 /// Whether nobody has told it to stop.

@@ -9,9 +9,11 @@ use belay_protocol::{
     GateState, MessageScope, OpenedLane, PendingRun, Purpose, Refusal, RunEnd, RunId, RunStatus, SessionKey,
     StopReason, StoreError, ThreadSnapshot, ToolStatus,
 };
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use super::next::Parking;
 use super::port::{note, refuse_all, refuse_for, refuse_mail};
 use super::{Lane, LeaseLost, STORE_BACKOFF};
 use crate::approvals::{Answer, Answers};
@@ -37,12 +39,14 @@ pub(crate) struct LaneStart {
     pub(crate) insist: bool,
     /// How often the lane's task has crashed; each crash makes it wait longer before it begins again.
     pub(crate) crashes: u32,
+    /// The seat for the first of its runs to wait for a place, where it was parked for want of one.
+    pub(crate) seat: Option<OwnedSemaphorePermit>,
 }
 
 /// Runs a lane until the dispatcher retires it. Thousands of lanes may wait at the same time, so what comes once, at the
 /// beginning or at the end, is boxed.
 pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: LanePort) {
-    let LaneStart { session, adopted, insist, crashes } = start;
+    let LaneStart { session, adopted, insist, crashes, seat } = start;
     sleep(Duration::from_secs(u64::from(crashes))).await;
     let mut pause = STORE_BACKOFF.0;
     let opened = loop {
@@ -78,6 +82,9 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
         loop_detection,
         options,
         joining: None,
+        parking: Parking::No { refused: 0 },
+        seat,
+        read_again_at: None,
         individually: false,
         abort_at: None,
         held: VecDeque::new(),
@@ -130,7 +137,10 @@ impl Lane {
                     run
                 }
             };
-            tracing::info!(run = %run.id, session = %run.session, attempt = pending.attempt + 1, "run taken up again");
+            if pending.status != RunStatus::Queued {
+                let attempt = pending.attempt + 1;
+                tracing::info!(run = %run.id, session = %run.session, attempt, "run taken up again");
+            }
             // How often a job may crash is its desk's to say, and an orderly end is no crash.
             let counts = pending.status != RunStatus::Paused && Purpose::of(&pending.channel) != Purpose::Job;
             let exhausted = pending.attempt >= MAX_ATTEMPTS && counts;

@@ -134,8 +134,8 @@ impl Lane {
     fn gate_of(&self, current: &Waiting, asking: Asking, now: UnixMillis) -> Gate {
         let Asking { call, wanted, .. } = asking;
         let time = match wanted.kind {
-            GateKind::Approval => self.house.approvals.expires(),
-            GateKind::Credential { .. } => self.house.approvals.credential_expires(),
+            GateKind::Approval => self.house.approvals.load().expires(),
+            GateKind::Credential { .. } => self.house.approvals.load().credential_expires(),
         };
         Gate {
             id: GateId::new(),

@@ -19,10 +19,13 @@ pub(super) struct Ears<'a> {
 impl Ears<'_> {
     /// The next thing that was said; `None`: nothing. Where the run ends before [`Ears::keep`], it is told to whoever said it
     /// that nobody has read it.
-    pub(super) fn take(&mut self) -> Option<String> {
-        let offer = self.core.joining()?.take()?;
-        self.taken.push((offer.run.id, offer.text.clone()));
-        Some(offer.text)
+    ///
+    /// # Cancel safety
+    /// Dropped midway, what was taken gets a turn of its own.
+    pub(super) async fn take(&mut self) -> Option<String> {
+        let (run, text) = self.core.take_offer().await?;
+        self.taken.push((run, text.clone()));
+        Some(text)
     }
 
     /// The store has what was said as a part of the run, before any model reads it.

@@ -12,7 +12,7 @@ use crate::error::AgentError;
 use crate::multiplying::multiplies;
 use crate::prompt;
 use crate::submission::edit_distance;
-use crate::terminate::{TEACHING, Terminate};
+use crate::terminate::{TEACHING, TERMINATE, Terminate};
 
 /// The executor that is always there.
 const GENERAL: &str = "general";
@@ -91,6 +91,30 @@ impl PlanKit {
     }
 }
 
+/// Whether each executor can have the tools that its settings name, where `offered` are the names of all tools that runs are
+/// given. An agent does not start otherwise.
+///
+/// # Errors
+/// The first executor that cannot.
+pub fn check_executors(config: &AgentConfig, offered: &[&str]) -> Result<(), AgentError> {
+    let offered: Vec<&str> = offered.iter().copied().filter(|name| !multiplies(name)).collect();
+    config.executors.iter().try_for_each(|(name, executor)| check_tools(name, executor, &offered))
+}
+
+/// Whether an executor can have the tools that it is to have.
+fn check_tools(name: &str, executor: &ExecutorConfig, offered: &[&str]) -> Result<(), AgentError> {
+    let wanted = executor.tools.iter().flatten();
+    let missing = |tool: &&String| tool.as_str() != TERMINATE && !offered.contains(&tool.as_str());
+    match wanted.into_iter().find(missing) {
+        None => Ok(()),
+        Some(tool) => {
+            let nearest =
+                offered.iter().min_by_key(|known| edit_distance(known, tool)).map(|known| (*known).to_owned());
+            Err(AgentError::ExecutorTool { executor: name.to_owned(), tool: tool.clone(), nearest })
+        }
+    }
+}
+
 /// The tools of an executor: those it is to have, or all, and `terminate`.
 fn tools_of(name: &str, executor: &ExecutorConfig, all: &[Arc<dyn Tool>]) -> Result<Vec<Arc<dyn Tool>>, AgentError> {
     let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(Terminate::new())];
@@ -98,14 +122,11 @@ fn tools_of(name: &str, executor: &ExecutorConfig, all: &[Arc<dyn Tool>]) -> Res
         tools.extend(all.iter().cloned());
         return Ok(tools);
     };
+    let names: Vec<&str> = all.iter().map(|tool| tool.spec().name.as_str()).collect();
+    check_tools(name, executor, &names)?;
     for wanted in wanted {
         let known = all.iter().chain(&tools[..1]).find(|tool| tool.spec().name == *wanted).cloned();
-        let Some(tool) = known else {
-            let nearest = all.iter().min_by_key(|tool| edit_distance(&tool.spec().name, wanted));
-            let nearest = nearest.map(|tool| tool.spec().name.clone());
-            return Err(AgentError::ExecutorTool { executor: name.to_owned(), tool: wanted.clone(), nearest });
-        };
-        tools.push(tool);
+        tools.extend(known);
     }
     Ok(tools)
 }

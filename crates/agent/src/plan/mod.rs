@@ -33,6 +33,7 @@ use std::sync::Arc;
 use belay_protocol::Tool;
 
 pub(crate) use executors::PlanKit;
+pub use executors::check_executors;
 pub(crate) use flow::run_plan;
 pub(crate) use tool::PLANNING;
 

@@ -150,7 +150,7 @@ impl LoopDelegate for StepDelegate<'_> {
     async fn check_signals(&mut self) -> LoopSignal {
         match self.core.stopped() {
             Some(reason) => LoopSignal::Stop(reason),
-            None => self.ears.take().map_or(LoopSignal::Continue, LoopSignal::InjectMessage),
+            None => self.ears.take().await.map_or(LoopSignal::Continue, LoopSignal::InjectMessage),
         }
     }
 

@@ -20,6 +20,12 @@ pub struct QueueConfig {
     pub cap: usize,
     /// What becomes of them when there are more.
     pub drop: QueueDrop,
+    /// Messages of one sender, in all sessions together, that may be accepted and not answered. At least 1.
+    pub max_messages_per_sender: usize,
+    /// Bytes of such messages. At least 1.
+    pub max_bytes_per_sender: u64,
+    /// Bytes of such messages of all senders together. At least 1.
+    pub max_bytes: u64,
     /// Seconds of silence of a run at work after which the log has a warning. 0: never.
     pub stuck_warn_s: u64,
     /// Seconds of silence of a run at work after which it is ended. 0: never.
@@ -36,10 +42,24 @@ impl Default for QueueConfig {
             debounce_ms: 500,
             cap: 20,
             drop: QueueDrop::Summarize,
+            max_messages_per_sender: 1000,
+            max_bytes_per_sender: 64 << 20,
+            max_bytes: 256 << 20,
             stuck_warn_s: 120,
             stuck_after_s: 600,
         }
     }
+}
+
+/// How much may be accepted and not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// Messages of one sender.
+    pub(crate) messages_per_sender: usize,
+    /// Their bytes.
+    pub(crate) bytes_per_sender: u64,
+    /// Bytes of all senders together.
+    pub(crate) bytes: u64,
 }
 
 /// Most that `cap` may be, in the settings and in a conversation.
@@ -59,12 +79,29 @@ impl QueueConfig {
         if self.debounce_ms > MAX_DEBOUNCE_MS {
             problems.push(format!("queue.debounce_ms: must be at most {MAX_DEBOUNCE_MS}"));
         }
+        let bounds = [
+            ("max_messages_per_sender", self.max_messages_per_sender as u64),
+            ("max_bytes_per_sender", self.max_bytes_per_sender),
+            ("max_bytes", self.max_bytes),
+        ];
+        for (key, _) in bounds.into_iter().filter(|(_, value)| *value == 0) {
+            problems.push(format!("queue.{key}: must be at least 1"));
+        }
         for (key, value) in [("stuck_warn_s", self.stuck_warn_s), ("stuck_after_s", self.stuck_after_s)] {
             if value > MAX_SILENCE_S {
                 problems.push(format!("queue.{key}: must be at most {MAX_SILENCE_S}"));
             }
         }
         problems
+    }
+
+    /// How much may be accepted and not answered.
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            messages_per_sender: self.max_messages_per_sender,
+            bytes_per_sender: self.max_bytes_per_sender,
+            bytes: self.max_bytes,
+        }
     }
 
     /// Silence after which the log has a warning.
@@ -90,11 +127,23 @@ mod tests {
             debounce_ms: 60_001,
             stuck_warn_s: 86_401,
             stuck_after_s: u64::MAX,
+            max_messages_per_sender: 0,
+            max_bytes_per_sender: 0,
+            max_bytes: 0,
             ..QueueConfig::default()
         };
         let keys: Vec<String> =
             bad.validate().iter().filter_map(|problem| Some(problem.split_once(':')?.0.to_owned())).collect();
-        assert_eq!(keys, ["queue.cap", "queue.debounce_ms", "queue.stuck_warn_s", "queue.stuck_after_s"]);
+        let expected = [
+            "queue.cap",
+            "queue.debounce_ms",
+            "queue.max_messages_per_sender",
+            "queue.max_bytes_per_sender",
+            "queue.max_bytes",
+            "queue.stuck_warn_s",
+            "queue.stuck_after_s",
+        ];
+        assert_eq!(keys, expected);
         let never = QueueConfig { stuck_warn_s: 0, stuck_after_s: 0, ..QueueConfig::default() };
         assert_eq!((never.stuck_warn(), never.stuck_after()), (None, None));
     }

@@ -9,7 +9,7 @@ mod rules;
 mod texts;
 
 pub use config::QueueConfig;
-pub(crate) use config::{MAX_CAP, MAX_DEBOUNCE_MS};
+pub(crate) use config::{Bounds, MAX_CAP, MAX_DEBOUNCE_MS};
 pub(crate) use room::{Room, Waits, room};
 pub(crate) use rules::QueueRules;
 pub(crate) use texts::{fits_in, one_text};

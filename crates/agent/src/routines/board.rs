@@ -5,7 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use belay_protocol::{FiringId, FiringRecord, RoutineId, RoutineRecord};
+use arc_swap::ArcSwap;
+use belay_protocol::{FiringId, FiringRecord, RoutineId, RoutineRecord, RoutineSpec};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -40,6 +41,8 @@ struct Events {
 /// Shared by the engine, the dispatcher, and whoever asks for routines.
 pub(crate) struct Board {
     pub(crate) config: RoutinesConfig,
+    /// The routines of the configuration, swapped as a whole when the settings are reloaded.
+    defined: ArcSwap<Vec<RoutineSpec>>,
     /// Wakes the engine.
     bell: Notify,
     /// Not taken by the engine yet. No more is claimed than may be at work at once; after a crash the next start finds it in
@@ -54,12 +57,23 @@ pub(crate) struct Board {
 impl Board {
     pub(crate) fn new(config: RoutinesConfig) -> Self {
         Self {
+            defined: ArcSwap::from_pointee(config.define.clone()),
             config,
             bell: Notify::new(),
             handed: Mutex::default(),
             events: RwLock::default(),
             webhooks: Mutex::default(),
         }
+    }
+
+    /// The routines of the configuration.
+    pub(super) fn defined(&self) -> Arc<Vec<RoutineSpec>> {
+        self.defined.load_full()
+    }
+
+    /// The configuration has these routines now.
+    pub(super) fn adopt(&self, defined: Vec<RoutineSpec>) {
+        self.defined.store(Arc::new(defined));
     }
 
     /// Something has changed: the engine looks again.

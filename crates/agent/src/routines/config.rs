@@ -103,11 +103,6 @@ impl RoutinesConfig {
     pub(super) fn grace(&self) -> Duration {
         Duration::from_secs(self.grace_s)
     }
-
-    /// Whether the file still has a routine of this name.
-    pub(super) fn defines(&self, name: &str) -> bool {
-        self.define.iter().any(|spec| spec.name == name)
-    }
 }
 
 /// The date that a schedule of the configuration is looked at from when it is checked: any does.

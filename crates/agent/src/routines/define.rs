@@ -3,22 +3,23 @@
 use std::collections::BTreeMap;
 
 use belay_protocol::{
-    Asker, NewRoutine, Place, Purpose, PutBy, PutRule, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, StoreError,
+    Asker, NewRoutine, Place, Purpose, PutBy, PutRule, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord,
+    RoutineSpec, StoreError,
 };
 
 use super::check;
+use super::engine::show;
 use crate::house::House;
 
 /// Puts the routines of the configuration, and switches those off that it has no more. Done again it changes nothing.
 ///
 /// # Errors
 /// The store does not answer.
-pub(super) async fn define(house: &House) -> Result<(), StoreError> {
+pub(super) async fn define(house: &House, defined: &[RoutineSpec]) -> Result<(), StoreError> {
     let (store, now) = (&house.store.routines, house.clock.now());
-    let config = &house.routines.config;
     let all = store.routines().await?;
     let by_name: BTreeMap<&str, &RoutineRecord> = all.iter().map(|old| (old.spec.name.as_str(), old)).collect();
-    for spec in &config.define {
+    for spec in defined {
         let old = by_name.get(spec.name.as_str()).copied();
         if old.is_some_and(|old| old.origin == RoutineOrigin::Made) {
             tracing::warn!(
@@ -59,11 +60,29 @@ pub(super) async fn define(house: &House) -> Result<(), StoreError> {
     }
     for routine in &all {
         let name = &routine.spec.name;
-        if routine.origin == RoutineOrigin::Config && routine.enabled && !config.defines(name) {
+        if routine.origin == RoutineOrigin::Config && routine.enabled && !defined.iter().any(|spec| spec.name == *name)
+        {
             tracing::info!(routine = name, "the configuration has this routine no more; it is switched off");
             store.enable(routine.routine_id, false, GONE, None, now).await?;
         }
     }
+    Ok(())
+}
+
+/// Takes these routines of the configuration in the place of those it had, and shows them to the engine.
+///
+/// # Errors
+/// The store does not answer.
+pub(crate) async fn redefine(house: &House, defined: Vec<RoutineSpec>) -> Result<(), StoreError> {
+    if *house.routines.defined() == defined {
+        return Ok(());
+    }
+    if house.routines.config.enabled {
+        define(house, &defined).await?;
+    }
+    house.routines.adopt(defined);
+    show(house, None).await?;
+    house.routines.ring();
     Ok(())
 }
 

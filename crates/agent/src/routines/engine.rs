@@ -26,6 +26,7 @@ use super::firing::{give_up, pursue};
 use super::heartbeat;
 use super::step::{Done, carry_out, decide};
 use crate::house::House;
+use crate::restart::persist;
 
 /// Longest sleep: by then it is seen that the clock was set.
 const TICK: Duration = Duration::from_secs(15);
@@ -108,7 +109,7 @@ impl Engine {
     /// Puts the routines of the configuration, and takes up the firings that were at work. Done again it changes nothing.
     async fn set_up(&mut self) -> Result<(), StoreError> {
         if self.house.routines.config.enabled {
-            define(&self.house).await?;
+            define(&self.house, &self.house.routines.defined()).await?;
         }
         heartbeat::set_up(&self.house).await?;
         for firing in self.house.store.routines.open_firings().await? {
@@ -245,7 +246,11 @@ impl Engine {
             Err(error) => {
                 tracing::error!(%error, "the care for a firing crashed; it is given up");
                 let Some(firing) = self.firings.remove(&error.id()) else { return };
-                let task = self.at_work.spawn(give_up(self.house.clone(), firing.clone()));
+                let (house, given_up, stop) = (self.house.clone(), firing.clone(), self.stop.clone());
+                let task = self.at_work.spawn(async move {
+                    // Where the daemon ends first, the next start leads the routine run to its end.
+                    persist("routines.settle", &stop, || give_up(house.clone(), given_up.clone())).await;
+                });
                 self.firings.insert(task.id(), firing);
             }
         }

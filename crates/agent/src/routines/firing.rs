@@ -307,7 +307,9 @@ async fn order(house: &House, firing: &FiringRecord, routine: &RoutineRecord, id
         match jobs::create(house, order.clone(), client.clone()).await {
             Ok(_) => return Some(Ok(())),
             // Too many jobs are open: that is no failure of the routine.
-            Err(Refusal::Store(_) | Refusal::ShuttingDown | Refusal::Busy { .. }) => sleep(pause).await,
+            Err(Refusal::Store(_) | Refusal::ShuttingDown | Refusal::Busy { .. } | Refusal::Overloaded { .. }) => {
+                sleep(pause).await;
+            }
             Err(refusal) => return Some(Err(refusal.to_string())),
         }
         pause = (pause * 2).min(BACKOFF.1);

@@ -50,12 +50,8 @@ fn plain(text: &str) -> String {
     let ours = |line: &&str| {
         line.starts_with("[words of the outside ") || line.starts_with("[end of the words of the outside ")
     };
-    let shown = |c: char| {
-        !c.is_control()
-            && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-    };
     let words = text.lines().filter(|line| !ours(line)).flat_map(str::split_whitespace);
-    let words: Vec<String> = words.map(|word| word.chars().filter(|c| shown(*c)).collect()).collect();
+    let words: Vec<_> = words.map(belay_text::removed).collect();
     words.join(" ")
 }
 

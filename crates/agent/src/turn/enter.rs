@@ -48,6 +48,7 @@ pub(super) async fn enter(
             permit = job.house.permits.clone().acquire_owned() => permit.ok(),
         },
     };
+    job.seat = None;
     if job.begun_at.is_none() {
         let (now, threads) = (job.house.clock.now(), &job.house.store.threads);
         if let Some(gathered) = &mut job.gathered {

@@ -415,6 +415,43 @@ async fn words_of_the_outside_make_tools_that_reach_outside_ask() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_mcp_tool_that_may_act_unasked_is_not_asked_about_until_untrusted_content_has_come_in() {
+    // `approval = "never"` of its server, whose words are before the model from the first request on.
+    let post = TestTool::named("echo").called("post").writing().described_by("mail").of_outside();
+    let posted = post.calls.clone();
+    let scripts = [
+        Scripted::call("post", json!({"text": "clean"})),
+        Scripted::call("post", json!({"text": "after its answer"})),
+        Scripted::text("no then"),
+    ];
+    let setup = Setup::new(ScriptedModel::new(scripts)).tool(post);
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "post it").await;
+    let question = agent.one.next().await;
+    assert_eq!(posted.load(Ordering::SeqCst), 1, "the first call is not asked about");
+    assert!(question.contains("words of the outside are in this conversation"), "{question}");
+    agent.one.command("alice", "no").await;
+    assert_eq!(agent.one.next().await, "no then");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn characters_that_nobody_sees_reach_neither_the_model_nor_a_question() {
+    let echo = TestTool::named("echo");
+    let scripts =
+        [Scripted::call("echo", json!({"text": "a\u{202e}b\u{ad}c\u{feff}"})), ring("one\u{202e}\u{e0041}two")];
+    let setup = Setup::new(ScriptedModel::new(scripts)).tool(ringing()).tool(echo);
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "ring\u{e0041}\u{ad}\u{1b}[2J 👨\u{200d}👩 نامه\u{200c}ها").await;
+    let question = agent.one.next().await;
+    assert!(question.contains(r"one\u{202e}\u{e0041}two"), "{question}");
+    let seen = agent.model.seen();
+    let shown = |text: &str| seen[1].messages.iter().any(|message| message.text() == text);
+    assert!(shown("ring[2J 👨\u{200d}👩 نامه\u{200c}ها") && shown("abc"), "{:?}", seen[1].messages);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_is_delivered_again_answers_no_other_question() {
     let setup = Setup::new(ScriptedModel::new([ring("one"), ring("two"), Scripted::text("done")])).tool(ringing());
     let mut agent = setup.start().await;

@@ -18,6 +18,8 @@ mod outputs;
 mod plan;
 mod queue;
 mod recovery;
+mod reload;
+mod restarts;
 mod rights;
 mod room;
 mod routine_pains;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_agent::{
     Absent, Agent, AgentConfig, AgentExit, AgentParts, ApprovalsConfig, CompactionConfig, HeartbeatConfig, JobsConfig,
-    LimitsConfig, QueueConfig, RoutinesConfig, SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
+    LimitsConfig, QueueConfig, Reloader, RoutinesConfig, SessionsConfig, StorePorts, StreamingConfig, WorkersParts,
 };
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::RulesFile;
@@ -642,8 +642,9 @@ impl Setup {
         change(&mut parts);
         let stop = CancellationToken::new();
         let agent = Agent::start(parts).await.expect("the agent starts");
+        let reloader = agent.reloader();
         let task = tokio::spawn(agent.run(stop.clone()));
-        Running { one, two, stop, task, model: self.model.clone() }
+        Running { one, two, stop, task, reloader, model: self.model.clone() }
     }
 }
 
@@ -653,6 +654,7 @@ pub(crate) struct Running {
     pub(crate) two: Talker,
     pub(crate) stop: CancellationToken,
     pub(crate) task: JoinHandle<AgentExit>,
+    pub(crate) reloader: Reloader,
     pub(crate) model: Arc<ScriptedModel>,
 }
 
@@ -727,6 +729,12 @@ impl TestTool {
     pub(crate) fn of_server(mut self, server: &str) -> Self {
         self.spec.server = Some(server.into());
         self
+    }
+
+    /// The same tool, described by whoever runs that MCP server.
+    pub(crate) fn described_by(mut self, server: &str) -> Self {
+        self.spec.foreign = true;
+        self.of_server(server)
     }
 
     /// The same tool, one of whose arguments is shown to nobody.

@@ -285,7 +285,7 @@ fn inbound(text: String) -> Inbound {
 async fn acknowledged(text: String, answer: oneshot::Receiver<Ack>) -> Progress {
     match answer.await {
         Ok(Ack::Accepted(Accepted { watch, .. })) => Progress::Accepted { text, watch },
-        Ok(Ack::Refused(Refusal::Busy { retry_after, .. })) => {
+        Ok(Ack::Refused(Refusal::Busy { retry_after, .. } | Refusal::Overloaded { retry_after, .. })) => {
             Progress::Busy { text, wait: retry_after.clamp(Duration::from_millis(10), BUSY_WAIT_MAX) }
         }
         Ok(Ack::Refused(_)) => Progress::Settled { text, quit: false, resumes: None }, // the agent tells the person

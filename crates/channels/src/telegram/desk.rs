@@ -232,6 +232,10 @@ pub(super) fn update_id(raw: &RawValue) -> Option<i64> {
 fn settled(ack: Option<&Ack>) -> Settled {
     match ack {
         Some(Ack::Refused(Refusal::Busy { retry_after, .. })) => Settled::Later { is_busy: true, after: *retry_after },
+        // Kept by Telegram until there is room again: whoever wrote cannot help it.
+        Some(Ack::Refused(Refusal::Overloaded { retry_after, .. })) => {
+            Settled::Later { is_busy: false, after: *retry_after }
+        }
         None | Some(Ack::Refused(Refusal::Store(_) | Refusal::ShuttingDown)) => {
             Settled::Later { is_busy: false, after: LATER }
         }

@@ -10,7 +10,7 @@ use frankenstein::updates::{Update, UpdateContent};
 use super::NAME;
 use super::conversation::Conversation;
 use super::groups::{Addressed, Heard};
-use super::people::People;
+use super::people::AllowLists;
 use super::taps::{self, Tap};
 use crate::words::ends_the_daemon;
 
@@ -29,7 +29,7 @@ pub(super) struct Rules {
     pub(super) bot_id: u64,
     /// Without `@`. Empty until Telegram has told it.
     pub(super) username: OnceLock<String>,
-    pub(super) people: People,
+    pub(super) people: AllowLists,
     /// Seconds by which a message may be older than the start of this daemon; 0: any age.
     pub(super) max_age_s: u64,
     /// When this daemon was started, in seconds since 1970: a word to end it that is older was meant for another one.
@@ -88,7 +88,7 @@ impl Rules {
         let is_private = match message.chat.type_field {
             ChatType::Private => true,
             ChatType::Group | ChatType::Supergroup => {
-                match self.people.groups.hear(message.chat.id, self.addressed(&message, &words)) {
+                match self.people.hear(message.chat.id, self.addressed(&message, &words)) {
                     Heard::Yes => false,
                     Heard::No(why) => return Verdict::NotForUs(why),
                     Heard::NotYet => return Verdict::NotYet,
@@ -155,7 +155,7 @@ impl Rules {
         let (Some((gate, decision)), Some(message)) = (answer, taps::message_of(query)) else {
             return Verdict::TappedInVain { tap, words: OUT_OF_USE, stranger: None };
         };
-        if message.chat.type_field != ChatType::Private && !self.people.groups.serve(message.chat.id) {
+        if message.chat.type_field != ChatType::Private && !self.people.serve(message.chat.id) {
             return Verdict::TappedInVain { tap, words: NOT_HERE, stranger: None };
         }
         let inbound = Inbound {

@@ -43,7 +43,7 @@ use self::api::BotApi;
 use self::conversation::Conversation;
 use self::desk::Desk;
 use self::intake::Rules;
-use self::people::People;
+pub use self::people::AllowLists;
 use self::polling::Poller;
 use self::webhook::Webhook;
 use crate::config::{Stream, TelegramConfig, TelegramMode};
@@ -66,11 +66,6 @@ pub struct Telegram {
     webhook: Option<Arc<Webhook>>,
     /// What the webhook receives; taken by `start`.
     inbox: Mutex<Option<mpsc::Receiver<Envelope>>>,
-}
-
-/// Who is let in by these settings, whether the bot is served or not.
-pub fn admission(config: &TelegramConfig) -> impl Admission + use<> {
-    People::of(config)
 }
 
 /// What must not stand in a configuration file.
@@ -101,7 +96,7 @@ impl Telegram {
         let rules = Rules {
             bot_id,
             username,
-            people: People::of(&config),
+            people: AllowLists::of(&config),
             max_age_s: config.max_age_s,
             since: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
         };
@@ -120,6 +115,11 @@ impl Telegram {
     /// The webhook's route at `webhook_path`, for whoever owns the listener; `None` when polling.
     pub fn router(&self) -> Option<Router> {
         self.webhook.as_ref().map(|webhook| webhook::router(&self.config.webhook_path, Arc::clone(webhook)))
+    }
+
+    /// Who is let in, to be replaced while the bot is served.
+    pub fn allow_lists(&self) -> AllowLists {
+        self.desk.rules.people.clone()
     }
 
     /// Asks Telegram who we are. A wrong token is an error; a Telegram out of reach is not.
@@ -256,7 +256,7 @@ fn test_desk() -> Desk {
     let rules = Rules {
         bot_id: 777,
         username: OnceLock::from("Belay_Bot".to_owned()),
-        people: People::of(&TelegramConfig {
+        people: AllowLists::of(&TelegramConfig {
             allow: vec![42],
             operators: vec![7],
             groups: GroupsConfig { allow: vec![-100], ..GroupsConfig::default() },

@@ -2,12 +2,14 @@
 //! on by itself is asked about here.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use belay_protocol::inbound::Role;
 use belay_protocol::{Admission, Standing};
 
 use super::conversation::Conversation;
-use super::groups::Groups;
+use super::groups::{Addressed, Groups, Heard};
 use crate::config::TelegramConfig;
 
 /// People by their numeric ids, and the groups in which the bot is served.
@@ -60,6 +62,54 @@ impl Admission for People {
     }
 }
 
+/// The lists in force: a snapshot that is swapped as a whole when the settings are reloaded. Clones share one. Each message,
+/// tap and question about standing is judged by the lists of its moment.
+#[derive(Clone)]
+pub struct AllowLists(Arc<ArcSwap<People>>);
+
+impl AllowLists {
+    /// The lists of these settings.
+    pub fn of(config: &TelegramConfig) -> Self {
+        People::of(config).into()
+    }
+
+    /// Goes by the lists of these settings from now on, and by whom the bot answers in groups; nothing else is looked at.
+    pub fn replace(&self, config: &TelegramConfig) {
+        self.0.store(Arc::new(People::of(config)));
+    }
+
+    /// What somebody on the lists may do; `None`: they are on none.
+    pub(super) fn role(&self, id: u64) -> Option<Role> {
+        self.0.load().role(id)
+    }
+
+    /// Whether the bot is served in that group.
+    pub(super) fn serve(&self, chat: i64) -> bool {
+        self.0.load().groups.serve(chat)
+    }
+
+    /// Decides on a message of a group.
+    pub(super) fn hear(&self, chat: i64, addressed: Addressed) -> Heard {
+        self.0.load().groups.hear(chat, addressed)
+    }
+}
+
+impl From<People> for AllowLists {
+    fn from(people: People) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(people)))
+    }
+}
+
+impl Admission for AllowLists {
+    fn standing_of(&self, principal: &str, conversation: Option<&str>) -> Standing {
+        self.0.load().standing_of(principal, conversation)
+    }
+
+    fn serves(&self, conversation: &str) -> bool {
+        self.0.load().serves(conversation)
+    }
+}
+
 /// The id of the group that a conversation is in; `None`: it is private.
 fn group_of(conversation: &str) -> Option<i64> {
     conversation.parse::<Conversation>().ok().map(|it| it.chat).filter(|chat| *chat < 0)
@@ -104,5 +154,22 @@ mod tests {
             }
         }
         assert!(!people.serves("telegram:42") && !people.serves(""), "no conversation of Telegram's");
+    }
+
+    #[test]
+    fn lists_that_were_replaced_hold_for_everybody_who_shares_them() {
+        let config = |allow: &[u64], groups: &[i64]| TelegramConfig {
+            allow: allow.to_vec(),
+            groups: GroupsConfig { allow: groups.to_vec(), ..GroupsConfig::default() },
+            ..TelegramConfig::default()
+        };
+        let lists = AllowLists::of(&config(&[42], &[-1]));
+        let shared = lists.clone();
+        assert!(shared.role(42).is_some() && shared.serve(-1) && shared.role(7).is_none());
+        lists.replace(&config(&[7], &[-2]));
+        assert!(shared.role(42).is_none() && !shared.serve(-1) && shared.serve(-2));
+        assert_eq!(shared.standing_of("7", None), Standing::May(Place::Conversation));
+        assert!(matches!(shared.standing_of("42", None), Standing::NotAllowed(_)));
+        assert!(shared.serves("7") && !shared.serves("42"));
     }
 }

@@ -4,12 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use belay_agent::OWN_TOOLS;
+use belay_agent::{OWN_TOOLS, check_executors};
 use belay_tools::BUILTIN;
 
 use super::{Finding, State};
 use crate::environment::Environment;
 use crate::settings::{Settings, nearest};
+use crate::wiring::agent_failure;
 
 /// The hooks whose program cannot be started.
 pub(super) fn hooks(settings: &Settings, env: &Environment) -> Vec<Finding> {
@@ -68,6 +69,20 @@ pub(super) fn approvals(settings: &Settings) -> Vec<Finding> {
         ))
     });
     unknown.chain(unreached).collect()
+}
+
+/// An executor that is to have a tool that there is not, as the start would say. Tools of MCP servers are known once those
+/// answer.
+pub(super) fn executors(settings: &Settings) -> Option<Finding> {
+    let mut offered = belay_tools::offered(&settings.tools);
+    offered.extend(settings.agent.subagents.enabled.then_some("spawn_subagent"));
+    offered.extend(settings.workers.enabled.then_some("run_in_worker"));
+    if settings.tools.mcp.values().any(|server| server.enabled) {
+        let wanted = settings.agent.executors.values().flat_map(|executor| executor.tools.iter().flatten());
+        offered.extend(wanted.map(String::as_str).filter(|tool| tool.starts_with("mcp_")));
+    }
+    let error = check_executors(&settings.agent, &offered).err()?;
+    Some(Finding::failed("agent", &agent_failure(&error)))
 }
 
 /// The tools that workers are lent and that there are not.

@@ -13,13 +13,13 @@ use crate::cli::AgentArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
-use crate::signals::SignalWatch;
+use crate::signals::{OnHangup, SignalWatch};
 
 /// Sends the message and stays until its run rests; the exit code is the verdict. The first Ctrl-C stops the run.
 pub(crate) async fn agent(args: &AgentArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let body = body(args)?;
     let client = Client::find(&args.client, env)?;
-    let signals = SignalWatch::install().map_err(|error| Failure::new(Exit::Internal, error))?;
+    let signals = SignalWatch::install(OnHangup::End).map_err(|error| Failure::new(Exit::Internal, error))?;
     let (handle, interrupted) = (signals.handle(), CancellationToken::new());
     let work = async {
         let done = work(args, &client, &body, out, &interrupted).await;

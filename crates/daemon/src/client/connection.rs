@@ -1,5 +1,6 @@
 //! Finding the daemon, asking it, and saying in plain words when it does not answer.
 
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -213,6 +214,9 @@ impl Client {
             return Failure::new(Exit::OutOfReach, format!("the daemon at {place} does not answer in time"))
                 .next("its log says more; `belay check` looks at what it needs");
         }
+        if error.is_connect() && is_permission_denied(error) {
+            return permission_denied(Path::new(place));
+        }
         if error.is_connect() {
             return Failure::new(Exit::OutOfReach, format!("no daemon answers at {place}")).next(START_ONE);
         }
@@ -267,12 +271,31 @@ fn nobody_at(sockets: &[PathBuf]) -> Failure {
         UnixStream::connect(path).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
     };
     if let Some(path) = sockets.iter().find(forbidden) {
-        let what = format!("the control socket {} belongs to another user", path.display());
-        return Failure::new(Exit::OutOfReach, what).next("use sudo, or --url with a token in BELAY_TOKEN");
+        return permission_denied(path);
     }
     let looked: Vec<_> = sockets.iter().map(|path| path.display().to_string()).collect();
     Failure::new(Exit::OutOfReach, format!("no daemon is running here (looked at {})", looked.join(" and ")))
         .next(START_ONE)
+}
+
+/// A daemon may well be there, and this user may not ask it.
+fn permission_denied(socket: &Path) -> Failure {
+    let what = format!("permission denied on the control socket {}", socket.display());
+    let group = std::fs::metadata(socket).ok().filter(|file| file.mode() & 0o020 != 0).map(|file| file.gid());
+    let group = match group {
+        Some(gid) => format!("become a member of the group {gid} that it belongs to"),
+        None => "set gateway.control_group to a group of yours".to_owned(),
+    };
+    let next = format!("use sudo, or {group}, or --url http://host:port with a token in BELAY_TOKEN");
+    Failure::new(Exit::OutOfReach, what).next(next)
+}
+
+fn is_permission_denied(error: &reqwest::Error) -> bool {
+    let first: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    let mut causes = std::iter::successors(first, |error| error.source());
+    causes.any(|cause| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+    })
 }
 
 fn internal(error: impl std::fmt::Display) -> Failure {

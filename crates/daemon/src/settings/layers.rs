@@ -49,6 +49,8 @@ impl Source for Layer {
 pub(crate) enum Need {
     /// Read when it is there.
     Optional,
+    /// Read when it is there and this process may see it: the file of a service's user, whose home the unit may hide.
+    IfVisible,
     /// Named on the command line.
     Required,
 }
@@ -67,7 +69,7 @@ impl Layer {
         let size = match std::fs::metadata(path) {
             Ok(meta) if meta.is_dir() => return Err(refuse("is a directory, not a settings file".into())),
             Ok(meta) => meta.len(),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && need == Need::Optional => return Ok(None),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && need != Need::Required => return Ok(None),
             Err(error) => return Err(refuse(format!("cannot be read: {error}"))),
         };
         if size > FILE_MAX_BYTES {
@@ -112,6 +114,23 @@ impl Layer {
             }
         }
         if problems.is_empty() { Ok(layer) } else { Err(problems) }
+    }
+
+    /// The `--workspace DIR` of the command line, which must name a directory that exists.
+    pub(super) fn workspace(path: &Path) -> Result<Self, Vec<Problem>> {
+        let refuse = |what: String| vec![Problem::new("--workspace", what)];
+        let shown = path.display();
+        let found = path.canonicalize().map_err(|error| refuse(format!("{shown} cannot be used: {error}")))?;
+        if !found.is_dir() {
+            return Err(refuse(format!("{shown} is not a directory")));
+        }
+        let text = found.into_os_string().into_string();
+        let text = text.map_err(|_| refuse(format!("{shown} is not UTF-8, as paths in settings are")))?;
+        let mut layer = Self::default();
+        let value = Value::new(Some(&"--workspace".to_owned()), ValueKind::String(text));
+        let tools = HashMap::from([("workspace".to_owned(), value)]);
+        layer.root.insert("tools".into(), Value::new(Some(&"--workspace".to_owned()), ValueKind::Table(tools)));
+        Ok(layer)
     }
 
     /// Sets one value: read as a TOML value, else taken as text.
@@ -268,8 +287,22 @@ fn is_plain(segment: &str) -> bool {
     !segment.is_empty() && segment.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-/// The files to read, weakest first.
-pub(super) fn files<'a>(found: &'a [PathBuf], named: &'a [PathBuf]) -> impl Iterator<Item = (&'a Path, Need)> {
-    let found = found.iter().map(|path| (path.as_path(), Need::Optional));
+/// The files to read, weakest first: the machine's, the user's, the named ones.
+pub(super) fn files<'a>(
+    found: &'a [PathBuf],
+    named: &'a [PathBuf],
+    in_service: bool,
+) -> impl Iterator<Item = (&'a Path, Need)> {
+    let of_user = if in_service { Need::IfVisible } else { Need::Optional };
+    let needs = std::iter::once(Need::Optional).chain(std::iter::repeat(of_user));
+    let found = found.iter().zip(needs).map(|(path, need)| (path.as_path(), need));
     found.chain(named.iter().map(|path| (path.as_path(), Need::Required)))
+}
+
+/// Why a file is hidden from this process, if it is: not that it is missing, but that nobody can say.
+///
+/// Source: systemd.exec(5), `ProtectHome=`: the directory is made empty and inaccessible.
+pub(super) fn hidden(path: &Path) -> Option<std::io::Error> {
+    let kinds = [std::io::ErrorKind::PermissionDenied, std::io::ErrorKind::NotADirectory];
+    std::fs::File::open(path).err().filter(|error| kinds.contains(&error.kind()))
 }

@@ -95,37 +95,100 @@ pub(super) fn read<T: DeserializeOwned + Default>(merged: &mut Merged, known: &[
             Ok(settings) => return (settings, problems),
             Err(error) => error,
         };
-        let path = plain_path(&error);
-        let key = path.join(".");
+        let message = error.inner().to_string();
+        let mut path = steps(&error);
+        let unknown = unknown_field(&message);
+        match unknown {
+            // Where tables are flattened into one, or read as a whole, the way ends above the key.
+            Some(name) if path.last().is_none_or(|step| *step != Step::Key(name.to_owned())) => {
+                path.push(Step::Key(name.to_owned()));
+            }
+            Some(_) => {}
+            None => {
+                // An element of a list belongs to the list.
+                path.truncate(path.iter().position(|step| matches!(step, Step::At(_))).unwrap_or(path.len()));
+                path.extend(culprit::<T>(&merged.tree, &path, &message));
+            }
+        }
+        let key = key_of(&path);
         // What looked like a number or a list may be meant as text: `--set llm.model=4`.
         if let Some(text) = merged.unquoted.remove(&key)
             && replace(&mut merged.tree, &path, Json::String(text))
         {
-            first_words.insert(key, error.inner().to_string());
+            first_words.insert(key, message);
             continue;
         }
-        let message = first_words.remove(&key).unwrap_or_else(|| error.inner().to_string());
+        let message = first_words.remove(&key).unwrap_or(message);
         problems.push(describe(&message, &key, &merged.origins, known));
-        if !remove(&mut merged.tree, &path) {
-            return (T::default(), problems);
+        // Where the way is not known to its end, what is around goes too, so that the rest can be read.
+        while !remove(&mut merged.tree, &path) {
+            if path.pop().is_none() {
+                return (T::default(), problems);
+            }
         }
     }
 }
 
-/// The names on the way to the value, up to the setting itself: an element of a list belongs to the list.
-fn plain_path(error: &serde_path_to_error::Error<serde_json::Error>) -> Vec<String> {
-    let names = error.path().iter().map_while(|segment| match segment {
-        Segment::Map { key } => Some(key.clone()),
-        Segment::Enum { .. } | Segment::Seq { .. } | Segment::Unknown => None,
+/// A step on the way to a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Key(String),
+    At(usize),
+}
+
+/// The way to the value, as far as the deserialiser knows it.
+fn steps(error: &serde_path_to_error::Error<serde_json::Error>) -> Vec<Step> {
+    let steps = error.path().iter().map_while(|segment| match segment {
+        Segment::Map { key } => Some(Step::Key(key.clone())),
+        Segment::Seq { index } => Some(Step::At(*index)),
+        Segment::Enum { .. } | Segment::Unknown => None,
     });
-    names.collect()
+    steps.collect()
+}
+
+/// The value below a table that the deserialiser complains about, where it names the table alone: tables that are flattened
+/// into one are read as a whole. It is the one without which there is no such complaint.
+fn culprit<T: DeserializeOwned>(tree: &Json, path: &[Step], message: &str) -> Option<Step> {
+    let names: Vec<String> = at(tree, path)?.as_object()?.keys().cloned().collect();
+    let is_culprit = |name: &String| {
+        let mut without = tree.clone();
+        let mut path = path.to_vec();
+        path.push(Step::Key(name.clone()));
+        let error = remove(&mut without, &path).then(|| serde_path_to_error::deserialize::<_, T>(&without).err());
+        error.is_some_and(|error| error.is_none_or(|error| error.inner().to_string() != message))
+    };
+    // A table without which a needed value is missing complains about that instead.
+    names.into_iter().find(is_culprit).filter(|_| !message.starts_with("missing field")).map(Step::Key)
+}
+
+/// The key that is not known, where the deserialiser complains about one.
+fn unknown_field(message: &str) -> Option<&str> {
+    message.strip_prefix("unknown field `")?.split('`').next()
+}
+
+/// A full key as people write it: `llm.fallbacks[0].model`.
+fn key_of(path: &[Step]) -> String {
+    path.iter().fold(String::new(), |key, step| match step {
+        Step::Key(name) if key.is_empty() => name.clone(),
+        Step::Key(name) => format!("{key}.{name}"),
+        Step::At(index) => format!("{key}[{index}]"),
+    })
 }
 
 fn describe(message: &str, key: &str, origins: &Origins, known: &[String]) -> Problem {
-    let problem = |what: String| Problem::new(key, what).from(origins.of(key));
-    if message.starts_with("unknown field") {
+    let problem = |what: String| Problem::new(key, what).from(origins.around(key));
+    if let Some(name) = unknown_field(message) {
         let what = if key.contains('.') { "unknown key" } else { "unknown section" };
-        return problem(what.into()).hint(hint_for_unknown(key, known));
+        let section = key.rsplit_once('.').map_or("", |(section, _)| section);
+        let is_known = known.iter().any(|key| key.rsplit_once('.').is_some_and(|(parent, _)| parent == section));
+        // Elements of lists and entries of tables are in no default: the deserialiser names what they may have.
+        let there: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
+        let hint = match nearest(name, there.iter().copied()) {
+            _ if is_known || section.is_empty() || there.is_empty() => hint_for_unknown(key, known),
+            Some(near) => Some(format!("did you mean {section}.{near}?")),
+            None => Some(format!("there are {}", there.join(", "))),
+        };
+        return problem(what.into()).hint(hint);
     }
     let (what, hint) = plain(message);
     problem(what).hint(hint)
@@ -172,20 +235,30 @@ fn plain_found(found: &str) -> String {
     }
 }
 
-fn parent<'t, 'p>(tree: &'t mut Json, path: &'p [String]) -> Option<(&'t mut Map<String, Json>, &'p str)> {
-    let (last, before) = path.split_last()?;
-    let mut table = tree.as_object_mut()?;
-    for name in before {
-        table = table.get_mut(name)?.as_object_mut()?;
-    }
-    Some((table, last))
+fn at<'t>(tree: &'t Json, path: &[Step]) -> Option<&'t Json> {
+    path.iter().try_fold(tree, |value, step| match step {
+        Step::Key(name) => value.get(name),
+        Step::At(index) => value.get(index),
+    })
 }
 
-fn remove(tree: &mut Json, path: &[String]) -> bool {
+fn parent<'t, 'p>(tree: &'t mut Json, path: &'p [Step]) -> Option<(&'t mut Map<String, Json>, &'p str)> {
+    let (Step::Key(last), before) = path.split_last()? else { return None };
+    let mut value = tree;
+    for step in before {
+        value = match step {
+            Step::Key(name) => value.get_mut(name)?,
+            Step::At(index) => value.get_mut(index)?,
+        };
+    }
+    Some((value.as_object_mut()?, last))
+}
+
+fn remove(tree: &mut Json, path: &[Step]) -> bool {
     parent(tree, path).is_some_and(|(table, last)| table.remove(last).is_some())
 }
 
-fn replace(tree: &mut Json, path: &[String], value: Json) -> bool {
+fn replace(tree: &mut Json, path: &[Step], value: Json) -> bool {
     match parent(tree, path) {
         Some((table, last)) if table.contains_key(last) => table.insert(last.to_owned(), value).is_some(),
         _ => false,

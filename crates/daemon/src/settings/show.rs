@@ -2,17 +2,15 @@
 
 use serde_json::{Map, Value as Json};
 
+use super::mask::masked;
 use super::{BUILT_IN, Loaded};
-
-/// What stands in place of something that may be a secret.
-const MASK: &str = "***";
 
 /// As TOML with a comment behind each value.
 pub(crate) fn as_toml(loaded: &Loaded) -> String {
     let mut out = String::new();
     if let Json::Object(sections) = serde_json::to_value(&loaded.settings).unwrap_or_default() {
         for (name, section) in &sections {
-            write_section(name, section, loaded, &mut out);
+            write_section(name, &masked(name, section), loaded, &mut out);
         }
     }
     out
@@ -21,14 +19,26 @@ pub(crate) fn as_toml(loaded: &Loaded) -> String {
 /// As JSON: by full key the value and its origin.
 pub(crate) fn as_json(loaded: &Loaded) -> Json {
     let tree = serde_json::to_value(&loaded.settings).unwrap_or_default();
-    let mut keys = Vec::new();
-    super::collect_keys(&tree, "", &mut keys);
-    let entry = |key: String| {
-        let value = masked(&key, super::at(&tree, &key).unwrap_or(&Json::Null));
-        let origin = loaded.origins.of(&key).unwrap_or(BUILT_IN);
-        (key.clone(), serde_json::json!({ "value": value, "origin": origin }))
-    };
-    Json::Object(keys.into_iter().map(entry).collect::<Map<_, _>>())
+    let mut entries = Map::new();
+    collect(&masked("", &tree), "", loaded, &mut entries);
+    Json::Object(entries)
+}
+
+/// Collects the values below a key.
+fn collect(value: &Json, key: &str, loaded: &Loaded, entries: &mut Map<String, Json>) {
+    match value {
+        // An empty table is a value.
+        Json::Object(table) if !table.is_empty() => {
+            for (name, value) in table {
+                let full = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                collect(value, &full, loaded, entries);
+            }
+        }
+        _ => {
+            let origin = loaded.origins.of(key).unwrap_or(BUILT_IN);
+            entries.insert(key.to_owned(), serde_json::json!({ "value": value, "origin": origin }));
+        }
+    }
 }
 
 /// Values first, then the sections within: TOML reads it back only in this order.
@@ -46,7 +56,7 @@ fn write_section(name: &str, section: &Json, loaded: &Loaded, out: &mut String) 
             let origin = loaded.origins.of(&full).unwrap_or(BUILT_IN);
             match value {
                 Json::Null => (format!("# {key} ="), "not set"),
-                value => (format!("{} = {}", key_text(key), toml_text(&masked(&full, value))), origin),
+                value => (format!("{} = {}", key_text(key), toml_text(value)), origin),
             }
         })
         .collect();
@@ -83,28 +93,4 @@ fn toml_text(value: &Json) -> String {
         }
         other => other.to_string(),
     }
-}
-
-/// The value, unless it may be a secret: what stands in place of a variable's name, or a password within an address. Lists
-/// and tables are looked through.
-fn masked(key: &str, value: &Json) -> Json {
-    let text = match value {
-        Json::String(text) => text,
-        Json::Array(items) => return items.iter().map(|item| masked(key, item)).collect(),
-        Json::Object(table) => return table.iter().map(|(name, value)| (name.clone(), masked(name, value))).collect(),
-        _ => return value.clone(),
-    };
-    if (key.ends_with("_env") || key.ends_with("_envs")) && !looks_like_a_name(text) {
-        return MASK.into();
-    }
-    let Ok(mut url) = url::Url::parse(text) else { return value.clone() };
-    match url.password().is_some() && url.set_password(Some(MASK)).is_ok() {
-        true => url.as_str().into(),
-        false => value.clone(),
-    }
-}
-
-/// Names of variables are short words, mostly in capitals; a long mixture is rather a key.
-fn looks_like_a_name(text: &str) -> bool {
-    crate::secrets::is_variable_name(text) && (text.len() <= 24 || !text.chars().any(|c| c.is_ascii_lowercase()))
 }

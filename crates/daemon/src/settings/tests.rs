@@ -5,6 +5,7 @@ use super::*;
 
 fn paths(dir: &Path) -> Paths {
     Paths {
+        named: Vec::new(),
         settings: vec![dir.join("etc.toml"), dir.join("user.toml")],
         data: dir.into(),
         control_socket: dir.join("s"),
@@ -54,6 +55,24 @@ fn every_setting_is_explained_in_the_built_in_file_and_no_other() {
     assert_eq!(written.into_iter().map(owner).collect::<BTreeSet<_>>(), known);
     // And each is of the right type: the examples in the comments are usable as they stand.
     serde_json::from_value::<Settings>(serde_json::to_value(&whole).unwrap()).unwrap();
+}
+
+#[test]
+fn a_service_passes_over_a_settings_file_of_its_user_that_it_may_not_see() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("home"), "").unwrap();
+    let file = dir.path().join("home/.config/belay/belay.toml");
+    let paths = Paths { settings: vec![dir.path().join("etc.toml"), file.clone()], ..paths(dir.path()) };
+    let load = |env: &Environment, named: &[PathBuf]| load(&args(named, &[]), env, &paths);
+    let service = Environment::from([("STATE_DIRECTORY", "/var/lib/belay")]);
+
+    let loaded = load(&service, &[]).unwrap();
+    assert_eq!(loaded.hidden, [format!("{}: Not a directory (os error 20)", file.display())]);
+    assert_eq!(loaded.settings, Settings::default());
+
+    let refused = [format!("{}: cannot be read: Not a directory (os error 20)", file.display())];
+    assert_eq!(lines(load(&Environment::default(), &[])), refused, "a person is told");
+    assert_eq!(lines(load(&service, std::slice::from_ref(&file))), refused, "a named file has to be there");
 }
 
 #[test]
@@ -411,5 +430,77 @@ fn the_service_unit_fits_the_settings() {
     for credential in credentials {
         let name = credential.split(':').next().unwrap();
         assert!(layers::DEFAULT_TOML.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn an_unknown_key_in_any_section_is_named_with_its_file_its_line_and_the_nearest_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("unknown.toml");
+    let said = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        lines(load(&args(std::slice::from_ref(&file), &[]), &Environment::default(), &paths(dir.path())))
+    };
+    let known = Settings::known_keys();
+    let mut sections: Vec<(&str, &str)> = known.iter().filter_map(|key| key.rsplit_once('.')).collect();
+    sections.dedup_by_key(|(section, _)| *section);
+    assert!(sections.len() > 20, "{sections:?}");
+    for (section, name) in sections {
+        for unknown in ["zzz_unknown".to_owned(), format!("{name}x")] {
+            let shown = said(&format!("\n[{section}]\n{unknown} = 1\n"));
+            assert_eq!(shown.len(), 1, "{section}: {shown:?}");
+            let start = format!("{section}.{unknown}: unknown key ({}, line 3); ", file.display());
+            assert!(shown[0].starts_with(&start), "{shown:?}");
+            assert!(unknown == "zzz_unknown" || shown[0].contains("did you mean"), "{shown:?}");
+        }
+    }
+    for (text, key, near) in [
+        (
+            "[[llm.fallbacks]]\nprovider = \"groq\"\nmodell = \"m\"\n",
+            "llm.fallbacks[0].modell",
+            "llm.fallbacks[0].model",
+        ),
+        ("[tools.mcp.x]\nurl = \"https://h/\"\nenabld = true\n", "tools.mcp.x.enabld", "tools.mcp.x.enabled"),
+        (
+            "[skills.entries.x]\nenabled = true\napi_key_en = \"X\"\n",
+            "skills.entries.x.api_key_en",
+            "skills.entries.x.api_key_env",
+        ),
+        (
+            "[agent.executors.x]\ndescription = \"d\"\nmax_step = 3\n",
+            "agent.executors.x.max_step",
+            "agent.executors.x.max_steps",
+        ),
+    ] {
+        let shown = said(text);
+        let expected = format!("{key}: unknown key ({}, line 3); did you mean {near}?", file.display());
+        assert!(shown.contains(&expected), "{shown:?}");
+    }
+    for (text, key) in [
+        ("\n[limits]\nusd_per_run = \"much\"\n", "limits.usd_per_run: expected a number, found text"),
+        ("\n[limits]\nusd_per_day = true\n", "limits.usd_per_day: expected a number, found true"),
+    ] {
+        let shown = said(text);
+        let expected = format!("{key} ({}, line 3)", file.display());
+        assert_eq!(shown, [expected]);
+    }
+}
+
+#[test]
+fn show_masks_secrets_in_free_tables_and_addresses_and_nothing_of_the_defaults() {
+    let dir = tempfile::tempdir().unwrap();
+    let defaults = load_in(dir.path(), [], &[]).unwrap();
+    assert!(!as_toml(&defaults).contains("***") && !as_json(&defaults).to_string().contains("***"));
+    let sets = [
+        "llm.base_url=https://models.example.org/v1?key=hush&api-version=3",
+        "llm.extra_body={api_key=\"hush\",list=[{secret=\"hush\"}],top_k=4}",
+        "tools.mcp.x={command=[\"serve\",\"--token\",\"hush\"],env={MY_API_KEY=\"hush\"}}",
+    ];
+    let loaded = load_in(dir.path(), [], &sets).unwrap();
+    for shown in [as_toml(&loaded), as_json(&loaded).to_string()] {
+        assert!(!shown.contains("hush"), "{shown}");
+        for kept in ["api-version=3", "top_k", "serve", "MY_API_KEY"] {
+            assert!(shown.contains(kept), "{kept}: {shown}");
+        }
     }
 }

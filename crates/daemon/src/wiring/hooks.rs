@@ -1,29 +1,32 @@
 //! The operator's hooks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use belay_exec::Processes;
 use belay_hooks::{HookSet, HooksConfig, HooksError};
-use belay_protocol::Secret;
 
 use super::words;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
-use crate::settings::{Settings, expand};
+use crate::secrets::hook_tokens;
+use crate::settings::{Settings, expand, refused};
 
-/// How long hooks that are under way may take to end when the daemon does.
-pub(crate) const HOOKS_GRACE: Duration = Duration::from_secs(2);
+/// How long hooks that are under way may take to end when the daemon does. 3 s: programs have 2 s from TERM to KILL.
+pub(crate) const HOOKS_GRACE: Duration = Duration::from_secs(3);
 
-/// The configured hooks.
+/// The configured hooks. Their programs are kept with those of runs.
 ///
 /// # Errors
 /// A token is missing, or a setting is wrong (78).
-pub(crate) fn hooks(settings: &Settings, env: &Environment) -> Result<HookSet, Failure> {
+pub(crate) fn hooks(settings: &Settings, env: &Environment, processes: Arc<Processes>) -> Result<HookSet, Failure> {
     let HooksConfig(mut hooks) = settings.hooks.clone();
     for audit in hooks.iter_mut().filter_map(|hook| hook.audit.as_mut()) {
         audit.file = expand(&audit.file, env);
     }
-    let token = |name: &str| env.text(name).filter(|text| !text.is_empty()).map(|text| Secret::new(text.to_owned()));
-    HookSet::build(&HooksConfig(hooks), token).map_err(|error| {
+    let tokens = hook_tokens(settings, env).map_err(|problems| refused(&problems))?;
+    let token = |name: &str| tokens.get(name).cloned();
+    HookSet::build(&HooksConfig(hooks), processes, token).map_err(|error| {
         let exit = match error {
             HooksError::Config(_) | HooksError::NoToken { .. } => Exit::Refused,
             HooksError::Client { .. } => Exit::Internal,

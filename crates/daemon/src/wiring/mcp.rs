@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use belay_exec::{Processes, ProcessesConfig};
 use belay_protocol::Secret;
 use belay_store::StoreUrl;
 use belay_tools::mcp::{Mcp, McpSessions, Pins, ProcessTrees, Server, Surroundings};
-use belay_tools::process::{Processes, ProcessesConfig};
 use belay_tools::sandbox::{LazySandbox, SandboxConfig};
 
+use super::own_files::secret_files;
 use super::{Store, SystemClock, words};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
@@ -44,16 +45,9 @@ pub(crate) fn walls(settings: &Settings, env: &Environment, paths: &Paths) -> Sa
     if let Ok(StoreUrl::Sqlite(path)) = Store::place(settings, paths, env) {
         walls.hide.extend(parent(&path));
     }
-    let gateway = &settings.gateway;
-    let telegram = &settings.channels.telegram;
-    let named = [&gateway.token_file, &gateway.operator_token_file, &gateway.webhook_secret_file].map(Path::new);
-    let secrets = [&settings.llm.api_key_file, &telegram.token_file, &telegram.secret_file];
-    let secrets = secrets.into_iter().filter_map(Option::as_deref).chain(named);
     // The files themselves: what else lies beside them is not ours to hide.
-    walls.hide.extend(secrets.map(|file| expand(file, env)));
-    walls.hide.extend(
-        settings.tools.mcp.values().filter_map(|server| server.token_file.as_deref()).map(|file| expand(file, env)),
-    );
+    walls.hide.extend(paths.named.iter().cloned());
+    walls.hide.extend(secret_files(settings, env).into_iter().map(|(_, file)| file));
     walls.hide.retain(|place| place.is_absolute());
     walls
 }

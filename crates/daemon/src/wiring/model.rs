@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_models::{EnvKeys, LlmConfig, ModelsError};
+use belay_models::{EnvKeys, LlmConfig, ModelsError, PriceList};
 use belay_protocol::ModelProvider;
 
 use super::words;
@@ -23,6 +23,8 @@ pub(crate) struct Chosen {
     pub(crate) http: reqwest::Client,
     /// The keys that were found.
     pub(crate) keys: EnvKeys,
+    /// What the models cost, to be replaced while they are asked.
+    pub(crate) prices: PriceList,
 }
 
 impl Chosen {
@@ -40,8 +42,10 @@ impl Chosen {
         };
         let resolved =
             belay_models::resolve(settings.llm.clone(), &keys, &http).await.map_err(|error| refuse(&error))?;
-        let provider = belay_models::build(&resolved.config, &keys, http.clone()).map_err(|error| refuse(&error))?;
-        Ok(Self { provider, notice: resolved.notice, config: resolved.config, http, keys })
+        let prices = PriceList::of(&resolved.config, &keys);
+        let provider = belay_models::build(&resolved.config, &keys, http.clone(), &prices);
+        let provider = provider.map_err(|error| refuse(&error))?;
+        Ok(Self { provider, notice: resolved.notice, config: resolved.config, http, keys, prices })
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use belay_agent_loop::StopRules;
 use belay_agent_loop::policies::StopsConfig;
+use belay_exec::Processes;
 use belay_protocol::{Clock, ContextSource, NoteStore, OutputKeeper, RunProcesses, RunReader, Tool, WorkerHost};
 use belay_tools::context::{SkillNeeds, WorkspaceContext};
 use belay_tools::mcp::{Looking, McpSessions, RunEnds};
-use belay_tools::process::Processes;
 use belay_tools::sandbox::LazySandbox;
 use belay_tools::worker::SandboxHost;
 use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts, sweep};
@@ -23,7 +23,7 @@ use crate::secrets::skill_keys;
 use crate::settings::{Settings, expand, refused as refuse_settings};
 
 /// The directory of kept outputs in the data directory.
-const OUTPUTS: &str = "outputs";
+pub(super) const OUTPUTS: &str = "outputs";
 
 /// What tools act with, and the tools.
 pub(crate) struct Programs {
@@ -105,6 +105,11 @@ impl Programs {
         Arc::new(RunEnds::new(self.processes.clone(), self.sessions.clone()))
     }
 
+    /// Starts and ends every program of the daemon: one keeper for runs and hooks.
+    pub(crate) fn kept(&self) -> Arc<Processes> {
+        self.processes.clone()
+    }
+
     /// What runs are told of their surroundings.
     pub(crate) fn context(&self) -> Arc<dyn ContextSource> {
         self.context.clone()
@@ -128,10 +133,13 @@ impl Programs {
 
     /// The rules for stopping, which know the tools whose use is to be called again and again.
     pub(crate) fn stop_rules(&self, settings: &Settings) -> Arc<StopRules> {
-        let mut stops: StopsConfig = settings.stops.clone();
+        stop_rules(settings, &self.polling())
+    }
+
+    /// The tools whose use is to be called again and again.
+    pub(crate) fn polling(&self) -> Vec<String> {
         let polling = self.tools.iter().map(|tool| tool.spec()).filter(|spec| spec.polling);
-        stops.tool_loops.polling_tools.extend(polling.map(|spec| spec.name.clone()));
-        Arc::new(StopRules::compile(&stops, &settings.limits.run))
+        polling.map(|spec| spec.name.clone()).collect()
     }
 
     /// What is to be closed when the daemon ends.
@@ -139,6 +147,13 @@ impl Programs {
         let Self { processes, sessions, sandbox, .. } = self;
         Closing { processes: processes.clone(), sessions: sessions.clone(), sandbox: sandbox.clone() }
     }
+}
+
+/// The rules for stopping of these settings, where `polling` are the tools whose use is to be called again and again.
+pub(crate) fn stop_rules(settings: &Settings, polling: &[String]) -> Arc<StopRules> {
+    let mut stops: StopsConfig = settings.stops.clone();
+    stops.tool_loops.polling_tools.extend(polling.iter().cloned());
+    Arc::new(StopRules::compile(&stops, &settings.limits.run))
 }
 
 /// Files of the workspace and skills, with what skills are judged by.
@@ -162,10 +177,10 @@ pub(crate) struct Closing {
 
 impl Closing {
     /// Tries the sandbox, so that whoever reads the log hears what is missing before the first command; then ends
-    /// connections to MCP servers that nobody needs, until told to stop.
+    /// connections to MCP servers that nobody needs, and reaps orphans, until told to stop.
     pub(crate) fn keep(&self, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
-        let (sessions, sandbox) = (self.sessions.clone(), self.sandbox.clone());
-        async move {
+        let (sessions, sandbox, processes) = (self.sessions.clone(), self.sandbox.clone(), self.processes.clone());
+        let keep = async move {
             tokio::select! {
                 () = stop.cancelled() => {}
                 tried = sandbox.get() => if let Err(missing) = tried {
@@ -173,6 +188,12 @@ impl Closing {
                 }
             }
             sessions.keep(stop).await;
+        };
+        async move {
+            tokio::select! {
+                () = keep => {}
+                never = processes.reap_orphans() => match never {},
+            }
         }
     }
 

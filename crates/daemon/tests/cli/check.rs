@@ -78,10 +78,90 @@ fn a_server_whose_program_is_missing_says_what_was_tried() {
     for (command, part) in [
         ("/nowhere/server", "cannot be started: /nowhere/server does not exist"),
         ("no-such-server", "cannot be started: there is no program no-such-server in PATH (/usr/bin:/bin)"),
-        ("./here", "/here does not exist"),
+        ("../here", "/here does not exist"),
     ] {
         let (code, said) = checked(&home, &format!("[tools.mcp.files]\ncommand = [\"{command}\"]\nsandbox = false\n"));
         assert_eq!(code, Some(0), "{said}");
         assert!(said.contains(part), "{part}\n{said}");
     }
+    // In the workspace a command could put a program there, which would then run outside the sandbox.
+    let (code, said) = checked(&home, "[tools.mcp.files]\ncommand = [\"./here\"]\nsandbox = false\n");
+    assert!(code == Some(78) && said.contains("MCP server \"files\", which runs outside the sandbox"), "{said}");
+}
+
+#[test]
+fn what_a_start_refuses_the_check_refuses_with_the_same_code() {
+    let home = Home::new();
+    let file = home.0.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let executor = "agent.executors.coder={description=\"writes\",tools=[\"read_fil\"]}";
+    let off = "agent.executors.coder={description=\"writes\",tools=[\"run_shell\"]}";
+    let workspace = format!("tools.workspace={}", file.display());
+    let below = format!("store.url=sqlite://{}/belay.db", file.display());
+    for (set, words) in [
+        (&*workspace, "tools.workspace"),
+        ("tools.workspace=/", "tools.commands.path"),
+        ("store.url=sqlite:///proc/belay/belay.db", "/proc"),
+        (&*below, "file"),
+        (executor, "read_file"),
+        (off, "run_shell"),
+        ("gateway.control_group=no-such-group", "no-such-group"),
+    ] {
+        let sets = ["--set", "llm.provider=rehearsal", "--set", "gateway.listen=off", "--set", set];
+        let [run, check] = ["run", "check"].map(|command| home.run(&[&[command][..], &sets].concat()));
+        let said = stdout(&check) + &crate::stderr(&check);
+        assert!(matches!(run.status.code(), Some(69 | 78)), "{set}: {run:?}");
+        assert_eq!(run.status.code(), check.status.code(), "{set}: {said}\n{}", crate::stderr(&run));
+        assert!(said.contains(words), "{set}: {said}");
+    }
+}
+
+#[test]
+fn the_secrets_of_a_unit_count_as_there_and_without_one_it_is_said_that_they_cannot_be_seen() {
+    let home = Home::new();
+    let token = home.0.path().join("token");
+    std::fs::write(&token, "hush\n").unwrap();
+    let unit = home.0.path().join("belay.service");
+    let text = format!(
+        "[Service]\nLoadCredential=belay_token:{}\nLoadCredentialEncrypted=telegram_bot_token:/x\n",
+        token.display()
+    );
+    std::fs::write(&unit, text).unwrap();
+    let drop_ins = home.0.path().join("belay.service.d");
+    std::fs::create_dir(&drop_ins).unwrap();
+    std::fs::write(drop_ins.join("secret.conf"), "[Service]\nSetCredential=telegram_webhook_secret:hush-hush\n")
+        .unwrap();
+    let sets = [
+        "check",
+        "--set",
+        "llm.provider=rehearsal",
+        "--set",
+        "gateway.listen=0.0.0.0:0",
+        "--set",
+        "channels.telegram.enabled=true",
+        "--set",
+        "channels.telegram.allow=[1]",
+    ];
+    let without = home.run(&sets);
+    let said = crate::stderr(&without);
+    assert_eq!(without.status.code(), Some(78), "{said}");
+    assert!(said.contains("telegram_bot_token") && said.contains("check --unit FILE"), "{said}");
+
+    let with = home.run(&[&sets[..], &["--unit", unit.to_str().unwrap()]].concat());
+    let said = stdout(&with) + &crate::stderr(&with);
+    assert_eq!(with.status.code(), Some(0), "{said}");
+    for part in [
+        "a token is asked for",
+        "credential telegram_bot_token is known to systemd alone",
+        "token and secret are there",
+    ] {
+        assert!(said.contains(part), "{part}\n{said}");
+    }
+    assert!(!said.contains("hush"), "{said}");
+
+    std::fs::remove_file(&token).unwrap();
+    let gone = home.run(&[&sets[..], &["--unit", unit.to_str().unwrap()]].concat());
+    assert!(gone.status.code() == Some(78) && stdout(&gone).contains("the unit does not start without it"), "{gone:?}");
+    let missing = home.run(&["check", "--unit", "/nowhere/belay.service"]);
+    assert_eq!(missing.status.code(), Some(65), "{missing:?}");
 }

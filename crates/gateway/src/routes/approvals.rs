@@ -10,7 +10,7 @@ use belay_protocol::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::runs::check_limit;
+use super::runs::{check_limit, id_prefix};
 use crate::app::{App, Shared};
 use crate::error::ApiError;
 use crate::extract::{Caller, GatePath, JsonBody, Params};
@@ -24,6 +24,8 @@ pub(crate) struct ListParams {
     #[serde(default)]
     all: bool,
     limit: Option<u32>,
+    /// The beginning of the id.
+    id: Option<String>,
 }
 
 /// An answer as a client sends it.
@@ -78,8 +80,9 @@ pub(crate) struct Approval<'a> {
     decided_at: Option<UnixMillis>,
 }
 
-impl<'a> From<&'a Gate> for Approval<'a> {
-    fn from(gate: &'a Gate) -> Self {
+impl<'a> Approval<'a> {
+    /// The question as it stands now.
+    pub(crate) fn at(gate: &'a Gate, now: UnixMillis) -> Self {
         Self {
             id: gate.id,
             run_id: gate.run_id,
@@ -95,7 +98,7 @@ impl<'a> From<&'a Gate> for Approval<'a> {
             asker: &gate.asker,
             asked_at: gate.asked_at,
             expires_at: gate.expires_at,
-            state: gate.state,
+            state: gate.state_at(now),
             decided_by: gate.decided_by.as_deref(),
             decided_at: gate.decided_at,
         }
@@ -109,22 +112,29 @@ pub(crate) async fn list(
     Params(params): Params<ListParams>,
 ) -> Result<Response, ApiError> {
     let session = app.sight(&principal).named_session("session", params.session.as_deref()).await?;
-    let list = list_gates(&app, &principal, session, params.all, check_limit(params.limit)?).await?;
+    let filter = GateFilter {
+        id: id_prefix(params.id.as_deref())?,
+        waiting: !params.all,
+        limit: check_limit(params.limit)?,
+        ..GateFilter::default()
+    };
+    let list = list_gates(&app, &principal, session, filter).await?;
     Ok(Json(list).into_response())
 }
 
-/// Questions as the API shows them, newest first; with `all` those that were answered, too.
+/// Questions as the API shows them to this principal, newest first, of that session where one is named. A question whose time is
+/// up waits no more, whether or not its lane has noticed.
 pub(crate) async fn list_gates(
     app: &App,
     principal: &Principal,
     session: Option<VisibleSession>,
-    all: bool,
-    limit: u32,
+    filter: GateFilter,
 ) -> Result<Value, ApiError> {
-    let session = session.map(VisibleSession::into_key);
-    let gates = app.gates.gates(GateFilter { session, channel: None, waiting: !all, limit }).await?;
-    let gates = app.sight(principal).rows(gates, |gate| &gate.session).await?;
-    shown(&ApprovalList { approvals: gates.iter().map(Approval::from).collect() })
+    let (now, waiting) = (app.clock.now(), filter.waiting);
+    let filter = GateFilter { session: session.map(VisibleSession::into_key), ..filter };
+    let gates = app.sight(principal).rows(app.gates.gates(filter).await?, |gate| &gate.session).await?;
+    let wanted = gates.iter().filter(|gate| !waiting || gate.state_at(now) == GateState::Waiting);
+    shown(&ApprovalList { approvals: wanted.map(|gate| Approval::at(gate, now)).collect() })
 }
 
 /// One question.
@@ -133,7 +143,7 @@ pub(crate) async fn show(
     Caller(principal): Caller,
     GatePath(id): GatePath,
 ) -> Result<Response, ApiError> {
-    Ok(Json(Approval::from(&find(&app, &principal, id).await?)).into_response())
+    Ok(Json(Approval::at(&find(&app, &principal, id).await?, app.clock.now())).into_response())
 }
 
 /// Answers a question. Whether the answer counts, the agent says.
@@ -158,7 +168,7 @@ pub(crate) async fn decide_gate(app: &App, principal: Principal, id: GateId, wor
         other => return Err(ApiError::unexpected(&other)),
     };
     let gate = find(app, &principal, id).await?;
-    shown(&DecidedBody { approval: Approval::from(&gate), run_id: gate.run_id, reply })
+    shown(&DecidedBody { approval: Approval::at(&gate, app.clock.now()), run_id: gate.run_id, reply })
 }
 
 fn shown(body: &impl Serialize) -> Result<Value, ApiError> {

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{RunFilter, RunId, RunRecord, RunStatus};
+use belay_protocol::{IdPrefix, RunFilter, RunId, RunRecord, RunStatus};
 use serde::{Deserialize, Serialize};
 
 use crate::app::Shared;
@@ -27,6 +27,8 @@ pub(crate) struct ListParams {
     session: Option<String>,
     status: Option<RunStatus>,
     limit: Option<u32>,
+    /// The beginning of the id.
+    id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -48,9 +50,15 @@ pub(crate) async fn list(
 ) -> Result<Response, ApiError> {
     let session = app.sight(&principal).named_session("session", params.session.as_deref()).await?;
     let session = session.map(VisibleSession::into_key);
-    let filter = RunFilter { session, status: params.status, limit: check_limit(params.limit)? };
+    let id = id_prefix(params.id.as_deref())?;
+    let filter = RunFilter { id, session, status: params.status, limit: check_limit(params.limit)? };
     let runs = app.sight(&principal).rows(app.runs.runs(filter).await?, |run| &run.session).await?;
     Ok(Json(RunList { runs }).into_response())
+}
+
+/// The beginning of an id by which a list is asked for.
+pub(crate) fn id_prefix(text: Option<&str>) -> Result<Option<IdPrefix>, ApiError> {
+    text.map(IdPrefix::parse).transpose().map_err(|what| ApiError::invalid(format!("id: {what}")))
 }
 
 /// One run.

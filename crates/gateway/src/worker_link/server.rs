@@ -19,8 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::jobs::{Jobs, Links};
 use crate::auth::Peer;
+use crate::control_socket::ControlSocket;
 use crate::error::{ApiError, GatewayError};
-use crate::server::{ControlSocket, Line, accept_socket, report};
+use crate::server::{Line, accept_socket, report};
 
 /// Largest body of a request. 32 MiB: a conversation with some pictures; what a model takes is far less.
 const BODY_BYTES: usize = 32 * 1024 * 1024;
@@ -40,7 +41,7 @@ impl WorkerLinkServer {
     /// # Errors
     /// The socket cannot be made, or another daemon answers on it.
     pub fn bind(path: PathBuf) -> Result<(Self, Arc<dyn WorkerLinks>), GatewayError> {
-        let socket = ControlSocket::bind(path.clone())?;
+        let socket = ControlSocket::bind(path.clone(), None)?;
         let jobs = Arc::new(Jobs::new(path));
         Ok((Self { socket, jobs: jobs.clone() }, Arc::new(Links(jobs))))
     }

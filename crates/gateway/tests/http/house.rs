@@ -562,7 +562,7 @@ impl FakeAgent {
             status: reason.status(),
             reason: Some(reason),
             reply: Some(reply.into()),
-            usage: RunUsage { input: 8, output: 3, model_calls: 1, tool_calls: 0 },
+            usage: RunUsage { input: 8, output: 3, model_calls: 1, tool_calls: 0, estimated_calls: 0 },
             ended_at: Some(UnixMillis(NOW)),
             ..life.record
         };

@@ -79,8 +79,9 @@ async fn a_program_is_told_one_line_and_has_the_environment_it_was_given() {
     assert_eq!(json(&told), json(expected));
     let environment = read(directory.path(), "environment");
     let mut names: Vec<&str> = environment.split('\0').filter_map(|entry| Some(entry.split_once('=')?.0)).collect();
+    names.sort_unstable();
     names.retain(|name| !["PATH", "HOME", "LANG"].contains(name)); // as far as the test has them itself
-    assert_eq!(names, ["DIR"]);
+    assert_eq!(names, [belay_exec::MARK, "DIR"]);
 }
 
 #[tokio::test]
@@ -100,6 +101,9 @@ async fn whoever_is_no_longer_waited_for_is_ended_with_everything_it_has_started
         r#"trap '' TERM; sleep 600 & echo $! >"$DIR/child"; echo $$ >"$DIR/leader"; while :; do sleep 600; done"#,
         // It talks for ever.
         r#"sleep 600 & echo $! >"$DIR/child"; echo $$ >"$DIR/leader"; while :; do echo >&2; done"#,
+        // What it has started has left its parent, its group and its session, and does not listen either.
+        r#"setsid -f sh -c "trap '' TERM; echo \$\$ >\"\$DIR/child\"; while :; do sleep 600; done" >/dev/null 2>&1
+            while [ ! -s "$DIR/child" ]; do sleep 0.02; done; echo $$ >"$DIR/leader"; exec sleep 600"#,
     ] {
         let directory = tempfile::tempdir().expect("a directory");
         let set = shell(script, directory.path());
@@ -127,17 +131,37 @@ async fn what_holds_the_pipe_after_the_end_does_not_hold_up_the_answer_and_is_en
 }
 
 #[tokio::test]
-async fn what_leaves_the_group_and_holds_the_pipe_does_not_hold_up_the_answer() {
+async fn what_leaves_parent_group_and_session_does_not_hold_up_the_answer_and_is_ended() {
+    for trap in ["", "trap '' TERM;"] {
+        let directory = tempfile::tempdir().expect("a directory");
+        // It holds the pipe; the shell waits until it has a session of its own, and it has lost its parent by then.
+        let script = r#"setsid -f sh -c 'TRAP echo $$ >"$DIR/child"; while :; do sleep 600; done'
+            while [ ! -s "$DIR/child" ]; do sleep 0.02; done; echo '{"refuse":"no"}'"#;
+        let set = shell(&script.replace("TRAP", &trap.replace('\'', "\"")), directory.path());
+        assert_eq!(ask(&hook(&set)).await, Ok(HookAnswer::Refuse("no".into())));
+        let child = read(directory.path(), "child");
+        eventually("it has ended all the same", || has_ended(&child)).await;
+        assert!(set.close(LIMIT).await);
+    }
+}
+
+#[tokio::test]
+async fn a_shutdown_of_all_processes_ends_the_programs_of_hooks() {
     let directory = tempfile::tempdir().expect("a directory");
-    // The shell waits until the other has a session of its own, so that it is not killed with the group.
-    let script = r#"setsid sh -c 'echo $$ >"$DIR/child"; exec sleep 600' &
-        while [ ! -s "$DIR/child" ]; do sleep 0.02; done; echo '{"refuse":"no"}'"#;
-    let set = shell(script, directory.path());
-    assert_eq!(ask(&hook(&set)).await, Ok(HookAnswer::Refuse("no".into())));
-    let child = read(directory.path(), "child");
-    assert!(!has_ended(&child), "it has left the group");
-    let killed = std::process::Command::new("kill").arg(&child).status().expect("kill is there");
-    assert!(killed.success());
+    let settings = json!({"hooks": [{
+        "name": "sh",
+        "on": "gateway_start",
+        "command": ["sh", "-c", r#"setsid -f sh -c 'echo $$ >"$DIR/child"; exec sleep 600'; exec sleep 600"#],
+        "env": {"DIR": directory.path()},
+    }]});
+    let processes = processes();
+    let set = set_of(&toml::to_string(&settings).expect("it is TOML"), processes.clone());
+    let hook = hook(&set);
+    let call = tokio::spawn(async move { ask(&hook).await });
+    eventually("it has begun", || !read(directory.path(), "child").is_empty()).await;
+    processes.shutdown().await;
+    assert_eq!(call.await.expect("no panic"), Err("it was told to stop".into()));
+    assert!(has_ended(&read(directory.path(), "child")));
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ mod http;
 use std::sync::Arc;
 use std::time::Duration;
 
+use belay_exec::{CgroupUse, Processes, ProcessesConfig};
 use belay_hooks::{HookSet, HooksConfig};
 use belay_protocol::{Hook, HookAnswer, HookEvent, HookPoint, Secret, UnixMillis};
 use serde::Deserialize;
@@ -18,13 +19,24 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// The hooks of these settings. The variable `TOKEN` is set, and no other.
 fn set(settings: &str) -> HookSet {
+    set_of(settings, processes())
+}
+
+/// The same, with programs that are kept by `processes`.
+fn set_of(settings: &str, processes: Arc<Processes>) -> HookSet {
     #[derive(Deserialize)]
     struct File {
         hooks: HooksConfig,
     }
     let file: File = toml::from_str(settings).expect("the settings are TOML");
     let token = |name: &str| (name == "TOKEN").then(|| Secret::new("s3cret".into()));
-    HookSet::build(&file.hooks, token).expect("the settings are right")
+    HookSet::build(&file.hooks, processes, token).expect("the settings are right")
+}
+
+/// Keeps processes without control groups: every tie but that one.
+fn processes() -> Arc<Processes> {
+    let config = ProcessesConfig { cgroup: CgroupUse::Off, ..ProcessesConfig::default() };
+    Arc::new(Processes::new(config).expect("processes can be kept here"))
 }
 
 /// The one hook of a set.
@@ -99,6 +111,6 @@ async fn a_hook_is_bound_to_each_of_its_points_with_what_the_point_or_the_settin
 fn a_token_that_is_not_set_is_told_before_anything_is_asked() {
     let settings = r#"[{"name": "desk", "on": "agent_end", "url": "http://127.0.0.1:1/", "token_env": "DESK"}]"#;
     let config: HooksConfig = serde_json::from_str(settings).expect("it parses");
-    let refused = HookSet::build(&config, |_| None).expect_err("there is no token").to_string();
+    let refused = HookSet::build(&config, processes(), |_| None).expect_err("there is no token").to_string();
     assert_eq!(refused, "the hook desk sends the token in DESK, which is not set; set it, or leave `token_env` away");
 }

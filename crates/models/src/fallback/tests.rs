@@ -87,7 +87,10 @@ impl House {
         let backends = told.iter().enumerate().map(|(place, told)| {
             Backend::new(&told.info.model, &told.info.model, place, told.clone(), Gate::new(Ability::Unknown))
         });
-        Self { fallback: Fallback::new(backends.collect()), told }
+        let backends: Vec<Backend> = backends.collect();
+        let price = |it: &Backend| Some((it.name.clone(), it.provider.info().price?));
+        let prices: std::collections::HashMap<_, _> = backends.iter().filter_map(price).collect();
+        Self { fallback: Fallback::new(backends, PriceList::from(prices)), told }
     }
 
     fn alone(kinds: &[ModelErrorKind]) -> Self {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use belay_protocol::store::{ACTED_ON_KEPT, KnownInput, RECENT_INPUTS};
+use belay_protocol::store::{ACTED_ON_KEPT, KnownInput, QueuedInput, RECENT_INPUTS, UnfinishedRun};
 use belay_protocol::{
     Acceptance, ActedOn, Archive, BootId, Checkpoint, Conversation, Decided, EditOutcome, Event, EventLog, EventQuery,
     FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message,
@@ -104,17 +104,30 @@ impl ThreadStore for MemoryStore {
         Ok(newest.iter().filter_map(known).collect())
     }
 
-    async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {
+    async fn queued_inputs(&self, runs: &[RunId]) -> Result<Vec<QueuedInput>, StoreError> {
+        let state = self.lock();
+        let input = |run: &Run| QueuedInput {
+            run_id: run.input.run_id,
+            text: run.input.text.clone(),
+            history: run.input.history.clone(),
+        };
+        Ok(runs.iter().filter_map(|run| state.run(*run)).map(input).collect())
+    }
+
+    async fn unfinished_runs(&self) -> Result<Vec<UnfinishedRun>, StoreError> {
         let state = self.lock();
         let mut open: Vec<_> = state.runs.iter().filter(|run| run.end.is_none()).collect();
         open.sort_by_key(|run| run.input.at); // stable: equal dates stay in the order of acceptance
-        let mut sessions: Vec<SessionKey> = Vec::new();
-        for run in open {
-            if !sessions.contains(&run.session) {
-                sessions.push(run.session.clone());
-            }
-        }
-        Ok(sessions)
+        let unfinished = |run: &Run| UnfinishedRun {
+            run_id: run.input.run_id,
+            session: run.session.clone(),
+            channel: run.input.channel.clone(),
+            principal: run.input.asker.principal.clone(),
+            bytes: (run.input.text.len() + run.input.history.iter().map(|line| line.text().len()).sum::<usize>())
+                as u64,
+            begun: matches!(run.status, RunStatus::Running | RunStatus::Paused),
+        };
+        Ok(open.into_iter().map(unfinished).collect())
     }
 }
 
@@ -163,6 +176,7 @@ impl RunReader for MemoryStore {
         let state = self.lock();
         let newest = state.runs.iter().rev();
         let wanted = newest
+            .filter(|run| filter.id.as_ref().is_none_or(|id| id.begins(run.input.run_id.as_uuid())))
             .filter(|run| filter.session.as_ref().is_none_or(|session| run.session == *session))
             .filter(|run| filter.status.is_none_or(|status| run.status == status));
         Ok(wanted.take(runs_limit(&filter) as usize).map(|run| state.record(run)).collect())

@@ -80,12 +80,28 @@ pub struct WriterStats {
 impl SqliteStore {
     /// Opens the file, creating it (0600), its directories (0700) and its tables where they are missing. Blocks.
     ///
-    /// Takes `<path>.lock` for as long as the store lives: one file, one process.
+    /// Takes `<path>.lock`, and locks the database file itself, for as long as the store lives: one file, one process, by whichever
+    /// name.
     ///
     /// # Errors
     /// [`OpenError`] says what to do about each.
     pub fn open(path: &Path, options: StoreOptions) -> Result<Self, OpenError> {
-        let (conn, lock) = open::open_writer(path)?;
+        Self::open_locked(path, options, true)
+    }
+
+    /// Opens a store that another one has too, which corrupts nothing as long as both are in one process. For tests of what the
+    /// rows alone settle between two.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::open`], but never [`OpenError::Locked`].
+    #[doc(hidden)]
+    pub fn open_beside_another(path: &Path, options: StoreOptions) -> Result<Self, OpenError> {
+        Self::open_locked(path, options, false)
+    }
+
+    fn open_locked(path: &Path, options: StoreOptions, exclusive: bool) -> Result<Self, OpenError> {
+        let (conn, locks) = open::open_writer(path, exclusive)?;
+        let locks = Arc::new(locks);
         if let Some(pages) = options.max_pages {
             limit_pages(&conn, pages)?;
         }
@@ -101,9 +117,14 @@ impl SqliteStore {
         for n in 1..=READERS {
             let conn = open::open_reader(path)?;
             let requests = requests.clone();
-            threads.push(spawn(path, format!("store-read-{n}"), move || readers::run(&conn, &requests))?);
+            let locks = locks.clone();
+            threads.push(spawn(path, format!("store-read-{n}"), move || {
+                readers::run(&conn, &requests);
+                drop(conn);
+                drop(locks); // after the connection, see there
+            })?);
         }
-        let writer = Writer::new(conn, letters, signals.clone(), counters.clone(), Some(lock));
+        let writer = Writer::new(conn, letters, signals.clone(), counters.clone(), Some(locks));
         threads.push(spawn(path, "store-write".into(), move || writer.run())?);
 
         let threads = Mutex::new(threads);

@@ -23,23 +23,40 @@ const MIGRATIONS: &[M<'static>] = &[
     M::up(include_str!("migrations/0010.sql")),
     M::up(include_str!("migrations/0011.sql")),
     M::up(include_str!("migrations/0012.sql")),
+    M::up(include_str!("migrations/0013.sql")),
 ];
 
 /// Prepared statements that a connection keeps: more than there are different ones.
 const STATEMENTS_KEPT: usize = 128;
 
+/// Proof that no other process has the store: the lock file beside it, and a lock on the database file itself, which another
+/// name of the same file meets too. The first one is taken before there is a database, and says who has it.
+///
+/// Dropped after every connection of the store: closing the database file ends all locks that SQLite holds on it in this process
+/// (SQLite, "How To Corrupt An SQLite Database File", 2.2). SQLite's own locks are of another kind (`fcntl`), and meet this one
+/// (`flock`) on no local file system.
+pub(super) struct Locks {
+    _beside: File,
+    _database: Option<File>,
+}
+
 /// Locks the file, creates what is missing and brings the schema up to date.
-pub(super) fn open_writer(path: &Path) -> Result<(Connection, File), OpenError> {
+pub(super) fn open_writer(path: &Path, exclusive: bool) -> Result<(Connection, Option<Locks>), OpenError> {
     create_directory(path)?;
-    let lock = lock(path)?;
+    let beside = exclusive.then(|| lock(path)).transpose()?;
     create_database(path)?;
+    // Before SQLite opens it: a process that must not have it leaves it alone.
+    let locks = match beside {
+        Some(beside) => Some(Locks { _beside: beside, _database: lock_database(path)? }),
+        None => None,
+    };
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(Duration::from_secs(5))?;
     refuse_newer(&conn)?;
     configure(&conn)?;
     Migrations::from_slice(MIGRATIONS).to_latest(&mut conn).map_err(|error| OpenError::Sqlite(error.into()))?;
-    Ok((conn, lock))
+    Ok((conn, locks))
 }
 
 /// Makes a new database beside its place and moves it there whole: one synchronisation instead of one for each step of
@@ -156,6 +173,19 @@ fn lock(path: &Path) -> Result<File, OpenError> {
     Ok(file)
 }
 
+/// Locks the database file itself, by whichever name it was opened. `None`: the file system knows no such locks.
+fn lock_database(path: &Path) -> Result<Option<File>, OpenError> {
+    let file = File::open(path).map_err(|source| OpenError::Io { path: path.into(), source })?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { pid: None }),
+        Err(TryLockError::Error(error)) => {
+            tracing::warn!(%error, path = %path.display(), "the database file cannot be locked; only its lock file is");
+            Ok(None)
+        }
+    }
+}
+
 /// The file of that name with an ending of its own.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -172,7 +202,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("belay.db");
         std::fs::write(folder.path().join("belay.db.new"), "half").expect("writable");
-        let (conn, _lock) = open_writer(&path).expect("opens");
+        let (conn, _lock) = open_writer(&path, true).expect("opens");
         let version: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0)).expect("readable");
         assert_eq!(version as usize, MIGRATIONS.len());
         assert!(!folder.path().join("belay.db.new").exists());
@@ -182,15 +212,35 @@ mod tests {
     fn the_log_of_a_database_that_was_taken_away_is_not_played_over_a_new_one() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, log) = (folder.path().join("belay.db"), folder.path().join("belay.db-wal"));
-        let (conn, lock) = open_writer(&path).expect("opens");
+        let (conn, lock) = open_writer(&path, true).expect("opens");
         conn.execute_batch("CREATE TABLE extra (x); INSERT INTO extra VALUES (1);").expect("writes");
         let bytes = std::fs::read(&log).expect("a log");
         drop((conn, lock));
         std::fs::remove_file(&path).expect("taken away");
         std::fs::write(&log, bytes).expect("as a kill leaves it");
-        let (conn, _lock) = open_writer(&path).expect("opens anew");
+        let (conn, _lock) = open_writer(&path, true).expect("opens anew");
         let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("readable");
         assert_eq!(check, "ok");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn every_name_of_a_database_that_is_in_use_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("belay.db");
+        let (conn, locks) = open_writer(&path, true).expect("opens");
+        std::fs::create_dir(folder.path().join("other")).expect("a folder");
+        let names = ["symbolic.db", "hard.db", "other/../belay.db", "belay.db"].map(|name| folder.path().join(name));
+        std::os::unix::fs::symlink(&path, &names[0]).expect("a link");
+        std::fs::hard_link(&path, &names[1]).expect("a link");
+        std::fs::remove_file(lock_path(&path)).expect("a script that tidies up");
+        for name in &names {
+            // The end of the first process's locks is no matter here: nothing is written any more.
+            let refused = open_writer(name, true).err();
+            assert!(matches!(refused, Some(OpenError::Locked { .. })), "{}: {refused:?}", name.display());
+        }
+        drop((conn, locks));
+        drop(open_writer(&names[1], true).expect("nobody has it any more"));
     }
 
     #[test]

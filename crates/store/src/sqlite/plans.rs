@@ -15,7 +15,7 @@ fn plan(conn: &Connection, sql: &str) -> Vec<String> {
 #[test]
 fn what_is_asked_at_every_tick_goes_by_an_index() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (conn, _lock) = open::open_writer(&folder.path().join("belay.db")).expect("opens");
+    let (conn, _lock) = open::open_writer(&folder.path().join("belay.db"), true).expect("opens");
     for (sql, table, index) in [
         (routines::due_sql().as_str(), "routines", "INDEX routines_due (due_at<?)"),
         (routines::NEXT_DUE, "routines", "INDEX routines_due (due_at>?)"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use belay_protocol::store::{KnownInput, input_digest};
+use belay_protocol::store::{KnownInput, QueuedInput, UnfinishedRun, input_digest};
 use belay_protocol::{
     Acceptance, ActedOn, Archive, BootId, Checkpoint, Conversation, Decided, Durability, EditOutcome, Event, EventLog,
     EventQuery, FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey,
@@ -111,8 +111,13 @@ impl ThreadStore for SqliteStore {
         self.read(lanes::recent_inputs).await
     }
 
-    async fn unfinished_sessions(&self) -> Result<Vec<SessionKey>, StoreError> {
-        self.read(reads::unfinished_sessions).await
+    async fn queued_inputs(&self, runs: &[RunId]) -> Result<Vec<QueuedInput>, StoreError> {
+        let runs = runs.to_vec();
+        self.read(move |conn| lanes::queued_inputs(conn, &runs)).await
+    }
+
+    async fn unfinished_runs(&self) -> Result<Vec<UnfinishedRun>, StoreError> {
+        self.read(reads::unfinished_runs).await
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use belay_protocol::store::UnfinishedRun;
 use belay_protocol::{
     ChannelId, Conversation, Event, EventQuery, HistoryEntry, Message, Note, Presence, ReplyRoute, RunFilter, RunId,
     RunRecord, SessionKey, SessionSummary, UnixMillis,
@@ -26,6 +27,10 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
     let mut table = "runs";
     let mut wanted: Vec<&str> = Vec::new();
     let mut values: Vec<Value> = Vec::new();
+    if let Some(prefix) = &filter.id {
+        wanted.push(rows::BEGINS);
+        values.extend(rows::span_of(prefix));
+    }
     if let Some(session) = &filter.session {
         wanted.push("session = ?");
         values.push(session.to_string().into());
@@ -108,12 +113,24 @@ fn summary(row: &Row<'_>) -> Done<SessionSummary> {
     })
 }
 
-pub(super) fn unfinished_sessions(conn: &Connection) -> Done<Vec<SessionKey>> {
+/// Without reading a text: `octet_length` takes it from the head of the row.
+pub(super) fn unfinished_runs(conn: &Connection) -> Done<Vec<UnfinishedRun>> {
     all(
         conn,
-        "SELECT session FROM runs WHERE ended_at IS NULL GROUP BY session ORDER BY MIN(accepted_at), MIN(seq)",
+        "SELECT id, session, channel, principal, octet_length(text) + COALESCE(octet_length(history), 0) AS bytes,
+                status IN ('running', 'paused') AS begun
+         FROM runs WHERE ended_at IS NULL ORDER BY accepted_at, seq",
         [],
-        |row| Ok(row.get::<_, String>(0)?.into()),
+        |row| {
+            Ok(UnfinishedRun {
+                run_id: rows::id(row, "id")?,
+                session: row.get::<_, String>("session")?.into(),
+                channel: row.get::<_, String>("channel")?.into(),
+                principal: row.get("principal")?,
+                bytes: rows::count(row, "bytes")?,
+                begun: row.get("begun")?,
+            })
+        },
     )
 }
 

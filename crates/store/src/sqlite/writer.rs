@@ -9,7 +9,6 @@
 //! transaction is rolled back and its jobs are executed once more, each in a savepoint, so that only the failing one
 //! is lost.
 
-use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -20,6 +19,7 @@ use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 use tracing::{error, warn};
 
+use super::open::Locks;
 use super::tx::{Done, Effects, Failure, Tx};
 use crate::queue::Letter;
 
@@ -118,7 +118,7 @@ pub(super) struct Writer {
     due: Option<Instant>,
     closing: bool,
     /// Proof of being alone, given back after the connection is closed.
-    _lock: Option<File>,
+    _locks: Option<Arc<Option<Locks>>>,
 }
 
 impl Writer {
@@ -127,7 +127,7 @@ impl Writer {
         letters: Receiver<Letter<Box<dyn Job>>>,
         signals: Arc<Signals>,
         counters: Arc<Counters>,
-        lock: Option<File>,
+        locks: Option<Arc<Option<Locks>>>,
     ) -> Self {
         Self {
             conn,
@@ -139,7 +139,7 @@ impl Writer {
             open: false,
             due: None,
             closing: false,
-            _lock: lock,
+            _locks: locks,
         }
     }
 

@@ -27,6 +27,7 @@ const STEPS: [&str; 12] = [
     include_str!("../../src/sqlite/migrations/0010.sql"),
     include_str!("../../src/sqlite/migrations/0011.sql"),
     include_str!("../../src/sqlite/migrations/0012.sql"),
+    include_str!("../../src/sqlite/migrations/0013.sql"),
 ];
 
 /// An empty store of that schema.

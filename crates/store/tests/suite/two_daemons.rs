@@ -9,12 +9,10 @@ use tokio::task::JoinSet;
 
 use crate::kit::*;
 
-/// Two stores on one file. The lock of the first keeps others away; here somebody took the lock's file away, as a script that
-/// tidies up does.
+/// Two stores on one file. The locks of the first keep others away; the rows hold where a file system knows no locks.
 fn two() -> (SqliteStore, SqliteStore, TempDir) {
     let (one, directory) = sqlite();
-    std::fs::remove_file(directory.path().join("belay.db.lock")).unwrap();
-    let other = SqliteStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
+    let other = SqliteStore::open_beside_another(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
     (one, other, directory)
 }
 

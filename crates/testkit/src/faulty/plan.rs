@@ -44,8 +44,10 @@ pub enum StoreOp {
     ActedOn,
     /// [`ThreadStore::recent_inputs`].
     RecentInputs,
-    /// [`ThreadStore::unfinished_sessions`].
-    UnfinishedSessions,
+    /// [`ThreadStore::queued_inputs`].
+    QueuedInputs,
+    /// [`ThreadStore::unfinished_runs`].
+    UnfinishedRuns,
     /// [`GateStore::decide`].
     Decide,
     /// [`GateStore::gate`].

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use belay_protocol::{ToolFailure, Variable};
+use belay_text::{escaped_line, is_unclear};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::environment;
@@ -13,7 +14,6 @@ use crate::config::CommandsConfig;
 use crate::digest;
 use crate::error::ToolsError;
 use crate::process::{Launch, Stdin};
-use crate::visible::{escaped, is_hidden};
 use crate::workspace::Workspace;
 
 /// Most arguments, the program included.
@@ -184,7 +184,7 @@ fn check(argv: &[String]) -> Result<(), ToolFailure> {
     if program.starts_with('-') {
         return failed(format!("{program:?} is an option, not a program. The first element of argv is the program."));
     }
-    if program.chars().any(|c| c.is_control() || is_hidden(c)) {
+    if program.chars().any(is_unclear) {
         return failed("The program's name has characters that cannot be seen.".to_owned());
     }
     if program.contains(char::is_whitespace) && argv.len() == 1 {
@@ -210,6 +210,6 @@ pub(super) fn input_shown(stdin: Option<&str>) -> String {
     match stdin {
         None => "nothing".to_owned(),
         // Whole: what a program is fed may be a program.
-        Some(text) => format!("{} ({})", escaped(text), digest::of_bytes(text.as_bytes())),
+        Some(text) => format!("{} ({})", escaped_line(text), digest::of_bytes(text.as_bytes())),
     }
 }

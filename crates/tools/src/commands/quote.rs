@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::visible::is_hidden;
+use belay_text::is_unclear;
 
 /// The arguments, quoted as a shell would need them.
 pub(super) fn quoted(argv: &[String]) -> String {
@@ -15,7 +15,7 @@ fn quote(word: &str) -> String {
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }
-    if !word.chars().any(|c| c.is_control() || is_hidden(c)) {
+    if !word.chars().any(is_unclear) {
         return format!("'{}'", word.replace('\'', "'\\''"));
     }
     let mut quoted = "$'".to_owned();
@@ -25,7 +25,7 @@ fn quote(word: &str) -> String {
             '\n' => quoted.write_str("\\n"),
             '\t' => quoted.write_str("\\t"),
             '\'' | '\\' => write!(quoted, "\\{c}"),
-            c if c.is_control() || is_hidden(c) => match u32::from(c) {
+            c if is_unclear(c) => match u32::from(c) {
                 code @ ..=0xffff => write!(quoted, "\\u{code:04x}"),
                 code => write!(quoted, "\\U{code:08x}"),
             },

@@ -52,7 +52,7 @@ fn plain(bytes: Vec<u8>) -> Result<String, String> {
     let text = String::from_utf8(bytes)
         .map_err(|error| format!("it is not UTF-8 (byte {}); save it as UTF-8", error.utf8_error().valid_up_to()))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    Ok(text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect())
+    Ok(belay_text::removed(text).into_owned())
 }
 
 /// The words of a failure to open something.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{Ask, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Weight};
+use belay_text::escaped_line;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -18,7 +19,6 @@ use super::write_file::{check_size, weight};
 use crate::arguments;
 use crate::config::ToolsConfig;
 use crate::digest;
-use crate::visible::escaped;
 use crate::workspace::{Place, Workspace};
 
 /// Most places that a failure or a result lists.
@@ -97,13 +97,13 @@ impl Tool for EditFile {
         self.with_fitted(arguments, CancellationToken::new(), move |arguments, fitted| {
             let (minus, plus) = (arguments.old.lines().count(), arguments.new.lines().count());
             let summary =
-                format!("edit {} ({}: -{minus} +{plus} lines)", escaped(&arguments.path), listed(&fitted.lines));
+                format!("edit {} ({}: -{minus} +{plus} lines)", escaped_line(&arguments.path), listed(&fitted.lines));
             let change = digest::of_bytes(fitted.after.as_bytes());
             let now = digest::of_bytes(fitted.before.as_bytes());
             let risky = workspace.is_in_git(&arguments.path);
             let mut weight = weight("edit_file", arguments.path.clone(), summary, change, Some(now), risky);
-            weight.bound.push(("old".to_owned(), escaped(&arguments.old)));
-            weight.bound.push(("new".to_owned(), escaped(&arguments.new)));
+            weight.bound.push(("old".to_owned(), escaped_line(&arguments.old)));
+            weight.bound.push(("new".to_owned(), escaped_line(&arguments.new)));
             Ok(weight)
         })
         .await

@@ -1,6 +1,7 @@
 //! The file tools against real directories: what they show, what they refuse, and that nothing leads outside.
 #![allow(clippy::unwrap_used)]
 
+mod filtered;
 mod full_disk;
 mod races;
 mod searching;
@@ -32,8 +33,17 @@ struct House {
     edit: EditFile,
 }
 
+/// The same house twice: paths resolved by the kernel, and component by component.
+fn houses() -> [House; 2] {
+    [house(), house_of(Workspace::stepwise)]
+}
+
 /// A workspace `in` with a few files beside an `outside` that holds the canary.
 fn house() -> House {
+    house_of(|workspace| workspace)
+}
+
+fn house_of(resolved: impl FnOnce(Workspace) -> Workspace) -> House {
     let dir = tempfile::tempdir().unwrap();
     let (inside, outside) = (dir.path().join("in"), dir.path().join("outside"));
     std::fs::create_dir_all(inside.join("sub/deep")).unwrap();
@@ -45,7 +55,7 @@ fn house() -> House {
     std::fs::write(inside.join("sub/inner.txt"), "inner").unwrap();
     let config =
         ToolsConfig { max_file_bytes: 100_000, max_write_bytes: 50_000, max_list_entries: 5, ..ToolsConfig::default() };
-    let workspace = Arc::new(Workspace::open(&inside).unwrap());
+    let workspace = Arc::new(resolved(Workspace::open(&inside).unwrap()));
     House {
         read: ReadFile::new(workspace.clone(), Pictures::new(), &config),
         list: ListFiles::new(workspace.clone(), &config),
@@ -91,30 +101,31 @@ async fn a_file_is_read_in_whole_or_in_part_and_says_which_lines() {
 
 #[tokio::test]
 async fn what_cannot_be_read_says_why() {
-    let house = house();
-    std::fs::write(house.inside("empty.txt"), "").unwrap();
-    std::fs::write(house.inside("zero.bin"), b"a\0b").unwrap();
-    std::fs::write(house.inside("latin.txt"), b"caf\xe9").unwrap();
-    std::fs::write(house.inside("large.txt"), "x".repeat(100_001)).unwrap();
-    assert_eq!(house.read("empty.txt").await, Ok("[empty.txt: empty, 0 bytes]".to_owned()));
-    for (arguments, says) in [
-        (json!({"path": "note.txt", "offset": 4}), "has 3 line(s); line 4"),
-        (json!({"path": "note.txt", "offset": u64::MAX}), "has 3 line(s)"),
-        (json!({"path": "note.txt", "offset": 0}), "count from 1"),
-        (json!({"path": "note.txt", "limit": 0}), "count from 1"),
-        (json!({"path": "note.txt", "offset": -1}), "do not fit"),
-        (json!({"path": "note.txt", "lines": 1}), "do not fit"),
-        (json!({"path": "zero.bin"}), "not text (3 bytes; it has zero bytes)"),
-        (json!({"path": "latin.txt"}), "not text (4 bytes; it is not UTF-8)"),
-        (json!({"path": "large.txt"}), "too large: 100001"),
-        (json!({"path": "sub"}), "is a directory"),
-        (json!({"path": "note.txt/x"}), "not a directory"),
-        (json!({"path": "notes.txt"}), "Did you mean note.txt?"),
-        (json!({"path": "sub/iner.txt"}), "Did you mean inner.txt?"),
-        (json!({"path": "nowhere/at/all"}), "list_files shows"),
-    ] {
-        let text = failure(call(&house.read, arguments.clone()).await);
-        assert!(text.contains(says), "{arguments}: {text}");
+    for house in houses() {
+        std::fs::write(house.inside("empty.txt"), "").unwrap();
+        std::fs::write(house.inside("zero.bin"), b"a\0b").unwrap();
+        std::fs::write(house.inside("latin.txt"), b"caf\xe9").unwrap();
+        std::fs::write(house.inside("large.txt"), "x".repeat(100_001)).unwrap();
+        assert_eq!(house.read("empty.txt").await, Ok("[empty.txt: empty, 0 bytes]".to_owned()));
+        for (arguments, says) in [
+            (json!({"path": "note.txt", "offset": 4}), "has 3 line(s); line 4"),
+            (json!({"path": "note.txt", "offset": u64::MAX}), "has 3 line(s)"),
+            (json!({"path": "note.txt", "offset": 0}), "count from 1"),
+            (json!({"path": "note.txt", "limit": 0}), "count from 1"),
+            (json!({"path": "note.txt", "offset": -1}), "do not fit"),
+            (json!({"path": "note.txt", "lines": 1}), "do not fit"),
+            (json!({"path": "zero.bin"}), "not text (3 bytes; it has zero bytes)"),
+            (json!({"path": "latin.txt"}), "not text (4 bytes; it is not UTF-8)"),
+            (json!({"path": "large.txt"}), "too large: 100001"),
+            (json!({"path": "sub"}), "is a directory"),
+            (json!({"path": "note.txt/x"}), "not a directory"),
+            (json!({"path": "notes.txt"}), "Did you mean note.txt?"),
+            (json!({"path": "sub/iner.txt"}), "Did you mean inner.txt?"),
+            (json!({"path": "nowhere/at/all"}), "list_files shows"),
+        ] {
+            let text = failure(call(&house.read, arguments.clone()).await);
+            assert!(text.contains(says), "{arguments}: {text}");
+        }
     }
 }
 
@@ -139,135 +150,141 @@ async fn long_lines_and_long_files_are_cut_and_say_so() {
 
 #[tokio::test]
 async fn a_directory_is_listed_in_order_with_kinds_and_sizes() {
-    let house = house();
-    symlink("note.txt", house.inside("link")).unwrap();
-    std::fs::write(house.inside("bad\nname\u{1b}"), "x").unwrap();
-    let expected = "[.: 4 entries]\nbad\\nname\\u{1b}  1\nlink  (link)\nnote.txt  15\nsub/";
-    assert_eq!(house.list(".").await, Ok(expected.to_owned()));
-    assert_eq!(house.list("sub/").await, Ok("[sub/: 2 entries]\ndeep/\ninner.txt  5".to_owned()));
-    assert_eq!(house.list("sub/deep").await, Ok("[sub/deep: empty]".to_owned()));
-    for n in 0..9 {
-        std::fs::write(house.inside(&format!("sub/deep/{n}")), "").unwrap();
+    for house in houses() {
+        symlink("note.txt", house.inside("link")).unwrap();
+        std::fs::write(house.inside("bad\nname\u{1b}"), "x").unwrap();
+        let expected = "[.: 4 entries]\nbad\\nname\\u{1b}  1\nlink  (link)\nnote.txt  15\nsub/";
+        assert_eq!(house.list(".").await, Ok(expected.to_owned()));
+        assert_eq!(house.list("sub/").await, Ok("[sub/: 2 entries]\ndeep/\ninner.txt  5".to_owned()));
+        assert_eq!(house.list("sub/deep").await, Ok("[sub/deep: empty]".to_owned()));
+        for n in 0..9 {
+            std::fs::write(house.inside(&format!("sub/deep/{n}")), "").unwrap();
+        }
+        let text = house.list("sub/deep").await.unwrap();
+        assert!(
+            text.starts_with("[sub/deep: 9 entries]\n0  0\n") && text.ends_with("4  0\n[4 more not shown]"),
+            "{text}"
+        );
+        assert!(failure(house.list("note.txt").await).contains("not a directory"));
+        assert!(failure(house.list("subs").await).contains("Did you mean sub?"));
     }
-    let text = house.list("sub/deep").await.unwrap();
-    assert!(text.starts_with("[sub/deep: 9 entries]\n0  0\n") && text.ends_with("4  0\n[4 more not shown]"), "{text}");
-    assert!(failure(house.list("note.txt").await).contains("not a directory"));
-    assert!(failure(house.list("subs").await).contains("Did you mean sub?"));
 }
 
 #[tokio::test]
 async fn links_that_stay_inside_are_followed() {
-    let house = house();
-    symlink("note.txt", house.inside("a")).unwrap();
-    symlink("a", house.inside("b")).unwrap();
-    symlink("../note.txt", house.inside("sub/up")).unwrap();
-    symlink("sub", house.inside("dir")).unwrap();
-    for path in ["a", "b", "sub/up", "dir/up"] {
-        assert!(house.read(path).await.unwrap().contains("three"), "{path}");
+    for house in houses() {
+        symlink("note.txt", house.inside("a")).unwrap();
+        symlink("a", house.inside("b")).unwrap();
+        symlink("../note.txt", house.inside("sub/up")).unwrap();
+        symlink("sub", house.inside("dir")).unwrap();
+        for path in ["a", "b", "sub/up", "dir/up"] {
+            assert!(house.read(path).await.unwrap().contains("three"), "{path}");
+        }
+        assert!(house.list("dir").await.unwrap().contains("inner.txt"));
     }
-    assert!(house.list("dir").await.unwrap().contains("inner.txt"));
 }
 
 #[tokio::test]
 async fn no_path_leads_outside() {
-    let house = house();
-    let outside = house.dir.path().join("outside");
-    symlink("../outside/secret.txt", house.inside("file_link")).unwrap();
-    symlink(outside.join("secret.txt"), house.inside("absolute_link")).unwrap();
-    symlink("../outside", house.inside("dir_link")).unwrap();
-    symlink(&outside, house.inside("absolute_dir_link")).unwrap();
-    symlink("chain2", house.inside("chain1")).unwrap();
-    symlink("sub/chain3", house.inside("chain2")).unwrap();
-    symlink("../dir_link", house.inside("sub/chain3")).unwrap();
-    symlink("/proc/self/root", house.inside("magic")).unwrap();
-    symlink("round", house.inside("round")).unwrap();
-    std::fs::hard_link(house.inside("note.txt"), house.inside("hard")).unwrap();
-    let absolute = outside.join("secret.txt");
-    let root = house.dir.path().to_str().unwrap();
+    for house in houses() {
+        let outside = house.dir.path().join("outside");
+        symlink("../outside/secret.txt", house.inside("file_link")).unwrap();
+        symlink(outside.join("secret.txt"), house.inside("absolute_link")).unwrap();
+        symlink("../outside", house.inside("dir_link")).unwrap();
+        symlink(&outside, house.inside("absolute_dir_link")).unwrap();
+        symlink("chain2", house.inside("chain1")).unwrap();
+        symlink("sub/chain3", house.inside("chain2")).unwrap();
+        symlink("../dir_link", house.inside("sub/chain3")).unwrap();
+        symlink("/proc/self/root", house.inside("magic")).unwrap();
+        symlink("round", house.inside("round")).unwrap();
+        std::fs::hard_link(house.inside("note.txt"), house.inside("hard")).unwrap();
+        let absolute = outside.join("secret.txt");
+        let root = house.dir.path().to_str().unwrap();
 
-    let deep = format!("{}secret.txt", "../".repeat(50));
-    let long_name = "n".repeat(256);
-    let long_path = "sub/../".repeat(1000) + "note.txt";
-    let magic = format!("magic{root}/outside/secret.txt");
-    for path in [
-        "../outside/secret.txt",
-        "..",
-        "../",
-        "../in/note.txt",
-        "./../outside/secret.txt",
-        "sub/../../outside/secret.txt",
-        "sub/deep/../../../outside/secret.txt",
-        "nothing/../../outside/secret.txt",
-        "//etc/passwd",
-        "/etc/passwd",
-        absolute.to_str().unwrap(),
-        "file_link",
-        "absolute_link",
-        "dir_link/secret.txt",
-        "dir_link/sub/secret.txt",
-        "absolute_dir_link/secret.txt",
-        "chain1/secret.txt",
-        "sub/chain3/secret.txt",
-        "magic",
-        &magic,
-        "round",
-        "dir_link/../in/note.txt",
-        "",
-        "\0",
-        "note.txt\0/../../outside/secret.txt",
-        "..\\outside\\secret.txt",
-        "%2e%2e/outside/secret.txt",
-        "．．/outside/secret.txt",
-        "․․/outside/secret.txt",
-        "..\u{200b}/outside/secret.txt",
-        "..∕outside∕secret.txt",
-        "~/secret.txt",
-        "file:///etc/passwd",
-        &deep,
-        &long_name,
-        &long_path,
-    ] {
-        for text in [
-            failure(house.read(path).await),
-            failure(house.list(path).await),
-            failure(call(&house.search, json!({"pattern": "canary", "path": path})).await),
-            failure(call(&house.edit, json!({"path": path, "old": "canary", "new": "x"})).await),
+        let deep = format!("{}secret.txt", "../".repeat(50));
+        let long_name = "n".repeat(256);
+        let long_path = "sub/../".repeat(1000) + "note.txt";
+        let magic = format!("magic{root}/outside/secret.txt");
+        for path in [
+            "../outside/secret.txt",
+            "..",
+            "../",
+            "../in/note.txt",
+            "./../outside/secret.txt",
+            "sub/../../outside/secret.txt",
+            "sub/deep/../../../outside/secret.txt",
+            "nothing/../../outside/secret.txt",
+            "//etc/passwd",
+            "/etc/passwd",
+            absolute.to_str().unwrap(),
+            "file_link",
+            "absolute_link",
+            "dir_link/secret.txt",
+            "dir_link/sub/secret.txt",
+            "absolute_dir_link/secret.txt",
+            "chain1/secret.txt",
+            "sub/chain3/secret.txt",
+            "magic",
+            &magic,
+            "round",
+            "dir_link/../in/note.txt",
+            "",
+            "\0",
+            "note.txt\0/../../outside/secret.txt",
+            "..\\outside\\secret.txt",
+            "%2e%2e/outside/secret.txt",
+            "．．/outside/secret.txt",
+            "․․/outside/secret.txt",
+            "..\u{200b}/outside/secret.txt",
+            "..∕outside∕secret.txt",
+            "~/secret.txt",
+            "file:///etc/passwd",
+            &deep,
+            &long_name,
+            &long_path,
         ] {
-            assert!(!text.contains(CANARY) && !text.contains("Did you mean secret"), "{path:?}: {text}");
-            assert!(text.len() < 9000, "{path:?}");
+            for text in [
+                failure(house.read(path).await),
+                failure(house.list(path).await),
+                failure(call(&house.search, json!({"pattern": "canary", "path": path})).await),
+                failure(call(&house.edit, json!({"path": path, "old": "canary", "new": "x"})).await),
+            ] {
+                assert!(!text.contains(CANARY) && !text.contains("Did you mean secret"), "{path:?}: {text}");
+                assert!(text.len() < 9000, "{path:?}");
+            }
         }
-    }
-    for (path, says) in [
-        ("../outside/secret.txt", "leads out of the workspace"),
-        ("dir_link/secret.txt", "leads out of the workspace"),
-        ("file_link", "leads out of the workspace"),
-        ("/etc/passwd", "absolute"),
-        ("", "root of the workspace is \".\""),
-        ("a\0", "zero byte"),
-        ("round", "too many symbolic links"),
-        (&long_name, "longer than a file name"),
-        (&long_path, "longer than 4095"),
-    ] {
-        let text = failure(house.read(path).await);
-        assert!(text.contains(says), "{path:?}: {text}");
-    }
-    for path in [
-        "../outside/new",
-        "dir_link/new",
-        "absolute_dir_link/new",
-        "chain1/sub/new",
-        "magic/tmp/new",
-        "/tmp/new",
-        "../new",
-    ] {
-        for create_dirs in [false, true] {
-            let arguments = json!({"path": path, "content": "x", "create_dirs": create_dirs});
-            failure(call(&house.write, arguments).await);
+        for (path, says) in [
+            ("../outside/secret.txt", "leads out of the workspace"),
+            ("dir_link/secret.txt", "leads out of the workspace"),
+            ("file_link", "leads out of the workspace"),
+            ("/etc/passwd", "absolute"),
+            ("", "root of the workspace is \".\""),
+            ("a\0", "zero byte"),
+            ("round", "too many symbolic links"),
+            (&long_name, "longer than a file name"),
+            (&long_path, "longer than 4095"),
+        ] {
+            let text = failure(house.read(path).await);
+            assert!(text.contains(says), "{path:?}: {text}");
         }
-    }
-    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 2, "something was made outside");
-    for inside in ["hard", ".//note.txt", "sub//..//note.txt"] {
-        assert!(house.read(inside).await.is_ok(), "{inside}");
+        for path in [
+            "../outside/new",
+            "dir_link/new",
+            "absolute_dir_link/new",
+            "chain1/sub/new",
+            "magic/tmp/new",
+            "/tmp/new",
+            "../new",
+        ] {
+            for create_dirs in [false, true] {
+                let arguments = json!({"path": path, "content": "x", "create_dirs": create_dirs});
+                failure(call(&house.write, arguments).await);
+            }
+        }
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 2, "something was made outside");
+        for inside in ["hard", ".//note.txt", "sub//..//note.txt"] {
+            assert!(house.read(inside).await.is_ok(), "{inside}");
+        }
     }
 }
 
@@ -290,14 +307,15 @@ async fn a_picture_is_shown_and_a_broken_one_says_so() {
 
 #[tokio::test]
 async fn pipes_and_sockets_are_refused_without_waiting() {
-    let house = house();
-    let mode = rustix::fs::Mode::from_raw_mode(0o600);
-    rustix::fs::mknodat(rustix::fs::CWD, house.inside("pipe"), rustix::fs::FileType::Fifo, mode, 0).unwrap();
-    let _socket = std::os::unix::net::UnixListener::bind(house.inside("socket")).unwrap();
-    for path in ["pipe", "socket"] {
-        assert!(failure(house.read(path).await).contains("pipe, a socket or a device"), "{path}");
+    for house in houses() {
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, house.inside("pipe"), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(house.inside("socket")).unwrap();
+        for path in ["pipe", "socket"] {
+            assert!(failure(house.read(path).await).contains("pipe, a socket or a device"), "{path}");
+        }
+        assert!(house.list(".").await.unwrap().contains("pipe  (special file)"));
     }
-    assert!(house.list(".").await.unwrap().contains("pipe  (special file)"));
 }
 
 #[tokio::test]

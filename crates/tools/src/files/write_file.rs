@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{Ask, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, Weight};
+use belay_text::escaped_line;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -13,7 +14,6 @@ use super::blocking;
 use crate::arguments;
 use crate::config::ToolsConfig;
 use crate::digest;
-use crate::visible::escaped;
 use crate::workspace::Workspace;
 
 #[derive(Deserialize, JsonSchema)]
@@ -67,10 +67,10 @@ impl Tool for WriteFile {
                 workspace.place(&path, false)?.exists().then(|| workspace.digest(&path)).transpose()?
             };
             let verb = if now.is_some() { "write" } else { "create" };
-            let summary = format!("{verb} {} ({} bytes)", escaped(&path), content.len());
+            let summary = format!("{verb} {} ({} bytes)", escaped_line(&path), content.len());
             let risky = workspace.is_in_git(&path);
             let mut weight = weight("write_file", path, summary, digest::of_bytes(content.as_bytes()), now, risky);
-            weight.bound.push(("content".to_owned(), escaped(&content)));
+            weight.bound.push(("content".to_owned(), escaped_line(&content)));
             Ok(weight)
         })
         .await

@@ -93,17 +93,26 @@ fn resource(contents: &ResourceContents) -> String {
     }
 }
 
-/// Whether a text says what the structured content says, as servers do for clients that read no such content: as the
-/// same JSON, or as the one value that is in it under `result`.
+/// Whether the content says what the structured content says, as servers do for clients that read no such content: all of
+/// it, or the one value in it (`{"result": …}` of Python's SDK, `{"content": …}` of the reference servers). The content may
+/// say it as a text, as JSON, as a text for each item of a list, or be listed itself.
 fn is_said(content: &[ContentBlock], structured: &Value) -> bool {
-    let wrapped = structured.as_object().filter(|table| table.len() == 1).and_then(|table| table.get("result"));
-    content.iter().filter_map(ContentBlock::as_text).any(|text| {
-        let text = text.text.as_str();
-        let same = |value: &Value| {
-            value.as_str() == Some(text) || serde_json::from_str::<Value>(text).is_ok_and(|said| said == *value)
-        };
-        same(structured) || wrapped.is_some_and(same)
-    })
+    let wrapped = structured.as_object().filter(|table| table.len() == 1).and_then(|table| table.values().next());
+    let texts: Vec<&str> = content.iter().filter_map(ContentBlock::as_text).map(|text| text.text.trim()).collect();
+    let says = |text: &str, value: &Value| {
+        value.as_str().map(str::trim) == Some(text)
+            || serde_json::from_str::<Value>(text).is_ok_and(|said| said == *value)
+    };
+    let whole = texts.join("\n");
+    let same = |value: &Value| {
+        texts.iter().any(|text| says(text, value))
+            || says(&whole, value)
+            || value.as_array().is_some_and(|items| {
+                items.len() == texts.len() && items.iter().zip(&texts).all(|(item, text)| says(text, item))
+            })
+            || serde_json::to_value(content).is_ok_and(|blocks| blocks == *value)
+    };
+    same(structured) || wrapped.is_some_and(same)
 }
 
 /// The text up to so many bytes, with a mark where it was cut.
@@ -168,6 +177,18 @@ mod tests {
             (json!({ "content": [text("{ \"n\": 1 }")], "structuredContent": { "n": 1 } }), "{ \"n\": 1 }"),
             (json!({ "content": [text("3")], "structuredContent": { "result": 3 } }), "3"),
             (json!({ "content": [text("three")], "structuredContent": { "result": "three" } }), "three"),
+            // The reference servers.
+            (json!({ "content": [text("a file\n")], "structuredContent": { "content": "a file\n" } }), "a file\n"),
+            (json!({ "content": [text("x")], "structuredContent": { "content": [text("x")] } }), "x"),
+            // Python's SDK, for a list.
+            (
+                json!({ "content": [text("a"), text("{\"n\":1}")], "structuredContent": { "result": ["a", { "n": 1 }] } }),
+                { "a\n{\"n\":1}" },
+            ),
+            (json!({ "content": [text("{\"n\":"), text("1}")], "structuredContent": { "n": 1 } }), "{\"n\":\n1}"),
+            (json!({ "content": [text("a")], "structuredContent": { "result": ["a", "b"] } }), {
+                "a\n{\"result\":[\"a\",\"b\"]}"
+            }),
         ] {
             let text = text_of(result.clone()).await.unwrap();
             assert!(text == expected || (expected.ends_with(": ") && text.starts_with(expected)), "{result}: {text}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use belay_protocol::{Generation, RunId};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, JsonObject, PaginatedRequestParams, ProtocolVersion, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, JsonObject, PaginatedRequestParams, ProtocolVersion,
 };
 use rmcp::service::{ClientInitializeError, RoleClient, RunningService, ServiceError};
 use rmcp::transport::async_rw::AsyncRwTransport;
@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use crate::mcp::listener::{Listener, Notices};
+use crate::mcp::listing::{Listed, Page};
 use crate::mcp::offer::digests;
 use crate::mcp::outside::line;
 use crate::mcp::program::{ServerProcesses, StartPrograms, Started};
@@ -96,7 +97,8 @@ impl Connection {
                 let started = starter.start(program, run, generation, &what);
                 let started =
                     timeout(START_LIMIT, started).await.map_err(|_| silent("its start", START_LIMIT, &watch))?;
-                speak_to(started.map_err(Trouble::Start)?, listener, server.name(), &watch).await?
+                let spoken = speak_to(started.map_err(Trouble::Start)?, listener, server.name(), &watch).await;
+                spoken.map_err(|trouble| server.explain(trouble))?
             }
             Place::Remote(remote) => {
                 let shaken = Box::pin(listener.serve(remote.transport()));
@@ -139,13 +141,13 @@ impl Connection {
         self.lock_open().as_ref().is_some_and(|open| open.program.is_none())
     }
 
-    /// All tools of the server, in its order.
-    pub(super) async fn tools(&self) -> Result<Vec<Tool>, Trouble> {
+    /// All tools of the server, in its order; those that are malformed with what is wrong with them.
+    pub(super) async fn tools(&self) -> Result<Vec<Listed>, Trouble> {
         let listed = timeout(LIST_LIMIT, self.pages()).await;
         listed.unwrap_or_else(|_| Err(silent("`tools/list`", LIST_LIMIT, &self.watch)))
     }
 
-    async fn pages(&self) -> Result<Vec<Tool>, Trouble> {
+    async fn pages(&self) -> Result<Vec<Listed>, Trouble> {
         let offers_tools = self.peer.peer_info().is_some_and(|info| info.capabilities.tools.is_some());
         let (mut tools, mut cursor) = (Vec::new(), None);
         if !offers_tools {
@@ -153,7 +155,7 @@ impl Connection {
         }
         for _ in 0..MAX_PAGES {
             let asked = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
-            let page = match self.peer.list_tools(asked).await {
+            let page = match Page::ask(&self.peer, asked).await {
                 Ok(page) => page,
                 Err(error) => return Err(self.trouble(error).await),
             };
@@ -161,7 +163,7 @@ impl Connection {
             if tools.len() > MAX_TOOLS {
                 return Err(Trouble::Endless(format!("{MAX_TOOLS} tools")));
             }
-            match page.next_cursor {
+            match page.next {
                 None => return Ok(tools),
                 next => cursor = next,
             }
@@ -177,7 +179,8 @@ impl Connection {
             return Ok(known.digests.get(tool).cloned());
         }
         let listed = self.tools().await?;
-        let digests: HashMap<_, _> = listed.iter().map(|tool| (tool.name.to_string(), digests(tool).whole)).collect();
+        let digests: HashMap<_, _> =
+            listed.iter().flatten().map(|tool| (tool.name.to_string(), digests(tool).whole)).collect();
         let digest = digests.get(tool).cloned();
         *self.known() = Some(Known { as_of, digests });
         Ok(digest)
@@ -260,6 +263,7 @@ async fn speak_to(started: Started, listener: Listener, name: &str, watch: &Arc<
         }
         Err(_) => {
             processes.end(Duration::ZERO).await;
+            finish(reader).await;
             Err(silent("`initialize`", START_LIMIT, watch))
         }
     }

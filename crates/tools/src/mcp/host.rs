@@ -63,7 +63,7 @@ pub struct ServerReport {
     pub server: String,
     /// Why it could not be asked, in words that follow its name.
     pub trouble: Option<String>,
-    /// What it last wrote on its standard error then. For the operator: it may hold anything.
+    /// The last lines that it wrote to its standard error then, at most ten. For the operator: they may hold anything.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub last_words: String,
     /// Its tools.
@@ -171,7 +171,7 @@ impl Mcp {
             return Err(format!("the MCP server {server} is not enabled"));
         };
         let looked = self.look_at(server).await.map_err(|(trouble, said)| {
-            let said = if said.is_empty() { said } else { format!("; the last it wrote on standard error: {said}") };
+            let said = if said.is_empty() { said } else { format!(". Its last lines on standard error:\n{said}") };
             format!("the MCP server {} {trouble}{said}", server.name())
         })?;
         let chosen = chosen(server, looked, tool)?;
@@ -203,11 +203,12 @@ impl Mcp {
             Ok((connection, listed?))
         });
         let looked = looked.await.unwrap_or_else(|_| {
-            Err(Trouble::Silent { what: "the question for its tools", limit: LOOK_LIMIT, noise: watch.noise() })
+            let what = "the question for its tools";
+            Err(server.explain(Trouble::Silent { what, limit: LOOK_LIMIT, noise: watch.noise() }))
         });
         let (connection, tools) = looked.map_err(|trouble| (trouble, watch.last_words()))?;
         connection.end().await;
-        Ok(bounded(tools.iter().map(look).collect()))
+        Ok(bounded(tools.into_iter().map(|tool| tool.and_then(|tool| look(&tool))).collect()))
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 
+use belay_text::is_hidden;
 use rmcp::model::Tool;
 use serde_json::{Map, Value};
 
-use crate::mcp::outside::{is_hidden, line, shown};
+use crate::mcp::outside::{line, shown};
 
 /// Longest name that a server may give a tool, in bytes. 128: twice what any model may call.
-const MAX_TOOL_NAME: usize = 128;
+pub(super) const MAX_TOOL_NAME: usize = 128;
 /// Longest description that a model is shown, in bytes. 4 KiB: more is a manual; the rest is cut, and said to be.
 const MAX_DESCRIPTION: usize = 4 * 1024;
 /// Longest description of one argument, in bytes.

@@ -11,6 +11,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use crate::mcp::config::McpServerConfig;
 use crate::mcp::http::Remote;
 use crate::mcp::program::Program;
+use crate::mcp::trouble::Trouble;
 
 /// What a program gets of the daemon's environment without being named: where programs are, where its user's files are,
 /// and how people write there.
@@ -88,6 +89,22 @@ impl Server {
         self.config.tools.is_empty() || self.wanted.is_match(tool)
     }
 
+    /// A failure to come up, with what the operator may have to change. A program without the network cannot download
+    /// itself, and `npx` tries for minutes before it says so.
+    pub(super) fn explain(&self, trouble: Trouble) -> Trouble {
+        let Place::Program(Program { sandbox: true, network: false, .. }) = &self.place else { return trouble };
+        let hint = format!(
+            ". It runs in the sandbox, which has no network: a program that downloads itself (npx, uvx) or calls a service \
+             needs network = true in [tools.mcp.{}] and in [tools.sandbox]; or install it beforehand",
+            self.name
+        );
+        match trouble {
+            Trouble::Silent { what, limit, noise } => Trouble::Silent { what, limit, noise: noise + &hint },
+            Trouble::Ended(how) => Trouble::Ended(how + &hint),
+            other => other,
+        }
+    }
+
     /// Longest time of one call.
     pub(super) fn timeout(&self) -> Duration {
         Duration::from_secs(self.config.timeout_s)
@@ -128,6 +145,28 @@ mod tests {
         };
         let surroundings = Surroundings { directory: Path::new("/w"), variable: &variable, token: None };
         Server::new("s", &serde_json::from_str(config).unwrap(), surroundings)
+    }
+
+    #[test]
+    fn a_program_that_does_not_come_up_without_the_network_says_what_to_set() {
+        let silent =
+            || Trouble::Silent { what: "`initialize`", limit: Duration::from_secs(10), noise: "; noise".into() };
+        let hint = "the sandbox, which has no network: a program that downloads itself (npx, uvx) or calls a service needs \
+                    network = true in [tools.mcp.s] and in [tools.sandbox]";
+        for (config, explained) in [
+            (r#"{"command":["npx"]}"#, true),
+            (r#"{"command":["npx"],"network":true}"#, false),
+            (r#"{"command":["npx"],"sandbox":false}"#, false),
+            (r#"{"url":"https://example.org/mcp"}"#, false),
+        ] {
+            let server = server(config).unwrap();
+            for trouble in [silent(), Trouble::Ended("exit code 1".into())] {
+                let words = server.explain(trouble.clone()).to_string();
+                assert!(words.starts_with(&trouble.to_string()), "{words}");
+                assert_eq!(words.contains(hint), explained, "{config}: {words}");
+            }
+            assert_eq!(server.explain(Trouble::Stopped), Trouble::Stopped);
+        }
     }
 
     #[test]

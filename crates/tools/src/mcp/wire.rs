@@ -1,5 +1,6 @@
 //! The standard output of a server, watched: bounded lines, and a note of what was no message.
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,8 +30,8 @@ struct Seen {
     noise: Option<String>,
     /// Why we stopped reading.
     ended: Option<String>,
-    /// What the server last said on its standard error.
-    last_words: String,
+    /// The last lines that the server wrote to its standard error, at most [`LAST_LINES`].
+    last_words: VecDeque<String>,
 }
 
 impl Watch {
@@ -45,9 +46,10 @@ impl Watch {
         noise.map(|noise| format!("; it wrote what is no MCP message: {noise:?}")).unwrap_or_default()
     }
 
-    /// What the server last said on its standard error; for the operator, since it may hold anything.
+    /// The last lines that the server wrote to its standard error, at most ten, oldest first; for the operator, since they
+    /// may hold anything.
     pub(super) fn last_words(&self) -> String {
-        self.seen().last_words.clone()
+        Vec::from(self.seen().last_words.clone()).join("\n")
     }
 
     fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
@@ -138,10 +140,29 @@ const MAX_LOGGED_LINE: usize = 1024;
 /// the server never waits for us.
 const MAX_LOGGED: usize = 64 * 1024;
 
-/// Reads standard error to its end: logs its beginning at `debug`, keeps the last line.
+/// Lines of standard error that are kept. Ten: a package manager writes its error before some lines about its log file.
+const LAST_LINES: usize = 10;
+
+/// Reads standard error to its end: logs its beginning at `debug`, keeps the last lines.
 pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, server: String, watch: Arc<Watch>) {
     let mut chunk = [0; 4096];
     let (mut current, mut logged) = (Vec::new(), 0);
+    let mut keep = |current: &mut Vec<u8>| {
+        let said = line(&String::from_utf8_lossy(current), MAX_LOGGED_LINE);
+        current.clear();
+        if said.is_empty() {
+            return;
+        }
+        if logged < MAX_LOGGED {
+            logged += said.len();
+            debug!(server, said, "mcp server, standard error");
+        }
+        let lines = &mut watch.seen().last_words;
+        if lines.len() == LAST_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(said);
+    };
     // An error is the end too: the pipe is gone.
     while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
         for &byte in &chunk[..count] {
@@ -151,18 +172,10 @@ pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, server: String, wa
                 }
                 continue;
             }
-            let said = line(&String::from_utf8_lossy(&current), MAX_LOGGED_LINE);
-            current.clear();
-            if said.is_empty() {
-                continue;
-            }
-            if logged < MAX_LOGGED {
-                logged += said.len();
-                debug!(server, said, "mcp server, standard error");
-            }
-            watch.seen().last_words = said;
+            keep(&mut current);
         }
     }
+    keep(&mut current); // a last line without its end
 }
 
 #[cfg(test)]
@@ -204,11 +217,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn standard_error_is_read_to_its_end_and_its_last_line_kept() {
+    async fn standard_error_is_read_to_its_end_and_its_last_ten_lines_kept() {
         let watch = Arc::new(Watch::default());
         let mut text = "x".repeat(100_000).into_bytes();
-        text.extend(b"\nTraceback\nKeyError: 'TOKEN'\n\n");
+        text.extend(b"\nnpm error code EAI_AGAIN\n\n");
+        text.extend((1..9).flat_map(|n| format!("npm error {n}\n").into_bytes()));
+        text.extend(b"npm error the \x1b[31mend");
         drain(&text[..], "s".into(), watch.clone()).await;
-        assert_eq!(watch.last_words(), "KeyError: 'TOKEN'");
+        let lines: Vec<String> = (1..9).map(|n| format!("npm error {n}")).collect();
+        let expected = format!("npm error code EAI_AGAIN\n{}\nnpm error the [31mend", lines.join("\n"));
+        assert_eq!(watch.last_words(), expected);
     }
 }

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use belay_protocol::{
     Effect, Rate, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolReply, ToolSpec, Weight,
 };
+use belay_text::removed;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -22,7 +23,6 @@ use super::reach::{Reach, Reached};
 use super::readable::readable;
 use super::resolve::Resolve;
 use super::url::Rules;
-use super::visible::visible;
 use crate::arguments;
 use crate::picture::{NoPicture, Pictures};
 
@@ -192,7 +192,7 @@ fn show(kind: Kind, media: &MediaType, body: &Body, url: &Url) -> Shown {
     if cut {
         let _ = writeln!(notes, "Cut: only the first {} bytes were read", body.bytes.len());
     }
-    Shown { text: visible(text), notes: visible(notes) }
+    Shown { text: removed(&text).into_owned(), notes: removed(&notes).into_owned() }
 }
 
 /// What is wrong with a body of which the head already says that it is not read.

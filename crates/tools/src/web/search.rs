@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use belay_protocol::{
     CredentialNeed, Effect, Rate, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolReply, ToolSpec, Weight,
 };
+use belay_text::removed;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode};
 use schemars::JsonSchema;
@@ -23,7 +24,6 @@ use self::provider::{Hit, Provider};
 use super::body;
 use super::config::{MAX_RESULTS, SearchConfig};
 use super::reach::{USER_AGENT, innermost};
-use super::visible::visible;
 use crate::arguments;
 
 /// Most searches of one session.
@@ -198,7 +198,7 @@ fn show(query: &str, hits: &[Hit], count: usize) -> String {
 /// One line of at most so many bytes.
 fn line(text: &str, max: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
-    let mut line = visible(words.join(" "));
+    let mut line = removed(&words.join(" ")).into_owned();
     if line.len() > max {
         line.truncate(line.floor_char_boundary(max));
         line.push('…');

@@ -13,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{Workspace, check, explain};
-use crate::visible::may_be_in_a_name;
 
 /// Bytes written between two looks at the cancellation.
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -189,7 +188,7 @@ fn stamp(stat: &Stat) -> (u64, u64, i64, i64, i64, u32) {
 }
 
 fn check_new_name(path: &str, name: &str) -> Result<(), ToolFailure> {
-    if name.chars().all(may_be_in_a_name) {
+    if belay_text::is_clear(name) {
         return Ok(());
     }
     Err(ToolFailure::failed(format!(

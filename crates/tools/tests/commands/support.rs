@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use belay_exec::{Processes, ProcessesConfig};
 use belay_protocol::{
     Clock, Generation, HistoryEntry, Message, Note, NoteStore, RunFilter, RunId, RunProcesses as _, RunReader,
     RunRecord, SessionKey, SessionSummary, StoreError, ToolContext, ToolFailure, ToolReply, ToolSet, UnixMillis,
     Weight,
 };
 use belay_tools::config::{CommandsConfig, ShellConfig};
-use belay_tools::process::{Processes, ProcessesConfig};
 use belay_tools::sandbox::{Missing, Policy, Sandbox, SandboxConfig};
 use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts, builtin};
 use serde_json::{Value, json};

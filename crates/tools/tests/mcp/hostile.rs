@@ -1,7 +1,7 @@
 //! Servers that misbehave: each a clear failure, and none in the way of the others.
 
 use belay_protocol::ToolFailure;
-use belay_tools::mcp::Looking;
+use belay_tools::mcp::{Looking, Standing};
 use serde_json::json;
 
 use crate::support::{Bench, Run, offered};
@@ -62,8 +62,28 @@ async fn a_server_that_cannot_be_asked_is_reported_and_left_out() {
         assert!(trouble.contains(expected), "{name}: {trouble}");
     }
     // For the operator alone: a model is never shown it.
-    assert_eq!(found("ends").last_words, "KeyError: TOKEN");
+    assert!(found("ends").last_words.ends_with("KeyError: TOKEN"), "{}", found("ends").last_words);
     assert!(!found("ends").trouble.as_ref().unwrap().contains("TOKEN"));
+}
+
+#[tokio::test]
+async fn one_malformed_tool_is_left_out_by_name_and_the_server_goes_on() {
+    let bench = Bench::new();
+    let tools = "[tool('good'), {'name': 'bad', 'inputSchema': 7}, {'name': 'worse'}]";
+    let server = bench.script("s", &format!("serve({tools}, lambda message: say(message, 'done'))"), json!({}));
+    let mcp = bench.mcp(&[server]);
+    let survey = mcp.survey(Looking::ToUse).await.unwrap();
+    assert_eq!(offered(&mcp, &survey), ["mcp_s_good"]);
+    assert_eq!(survey.reports[0].trouble, None);
+    let left_out: Vec<_> = survey.reports[0]
+        .tools
+        .iter()
+        .filter(|tool| matches!(&tool.standing, Standing::LeftOut { why } if why.contains("malformed")))
+        .map(|tool| tool.tool.as_str())
+        .collect();
+    assert_eq!(left_out, ["bad", "worse"]);
+    // Whether it is what was approved is asked of the same list.
+    assert_eq!(Run::new().text(&mcp.tools(&survey)[0], json!({})).await, "done");
 }
 
 #[tokio::test]

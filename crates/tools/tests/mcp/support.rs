@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use belay_exec::{CgroupUse, Processes, ProcessesConfig};
 use belay_protocol::{Clock, Generation, RunId, Tool, ToolContext, ToolFailure, ToolOutput, UnixMillis};
 use belay_tools::mcp::{Looking, Mcp, McpServerConfig, McpSessions, Pins, ProcessTrees, Server, Surroundings, Survey};
-use belay_tools::process::{CgroupUse, Processes, ProcessesConfig};
 use belay_tools::sandbox::{Missing, Sandbox};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

@@ -73,6 +73,25 @@ async fn a_server_in_the_sandbox_reaches_what_the_sandbox_grants_and_goes_with_i
 }
 
 #[tokio::test]
+async fn a_server_that_ends_for_want_of_the_network_says_what_to_set_and_what_it_wrote() {
+    let dir = tempfile::tempdir().unwrap();
+    let launcher = Path::new(env!("CARGO_BIN_EXE_belay-launch"));
+    let sandbox = Sandbox::probe(&SandboxConfig::default(), dir.path(), launcher);
+    let sandbox = sandbox.unwrap_or_else(|missing| panic!("this test needs bubblewrap: {missing}"));
+    let bench = Bench::walled(dir, sandbox);
+    // What npx writes, but for the minutes that it takes.
+    let script = "for n in $(seq 12); do echo \"npm error $n\" >&2; done; exit 1";
+    let mcp = bench.mcp(&[bench.script("s", "", json!({ "command": ["sh", "-c", script], "sandbox": true }))]);
+    let survey = mcp.survey(Looking::ToUse).await.unwrap();
+    let report = &survey.reports[0];
+    let trouble = report.trouble.as_deref().unwrap();
+    assert!(trouble.starts_with("has ended: exit code 1"), "{trouble}");
+    assert!(trouble.contains("needs network = true in [tools.mcp.s] and in [tools.sandbox]"), "{trouble}");
+    let lines: Vec<String> = (3..=12).map(|n| format!("npm error {n}")).collect();
+    assert_eq!(report.last_words, lines.join("\n"));
+}
+
+#[tokio::test]
 async fn more_network_than_the_sandbox_grants_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let launcher = Path::new(env!("CARGO_BIN_EXE_belay-launch"));

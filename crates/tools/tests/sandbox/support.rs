@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use belay_tools::process::{self, Launch};
+use belay_exec::{self as process, Launch};
 use belay_tools::sandbox::{Grant, Sandbox, SandboxConfig};
 use tempfile::TempDir;
 

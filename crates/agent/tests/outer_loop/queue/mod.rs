@@ -1,9 +1,11 @@
 //! One lane per session: order, bounds, duplicates, and lanes side by side.
 
+mod bounds;
 mod collect;
 mod full;
 mod interrupt;
 mod nothing_lost;
+mod parked;
 mod settings;
 mod steer;
 mod stuck;

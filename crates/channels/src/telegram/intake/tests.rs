@@ -5,6 +5,7 @@ use belay_protocol::{Admission, Standing};
 use serde_json::{Value, json};
 
 use super::super::groups::Groups;
+use super::super::people::People;
 use super::*;
 use crate::config::{GroupAnswer, GroupsConfig};
 
@@ -18,8 +19,8 @@ fn rules() -> Rules {
     }
 }
 
-fn people(groups: Groups) -> People {
-    People { allow: [42].into(), operators: [7].into(), groups }
+fn people(groups: Groups) -> AllowLists {
+    People { allow: [42].into(), operators: [7].into(), groups }.into()
 }
 
 fn in_groups(answer: GroupAnswer) -> Groups {
@@ -267,7 +268,7 @@ fn a_group_that_is_not_listed_is_not_heard_whoever_speaks_and_whatever_they_say(
 #[test]
 fn conversations_of_two_people_two_groups_and_two_topics_are_never_the_same() {
     let groups = Groups::new(&GroupsConfig { allow: vec![-42, -100], answer: GroupAnswer::All });
-    let rules = Rules { people: People { allow: [42, 44].into(), ..people(groups) }, ..rules() };
+    let rules = Rules { people: People { allow: [42, 44].into(), operators: [7].into(), groups }.into(), ..rules() };
     let from = |id: u64| json!({"id": id, "is_bot": false, "first_name": "X"});
     let of = |from: Value, chat: i64, kind: &str, topic: Option<i32>| {
         let mut fields = json!({"from": from, "chat": {"id": chat, "type": kind, "title": "T"}});

@@ -1,5 +1,6 @@
 //! `approvals.list` and `approvals.decide`: the same bodies as over HTTP.
 
+use belay_protocol::GateFilter;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -27,7 +28,8 @@ pub(super) struct DecideParams {
 pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, ApiError> {
     let sight = caller.app.sight(&caller.principal);
     let session = sight.named_session("sessionKey", params.session_key.as_deref()).await?;
-    list_gates(&caller.app, &caller.principal, session, params.all, check_limit(params.limit)?).await
+    let filter = GateFilter { waiting: !params.all, limit: check_limit(params.limit)?, ..GateFilter::default() };
+    list_gates(&caller.app, &caller.principal, session, filter).await
 }
 
 /// Whether the answer counts, the agent says.

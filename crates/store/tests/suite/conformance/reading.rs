@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use belay_protocol::store::QueuedInput;
 use belay_protocol::{
-    Conversation, Event, EventKind, EventQuery, HistoryEntry, Message, NewEvent, NewInput, Presence, ReplyRoute,
-    RunFilter, RunId, RunOptions, RunStatus, Seq, SessionKey, SessionSummary, ThreadState,
+    Conversation, Event, EventKind, EventQuery, HistoryEntry, IdPrefix, Message, NewEvent, NewInput, Presence,
+    ReplyRoute, RunFilter, RunId, RunOptions, RunStatus, Seq, SessionKey, SessionSummary, ThreadState,
 };
 
 use crate::kit::*;
@@ -15,6 +16,7 @@ super::for_every_store! {
     history_tells_what_people_and_model_said
     a_conversation_is_read_as_a_lane_would_load_it
     unfinished_sessions_come_in_the_order_of_their_oldest_message
+    unfinished_runs_are_listed_with_their_sender_and_size_and_queued_ones_are_read_again
     events_are_numbered_in_order_and_read_from_a_cursor
     the_tip_follows_the_events
     a_ping_says_that_the_store_takes_writes
@@ -82,8 +84,14 @@ async fn runs_are_listed_newest_first_and_filtered(store: Shared) {
     ] {
         assert_eq!(listed(RunFilter { status: Some(status), ..all.clone() }).await, runs, "{status:?}");
     }
-    let both = RunFilter { session: Some("t".into()), status: Some(RunStatus::Queued), limit: 5 };
+    let both = RunFilter { session: Some("t".into()), status: Some(RunStatus::Queued), limit: 5, id: None };
     assert_eq!(listed(both).await, [three]);
+    let begins = |text: &str| RunFilter { id: IdPrefix::parse(text).ok(), ..RunFilter::default() };
+    assert_eq!(listed(begins(&two.to_string())).await, [two]);
+    // The last of six characters changes every quarter of an hour, in which all three may be made, or not.
+    let near = listed(begins(&two.to_string()[..6])).await;
+    assert!(near.contains(&two), "{near:?}");
+    assert_eq!(listed(begins("ffffff")).await, []);
 
     for n in 0..60 {
         accept(&*store, &lease, queued(&n.to_string())).await;
@@ -204,6 +212,26 @@ async fn unfinished_sessions_come_in_the_order_of_their_oldest_message(store: Sh
     }
     let sessions = store.unfinished_sessions().await.unwrap();
     assert_eq!(sessions.iter().map(SessionKey::as_str).collect::<Vec<_>>(), ["early", "middle", "late"]);
+}
+
+async fn unfinished_runs_are_listed_with_their_sender_and_size_and_queued_ones_are_read_again(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    let begun = accept(&*store, &lease, NewInput { at: at(1_000), ..input("héllo") }).await;
+    let history = vec![Message::system("be brief")];
+    let waits =
+        accept(&*store, &lease, NewInput { at: at(2_000), history: history.clone(), ..queued("and you") }).await;
+    let runs = store.unfinished_runs().await.unwrap();
+    let told: Vec<_> = runs.iter().map(|run| (run.run_id, run.session.as_str(), run.begun)).collect();
+    assert_eq!(told, [(begun, "s", true), (waits, "s", false)]);
+    let NewInput { channel, asker, .. } = input("x");
+    assert!(runs.iter().all(|run| run.channel == channel && *run.principal == *asker.principal), "{runs:?}");
+    // How a history is written down is the store's own.
+    assert!(runs[0].bytes == 6 && runs[1].bytes >= 7 + 8, "{runs:?}");
+
+    let read = store.queued_inputs(&[RunId::new(), waits]).await.unwrap();
+    assert_eq!(read, [QueuedInput { run_id: waits, text: "and you".into(), history }]);
+    store.finish_runs(&lease, vec![finished(begun, "x"), finished(waits, "y")]).await.unwrap();
+    assert_eq!(store.unfinished_runs().await.unwrap(), []);
 }
 
 fn tool_started(run: Option<RunId>, n: usize) -> NewEvent {

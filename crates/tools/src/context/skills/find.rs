@@ -4,7 +4,6 @@ use belay_protocol::Skipped;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::read::why;
-use crate::visible::may_be_in_a_name;
 use crate::workspace::{Entry, EntryKind, Stamp, Workspace, shown};
 
 /// The file that makes a folder a skill.
@@ -65,7 +64,7 @@ impl Walk {
             if name.starts_with(b".") || !matches!(kind, EntryKind::Directory | EntryKind::Link) {
                 continue;
             }
-            let Some(name) = std::str::from_utf8(&name).ok().filter(|name| name.chars().all(may_be_in_a_name)) else {
+            let Some(name) = std::str::from_utf8(&name).ok().filter(|name| belay_text::is_clear(name)) else {
                 let what = join(folder, &shown(&name));
                 self.skip(&what, "its name has characters that cannot be seen, or is not UTF-8".to_owned());
                 continue;

@@ -1,9 +1,8 @@
 //! The head of a `SKILL.md`: YAML between two lines of three dashes. Pure.
 
+use belay_text::{escaped_line, is_clear, removed};
 use serde::Deserialize;
 use serde_norway::Value;
-
-use crate::visible::{escaped, is_hidden};
 
 /// Longest head in bytes. 16 KiB: names and descriptions; a longer one is something else, or meant to be expensive.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
@@ -100,7 +99,7 @@ fn between_dashes(text: &str) -> Result<&str, String> {
 }
 
 fn complaint(error: &serde_norway::Error) -> String {
-    let words: String = escaped(&error.to_string()).chars().take(MAX_COMPLAINT_CHARS).collect();
+    let words: String = escaped_line(&error.to_string()).chars().take(MAX_COMPLAINT_CHARS).collect();
     format!("its head cannot be read: {words}")
 }
 
@@ -108,8 +107,12 @@ fn name(name: &str) -> Result<String, String> {
     if name.is_empty() {
         return Err("it has no name".to_owned());
     }
-    let fits = |c: char| !c.is_control() && (c == ' ' || !is_hidden(c)) && !matches!(c, '`' | '<' | '>' | '/');
-    if name.chars().count() > MAX_NAME_CHARS || !name.chars().all(fits) || !name.chars().any(char::is_alphanumeric) {
+    let fits = |c: char| !matches!(c, '`' | '<' | '>' | '/');
+    if name.chars().count() > MAX_NAME_CHARS
+        || !is_clear(name)
+        || !name.chars().all(fits)
+        || !name.chars().any(char::is_alphanumeric)
+    {
         return Err(format!(
             "its name has to be at most {MAX_NAME_CHARS} letters, digits and signs on one line, without ` < > /"
         ));
@@ -121,7 +124,7 @@ fn name(name: &str) -> Result<String, String> {
 fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let visible = words.join(" ");
-    visible.chars().filter(|c| !c.is_control() && !is_hidden(*c)).take(MAX_DESCRIPTION_CHARS).collect()
+    removed(&visible).chars().take(MAX_DESCRIPTION_CHARS).collect()
 }
 
 /// The needs in the metadata: its own fields, or those of the first program in it for which there are any. Skills are shared

@@ -11,10 +11,10 @@ use serde_json::json;
 use super::*;
 
 /// Times each reading tool is called while things are swapped.
-const READING_ROUNDS: usize = 1500;
+const READING_ROUNDS: usize = 1000;
 
 /// Times each writing tool is called; fewer, since each call waits for the disk.
-const WRITING_ROUNDS: usize = 150;
+const WRITING_ROUNDS: usize = 100;
 
 /// Exchanges two names until it is told to stop.
 struct Swapper {
@@ -47,29 +47,30 @@ impl Swapper {
 /// A directory is swapped for a link to the outside while the tools look into it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_swapped_for_a_link_never_shows_what_is_outside() {
-    let house = house();
-    std::fs::create_dir(house.inside("swap")).unwrap();
-    std::fs::write(house.inside("swap/secret.txt"), "harmless").unwrap();
-    std::fs::write(house.dir.path().join("outside/only-outside"), "").unwrap();
-    symlink("../outside", house.inside("out")).unwrap();
-    let swapper = Swapper::start(house.inside("swap"), house.inside("out"));
-    for _ in 0..READING_ROUNDS {
-        for path in ["swap/secret.txt", "sub/../swap/secret.txt"] {
-            if let Ok(text) = house.read(path).await {
-                assert!(text.ends_with("harmless"), "{text}");
+    for house in houses() {
+        std::fs::create_dir(house.inside("swap")).unwrap();
+        std::fs::write(house.inside("swap/secret.txt"), "harmless").unwrap();
+        std::fs::write(house.dir.path().join("outside/only-outside"), "").unwrap();
+        symlink("../outside", house.inside("out")).unwrap();
+        let swapper = Swapper::start(house.inside("swap"), house.inside("out"));
+        for _ in 0..READING_ROUNDS {
+            for path in ["swap/secret.txt", "sub/../swap/secret.txt"] {
+                if let Ok(text) = house.read(path).await {
+                    assert!(text.ends_with("harmless"), "{text}");
+                }
+            }
+            if let Ok(text) = house.list("swap").await {
+                assert!(!text.contains("only-outside"), "{text}");
+            }
+            if let Err(ToolFailure::Failed(text)) = house.read("swap/only-outsid").await {
+                assert!(!text.contains("Did you mean only-outside"), "{text}");
+            }
+            if let Ok(text) = call(&house.search, json!({"pattern": "canary", "path": "swap"})).await {
+                assert!(!text.contains(CANARY), "{text}");
             }
         }
-        if let Ok(text) = house.list("swap").await {
-            assert!(!text.contains("only-outside"), "{text}");
-        }
-        if let Err(ToolFailure::Failed(text)) = house.read("swap/only-outsid").await {
-            assert!(!text.contains("Did you mean only-outside"), "{text}");
-        }
-        if let Ok(text) = call(&house.search, json!({"pattern": "canary", "path": "swap"})).await {
-            assert!(!text.contains(CANARY), "{text}");
-        }
+        swapper.end();
     }
-    swapper.end();
 }
 
 /// Everything outside, by name and content.
@@ -92,30 +93,31 @@ fn outside(house: &House) -> Vec<(PathBuf, Option<String>)> {
 /// Directories and files are swapped for links to the outside while the tools write and edit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_outside_is_written_while_directories_files_and_links_are_swapped() {
-    let house = house();
-    let before = outside(&house);
-    std::fs::create_dir(house.inside("swap")).unwrap();
-    std::fs::write(house.inside("swap/secret.txt"), "harmless").unwrap();
-    symlink("../outside", house.inside("out")).unwrap();
-    std::fs::write(house.inside("file"), "harmless").unwrap();
-    symlink("../outside/secret.txt", house.inside("file-out")).unwrap();
-    let swappers = [
-        Swapper::start(house.inside("swap"), house.inside("out")),
-        Swapper::start(house.inside("file"), house.inside("file-out")),
-    ];
-    for round in 0..WRITING_ROUNDS {
-        let content = format!("written {round}");
-        for path in ["swap/secret.txt", "swap/new/deep.txt", "sub/../swap/fresh.txt", "file", "file-out"] {
-            let arguments = json!({"path": path, "content": content, "create_dirs": true});
-            if let Err(failed) = call(&house.write, arguments).await {
-                assert!(matches!(failed, ToolFailure::Failed(_)), "{failed:?}");
+    for house in houses() {
+        let before = outside(&house);
+        std::fs::create_dir(house.inside("swap")).unwrap();
+        std::fs::write(house.inside("swap/secret.txt"), "harmless").unwrap();
+        symlink("../outside", house.inside("out")).unwrap();
+        std::fs::write(house.inside("file"), "harmless").unwrap();
+        symlink("../outside/secret.txt", house.inside("file-out")).unwrap();
+        let swappers = [
+            Swapper::start(house.inside("swap"), house.inside("out")),
+            Swapper::start(house.inside("file"), house.inside("file-out")),
+        ];
+        for round in 0..WRITING_ROUNDS {
+            let content = format!("written {round}");
+            for path in ["swap/secret.txt", "swap/new/deep.txt", "sub/../swap/fresh.txt", "file", "file-out"] {
+                let arguments = json!({"path": path, "content": content, "create_dirs": true});
+                if let Err(failed) = call(&house.write, arguments).await {
+                    assert!(matches!(failed, ToolFailure::Failed(_)), "{failed:?}");
+                }
+            }
+            for path in ["swap/secret.txt", "file"] {
+                let arguments = json!({"path": path, "old": "canary", "new": "edited"});
+                assert!(call(&house.edit, arguments).await.is_err(), "the canary was found by {path}");
             }
         }
-        for path in ["swap/secret.txt", "file"] {
-            let arguments = json!({"path": path, "old": "canary", "new": "edited"});
-            assert!(call(&house.edit, arguments).await.is_err(), "the canary was found by {path}");
-        }
+        swappers.into_iter().for_each(Swapper::end);
+        assert_eq!(outside(&house), before);
     }
-    swappers.into_iter().for_each(Swapper::end);
-    assert_eq!(outside(&house), before);
 }

@@ -86,13 +86,18 @@ impl Running {
         }
     }
 
+    /// Begins to end the tree, at once; [`end`](Self::end) waits for it.
+    pub fn begin_end(&self) {
+        self.handle.registry.end_tree(self.handle.id);
+    }
+
     /// Ends the tree: TERM, the grace, KILL; returns when nothing of it is left. A process that even KILL does not end
     /// (it waits for a device) is waited for 10 s and then reported in the log; it is tried further.
     ///
     /// # Cancel safety
     /// Dropped, the ending goes on.
     pub async fn end(&mut self) {
-        self.handle.registry.end_tree(self.handle.id);
+        self.begin_end();
         // An error means that the tree is not in the registry any more: it has ended.
         let _ = self.progress.wait_for(Progress::is_over).await;
     }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use belay_exec::{Exit, Launch, StartError, Stdin};
 use belay_protocol::{Generation, RunId, RunProcesses};
-use belay_tools::process::{Exit, Launch, StartError, Stdin};
 use tokio::io::AsyncWriteExt;
 
 use crate::support::{launch, output, processes, sh, start, until};
@@ -74,7 +74,7 @@ async fn what_cannot_be_started_says_what_is_missing() {
         let refused = processes.start(launch, RunId::new(), &Generation::default(), "a test").await.unwrap_err();
         assert!(refused.to_string().contains(words), "{refused}");
     }
-    assert_eq!(processes.counts(), belay_tools::process::Counts::default());
+    assert_eq!(processes.counts(), belay_exec::Counts::default());
 }
 
 #[tokio::test]

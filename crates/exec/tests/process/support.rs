@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use belay_exec::{CgroupUse, Launch, Processes, ProcessesConfig, Running, Stdin};
 use belay_protocol::{Generation, RunId};
-use belay_tools::process::{CgroupUse, Launch, Processes, ProcessesConfig, Running, Stdin};
 use tokio::io::AsyncReadExt;
 
 /// Longest wait for anything. Each ends as soon as what it waits for has happened.

@@ -1,4 +1,4 @@
-//! Processes of runs: started in one place, ended in one way.
+//! Processes of runs and of hooks: started in one place, ended in one way.
 //!
 //! **For**: [`Processes`] starts a [`Launch`] as the first process of a *tree*, and ends trees: TERM, two seconds, KILL,
 //! until nothing is left, also of what has left its parent, its group or its session. A stop, a time limit, a shutdown
@@ -30,12 +30,14 @@ mod signal;
 mod spawner;
 mod table;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use async_trait::async_trait;
 use belay_protocol::{Generation, RunId, RunProcesses, StillRunning};
 use rustix::process::{PidfdFlags, pidfd_open, set_child_subreaper};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use self::config::{CgroupUse, MAX_TERM_GRACE, ProcessesConfig};
@@ -46,7 +48,7 @@ pub use self::running::{Exit, Running};
 use self::adopted::Adopted;
 use self::cgroup::Groups;
 use self::keeper::Keeper;
-use self::registry::{Progress, Registry};
+use self::registry::{Owner, Progress, Registry};
 use self::spawner::{JOBS, Job, Spawner};
 use self::table::Table;
 
@@ -54,7 +56,7 @@ use self::table::Table;
 /// ties a process to its tree any more, this does.
 pub const MARK: &str = "BELAY_RUN";
 
-/// The processes of all runs. One for the daemon, shared.
+/// The processes of all runs and hooks. One for the daemon, shared.
 ///
 /// It makes the daemon the reaper of orphans among its descendants: what leaves its parent comes to it, and is found.
 #[derive(Debug)]
@@ -138,7 +140,23 @@ impl Processes {
         generation: &Generation,
         what: &str,
     ) -> Result<Running, StartError> {
-        let (handle, progress) = self.registry.enter(run, generation, what)?;
+        self.start_for(launch, Owner::Run { id: run, generation: generation.clone() }, what).await
+    }
+
+    /// Starts the program of a hook. It belongs to no run, not even where the hook was asked about one: it ends when what
+    /// is returned is dropped or [ended](Running::end), and at a shutdown.
+    ///
+    /// # Errors
+    /// [`StartError`], all but [`StartError::Stopped`].
+    ///
+    /// # Cancel safety
+    /// Dropped, nothing is started, or what was started is ended.
+    pub async fn start_hook(&self, launch: Launch, what: &str) -> Result<Running, StartError> {
+        self.start_for(launch, Owner::Hook, what).await
+    }
+
+    async fn start_for(&self, launch: Launch, owner: Owner, what: &str) -> Result<Running, StartError> {
+        let (handle, progress) = self.registry.enter(owner, what)?;
         let (answer, answered) = oneshot::channel();
         let jobs = self.jobs.as_ref().ok_or(StartError::ShuttingDown)?;
         jobs.send(Job { launch, handle, answer }).await.map_err(|_| StartError::ShuttingDown)?;
@@ -157,6 +175,25 @@ impl Processes {
     /// Dropped, the ending goes on.
     pub async fn shutdown(&self) {
         Stopping { trees: self.registry.close() }.empty().await;
+    }
+
+    /// Reaps orphans that come to the daemon while it keeps no tree, such as those of programs that something else here has
+    /// started. Never ends; drop it to stop. It sleeps until a child ends.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost but an orphan's last look, until the next one.
+    pub async fn reap_orphans(&self) -> Infallible {
+        let mut children = match signal(SignalKind::child()) {
+            Ok(children) => children,
+            Err(error) => {
+                tracing::warn!(%error, "orphans may stay as zombies until the next program is started");
+                return std::future::pending().await;
+            }
+        };
+        loop {
+            self.registry.look_once();
+            children.recv().await;
+        }
     }
 
     /// The sums since the start.

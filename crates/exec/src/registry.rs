@@ -67,17 +67,47 @@ impl Progress {
 /// Why a tree shall end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
-    /// It alone; others of the run go on, and more may start.
+    /// It alone; others of its owner go on, and more may start.
     Alone,
     /// The run is being stopped; until that is done nothing starts for it.
     WithItsRun,
 }
 
+/// Whose a tree is: what ends it, besides whoever started it and a shutdown.
+#[derive(Clone, Debug)]
+pub(super) enum Owner {
+    /// A run: its trees end with it, and none starts once it was stopped.
+    Run { id: RunId, generation: Generation },
+    /// A hook. It may look at a run that has ended, or at none, so that no run's end is the end of its programs.
+    Hook,
+}
+
+impl Owner {
+    fn is_run(&self, run: RunId) -> bool {
+        matches!(self, Self::Run { id, .. } if *id == run)
+    }
+
+    /// Whether trees may be started for it still.
+    fn is_current(&self) -> bool {
+        match self {
+            Self::Run { generation, .. } => generation.is_current(),
+            Self::Hook => true,
+        }
+    }
+
+    /// Makes whatever is about to be started for it be refused.
+    fn end(&self) {
+        match self {
+            Self::Run { generation, .. } => generation.end(),
+            Self::Hook => {}
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Tree {
-    run: RunId,
+    owner: Owner,
     what: String,
-    generation: Generation,
     /// `None` until it has been started.
     root: Option<Arc<Root>>,
     wanted: Option<Wanted>,
@@ -101,7 +131,7 @@ impl State {
         let mut chosen = Vec::new();
         for (_, tree) in self.trees.iter_mut().filter(|(id, tree)| choose(id, tree)) {
             if why == Wanted::WithItsRun {
-                tree.generation.end();
+                tree.owner.end();
             }
             if tree.wanted != Some(Wanted::WithItsRun) {
                 tree.wanted = Some(why);
@@ -137,16 +167,16 @@ impl Registry {
     /// Enters a tree that is about to be started. From here on a stop of the run sees it.
     pub(super) fn enter(
         self: &Arc<Self>,
-        run: RunId,
-        generation: &Generation,
+        owner: Owner,
         what: &str,
     ) -> Result<(Handle, watch::Receiver<Progress>), StartError> {
         let mut state = self.state();
         if state.closing {
             return Err(StartError::ShuttingDown);
         }
-        let stopping = |tree: &Tree| tree.run == run && tree.wanted == Some(Wanted::WithItsRun);
-        if !generation.is_current() || state.trees.values().any(stopping) {
+        let of_same_run = |tree: &Tree| matches!(owner, Owner::Run { id, .. } if tree.owner.is_run(id));
+        let stopping = |tree: &Tree| of_same_run(tree) && tree.wanted == Some(Wanted::WithItsRun);
+        if !owner.is_current() || state.trees.values().any(stopping) {
             return Err(StartError::Stopped);
         }
         if state.trees.len() >= MOST_TREES {
@@ -156,13 +186,13 @@ impl Registry {
         state.next += 1;
         let (progress, seen) = watch::channel(Progress::Alive);
         let what = what.to_owned();
-        state.trees.insert(id, Tree { run, what, generation: generation.clone(), root: None, wanted: None, progress });
+        state.trees.insert(id, Tree { owner, what, root: None, wanted: None, progress });
         Ok((Handle { registry: self.clone(), id }, seen))
     }
 
     /// Whether an entered tree may be started still.
     pub(super) fn may_start(&self, id: TreeId) -> bool {
-        self.state().trees.get(&id).is_some_and(|tree| tree.wanted.is_none() && tree.generation.is_current())
+        self.state().trees.get(&id).is_some_and(|tree| tree.wanted.is_none() && tree.owner.is_current())
     }
 
     /// Takes note that a tree has been started. `false`: its run was stopped meanwhile, and it is being ended.
@@ -172,7 +202,7 @@ impl Registry {
         state.news = true;
         let Some(tree) = state.trees.get_mut(&id) else { return false };
         tree.root = Some(Arc::new(root));
-        if !tree.generation.is_current() && tree.wanted.is_none() {
+        if !tree.owner.is_current() && tree.wanted.is_none() {
             tree.wanted = Some(Wanted::Alone);
         }
         let goes_on = tree.wanted.is_none();
@@ -194,7 +224,7 @@ impl Registry {
 
     /// Wants the end of every tree of a run: how each of them is doing.
     pub(super) fn end_run(&self, run: RunId) -> Vec<watch::Receiver<Progress>> {
-        let chosen = self.state().want(|_, tree| tree.run == run, Wanted::WithItsRun);
+        let chosen = self.state().want(|_, tree| tree.owner.is_run(run), Wanted::WithItsRun);
         self.changed.notify_all();
         chosen
     }
@@ -217,7 +247,7 @@ impl Registry {
 
     /// What of a run is alive.
     pub(super) fn alive(&self, run: RunId) -> Vec<StillRunning> {
-        let of_run = |tree: &&Tree| tree.run == run && tree.root.is_some();
+        let of_run = |tree: &&Tree| tree.owner.is_run(run) && tree.root.is_some();
         let told = |tree: &Tree| StillRunning {
             run_id: run,
             pid: tree.root.as_ref().map(|root| root.pid.as_raw_pid().unsigned_abs()),
@@ -253,6 +283,15 @@ impl Registry {
         }
         if matches!(progress, Progress::Empty(_)) && state.trees.remove(&id).is_some() {
             state.ended += 1;
+        }
+    }
+
+    /// Has the keeper look once while no tree keeps it looking.
+    pub(super) fn look_once(&self) {
+        let mut state = self.state();
+        if state.trees.is_empty() {
+            state.news = true;
+            self.changed.notify_all();
         }
     }
 

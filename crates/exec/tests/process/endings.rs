@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use belay_exec::{CgroupUse, Exit, Launch, Processes, ProcessesConfig, StartError, Stdin};
 use belay_protocol::{Generation, RunId, RunProcesses};
-use belay_tools::process::{CgroupUse, Exit, Launch, Processes, ProcessesConfig, StartError, Stdin};
 use tokio::task::JoinSet;
 
 use crate::support::{PATIENCE, exists, launch, numbers, output, processes, sh, start, until};

@@ -1,0 +1,88 @@
+//! The places that a start needs: data, store, workspace.
+
+use std::path::Path;
+
+use belay_store::{Held, Inspection, OpenError, StoreUrl, inspect};
+use belay_tools::ToolsConfig;
+
+use super::{Finding, State};
+use crate::environment::Environment;
+use crate::exit::{Exit, Failure};
+use crate::paths::Paths;
+use crate::settings::Settings;
+use crate::wiring::{Store, refuse_store, words, workspace_of};
+
+/// Whether a directory, or the nearest one above it that is there, can be written: by writing.
+fn writable(directory: &Path) -> Result<&Path, String> {
+    let existing = directory.ancestors().find(|dir| dir.symlink_metadata().is_ok()).unwrap_or(Path::new("/"));
+    let probe = existing.join(format!(".belay-check-{}", std::process::id()));
+    let written = std::fs::OpenOptions::new().write(true).create_new(true).open(&probe);
+    match written.and_then(|_| std::fs::remove_file(&probe)) {
+        Ok(()) => Ok(existing),
+        Err(error) => Err(format!("{}: {error}", existing.display())),
+    }
+}
+
+/// Whether the data directory, or the one it will be made in, can be written.
+pub(super) fn data(paths: &Paths) -> Finding {
+    let shown = paths.data.display();
+    match writable(&paths.data) {
+        Ok(existing) if existing == paths.data => Finding::new("data", State::Ok, format!("{shown} can be written")),
+        Ok(_) => Finding::new("data", State::Ok, format!("{shown} can be made")),
+        Err(error) => Finding::new("data", State::OutOfReach, error),
+    }
+}
+
+/// Whether the store is there, or can be made. It is not opened: that would bring an old one up to date.
+pub(super) fn store(settings: &Settings, paths: &Paths, env: &Environment, running: bool) -> Finding {
+    let finding = |state, detail| Finding::new("store", state, detail);
+    let path = match Store::place(settings, paths, env) {
+        Err(failure) => return Finding::failed("store", &failure),
+        Ok(StoreUrl::Memory) => return finding(State::Note, "memory: everything is gone at the end".into()),
+        Ok(StoreUrl::Sqlite(path)) => path,
+    };
+    let shown = path.display();
+    let (schema, known) = match inspect(&path) {
+        Err(error) => return Finding::failed("store", &refuse_store(&error)),
+        Ok(Inspection { held: Held::By { pid }, .. }) if running => {
+            let process = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
+            return finding(State::Note, format!("{shown} is in use by the Belay that is running{process}"));
+        }
+        Ok(Inspection { held: Held::By { pid }, .. }) => {
+            return Finding::failed("store", &refuse_store(&OpenError::Locked { pid }));
+        }
+        Ok(Inspection { schema, known, .. }) => (schema, known),
+    };
+    // The lock and the log are files beside it.
+    if let Err(error) = writable(path.parent().unwrap_or(Path::new("."))) {
+        return finding(State::OutOfReach, format!("{shown} cannot be written: {error}"));
+    }
+    match schema {
+        None => finding(State::Ok, format!("{shown} will be made")),
+        Some(found) => match std::fs::OpenOptions::new().write(true).open(&path) {
+            Err(error) => finding(State::OutOfReach, format!("{shown}: {error}")),
+            Ok(_) if found < known => {
+                finding(State::Ok, format!("{shown} is there; a start brings its schema from {found} to {known}"))
+            }
+            Ok(_) => finding(State::Ok, format!("{shown} is there, with schema {found}")),
+        },
+    }
+}
+
+/// Whether the tools can have the workspace, as the start would say. It is not made here.
+pub(super) fn workspace(settings: &Settings, paths: &Paths, env: &Environment) -> Finding {
+    let workspace = workspace_of(settings, env, paths);
+    let shown = workspace.display().to_string();
+    let finding = |state, detail: String| Finding::new("workspace", state, detail);
+    let config = ToolsConfig { workspace: Some(workspace.clone()), ..settings.tools.clone() };
+    if let Err(error) = belay_tools::check(&config) {
+        return Finding::failed("workspace", &Failure::new(Exit::Refused, words(&error)));
+    }
+    match writable(&workspace) {
+        Ok(existing) if existing == workspace => finding(State::Ok, format!("{shown} can be written")),
+        Ok(_) => finding(State::Ok, format!("{shown} will be made")),
+        // A workspace that is there need not be writable: its files can be read.
+        Err(error) if workspace.is_dir() => finding(State::Note, format!("only reading tools will work: {error}")),
+        Err(error) => finding(State::Refused, format!("tools.workspace: {shown} cannot be made: {error}")),
+    }
+}

@@ -1,0 +1,147 @@
+//! The sources of one secret, in their order. A source that was configured and has no content is refused: going on
+//! without it would mean to run without the protection that the operator asked for.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::environment::{Declared, Environment};
+use crate::settings::Problem;
+
+/// Longest secret in bytes. 16 KiB: a signed token of a cloud provider has a few; a file that is longer is another file.
+const SECRET_MAX_BYTES: u64 = 16 * 1024;
+
+/// Stands for a credential that is there and cannot be read from here. It is never sent anywhere.
+pub(crate) const UNSEEN: &str = "a-credential-that-cannot-be-read-from-here";
+
+/// Where one secret may be.
+pub(super) struct Names<'a> {
+    /// The settings key without its ending: `channels.telegram.token`.
+    pub(super) key: &'a str,
+    /// The environment variable; empty: none.
+    pub(super) env: &'a str,
+    /// What it means that the variable is not set, or is set and empty.
+    pub(super) absent: Absent,
+    /// The file.
+    pub(super) file: Option<&'a Path>,
+    /// The name of the systemd credential; empty: none.
+    pub(super) credential: &'a str,
+}
+
+/// What it means that an environment variable holds no secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Absent {
+    /// Keys of providers and skills: no key is sent, whether the variable is unset or empty. An optional key protects nothing.
+    NoKey,
+    /// Set and empty is refused. Unset is fine: nobody wrote the name of this variable, it is the default.
+    Unset,
+    /// Unset is refused too: an operator wrote the name.
+    Refused,
+}
+
+/// Finds a secret. `None`: nothing is configured in any of the places.
+///
+/// # Errors
+/// It is configured and empty, cannot be read, or holds what no secret holds; the problem never shows the value.
+pub(super) fn find(names: &Names<'_>, env: &Environment) -> Result<Option<SecretString>, Problem> {
+    let key = names.key;
+    if let Some(file) = names.file {
+        let problem = |what| Problem::new(format!("{key}_file"), what);
+        let secret = read(file).and_then(|text| check(&text).map_err(|what| format!("{} {what}", file.display())));
+        let hint = format!("write the secret into it, or remove {key}_file");
+        let empty = || problem(format!("the file {} is empty", file.display())).hint(Some(hint));
+        return secret.map_err(problem)?.ok_or_else(empty).map(Some);
+    }
+    if let Some(secret) = of_variable(names, env)? {
+        return Ok(Some(secret));
+    }
+    if let Some(secret) = of_credential(names, env)? {
+        return Ok(Some(secret));
+    }
+    if names.absent == Absent::Refused && !names.env.is_empty() {
+        let hint = format!("set it, or remove {key}_env from the settings{}", unseen_credential(names, env));
+        let what = format!("the variable {} is not set", names.env);
+        return Err(Problem::new(format!("{key}_env"), what).hint(Some(hint)));
+    }
+    Ok(None)
+}
+
+fn of_variable(names: &Names<'_>, env: &Environment) -> Result<Option<SecretString>, Problem> {
+    let Some(value) = (!names.env.is_empty()).then(|| env.given(names.env)).flatten() else { return Ok(None) };
+    let problem = |what: &str| Problem::new(format!("{}_env", names.key), format!("the variable {} {what}", names.env));
+    let value = value.to_str().ok_or_else(|| problem("is not UTF-8"))?;
+    match check(value).map_err(|what| problem(&what))? {
+        None if names.absent != Absent::NoKey => {
+            Err(problem("is set and empty").hint(Some("put the secret into it, or unset it".to_owned())))
+        }
+        secret => Ok(secret),
+    }
+}
+
+fn of_credential(names: &Names<'_>, env: &Environment) -> Result<Option<SecretString>, Problem> {
+    let name = names.credential;
+    match env.declared(name) {
+        Some(Declared::Unseen) => return Ok(Some(SecretString::from(UNSEEN))),
+        Some(Declared::Content(text)) => return of_text(names, text.expose_secret(), "its content").map(Some),
+        None => {}
+    }
+    let Some(path) = credential_path(name, env) else { return Ok(None) };
+    let problem = |what: String| Problem::new(names.key, format!("the systemd credential {name}: {what}"));
+    // Whatever else than "there is none" keeps it from being read is an error: it may be the only protection.
+    match std::fs::symlink_metadata(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(problem(format!("cannot read {}: {error}", path.display()))),
+        Ok(_) => {}
+    }
+    let text = read(&path).map_err(problem)?;
+    of_text(names, &text, &path.display().to_string()).map(Some)
+}
+
+/// The secret in a credential.
+fn of_text(names: &Names<'_>, text: &str, place: &str) -> Result<SecretString, Problem> {
+    let name = names.credential;
+    let problem = |what: String| Problem::new(names.key, format!("the systemd credential {name}: {place} {what}"));
+    let hint = format!("write the secret into its file, or remove the line LoadCredential={name}:… from the unit");
+    let secret = check(text).map_err(problem)?;
+    secret.ok_or_else(|| problem("is empty".to_owned()).hint(Some(hint)))
+}
+
+fn credential_path(name: &str, env: &Environment) -> Option<PathBuf> {
+    env.directory("CREDENTIALS_DIRECTORY").filter(|_| !name.is_empty()).map(|dir| dir.join(name))
+}
+
+/// Words for whoever checks the settings of a service from a shell, which has no credentials.
+fn unseen_credential(names: &Names<'_>, env: &Environment) -> String {
+    unseen_words(names.credential, env)
+}
+
+/// Words about a credential that may be there for a service.
+pub(super) fn unseen_words(credential: &str, env: &Environment) -> String {
+    match credential.is_empty() || env.directory("CREDENTIALS_DIRECTORY").is_some() {
+        true => String::new(),
+        false => format!(
+            " (the systemd credential {credential} of a service cannot be seen from here: `belay check --unit FILE` reads its unit)"
+        ),
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let shown = path.display();
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let bytes = file.take(SECRET_MAX_BYTES + 1).read_to_string(&mut text);
+    if bytes.map_err(|error| format!("cannot read {shown}: {error}"))? as u64 > SECRET_MAX_BYTES {
+        return Err(format!("{shown} is longer than {SECRET_MAX_BYTES} bytes: this is no secret"));
+    }
+    Ok(text)
+}
+
+/// Editors and `echo` leave a newline at the end; anything else that no header can carry is a mistake. `None`: empty.
+fn check(text: &str) -> Result<Option<SecretString>, String> {
+    let secret = text.trim();
+    match secret.chars().any(char::is_control) {
+        true => Err("holds a line break or another control character within the secret".into()),
+        false => Ok((!secret.is_empty()).then(|| SecretString::from(secret))),
+    }
+}

@@ -1,0 +1,142 @@
+//! What differs between two sets of settings, and which of it can change while the daemon runs.
+
+use serde_json::{Map, Value as Json};
+
+use super::Settings;
+
+/// The settings, and whole sections, that take effect by a reload. Everything else needs a restart.
+const RELOADABLE: &[&str] = &[
+    "telemetry.log",
+    "stops",
+    "limits",
+    "approvals",
+    "routines.define",
+    "channels.telegram.allow",
+    "channels.telegram.operators",
+    "channels.telegram.groups",
+    "llm.price",
+];
+
+/// The list whose elements are looked into: a price in it can change, its models cannot.
+const LISTED: &str = "llm.fallbacks";
+
+/// What differs, by full keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    /// In force with the settings that came along.
+    pub(crate) reloaded: Vec<String>,
+    /// Not in force before the next start.
+    pub(crate) needs_restart: Vec<String>,
+}
+
+/// The settings that `running` become by `read` without a restart, and what differs.
+///
+/// # Errors
+/// Settings that are read back differently than they were written, which would be a bug.
+pub(crate) fn reloaded(running: &Settings, read: &Settings) -> Result<(Settings, Changes), serde_json::Error> {
+    let (mut tree, new) = (serde_json::to_value(running)?, serde_json::to_value(read)?);
+    let mut changes = Changes::default();
+    take_over(&mut tree, &new, "", &mut changes);
+    Ok((serde_json::from_value(tree)?, changes))
+}
+
+/// Takes the reloadable values of `new` over into `old`.
+fn take_over(old: &mut Json, new: &Json, key: &str, changes: &mut Changes) {
+    if old == new {
+        return;
+    }
+    let reloadable = is_reloadable(key);
+    match (&mut *old, new) {
+        (Json::Object(old), Json::Object(new)) => tables(old, new, key, changes),
+        (Json::Array(old), Json::Array(new)) if key == LISTED && old.len() == new.len() => {
+            for (at, (old, new)) in old.iter_mut().zip(new).enumerate() {
+                take_over(old, new, &format!("{key}[{at}]"), changes);
+            }
+        }
+        _ if reloadable => {
+            *old = new.clone();
+            changes.reloaded.push(key.to_owned());
+        }
+        _ => changes.needs_restart.push(key.to_owned()),
+    }
+}
+
+fn tables(old: &mut Map<String, Json>, new: &Map<String, Json>, key: &str, changes: &mut Changes) {
+    let mut names: Vec<String> = old.keys().chain(new.keys()).cloned().collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        let full = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+        match (old.get_mut(&name), new.get(&name)) {
+            (Some(old), Some(new)) => take_over(old, new, &full, changes),
+            (_, _) if !is_reloadable(&full) => changes.needs_restart.push(full),
+            (_, Some(new)) => {
+                old.insert(name, new.clone());
+                changes.reloaded.push(full);
+            }
+            (_, None) => {
+                old.remove(&name);
+                changes.reloaded.push(full);
+            }
+        }
+    }
+}
+
+fn is_reloadable(key: &str) -> bool {
+    let under = |whole: &str| key.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let of_fallback = key.strip_prefix(LISTED).and_then(|rest| rest.split_once("].")).map(|(_, name)| name);
+    RELOADABLE.iter().any(|whole| under(whole))
+        || of_fallback.is_some_and(|name| name.split('.').next() == Some("price"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn settings(text: &str) -> Settings {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn what_can_be_reloaded_is_taken_over_and_the_rest_waits_for_a_restart() {
+        let running = settings(
+            "[gateway]\nlisten = \"127.0.0.1:1\"\n[[llm.fallbacks]]\nprovider = \"groq\"\nmodel = \"a\"\n\
+             [limits]\nusd_per_day_for = { job = 1.0 }\n",
+        );
+        let read = settings(
+            "[gateway]\nlisten = \"127.0.0.1:2\"\n[telemetry]\nlog = \"debug\"\n\
+             [[llm.fallbacks]]\nprovider = \"groq\"\nmodel = \"b\"\nprice = { input = 1, output = 2 }\n\
+             [llm]\nprice = { input = 3, output = 4 }\n[limits]\nusd_per_day = 2.0\n\
+             [channels.telegram]\nallow = [7]\nmax_age_s = 1\ngroups = { allow = [-1] }\n\
+             [[approvals.rules]]\ntool = \"run_command\"\nask = \"always\"\n\
+             [tools.mcp.x]\nurl = \"https://example.org/mcp\"\n",
+        );
+        let (now, changes) = reloaded(&running, &read).unwrap();
+        assert_eq!(
+            changes.reloaded,
+            [
+                "approvals.rules",
+                "channels.telegram.allow",
+                "channels.telegram.groups.allow",
+                "limits.usd_per_day",
+                "limits.usd_per_day_for.job",
+                "llm.fallbacks[0].price",
+                "llm.price",
+                "telemetry.log"
+            ]
+        );
+        assert_eq!(
+            changes.needs_restart,
+            ["channels.telegram.max_age_s", "gateway.listen", "llm.fallbacks[0].model", "tools.mcp.x"]
+        );
+        let mut expected = read.clone();
+        expected.gateway = running.gateway.clone();
+        expected.channels.telegram.max_age_s = running.channels.telegram.max_age_s;
+        expected.llm.fallbacks[0].model = running.llm.fallbacks[0].model.clone();
+        expected.tools.mcp.clear();
+        assert_eq!(now, expected);
+        let (same, nothing) = reloaded(&now, &now).unwrap();
+        assert_eq!((same, nothing), (now, Changes::default()));
+    }
+}

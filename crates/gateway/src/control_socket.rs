@@ -1,0 +1,172 @@
+//! The control socket: a Unix socket for its owner, root and, where the settings name one, the members of a group.
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::unistd::Group;
+use tokio::net::{UnixListener, UnixSocket, UnixStream};
+
+use crate::error::GatewayError;
+
+/// Connections that wait in the kernel to be accepted; more are refused.
+const BACKLOG: u32 = 128;
+
+/// A group of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlGroup {
+    /// As the settings name it.
+    name: String,
+    gid: u32,
+}
+
+impl ControlGroup {
+    /// The group that `gateway.control_group` names, by its name or its number; `None`: it names none.
+    ///
+    /// # Errors
+    /// There is no such group.
+    pub fn find(name: &str) -> Result<Option<Self>, GatewayError> {
+        let name = name.trim();
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let refuse = |what: String| GatewayError::Group { name: name.to_owned(), what };
+        let gid = match name.parse() {
+            Ok(gid) => gid,
+            Err(_) => match Group::from_name(name) {
+                Ok(Some(group)) => group.gid.as_raw(),
+                Ok(None) => {
+                    return Err(refuse(format!(
+                        "there is no such group on this machine; `groupadd --system {name}` makes it"
+                    )));
+                }
+                Err(error) => return Err(refuse(format!("the groups of this machine cannot be read: {error}"))),
+            },
+        };
+        Ok(Some(Self { name: name.to_owned(), gid }))
+    }
+
+    /// Whether its members can get to a socket: each directory above has to let them pass.
+    ///
+    /// # Errors
+    /// The directory that does not.
+    pub fn reaches(&self, socket: &Path) -> Result<(), GatewayError> {
+        for directory in socket.ancestors().skip(1).filter(|directory| !directory.as_os_str().is_empty()) {
+            // One that is not there yet is made when the daemon starts, which asks again.
+            let Ok(found) = std::fs::metadata(directory) else { continue };
+            let mode = found.mode();
+            if mode & 0o001 == 0 && !(mode & 0o010 != 0 && found.gid() == self.gid) {
+                let (socket, directory) = (socket.display(), directory.display());
+                let what = format!(
+                    "its members cannot reach {socket}, since {directory} is closed to them; as a service, set \
+                     RuntimeDirectory=belay and RuntimeDirectoryMode=0755, elsewhere open the directory to the group (chmod 710)"
+                );
+                return Err(GatewayError::Group { name: self.name.clone(), what });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A Unix socket for its owner alone, or for a group as well; its file goes with it.
+pub(crate) struct ControlSocket {
+    listener: UnixListener,
+    _file: File,
+    /// Whether it is open to a group. Then its file lets nobody connect but the owner, the group and root, and whoever could
+    /// connect is an operator: the kernel tells us the first group of a peer alone, and it may be a member by another one.
+    for_group: bool,
+}
+
+impl ControlSocket {
+    /// Binds the path for its owner, and for a group, in place of a file that a dead daemon left behind.
+    pub(crate) fn bind(path: PathBuf, group: Option<&ControlGroup>) -> Result<Self, GatewayError> {
+        remove_stale(&path)?;
+        let fail = |source| GatewayError::Socket { path: path.clone(), source };
+        let socket = UnixSocket::new_stream().map_err(fail)?;
+        socket.bind(&path).map_err(fail)?;
+        let file = File(path.clone());
+        if let Some(group) = group {
+            std::os::unix::fs::chown(&path, None, Some(group.gid)).map_err(|error| GatewayError::Group {
+                name: group.name.clone(),
+                what: format!(
+                    "the control socket {} cannot be given to it: {error}; the daemon has to be a member itself (Group={} in \
+                     the unit)",
+                    path.display(),
+                    group.name
+                ),
+            })?;
+            group.reaches(&path)?;
+        }
+        let mode = if group.is_some() { 0o660 } else { 0o600 };
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).map_err(fail)?;
+        // Nobody could connect until here: whoever waits now has passed the permissions of the file.
+        let listener = socket.listen(BACKLOG).map_err(fail)?;
+        Ok(Self { listener, _file: file, for_group: group.is_some() })
+    }
+
+    /// The next connection, and whether its user may use the socket. Cancel safe.
+    pub(crate) async fn accept(&self) -> std::io::Result<(UnixStream, bool)> {
+        let (stream, _) = self.listener.accept().await?;
+        let trusted = self.for_group || stream.peer_cred().is_ok_and(|peer| is_ours(peer.uid()));
+        Ok((stream, trusted))
+    }
+}
+
+/// The file of a socket, which goes with it.
+struct File(PathBuf);
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0); // the next start removes what is left
+    }
+}
+
+/// Whether a user is our own, or root.
+fn is_ours(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
+}
+
+/// Removes a socket that nobody answers on. Anything that is not a socket stays, and binding then fails.
+fn remove_stale(path: &Path) -> Result<(), GatewayError> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    if !is_socket {
+        return Ok(());
+    }
+    match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => Err(GatewayError::SocketInUse(path.to_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(|source| GatewayError::Socket { path: path.to_owned(), source })
+        }
+        Err(source) => Err(GatewayError::Socket { path: path.to_owned(), source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_group_is_named_or_numbered_and_one_that_does_not_exist_is_refused() {
+        let gid = |name| ControlGroup::find(name).unwrap().map(|group| group.gid);
+        assert_eq!((gid(""), gid("  "), gid("root"), gid("4711")), (None, None, Some(0), Some(4711)));
+        let refused = ControlGroup::find("no-such-group").unwrap_err().to_string();
+        assert!(refused.contains("gateway.control_group: no-such-group") && refused.contains("groupadd"), "{refused}");
+    }
+
+    #[test]
+    fn a_directory_that_members_cannot_pass_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (inner, group) = (dir.path().join("run"), ControlGroup { name: "ops".into(), gid: 4711 });
+        std::fs::create_dir(&inner).unwrap();
+        let chmod = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        for (mode, reached) in [(0o755, true), (0o711, true), (0o710, false), (0o700, false)] {
+            chmod(dir.path(), 0o755);
+            chmod(&inner, mode);
+            assert_eq!(group.reaches(&inner.join("control.sock")).is_ok(), reached, "{mode:o}");
+        }
+        chmod(&inner, 0o755);
+        chmod(dir.path(), 0o700);
+        let refused = group.reaches(&inner.join("control.sock")).unwrap_err().to_string();
+        assert!(refused.contains(&dir.path().display().to_string()), "{refused}");
+    }
+}

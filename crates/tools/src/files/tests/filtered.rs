@@ -1,0 +1,48 @@
+//! The file tools in a process whose service manager or container refuses `openat2`.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+
+use super::*;
+
+/// Answers `openat2` with this error number from here on: in this thread and those that it starts.
+fn refuse_openat2(errno: i32) {
+    let rules = BTreeMap::from([(libc::SYS_openat2, Vec::new())]);
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let filter =
+        SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(errno.cast_unsigned()), arch).unwrap();
+    apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
+}
+
+/// Not of tokio's: the runtime has to be made behind the filter, so that its threads are there too.
+#[test]
+fn where_a_filter_refuses_openat2_every_file_tool_works_and_stays_inside() {
+    for errno in [libc::ENOSYS, libc::EPERM] {
+        let behind_the_filter = move || {
+            refuse_openat2(errno);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(use_everything());
+        };
+        std::thread::spawn(behind_the_filter).join().unwrap();
+    }
+}
+
+async fn use_everything() {
+    let house = house();
+    symlink("note.txt", house.inside("link")).unwrap();
+    symlink("../outside", house.inside("out")).unwrap();
+    assert!(house.read("link").await.unwrap().contains("three"));
+    assert!(house.list("sub").await.unwrap().contains("inner.txt"));
+    assert!(call(&house.search, json!({"pattern": "inner"})).await.unwrap().contains("sub/inner.txt"));
+    let written = json!({"path": "new/deep/file.txt", "content": "old", "create_dirs": true});
+    call(&house.write, written).await.unwrap();
+    call(&house.edit, json!({"path": "new/deep/file.txt", "old": "old", "new": "fresh"})).await.unwrap();
+    assert!(house.read("new/deep/file.txt").await.unwrap().contains("fresh"));
+    for path in ["out/secret.txt", "../outside/secret.txt", "sub/../../outside/secret.txt"] {
+        let refused = failure(house.read(path).await);
+        assert!(refused.contains("leads out of the workspace"), "{path}: {refused}");
+    }
+    failure(call(&house.write, json!({"path": "out/new", "content": "x"})).await);
+    assert!(!house.dir.path().join("outside/new").exists());
+}
