@@ -133,6 +133,28 @@ async fn always_covers_the_like_in_this_session_until_it_begins_anew() {
     agent.shut_down().await;
 }
 
+/// What is not shown cannot be approved: a question is whole, or is not asked.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_cannot_be_shown_whole_is_not_asked_about() {
+    let bell = ringing();
+    let rung = bell.calls.clone();
+    let (whole, long) = ("x".repeat(15_000), "x".repeat(17_000));
+    let scripts = [ring(&whole), Scripted::text("rung"), ring(&long), Scripted::text("as you like")];
+    let setup = Setup::new(ScriptedModel::new(scripts)).tool(bell);
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "ring at length").await;
+    let question = agent.one.next().await;
+    assert!(question.contains(&whole) && !question.contains("NOT SHOWN"), "{}", question.len());
+    agent.one.command("alice", "yes").await;
+    assert_eq!(agent.one.next().await, "rung");
+    assert_eq!(agent.one.ask("alice", "ring at greater length").await, "as you like", "nobody is asked");
+    let results = results(&agent, 3);
+    let (status, text) = &results[results.len() - 1];
+    assert!(*status == ToolStatus::Denied && text.contains("more than can be shown whole"), "{text}");
+    assert_eq!(rung.load(Ordering::SeqCst), 1);
+    agent.shut_down().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn calls_before_the_question_have_run_and_those_behind_it_run_after_the_answer() {
     let batch = Scripted::calls([

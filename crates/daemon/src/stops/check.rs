@@ -21,7 +21,7 @@ pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) 
             let client = Client::find(&ClientArgs { url: args.url.clone(), json: false }, env)?;
             let id = whole_id(&client, IdKind::Run, id).await?;
             let lines = client.get_text(&["api", "v1", "runs", &id, "trajectory"], &[]).await?;
-            feed(&mut judge, Reader::new(lines.as_bytes()), Path::new(id))?;
+            feed(&mut judge, Reader::new(lines.as_bytes()), Path::new(&id))?;
         }
     }
     let verdict = serde_json::to_string(&judge.verdict()).map_err(|error| Failure::new(Exit::Internal, error))?;
