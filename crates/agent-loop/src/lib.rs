@@ -38,5 +38,5 @@ pub use duplicates::DuplicateTracker;
 pub use error::{LoopError, Shortage};
 pub use policies::{StopRules, StopState};
 pub use run::run_agentic_loop;
-pub use state::{Brake, BrakeAction, Fired, LoopState};
+pub use state::{Brake, BrakeAction, Fired, Forced, ForcedBy, LoopState};
 pub use stops::INVALID_ARGUMENTS;

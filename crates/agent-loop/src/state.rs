@@ -22,6 +22,9 @@ pub struct LoopState {
     pub iteration: u32,
     /// No more tools are offered. Never taken back within a run.
     pub force_text: bool,
+    /// What took the tools away first, and in which step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forced: Option<Forced>,
     /// Nudges in a row. An executed batch and a text that announces nothing end the row.
     pub nudges: u32,
     /// Truncated batches since the last executed one, whatever texts came between.
@@ -44,6 +47,38 @@ pub struct LoopState {
     /// What the delegate keeps of its own over attempts; the loop does not look at it.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub delegate: Value,
+}
+
+/// What took the tools away from a run, so that it had to end with a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForcedBy {
+    /// The limit of steps, `agent.max_tool_iterations`.
+    MaxToolIterations,
+    /// The guardrail of duplicate failures.
+    DuplicateFailures,
+    /// The guardrail of truncated calls.
+    TruncatedCalls,
+}
+
+impl ForcedBy {
+    /// The word in the evidence of an ending.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::MaxToolIterations => "max_tool_iterations",
+            Self::DuplicateFailures => "duplicate_failures",
+            Self::TruncatedCalls => "truncated_calls",
+        }
+    }
+}
+
+/// That the tools were taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forced {
+    /// By what.
+    pub by: ForcedBy,
+    /// In which step, from 1.
+    pub step: u32,
 }
 
 /// A stop rule that has told the model something.
@@ -118,6 +153,14 @@ impl LoopState {
         Some(self.iteration)
     }
 
+    /// Takes the tools away for the rest of the run. The first cause is the one that counts.
+    pub fn force_text_by(&mut self, by: ForcedBy) {
+        if !self.force_text {
+            self.forced = Some(Forced { by, step: self.iteration });
+        }
+        self.force_text = true;
+    }
+
     /// Takes a reply and decides what follows. `armed`: its request offered tools.
     pub(crate) fn accept(&mut self, reply: ModelReply, armed: bool, config: &AgenticLoopConfig) -> Step {
         self.last_finish = reply.finish;
@@ -151,7 +194,9 @@ impl LoopState {
 
     fn discard(&mut self, text: String) -> Step {
         self.truncations = self.truncations.saturating_add(1);
-        self.force_text |= self.truncations >= DISARMING_TRUNCATIONS;
+        if self.truncations >= DISARMING_TRUNCATIONS {
+            self.force_text_by(ForcedBy::TruncatedCalls);
+        }
         self.braked = Some(BrakeAction { brake: Brake::TruncatedCalls, count: self.truncations });
         Step::Discard { text, count: self.truncations }
     }
@@ -162,7 +207,9 @@ impl LoopState {
         if count < WARNED_DUPLICATES {
             return None;
         }
-        self.force_text |= count >= DISARMING_DUPLICATES;
+        if count >= DISARMING_DUPLICATES {
+            self.force_text_by(ForcedBy::DuplicateFailures);
+        }
         self.braked = Some(BrakeAction { brake: Brake::DuplicateFailures, count });
         Some(count)
     }
@@ -234,6 +281,9 @@ mod tests {
         }
         state.accept(calls(FinishReason::ToolCalls), false, &config);
         assert_eq!((state.truncations, state.force_text), (0, true));
+        assert_eq!(state.forced.map(|forced| forced.by), Some(ForcedBy::TruncatedCalls));
+        state.force_text_by(ForcedBy::MaxToolIterations);
+        assert_eq!(state.forced.map(|forced| forced.by), Some(ForcedBy::TruncatedCalls), "the first cause stays");
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_agent_loop::{
-    AdmittedCall, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter, PendingApproval,
-    Reasoning, TextAction,
+    AdmittedCall, ForcedBy, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter,
+    PendingApproval, Reasoning, TextAction,
 };
 use belay_protocol::{Durability, EventKind, FinishReason, JoinedRun, Message, RunId, StopReason};
 
@@ -149,7 +149,7 @@ impl LoopDelegate for ChatDelegate {
         }
         // Outputs need tools to the end; their last step is the closing turn.
         if iteration >= limit && self.goal.is_none() {
-            context.state.force_text = true;
+            context.state.force_text_by(ForcedBy::MaxToolIterations);
         }
         judge::consult(&mut self.core, context, self.turn_start).await
     }

@@ -36,6 +36,10 @@ use crate::tally::Tally;
 /// Most tokens of a closing turn: what is held back for it. 1024: a page of text.
 pub(crate) const CLOSING_MAX_TOKENS: u32 = 1024;
 
+/// Longest text of a closing turn, in bytes. 16 KiB: four times what its tokens come to in English. Not every server keeps to
+/// the tokens that it is asked for.
+pub(crate) const CLOSING_MAX_BYTES: usize = 16 * 1024;
+
 /// The shared part of a run.
 pub(crate) struct RunCore {
     pub(crate) house: Arc<House>,

@@ -1,8 +1,8 @@
 //! The cost guard: money is reserved before each model call and settled after it.
 //!
 //! The day is the UTC date, looked at in every check, so that midnight opens the guard without a restart. Totals live in
-//! memory and in the ledger: a start reads the ledger, where a reservation that nobody settled (the daemon died during
-//! the call) counts as spent. What a run is for has a budget of its own besides the day's, where the settings give it one:
+//! memory and in the ledger: a start reads the ledger, where a reservation that nobody settled counts as spent in full. The
+//! daemon died during that call, so that nobody knows what had been streamed, and the reservation is all that is known. What a run is for has a budget of its own besides the day's, where the settings give it one:
 //! both must suffice, and what a run's subagents, plans, summaries and workers cost is for what the run is for. Parallel calls
 //! cannot pass together what only one may: checking and reserving is one step.
 
@@ -63,8 +63,6 @@ pub struct Reservation {
     purpose: Purpose,
     /// For all the requests it may take.
     micro_usd: u64,
-    /// For one of them.
-    each: u64,
     attempts: u32,
     row: Option<u64>,
 }
@@ -131,7 +129,7 @@ impl CostGuard {
     pub fn estimate(&self, request: &ModelRequest<'_>) -> u64 {
         // What is free needs no estimate, whatever it reads.
         let price = self.price().filter(|price| price.input > 0 || price.output > 0);
-        price.map_or(0, |price| price.cost_micro_usd(&pessimistic(request)))
+        price.map_or(0, |price| price.cost_micro_usd(&most_of(request)))
     }
 
     /// Reserves the most that a call can cost: its estimated input and all of its output, for each request it may take, or
@@ -156,7 +154,7 @@ impl CostGuard {
             Ok((day.utc_day, attempts))
         })?;
         let micro_usd = each.saturating_mul(u64::from(attempts));
-        let mut reservation = Reservation { utc_day, purpose, micro_usd, each, attempts, row: None };
+        let mut reservation = Reservation { utc_day, purpose, micro_usd, attempts, row: None };
         if micro_usd > 0 {
             match self.ledger.reserve(run, purpose, utc_day, micro_usd).await {
                 Ok(row) => reservation.row = Some(row),
@@ -191,24 +189,18 @@ impl CostGuard {
         Ok(attempts)
     }
 
-    /// Settles a call: the answer by what the provider reported, or, where it reported nothing, by the estimate; and the
-    /// estimate again for each of the `abandoned` requests, which it had begun to answer and broke off. `answer` is
-    /// `None` for a call that failed; else what it used, and the price of the model that gave it where that is not the
-    /// guard's. Returns the amount charged.
+    /// Settles a call. `answer` is what the answer used, and the price of the model that gave it where that is not the
+    /// guard's; `None` for a call without an answer. `broken` is what the requests used that broke off, or were stopped: at
+    /// the guard's price, since nobody knows which model they went to. Returns the amount charged.
     pub async fn settle(
         &self,
         reservation: Reservation,
-        abandoned: u32,
-        answer: Option<(Option<&Usage>, Option<&Price>)>,
+        answer: Option<(&Usage, Option<&Price>)>,
+        broken: &Usage,
     ) -> u64 {
-        let answered = match answer {
-            Some((Some(usage), price)) => {
-                price.copied().or(self.price()).map_or(0, |price| price.cost_micro_usd(usage))
-            }
-            Some((None, _)) => reservation.each,
-            None => 0,
-        };
-        let charged = answered.saturating_add(reservation.each.saturating_mul(u64::from(abandoned)));
+        let cost = |price: Option<Price>, usage: &Usage| price.map_or(0, |price| price.cost_micro_usd(usage));
+        let answered = answer.map_or(0, |(usage, price)| cost(price.copied().or(self.price()), usage));
+        let charged = answered.saturating_add(cost(self.price(), broken));
         self.close(reservation, charged).await
     }
 
@@ -250,7 +242,7 @@ impl CostGuard {
 
 /// What a request may use, on the safe side: a third more input than estimated, since estimates run low for code and for
 /// scripts other than Latin, and all the output and the thoughts it allows.
-fn pessimistic(request: &ModelRequest<'_>) -> Usage {
+pub(crate) fn most_of(request: &ModelRequest<'_>) -> Usage {
     let thoughts = request.thinking.map_or(0, Thinking::budget_tokens);
     let output = u64::from(request.max_tokens) + u64::from(thoughts);
     Usage { input: tokens_of(request) * 4 / 3, cached_input: 0, output }

@@ -5,17 +5,20 @@ use std::sync::Arc;
 
 use belay_agent_loop::policies::judge::{self, JudgePrompt};
 use belay_agent_loop::{LoopContext, LoopOutcome, Reasoning};
-use belay_protocol::{Message, MessageBody, Prompt, RunEnd, StopLayer, StopReason};
+use belay_protocol::{Message, MessageBody, Prompt, RunEnd, StopLayer, StopReason, plain_line};
 
 use crate::core::{Allowance, Asked, CallPurpose, RunCore};
 
 /// Most tokens of an opinion. 512: a few sentences and a number.
 const OPINION_MAX_TOKENS: u32 = 512;
 
+/// Most characters of the judge's analysis that are kept. 500: a few sentences; it stands in the record of the run.
+const ANALYSIS_MAX_CHARS: usize = 500;
+
 /// What one question came to.
 enum Opinion {
-    /// How sure the model is, from 0 to 1.
-    Confidence(f64),
+    /// How sure the model is, from 0 to 1, and what it says that it saw.
+    Confidence(f64, Option<String>),
     /// It could not be asked, or said nothing usable: no loop, as far as anybody knows.
     None,
     /// The run is told to end, or a limit is reached.
@@ -40,6 +43,7 @@ pub(crate) async fn consult(core: &mut RunCore, context: &mut LoopContext, from:
     let prompt = judge::prompt(request, own, config.history);
     let turn = state.measures.judge.turn();
     let mut confidence = None;
+    let mut analysis = None;
     let mut confirmed_by = None;
     for (place, model) in [(1, config.model.clone()), (2, config.second_model.clone())] {
         if place == 2 && (model.is_none() || confidence.is_none_or(|first| first < config.confidence)) {
@@ -47,7 +51,7 @@ pub(crate) async fn consult(core: &mut RunCore, context: &mut LoopContext, from:
         }
         // Boxed: a step that asks nobody, as nearly all do, does not carry it.
         match Box::pin(ask(core, context, &prompt, model.clone())).await {
-            Opinion::Confidence(sure) => confidence = Some(sure),
+            Opinion::Confidence(sure, seen) => (confidence, analysis) = (Some(sure), seen.or(analysis)),
             Opinion::None => {
                 confidence = None;
                 break;
@@ -56,10 +60,14 @@ pub(crate) async fn consult(core: &mut RunCore, context: &mut LoopContext, from:
         }
         confirmed_by = model.or(confirmed_by);
     }
-    tracing::debug!(run = %core.live.id, turn, ?confidence, "the judge was asked");
+    let analysis = analysis.map(|text| plain_line(&text, ANALYSIS_MAX_CHARS));
+    tracing::debug!(run = %core.live.id, turn, ?confidence, analysis = analysis.as_deref(), "the judge was asked");
     context.state.stops.measures.judge.after(&config, confidence);
     let sure = confidence.filter(|sure| *sure >= config.confidence)?;
-    let finding = judge::finding(&config, sure, turn, confirmed_by.as_deref());
+    let mut finding = judge::finding(&config, sure, turn, confirmed_by.as_deref());
+    if let Some(analysis) = analysis {
+        finding = finding.with("analysis", analysis);
+    }
     let verdict = context.state.stops.judged(&core.rules, finding);
     context.heed(verdict).map(LoopOutcome::Stopped)
 }
@@ -73,7 +81,10 @@ async fn ask(core: &mut RunCore, context: &LoopContext, prompt: &JudgePrompt, mo
     let allowance = Allowance { attempts: 2, purpose: CallPurpose::Aside };
     let step = context.state.iteration;
     match core.ask(&reasoning, &mut aside, step, allowance).await {
-        Ok(Asked::Reply(reply)) => judge::parse(&reply.text).map_or(Opinion::None, Opinion::Confidence),
+        Ok(Asked::Reply(reply)) => match judge::parse(&reply.text) {
+            Some(confidence) => Opinion::Confidence(confidence, judge::analysis(&reply.text)),
+            None => Opinion::None,
+        },
         // What the question would cost is no reason to end the work.
         Ok(Asked::Ended(end)) if end.reason.layer() == StopLayer::Budget && !is_time(end.reason) => Opinion::None,
         Ok(Asked::Ended(end)) => Opinion::Ended(end),

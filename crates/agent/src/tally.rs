@@ -42,10 +42,24 @@ pub struct Hold {
     account: Option<Tally>,
 }
 
+/// What a model call is charged for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Charge {
+    /// Requests that were sent.
+    pub requests: u32,
+    /// What they used.
+    pub usage: Usage,
+    /// How many of them have figures that the provider did not report.
+    pub estimated: u32,
+    /// What they cost.
+    pub micro_usd: u64,
+}
+
 impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(account) = self.account.take() {
-            account.close(self.attempts, self.micro_usd, 1, None, self.micro_usd);
+            let charge = Charge { requests: 1, estimated: 1, micro_usd: self.micro_usd, ..Charge::default() };
+            account.close(self.attempts, self.micro_usd, charge);
         }
     }
 }
@@ -162,18 +176,18 @@ impl Tally {
         })
     }
 
-    /// Ends a hold: `requests` were sent, `usage` was told, `charged` is what they cost.
-    pub fn settle(&self, mut hold: Hold, requests: u32, usage: Option<&Usage>, charged: u64) {
+    /// Ends a hold.
+    pub fn settle(&self, mut hold: Hold, charge: Charge) {
         hold.account = None; // settled here, and not by its drop
-        self.close(hold.attempts, hold.micro_usd, requests, usage, charged);
+        self.close(hold.attempts, hold.micro_usd, charge);
     }
 
-    fn close(&self, held: u32, held_micro_usd: u64, requests: u32, usage: Option<&Usage>, charged: u64) {
+    fn close(&self, held: u32, held_micro_usd: u64, charge: Charge) {
         self.with(|figures| {
             figures.reserved_micro_usd = figures.reserved_micro_usd.saturating_sub(held_micro_usd);
             figures.reserved_calls = figures.reserved_calls.saturating_sub(u64::from(held));
-            figures.cost_micro_usd = figures.cost_micro_usd.saturating_add(charged);
-            figures.usage.add_call(requests, usage);
+            figures.cost_micro_usd = figures.cost_micro_usd.saturating_add(charge.micro_usd);
+            figures.usage.add_call(charge.requests, &charge.usage, charge.estimated);
         });
     }
 
@@ -241,7 +255,7 @@ mod tests {
         let limits = limits(Some(0.000_010), None, None);
         let first = tally.admit(&limits, 1, 10, false).expect("fits");
         assert!(tally.admit(&limits, 1, 10, false).is_err(), "the first may still need it");
-        tally.settle(first, 1, None, 4);
+        tally.settle(first, Charge { requests: 1, micro_usd: 4, ..Charge::default() });
         assert!(tally.admit(&limits, 1, 6, false).is_ok(), "it did not");
     }
 
@@ -253,7 +267,7 @@ mod tests {
         let second = tally.admit(&limits, 3, 0, false).expect("one is left");
         assert_eq!((first.attempts, second.attempts), (2, 1));
         assert!(tally.admit(&limits, 1, 0, false).is_err());
-        tally.settle(first, 1, None, 0);
+        tally.settle(first, Charge { requests: 1, ..Charge::default() });
         assert!(tally.admit(&limits, 1, 0, false).is_ok(), "the first needed one of its two");
     }
 

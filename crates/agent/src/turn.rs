@@ -224,7 +224,7 @@ fn core_of(job: &TurnJob) -> RunCore {
 /// The rules of a run: everybody's, but for the time that its message asks for.
 fn rules_of(rules: &Arc<StopRules>, options: &RunOptions) -> Arc<StopRules> {
     match options.timeout_ms {
-        Some(ms) => Arc::new(rules.with_active_s(ms.div_ceil(1000))),
+        Some(ms) => Arc::new(rules.with_active_ms(ms)),
         None => rules.clone(),
     }
 }

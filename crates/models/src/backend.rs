@@ -19,12 +19,19 @@ pub(crate) struct Backend {
     pub(crate) provider: Arc<dyn ModelProvider>,
     /// Which levels of thinking are sent.
     pub(crate) thinking: Gate,
+    /// Where its key comes from, for errors: a variable or a setting.
+    pub(crate) key_from: String,
 }
 
 impl Backend {
     /// A candidate of which nothing is known but its settings.
     pub(crate) fn new(name: &str, model: &str, place: usize, provider: Arc<dyn ModelProvider>, thinking: Gate) -> Self {
-        Self { name: name.to_owned(), model: model.to_owned(), place, provider, thinking }
+        Self { name: name.to_owned(), model: model.to_owned(), place, provider, thinking, key_from: String::new() }
+    }
+
+    /// The same, which says in errors where its key comes from.
+    pub(crate) fn with_key_from(self, key_from: String) -> Self {
+        Self { key_from, ..self }
     }
 
     /// Sends one request; or two, where the first one is refused for its level of thinking, and a budget of `requests`
@@ -33,6 +40,20 @@ impl Backend {
     /// # Errors
     /// As the provider's; attempts are those of both requests.
     pub(crate) async fn ask(
+        &self,
+        request: ModelRequest<'_>,
+        sink: &mut Listening<'_>,
+        requests: u32,
+    ) -> Result<ModelReply, ModelError> {
+        self.send(request, sink, requests).await.map_err(|mut error| {
+            if let Some(refusal) = &mut error.refusal {
+                refusal.key_from.clone_from(&self.key_from);
+            }
+            error
+        })
+    }
+
+    async fn send(
         &self,
         request: ModelRequest<'_>,
         sink: &mut Listening<'_>,

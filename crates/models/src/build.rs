@@ -95,7 +95,21 @@ fn backend(candidate: &CandidateConfig, places: &mut Vec<Url>, http: &Client) ->
         places.len() - 1
     });
     let thinking = Gate::new(ability(target.entry.format, model, &config.extra_body));
-    Ok(Backend::new(name, model, place, provider, thinking))
+    Ok(Backend::new(name, model, place, provider, thinking).with_key_from(key_from(config)))
+}
+
+/// Where the key of these settings comes from, for whoever has to check it.
+fn key_from(config: &LlmConfig) -> String {
+    let usual = match config.provider.as_str() {
+        catalog::OPENAI => "OPENAI_API_KEY",
+        catalog::ANTHROPIC => "ANTHROPIC_API_KEY",
+        _ => "llm.api_key_env",
+    };
+    match (&config.api_key_file, &config.api_key_env) {
+        (Some(file), _) => format!("the file {}", file.display()),
+        (None, Some(name)) => name.clone(),
+        (None, None) => usual.to_owned(),
+    }
 }
 
 /// Whom the settings mean: who it is, where, and with which key.

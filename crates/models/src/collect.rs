@@ -18,9 +18,18 @@ pub(crate) struct Collector {
     /// Why the model stopped, once it said so.
     pub(crate) finish: Option<FinishReason>,
     /// What it used, as far as told.
-    pub(crate) usage: Option<Usage>,
+    usage: Option<Usage>,
     /// Whether any part of an answer has come, so that the provider may charge for it.
     pub(crate) begun: bool,
+}
+
+/// Whether a report of use can be read whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reported {
+    /// Tokens read and tokens generated.
+    All,
+    /// One of them.
+    Part,
 }
 
 /// Which call of an answer. Made only by the [`Collector`] that has it, and calls are never taken out of one.
@@ -67,8 +76,15 @@ impl Collector {
     }
 
     /// Begins a tool call; says which it is.
-    pub(crate) fn open_call(&mut self, key: u64, id: &str, name: &str) -> Result<CallAt, ModelError> {
+    pub(crate) fn open_call(
+        &mut self,
+        key: u64,
+        id: &str,
+        name: &str,
+        sink: &mut dyn DeltaSink,
+    ) -> Result<CallAt, ModelError> {
         self.begun = true;
+        sink.call_bytes(name.len());
         if self.calls.len() == CALLS_MAX {
             return Err(network(format!("the answer has more than {CALLS_MAX} tool calls")));
         }
@@ -105,7 +121,8 @@ impl Collector {
     }
 
     /// A piece of the JSON of a call's arguments.
-    pub(crate) fn arguments(&mut self, at: CallAt, piece: &str) -> Result<(), ModelError> {
+    pub(crate) fn arguments(&mut self, at: CallAt, piece: &str, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
+        sink.call_bytes(piece.len());
         let call = &mut self.calls[at.0];
         self.arguments_bytes += piece.len();
         for (bytes, max, what) in [
@@ -118,6 +135,14 @@ impl Collector {
         }
         call.arguments.push_str(piece);
         Ok(())
+    }
+
+    /// What the provider reports of its use, in all so far. Where a part is missing, the answer says nothing of it: whoever
+    /// counts has been given the part that is known, and estimates the rest.
+    pub(crate) fn report(&mut self, usage: Usage, reported: Reported, sink: &mut dyn DeltaSink) {
+        self.begun = true;
+        self.usage = (reported == Reported::All).then_some(usage);
+        sink.reported(&usage);
     }
 
     /// Whether no arguments of a call have come.
@@ -181,7 +206,7 @@ mod tests {
     fn repeated_and_missing_ids_are_replaced_and_empty_calls_dropped() {
         let mut collector = Collector::default();
         for (key, id, name) in [(0, "a", "x"), (1, "a", "y"), (2, "", "z"), (3, "", "")] {
-            collector.open_call(key, id, name).unwrap();
+            collector.open_call(key, id, name, &mut NoSink).unwrap();
         }
         let reply = collector.into_reply();
         let names: Vec<_> = reply.tool_calls.iter().map(|call| call.name.as_str()).collect();
@@ -204,7 +229,7 @@ mod tests {
         ] {
             let mut collector = Collector { finish: said, ..Collector::default() };
             for key in 0..calls {
-                collector.open_call(key, "", "x").unwrap();
+                collector.open_call(key, "", "x", &mut NoSink).unwrap();
             }
             assert_eq!(collector.into_reply().finish, finish, "{said:?} {calls}");
         }
@@ -219,16 +244,16 @@ mod tests {
         let mut collector = Collector::default();
         errors.extend((0..5).find_map(|_| collector.reasoning(&megabyte, &mut NoSink).err()));
         let mut collector = Collector::default();
-        let at = collector.open_call(0, "", "x").unwrap();
-        collector.arguments(at, &megabyte).unwrap();
-        errors.extend(collector.arguments(at, "x").err());
-        errors.extend((0..128).find_map(|key| collector.open_call(key, "", "x").err()));
+        let at = collector.open_call(0, "", "x", &mut NoSink).unwrap();
+        collector.arguments(at, &megabyte, &mut NoSink).unwrap();
+        errors.extend(collector.arguments(at, "x", &mut NoSink).err());
+        errors.extend((0..128).find_map(|key| collector.open_call(key, "", "x", &mut NoSink).err()));
         let mut collector = Collector::default();
         errors.extend((0..3).find_map(|key| {
-            let at = collector.open_call(key, "", "x").unwrap();
-            collector.arguments(at, &megabyte).err()
+            let at = collector.open_call(key, "", "x", &mut NoSink).unwrap();
+            collector.arguments(at, &megabyte, &mut NoSink).err()
         }));
-        errors.extend(Collector::default().open_call(0, "", &"x".repeat(1025)).err());
+        errors.extend(Collector::default().open_call(0, "", &"x".repeat(1025), &mut NoSink).err());
         let details: Vec<_> = errors.iter().map(|error| error.detail.as_str()).collect();
         assert_eq!(
             details,

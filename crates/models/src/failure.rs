@@ -5,11 +5,14 @@
 
 use std::time::Duration;
 
-use belay_protocol::{ModelError, ModelErrorKind};
+use belay_protocol::{ModelError, ModelErrorKind, ProviderFault, ProviderRefusal, plain_line};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
 use crate::bounds::{DETAIL_MAX_CHARS, ERROR_BODY_MAX_BYTES};
+
+/// Longest code of an error that is kept, in characters.
+const CODE_MAX_CHARS: usize = 64;
 
 /// A broken or silent connection, or an answer that is not the protocol.
 pub(crate) fn network(detail: impl AsRef<str>) -> ModelError {
@@ -42,13 +45,16 @@ pub(crate) fn from_client(error: reqwest::Error) -> ModelError {
 pub(crate) fn from_status(status: u16, retry_after: Option<Duration>, body: &[u8]) -> ModelError {
     let told = Told::read(body);
     let kind = told.kind(Some(status), retry_after);
-    ModelError::new(kind, bounded(&format!("HTTP {status}: {}", told.text())))
+    let error = ModelError::new(kind, bounded(&format!("HTTP {status}: {}", told.text())));
+    ModelError { refusal: Some(Box::new(told.refusal(kind, Some(status)))), ..error }
 }
 
 /// An error object where an answer was expected: inside a stream, or as the whole body of a success.
 pub(crate) fn from_error_body(body: &[u8]) -> ModelError {
     let told = Told::read(body);
-    ModelError::new(told.kind(None, None), bounded(&told.text()))
+    let kind = told.kind(None, None);
+    let error = ModelError::new(kind, bounded(&told.text()));
+    ModelError { refusal: Some(Box::new(told.refusal(kind, told.status))), ..error }
 }
 
 /// What an error body says.
@@ -56,6 +62,8 @@ pub(crate) fn from_error_body(body: &[u8]) -> ModelError {
 struct Told {
     /// `code` and `type`, in lower case; what programs read.
     code: String,
+    /// The first of these that there is, as it was sent.
+    first_code: String,
     /// What people read.
     message: String,
     /// A status inside the body.
@@ -68,7 +76,9 @@ impl Told {
     fn read(body: &[u8]) -> Self {
         let body = &body[..body.len().min(ERROR_BODY_MAX_BYTES)];
         let Ok(value) = serde_json::from_slice::<Value>(body) else {
-            return Self { message: String::from_utf8_lossy(body).into_owned(), ..Self::default() };
+            let text = String::from_utf8_lossy(body);
+            let message = if text.trim_start().starts_with('<') { text_of_page(&text) } else { text.into_owned() };
+            return Self { message, ..Self::default() };
         };
         // Some servers (Gemini's) put the error into a list of one.
         let value = value.get(0).unwrap_or(&value);
@@ -81,6 +91,11 @@ impl Told {
             .unwrap_or_else(|| error.to_string());
         Self {
             code: format!("{} {} {}", word("code"), word("type"), word("status")),
+            first_code: ["code", "type", "status"]
+                .iter()
+                .find_map(|name| error.get(name).and_then(Value::as_str).filter(|word| !word.is_empty()))
+                .unwrap_or_default()
+                .to_owned(),
             message,
             status: error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok()),
         }
@@ -93,11 +108,61 @@ impl Told {
         }
     }
 
+    /// The words for the record.
+    fn refusal(&self, kind: ModelErrorKind, status: Option<u16>) -> ProviderRefusal {
+        ProviderRefusal {
+            fault: self.fault(kind, status),
+            status,
+            code: plain_line(&self.first_code, CODE_MAX_CHARS),
+            message: plain_line(&without_keys(&self.message), DETAIL_MAX_CHARS),
+            key_from: String::new(),
+        }
+    }
+
+    fn fault(&self, kind: ModelErrorKind, status: Option<u16>) -> ProviderFault {
+        match kind {
+            ModelErrorKind::Auth if status == Some(402) || self.is_out_of_credit() => ProviderFault::Quota,
+            ModelErrorKind::Auth => ProviderFault::Key,
+            ModelErrorKind::RateLimited { .. } => ProviderFault::RateLimit,
+            ModelErrorKind::ContextTooLong => ProviderFault::ContextTooLong,
+            ModelErrorKind::BadRequest if self.is_about_the_model(status) => ProviderFault::UnknownModel,
+            ModelErrorKind::BadRequest | ModelErrorKind::Network => ProviderFault::Request,
+            ModelErrorKind::Overloaded { .. } => {
+                let busy = matches!(status, Some(408 | 409 | 425 | 503 | 529)) || self.code.contains("overloaded");
+                if busy { ProviderFault::Overloaded } else { ProviderFault::Server }
+            }
+        }
+    }
+
+    fn is_out_of_credit(&self) -> bool {
+        let message = self.message.to_lowercase();
+        ["insufficient_quota", "billing"].iter().any(|word| self.code.contains(word))
+            || ["credit balance is too low", "insufficient balance"].iter().any(|words| message.contains(words))
+    }
+
+    /// Whether the model's name is refused. OpenAI, Groq: 404 `model_not_found`; Anthropic: 404 `not_found_error`, "model: x";
+    /// Ollama: 404 "model 'x' not found"; Mistral: 400 "Invalid model"; DeepSeek: 400 "Model Not Exist"; OpenRouter: 400 "x is
+    /// not a valid model ID".
+    fn is_about_the_model(&self, status: Option<u16>) -> bool {
+        const WORDS: [&str; 7] = [
+            "not found",
+            "does not exist",
+            "not exist",
+            "invalid model",
+            "unknown model",
+            "no such model",
+            "not a valid model",
+        ];
+        let message = self.message.to_lowercase();
+        let says = || WORDS.iter().any(|words| message.contains(words));
+        self.code.contains("model_not_found") || (message.contains("model") && (status == Some(404) || says()))
+    }
+
     fn kind(&self, status: Option<u16>, retry_after: Option<Duration>) -> ModelErrorKind {
         let says = |words: &[&str]| words.iter().any(|word| self.code.contains(word));
         let status = status.or(self.status);
         // Out of credit comes as 429 from OpenAI and as 400 from Anthropic; waiting does not cure it.
-        if says(&["insufficient_quota", "billing"]) || self.message.contains("credit balance is too low") {
+        if self.is_out_of_credit() {
             return ModelErrorKind::Auth;
         }
         if !matches!(status, Some(401..=403 | 429)) && self.overflows() {
@@ -137,6 +202,34 @@ impl Told {
     }
 }
 
+/// The words of a web page: its text without tags, scripts and styles.
+fn text_of_page(page: &str) -> String {
+    let mut text = String::new();
+    let mut rest = page;
+    while let Some(at) = rest.find('<') {
+        text.push_str(&rest[..at]);
+        text.push(' ');
+        let tag = &rest[at..];
+        // What stands in these two is no text.
+        let end = ["script", "style"].iter().find_map(|name| {
+            let begins = tag.get(1..=name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name));
+            begins.then(|| tag.find("</").map(|end| end + 1)).flatten()
+        });
+        let from = end.unwrap_or(0);
+        rest = tag[from..].find('>').map_or("", |close| &tag[from + close + 1..]);
+    }
+    text + rest
+}
+
+/// The text without words that look like keys: providers quote them.
+fn without_keys(text: &str) -> String {
+    const BEGINNINGS: [&str; 8] = ["sk-", "sk_", "gsk_", "xai-", "hf_", "AIza", "pk-", "key-"];
+    let looks_like_key = |word: &&str| word.len() >= 16 && BEGINNINGS.iter().any(|begin| word.starts_with(begin));
+    let ends_word = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*'));
+    let keys: Vec<&str> = text.split(ends_word).filter(looks_like_key).collect();
+    keys.into_iter().fold(text.to_owned(), |text, key| text.replace(key, "[key]"))
+}
+
 /// The delay that a server asks for: `retry-after-ms`, or `retry-after` in seconds or as a date (RFC 9110, 10.2.3).
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
@@ -169,89 +262,4 @@ pub(crate) fn bounded(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    const NONE: Option<Duration> = None;
-
-    #[test]
-    fn statuses_and_bodies_become_kinds() {
-        use ModelErrorKind::*;
-        let overflow = r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error","n_ctx":8192}}"#;
-        for (status, body, kind) in [
-            (429, r#"{"error":{"message":"slow down","type":"requests"}}"#, RateLimited { retry_after: NONE }),
-            (429, r#"{"error":{"message":"no credit","code":"insufficient_quota"}}"#, Auth),
-            (429, "too many requests: maximum context length", RateLimited { retry_after: NONE }),
-            (401, "", Auth),
-            (402, r#"{"error":"pay"}"#, Auth),
-            (403, "<html>no</html>", Auth),
-            (400, r#"{"error":{"type":"invalid_request_error","message":"Your credit balance is too low"}}"#, Auth),
-            (400, overflow, ContextTooLong),
-            (400, r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#, ContextTooLong),
-            (400, r#"{"type":"error","error":{"type":"x","message":"prompt is too long: 9 > 8"}}"#, ContextTooLong),
-            (400, r#"{"object":"error","message":"This model's maximum context length is 8"}"#, ContextTooLong),
-            (400, r#"[{"error":{"code":400,"message":"bad","status":"INVALID_ARGUMENT"}}]"#, BadRequest),
-            (404, r#"{"error":"model 'x' not found"}"#, BadRequest),
-            (413, "", BadRequest),
-            (422, r#"{"detail":[{"msg":"x"}]}"#, BadRequest),
-            (307, "", BadRequest),
-            (408, "", Overloaded { retry_after: NONE }),
-            (409, "", Overloaded { retry_after: NONE }),
-            (500, "", Overloaded { retry_after: NONE }),
-            (503, r#"{"error":{"code":503,"message":"Loading model"}}"#, Overloaded { retry_after: NONE }),
-            (529, r#"{"error":{"type":"overloaded_error"}}"#, Overloaded { retry_after: NONE }),
-        ] {
-            assert_eq!(from_status(status, None, body.as_bytes()).kind, kind, "{status} {body}");
-        }
-    }
-
-    #[test]
-    fn errors_inside_a_success_are_told_by_their_words() {
-        use ModelErrorKind::*;
-        for (body, kind) in [
-            (r#"{"error":{"type":"overloaded_error","message":"Overloaded"}}"#, Overloaded { retry_after: NONE }),
-            (r#"{"error":{"type":"rate_limit_error","message":"x"}}"#, RateLimited { retry_after: NONE }),
-            (r#"{"error":{"code":"rate_limit_exceeded","message":"x"}}"#, RateLimited { retry_after: NONE }),
-            (r#"{"error":{"type":"authentication_error","message":"x"}}"#, Auth),
-            (r#"{"error":{"type":"invalid_request_error","message":"x"}}"#, BadRequest),
-            (r#"{"error":{"code":400,"message":"x","type":"invalid_request_error"}}"#, BadRequest),
-            (r#"{"error":{"code":500,"message":"x","type":"server_error"}}"#, Overloaded { retry_after: NONE }),
-            (r#"{"error":{"code":400,"type":"exceed_context_size_error"}}"#, ContextTooLong),
-            (r#"{"error":"something"}"#, Overloaded { retry_after: NONE }),
-            (r#"{"error":7}"#, Overloaded { retry_after: NONE }),
-            (r#"{"code":500,"message":"x","type":"server_error"}"#, Overloaded { retry_after: NONE }),
-            ("\u{0}\u{1}not json", Overloaded { retry_after: NONE }),
-        ] {
-            assert_eq!(from_error_body(body.as_bytes()).kind, kind, "{body}");
-        }
-    }
-
-    #[test]
-    fn a_delay_is_read_in_each_of_its_forms() {
-        let read = |name: &'static str, value: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(name, value.parse().unwrap());
-            retry_after(&headers)
-        };
-        assert_eq!(read("retry-after", "7"), Some(Duration::from_secs(7)));
-        assert_eq!(read("retry-after", "0.5"), Some(Duration::from_millis(500)));
-        assert_eq!(read("retry-after-ms", "250"), Some(Duration::from_millis(250)));
-        assert_eq!(read("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
-        for nonsense in ["-1", "soon", "", "NaN", "1e400"] {
-            assert_eq!(read("retry-after", nonsense), None, "{nonsense}");
-        }
-        let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(30);
-        let date = jiff::fmt::rfc2822::to_string(&soon.to_zoned(jiff::tz::TimeZone::UTC)).unwrap();
-        let delay = read("retry-after", &date).unwrap();
-        assert!((28..=30).contains(&delay.as_secs()), "{date} is {delay:?} away");
-    }
-
-    #[test]
-    fn details_are_one_bounded_line() {
-        assert_eq!(bounded("a\r\n\tb   c\u{7}d"), "a b c d");
-        let long = bounded(&"é".repeat(9000));
-        assert_eq!(long.chars().count(), DETAIL_MAX_CHARS);
-        assert!(long.ends_with('…'));
-    }
-}
+mod tests;

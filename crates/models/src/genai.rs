@@ -25,7 +25,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use url::Url;
 
-use crate::collect::Collector;
+use crate::collect::{Collector, Reported};
 use crate::config::LlmConfig;
 use crate::error::ModelsError;
 use crate::failure::{self, network};
@@ -104,7 +104,7 @@ impl Genai {
             match event.map_err(from_library)? {
                 ChatStreamEvent::Chunk(chunk) => collected.text(&chunk.content, sink)?,
                 ChatStreamEvent::ReasoningChunk(chunk) => collected.reasoning(&chunk.content, sink)?,
-                ChatStreamEvent::End(end) => return finish(end, collected),
+                ChatStreamEvent::End(end) => return finish(end, collected, sink),
                 // Calls come whole with the end.
                 _ => {}
             }
@@ -116,6 +116,10 @@ impl Genai {
     fn redact(&self, mut error: ModelError) -> ModelError {
         if let Some(key) = self.key.as_ref().map(|key| key.expose_secret().trim()).filter(|key| key.len() >= 4) {
             error.detail = error.detail.replace(key, "[key]");
+            if let Some(refusal) = &mut error.refusal {
+                refusal.message = refusal.message.replace(key, "[key]");
+                refusal.code = refusal.code.replace(key, "[key]");
+            }
         }
         error
     }
@@ -140,7 +144,7 @@ impl ModelProvider for Genai {
 }
 
 /// The library makes an end of any end of a stream, so the reason to stop must be there too.
-fn finish(end: StreamEnd, collected: &mut Collector) -> Result<(), ModelError> {
+fn finish(end: StreamEnd, collected: &mut Collector, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
     let Some(reason) = end.captured_stop_reason else {
         return Err(network("the stream ended without a reason to stop"));
     };
@@ -151,11 +155,14 @@ fn finish(end: StreamEnd, collected: &mut Collector) -> Result<(), ModelError> {
         _ => FinishReason::Stop,
     });
     let count = |tokens: Option<i32>| tokens.and_then(|n| u64::try_from(n).ok()).unwrap_or_default();
-    collected.usage = end.captured_usage.map(|usage| Usage {
+    let usage = end.captured_usage.map(|usage| Usage {
         input: count(usage.prompt_tokens),
         cached_input: count(usage.prompt_tokens_details.and_then(|details| details.cached_tokens)),
         output: count(usage.completion_tokens),
     });
+    if let Some(usage) = usage {
+        collected.report(usage, Reported::All, sink);
+    }
     let calls = end.captured_content.map(MessageContent::into_tool_calls).unwrap_or_default();
     for (key, call) in (0..).zip(calls) {
         let arguments = match call.fn_arguments {
@@ -164,8 +171,8 @@ fn finish(end: StreamEnd, collected: &mut Collector) -> Result<(), ModelError> {
             Value::String(raw) => raw,
             value => value.to_string(),
         };
-        let at = collected.open_call(key, &call.call_id, &call.fn_name)?;
-        collected.arguments(at, &arguments)?;
+        let at = collected.open_call(key, &call.call_id, &call.fn_name, sink)?;
+        collected.arguments(at, &arguments, sink)?;
     }
     Ok(())
 }

@@ -219,8 +219,12 @@ impl Endpoint {
     pub(crate) fn redact(&self, mut error: ModelError) -> ModelError {
         if let Some(secret) = &self.secret {
             let key = secret.expose_secret().trim();
-            if key.len() >= 4 && error.detail.contains(key) {
+            if key.len() >= 4 {
                 error.detail = error.detail.replace(key, "[key]");
+                if let Some(refusal) = &mut error.refusal {
+                    refusal.message = refusal.message.replace(key, "[key]");
+                    refusal.code = refusal.code.replace(key, "[key]");
+                }
             }
         }
         error

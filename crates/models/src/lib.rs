@@ -16,7 +16,7 @@
 //! (`bounds`) and ends in an answer or a typed error, never in a panic.
 //!
 //! Reading order: `config` → `catalog` → `vision` → `thinking` → `candidates` → `build` → `discover` and `probe` for what
-//! happens at the start; `http` → `stream` → `sse` → `collect` → `wire` → `openai`, `anthropic`, `genai` for a call;
+//! happens at the start; `http` → `stream` → `sse` → `collect` → `wire` → `lenient` → `openai`, `anthropic`, `genai` for a call;
 //! `failure` for how it goes wrong, and `circuit` → `choice` → `patience` → `backend` → `fallback` for what is done
 //! about it.
 
@@ -36,7 +36,10 @@ mod failure;
 mod fallback;
 mod genai;
 mod http;
+mod lenient;
 mod listening;
+#[cfg(test)]
+mod oddities;
 mod openai;
 mod patience;
 mod price_list;

@@ -1,6 +1,6 @@
 //! A sink that notes whether anybody has received a piece: from then on a call is never sent again.
 
-use belay_protocol::{DeltaSink, Heard};
+use belay_protocol::{DeltaSink, Heard, Usage};
 
 /// Passes everything on.
 pub(crate) struct Listening<'a> {
@@ -34,6 +34,14 @@ impl DeltaSink for Listening<'_> {
     fn reasoning(&mut self, piece: &str) -> Heard {
         let heard = self.inner.reasoning(piece);
         self.note(heard)
+    }
+
+    fn call_bytes(&mut self, bytes: usize) {
+        self.inner.call_bytes(bytes);
+    }
+
+    fn reported(&mut self, usage: &Usage) {
+        self.inner.reported(usage);
     }
 
     fn restart(&mut self) {

@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use belay_protocol::{Arguments, ModelRequest};
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::bounds::LIST_MAX;
@@ -56,6 +57,71 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
 /// The text, empty where there is none.
 pub(crate) fn text<'a>(text: &'a Option<Text<'_>>) -> &'a str {
     text.as_ref().map(|text| &*text.0).unwrap_or_default()
+}
+
+/// What a message says: text, or a list of parts, as Mistral's reasoning models send it (`{"type": "thinking", "thinking":
+/// [{"type": "text", "text": "…"}]}` before `{"type": "text", "text": "…"}`). Parts of other kinds are passed over.
+///
+/// Source: Mistral AI, "Reasoning", <https://docs.mistral.ai/capabilities/reasoning/>.
+#[derive(Default)]
+pub(crate) struct Content<'a>(pub(crate) Vec<Part<'a>>);
+
+/// A piece of a content.
+pub(crate) enum Part<'a> {
+    /// Of the answer.
+    Text(Cow<'a, str>),
+    /// Of the model's reasoning.
+    Thinking(Cow<'a, str>),
+}
+
+/// A part as it is sent; everything may be missing.
+#[derive(Deserialize)]
+struct WirePart<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    text: Option<Content<'a>>,
+    #[serde(borrow, default)]
+    thinking: Option<Content<'a>>,
+    #[serde(borrow, default)]
+    reasoning: Option<Content<'a>>,
+    #[serde(borrow, default)]
+    refusal: Option<Content<'a>>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&'de RawValue>::deserialize(deserializer)?.get();
+        let invalid = |error: serde_json::Error| de::Error::custom(error);
+        match raw.as_bytes().first() {
+            Some(b'"') => Ok(Self(vec![Part::Text(serde_json::from_str::<Text<'a>>(raw).map_err(invalid)?.0)])),
+            Some(b'[') => {
+                let parts = serde_json::from_str::<Few<&'a RawValue>>(raw).map_err(invalid)?.0;
+                Ok(Self(parts.into_iter().flat_map(|part| Self::part(part).0).collect()))
+            }
+            Some(b'{') => Ok(Self::part(serde_json::from_str(raw).map_err(invalid)?)),
+            _ => Err(de::Error::custom("a content is text or a list of parts")),
+        }
+    }
+}
+
+impl<'a> Content<'a> {
+    /// What one part says; nothing where we do not know its kind.
+    fn part(raw: &'a RawValue) -> Self {
+        if raw.get().starts_with('"') {
+            return serde_json::from_str(raw.get()).unwrap_or_default();
+        }
+        let Ok(part) = serde_json::from_str::<WirePart<'a>>(raw.get()) else { return Self::default() };
+        match text(&part.kind) {
+            "" | "text" | "output_text" => part.text.unwrap_or_default(),
+            "refusal" => part.refusal.unwrap_or_default(),
+            "thinking" | "reasoning" => {
+                let said = part.thinking.or(part.reasoning).or(part.text).unwrap_or_default();
+                Self(said.0.into_iter().map(|(Part::Text(said) | Part::Thinking(said))| Part::Thinking(said)).collect())
+            }
+            _ => Self::default(),
+        }
+    }
 }
 
 /// The beginning of what a server sent, for an error that says what it was.

@@ -78,9 +78,9 @@ pub enum EventKind {
         step: u32,
         /// Requests sent.
         attempts: u32,
-        /// Tokens read, when told.
+        /// Tokens read: those of the request that answered, when the provider reported them.
         input: Option<u64>,
-        /// Tokens generated, when told.
+        /// Tokens generated, likewise.
         output: Option<u64>,
     },
     /// Another model answers than the one that was to.

@@ -6,8 +6,8 @@
 //! **Does not know**: how anything is done. No IO, no SQL, no HTTP, no task is started here. The only moving parts are
 //! the ends of in-process channels ([`Ack`] and [`RunWatch`]), which are data too: where an answer goes.
 //!
-//! Reading order: [`ids`] → [`message`] → [`history`] → [`model`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`context`] → [`inbound`] → [`outbound`] → [`admission`] → [`channel`]
-//! → [`event`] → [`store`] → [`archive`] → [`purpose`] → [`job`] → [`doing`] → [`routine`] → [`heartbeat`] → [`firing`] → [`routine_store`] → [`worker`].
+//! Reading order: [`ids`] → [`message`] → [`history`] → [`model`] → [`refusal`] → [`tool`] → [`process`] → [`secret`] → [`approval`] → [`hook`] → [`run`] → [`stop`] → [`declared`] → [`options`] → [`context`] → [`inbound`] → [`outbound`] → [`admission`] → [`channel`]
+//! → [`line`] → [`event`] → [`store`] → [`archive`] → [`purpose`] → [`job`] → [`doing`] → [`routine`] → [`heartbeat`] → [`firing`] → [`routine_store`] → [`worker`].
 
 /// The examples of the documents for developers, compiled with the documentation's tests.
 #[cfg(doctest)]
@@ -35,6 +35,7 @@ pub mod hook;
 pub mod ids;
 pub mod inbound;
 pub mod job;
+pub mod line;
 pub mod message;
 pub mod model;
 pub mod options;
@@ -42,6 +43,7 @@ pub mod outbound;
 pub mod process;
 pub mod provenance;
 pub mod purpose;
+pub mod refusal;
 pub mod routine;
 pub mod routine_store;
 pub mod run;
@@ -70,8 +72,8 @@ pub use heartbeat::{HEARTBEAT, HEARTBEAT_OK, HeartbeatReport, SkipReason};
 pub use history::normalise;
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
 pub use ids::{
-    BootId, CallId, ChannelId, ConnectionId, FiringId, GateId, JobId, LinkId, OutboxId, RoutineId, RunId, SessionKey,
-    ThreadId,
+    BootId, CallId, ChannelId, ConnectionId, FiringId, GateId, IdPrefix, JobId, LinkId, OutboxId, RoutineId, RunId,
+    SessionKey, ThreadId,
 };
 pub use inbound::{
     Accepted, Ack, AckSender, Attachment, Body, CandidateStatus, CommandReply, Control, Envelope, IdempotencyKey,
@@ -82,6 +84,7 @@ pub use job::{
     JobBudget, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobOrder, JobRecord, JobRequest,
     JobRoom, JobState, JobStore, NewJob,
 };
+pub use line::plain_line;
 pub use message::{
     Arguments, Message, MessageBody, MessageScope, NOT_SHOWN, Picture, SILENT_TOKEN, ToolCall, ToolResult, ToolStatus,
     WireCache, canonical_json,
@@ -95,6 +98,7 @@ pub use outbound::{DeliverError, Outbound};
 pub use process::{Generation, NoProcesses, RunProcesses};
 pub use provenance::{Audience, Author, Link, Person, Provenance, Quote, Unread};
 pub use purpose::{Purpose, Spent, firing_of, firing_session, job_of, job_session};
+pub use refusal::{ProviderFault, ProviderRefusal};
 pub use routine::{
     Guardrails, Misfire, NewRoutine, Notify, PutBy, PutRule, RoutineAction, RoutineAnswer, RoutineOrigin, RoutinePut,
     RoutineRecord, RoutineRequest, RoutineSpec, Trigger,

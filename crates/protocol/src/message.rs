@@ -292,7 +292,8 @@ impl Arguments {
         }
     }
 
-    fn approx_bytes(&self) -> usize {
+    /// About how many bytes they have as JSON.
+    pub fn approx_bytes(&self) -> usize {
         fn of(value: &Value) -> usize {
             match value {
                 Value::Null | Value::Bool(_) | Value::Number(_) => 6,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::CallId;
 use crate::message::{Message, ToolCall, WireCache};
 use crate::options::Thinking;
+use crate::refusal::ProviderRefusal;
 use crate::tool::ToolSet;
 
 /// A system prompt, serialised once.
@@ -109,6 +110,18 @@ pub struct Usage {
     pub output: u64,
 }
 
+impl Usage {
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            cached_input: self.cached_input.saturating_add(other.cached_input),
+            output: self.output.saturating_add(other.output),
+        }
+    }
+}
+
 /// A passing fragment of an answer. May be dropped by whoever watches; the reply is what counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -151,6 +164,10 @@ pub trait DeltaSink: Send {
     fn text(&mut self, piece: &str) -> Heard;
     /// A piece of reasoning.
     fn reasoning(&mut self, piece: &str) -> Heard;
+    /// Pieces of tool calls have come, of so many bytes. They are shown to nobody, and paid for like text.
+    fn call_bytes(&mut self, _bytes: usize) {}
+    /// The provider has reported what the request uses, so far or in all. A later report replaces an earlier one.
+    fn reported(&mut self, _usage: &Usage) {}
     /// The call is about to be sent again, since nobody has heard anything: what was given so far is void.
     fn restart(&mut self) {}
 }
@@ -260,7 +277,7 @@ pub trait ModelProvider: Send + Sync {
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection to the provider. What the provider charges for the part it had
-    /// generated is unknown.
+    /// generated is estimated by what the sink was given.
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError>;
 
     /// The most that an answer can cost, whichever model gives it: what is reserved before a call goes by it. `None`: no
@@ -288,6 +305,8 @@ pub struct ModelError {
     pub abandoned: u32,
     /// Whether a fragment of the answer has been published.
     pub heard: bool,
+    /// What the provider said itself; `None` where it said nothing, such as a broken connection.
+    pub refusal: Option<Box<ProviderRefusal>>,
 }
 
 /// What went wrong with a call.
@@ -341,7 +360,7 @@ pub enum Retry {
 impl ModelError {
     /// An error of the first and only request, before anything was answered.
     pub fn new(kind: ModelErrorKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into(), attempts: 1, abandoned: 0, heard: false }
+        Self { kind, detail: detail.into(), attempts: 1, abandoned: 0, heard: false, refusal: None }
     }
 
     /// Whether the same request may be sent again. Never once a fragment has been heard.

@@ -196,6 +196,16 @@ pub struct RunUsage {
     pub model_calls: u32,
     /// Tool calls that were executed.
     pub tool_calls: u32,
+    /// Of the requests, those whose tokens and cost are estimated, since the provider did not report them, or not all of
+    /// them: it broke off, was stopped, or does not count. Absent where there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub estimated_calls: u32,
+}
+
+// Serde passes references.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl RunUsage {
@@ -205,15 +215,15 @@ impl RunUsage {
         self.output = self.output.saturating_add(other.output);
         self.model_calls = self.model_calls.saturating_add(other.model_calls);
         self.tool_calls = self.tool_calls.saturating_add(other.tool_calls);
+        self.estimated_calls = self.estimated_calls.saturating_add(other.estimated_calls);
     }
 
-    /// Adds one model call.
-    pub fn add_call(&mut self, attempts: u32, usage: Option<&Usage>) {
-        self.model_calls += attempts;
-        if let Some(usage) = usage {
-            self.input += usage.input;
-            self.output += usage.output;
-        }
+    /// Adds one model call of so many requests, of which `estimated` have figures that the provider did not report.
+    pub fn add_call(&mut self, attempts: u32, usage: &Usage, estimated: u32) {
+        self.model_calls = self.model_calls.saturating_add(attempts);
+        self.input = self.input.saturating_add(usage.input);
+        self.output = self.output.saturating_add(usage.output);
+        self.estimated_calls = self.estimated_calls.saturating_add(estimated);
     }
 }
 

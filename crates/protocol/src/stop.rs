@@ -204,6 +204,12 @@ reasons! {
     Overloaded = "overloaded", Host, Failed, Later, "The model provider is overloaded. Please try again later.";
     /// The provider refuses our key.
     ProviderAuth = "provider_auth", Host, Failed, Later, "The model provider refuses our key. The operator must check it.";
+    /// The provider's quota or credit is used up.
+    ProviderQuota = "provider_quota", Host, Failed, Later, "The model provider's quota or credit is used up. The operator must raise it.";
+    /// The provider does not know the model.
+    UnknownModel = "unknown_model", Host, Failed, Later, "The model provider does not know the model that is set. The operator must check its name.";
+    /// The provider has an error of its own.
+    ProviderError = "provider_error", Host, Failed, Later, "The model provider reports an error of its own. Please try again later.";
     /// The context does not fit even after compaction.
     ContextTooLong = "context_too_long", Host, Failed, No, "This conversation is too long for the model, even shortened. Start afresh with /new.";
     /// The provider refuses the request.

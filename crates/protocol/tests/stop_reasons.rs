@@ -38,8 +38,13 @@ const EVIDENCE: &str = "
 `evidence` is an object with what was seen when the run ended. It holds no message text beyond one `quote` of at most 120
 characters. The evidence of a stop rule always has `rule`, `count` and `threshold`; `fingerprints` are digests of what was
 repeated, oldest first. `closing` says what became of the closing turn, the one model call without tools that a stopped run
-gets for its best partial answer: `answered`, `empty`, `failed`, `timeout`, `stopped`, `no_reserve` or `off`. A run with declared
+gets for its best partial answer: `answered`, `cut` (its text repeated itself or was too long, and is kept up to there), `empty`, `failed`, `timeout`, `stopped`, `no_reserve` or `off`. A run with declared
 outputs is offered nothing but the tools that hand them over; `not_reached` says that some are missing after it.
+
+Where the provider of the model refused or failed a call, the evidence has its own words too: `provider_fault` (`key`, `quota`,
+`unknown_model`, `rate_limit`, `overloaded`, `server`, `context_too_long` or `request`), `provider_status`, `provider_code`,
+`provider_message` (at most 500 characters, without secrets), and `key_from`: the variable or setting of the key. An operator is
+told these words in the place of the line; other people are told the line, since the words may name accounts and addresses.
 
 | reason | evidence |
 |---|---|
@@ -50,18 +55,25 @@ fn evidence(reason: StopReason) -> &'static str {
     match reason {
         StopReason::FinalText => {
             "`silent`: true, when the model chose to say nothing (`NO_REPLY`); `said_by_tool`: \
-             true, when what `send_message` has sent took the place of the answer; `cut_off`: the reason why the text is not whole"
+             true, when what `send_message` has sent took the place of the answer; `cut_off`: the reason why the text is not whole; \
+             `forced_text_by`: what had taken the tools away (`max_tool_iterations`, `duplicate_failures` or `truncated_calls`), and \
+             `step`: in which step"
         }
         StopReason::MaxIterations => "`iterations`: steps begun; `max_tool_iterations`: the setting",
         StopReason::CostRefused => {
             "`budget`: the setting of the budget that did not suffice, `limits.usd_per_day` or `limits.usd_per_day_for.…`; \
              `spent_micro_usd`, `limit_micro_usd`, `needed_micro_usd` (by one request): today's, in millionths of a US dollar"
         }
-        StopReason::RateLimited | StopReason::Overloaded => {
+        StopReason::RateLimited | StopReason::Overloaded | StopReason::ProviderError => {
             "`requests`: sent for the call that failed; `answers_begun`: how many of them were answered in part; \
              `retry_after_s`: when to try again, if that is known"
         }
-        StopReason::ProviderAuth | StopReason::ContextTooLong | StopReason::BadRequest | StopReason::Network => {
+        StopReason::ProviderAuth
+        | StopReason::ProviderQuota
+        | StopReason::UnknownModel
+        | StopReason::ContextTooLong
+        | StopReason::BadRequest
+        | StopReason::Network => {
             "`requests`: sent for the call that failed; `answers_begun`: how many of them were answered in part"
         }
         StopReason::Internal => "`cause`: `store` or `panic`, among others",
@@ -84,7 +96,7 @@ fn evidence(reason: StopReason) -> &'static str {
             "`rule`, `count` and `threshold` in millionths of a US dollar; `reserve_micro_usd`: held back for the closing turn; `closing`"
         }
         StopReason::WallClock | StopReason::ActiveTime => {
-            "`rule`, `count` and `threshold` in seconds (`unit`: `s`); `closing`"
+            "`rule`, `count` and `threshold` in seconds (`unit`: `s`), or in milliseconds (`ms`) where the limit is no whole number of seconds; `closing`"
         }
         StopReason::ModelCalls | StopReason::ToolCalls | StopReason::Tokens | StopReason::OutputBytes => {
             "`rule`, `count`, `threshold`; `tool`, where the limit is of one tool; `closing`"
@@ -96,7 +108,7 @@ fn evidence(reason: StopReason) -> &'static str {
             "`rule`, `count`, `threshold`: occurrences; `spacing`: characters between them; `quote`, `strikes`, `closing`"
         }
         StopReason::JudgedLoop => {
-            "`rule`; `count` and `threshold`: confidence in percent; `turn`, `confirmed_by`, `strikes`, `closing`"
+            "`rule`; `count` and `threshold`: confidence in percent; `turn`, `confirmed_by`, `analysis`: what the judge saw, in at most 500 characters; `strikes`, `closing`"
         }
         StopReason::RepeatedReplies => "`rule`, `count`, `threshold`: equal replies; `quote`, `strikes`, `closing`",
         StopReason::ConsecutiveErrors

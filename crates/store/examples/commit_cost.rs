@@ -75,7 +75,7 @@ async fn message(store: &SqliteStore, lease: &Lease, n: u32) -> Result<(), Store
         messages: vec![Arc::new(Message::assistant(TEXT))],
         end: RunEnd::of(StopReason::FinalText),
         reply: Some(TEXT.into()),
-        usage: RunUsage { input: 100, output: 20, model_calls: 1, tool_calls: 0 },
+        usage: RunUsage { input: 100, output: 20, model_calls: 1, tool_calls: 0, estimated_calls: 1 },
         cost_micro_usd: 10,
         at: UnixMillis(i64::from(n)),
         said: Vec::new(),

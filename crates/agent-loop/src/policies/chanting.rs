@@ -52,6 +52,10 @@ use super::observation::Observation;
 /// The wire name of this kind of loop.
 pub const CHANTING_IDENTICAL_SENTENCES: &str = "CHANTING_IDENTICAL_SENTENCES";
 
+/// How far a repetition reaches back from its verdict at most, in characters, as far as it is looked for: more than the 2300
+/// of prose, and sixteen groups of four long lines.
+const LONGEST: usize = 16 * 1024;
+
 /// What is remembered of the text of a run: at most 16 KiB, and next to nothing until there is prose.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Chanting {
@@ -122,6 +126,26 @@ impl Chanting {
     /// Characters that were read since the text began: up to the verdict where there is one.
     pub fn position(&self) -> u64 {
         self.position
+    }
+
+    /// The part of a text that comes before it begins to repeat itself, up to the end of its last sentence or line. `None`:
+    /// it does not repeat itself.
+    pub fn before_repetition(text: &str) -> Option<&str> {
+        let verdict = Self::chants_at(text)?;
+        // The verdict comes with the last of the repetitions that it counts. So the repetition begins at the latest place
+        // from which there is a verdict at the same character, and from each earlier place there is one as well.
+        let places: Vec<usize> = text[..verdict].char_indices().map(|(at, _)| at).rev().take(LONGEST).collect();
+        let behind = places.partition_point(|at| Self::chants_at(&text[*at..verdict]).is_none());
+        let start = places.get(behind).copied().unwrap_or(0);
+        let ends = text[..start].char_indices().rev().find(|(_, c)| matches!(c, '.' | '!' | '?' | '…' | '。' | '\n'));
+        Some(ends.map_or("", |(at, c)| text[..at + c.len_utf8()].trim_end()))
+    }
+
+    /// Where the text chants, in bytes.
+    fn chants_at(text: &str) -> Option<usize> {
+        let mut tracker = Self::default();
+        let read = tracker.read(text);
+        tracker.found.is_some().then_some(read)
     }
 
     /// Forgets everything, so that the text that follows is judged by itself. Only whether the answer under way was

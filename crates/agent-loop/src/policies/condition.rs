@@ -25,6 +25,8 @@ pub enum Condition {
     WallClockS(u64),
     /// Seconds at work: without waiting for a person.
     ActiveS(u64),
+    /// The same in milliseconds: of a limit that a message brings. No operator writes it.
+    ActiveMs(u64),
     /// Requests to the model.
     ModelCalls(u64),
     /// Tool calls.
@@ -124,6 +126,7 @@ impl Condition {
             Self::Steps(n) => Leaf::AtLeast(Count::Steps, *n),
             Self::WallClockS(s) => Leaf::AtLeast(Count::WallMs, s.saturating_mul(1000)),
             Self::ActiveS(s) => Leaf::AtLeast(Count::ActiveMs, s.saturating_mul(1000)),
+            Self::ActiveMs(ms) => Leaf::AtLeast(Count::ActiveMs, *ms),
             Self::ModelCalls(n) => Leaf::AtLeast(Count::ModelCalls, *n),
             Self::ToolCalls(n) => Leaf::AtLeast(Count::ToolCalls, *n),
             Self::ToolCallsOf(of) => Leaf::AtLeast(Count::ToolCallsOf(&of.tool), of.count),
@@ -311,6 +314,10 @@ impl Count<'_> {
             // Money is told in what it is counted in: a whole number.
             Self::RunMicroUsd | Self::SessionMicroUsd => {
                 Finding::new(reason, word, value, threshold).with("unit", "micro_usd")
+            }
+            // Seconds are told where whole seconds were asked for.
+            Self::WallMs | Self::ActiveMs if !threshold.is_multiple_of(self.scale()) => {
+                Finding::new(reason, word, value, threshold).with("unit", "ms")
             }
             Self::WallMs | Self::ActiveMs => {
                 Finding::new(reason, word, value / self.scale(), threshold / self.scale()).with("unit", "s")

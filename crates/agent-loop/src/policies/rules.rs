@@ -157,14 +157,14 @@ impl StopRules {
         rules
     }
 
-    /// The same rules with another limit of the time at work, in seconds; 0: none.
+    /// The same rules with another limit of the time at work, in milliseconds; 0: none.
     #[must_use]
-    pub fn with_active_s(&self, seconds: u64) -> Self {
+    pub fn with_active_ms(&self, ms: u64) -> Self {
         let mut rules = self.clone();
-        rules.limits.active_s = seconds;
+        rules.limits.active_s = ms.div_ceil(1000);
         rules.compiled.retain(|one| one.origin != Origin::Limit || one.rule.name != ACTIVE_S);
-        if seconds > 0 {
-            let rule = Rule::new(ACTIVE_S, Condition::ActiveS(seconds), Then::Stop);
+        if ms > 0 {
+            let rule = Rule::new(ACTIVE_S, Condition::ActiveMs(ms), Then::Stop);
             let asks_about = rule.when.asks_about();
             rules.compiled.insert(0, Compiled { rule, origin: Origin::Limit, asks_about });
         }

@@ -8,7 +8,8 @@ use super::call_model::Dropped;
 use super::{Allowance, Asked, CLOSING_MAX_TOKENS, CallPurpose, RunCore};
 use crate::cost_guard::{Refused, Reservation};
 use crate::metrics;
-use crate::tally::Hold;
+use crate::streaming::meter::{Estimate, Meter};
+use crate::tally::{Charge, Hold};
 
 impl RunCore {
     /// Reserves the money of a call in the run's account and in the day's.
@@ -38,12 +39,12 @@ impl RunCore {
                 None => Ok(Ok((hold, reservation))),
                 Some(reason) => {
                     self.house.cost.release(reservation).await; // no request was sent
-                    self.tally.settle(hold, 0, None, 0);
+                    self.tally.settle(hold, Charge::default());
                     Ok(Err(reason.into()))
                 }
             },
             Err(refused) => {
-                self.tally.settle(hold, 0, None, 0);
+                self.tally.settle(hold, Charge::default());
                 Err(match refused {
                     Refused::Limit(shortage) => {
                         // What does not fit aside says nothing about the work: its next call is looked at by itself.
@@ -58,39 +59,48 @@ impl RunCore {
         }
     }
 
-    /// Settles a call that has come to its end, in both accounts, and notes it.
+    /// Settles a call that has come to its end, in both accounts, and notes it. `most`: what one request may use.
     pub(super) async fn settle(
         &mut self,
-        hold: Hold,
-        reservation: Reservation,
+        (hold, reservation): (Hold, Reservation),
         result: Result<ModelReply, ModelError>,
+        mut meter: Meter,
+        most: &Usage,
         step: u32,
     ) -> Asked {
         match result {
             Ok(reply) => {
                 self.cut_short = None; // the closing turn has answered in its place
                 self.house.model_answered();
-                let usage = reply.usage;
-                let answer = Some((usage.as_ref(), reply.price.as_ref()));
-                let charged = self.house.cost.settle(reservation, reply.abandoned, answer).await;
-                self.tally.settle(hold, reply.attempts, usage.as_ref(), charged);
-                metrics::model_called(reply.attempts, None, usage.as_ref());
-                metrics::charged(self.purpose, charged);
-                let (input, output) = usage.map_or((None, None), |u| (Some(u.input), Some(u.output)));
+                let used = reply.usage.unwrap_or_else(|| meter.answered(bytes_of(&reply), most));
+                let broken = meter.broken(reply.abandoned, most);
+                let answer = Some((&used, reply.price.as_ref()));
+                let charged = self.house.cost.settle(reservation, answer, &broken.usage).await;
+                let estimated = broken.requests.saturating_add(u32::from(reply.usage.is_none()));
+                let usage = used.plus(&broken.usage);
+                self.charge(hold, Charge { requests: reply.attempts, usage, estimated, micro_usd: charged });
+                metrics::model_called(reply.attempts, None, reply.usage.as_ref());
+                let (input, output) = reply.usage.map_or((None, None), |u| (Some(u.input), Some(u.output)));
                 self.journal.note(EventKind::ModelCalled { step, attempts: reply.attempts, input, output });
                 self.note_stand_in(&reply);
                 Asked::Reply(reply)
             }
             Err(error) => {
                 self.journal.note(EventKind::ModelCalled { step, attempts: error.attempts, input: None, output: None });
-                let charged = self.house.cost.settle(reservation, error.abandoned, None).await;
-                self.tally.settle(hold, error.attempts, None, charged);
+                meter.fail();
+                let Estimate { usage, requests: estimated } = meter.broken(error.abandoned, most);
+                let charged = self.house.cost.settle(reservation, None, &usage).await;
+                self.charge(hold, Charge { requests: error.attempts, usage, estimated, micro_usd: charged });
                 metrics::model_called(error.attempts, Some(&error.kind), None);
-                metrics::charged(self.purpose, charged);
                 self.house.model_failed(&error);
                 Asked::Failed(error)
             }
         }
+    }
+
+    fn charge(&self, hold: Hold, charge: Charge) {
+        metrics::charged(self.purpose, charge.micro_usd);
+        self.tally.settle(hold, charge);
     }
 
     /// Notes which model answers in the place of another: once for each change, not for each call.
@@ -109,19 +119,27 @@ impl RunCore {
     }
 
     /// Settles a call that was dropped, and notes it: readers of the course wait for the end of each step's call before
-    /// they are shown the next step. What was generated may be charged to us and nobody will say how much: the estimate is.
+    /// they are shown the next step. The provider will not report what it charges, so the estimate is charged: the input in
+    /// full, and what was streamed.
     pub(super) async fn settle_dropped(
         &mut self,
-        hold: Hold,
-        reservation: Reservation,
+        (hold, reservation): (Hold, Reservation),
         dropped: &Dropped,
+        mut meter: Meter,
+        most: &Usage,
         step: u32,
-        estimate: &Usage,
     ) {
-        self.journal.note(EventKind::ModelCalled { step, attempts: 1, input: None, output: None });
-        let charged = self.house.cost.settle(reservation, 1, None).await;
-        self.tally.settle(hold, 1, Some(estimate), charged);
+        meter.stop();
+        let Estimate { usage, requests } = meter.broken(0, most);
+        self.journal.note(EventKind::ModelCalled { step, attempts: requests, input: None, output: None });
+        let charged = self.house.cost.settle(reservation, None, &usage).await;
+        self.charge(hold, Charge { requests, usage, estimated: requests, micro_usd: charged });
         metrics::model_dropped(dropped.word());
-        metrics::charged(self.purpose, charged);
     }
+}
+
+/// The bytes of an answer that were generated, as far as they are kept.
+fn bytes_of(reply: &ModelReply) -> usize {
+    let calls = reply.tool_calls.iter().map(|call| call.name.len() + call.arguments.approx_bytes());
+    reply.text.len() + calls.sum::<usize>()
 }

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use belay_agent_loop::policies::Observation;
+use belay_agent_loop::policies::chanting::Chanting;
 use belay_agent_loop::{LlmTurn, LoopContext, LoopError, Reasoning};
-use belay_protocol::{ModelError, ModelReply, ModelRequest, RunEnd, StopReason, Thinking, Usage, normalise};
+use belay_protocol::{ModelError, ModelReply, ModelRequest, RunEnd, StopReason, Thinking, normalise};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::{CLOSING_MAX_TOKENS, RunCore, seen};
-use crate::streaming::sink::{LiveSink, Streamed};
+use super::{CLOSING_MAX_BYTES, CLOSING_MAX_TOKENS, RunCore, seen};
+use crate::cost_guard::most_of;
+use crate::streaming::sink::{LiveSink, Streamed, Watch};
 use crate::streaming::thoughts;
 
 /// What one call may take.
@@ -49,7 +51,7 @@ pub(crate) enum Asked {
     Failed(ModelError),
     /// It was dropped, or not made: the run is told to end, or a limit is reached.
     Ended(RunEnd),
-    /// It was dropped, since the text repeated itself; what had been said.
+    /// It was dropped, since the text repeated itself, or was too long for a closing turn; what had been said.
     Chanted(String),
 }
 
@@ -131,9 +133,20 @@ impl RunCore {
             }
         };
         let request = ModelRequest { max_attempts: hold.attempts.min(reservation.attempts()), ..request };
+        let most = most_of(&request);
         let cut = CancellationToken::new();
-        let watched = self.rules.cuts_streams(&context.state.stops) && allowance.purpose == CallPurpose::Step;
-        let mut sink = LiveSink::new(&self.live, step, watched.then_some((&mut chanting, &cut)));
+        let watched = self.rules.cuts_streams(&context.state.stops);
+        // The closing turn is judged by itself: the run may have ended because it chanted.
+        let mut of_closing = allowance.purpose.closing().map(|_| Box::<Chanting>::default());
+        let watch = match allowance.purpose {
+            CallPurpose::Step => watched.then_some(Watch { chanting: Some(&mut chanting), max_bytes: None, cut: &cut }),
+            CallPurpose::Closing(_) => {
+                let chanting = of_closing.as_deref_mut().filter(|_| watched);
+                Some(Watch { chanting, max_bytes: Some(CLOSING_MAX_BYTES), cut: &cut })
+            }
+            CallPurpose::Aside => None,
+        };
+        let mut sink = LiveSink::new(&self.live, step, watch);
         match self.child || allowance.purpose == CallPurpose::Aside {
             true => sink.silent(),
             false => sink.shown(),
@@ -152,16 +165,14 @@ impl RunCore {
                 ModelReply { text: thoughts::without(&reply.text), ..reply }
             })
         });
-        let Streamed { text: said, bytes } = sink.end();
+        let Streamed { text: said, bytes, meter } = sink.end();
         self.live.touch();
         context.state.stops.measures.chanting = chanting;
         self.tally.add_output(bytes);
         match result {
-            Ok(result) => Ok(self.settle(hold, reservation, result, step).await),
+            Ok(result) => Ok(self.settle((hold, reservation), result, meter, &most, step).await),
             Err(dropped) => {
-                let read = context.messages.iter().map(|message| message.estimated_tokens()).sum();
-                let estimate = Usage { input: read, cached_input: 0, output: bytes as u64 / 4 };
-                self.settle_dropped(hold, reservation, &dropped, step, &estimate).await;
+                self.settle_dropped((hold, reservation), &dropped, meter, &most, step).await;
                 if matches!(dropped, Dropped::Stopped | Dropped::Late) && self.shows(allowance, &said) {
                     self.cut_short = Some(said.clone());
                 }
@@ -202,6 +213,8 @@ impl RunCore {
             Asked::Chanted(text) => match context.state.stops.observe(&self.rules, Observation::Text("")) {
                 Some(verdict) => Ok(LlmTurn::Cut { text, verdict }),
                 // The stream was cut for a rule that says nothing any more: what was said is no whole answer all the same.
+                // A closing turn that is cut off has no verdict of a rule: it is the end of the run in any case.
+                None if self.closing.is_some() => Ok(LlmTurn::Stopped(StopReason::Chanting.into())),
                 None => {
                     tracing::error!(run = %self.live.id, said = text.len(), "a stream was cut without a verdict");
                     Ok(LlmTurn::Stopped(StopReason::Chanting.into()))

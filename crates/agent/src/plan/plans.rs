@@ -1,4 +1,4 @@
-//! Plans: steps, where each stands, and the commands that change them. Pure; errors are sentences for the model.
+//! Plans: steps, where each stands, and what changes them. Pure; errors are sentences for the model.
 
 use std::fmt::Write as _;
 
@@ -25,6 +25,7 @@ pub(crate) enum StepStatus {
 }
 
 impl StepStatus {
+    #[cfg(test)]
     pub(crate) const ALL: [Self; 4] = [Self::NotStarted, Self::InProgress, Self::Completed, Self::Blocked];
 
     /// The word of the tool and of events.
@@ -35,12 +36,6 @@ impl StepStatus {
             Self::Completed => "completed",
             Self::Blocked => "blocked",
         }
-    }
-
-    /// The status of that word.
-    pub(crate) fn from_word(word: &str) -> Result<Self, PlanError> {
-        let known = Self::ALL.into_iter().find(|status| status.word() == word);
-        known.ok_or_else(|| PlanError::Status(word.to_owned()))
     }
 
     fn mark(self) -> char {
@@ -113,11 +108,11 @@ impl Plan {
 /// Why a command did nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PlanError {
-    #[error("there is already a plan with the id {0}; use update to change it")]
+    #[error("there is already a plan with the id {0}; give another one or none")]
     Duplicate(String),
-    #[error("there is no plan with the id {0}; list shows those there are")]
+    #[error("there is no plan with the id {0}")]
     Unknown(String),
-    #[error("no plan is active; give plan_id, or create a plan")]
+    #[error("no plan is active; create one")]
     NoneActive,
     #[error("{0} must not be empty")]
     Empty(&'static str),
@@ -125,12 +120,10 @@ pub(crate) enum PlanError {
     TooLong { what: String, chars: usize, max: usize },
     #[error("a plan has at most {MAX_STEPS} steps, and these are {0}: join some of them")]
     TooManySteps(usize),
-    #[error("there are {MAX_PLANS} plans already; delete one first")]
+    #[error("there are {MAX_PLANS} plans already")]
     TooManyPlans,
     #[error("there is no step {index}: the steps of this plan are numbered 0 to {last}")]
     NoStep { index: u64, last: usize },
-    #[error("{0} is no status; use one of: not_started, in_progress, completed, blocked")]
-    Status(String),
     #[error("{command} needs {argument}")]
     Missing { command: &'static str, argument: &'static str },
 }
@@ -176,49 +169,6 @@ impl Plans {
         format!("plan-{n}")
     }
 
-    /// Changes title, steps or both. Status and note survive where the same text stands at the same index.
-    pub(crate) fn update(
-        &mut self,
-        id: Option<&str>,
-        title: Option<&str>,
-        steps: Option<&[String]>,
-    ) -> Result<&Plan, PlanError> {
-        let title = title.map(|title| bounded("the title", title, MAX_CHARS)).transpose()?;
-        let steps = steps.map(texts).transpose()?;
-        if title.is_none() && steps.is_none() {
-            return Err(PlanError::Missing { command: "update", argument: "title or steps" });
-        }
-        let plan = self.find(id)?;
-        if let Some(title) = title {
-            plan.title = title;
-        }
-        if let Some(texts) = steps {
-            let old = std::mem::take(&mut plan.steps);
-            let mut old = old.into_iter();
-            plan.steps = texts
-                .into_iter()
-                .map(|text| match old.next() {
-                    Some(step) if step.text == text => step,
-                    _ => PlanStep { text, ..PlanStep::default() },
-                })
-                .collect();
-        }
-        Ok(plan)
-    }
-
-    /// One line for each plan.
-    pub(crate) fn list(&self) -> String {
-        if self.plans.is_empty() {
-            return "There are no plans.".to_owned();
-        }
-        let line = |plan: &Plan| {
-            let active = if self.active.as_ref() == Some(&plan.id) { " (active)" } else { "" };
-            let (done, all) = (plan.count(StepStatus::Completed), plan.steps.len());
-            format!("- {}{active}: {}, {done}/{all} steps completed", plan.id, plan.title)
-        };
-        self.plans.iter().map(line).collect::<Vec<_>>().join("\n")
-    }
-
     /// That plan, or the active one.
     pub(crate) fn get(&self, id: Option<&str>) -> Result<&Plan, PlanError> {
         let wanted = id.map(str::trim).or(self.active.as_deref()).ok_or(PlanError::NoneActive)?;
@@ -229,12 +179,6 @@ impl Plans {
     fn find(&mut self, id: Option<&str>) -> Result<&mut Plan, PlanError> {
         let wanted = id.map(str::trim).or(self.active.as_deref()).ok_or(PlanError::NoneActive)?.to_owned();
         self.plans.iter_mut().find(|plan| plan.id == wanted).ok_or(PlanError::Unknown(wanted))
-    }
-
-    /// Makes that plan the active one.
-    pub(crate) fn set_active(&mut self, id: &str) -> Result<&Plan, PlanError> {
-        self.active = Some(self.get(Some(id))?.id.clone());
-        self.get(None)
     }
 
     /// Changes status, note or both of a step, counted from 0.
@@ -256,14 +200,6 @@ impl Plans {
         step.status = status.unwrap_or(step.status);
         step.note = note.unwrap_or_else(|| std::mem::take(&mut step.note));
         Ok(plan)
-    }
-
-    /// Removes a plan. If it was the active one, none is.
-    pub(crate) fn delete(&mut self, id: &str) -> Result<(), PlanError> {
-        let id = self.get(Some(id))?.id.clone();
-        self.plans.retain(|plan| plan.id != id);
-        self.active.take_if(|active| *active == id);
-        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_agent_loop::{AdmittedCall, LlmTurn, LoopContext, LoopError, LoopOutcome, Reasoning};
+use belay_agent_loop::{AdmittedCall, ForcedBy, LlmTurn, LoopContext, LoopError, LoopOutcome, Reasoning};
 use belay_protocol::routine::ROUTINE_OK;
 use belay_protocol::{
     FinishReason, FiringRecord, Message, ModelReply, RoutineAction, RoutineOrigin, RoutineRecord, RunEnd, SessionKey,
@@ -172,6 +172,9 @@ pub(crate) async fn run(
         context.state.iteration = iteration;
         if last && !tools.is_empty() && !context.state.force_text {
             context.push(Message::system(LAST).for_run());
+        }
+        if last && !tools.is_empty() {
+            context.state.force_text_by(ForcedBy::MaxToolIterations);
         }
         context.state.force_text = last;
         let allowance = delegate.core.allowance(delegate.core.house.max_attempts.max(1));

@@ -11,6 +11,7 @@
 pub(crate) mod blocks;
 pub(crate) mod chunker;
 mod config;
+pub(crate) mod meter;
 pub(crate) mod payload;
 mod preview;
 pub(crate) mod screen;

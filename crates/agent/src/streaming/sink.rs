@@ -2,9 +2,10 @@
 //! that go in circles.
 
 use belay_agent_loop::policies::chanting::Chanting;
-use belay_protocol::{DeltaSink, Heard};
+use belay_protocol::{DeltaSink, Heard, Usage};
 use tokio_util::sync::CancellationToken;
 
+use super::meter::Meter;
 use super::speech::{self, Speech};
 use crate::live::LiveRun;
 
@@ -12,13 +13,23 @@ use crate::live::LiveRun;
 pub(crate) struct LiveSink<'a> {
     run: &'a LiveRun,
     step: u32,
-    /// Where the text is watched, and what is cancelled when it repeats itself.
-    chanting: Option<(&'a mut Chanting, &'a CancellationToken)>,
+    watch: Option<Watch<'a>>,
     speech: Speech,
     /// What was streamed, where nobody is shown anything: another run asked, or it is an aside.
     unseen: Option<String>,
     /// Bytes of text that the model has sent, whatever became of them.
     bytes: usize,
+    meter: Meter,
+}
+
+/// How the text of a call is watched.
+pub(crate) struct Watch<'a> {
+    /// Sees whether it repeats itself.
+    pub(crate) chanting: Option<&'a mut Chanting>,
+    /// Most bytes of text; `None`: any number, up to the bounds of the provider layer.
+    pub(crate) max_bytes: Option<usize>,
+    /// Cancelled when it repeats itself or is too long.
+    pub(crate) cut: &'a CancellationToken,
 }
 
 /// What a call has streamed.
@@ -27,15 +38,13 @@ pub(crate) struct Streamed {
     pub(crate) text: String,
     /// Bytes of text that the model has sent.
     pub(crate) bytes: usize,
+    /// What its requests have streamed and reported.
+    pub(crate) meter: Meter,
 }
 
 impl<'a> LiveSink<'a> {
-    pub(crate) fn new(
-        run: &'a LiveRun,
-        step: u32,
-        chanting: Option<(&'a mut Chanting, &'a CancellationToken)>,
-    ) -> Self {
-        Self { run, step, chanting, speech: Speech::default(), unseen: None, bytes: 0 }
+    pub(crate) fn new(run: &'a LiveRun, step: u32, watch: Option<Watch<'a>>) -> Self {
+        Self { run, step, watch, speech: Speech::default(), unseen: None, bytes: 0, meter: Meter::default() }
     }
 
     /// The same, shown to whoever watches: what was said before in this step is forgotten.
@@ -57,7 +66,7 @@ impl<'a> LiveSink<'a> {
     /// What has been streamed.
     pub(crate) fn end(self) -> Streamed {
         let text = self.unseen.unwrap_or_else(|| self.run.partial().text.clone());
-        Streamed { text, bytes: self.bytes }
+        Streamed { text, bytes: self.bytes, meter: self.meter }
     }
 
     fn say(&mut self, heard: &speech::Heard) -> Heard {
@@ -74,22 +83,35 @@ impl<'a> LiveSink<'a> {
 impl DeltaSink for LiveSink<'_> {
     fn text(&mut self, piece: &str) -> Heard {
         self.run.touch();
-        if let Some((chanting, cut)) = &mut self.chanting
-            && chanting.text(piece)
-        {
-            cut.cancel();
-        }
         self.bytes += piece.len();
+        if let Some(Watch { chanting, max_bytes, cut }) = &mut self.watch {
+            let chants = chanting.as_mut().is_some_and(|chanting| chanting.text(piece));
+            if chants || max_bytes.is_some_and(|most| self.bytes > most) {
+                cut.cancel();
+            }
+        }
+        self.meter.piece(piece.len());
         let heard = self.speech.push(piece);
         self.say(&heard)
     }
 
     fn reasoning(&mut self, piece: &str) -> Heard {
         self.run.touch();
+        self.meter.piece(piece.len());
         self.say(&speech::Heard { text: String::new(), reasoning: piece.to_owned() })
     }
 
+    fn call_bytes(&mut self, bytes: usize) {
+        self.run.touch();
+        self.meter.piece(bytes);
+    }
+
+    fn reported(&mut self, usage: &Usage) {
+        self.meter.reported(usage);
+    }
+
     fn restart(&mut self) {
+        self.meter.fail();
         self.speech = Speech::default();
         match &mut self.unseen {
             Some(unseen) => unseen.clear(),

@@ -1,9 +1,9 @@
 //! The end of a turn: what its outcome means, and everything that is to be stored and told of it.
 
-use belay_agent_loop::{LoopContext, LoopError, LoopOutcome};
+use belay_agent_loop::{Forced, LoopContext, LoopError, LoopOutcome};
 use belay_protocol::{
-    HookPoint, Message, MessageScope, ModelErrorKind, RunEnd, RunId, RunStatus, StopLayer, StopReason, StoreError,
-    ToolStatus,
+    HookPoint, Message, MessageScope, ModelError, ModelErrorKind, Place, ProviderFault, ProviderRefusal, RunEnd, RunId,
+    RunStatus, StopLayer, StopReason, StoreError, ToolStatus,
 };
 
 use super::{TurnEnd, TurnJob};
@@ -39,7 +39,10 @@ pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
         context.answer_open_calls(ToolStatus::NotExecuted, "not executed: the run ended first", MessageScope::Thread);
     }
     let lease_lost = matches!(&outcome, Err(LoopError::Store(StoreError::LeaseLost(_))));
+    let said = provider_line(job.asker.place, &outcome);
     let (mut end, mut reply) = ending(&delegate, outcome);
+    reply = reply.or(said);
+    end = with_force(end, context.state.forced);
     (end, reply) = telling::instead_of_nothing(&mut delegate, &context, (end, reply));
     if !lease_lost {
         let (start, channel) = (delegate.turn_start, job.reply_to.as_ref().map(|route| &route.channel));
@@ -142,6 +145,56 @@ fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (
     (failure(error), None)
 }
 
+/// The end of a run that answered in text because its tools had been taken away says by what, and in which step.
+fn with_force(end: RunEnd, forced: Option<Forced>) -> RunEnd {
+    use StopReason::{ContentFilter, EmptyReply, FinalText, LengthLimit};
+    match forced.filter(|_| matches!(end.reason, FinalText | EmptyReply | LengthLimit | ContentFilter)) {
+        Some(Forced { by, step }) => end.with("forced_text_by", by.word()).with("step", step),
+        None => end,
+    }
+}
+
+/// What an operator reads of a call that the provider refused. Other people read the line of the reason: the provider's words
+/// may name accounts and addresses, and what to do is for the operator to do.
+fn provider_line(place: Place, outcome: &Result<LoopOutcome, LoopError>) -> Option<String> {
+    match outcome {
+        Err(LoopError::Model(error)) if place == Place::Operator => {
+            error.refusal.as_ref().map(|refusal| refusal.line())
+        }
+        _ => None,
+    }
+}
+
+fn reason_of(error: &ModelError) -> StopReason {
+    let fault = error.refusal.as_ref().map(|refusal| refusal.fault);
+    match error.kind {
+        ModelErrorKind::RateLimited { .. } => StopReason::RateLimited,
+        ModelErrorKind::Overloaded { .. } if fault == Some(ProviderFault::Server) => StopReason::ProviderError,
+        ModelErrorKind::Overloaded { .. } => StopReason::Overloaded,
+        ModelErrorKind::Auth if fault == Some(ProviderFault::Quota) => StopReason::ProviderQuota,
+        ModelErrorKind::Auth => StopReason::ProviderAuth,
+        ModelErrorKind::ContextTooLong => StopReason::ContextTooLong,
+        ModelErrorKind::BadRequest if fault == Some(ProviderFault::UnknownModel) => StopReason::UnknownModel,
+        ModelErrorKind::BadRequest => StopReason::BadRequest,
+        ModelErrorKind::Network => StopReason::Network,
+    }
+}
+
+/// The ending with what the provider said.
+fn with_words(end: RunEnd, refusal: &ProviderRefusal) -> RunEnd {
+    let ProviderRefusal { fault, status, code, message, key_from } = refusal;
+    let mut end = end.with("provider_fault", fault.word());
+    if let Some(status) = status {
+        end = end.with("provider_status", *status);
+    }
+    for (key, words) in [("provider_code", code), ("provider_message", message), ("key_from", key_from)] {
+        if !words.is_empty() {
+            end = end.with(key, words.as_str());
+        }
+    }
+    end
+}
+
 /// The end of a run that could not go on.
 pub(crate) fn failure(error: LoopError) -> RunEnd {
     match error {
@@ -152,15 +205,12 @@ pub(crate) fn failure(error: LoopError) -> RunEnd {
             .with("limit_micro_usd", short.limit_micro_usd),
         LoopError::Store(_) => RunEnd::of(StopReason::Internal).with("cause", "store"),
         LoopError::Model(error) => {
-            let reason = match error.kind {
-                ModelErrorKind::RateLimited { .. } => StopReason::RateLimited,
-                ModelErrorKind::Overloaded { .. } => StopReason::Overloaded,
-                ModelErrorKind::Auth => StopReason::ProviderAuth,
-                ModelErrorKind::ContextTooLong => StopReason::ContextTooLong,
-                ModelErrorKind::BadRequest => StopReason::BadRequest,
-                ModelErrorKind::Network => StopReason::Network,
-            };
+            let reason = reason_of(&error);
             let end = RunEnd::of(reason).with("requests", error.attempts).with("answers_begun", error.abandoned);
+            let end = match &error.refusal {
+                Some(refusal) => with_words(end, refusal),
+                None => end,
+            };
             match error.kind {
                 ModelErrorKind::RateLimited { retry_after: Some(left) }
                 | ModelErrorKind::Overloaded { retry_after: Some(left) } => {
@@ -168,6 +218,47 @@ pub(crate) fn failure(error: LoopError) -> RunEnd {
                 }
                 _ => end,
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn the_providers_words_are_in_the_record_and_told_to_operators_alone() {
+        let refused = |kind, fault, status| {
+            let (code, message) = ("a_code".to_owned(), "its words".to_owned());
+            let refusal =
+                ProviderRefusal { fault, status: Some(status), code, message, key_from: "OPENAI_API_KEY".into() };
+            ModelError { refusal: Some(Box::new(refusal)), ..ModelError::new(kind, "") }
+        };
+        let overloaded = ModelErrorKind::Overloaded { retry_after: None };
+        for (kind, fault, status, reason) in [
+            (ModelErrorKind::Auth, ProviderFault::Key, 401, StopReason::ProviderAuth),
+            (ModelErrorKind::Auth, ProviderFault::Quota, 429, StopReason::ProviderQuota),
+            (ModelErrorKind::BadRequest, ProviderFault::UnknownModel, 404, StopReason::UnknownModel),
+            (ModelErrorKind::BadRequest, ProviderFault::Request, 400, StopReason::BadRequest),
+            (overloaded, ProviderFault::Server, 500, StopReason::ProviderError),
+            (overloaded, ProviderFault::Overloaded, 529, StopReason::Overloaded),
+        ] {
+            let error = refused(kind, fault, status);
+            let line = error.refusal.as_ref().map(|refusal| refusal.line());
+            let outcome = Err(LoopError::Model(error.clone()));
+            assert_eq!(provider_line(Place::Operator, &outcome), line);
+            for place in [Place::Conversation, Place::Token] {
+                assert_eq!(provider_line(place, &outcome), None);
+            }
+            let end = failure(LoopError::Model(error));
+            assert_eq!(end.reason, reason, "{fault:?}");
+            let expected = json!({
+                "requests": 1, "answers_begun": 0, "provider_fault": fault.word(), "provider_status": status,
+                "provider_code": "a_code", "provider_message": "its words", "key_from": "OPENAI_API_KEY",
+            });
+            assert_eq!(Value::Object(end.evidence), expected);
         }
     }
 }

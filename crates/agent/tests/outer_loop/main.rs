@@ -6,6 +6,7 @@ mod chat;
 mod compaction;
 mod context;
 mod endings;
+mod evidence;
 mod gate;
 mod heartbeat;
 mod hooks;

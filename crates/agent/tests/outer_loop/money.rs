@@ -1,9 +1,10 @@
 //! The cost guard through the agent: it refuses, it opens at midnight, and it remembers over restarts.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use belay_agent::{JobsConfig, LimitsConfig};
-use belay_protocol::{Ack, Control, Price, Purpose, RunStatus, Spent, StopReason};
+use belay_protocol::{Ack, Control, ModelErrorKind, Price, Purpose, RunStatus, Spent, StopReason};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 
@@ -60,11 +61,12 @@ async fn calls_side_by_side_cannot_pass_together_what_only_one_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_usage_was_reported_for_is_charged_in_full_and_survives_a_restart() {
+async fn what_no_usage_was_reported_for_is_estimated_and_a_crash_charges_the_whole_reservation() {
     let setup = setup(4000.0, vec![Scripted::text("no usage")]);
     let mut agent = setup.start().await;
     let record = end_of(agent.one.accepted("alice", "hello").await).await;
-    assert!(record.cost_micro_usd >= 1000, "{}", record.cost_micro_usd);
+    assert!((10..900).contains(&record.cost_micro_usd), "{}", record.cost_micro_usd);
+    assert_eq!(record.usage.estimated_calls, 1);
     agent.one.next().await;
     agent.shut_down().await;
 
@@ -133,5 +135,52 @@ async fn the_days_limit_holds_for_all_together() {
     let refused = end_of(agent.one.accepted("alice", "hello").await).await;
     assert_eq!(refused.reason, Some(StopReason::CostRefused));
     assert_eq!(refused.evidence["budget"], "limits.usd_per_day");
+    agent.shut_down().await;
+}
+
+/// A request is reserved with more than 1000 millionths, three of them: what was streamed of it costs far less.
+#[tokio::test(start_paused = true)]
+async fn a_stopped_or_broken_call_is_charged_its_input_and_what_was_streamed() {
+    let said = || ["y".repeat(200), "z".repeat(200)];
+    let broken = Scripted::error(ModelErrorKind::Network).after_pieces(said());
+    for (name, script, stop, reason) in [
+        ("stopped", Scripted::hang().after_pieces(said()), true, StopReason::UserStop),
+        ("stopped before a word", Scripted::hang(), true, StopReason::UserStop),
+        ("broken", broken, false, StopReason::Network),
+    ] {
+        let streamed: u64 = if name == "stopped before a word" { 0 } else { 100 };
+        let setup = setup(100_000.0, vec![script]);
+        let agent = setup.start().await;
+        let run = agent.one.accepted("alice", &"x".repeat(4000)).await;
+        agent.asked(1).await;
+        if stop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            agent.one.command("alice", "/stop").await;
+        }
+        let record = end_of(run).await;
+        assert_eq!((record.reason, record.usage.model_calls), (Some(reason), 1), "{name}: {record:?}");
+        // 4000 characters are about 1000 tokens, and a third more is assumed.
+        let (read, generated) = (record.usage.input, record.usage.output);
+        assert!((1300..1800).contains(&read), "{name}: the whole input, as estimated: {record:?}");
+        assert_eq!((generated, record.cost_micro_usd), (streamed, read + streamed), "{name}: {record:?}");
+        assert_eq!(record.usage.estimated_calls, 1, "{name} is marked as an estimate");
+        assert_eq!(today(&setup).await.total(), record.cost_micro_usd, "{name}: the day is charged the same");
+        agent.shut_down().await;
+    }
+}
+
+/// The reservation is made before the call, so that the day's limit holds whatever the call comes to.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_under_way_holds_its_reservation_until_it_is_settled() {
+    let setup =
+        setup(3000.0, vec![Scripted::hang().after_pieces(["y".repeat(40)]), Scripted::text("now").with_usage(1, 1)]);
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "hello").await;
+    agent.asked(1).await;
+    let refused = end_of(agent.two.accepted("bob", "hello").await).await;
+    assert_eq!(refused.reason, Some(StopReason::CostRefused));
+    agent.two.next().await;
+    agent.one.command("alice", "/stop").await;
+    assert_eq!(agent.two.ask("bob", "hello again").await, "now", "what was not used is free again");
     agent.shut_down().await;
 }

@@ -529,6 +529,10 @@ impl FakeAgent {
             }
             return self.finish(id, StopReason::FinalText, reply);
         }
+        if let Some(outputs) = text.strip_prefix("reach ") {
+            self.delta(id, 1, "I work on it.");
+            return self.finish(id, StopReason::Goal, outputs);
+        }
         if text == "flood" {
             (0..300).for_each(|n| self.delta(id, 1, &format!("{n} ")));
             return self.finish(id, StopReason::FinalText, "the whole flood");
@@ -558,7 +562,7 @@ impl FakeAgent {
             status: reason.status(),
             reason: Some(reason),
             reply: Some(reply.into()),
-            usage: RunUsage { input: 8, output: 3, model_calls: 1, tool_calls: 0 },
+            usage: RunUsage { input: 8, output: 3, model_calls: 1, tool_calls: 0, estimated_calls: 0 },
             ended_at: Some(UnixMillis(NOW)),
             ..life.record
         };

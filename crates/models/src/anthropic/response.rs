@@ -5,8 +5,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::thoughts::{Thinking, Thoughts};
-use crate::collect::Collector;
+use crate::collect::{Collector, Reported};
 use crate::failure::{from_error_body, network};
+use crate::lenient::{Count, Word, object, read, word};
 use crate::sse::{Event, EventName};
 use crate::stream::{Decoder, Flow};
 use crate::wire::{Few, Text, excerpt, text};
@@ -18,15 +19,15 @@ struct AnyEvent<'a> {
     #[serde(borrow, default, rename = "type")]
     kind: Option<Text<'a>>,
     #[serde(default)]
-    index: Option<u64>,
-    #[serde(default)]
-    message: Option<MessageHead>,
+    index: Count,
+    #[serde(borrow, default)]
+    message: Option<&'a RawValue>,
     #[serde(borrow, default)]
     content_block: Option<Block<'a>>,
     #[serde(borrow, default)]
     delta: Option<WireDelta<'a>>,
-    #[serde(default)]
-    usage: Option<WireUsage>,
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
     /// Of a whole message.
@@ -34,13 +35,13 @@ struct AnyEvent<'a> {
     content: Option<Few<Block<'a>>>,
     /// Of a whole message.
     #[serde(borrow, default)]
-    stop_reason: Option<Text<'a>>,
+    stop_reason: Option<Word<'a>>,
 }
 
 #[derive(Deserialize)]
-struct MessageHead {
-    #[serde(default)]
-    usage: Option<WireUsage>,
+struct MessageHead<'a> {
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -48,7 +49,7 @@ struct Block<'a> {
     #[serde(borrow, default, rename = "type")]
     kind: Option<Text<'a>>,
     #[serde(borrow, default)]
-    id: Option<Text<'a>>,
+    id: Option<Word<'a>>,
     #[serde(borrow, default)]
     name: Option<Text<'a>>,
     #[serde(borrow, default)]
@@ -75,44 +76,53 @@ struct WireDelta<'a> {
     #[serde(borrow, default)]
     partial_json: Option<Text<'a>>,
     #[serde(borrow, default)]
-    stop_reason: Option<Text<'a>>,
+    stop_reason: Option<Word<'a>>,
 }
 
 #[derive(Deserialize)]
 struct WireUsage {
     #[serde(default)]
-    input_tokens: Option<u64>,
+    input_tokens: Count,
     #[serde(default)]
-    cache_read_input_tokens: Option<u64>,
+    cache_read_input_tokens: Count,
     #[serde(default)]
-    cache_creation_input_tokens: Option<u64>,
+    cache_creation_input_tokens: Count,
     #[serde(default)]
-    output_tokens: Option<u64>,
+    output_tokens: Count,
 }
 
 /// Counts as the provider tells them: `fresh` excludes what was read from the cache or written to it.
 #[derive(Default)]
 struct Counts {
-    fresh: u64,
-    cache_read: u64,
-    cache_written: u64,
-    output: u64,
+    fresh: Option<u64>,
+    cache_read: Option<u64>,
+    cache_written: Option<u64>,
+    output: Option<u64>,
 }
 
 impl Counts {
     /// Later counts replace earlier ones: they are of the whole message.
     fn update(&mut self, usage: &WireUsage) {
-        self.fresh = usage.input_tokens.unwrap_or(self.fresh);
-        self.cache_read = usage.cache_read_input_tokens.unwrap_or(self.cache_read);
-        self.cache_written = usage.cache_creation_input_tokens.unwrap_or(self.cache_written);
-        self.output = usage.output_tokens.unwrap_or(self.output);
+        self.fresh = usage.input_tokens.tokens().or(self.fresh);
+        self.cache_read = usage.cache_read_input_tokens.tokens().or(self.cache_read);
+        self.cache_written = usage.cache_creation_input_tokens.tokens().or(self.cache_written);
+        self.output = usage.output_tokens.tokens().or(self.output);
     }
 
     fn usage(&self) -> Usage {
+        let input = [self.fresh, self.cache_read, self.cache_written].into_iter().flatten();
         Usage {
-            input: self.fresh.saturating_add(self.cache_read).saturating_add(self.cache_written),
-            cached_input: self.cache_read,
-            output: self.output,
+            input: input.fold(0, u64::saturating_add),
+            cached_input: self.cache_read.unwrap_or_default(),
+            output: self.output.unwrap_or_default(),
+        }
+    }
+
+    fn reported(&self) -> Option<Reported> {
+        match (self.fresh, self.output) {
+            (None, None) => None,
+            (Some(_), Some(_)) => Some(Reported::All),
+            _ => Some(Reported::Part),
         }
     }
 }
@@ -125,6 +135,9 @@ pub(super) struct AnthropicDecoder<'t> {
     /// Where thoughts are kept, if the model was told to think.
     thoughts: Option<&'t Thoughts>,
     counts: Counts,
+    /// How many blocks have begun, and the key of the latest one: for servers that do not number them, or oddly.
+    blocks: u64,
+    latest: u64,
     /// Arguments that came with a call's beginning; used when no pieces follow.
     early_input: Option<(u64, String)>,
 }
@@ -135,16 +148,17 @@ impl<'t> AnthropicDecoder<'t> {
         Self { thoughts, ..Self::default() }
     }
 
-    fn usage(&mut self, usage: Option<WireUsage>) {
-        if let Some(usage) = usage {
+    fn usage(&mut self, usage: Option<&RawValue>, sink: &mut dyn DeltaSink) {
+        if let Some(usage) = object(usage) {
             self.counts.update(&usage);
-            self.collected.begun = true;
-            self.collected.usage = Some(self.counts.usage());
+            if let Some(reported) = self.counts.reported() {
+                self.collected.report(self.counts.usage(), reported, sink);
+            }
         }
     }
 
-    fn stop(&mut self, reason: &Option<Text<'_>>) {
-        self.collected.finish = match text(reason) {
+    fn stop(&mut self, reason: &Option<Word<'_>>) {
+        self.collected.finish = match word(reason) {
             "" => self.collected.finish,
             "tool_use" => Some(FinishReason::ToolCalls),
             "max_tokens" | "model_context_window_exceeded" => Some(FinishReason::Length),
@@ -155,10 +169,11 @@ impl<'t> AnthropicDecoder<'t> {
     }
 
     fn begin_block(&mut self, key: u64, block: Block<'_>, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
-        self.finish_call()?;
+        self.finish_call(sink)?;
+        (self.blocks, self.latest) = (self.blocks + 1, key);
         match text(&block.kind) {
             "tool_use" => {
-                self.collected.open_call(key, text(&block.id), text(&block.name))?;
+                self.collected.open_call(key, word(&block.id), text(&block.name), sink)?;
                 self.early_input = block.input.map(|input| (key, input.get().to_owned()));
                 Ok(())
             }
@@ -173,12 +188,12 @@ impl<'t> AnthropicDecoder<'t> {
     }
 
     /// Gives the latest call the arguments that came with its beginning, if no pieces followed.
-    fn finish_call(&mut self) -> Result<(), ModelError> {
+    fn finish_call(&mut self, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
         if let Some((key, input)) = self.early_input.take()
             && let Some(at) = self.collected.call(key)
             && self.collected.has_no_arguments(at)
         {
-            self.collected.arguments(at, &input)?;
+            self.collected.arguments(at, &input, sink)?;
         }
         Ok(())
     }
@@ -187,17 +202,13 @@ impl<'t> AnthropicDecoder<'t> {
         self.collected.text(text(&delta.text), sink)?;
         self.collected.reasoning(text(&delta.thinking), sink)?;
         self.thinking.add(text(&delta.thinking), text(&delta.signature))?;
-        match (delta.partial_json, self.collected.call(key)) {
-            (Some(piece), Some(at)) => self.collected.arguments(at, &piece.0),
+        let call = self.collected.call(key).or_else(|| self.collected.call(self.latest));
+        match (delta.partial_json, call) {
+            (Some(piece), Some(at)) => self.collected.arguments(at, &piece.0, sink),
             // Arguments of a block that is no call of ours, such as a tool of the provider's.
             _ => Ok(()),
         }
     }
-}
-
-fn parse(data: &[u8]) -> Result<AnyEvent<'_>, ModelError> {
-    serde_json::from_slice(data)
-        .map_err(|error| network(format!("not an event of a message ({error}): {}", excerpt(data))))
 }
 
 impl Decoder for AnthropicDecoder<'_> {
@@ -208,53 +219,16 @@ impl Decoder for AnthropicDecoder<'_> {
         if event.name == EventName::Error {
             return Err(from_error_body(event.data));
         }
-        let event = parse(event.data)?;
-        if let Some(error) = event.error.filter(|error| error.get() != "null") {
-            return Err(from_error_body(error.get().as_bytes()));
-        }
-        let key = event.index.unwrap_or_default();
-        match text(&event.kind) {
-            "message_start" => self.usage(event.message.and_then(|message| message.usage)),
-            "content_block_start" => {
-                if let Some(block) = event.content_block {
-                    self.begin_block(key, block, sink)?;
-                }
-            }
-            "content_block_delta" => {
-                if let Some(delta) = event.delta {
-                    self.delta(key, delta, sink)?;
-                }
-            }
-            "message_delta" => {
-                self.usage(event.usage);
-                if let Some(delta) = event.delta {
-                    self.stop(&delta.stop_reason);
-                }
-            }
-            "message_stop" => {
-                self.finish_call()?;
-                return Ok(Flow::Done);
-            }
-            // `ping`, `content_block_stop`, and events to come.
-            _ => {}
-        }
-        Ok(Flow::Continue)
+        read(event.data, "an event of a message", |data| Ok(self.take(serde_json::from_slice(data)?, sink)))
     }
 
     fn whole(&mut self, body: &[u8], sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
-        let message = parse(body)?;
-        if let Some(error) = message.error.filter(|error| error.get() != "null") {
-            return Err(from_error_body(error.get().as_bytes()));
+        let taken =
+            read(body, "an event of a message", |data| Ok(self.take_whole(serde_json::from_slice(data)?, sink)))?;
+        match taken {
+            Whole::Message => Ok(()),
+            Whole::Other => Err(network(format!("a success with a JSON body that is no message: {}", excerpt(body)))),
         }
-        let Some(blocks) = message.content.filter(|_| text(&message.kind) == "message") else {
-            return Err(network(format!("a success with a JSON body that is no message: {}", excerpt(body))));
-        };
-        for (key, block) in (0..).zip(blocks.0) {
-            self.begin_block(key, block, sink)?;
-        }
-        self.usage(message.usage);
-        self.stop(&message.stop_reason);
-        self.finish_call()
     }
 
     fn may_end(&self) -> bool {
@@ -273,5 +247,64 @@ impl Decoder for AnthropicDecoder<'_> {
             thoughts.keep(&call.id, &blocks);
         }
         reply
+    }
+}
+
+/// What a body was.
+enum Whole {
+    Message,
+    Other,
+}
+
+impl AnthropicDecoder<'_> {
+    fn take(&mut self, event: AnyEvent<'_>, sink: &mut dyn DeltaSink) -> Result<Flow, ModelError> {
+        if let Some(error) = event.error.filter(|error| error.get() != "null") {
+            return Err(from_error_body(error.get().as_bytes()));
+        }
+        match text(&event.kind) {
+            "message_start" => {
+                let head = event.message.and_then(|head| serde_json::from_str::<MessageHead<'_>>(head.get()).ok());
+                self.usage(head.and_then(|head| head.usage), sink);
+            }
+            "content_block_start" => {
+                if let Some(block) = event.content_block {
+                    self.begin_block(event.index.0.unwrap_or(self.blocks), block, sink)?;
+                }
+            }
+            "content_block_delta" => {
+                if let Some(delta) = event.delta {
+                    self.delta(event.index.0.unwrap_or(self.latest), delta, sink)?;
+                }
+            }
+            "message_delta" => {
+                self.usage(event.usage, sink);
+                if let Some(delta) = event.delta {
+                    self.stop(&delta.stop_reason);
+                }
+            }
+            "message_stop" => {
+                self.finish_call(sink)?;
+                return Ok(Flow::Done);
+            }
+            // `ping`, `content_block_stop`, and events to come.
+            _ => {}
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn take_whole(&mut self, message: AnyEvent<'_>, sink: &mut dyn DeltaSink) -> Result<Whole, ModelError> {
+        if let Some(error) = message.error.filter(|error| error.get() != "null") {
+            return Err(from_error_body(error.get().as_bytes()));
+        }
+        let Some(blocks) = message.content.filter(|_| text(&message.kind) == "message") else {
+            return Ok(Whole::Other);
+        };
+        for (key, block) in (0..).zip(blocks.0) {
+            self.begin_block(key, block, sink)?;
+        }
+        self.usage(message.usage, sink);
+        self.stop(&message.stop_reason);
+        self.finish_call(sink)?;
+        Ok(Whole::Message)
     }
 }

@@ -4,19 +4,20 @@ use belay_protocol::{DeltaSink, FinishReason, ModelError, ModelReply, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::collect::Collector;
+use crate::collect::{Collector, Reported};
 use crate::failure::{from_error_body, network};
+use crate::lenient::{Count, Word, object, read, word};
 use crate::sse::{Event, EventName};
 use crate::stream::{Decoder, Flow};
-use crate::wire::{Few, Text, excerpt, text};
+use crate::wire::{Content, Few, Part, Text, excerpt, text};
 
 /// A chunk of a stream, or a whole completion; everything may be missing.
 #[derive(Deserialize)]
 struct Chunk<'a> {
     #[serde(borrow, default)]
     choices: Option<Few<Choice<'a>>>,
-    #[serde(default)]
-    usage: Option<WireUsage>,
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
@@ -24,19 +25,19 @@ struct Chunk<'a> {
 #[derive(Deserialize)]
 struct Choice<'a> {
     #[serde(default)]
-    index: Option<u64>,
+    index: Count,
     #[serde(borrow, default)]
     delta: Option<Piece<'a>>,
     #[serde(borrow, default)]
     message: Option<Piece<'a>>,
     #[serde(borrow, default)]
-    finish_reason: Option<Text<'a>>,
+    finish_reason: Option<Word<'a>>,
 }
 
 #[derive(Deserialize)]
 struct Piece<'a> {
     #[serde(borrow, default)]
-    content: Option<Text<'a>>,
+    content: Option<Content<'a>>,
     /// What the model says when it refuses; it stands in the place of the text.
     #[serde(borrow, default)]
     refusal: Option<Text<'a>>,
@@ -53,9 +54,9 @@ struct Piece<'a> {
 #[derive(Deserialize)]
 struct CallPiece<'a> {
     #[serde(default)]
-    index: Option<u64>,
+    index: Count,
     #[serde(borrow, default)]
-    id: Option<Text<'a>>,
+    id: Option<Word<'a>>,
     #[serde(borrow, default)]
     function: Option<FunctionPiece<'a>>,
 }
@@ -70,32 +71,39 @@ struct FunctionPiece<'a> {
 }
 
 #[derive(Deserialize)]
-struct WireUsage {
+struct WireUsage<'a> {
     #[serde(default)]
-    prompt_tokens: Option<u64>,
+    prompt_tokens: Count,
     #[serde(default)]
-    completion_tokens: Option<u64>,
-    #[serde(default)]
-    prompt_tokens_details: Option<PromptDetails>,
+    completion_tokens: Count,
+    #[serde(borrow, default)]
+    prompt_tokens_details: Option<&'a RawValue>,
     /// DeepSeek's name for the cached part.
     #[serde(default)]
-    prompt_cache_hit_tokens: Option<u64>,
+    prompt_cache_hit_tokens: Count,
 }
 
 #[derive(Deserialize)]
 struct PromptDetails {
     #[serde(default)]
-    cached_tokens: Option<u64>,
+    cached_tokens: Count,
 }
 
-impl From<WireUsage> for Usage {
-    fn from(usage: WireUsage) -> Self {
-        let cached = usage.prompt_tokens_details.and_then(|details| details.cached_tokens);
-        Self {
-            input: usage.prompt_tokens.unwrap_or_default(),
-            cached_input: cached.or(usage.prompt_cache_hit_tokens).unwrap_or_default(),
-            output: usage.completion_tokens.unwrap_or_default(),
-        }
+/// What the provider reports, and whether that is all; `None` where nothing of it can be read.
+fn usage(raw: Option<&RawValue>) -> Option<(Usage, Reported)> {
+    let usage: WireUsage<'_> = serde_json::from_str(raw?.get()).ok()?;
+    let (input, output) = (usage.prompt_tokens.tokens(), usage.completion_tokens.tokens());
+    let details: Option<PromptDetails> = object(usage.prompt_tokens_details);
+    let cached = details.and_then(|details| details.cached_tokens.tokens());
+    let known = Usage {
+        input: input.unwrap_or_default(),
+        cached_input: cached.or(usage.prompt_cache_hit_tokens.tokens()).unwrap_or_default(),
+        output: output.unwrap_or_default(),
+    };
+    match (input, output) {
+        (None, None) => None,
+        (Some(_), Some(_)) => Some((known, Reported::All)),
+        _ => Some((known, Reported::Part)),
     }
 }
 
@@ -103,22 +111,27 @@ impl From<WireUsage> for Usage {
 #[derive(Default)]
 pub(crate) struct OpenAiDecoder {
     collected: Collector,
+    /// The number of the choice that is read: that of the first one.
+    choice: Option<u64>,
 }
 
 impl OpenAiDecoder {
     fn chunk(&mut self, data: &[u8], sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
-        let chunk: Chunk<'_> = serde_json::from_slice(data)
-            .map_err(|error| network(format!("not a chunk of a completion ({error}): {}", excerpt(data))))?;
+        read(data, "a chunk of a completion", |data| Ok(self.take(serde_json::from_slice(data)?, sink)))
+    }
+
+    fn take(&mut self, chunk: Chunk<'_>, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
         if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
             return Err(from_error_body(error.get().as_bytes()));
         }
-        if let Some(usage) = chunk.usage {
-            self.collected.begun = true;
-            self.collected.usage = Some(usage.into());
+        if let Some((usage, reported)) = usage(chunk.usage) {
+            self.collected.report(usage, reported, sink);
         }
-        // We never ask for more than one choice.
-        let choices = chunk.choices.unwrap_or_default().0;
-        for choice in choices.into_iter().filter(|choice| choice.index.unwrap_or_default() == 0) {
+        for choice in chunk.choices.unwrap_or_default().0 {
+            // We never ask for more than one choice.
+            if choice.index.0.is_some_and(|index| *self.choice.get_or_insert(index) != index) {
+                continue;
+            }
             if let Some(piece) = choice.delta.or(choice.message) {
                 self.piece(piece, sink)?;
             }
@@ -133,36 +146,41 @@ impl OpenAiDecoder {
         // Servers that know both names of the reasoning send the same twice.
         let reasoning = if piece.reasoning_content.is_some() { &piece.reasoning_content } else { &piece.reasoning };
         self.collected.reasoning(text(reasoning), sink)?;
-        self.collected.text(text(&piece.content), sink)?;
+        for part in piece.content.unwrap_or_default().0 {
+            match part {
+                Part::Text(said) => self.collected.text(&said, sink)?,
+                Part::Thinking(thought) => self.collected.reasoning(&thought, sink)?,
+            }
+        }
         self.collected.text(text(&piece.refusal), sink)?;
-        piece.tool_calls.unwrap_or_default().0.into_iter().try_for_each(|call| self.call_piece(call))
+        piece.tool_calls.unwrap_or_default().0.into_iter().try_for_each(|call| self.call_piece(call, sink))
     }
 
     /// Pieces are told apart by their index. Servers without one, or with the same one for all, begin each call by
     /// naming it.
-    fn call_piece(&mut self, piece: CallPiece<'_>) -> Result<(), ModelError> {
-        let id = text(&piece.id);
+    fn call_piece(&mut self, piece: CallPiece<'_>, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
+        let id = word(&piece.id);
         let (name, arguments) = match &piece.function {
             Some(function) => (text(&function.name), function.arguments.map(RawValue::get)),
             None => ("", None),
         };
         let next = self.collected.calls() as u64;
         let key =
-            piece.index.or_else(|| if name.is_empty() { self.collected.last_key() } else { None }).unwrap_or(next);
+            piece.index.0.or_else(|| if name.is_empty() { self.collected.last_key() } else { None }).unwrap_or(next);
         let at = match self.collected.call(key) {
             Some(at) if !self.collected.is_other(at, id, name) => {
                 self.collected.identify(at, id, name)?;
                 at
             }
-            _ => self.collected.open_call(key, id, name)?,
+            _ => self.collected.open_call(key, id, name, sink)?,
         };
         match arguments {
             None | Some("null") => Ok(()),
             Some(quoted) if quoted.starts_with('"') => match serde_json::from_str::<Text<'_>>(quoted) {
-                Ok(piece) => self.collected.arguments(at, &piece.0),
+                Ok(piece) => self.collected.arguments(at, &piece.0, sink),
                 Err(error) => Err(network(format!("the arguments of a tool call are not text: {error}"))),
             },
-            Some(object) => self.collected.arguments(at, object),
+            Some(object) => self.collected.arguments(at, object, sink),
         }
     }
 }

@@ -174,7 +174,7 @@ async fn a_lying_server_gives_a_typed_error() {
         ("not JSON", Script::sse("data: hello\n\n"), Network, "not a chunk of a completion"),
         ("other JSON", Script::sse("data: {\"a\":1}\n\ndata: [DONE]\n\n"), Network, "without a reason"),
         ("a list", Script::sse("data: [1]\n\n"), Network, "not a chunk"),
-        ("a negative index", Script::sse(&ids), Network, "not a chunk"),
+        ("a call and no end", Script::sse(&ids), Network, "before its terminal event"),
         ("deep JSON", Script::sse(&format!("data: {}\n\n", "[".repeat(100_000))), Network, "not a chunk"),
         ("a web page", Script::http(200, "text/html", "<html>log in</html>"), Network, "log in"),
         ("JSON of another kind", Script::json(200, "{\"ok\":true}"), Network, "no completion"),

@@ -20,7 +20,7 @@ use crate::routines::{
 
 /// Columns that [`record`] reads.
 const COLUMNS: &str = "id, routine_id, routine, key, revision, set_off_by, scheduled_at, detail, payload, status, summary, run_id, job_id, \
-     input_tokens, output_tokens, model_calls, tool_calls, cost_micro_usd, claimed_at, ended_at";
+     input_tokens, output_tokens, model_calls, tool_calls, estimated_calls, cost_micro_usd, claimed_at, ended_at";
 
 pub(super) const RUNNING: &str = "SELECT COUNT(*) FROM firings WHERE status = 'running'";
 pub(super) const RUNNING_OF: &str = "SELECT COUNT(*) FROM firings WHERE status = 'running' AND routine_id = ?1";
@@ -225,7 +225,7 @@ pub(super) fn settle(tx: &mut Tx<'_>, end: &FiringEnd) -> Done<Settled> {
     let firing = ended(firing, end);
     tx.exec(
         "UPDATE firings SET status = ?2, summary = ?3, input_tokens = ?4, output_tokens = ?5, model_calls = ?6, tool_calls = ?7,
-                            cost_micro_usd = ?8, ended_at = ?9
+                            cost_micro_usd = ?8, ended_at = ?9, estimated_calls = ?10
          WHERE id = ?1",
         params![
             firing.firing_id.to_string(),
@@ -236,7 +236,8 @@ pub(super) fn settle(tx: &mut Tx<'_>, end: &FiringEnd) -> Done<Settled> {
             firing.usage.model_calls,
             firing.usage.tool_calls,
             to_sql_int(firing.cost_micro_usd),
-            end.at.0
+            end.at.0,
+            firing.usage.estimated_calls
         ],
     )?;
     let mut disabled = false;

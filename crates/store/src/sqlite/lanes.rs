@@ -97,7 +97,8 @@ pub(super) fn set_loop_detection(tx: &mut Tx<'_>, lease: &Lease, on: bool) -> Do
 fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
     let pending = tx.rows(
         "SELECT id, text, principal, asker_place, relayed, channel, reply_to, status, attempt, accepted_at, started_at, input_tokens,
-                output_tokens, model_calls, tool_calls, cost_micro_usd, state, history, thread, options, provenance
+                output_tokens, model_calls, tool_calls, estimated_calls, cost_micro_usd, state, history, thread, options,
+                provenance
          FROM runs WHERE session = ?1 AND ended_at IS NULL ORDER BY seq",
         params![session.as_str()],
         |row| Ok((pending_run(row)?, row.get::<_, Option<String>>("thread")?)),
@@ -370,7 +371,7 @@ pub(super) fn progress(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint, 
     let usage = checkpoint.usage;
     let running = tx.row(
         "UPDATE runs SET input_tokens = ?3, output_tokens = ?4, model_calls = ?5, tool_calls = ?6, cost_micro_usd = ?7,
-                         state = COALESCE(?8, state), status = ?9
+                         state = COALESCE(?8, state), status = ?9, estimated_calls = ?10
          WHERE id = ?1 AND session = ?2 AND status = 'running'
          RETURNING thread, turn, started_at",
         params![
@@ -382,7 +383,8 @@ pub(super) fn progress(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint, 
             usage.tool_calls,
             to_sql_int(checkpoint.cost_micro_usd),
             checkpoint.state.as_ref().map(rows::to_json).transpose()?,
-            status.word()
+            status.word(),
+            usage.estimated_calls
         ],
         |row| Ok((row.get::<_, String>("thread")?, row.get("turn")?, rows::date(row, "started_at")?)),
     )?;
@@ -407,7 +409,7 @@ fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRu
     let usage = finished.usage;
     let ended = tx.row(
         concat!("UPDATE runs SET status = ?3, reason = ?4, evidence = ?5, reply = ?6, input_tokens = ?7, output_tokens = ?8,
-                         model_calls = ?9, tool_calls = ?10, cost_micro_usd = ?11, ended_at = ?12, state = NULL,
+                         model_calls = ?9, tool_calls = ?10, cost_micro_usd = ?11, ended_at = ?12, estimated_calls = ?13, state = NULL,
                          history = NULL
          WHERE id = ?1 AND session = ?2 AND ended_at IS NULL
          RETURNING thread, turn, EXISTS (SELECT 1 FROM gates WHERE run_id = runs.id AND ", gates::open!(), ") AS asking"),
@@ -423,7 +425,8 @@ fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRu
             usage.model_calls,
             usage.tool_calls,
             to_sql_int(finished.cost_micro_usd),
-            finished.at.0
+            finished.at.0,
+            usage.estimated_calls
         ],
         |row| {
             let place: (Option<String>, Option<u32>) = (row.get("thread")?, row.get("turn")?);

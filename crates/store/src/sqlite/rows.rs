@@ -5,14 +5,23 @@ use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    Asker, ChannelId, Event, IdempotencyKey, Message, MessageBody, MessageScope, Outbound, OutboxRow, Place, Purpose,
-    ReplyRoute, RunRecord, RunStatus, Seq, StopReason, ThreadState, UnixMillis,
+    Asker, ChannelId, Event, IdPrefix, IdempotencyKey, Message, MessageBody, MessageScope, Outbound, OutboxRow, Place,
+    Purpose, ReplyRoute, RunRecord, RunStatus, Seq, StopReason, ThreadState, UnixMillis,
 };
 use rusqlite::Row;
+use rusqlite::types::Value;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::tx::{Done, Failure, from_sql_int};
+
+/// The condition that an id begins so, with the values of [`span_of`].
+pub(super) const BEGINS: &str = "(id >= ? AND id < ?)";
+
+/// The range of the ids that begin so: every character of an id sorts before `g`.
+pub(super) fn span_of(prefix: &IdPrefix) -> [Value; 2] {
+    [prefix.as_str().to_owned().into(), format!("{}g", prefix.as_str()).into()]
+}
 
 pub(super) fn to_json<T: Serialize>(value: &T) -> Done<String> {
     serde_json::to_string(value).map_err(|error| Failure::Broken(format!("cannot be serialised: {error}")))
@@ -130,12 +139,13 @@ pub(super) fn usage(row: &Row<'_>) -> Done<RunUsage> {
         output: count(row, "output_tokens")?,
         model_calls: row.get("model_calls")?,
         tool_calls: row.get("tool_calls")?,
+        estimated_calls: row.get("estimated_calls")?,
     })
 }
 
 /// Columns that [`run_record`] reads.
 pub(super) const RUN_COLUMNS: &str = "id, session, status, reason, evidence, reply, input_tokens, output_tokens, \
-     model_calls, tool_calls, cost_micro_usd, attempt, accepted_at, started_at, ended_at";
+     model_calls, tool_calls, estimated_calls, cost_micro_usd, attempt, accepted_at, started_at, ended_at";
 
 /// A run without its question, which is in another table.
 pub(super) fn run_record(row: &Row<'_>) -> Done<RunRecord> {

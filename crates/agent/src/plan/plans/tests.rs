@@ -41,9 +41,6 @@ fn what_cannot_be_done_is_said_in_a_sentence() {
     let mark = |index, status, note: Option<String>| -> Command {
         Box::new(move |plans| plans.mark_step(None, index, status, note.as_deref()).map(drop))
     };
-    let update = |title: Option<&'static str>, steps: Option<Vec<String>>| -> Command {
-        Box::new(move |plans| plans.update(None, title, steps.as_deref()).map(drop))
-    };
     for (name, command, expected) in [
         ("an id of its own", create(None, "t", fits()), None),
         ("a taken id", create(Some("trip"), "t", fits()), Some("already a plan")),
@@ -62,14 +59,8 @@ fn what_cannot_be_done_is_said_in_a_sentence() {
         ("a mark without anything", mark(0, None, None), Some("mark_step needs")),
         ("a note alone", mark(0, None, Some("n".into())), None),
         ("a note too long", mark(0, None, Some(long.clone())), Some("at most 500")),
-        ("an update without anything", update(None, None), Some("update needs")),
-        ("an update of the title", update(Some("u"), None), None),
-        ("an update to no steps", update(None, Some(vec![])), Some("must not be empty")),
-        ("another active one", Box::new(|plans| plans.set_active("trip").map(drop)), None),
-        ("an unknown active one", Box::new(|plans| plans.set_active("x").map(drop)), Some("no plan with the id x")),
-        ("an unknown one deleted", Box::new(|plans| plans.delete("x")), Some("no plan with the id x")),
         ("an unknown one shown", Box::new(|plans| plans.get(Some("x")).map(drop)), Some("no plan with the id x")),
-    ] as [(&str, Command, Option<&str>); 24]
+    ] as [(&str, Command, Option<&str>); 18]
     {
         let mut plans = trip();
         match (command(&mut plans), expected) {
@@ -83,54 +74,10 @@ fn what_cannot_be_done_is_said_in_a_sentence() {
     }
 }
 
-#[test]
-fn words_of_statuses_are_checked() {
-    for status in StepStatus::ALL {
-        assert_eq!(StepStatus::from_word(status.word()), Ok(status));
-    }
-    let error = StepStatus::from_word("done").unwrap_err();
-    assert!(error.to_string().contains("not_started, in_progress, completed, blocked"), "{error}");
-}
-
-#[test]
-fn an_update_keeps_what_was_known_where_the_same_text_stands_at_the_same_place() {
-    let mut plans = trip();
-    for at in 0..3 {
-        plans.mark_step(None, at, Some(StepStatus::Completed), Some("done")).unwrap();
-    }
-    let plan = plans.update(None, Some("Go"), Some(&steps(&["book", "go", "pack", "rest"]))).unwrap();
-    let kept: Vec<_> = plan.steps.iter().map(|step| (step.status, step.note.as_str())).collect();
-    let fresh = (StepStatus::NotStarted, "");
-    assert_eq!(kept, [(StepStatus::Completed, "done"), fresh, fresh, fresh]);
-    assert_eq!(plan.title, "Go");
-}
-
-#[test]
-fn the_list_marks_the_active_plan_and_deleting_it_leaves_none() {
-    let mut plans = trip();
-    plans.create(None, "Second", &steps(&["a"])).unwrap();
-    let expected = "- trip: Go to Rome, 0/3 steps completed\n- plan-2 (active): Second, 0/1 steps completed";
-    assert_eq!(plans.list(), expected);
-    plans.delete("plan-2").unwrap();
-    assert_eq!((plans.active(), plans.get(None)), (None, Err(PlanError::NoneActive)));
-    plans.set_active("trip").unwrap();
-    assert_eq!(plans.active().map(|plan| plan.id.as_str()), Some("trip"));
-    for _ in 1..MAX_PLANS {
-        plans.create(None, "t", &steps(&["a"])).unwrap();
-    }
-    assert_eq!(plans.create(None, "t", &steps(&["a"])), Err(PlanError::TooManyPlans));
-    plans.delete("trip").unwrap();
-    assert!(plans.active().is_some(), "deleting another one leaves the active one");
-    assert_eq!(Plans::default().list(), "There are no plans.");
-}
-
 #[derive(Clone, Debug)]
 enum Step {
     Create(Option<u8>, Vec<String>),
-    Update(Option<u8>, Vec<String>),
-    Active(u8),
     Mark(u64, StepStatus, String),
-    Delete(u8),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -138,10 +85,7 @@ fn step() -> impl Strategy<Value = Step> {
     let status = prop::sample::select(StepStatus::ALL.to_vec());
     prop_oneof![
         (prop::option::of(0u8..20), texts()).prop_map(|(id, texts)| Step::Create(id, texts)),
-        (prop::option::of(0u8..20), texts()).prop_map(|(id, texts)| Step::Update(id, texts)),
-        (0u8..20).prop_map(Step::Active),
         (0u64..60, status, ".{0,600}").prop_map(|(at, status, note)| Step::Mark(at, status, note)),
-        (0u8..20).prop_map(Step::Delete),
     ]
 }
 
@@ -155,10 +99,7 @@ proptest! {
             let id = |n: u8| format!("p{n}");
             let done = match step {
                 Step::Create(n, texts) => plans.create(n.map(id).as_deref(), "t", &texts).map(drop),
-                Step::Update(n, texts) => plans.update(n.map(id).as_deref(), None, Some(&texts)).map(drop),
-                Step::Active(n) => plans.set_active(&id(n)).map(drop),
                 Step::Mark(at, status, note) => plans.mark_step(None, at, Some(status), Some(&note)).map(drop),
-                Step::Delete(n) => plans.delete(&id(n)),
             };
             if done.is_err() {
                 prop_assert_eq!(&plans, &before);

@@ -123,7 +123,7 @@ fn same_as(before: &FiringRecord, outcome: Outcome) -> Outcome {
 fn failure(house: &House, firing: &FiringRecord, facts: &Facts, outcome: &Outcome) -> Option<String> {
     let before = facts.failed;
     let in_a_row = before.map_or(0, |failed| failed.in_a_row).saturating_add(1);
-    let key_refused = outcome.reason == Some(StopReason::ProviderAuth);
+    let key_refused = matches!(outcome.reason, Some(StopReason::ProviderAuth | StopReason::ProviderQuota));
     let newly_refused = key_refused && !before.is_some_and(|failed| failed.key_refused);
     if !newly_refused && in_a_row != TOLD_AT {
         return None;

@@ -110,7 +110,8 @@ async fn failed(house: &House, routine: Option<&RoutineRecord>) -> Result<Option
     Ok(Some(Failed {
         in_a_row: routine.failures,
         at: time_of(&newest),
-        key_refused: run.is_some_and(|run| run.reason == Some(StopReason::ProviderAuth)),
+        key_refused: run
+            .is_some_and(|run| matches!(run.reason, Some(StopReason::ProviderAuth | StopReason::ProviderQuota))),
     }))
 }
 

@@ -57,7 +57,7 @@ impl OpenAiError {
     pub(crate) fn failed(run: &RunRecord) -> Self {
         let (status, kind, code) = match run.reason {
             Some(StopReason::RateLimited) => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "rate_limited"),
-            Some(StopReason::CostRefused) => {
+            Some(StopReason::CostRefused | StopReason::ProviderQuota) => {
                 (StatusCode::TOO_MANY_REQUESTS, "insufficient_quota", "insufficient_quota")
             }
             Some(StopReason::Network) => (StatusCode::BAD_GATEWAY, "server_error", "network"),

@@ -389,7 +389,7 @@ async fn a_firing_ends_once_and_tells_once(store: Store) {
     let ended = FiringRecord {
         status: FiringStatus::Attention,
         summary: Some("there is a comet".into()),
-        usage: RunUsage { input: 10, output: 5, model_calls: 1, tool_calls: 0 },
+        usage: RunUsage { input: 10, output: 5, model_calls: 1, tool_calls: 0, estimated_calls: 1 },
         cost_micro_usd: 7,
         ended_at: Some(at(3_000)),
         ..running.clone()

@@ -38,7 +38,7 @@ async fn a_pause_keeps_progress_question_and_message_together(store: Shared) {
     let gate = gate(&lease, run);
     let question = Question { gate: gate.id, offers_always: true, decidable: true };
     let outbound = Outbound { run_id: Some(run), question: Some(question), ..outbound("c", "May I?") };
-    let usage = RunUsage { input: 3, output: 2, model_calls: 1, tool_calls: 0 };
+    let usage = RunUsage { input: 3, output: 2, model_calls: 1, tool_calls: 0, estimated_calls: 1 };
     let brake = EventKind::Brake { brake: "b".into(), count: 1, force_text: false };
     let event = NewEvent { at: at(1_650), session: Some("s".into()), run_id: Some(run), kind: brake.clone() };
     let checkpoint = Checkpoint {

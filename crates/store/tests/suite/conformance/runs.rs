@@ -207,7 +207,7 @@ async fn messages_without_a_key_are_never_duplicates(store: Shared) {
 async fn a_checkpoint_keeps_messages_state_and_totals(store: Shared) {
     let mut lease = open(&*store, "s").await.lease;
     let run = accept(&*store, &lease, input("hi")).await;
-    let usage = RunUsage { input: 3, output: 2, model_calls: 1, tool_calls: 4 };
+    let usage = RunUsage { input: 3, output: 2, model_calls: 1, tool_calls: 4, estimated_calls: 1 };
     let brake = EventKind::Brake { brake: "b".into(), count: 1, force_text: false };
     let event =
         NewEvent { at: at(1_234), session: Some(lease.session.clone()), run_id: Some(run), kind: brake.clone() };
@@ -265,7 +265,7 @@ async fn a_run_ends_once_and_keeps_its_first_ending(store: Shared) {
         reason: Some(StopReason::MaxIterations),
         evidence: end.evidence.clone(),
         reply: Some("sorry".into()),
-        usage: RunUsage { input: 10, output: 5, model_calls: 1, tool_calls: 0 },
+        usage: RunUsage { input: 10, output: 5, model_calls: 1, tool_calls: 0, estimated_calls: 1 },
         cost_micro_usd: 7,
         attempt: 1,
         accepted_at: at(1_000),

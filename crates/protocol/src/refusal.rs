@@ -1,0 +1,139 @@
+//! What a model provider says when it refuses or fails a call, for the record and for the operator.
+
+/// A provider's own words about a call that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderRefusal {
+    /// What is wrong, as far as status and words tell.
+    pub fault: ProviderFault,
+    /// The HTTP status; `None` for an error inside an answer that had begun well.
+    pub status: Option<u16>,
+    /// The provider's code or type of the error, such as `invalid_api_key`; empty where it gave none.
+    pub code: String,
+    /// The message, on one line of at most 500 characters, without secrets and invisible characters.
+    pub message: String,
+    /// Where the key comes from that was sent: an environment variable or a setting; empty where it is not known.
+    pub key_from: String,
+}
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProviderFault {
+    /// The key is missing, wrong, or may not do this.
+    Key,
+    /// Quota, credit or balance is used up: waiting does not cure it.
+    Quota,
+    /// The model's name is not known there.
+    UnknownModel,
+    /// Too many requests.
+    RateLimit,
+    /// More work than it can take now.
+    Overloaded,
+    /// An error of its own.
+    Server,
+    /// The context is too long.
+    ContextTooLong,
+    /// It refuses the request for another reason.
+    Request,
+}
+
+impl ProviderFault {
+    /// The word in the evidence of an ending.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Quota => "quota",
+            Self::UnknownModel => "unknown_model",
+            Self::RateLimit => "rate_limit",
+            Self::Overloaded => "overloaded",
+            Self::Server => "server",
+            Self::ContextTooLong => "context_too_long",
+            Self::Request => "request",
+        }
+    }
+}
+
+impl ProviderRefusal {
+    /// What an operator reads: what happened with status and code, what to do, and the provider's message.
+    pub fn line(&self) -> String {
+        let key = match self.key_from.as_str() {
+            "" => "the API key in [llm]",
+            name => name,
+        };
+        let (what, advice) = match self.fault {
+            ProviderFault::Key => ("The provider rejected the API key", format!("Check {key}.")),
+            ProviderFault::Quota => {
+                ("The provider's quota or credit for this API key is used up", format!("Check the account of {key}."))
+            }
+            ProviderFault::UnknownModel => {
+                ("The provider does not know this model", "Check llm.model; /models lists the configured ones.".into())
+            }
+            ProviderFault::RateLimit => ("The provider limits the rate of requests", "Try again later.".into()),
+            ProviderFault::Overloaded => ("The provider is overloaded", "Try again later.".into()),
+            ProviderFault::Server => {
+                ("The provider reports an error of its own", "Try again later; if it stays, ask the provider.".into())
+            }
+            ProviderFault::ContextTooLong => (
+                "The conversation is too long for the model",
+                "Start a new one with /new, or check llm.context_tokens.".into(),
+            ),
+            ProviderFault::Request => {
+                ("The provider refused the request", "Check llm.base_url, llm.model and llm.extra_body.".into())
+            }
+        };
+        let status = self.status.map(|status| status.to_string());
+        let code = Some(self.code.clone()).filter(|code| !code.is_empty());
+        let facts = [status, code].into_iter().flatten().collect::<Vec<_>>().join(": ");
+        let facts = if facts.is_empty() { facts } else { format!(" ({facts})") };
+        let said = match self.message.as_str() {
+            "" => String::new(),
+            message => format!(" The provider said: {message}"),
+        };
+        format!("{what}{facts}. {advice}{said}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_says_what_happened_why_and_what_to_do() {
+        for (fault, status, code, message, key_from, line) in [
+            (
+                ProviderFault::Key,
+                Some(401),
+                "invalid_api_key",
+                "",
+                "OPENAI_API_KEY",
+                "The provider rejected the API key (401: invalid_api_key). Check OPENAI_API_KEY.",
+            ),
+            (
+                ProviderFault::Server,
+                Some(500),
+                "",
+                "boom",
+                "",
+                "The provider reports an error of its own (500). Try again later; if it stays, ask the provider. The provider \
+                 said: boom",
+            ),
+            (
+                ProviderFault::Quota,
+                None,
+                "insufficient_quota",
+                "no credit",
+                "",
+                "The provider's quota or credit for this API key is used up (insufficient_quota). Check the account of the \
+                 API key in [llm]. The provider said: no credit",
+            ),
+        ] {
+            let refusal = ProviderRefusal {
+                fault,
+                status,
+                code: code.into(),
+                message: message.into(),
+                key_from: key_from.into(),
+            };
+            assert_eq!(refusal.line(), line);
+        }
+    }
+}
