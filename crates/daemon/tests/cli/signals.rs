@@ -6,6 +6,9 @@ use std::sync::mpsc::{Receiver, channel};
 
 use crate::{Home, PATIENCE};
 
+/// Whoever runs the tests may have SIGHUP ignored, as `nohup` does, which would be inherited.
+const NOT_IGNORED: &[&str] = &["env", "--default-signal=HUP"];
+
 const QUIET: &str = "[channels.stdin]\nenabled = false\n";
 
 /// A daemon that was started by another program, such as `setsid`, and what it says.
@@ -80,7 +83,7 @@ fn send(name: &str, pid: u32) {
 #[test]
 fn a_hangup_reloads_what_can_change_names_what_needs_a_restart_and_a_bad_file_changes_nothing() {
     let home = Home::new();
-    let daemon = Started::by(&home, &["setsid"], "");
+    let daemon = Started::by(&home, &[NOT_IGNORED, &["setsid"]].concat(), "");
     let file = home.0.path().join("reload.toml");
     let reload = |settings: &str| {
         std::fs::write(&file, format!("{QUIET}{settings}")).unwrap();
@@ -139,7 +142,7 @@ fn with_a_terminal_a_hangup_drains() {
         home.command(&["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=127.0.0.1:0", "--config"]);
     let words: Vec<_> =
         std::iter::once(run.get_program()).chain(run.get_args()).map(|word| word.to_str().unwrap()).collect();
-    let line = format!("exec {} {} 2>&1", words.join(" "), file.display());
+    let line = format!("exec {} {} {} 2>&1", NOT_IGNORED.join(" "), words.join(" "), file.display());
     // `script` gives its child a terminal of its own.
     let mut command = Command::new("script");
     command.args(["-qefc", &line, "/dev/null"]).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
