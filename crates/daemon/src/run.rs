@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, 
         logging.announce(notice);
     }
     let (args, env, settings) = (args.clone(), env.clone(), loaded.settings);
-    let running = parts.start(&root, signals, Source { args, env, paths, settings, log }).await?;
+    let running = Box::pin(parts.start(&root, signals, Source { args, env, paths, settings, log })).await?;
 
     let described = format!("{}; workspace {}", running.describe(), workspace.display());
     systemd::ready(&described);

@@ -319,7 +319,9 @@ pub(crate) fn refused(problems: &[Problem]) -> Failure {
 /// A crate's own words, `section.key: what`, as a problem with its place.
 pub(crate) fn of_text(text: &str, origins: &Origins) -> Problem {
     match text.split_once(": ") {
-        Some((key, what)) => Problem::new(key, what).from(origins.around(key).filter(|origin| *origin != BUILT_IN)),
+        Some((key, what)) => {
+            Problem::new(key, mask::masked_text(what)).from(origins.around(key).filter(|origin| *origin != BUILT_IN))
+        }
         None => Problem::new("settings", text),
     }
 }

@@ -9,7 +9,8 @@
 //! Architecture invariant: a reader never holds anything that a run waits for; a slow one slows only itself.
 //!
 //! Reading order: [`config`] → [`error`] → `channel` (how handlers reach the agent) → `app` (what handlers share) →
-//! `entry` → `auth` → `extract` → `routes` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with `control_socket` and `patience`) →
+//! `entry` → `auth` → `extract` → `routes` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with `control_socket`,
+//! `patience` and `places`) →
 //! [`worker_link`].
 
 mod app;
@@ -23,6 +24,7 @@ mod export;
 mod extract;
 mod mcp;
 mod patience;
+mod places;
 mod routes;
 pub mod server;
 mod sight;

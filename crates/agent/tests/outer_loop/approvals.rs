@@ -88,7 +88,6 @@ async fn a_question_of_one_program_is_answered_by_no_other_program_by_its_id_or_
         ("alice", by_id.clone()),
         ("alice", Body::Text(format!("/approve {gate}"))),
         ("elsewhere", Body::Text(format!("/always {gate}"))),
-        ("alice", Body::Text("yes".into())),
     ];
     for (session, body) in others {
         let answer = agent.one.said_by(client("two"), session, body.clone()).await;

@@ -145,7 +145,7 @@ pub(crate) async fn cancel(
     JobPath(id): JobPath,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Response, ApiError> {
-    change(&app, principal, JobRequest::Cancel(id)).await
+    change(&app, principal, id, JobRequest::Cancel).await
 }
 
 /// Takes the result of a job.
@@ -155,11 +155,20 @@ pub(crate) async fn accept(
     JobPath(id): JobPath,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Response, ApiError> {
-    change(&app, principal, JobRequest::Accept(id)).await
+    change(&app, principal, id, JobRequest::Accept).await
 }
 
-async fn change(app: &App, principal: Principal, request: JobRequest) -> Result<Response, ApiError> {
-    let inbound = app.without_session(principal, Body::Control(Control::Job(request)));
+async fn change(
+    app: &App,
+    principal: Principal,
+    id: JobId,
+    request: fn(JobId) -> JobRequest,
+) -> Result<Response, ApiError> {
+    // The agent looks too. For an operator the store is not asked: a job is taken back where that does not answer.
+    if app.sight(&principal).own_only().is_some() {
+        find(app, &principal, id).await?;
+    }
+    let inbound = app.without_session(principal, Body::Control(Control::Job(request(id))));
     let job = asked(app, inbound).await?;
     Ok(Json(seen(app, job).await?).into_response())
 }

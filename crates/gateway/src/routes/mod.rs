@@ -45,7 +45,7 @@ pub(crate) use messages::{NewMessage, check_key, check_text};
 pub use runs::LIST_MAX;
 pub(crate) use runs::{check_limit, no_such_run};
 pub(crate) use status::status_of;
-pub(crate) use stop::{stop_now, stop_run};
+pub(crate) use stop::{Stop, stop_now, stop_run};
 
 pub(crate) use sessions::no_such_session;
 
@@ -53,7 +53,6 @@ use crate::app::Shared;
 use crate::auth::guard;
 use crate::error::ApiError;
 use crate::mcp;
-use crate::sight::only_shown;
 use crate::ws;
 
 /// All routes, ours and those that others brought, under the layers that every request passes.
@@ -135,13 +134,13 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/shutdown", post(status::shutdown))
         .route("/metrics", get(status::metrics))
         .route("/v1/models", get(openai::models))
+        .route("/v1/models/{name}", get(openai::model))
         .route("/v1/chat/completions", post(openai::chat))
         .method_not_allowed_fallback(wrong_method)
         // Unknown routes are refused behind the guard: a stranger learns nothing about which exist.
         .route("/api", any(not_found))
         .route("/api/{*rest}", any(not_found))
         .route("/v1/{*rest}", any(not_found))
-        .layer(from_fn_with_state(app.clone(), only_shown))
         .layer(from_fn_with_state(app.clone(), guard))
 }
 
@@ -152,7 +151,7 @@ fn open(app: &Shared) -> Router<Shared> {
         .route("/readyz", get(health::ready))
         .route("/startupz", get(health::started))
         // Each has a secret of its own.
-        .route("/hooks/{path}", post(hooks::receive))
+        .route("/hooks/{name}", post(hooks::receive))
         // Who it is, the first message may say as well: see `ws`.
         .route("/ws", get(ws::upgrade));
     if app.webhook_secret.is_some() {

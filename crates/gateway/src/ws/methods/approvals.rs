@@ -4,7 +4,7 @@ use belay_protocol::GateFilter;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Caller, session_key};
+use super::Caller;
 use crate::error::ApiError;
 use crate::routes::{check_limit, decide_gate, list_gates};
 
@@ -26,9 +26,10 @@ pub(super) struct DecideParams {
 }
 
 pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, ApiError> {
-    let session = params.session_key.as_deref().map(session_key).transpose()?;
-    let limit = check_limit(params.limit)?;
-    list_gates(&caller.app, GateFilter { session, waiting: !params.all, limit, ..GateFilter::default() }).await
+    let sight = caller.app.sight(&caller.principal);
+    let session = sight.named_session("sessionKey", params.session_key.as_deref()).await?;
+    let filter = GateFilter { waiting: !params.all, limit: check_limit(params.limit)?, ..GateFilter::default() };
+    list_gates(&caller.app, &caller.principal, session, filter).await
 }
 
 /// Whether the answer counts, the agent says.
