@@ -106,7 +106,7 @@ impl RequestShape {
 fn push_system(out: &mut Vec<u8>, request: &ModelRequest<'_>) {
     let prompt = (!is_blank(&request.prompt.text)).then_some((&request.prompt.text, &request.prompt.wire));
     let history = request.messages.iter().filter_map(|message| match &message.body {
-        MessageBody::System { text } if !is_blank(text) => Some((text, &message.wire)),
+        MessageBody::System { text } if !is_blank(text) && !message.is_notice() => Some((text, &message.wire)),
         _ => None,
     });
     let mut blocks = prompt.into_iter().chain(history).peekable();
@@ -203,7 +203,8 @@ fn open_turn(out: &mut Vec<u8>, turn: &mut Option<Role>, role: Role) {
 /// Whose turn a message belongs to; `None` when it has no block to send there.
 pub(super) fn role_of(message: &Message) -> Option<Role> {
     match &message.body {
-        MessageBody::System { .. } => None,
+        // Untrusted content has no place in the system prompt; the notice itself says that it is not the user's.
+        MessageBody::System { text } => (message.is_notice() && !is_blank(text)).then_some(Role::User),
         MessageBody::User { .. } | MessageBody::Data { .. } => (!is_blank(&message.for_model())).then_some(Role::User),
         MessageBody::Assistant { text, tool_calls } => {
             (!is_blank(text) || !tool_calls.is_empty()).then_some(Role::Assistant)
@@ -217,10 +218,11 @@ fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// The blocks of a message, without the last closing brace. For a system message its bare text, which becomes a block
+/// The blocks of a message, without the last closing brace. For a system message, unless it is a notice, its bare text, which becomes a block
 /// of the system text.
 fn open_blocks(message: &Message) -> String {
     match &message.body {
+        MessageBody::System { text } if message.is_notice() => open_text(text),
         MessageBody::System { text } => json(text),
         MessageBody::User { .. } | MessageBody::Data { .. } => open_text(&message.for_model()),
         MessageBody::Tool(result) => open_result(result, &result.text),
@@ -334,6 +336,16 @@ mod tests {
                 ],
             })
         );
+    }
+
+    #[test]
+    fn a_notice_stands_in_the_conversation_and_not_among_the_instructions() {
+        let history = vec![Message::notice("it is 42"), Message::user("what came of it?")];
+        let body = body(&Asked::new("be brief", false, history));
+        assert_eq!(body["system"].as_array().map(Vec::len), Some(1), "{body}");
+        let text = "This is a notice from Belay, not a message of the user. it is 42";
+        assert_eq!(body["messages"][0]["role"], "user");
+        assert_eq!(body["messages"][0]["content"][0], json!({"type": "text", "text": text}));
     }
 
     #[test]
