@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use belay_protocol::{ModelError, ModelErrorKind, ProviderFault, Refusal, plain_line};
+use belay_protocol::{ModelError, ModelErrorKind, ProviderFault, ProviderRefusal, plain_line};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
@@ -109,8 +109,8 @@ impl Told {
     }
 
     /// The words for the record.
-    fn refusal(&self, kind: ModelErrorKind, status: Option<u16>) -> Refusal {
-        Refusal {
+    fn refusal(&self, kind: ModelErrorKind, status: Option<u16>) -> ProviderRefusal {
+        ProviderRefusal {
             fault: self.fault(kind, status),
             status,
             code: plain_line(&self.first_code, CODE_MAX_CHARS),

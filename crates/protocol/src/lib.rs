@@ -96,7 +96,7 @@ pub use options::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Thinking};
 pub use outbound::{DeliverError, Outbound};
 pub use process::{Generation, NoProcesses, RunProcesses};
 pub use purpose::{Purpose, Spent, firing_of, firing_session, job_of, job_session};
-pub use refusal::{ProviderFault, Refusal};
+pub use refusal::{ProviderFault, ProviderRefusal};
 pub use routine::{
     Guardrails, Misfire, NewRoutine, Notify, PutBy, PutRule, RoutineAction, RoutineAnswer, RoutineOrigin, RoutinePut,
     RoutineRecord, RoutineRequest, RoutineSpec, Trigger,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::CallId;
 use crate::message::{Message, ToolCall, WireCache};
 use crate::options::Thinking;
-use crate::refusal::Refusal;
+use crate::refusal::ProviderRefusal;
 use crate::tool::ToolSet;
 
 /// A system prompt, serialised once.
@@ -306,7 +306,7 @@ pub struct ModelError {
     /// Whether a fragment of the answer has been published.
     pub heard: bool,
     /// What the provider said itself; `None` where it said nothing, such as a broken connection.
-    pub refusal: Option<Box<Refusal>>,
+    pub refusal: Option<Box<ProviderRefusal>>,
 }
 
 /// What went wrong with a call.

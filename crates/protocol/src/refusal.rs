@@ -2,7 +2,7 @@
 
 /// A provider's own words about a call that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ProviderRefusal {
     /// What is wrong, as far as status and words tell.
     pub fault: ProviderFault,
     /// The HTTP status; `None` for an error inside an answer that had begun well.
@@ -52,7 +52,7 @@ impl ProviderFault {
     }
 }
 
-impl Refusal {
+impl ProviderRefusal {
     /// What an operator reads: what happened with status and code, what to do, and the provider's message.
     pub fn line(&self) -> String {
         let key = match self.key_from.as_str() {
@@ -126,8 +126,13 @@ mod tests {
                  API key in [llm]. The provider said: no credit",
             ),
         ] {
-            let refusal =
-                Refusal { fault, status, code: code.into(), message: message.into(), key_from: key_from.into() };
+            let refusal = ProviderRefusal {
+                fault,
+                status,
+                code: code.into(),
+                message: message.into(),
+                key_from: key_from.into(),
+            };
             assert_eq!(refusal.line(), line);
         }
     }

@@ -2,7 +2,7 @@
 
 use belay_agent_loop::{Forced, LoopContext, LoopError, LoopOutcome};
 use belay_protocol::{
-    HookPoint, Message, MessageScope, ModelError, ModelErrorKind, Place, ProviderFault, Refusal, RunEnd, RunId,
+    HookPoint, Message, MessageScope, ModelError, ModelErrorKind, Place, ProviderFault, ProviderRefusal, RunEnd, RunId,
     RunStatus, StopLayer, StopReason, StoreError, ToolStatus,
 };
 
@@ -181,8 +181,8 @@ fn reason_of(error: &ModelError) -> StopReason {
 }
 
 /// The ending with what the provider said.
-fn with_words(end: RunEnd, refusal: &Refusal) -> RunEnd {
-    let Refusal { fault, status, code, message, key_from } = refusal;
+fn with_words(end: RunEnd, refusal: &ProviderRefusal) -> RunEnd {
+    let ProviderRefusal { fault, status, code, message, key_from } = refusal;
     let mut end = end.with("provider_fault", fault.word());
     if let Some(status) = status {
         end = end.with("provider_status", *status);
@@ -232,7 +232,8 @@ mod tests {
     fn the_providers_words_are_in_the_record_and_told_to_operators_alone() {
         let refused = |kind, fault, status| {
             let (code, message) = ("a_code".to_owned(), "its words".to_owned());
-            let refusal = Refusal { fault, status: Some(status), code, message, key_from: "OPENAI_API_KEY".into() };
+            let refusal =
+                ProviderRefusal { fault, status: Some(status), code, message, key_from: "OPENAI_API_KEY".into() };
             ModelError { refusal: Some(Box::new(refusal)), ..ModelError::new(kind, "") }
         };
         let overloaded = ModelErrorKind::Overloaded { retry_after: None };

@@ -150,7 +150,7 @@ async fn a_stopped_or_broken_call_is_charged_its_input_and_what_was_streamed() {
     ] {
         let streamed: u64 = if name == "stopped before a word" { 0 } else { 100 };
         let setup = setup(100_000.0, vec![script]);
-        let agent = setup.start().await;
+        let mut agent = setup.start().await;
         let run = agent.one.accepted("alice", &"x".repeat(4000)).await;
         agent.asked(1).await;
         if stop {

@@ -149,7 +149,7 @@ fn faults_are_told_apart_with_the_providers_own_words() {
     ] {
         let refusal = from_status(status, None, body.as_bytes()).refusal.unwrap();
         let (code, message) = (code.to_owned(), message.to_owned());
-        let expected = Refusal { fault, status: Some(status), code, message, key_from: String::new() };
+        let expected = ProviderRefusal { fault, status: Some(status), code, message, key_from: String::new() };
         assert_eq!(*refusal, expected, "{body}");
     }
     let long = from_status(500, None, "x".repeat(9000).as_bytes()).refusal.unwrap();
