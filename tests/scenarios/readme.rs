@@ -124,3 +124,29 @@ async fn the_commands_for_a_shell_do_what_the_readme_says() -> Result<()> {
     daemon.shut_down().await?;
     Ok(())
 }
+
+const COMMANDS: &str = include_str!("../../docs/reference/commands.md");
+
+#[tokio::test]
+async fn every_tool_that_can_be_offered_has_a_row_in_the_table_of_tools() -> Result<()> {
+    let home = Home::new()
+        .set("agent.terminate", true)
+        .set("agent.send_message", true)
+        .set("tools.shell.enabled", true)
+        .set("tools.search.provider", "searxng")
+        .set("tools.search.base_url", "http://127.0.0.1:9")
+        .set("workers.enabled", true);
+    let daemon = home.start().await?;
+    let (status, answer) = daemon.request("GET", "/api/v1/tools", None).await?;
+    let names: Vec<&str> =
+        answer["tools"].as_array().context("a list")?.iter().filter_map(|tool| tool["name"].as_str()).collect();
+    for expected in
+        ["fetch_url", "web_search", "send_message", "terminate", "spawn_subagent", "run_in_worker", "run_shell"]
+    {
+        ensure!(names.contains(&expected), "{status}: {expected} is missing among {names:?}");
+    }
+    let missing: Vec<_> = names.iter().filter(|name| !COMMANDS.contains(&format!("\n| `{name}` |"))).collect();
+    ensure!(missing.is_empty(), "docs/reference/commands.md has no row for {missing:?}");
+    daemon.shut_down().await?;
+    Ok(())
+}

@@ -8,7 +8,7 @@ import time
 
 import containers
 import rootfs
-from machine import Failed, Machine, until
+from machine import Failed, Machine, expect, until
 
 SETTINGS = """
 [llm]
@@ -95,12 +95,6 @@ class World:
         until("the control socket", lambda: self.machine.ask("GET", "/readyz")[0] == 200)
 
 
-def expect(fact, words):
-    """Fails with these words unless the fact holds."""
-    if not fact:
-        raise Failed(words)
-
-
 def the_installed_unit_becomes_active_and_answers(world):
     machine = world.machine
     machine.run("systemctl", "start", "belay.service")
@@ -136,8 +130,8 @@ def the_file_tools_read_and_write_the_workspace(world):
     note.write_text("the word is plover\n", encoding="utf-8")
     reply = world.answered("files", 'call read_file {"path":"note.txt"}')
     expect("plover" in reply, reply)
-    world.approved("files", 'call write_file {"path":"sub/made.txt","content":"made by a tool"}')
-    made = machine.inside("/var/lib/belay/workspace/sub/made.txt").read_text(encoding="utf-8")
+    world.approved("files", 'call write_file {"path":"made.txt","content":"made by a tool"}')
+    made = machine.inside("/var/lib/belay/workspace/made.txt").read_text(encoding="utf-8")
     expect(made == "made by a tool", made)
 
 
@@ -152,16 +146,19 @@ def each_command_has_a_control_group_of_its_own(world):
     machine = world.machine
     run = world.send("groups", 'call run_command {"argv":["sleep","600"]}')
     world.say_yes(run)
-    unit = machine.inside("/sys/fs/cgroup" + machine.show("ControlGroup")["ControlGroup"])
+    group = machine.show("ControlGroup")["ControlGroup"]
+    unit = machine.inside("/sys/fs/cgroup" + group)
 
     def leaves():
-        found = {leaf.name: (leaf / "cgroup.procs").read_text(encoding="ascii").split() for leaf in unit.rglob("belay-*") if leaf.is_dir()}
-        return {name: pids for name, pids in found.items() if pids}
-    found = until("a control group of the command", leaves)
-    expect(len(found) == 1, f"{found}")
-    machine.ask("POST", f"/api/v1/runs/{run['run_id']}/stop?wait_ms=20000")
-    until("the end of the group", lambda: not [leaf for leaf in unit.rglob("belay-*") if leaf.is_dir()])
-    expect(not machine.processes(r"^sleep 600"), "the command is still there")
+        return [leaf for leaf in unit.iterdir() if leaf.is_dir()]
+
+    pids = {str(pid) for pid in until("the command", lambda: machine.processes(r"^[^ ]*sleep 600 $"))}
+    found = {leaf.name: set(machine.run("cat", f"/sys/fs/cgroup{group}/{leaf.name}/cgroup.procs").stdout.split()) for leaf in leaves()}
+    expect(len(found) == 1 and all(pids <= members for members in found.values()), f"the command is {pids}, the groups are {found}")
+    status, answer = machine.ask("POST", f"/api/v1/runs/{run['run_id']}/stop?wait_ms=10000")
+    expect(status == 200, f"the stop was answered {status}: {answer}")
+    until("the end of the group", lambda: not leaves())
+    expect(not machine.processes(r"^[^ ]*sleep 600 $"), "the command is still there")
 
 
 def status_answers_root_and_nobody_else(world):
@@ -198,17 +195,17 @@ def a_daemon_that_stands_still_is_killed_by_the_watchdog_and_started_again(world
 
 
 def a_reload_keeps_the_process_and_takes_the_new_settings(world):
-    machine, before = world.machine, world.active()
+    machine, before, since = world.machine, world.active(), time.time()
     if not machine.show("ExecReload").get("ExecReload"):
         return "the unit has no ExecReload="
     machine.write("/etc/belay/belay.toml", SETTINGS + '\nlog = "debug"\n')
     machine.run("systemctl", "reload", "belay.service")
     expect(world.active() == before, "the reload has restarted the service")
-    until("the new level in the log", lambda: '"DEBUG"' in machine.journal())
+    until("the new level in the log", lambda: '"DEBUG"' in machine.journal(since))
     machine.write("/etc/belay/belay.toml", SETTINGS + "\nlog = 7 x\n")
     machine.run("systemctl", "reload", "belay.service", check=False)
     expect(world.active() == before, "a bad file has ended the service")
-    until("an error line", lambda: '"ERROR"' in machine.journal())
+    until("an error line", lambda: '"ERROR"' in machine.journal(since))
     machine.write("/etc/belay/belay.toml", SETTINGS)
     machine.run("systemctl", "reload", "belay.service")
     return None
@@ -268,6 +265,31 @@ def a_user_with_a_home_that_the_unit_hides_can_run_it(world):
         machine.run("systemctl", "daemon-reload")
 
 
+def status_answers_a_member_of_the_group_of_the_socket(world):
+    machine = world.machine
+    if "control_group" not in machine.run("belay", "config", "show").stdout:
+        return "there is no gateway.control_group"
+    machine.run("groupadd", "--system", "operators")
+    machine.run("useradd", "--no-create-home", "--groups=operators", "member")
+    machine.write("/etc/belay/belay.toml", SETTINGS + '\n[gateway]\ncontrol_group = "operators"\n')
+    machine.write("/etc/systemd/system/belay.service.d/group.conf", "[Service]\nGroup=operators\n")
+    try:
+        machine.run("systemctl", "daemon-reload")
+        machine.run("systemctl", "restart", "belay.service")
+        world.active()
+        status = ("setpriv", "--init-groups", "--regid=member", "--reuid=member", "belay", "status")
+        said = machine.run(*status).stdout
+        expect("rehearsal" in said, said)
+        stranger = machine.run("setpriv", "--reuid=stranger", "--regid=stranger", "--clear-groups", "belay", "status", check=False)
+        expect(stranger.returncode != 0, f"a stranger was answered: {stranger.stdout}")
+    finally:
+        machine.inside("/etc/systemd/system/belay.service.d/group.conf").unlink()
+        machine.write("/etc/belay/belay.toml", SETTINGS)
+        machine.run("systemctl", "daemon-reload")
+        machine.run("systemctl", "restart", "belay.service", check=False)
+    return None
+
+
 CHECKS = [
     the_installed_unit_becomes_active_and_answers,
     it_runs_as_a_user_of_its_own_without_capabilities,
@@ -276,6 +298,7 @@ CHECKS = [
     a_command_asks_and_runs_in_the_sandbox,
     each_command_has_a_control_group_of_its_own,
     status_answers_root_and_nobody_else,
+    status_answers_a_member_of_the_group_of_the_socket,
     after_sigkill_an_accepted_message_is_answered_once,
     a_daemon_that_stands_still_is_killed_by_the_watchdog_and_started_again,
     a_reload_keeps_the_process_and_takes_the_new_settings,

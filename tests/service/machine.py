@@ -21,8 +21,15 @@ class Failed(Exception):
     """A check does not hold."""
 
 
-def until(what, look, limit_s=PATIENCE_S):
+def expect(fact, words):
+    """Fails with these words unless the fact holds."""
+    if not fact:
+        raise Failed(words)
+
+
+def until(what, look, limit_s=None):
     """What `look` returns once that is true. A `Failed` after a time; an exception of `look` counts as "not yet"."""
+    limit_s = limit_s or PATIENCE_S
     end, seen = time.monotonic() + limit_s, None
     while True:
         try:
@@ -100,7 +107,7 @@ class Machine:
 
     def run(self, *command, check=True, limit_s=PATIENCE_S, stdin=None):
         """Runs a command in the machine as root. What it printed is in `stdout`, both outputs together."""
-        enter = ["nsenter", f"--target={self.leader}", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--wd=/", "--"]
+        enter = ["nsenter", f"--target={self.leader}", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--"]
         clean = ["env", "-i", "PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/sbin:/bin:/sbin", "HOME=/root", "LC_ALL=C.UTF-8"]
         feed = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
         try:
@@ -157,10 +164,13 @@ class Machine:
     def processes(self, pattern):
         """The numbers, in the machine, of processes whose command line matches."""
         found = []
-        for line in self.run("ps", "-eo", "pid=,args=").stdout.splitlines():
-            pid, _, args = line.strip().partition(" ")
-            if re.search(pattern, args) and "ps -eo" not in args:
-                found.append(int(pid))
+        for directory in self.inside("/proc").glob("[0-9]*"):
+            try:
+                args = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            except OSError:
+                continue  # it has ended meanwhile
+            if re.search(pattern, args):
+                found.append(int(directory.name))
         return found
 
     def power_off(self):

@@ -9,8 +9,8 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 KEPT = ROOT / "build" / "service"
-# What the service needs (systemd, bubblewrap), what its tests need besides (dbus for systemd-run; Podman), and no more.
-PACKAGES = ["systemd", "systemd-sysv", "dbus", "bubblewrap", "podman", "runc", "usr-is-merged"]
+# What the service needs (systemd, bubblewrap, and kill of procps for its reload), Podman for its workers, and no more.
+PACKAGES = ["systemd", "systemd-sysv", "dbus", "bubblewrap", "podman", "runc", "catatonit", "procps", "usr-is-merged"]
 LEFT_OUT = ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*"]
 MERGED_USR = "/usr/share/mmdebstrap/hooks/merged-usr"
 # Far above what it takes (30 s on an idle machine, some minutes on a busy one); a mirror that hangs is not waited for.

@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import rootfs
 
@@ -46,14 +47,19 @@ def group_roots():
 
 
 def remove_group(group):
-    """Kills what is in a control group and removes it with those below."""
+    """Kills what is in a control group and removes it with those below. What was killed takes a moment to end."""
     if (group / "cgroup.kill").exists():
         (group / "cgroup.kill").write_text("1", encoding="ascii")
-    for directory, _, _ in os.walk(group, topdown=False):
-        try:
-            os.rmdir(directory)
-        except OSError as why:
-            print(f"the control group {directory} stays: {why}", flush=True)
+    end = time.monotonic() + 20
+    while group.exists():
+        for directory, _, _ in os.walk(group, topdown=False):
+            try:
+                os.rmdir(directory)
+            except OSError as why:
+                if time.monotonic() > end:
+                    print(f"the control group {directory} stays: {why}", flush=True)
+                    return
+        time.sleep(0.05)
 
 
 def die_with_parent():

@@ -3,6 +3,7 @@
 
 mod person;
 
+use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -32,6 +33,7 @@ use crate::signals::{OnHangup, SignalWatch};
 use crate::telemetry;
 use crate::wiring::{
     Chosen, HOOKS_GRACE, Programs, Store, SystemClock, ToolPorts, VERSION, agent_failure, hooks, keep_apart,
+    workspace_of,
 };
 
 /// Answers one message; the exit code is the verdict of its run.
@@ -49,6 +51,9 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     let chosen = Chosen::find(settings, &secrets).await?;
     if let Some(notice) = &chosen.notice {
         note(notice);
+    }
+    if std::io::stderr().is_terminal() {
+        note(&format!("workspace {}", workspace_of(settings, env, &paths).display()));
     }
     let store = Store::memory()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);

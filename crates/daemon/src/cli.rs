@@ -24,12 +24,24 @@ use crate::stops::StopsCommand;
 
 /// An agent daemon that knows when to stop
 #[derive(Debug, Parser)]
-#[command(name = "belay", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "belay", version, propagate_version = true)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// What to do; none: say where to start.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
 }
+
+/// The answer to `belay` without a command.
+pub(crate) const WHERE_TO_START: &str = "\
+Belay is an agent daemon. Where to start:
+
+  belay ask \"what time is it?\"   answer one message, without a daemon
+  belay run                       start the daemon here, with a prompt
+  belay check                     check the settings, and find out which model would answer
+  belay status                    show what a running daemon is doing
+  belay help                      list every command
+
+No model is needed to try it: without one, a built-in stand-in answers and says that it is one.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -208,6 +220,9 @@ pub(crate) struct RunsArgs {
     /// Only those of this conversation
     #[arg(long, value_name = "KEY")]
     pub(crate) session: Option<String>,
+    /// Show whole ids; any beginning of an id that means one thing is taken by commands
+    #[arg(long)]
+    pub(crate) full: bool,
     /// Only those that are running, paused, completed, stopped, failed, …
     #[arg(long)]
     pub(crate) status: Option<String>,
@@ -224,7 +239,7 @@ pub(crate) enum RunsCommand {
         /// The daemon.
         #[command(flatten)]
         client: ClientArgs,
-        /// Its id
+        /// Its id, or the beginning of it
         id: String,
     },
 }
@@ -288,6 +303,9 @@ pub(crate) struct ApprovalsListArgs {
     /// Those that were answered, too
     #[arg(long)]
     pub(crate) all: bool,
+    /// Show whole ids; any beginning of an id that means one thing is taken by commands
+    #[arg(long)]
+    pub(crate) full: bool,
 }
 
 /// `belay approvals show ID` and its like
@@ -296,7 +314,7 @@ pub(crate) struct ApprovalArgs {
     /// The daemon.
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// The question's id
+    /// The question's id, or the beginning of it
     pub(crate) id: String,
 }
 
@@ -306,7 +324,7 @@ pub(crate) struct StopArgs {
     /// The daemon.
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// The run's id, or the session's key
+    /// The run's id or the beginning of it, or the session's key
     #[arg(value_name = "RUN or SESSION", required_unless_present = "all", conflicts_with = "all")]
     pub(crate) target: Option<String>,
     /// Everything
@@ -336,6 +354,8 @@ mod tests {
             ("belay run", true),
             ("belay run --config a.toml --config b.toml --set llm.model=x --set gateway.listen=127.0.0.1:0", true),
             ("belay run --port 1", false),
+            ("belay run --workspace .", true),
+            ("belay ask --workspace /srv/project hello", true),
             ("belay ask hello", true),
             ("belay ask", false),
             ("belay ask --output n:integer=how_many --output names:string[] hello", true),
@@ -457,7 +477,8 @@ mod tests {
 
     #[test]
     fn files_and_assignments_keep_their_order() {
-        let Command::Run(args) = parse("belay run --config a --set x.y=1 --config b --set x.y=2").unwrap().command
+        let Some(Command::Run(args)) =
+            parse("belay run --config a --set x.y=1 --config b --set x.y=2").unwrap().command
         else {
             panic!("run");
         };

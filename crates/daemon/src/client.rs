@@ -6,6 +6,7 @@ mod connection;
 mod context;
 mod events;
 mod heartbeat;
+mod ids;
 mod jobs;
 mod routines;
 mod runs;
@@ -25,6 +26,7 @@ pub(crate) use approvals::{answer as approvals_answer, list as approvals_list, s
 pub(crate) use connection::Client;
 pub(crate) use context::show as context_show;
 pub(crate) use heartbeat::{now as heartbeat_now, show as heartbeat_show};
+pub(crate) use ids::{IdKind, whole_id};
 pub(crate) use jobs::{list as jobs_list, one as jobs_one};
 pub(crate) use routines::{list as routines_list, one as routines_one};
 pub(crate) use runs::{list as runs_list, show as runs_show};

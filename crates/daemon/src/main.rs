@@ -43,6 +43,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use cli::{
     ApprovalsArgs, ApprovalsCommand, Cli, Command, ConfigCommand, ContextCommand, HeartbeatCommand, RunsCommand,
+    WHERE_TO_START,
 };
 use environment::Environment;
 use exit::{Exit, Failure};
@@ -65,7 +66,15 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let env = Environment::of_process();
     let lost = OnceLock::new();
-    let exit = command(cli.command, &env, Output::stdout(&env, &lost)).unwrap_or_else(|failure| {
+    let out = Output::stdout(&env, &lost);
+    let done = match cli.command {
+        Some(chosen) => command(chosen, &env, out),
+        None => {
+            out.line(WHERE_TO_START);
+            Ok(Exit::Fine)
+        }
+    };
+    let exit = done.unwrap_or_else(|failure| {
         output::complain(&failure.to_string());
         failure.exit
     });

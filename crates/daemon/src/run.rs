@@ -13,14 +13,15 @@ use crate::paths::Paths;
 use crate::reload::Source;
 use crate::settings::{Loaded, Settings, SettingsArgs, load, refused};
 use crate::signals::{OnHangup, SignalWatch};
-use crate::telemetry::LogFilter;
+use crate::telemetry::{LineForm, LogFilter};
 use crate::{systemd, telemetry, wiring};
 
 /// Runs until a signal, an operator's `/quit`, or the end of every channel; then drains.
 pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, Failure> {
     let paths = Paths::find(env)?.with_named(&args.files);
     let loaded = load(args, env, &paths).map_err(|problems| refused(&problems))?;
-    let (log_file, log) = telemetry_for(&loaded, &paths, env);
+    let workspace = wiring::workspace_of(&loaded.settings, env, &paths);
+    let (logging, log) = telemetry_for(&loaded, &paths, env);
     for file in &loaded.hidden {
         tracing::info!(file, "a settings file of the service's user is not visible and was passed over");
     }
@@ -30,32 +31,57 @@ pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, 
 
     let parts = wiring::build(&loaded, env, &paths).await?;
     if let Some(notice) = parts.notice() {
-        note(notice);
+        logging.announce(notice);
     }
     let (args, env, settings) = (args.clone(), env.clone(), loaded.settings);
-    let running = parts.start(&root, signals, Source { args, env, paths, settings, log }).await?;
+    let running = Box::pin(parts.start(&root, signals, Source { args, env, paths, settings, log })).await?;
 
-    let described = running.describe();
+    let described = format!("{}; workspace {}", running.describe(), workspace.display());
     systemd::ready(&described);
-    let logged = log_file.map(|path| format!("; logs are in {}", path.display())).unwrap_or_default();
-    running.say(&format!("{described}{logged}")).await;
+    let logged = logging.file.as_deref().map(|path| format!("; logs are in {}", path.display())).unwrap_or_default();
+    let described = format!("{described}{logged}");
+    if !running.say_above_prompt(&described).await {
+        logging.announce(&described);
+    }
     Ok(running.wait().await)
 }
 
-/// Begins to log: to stderr; beside a prompt to a file, which is returned, unless the person has said what to log.
-fn telemetry_for(loaded: &Loaded, paths: &Paths, env: &Environment) -> (Option<PathBuf>, LogFilter) {
+/// Where the log goes, and so where and in which form the notes of the start go.
+struct Logging {
+    /// The log file beside a prompt.
+    file: Option<PathBuf>,
+    /// What is written to stderr: lines of JSON alone, or lines for people.
+    stderr: LineForm,
+}
+
+impl Logging {
+    /// Writes a note of the start to stderr, in the form of the log lines that follow it there.
+    fn announce(&self, text: &str) {
+        match self.stderr {
+            LineForm::Json => telemetry::json_line(text),
+            LineForm::Human => note(text),
+        }
+    }
+}
+
+/// Begins to log: to stderr; beside a prompt to a file, unless the person has said what to log.
+fn telemetry_for(loaded: &Loaded, paths: &Paths, env: &Environment) -> (Logging, LogFilter) {
     let config = &loaded.settings.telemetry;
+    let on_stderr = |config| {
+        let (log, stderr) = telemetry::start(config, env);
+        (Logging { file: None, stderr }, log)
+    };
     if !at_a_prompt(&loaded.settings) || loaded.is_set("telemetry.log") {
-        return (None, telemetry::start(config, env));
+        return on_stderr(config);
     }
     match telemetry::log_file(&paths.data) {
         Ok((path, file)) => {
             let log = telemetry::start_in(config, file);
-            (Some(path), log)
+            (Logging { file: Some(path), stderr: LineForm::Human }, log)
         }
         Err(error) => {
-            note(&format!("there is no place for a log file, so that warnings appear here: {error}"));
-            (None, telemetry::start(&config.quiet(), env))
+            note(&format!("no log file can be written, so that warnings appear here: {error}"));
+            on_stderr(&config.quiet())
         }
     }
 }

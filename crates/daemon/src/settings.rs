@@ -242,6 +242,9 @@ pub(crate) struct SettingsArgs {
     /// Set one value, for example --set llm.provider=rehearsal; wins over every file
     #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
     pub(crate) assignments: Vec<String>,
+    /// Let tools work in this directory; the same as tools.workspace, relative to the current directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
 }
 
 /// Loads the settings.
@@ -265,6 +268,7 @@ pub(crate) fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Res
     }
     keep(Layer::environment(env).map(Some));
     keep(Layer::command_line(&args.assignments).map(Some));
+    keep(args.workspace.as_deref().map(Layer::workspace).transpose());
 
     let whole_files = problems.len();
     let mut merged = merge::merge(layers)?;
@@ -315,7 +319,9 @@ pub(crate) fn refused(problems: &[Problem]) -> Failure {
 /// A crate's own words, `section.key: what`, as a problem with its place.
 pub(crate) fn of_text(text: &str, origins: &Origins) -> Problem {
     match text.split_once(": ") {
-        Some((key, what)) => Problem::new(key, what).from(origins.around(key).filter(|origin| *origin != BUILT_IN)),
+        Some((key, what)) => {
+            Problem::new(key, mask::masked_text(what)).from(origins.around(key).filter(|origin| *origin != BUILT_IN))
+        }
         None => Problem::new("settings", text),
     }
 }

@@ -2,12 +2,14 @@
 //! beside a prompt in a file.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use belay_protocol::Clock;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -15,6 +17,7 @@ use tracing_subscriber::{Registry, fmt, reload};
 
 use crate::environment::Environment;
 use crate::paths::private_directory;
+use crate::wiring::SystemClock;
 
 /// Libraries that log what is normal, and how much of them is heard unless the filter names them. `genai` warns at each
 /// first chunk of a stream; `rusqlite_migration` informs at each first start; `rmcp` tells what MCP servers say, which may be
@@ -80,17 +83,36 @@ impl LogFilter {
     }
 }
 
-/// Begins to log. Later calls do nothing, so that tests may call it as well.
-pub(crate) fn start(config: &TelemetryConfig, env: &Environment) -> LogFilter {
-    let Ok(filter) = filter(&config.log) else { return LogFilter::default() }; // `validate` has refused it before
+/// How a line on stderr is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineForm {
+    /// For people.
+    Human,
+    /// As one JSON object.
+    Json,
+}
+
+/// Begins to log to stderr, in the form that is returned. Later calls do nothing, so that tests may call it as well.
+pub(crate) fn start(config: &TelemetryConfig, env: &Environment) -> (LogFilter, LineForm) {
     let terminal = std::io::stderr().is_terminal();
-    let human = match config.format {
-        LogFormat::Auto => terminal,
-        LogFormat::Human => true,
-        LogFormat::Json => false,
+    let form = match config.format {
+        LogFormat::Auto if terminal => LineForm::Human,
+        LogFormat::Human => LineForm::Human,
+        LogFormat::Auto | LogFormat::Json => LineForm::Json,
     };
+    let Ok(filter) = filter(&config.log) else { return (LogFilter::default(), form) }; // `validate` has refused it before
     let colour = terminal && env.raw("NO_COLOR").is_none();
-    begin(filter, human, colour, std::io::stderr)
+    (begin(filter, form == LineForm::Human, colour, std::io::stderr), form)
+}
+
+/// Writes a line to stderr in the form of a log line of level INFO, whatever levels are logged: the start is always
+/// announced, and a reader of JSON lines meets nothing else.
+pub(crate) fn json_line(message: &str) {
+    let line = json!({
+        "timestamp": SystemClock.now(), "level": "INFO", "message": message, "target": "belay::run",
+    });
+    // One write, so that a log line cannot come between. Nobody can be told that stderr is closed.
+    let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
 /// Begins to log into a file, for people unless the settings say otherwise.

@@ -44,7 +44,6 @@ use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::janitor::Caretaker;
 use crate::net::{is_plain_loopback, plain_client};
-use crate::output::note;
 use crate::paths::Paths;
 use crate::reload::{Reload, Source, Swaps};
 use crate::routine_times::Times;
@@ -344,15 +343,12 @@ impl Running {
         format!("ready {place} (model: {model})")
     }
 
-    /// Says something to whoever started us: above the prompt where there is one, else on stderr.
-    pub(crate) async fn say(&self, text: &str) {
-        match self.stdin.as_ref().filter(|stdin| stdin.has_prompt()) {
-            Some(stdin) => {
-                // Like stderr: nobody can be told that the terminal is gone.
-                let _ = stdin.say(&format!("belay: {text}")).await;
-            }
-            None => note(text),
-        }
+    /// Shows a line above the prompt. `false`: there is no prompt.
+    pub(crate) async fn say_above_prompt(&self, text: &str) -> bool {
+        let Some(stdin) = self.stdin.as_ref().filter(|stdin| stdin.has_prompt()) else { return false };
+        // Like stderr: nobody can be told that the terminal is gone.
+        let _ = stdin.say(&format!("belay: {text}")).await;
+        true
     }
 
     /// Waits until the agent has ended and drained, ends the rest, and closes the store.

@@ -54,7 +54,7 @@ impl Home {
         change(&mut command);
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let ready = lines.by_ref().map(Result::unwrap).find(|line| line.starts_with("belay: ready on http://"));
+        let ready = lines.by_ref().map(Result::unwrap).find(|line| line.contains("\"ready on http://"));
         assert!(ready.is_some(), "the daemon did not become ready");
         // The rest of the log is read, so that the daemon is never held up by a full pipe.
         let reader = std::thread::spawn(move || lines.map_while(Result::ok).collect());
@@ -380,6 +380,19 @@ fn a_terminal_is_left_as_it_was_found_and_logs_do_not_paint_over_its_prompt() {
 }
 
 #[test]
+fn ctrl_d_at_the_prompt_shuts_the_daemon_down() {
+    let home = Home::new();
+    let mut screen = Screen::new();
+    let mut command = home.command(&["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=127.0.0.1:0"]);
+    command.env("TERM", "xterm").stdin(screen.side()).stdout(screen.side()).stderr(screen.side());
+    let mut child = command.spawn().unwrap();
+    screen.until("belay> ");
+    screen.keys.write_all(b"\x04").unwrap();
+    screen.until("Shutting down.");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn the_first_signal_drains_and_the_second_ends_at_once() {
     let home = Home::new();
     let daemon = home.daemon();
@@ -421,6 +434,48 @@ fn the_service_manager_is_told_when_it_is_ready_alive_and_stopping() {
     let stopping = other();
     assert!(stopping.contains("STOPPING=1"), "{stopping}");
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn every_line_of_a_daemon_without_a_terminal_is_json_and_the_start_names_the_workspace() {
+    let home = Home::new();
+    let work = home.0.path().join("project");
+    std::fs::create_dir(&work).unwrap();
+    let mut command = home.command(&["run", "--set", "gateway.listen=127.0.0.1:0", "--workspace", "project"]);
+    let mut child = command.current_dir(home.0.path()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut seen = Vec::new();
+    while seen.last().is_none_or(|line: &String| !line.contains("ready on http://")) {
+        seen.push(lines.next().expect("it becomes ready"));
+    }
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    seen.extend(lines);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let parsed: Vec<serde_json::Value> =
+        seen.iter().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect();
+    let ready = parsed.iter().find_map(|line| line["message"].as_str().filter(|text| text.starts_with("ready on")));
+    let workspace = work.canonicalize().unwrap();
+    assert!(ready.is_some_and(|text| text.contains(&workspace.display().to_string())), "{seen:?}");
+}
+
+#[test]
+fn a_workspace_that_is_none_is_refused() {
+    let home = Home::new();
+    for command in [&["run"][..], &["ask", "hello"], &["check"]] {
+        let output = home.run(&[command, &["--workspace", "/nowhere/at/all"]].concat());
+        assert_eq!(output.status.code(), Some(78), "{command:?}: {}", stderr(&output));
+        assert!((stderr(&output) + &stdout(&output)).contains("/nowhere/at/all"), "{command:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn belay_alone_says_where_to_start() {
+    let output = Home::new().run(&[]);
+    assert_eq!(output.status.code(), Some(0));
+    for command in ["belay ask", "belay run", "belay check"] {
+        assert!(stdout(&output).contains(command), "{}", stdout(&output));
+    }
+    assert_eq!(stderr(&output), "");
 }
 
 #[test]

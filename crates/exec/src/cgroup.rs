@@ -10,6 +10,21 @@ use std::path::{Path, PathBuf};
 use rustix::process::Pid;
 use uuid::Uuid;
 
+/// The file of a group that names its processes, and takes one that is to enter; 0 is the process that writes.
+///
+/// Source: Linux, "Control Group v2", core interface files.
+const PROCESSES: &str = "cgroup.procs";
+
+/// Puts this process into the control group of that directory, and with it whatever it starts from now on. The program that
+/// [`ProcessesConfig::launcher`](crate::ProcessesConfig::launcher) names does so when it is started as
+/// `launch --group DIRECTORY -- PROGRAM ARGUMENTS…`, before it becomes the program.
+///
+/// # Errors
+/// There is no such group, or this process may not enter it.
+pub fn enter_group(directory: &Path) -> std::io::Result<()> {
+    fs::write(directory.join(PROCESSES), "0")
+}
+
 /// The group of the daemon, in which leaves are made.
 #[derive(Debug)]
 pub(super) struct Groups {
@@ -39,14 +54,9 @@ impl Groups {
         Ok(groups)
     }
 
-    /// Puts a process that was just started, and whatever it starts from now on, into a group of its own. `None`: it
-    /// could not be done, and the tree is found by its other ties.
-    pub(super) fn enter(&self, pid: Pid) -> Option<Leaf> {
-        let entered = self.make().and_then(|leaf| {
-            fs::write(leaf.directory.join("cgroup.procs"), pid.to_string())?;
-            Ok(leaf)
-        });
-        entered.inspect_err(|error| tracing::debug!(%pid, %error, "no control group for a process tree")).ok()
+    /// A group for one tree. `None`: it could not be made, and the tree is found by its other ties.
+    pub(super) fn leaf(&self) -> Option<Leaf> {
+        self.make().inspect_err(|error| tracing::debug!(%error, "no control group for a process tree")).ok()
     }
 
     fn make(&self) -> std::io::Result<Leaf> {
@@ -70,9 +80,22 @@ impl Groups {
 }
 
 impl Leaf {
+    /// Where it is, for a process that enters it by itself before it starts another.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Puts a process, and whatever it starts from now on, into the group, where it is not in it yet. `None`: it could
+    /// not be done.
+    pub(super) fn with(self, pid: Pid) -> Option<Self> {
+        let entered = fs::write(self.directory.join(PROCESSES), pid.to_string());
+        entered.inspect_err(|error| tracing::debug!(%pid, %error, "no control group for a process tree")).ok()?;
+        Some(self)
+    }
+
     /// The numbers of the processes in it; zombies are not listed.
     pub(super) fn members(&self) -> Vec<Pid> {
-        let text = fs::read_to_string(self.directory.join("cgroup.procs")).unwrap_or_default();
+        let text = fs::read_to_string(self.directory.join(PROCESSES)).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).filter_map(Pid::from_raw).collect()
     }
 

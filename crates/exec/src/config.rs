@@ -14,7 +14,7 @@ pub struct ProcessesConfig {
     pub term_grace: Duration,
     /// The binary whose `launch --bare --parent DAEMON -- PROGRAM ARGUMENTS…` ties a process to this daemon
     /// (parent-death signal) before it becomes the program. `None`: programs are started as they are, and outlive a
-    /// daemon that is killed. Launches that are isolated, or whose program is this binary, bring such a stage with them.
+    /// daemon that is killed. With `launch --group DIRECTORY -- …` it enters a control group first. Launches that are isolated, or whose program is this binary, bring such a stage with them.
     pub launcher: Option<PathBuf>,
 }
 

@@ -40,6 +40,7 @@ use rustix::process::{PidfdFlags, pidfd_open, set_child_subreaper};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub use self::cgroup::enter_group;
 pub use self::config::{CgroupUse, MAX_TERM_GRACE, ProcessesConfig};
 pub use self::error::{ProcessesError, StartError};
 pub use self::launch::{Launch, Stdin};

@@ -4,6 +4,7 @@
 //! threads that come and go, as those of an async runtime's pool, would kill what they started. A start may also take
 //! long, on a directory that is far away; here it holds up other starts, but no end.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::unix::process::CommandExt;
@@ -16,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-use super::cgroup::Groups;
+use super::cgroup::{Groups, Leaf};
 use super::error::StartError;
 use super::launch::{Launch, Stdin};
 use super::registry::{Handle, Root};
@@ -63,7 +64,8 @@ impl Spawner {
             return Err(StartError::Stopped);
         }
         let mark = Uuid::now_v7().simple().to_string();
-        let child = self.command(launch, &mark).and_then(|mut command| command.spawn());
+        let leaf = self.groups.as_ref().and_then(|groups| groups.leaf());
+        let child = self.command(launch, &mark, leaf.as_ref()).and_then(|mut command| command.spawn());
         let child = child.map_err(|error| explain(launch, error))?;
         let pid = Pid::from_child(&child);
         let process = table::read(pid).map_err(|source| {
@@ -72,7 +74,7 @@ impl Spawner {
             signal::reap_at_once(pid);
             StartError::System { program: launch.program.clone().into(), source }
         })?;
-        let cgroup = self.groups.as_ref().and_then(|groups| groups.enter(pid));
+        let cgroup = leaf.and_then(|leaf| leaf.with(pid));
         let root = Root { pid, start: process.start, mark, isolated: launch.isolated, cgroup };
         if !handle.registry.started(handle.id, root) {
             return Err(StartError::Stopped);
@@ -85,19 +87,28 @@ impl Spawner {
         self.launcher.as_ref().filter(|launcher| !launch.isolated && launch.program != launcher.as_os_str())
     }
 
-    fn command(&self, launch: &Launch, mark: &str) -> io::Result<Command> {
-        let mut command = match self.stage_of(launch) {
-            Some(launcher) => {
-                if !is_there(launch) {
-                    return Err(io::ErrorKind::NotFound.into());
-                }
-                let mut command = Command::new(launcher);
-                command.args(["launch", "--bare", "--parent", &std::process::id().to_string(), "--"]);
-                command.arg(&launch.program);
-                command
-            }
-            None => Command::new(&launch.program),
-        };
+    /// The stages before the program, each of which becomes the next: the first enters the control group, since what the
+    /// program starts at once would not be in one that it is put into afterwards; the second ties it to the daemon.
+    fn command(&self, launch: &Launch, mark: &str, leaf: Option<&Leaf>) -> io::Result<Command> {
+        let mut words: Vec<OsString> = Vec::new();
+        if let (Some(launcher), Some(leaf)) = (&self.launcher, leaf) {
+            let group = leaf.directory().as_os_str();
+            words.extend(
+                [launcher.as_os_str(), "launch".as_ref(), "--group".as_ref(), group, "--".as_ref()].map(Into::into),
+            );
+        }
+        if let Some(launcher) = self.stage_of(launch) {
+            words.extend(
+                [launcher.as_os_str(), "launch".as_ref(), "--bare".as_ref(), "--parent".as_ref()].map(Into::into),
+            );
+            words.extend([std::process::id().to_string().into(), "--".into()]);
+        }
+        if !words.is_empty() && !is_there(launch) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        words.push(launch.program.clone());
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
         let stdin = match &launch.stdin {
             Stdin::Null => Stdio::null(),
             Stdin::Bytes(bytes) => file_of(bytes)?.into(),

@@ -136,12 +136,14 @@ impl App {
     /// # Cancel safety
     /// Once sent, the message takes its course; only the answer is lost.
     pub(crate) async fn ask(&self, inbound: Inbound) -> Result<Ack, ApiError> {
+        self.may_speak(&inbound).await?;
         answered(timeout(ACK_LIMIT, self.hand_over(inbound)?).await)
     }
 
     /// Like [`App::ask`], for a message whose run nobody but this caller could stop, and only by going away: when the
     /// caller is dropped, or has no answer in time, the run is stopped.
     pub(crate) async fn ask_while_there(&self, inbound: Inbound) -> Result<Ack, ApiError> {
+        self.may_speak(&inbound).await?;
         let principal = inbound.principal.clone();
         let answer = self.hand_over(inbound)?;
         let mut asking = Asking { app: self, orphan: Some(Orphan { principal, answer }) };
@@ -151,6 +153,12 @@ impl App {
             asking.orphan = None;
         }
         answered(answer)
+    }
+
+    /// Refuses what is said in a session that its sender is not shown, as if there were none. For a conversation this is known
+    /// at once, so that messages keep their order.
+    async fn may_speak(&self, inbound: &Inbound) -> Result<(), ApiError> {
+        self.sight(&inbound.principal).visible_session(inbound.session.clone()).await.map(|_visible| ())
     }
 
     /// Puts a message where the agent takes it.

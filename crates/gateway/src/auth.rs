@@ -7,12 +7,13 @@ use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{Admission, Place, Principal, PrincipalRole, Standing};
+use belay_protocol::{Admission, Principal, Standing};
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 
 use crate::app::Shared;
 use crate::config::GatewaySecrets;
+use crate::entry::Entry;
 use crate::error::ApiError;
 use crate::routes::error_for;
 
@@ -34,17 +35,8 @@ pub(crate) struct Auth {
     operator_token: Option<blake3::Hash>,
     /// The configured host name, which a `Host` header may name beside the loopback ones.
     host: Option<String>,
-    client: Principal,
-    operator: Principal,
-    loopback: Principal,
-    socket: Principal,
-    /// Programs that sign what they send, where they may.
-    webhook: Option<Principal>,
-}
-
-/// Programs that sign what they send, or show a secret of a webhook.
-pub(crate) fn webhook() -> Principal {
-    Principal { id: "webhook".into(), role: PrincipalRole::Client }
+    /// Whether there is a secret that signs messages.
+    signed: bool,
 }
 
 impl Auth {
@@ -56,20 +48,21 @@ impl Auth {
             token: digest(&secrets.token),
             operator_token: digest(&secrets.operator_token),
             host: listen.map(|address| host_of(address).to_ascii_lowercase()),
-            client: Principal { id: "token".into(), role: PrincipalRole::Client },
-            operator: Principal::operator("operator-token"),
-            loopback: Principal::operator("loopback"),
-            socket: Principal::operator("control-socket"),
-            webhook: secrets.webhook_secret.is_some().then(webhook),
+            signed: secrets.webhook_secret.is_some(),
         }
     }
 
-    /// Who can be admitted now: whoever [`Auth::admit`] and the signed webhook can let in, and nobody else.
-    fn admitted(&self) -> impl Iterator<Item = &Principal> {
-        let (token, operator_token) = (self.token.is_some(), self.operator_token.is_some());
-        let http = [(token, &self.client), (operator_token, &self.operator), (!self.needs_token(), &self.loopback)];
-        let http = http.into_iter().filter(|(there, _)| *there).map(|(_, principal)| principal);
-        http.chain([&self.socket]).chain(&self.webhook)
+    /// Whether anybody can be let in this way now and have work of their own.
+    fn is_open(&self, entry: Entry) -> bool {
+        match entry {
+            Entry::Token => self.token.is_some(),
+            Entry::OperatorToken => self.operator_token.is_some(),
+            Entry::Loopback => !self.needs_token(),
+            Entry::ControlSocket => true,
+            Entry::Signer => self.signed,
+            // What it fires works for the routine's creator.
+            Entry::RoutineHook => false,
+        }
     }
 
     /// Who this is.
@@ -79,7 +72,7 @@ impl Auth {
     /// for a host name that is not ours.
     pub(crate) fn admit(&self, peer: Peer, headers: &HeaderMap) -> Result<Principal, ApiError> {
         let address = match peer {
-            Peer::Socket { trusted: true } => return Ok(self.socket.clone()),
+            Peer::Socket { trusted: true } => return Ok(Entry::ControlSocket.principal()),
             Peer::Socket { trusted: false } => {
                 return Err(ApiError::forbidden("the control socket serves its owner and root only"));
             }
@@ -93,7 +86,7 @@ impl Auth {
             return Err(ApiError::unauthorized("only this machine may ask while no token is configured"));
         }
         self.own_name(headers)?;
-        Ok(self.loopback.clone())
+        Ok(Entry::Loopback.principal())
     }
 
     /// Who opens a connection that stays, as far as its request says; `None`: it has yet to show a token, in its first
@@ -151,8 +144,8 @@ impl Auth {
         };
         let (client, operator) = (matches(&self.token), matches(&self.operator_token));
         match (operator, client) {
-            (true, _) => Ok(self.operator.clone()),
-            (false, true) => Ok(self.client.clone()),
+            (true, _) => Ok(Entry::OperatorToken.principal()),
+            (false, true) => Ok(Entry::Token.principal()),
             (false, false) => Err(ApiError::unauthorized("the token is not known")),
         }
     }
@@ -173,13 +166,13 @@ impl Auth {
 impl Admission for Auth {
     /// Without any token, who held one comes as whoever asks from this machine.
     fn standing_of(&self, principal: &str, _conversation: Option<&str>) -> Standing {
-        let held_token = [&self.client, &self.operator].into_iter().any(|holder| *holder.id == *principal);
-        let now = match held_token && !self.needs_token() {
-            true => &*self.loopback.id,
-            false => principal,
+        let was = Entry::ALL.into_iter().find(|entry| entry.id() == principal);
+        let now = match was {
+            Some(Entry::Token | Entry::OperatorToken) if !self.needs_token() => Some(Entry::Loopback),
+            was => was,
         };
-        match self.admitted().find(|admitted| *admitted.id == *now) {
-            Some(admitted) => Standing::May(Place::from(admitted.role)),
+        match now.filter(|entry| self.is_open(*entry)) {
+            Some(entry) => Standing::May(entry.place()),
             None => {
                 Standing::NotAllowed(format!("by the tokens and secrets of [gateway] nobody comes in as {principal}"))
             }
@@ -235,6 +228,8 @@ pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next:
 
 #[cfg(test)]
 mod tests {
+    use belay_protocol::Place;
+
     use super::*;
 
     fn auth(token: Option<&str>, operator: Option<&str>) -> Auth {
@@ -266,7 +261,7 @@ mod tests {
         }
         let secret = |text: &str| Some(SecretString::from(text.to_owned()));
         let signed = GatewaySecrets { token: None, operator_token: secret("oh"), webhook_secret: secret("sign") };
-        assert_eq!(Auth::new(&signed, None).standing_of("webhook", None), Standing::May(Place::Token));
+        assert_eq!(Auth::new(&signed, None).standing_of("webhook", None), Standing::May(Place::Conversation));
     }
 
     #[test]

@@ -38,7 +38,8 @@ pub struct GatewayConfig {
     pub max_unauthenticated: usize,
     /// Most bytes that may wait for a WebSocket's reader, 64 KiB to 64 MiB; one more ends the connection.
     pub max_buffered_bytes: usize,
-    /// Most TCP connections at a time, 1 to 65 536; more wait in the kernel's queue.
+    /// Most TCP connections at a time, 1 to 65 536. One more takes the place of the one that has had no request for longest; where
+    /// all have one, it waits in the kernel's queue.
     pub max_connections: usize,
     /// Longest time that open requests may take once the gateway is told to stop, in seconds, at most 600.
     pub drain_s: u64,

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request};
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
-use belay_protocol::{FiringId, GateId, JobId, Principal, RunId, SessionKey};
+use belay_protocol::{FiringId, GateId, JobId, Principal};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -29,10 +29,20 @@ impl FromRequestParts<Shared> for Caller {
     }
 }
 
-impl Caller {
-    /// The principal, if it is an operator.
-    pub(crate) fn operator(self) -> Result<Principal, ApiError> {
-        if self.0.is_operator() { Ok(self.0) } else { Err(ApiError::forbidden("only an operator may do this")) }
+/// Who is asking, where only an operator may. It comes first among the parts of a request: whoever may not do a thing is told
+/// so, whatever else is wrong with the request.
+pub(crate) struct Operator(pub(crate) Principal);
+
+impl FromRequestParts<Shared> for Operator {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
+        let Caller(principal) = Caller::from_request_parts(parts, app).await?;
+        if principal.is_operator() {
+            Ok(Self(principal))
+        } else {
+            Err(ApiError::forbidden("only an operator may do this"))
+        }
     }
 }
 
@@ -80,18 +90,6 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Params<T> {
     }
 }
 
-/// The run that the path names.
-pub(crate) struct RunPath(pub(crate) RunId);
-
-impl FromRequestParts<Shared> for RunPath {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
-        let text = path_text(parts, app).await?;
-        text.parse().map(Self).map_err(|_not_a_uuid| ApiError::not_found("no such run: its id is not a UUID"))
-    }
-}
-
 /// The question that the path names.
 pub(crate) struct GatePath(pub(crate) GateId);
 
@@ -99,7 +97,7 @@ impl FromRequestParts<Shared> for GatePath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
-        let text = path_text(parts, app).await?;
+        let text = path_text(parts, app, "id").await?;
         text.parse().map(Self).map_err(|_not_a_uuid| ApiError::not_found("no such question: its id is not a UUID"))
     }
 }
@@ -111,7 +109,7 @@ impl FromRequestParts<Shared> for JobPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
-        let text = path_text(parts, app).await?;
+        let text = path_text(parts, app, "id").await?;
         text.parse().map(Self).map_err(|_not_a_uuid| ApiError::not_found("no such job: its id is not a UUID"))
     }
 }
@@ -123,7 +121,7 @@ impl FromRequestParts<Shared> for FiringPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
-        let text = path_text(parts, app).await?;
+        let text = path_text(parts, app, "id").await?;
         text.parse().map(Self).map_err(|_not_a_uuid| ApiError::not_found("no such firing: its id is not a UUID"))
     }
 }
@@ -135,24 +133,19 @@ impl FromRequestParts<Shared> for NamePath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
-        path_text(parts, app).await.map(Self)
+        path_text(parts, app, "name").await.map(Self)
     }
 }
 
-/// The session that the path names.
-pub(crate) struct SessionPath(pub(crate) SessionKey);
-
-impl FromRequestParts<Shared> for SessionPath {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
-        SessionKey::parse(&path_text(parts, app).await?).map(Self).map_err(ApiError::invalid)
-    }
-}
-
-async fn path_text(parts: &mut Parts, app: &Shared) -> Result<String, ApiError> {
-    let path = Path::<String>::from_request_parts(parts, app).await;
-    path.map(|Path(text)| text).map_err(|_not_utf8| ApiError::bad_request("not_utf8", "the path is not UTF-8"))
+/// The parameter of that name in the path.
+pub(crate) async fn path_text(parts: &mut Parts, app: &Shared, name: &str) -> Result<String, ApiError> {
+    let not_utf8 = |_error| ApiError::bad_request("not_utf8", "the path is not UTF-8");
+    let params = RawPathParams::from_request_parts(parts, app).await.map_err(not_utf8)?;
+    let found = params.iter().find(|(param, _)| *param == name).map(|(_, value)| value.to_owned());
+    found.ok_or_else(|| {
+        tracing::error!(name, "a route has no parameter of that name");
+        ApiError::internal()
+    })
 }
 
 /// The message of the cause, without what its wrappers say around it.

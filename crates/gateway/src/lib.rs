@@ -9,7 +9,8 @@
 //! Architecture invariant: a reader never holds anything that a run waits for; a slow one slows only itself.
 //!
 //! Reading order: [`config`] → [`error`] → `channel` (how handlers reach the agent) → `app` (what handlers share) →
-//! `auth` → `extract` → `routes` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with `control_socket` and `patience`) →
+//! `entry` → `auth` → `extract` → `routes` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with `control_socket`,
+//! `patience` and `places`) →
 //! [`worker_link`].
 
 mod app;
@@ -17,11 +18,13 @@ mod auth;
 mod channel;
 pub mod config;
 mod control_socket;
+mod entry;
 pub mod error;
 mod export;
 mod extract;
 mod mcp;
 mod patience;
+mod places;
 mod routes;
 pub mod server;
 mod sight;

@@ -3,6 +3,7 @@
 //! Connections are served by hyper directly rather than by `axum::serve`, which offers no limit on their number and no
 //! time limit for their headers.
 
+use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use crate::config::{GatewayConfig, GatewaySecrets};
 use crate::control_socket::{ControlGroup, ControlSocket};
 use crate::error::GatewayError;
 use crate::patience::Patient;
+use crate::places::{Place, Places};
 use crate::routes::router;
 use crate::ws::{NEW_SOCKETS, NewSocket, Strangers};
 
@@ -207,8 +209,10 @@ impl Gateway {
         let Self { app, router, tcp, socket, mut orphans, mut sockets } = self;
         let _closed = app.closed.clone().drop_guard();
         let limit = Duration::from_secs(app.config.drain_s);
-        let places =
-            (Arc::new(Semaphore::new(app.config.max_connections)), Arc::new(Semaphore::new(SOCKET_CONNECTIONS)));
+        let (places, socket_places) =
+            (Places::new(app.config.max_connections), Arc::new(Semaphore::new(SOCKET_CONNECTIONS)));
+        // The one that was accepted and has no place yet; the kernel queues the others.
+        let mut arrived: Option<(TcpStream, IpAddr)> = None;
         let mut ready = app.ready.clone();
         let mut starting = true;
         let mut connections = JoinSet::new();
@@ -232,11 +236,14 @@ impl Gateway {
                     app.started.store(up, Ordering::Relaxed);
                     starting = false;
                 }
-                (stream, address, place) = accept_tcp(tcp.as_ref(), &places.0) => {
-                    connections.spawn(line.serve(stream, Peer::Tcp(address), place));
+                connection = accept_tcp(tcp.as_ref()), if arrived.is_none() => arrived = Some(connection),
+                place = places.take(), if arrived.is_some() => {
+                    if let Some((stream, address)) = arrived.take() {
+                        connections.spawn(line.serve(stream, Peer::Tcp(address), place));
+                    }
                 }
-                (stream, trusted, place) = accept_socket(socket.as_ref(), &places.1) => {
-                    connections.spawn(line.serve(stream, Peer::Socket { trusted }, place));
+                (stream, trusted, place) = accept_socket(socket.as_ref(), &socket_places) => {
+                    connections.spawn(line.serve(stream, Peer::Socket { trusted }, place.into()));
                 }
             }
             if deadline.is_some() && connections.is_empty() {
@@ -258,15 +265,23 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Serves one connection to its end. When draining begins it ends after the request in progress.
-    pub(crate) async fn serve<I>(self, io: I, peer: Peer, _place: OwnedSemaphorePermit)
+    /// Serves one connection to its end. When draining begins it ends after the request in progress; when others need its place,
+    /// as soon as it has no request.
+    pub(crate) async fn serve<I>(self, io: I, peer: Peer, place: Place)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Self { router, draining } = self;
+        let requests = place.requests();
         let service = hyper::service::service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
-            request.extensions_mut().insert(peer);
-            router.clone().call(request)
+            let (begun, mut router) = (requests.begin(), router.clone());
+            async move {
+                // Its connection is about to be closed.
+                let Some(begun) = begun else { return std::future::pending().await };
+                request.extensions_mut().insert(peer);
+                let response = router.call(request).await?;
+                Ok::<_, Infallible>(response.map(|body| begun.until_sent(body)))
+            }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -279,6 +294,7 @@ impl Line {
         let late = draining.is_cancelled();
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
+            () = place.told_to_go() => Ok(()),
             () = draining.cancelled(), if !late => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
@@ -321,19 +337,14 @@ async fn listen(address: &str, any_token: bool) -> Result<TcpListener, GatewayEr
     TcpListener::bind(first).await.map_err(|source| GatewayError::Listen { address: first, source })
 }
 
-/// The next TCP connection, once there is a place for it. Cancel safe.
-async fn accept_tcp(
-    listener: Option<&TcpListener>,
-    places: &Arc<Semaphore>,
-) -> (TcpStream, IpAddr, OwnedSemaphorePermit) {
-    let (Some(listener), Ok(place)) = (listener, places.clone().acquire_owned().await) else {
-        return std::future::pending().await;
-    };
+/// The next TCP connection. Cancel safe.
+async fn accept_tcp(listener: Option<&TcpListener>) -> (TcpStream, IpAddr) {
+    let Some(listener) = listener else { return std::future::pending().await };
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
                 let _ = stream.set_nodelay(true); // only speed is lost without it
-                return (stream, address.ip(), place);
+                return (stream, address.ip());
             }
             Err(error) => pause_after(&error).await,
         }

@@ -1,15 +1,15 @@
 //! What whoever asks is shown of work that goes on by itself: an operator all of it, everybody else what is their own. For them
 //! the rest does not exist. It is the rule by which the agent lets such work be changed.
 
-use axum::extract::{FromRequestParts, RawPathParams, Request, State};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use belay_protocol::{
-    Asker, FiringRecord, JobRecord, Principal, RoutineRecord, SessionKey, StoreError, firing_of, job_of,
+    Asker, FiringRecord, JobRecord, Principal, RoutineRecord, RunId, SessionKey, StoreError, firing_of, job_of,
 };
 
 use crate::app::{App, Shared};
 use crate::error::ApiError;
+use crate::extract::{Caller, path_text};
 use crate::routes::{no_such_run, no_such_session};
 
 /// The eyes of whoever asks.
@@ -87,44 +87,94 @@ impl Sight<'_> {
     }
 }
 
-/// Lets a request through to what is about one run or one session, unless that belongs to work which whoever asks is not shown.
-pub(crate) async fn only_shown(State(app): State<Shared>, request: Request, next: Next) -> Response {
-    let (mut parts, body) = request.into_parts();
-    let hidden = match parts.extensions.get::<Principal>().cloned() {
-        Some(principal) if app.sight(&principal).own_only().is_some() => {
-            let params = RawPathParams::from_request_parts(&mut parts, &app).await.ok();
-            hidden(&app, &principal, parts.uri.path(), params.as_ref()).await
-        }
-        _ => None,
-    };
-    match hidden {
-        Some(error) => error.into_response(),
-        None => next.run(Request::from_parts(parts, body)).await,
+/// A run that hides nothing from whoever asks: it belongs to what they are shown, or there is none of that id. Whatever reads or
+/// changes a run that a request names takes one of these, and there is no other way to come by one than to be looked at here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VisibleRun(RunId);
+
+impl VisibleRun {
+    /// Its id.
+    pub(crate) fn id(&self) -> RunId {
+        self.0
     }
 }
 
-/// What is said instead of what the path names, where that is not shown.
-async fn hidden(app: &App, principal: &Principal, path: &str, params: Option<&RawPathParams>) -> Option<ApiError> {
-    let named = |wanted: &str| {
-        let mut params = params?.iter();
-        params.find(|(name, _)| *name == wanted).map(|(_, value)| value.to_owned())
-    };
-    let (session, absent) = if path.starts_with("/api/v1/sessions/") {
-        let session = SessionKey::parse(&named("key")?).ok()?;
-        let absent = no_such_session(&session);
-        (session, absent)
-    } else if path.starts_with("/api/v1/runs/") {
-        let run = named("id")?.parse().ok()?;
-        match app.runs.run(run).await {
-            Ok(record) => (record?.session, no_such_run(run)),
-            Err(error) => return Some(error.into()),
+/// A session that hides nothing from whoever asks, as a [`VisibleRun`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VisibleSession(SessionKey);
+
+impl VisibleSession {
+    /// Its key.
+    pub(crate) fn key(&self) -> &SessionKey {
+        &self.0
+    }
+
+    /// Its key.
+    pub(crate) fn into_key(self) -> SessionKey {
+        self.0
+    }
+}
+
+impl Sight<'_> {
+    /// The run of that id. For an operator the store is not asked: a stop must work where that does not.
+    ///
+    /// # Errors
+    /// 404, as for one that is not there; 503 where the store cannot say.
+    pub(crate) async fn visible_run(&self, id: RunId) -> Result<VisibleRun, ApiError> {
+        if self.own_only().is_some()
+            && let Some(run) = self.app.runs.run(id).await?
+            && !self.session(&run.session).await?
+        {
+            return Err(no_such_run(id));
         }
-    } else {
-        return None;
-    };
-    match app.sight(principal).session(&session).await {
-        Ok(true) => None,
-        Ok(false) => Some(absent),
-        Err(error) => Some(error.into()),
+        Ok(VisibleRun(id))
+    }
+
+    /// The session of that key.
+    ///
+    /// # Errors
+    /// As [`Sight::visible_run`].
+    pub(crate) async fn visible_session(&self, key: SessionKey) -> Result<VisibleSession, ApiError> {
+        match self.session(&key).await? {
+            true => Ok(VisibleSession(key)),
+            false => Err(no_such_session(&key)),
+        }
+    }
+
+    /// The session that a parameter names, if it does.
+    ///
+    /// # Errors
+    /// 422 with the field's name for what is no key; else as [`Sight::visible_run`].
+    pub(crate) async fn named_session(
+        &self,
+        field: &str,
+        key: Option<&str>,
+    ) -> Result<Option<VisibleSession>, ApiError> {
+        let Some(key) = key else { return Ok(None) };
+        let key = SessionKey::parse(key).map_err(|error| ApiError::invalid(format!("{field}: {error}")))?;
+        self.visible_session(key).await.map(Some)
+    }
+}
+
+/// The run that the path names.
+impl FromRequestParts<Shared> for VisibleRun {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
+        let Caller(principal) = Caller::from_request_parts(parts, app).await?;
+        let id = path_text(parts, app, "id").await?.parse();
+        let id = id.map_err(|_not_a_uuid| ApiError::not_found("no such run: its id is not a UUID"))?;
+        app.sight(&principal).visible_run(id).await
+    }
+}
+
+/// The session that the path names.
+impl FromRequestParts<Shared> for VisibleSession {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
+        let Caller(principal) = Caller::from_request_parts(parts, app).await?;
+        let key = SessionKey::parse(&path_text(parts, app, "key").await?).map_err(ApiError::invalid)?;
+        app.sight(&principal).visible_session(key).await
     }
 }

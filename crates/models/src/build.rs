@@ -223,7 +223,7 @@ mod tests {
             fallbacks: vec![Some("f".into()), Some(" ".into()), None],
             ..keys()
         };
-        let provider = build(&settings, &keys, client(), &PriceList::default()).unwrap();
+        let provider = build(&settings, &keys, client(), &PriceList::of(&settings, &keys)).unwrap();
         let names: Vec<_> = provider.candidates().into_iter().map(|candidate| candidate.name).collect();
         let expected = [
             "gpt-4.1-mini by openai",

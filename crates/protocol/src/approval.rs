@@ -1,10 +1,12 @@
 //! Questions to people about tool calls: what is asked, who may answer, and where questions are kept.
 
+use std::cmp::Ordering;
+
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ids::{CallId, ChannelId, GateId, RunId, SessionKey};
+use crate::ids::{CallId, ChannelId, GateId, IdPrefix, RunId, SessionKey};
 use crate::inbound::{Principal, Role};
 use crate::store::StoreError;
 use crate::time::UnixMillis;
@@ -172,15 +174,18 @@ impl Asker {
         self.place == Place::Operator || (self.principal == creator.principal && through == made_through)
     }
 
-    /// Whether `who`, speaking in `session`, may answer a question of `asked_in`: the person whose session it is, or
-    /// somebody in a stronger place.
+    /// Whether `who`, speaking in `session`, may answer a question of `asked_in`: whoever asked, or somebody in a stronger
+    /// place. Two principals of the same place are still two: neither answers for the other. A person answers in the
+    /// conversation of the question; a program, which has no conversation of its own, from any.
     pub fn may_be_decided_by(&self, asked_in: &SessionKey, who: &Principal, session: &SessionKey) -> bool {
         let place = Place::from(who.role);
-        match place {
-            Place::Operator => true,
-            _ if place < self.place => false,
-            Place::Token => true,
-            Place::Conversation => session == asked_in && *who.id == *self.principal,
+        let is_asker = *who.id == *self.principal;
+        match (place, place.cmp(&self.place)) {
+            (Place::Operator, _) => true,
+            (_, Ordering::Less) => false,
+            (_, Ordering::Greater) => true,
+            (Place::Token, Ordering::Equal) => is_asker,
+            (Place::Conversation, Ordering::Equal) => is_asker && session == asked_in,
         }
     }
 }
@@ -207,9 +212,22 @@ pub enum Decided {
     Unknown,
 }
 
+impl Gate {
+    /// How it stands at this moment: one whose time is up has expired, also before the lane that waits for it has noticed, since
+    /// no answer counts any more. A clock that was set forward is noticed by lanes within a minute.
+    pub fn state_at(&self, now: UnixMillis) -> GateState {
+        match self.state {
+            GateState::Waiting if now.0 >= self.expires_at.0 => GateState::Expired,
+            state => state,
+        }
+    }
+}
+
 /// Which questions.
 #[derive(Clone, Debug, Default)]
 pub struct GateFilter {
+    /// Whose id begins so.
+    pub id: Option<IdPrefix>,
     /// Of this session only.
     pub session: Option<SessionKey>,
     /// Of this channel's runs only.
@@ -252,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_counts_from_the_same_conversation_or_a_stronger_place() {
+    fn an_answer_counts_from_whoever_asked_or_from_a_stronger_place() {
         let who = |id: &str, role| Principal { id: id.into(), role };
         let here = SessionKey::new("here");
         let there = SessionKey::new("there");
@@ -263,7 +281,10 @@ mod tests {
             (Place::Conversation, who("token", Role::Client), &there, true),
             (Place::Conversation, who("root", Role::Operator), &there, true),
             (Place::Token, who("ann", Role::User), &here, false),
-            (Place::Token, who("token", Role::Client), &here, true),
+            (Place::Token, who("ann", Role::Client), &here, true),
+            (Place::Token, who("ann", Role::Client), &there, true),
+            (Place::Token, who("another program", Role::Client), &here, false),
+            (Place::Token, who("another program", Role::Client), &there, false),
             (Place::Operator, who("token", Role::Client), &here, false),
             (Place::Operator, who("root", Role::Operator), &there, true),
         ] {

@@ -58,6 +58,46 @@ macro_rules! uuid_id {
     };
 }
 
+/// The beginning of an identifier, by which a list is asked for what it may mean.
+///
+/// At least [`IdPrefix::MIN_CHARS`] characters of the usual form (`0199e3a0-7b1c-…`), without case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdPrefix(String);
+
+impl IdPrefix {
+    /// Fewest characters. 6: the first six change every 17 minutes, so that fewer would name everything of a day.
+    pub const MIN_CHARS: usize = 6;
+
+    /// Reads what was typed.
+    ///
+    /// # Errors
+    /// In plain words: it is too short, or no beginning of an identifier.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let text = text.to_ascii_lowercase();
+        let fits = |(at, c): (usize, char)| match at {
+            8 | 13 | 18 | 23 => c == '-',
+            _ => c.is_ascii_hexdigit(),
+        };
+        if text.len() < Self::MIN_CHARS {
+            return Err(format!("an id needs at least {} characters of its beginning", Self::MIN_CHARS));
+        }
+        if text.len() > 36 || !text.chars().enumerate().all(fits) {
+            return Err("it is no beginning of an id such as 0199e3a0-7b1c-7000-8000-0123456789ab".into());
+        }
+        Ok(Self(text))
+    }
+
+    /// The characters, in lower case.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether an identifier begins so.
+    pub fn begins(&self, id: Uuid) -> bool {
+        id.to_string().starts_with(&self.0)
+    }
+}
+
 uuid_id!(
     /// One execution of the loop for a turn. It keeps its id over restarts and crashes.
     RunId
@@ -197,6 +237,24 @@ mod tests {
             (&"x".repeat(257), false),
         ] {
             assert_eq!(SessionKey::parse(text).is_ok(), ok, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_an_id_is_told_from_other_words() {
+        let id: Uuid = "0199e3a0-7b1c-7000-8000-0123456789ab".parse().expect("an id");
+        for (text, meant) in [
+            ("0199e3", Ok(true)),
+            ("0199E3A0-7B", Ok(true)),
+            ("0199e3a0-7b1c-7000-8000-0123456789ab", Ok(true)),
+            ("0199e4", Ok(false)),
+            ("0199e", Err(())),
+            ("0199e3a07b", Err(())),
+            ("alice-and-bob", Err(())),
+            ("0199e3a0-7b1c-7000-8000-0123456789abc", Err(())),
+            ("0199é3a0", Err(())),
+        ] {
+            assert_eq!(IdPrefix::parse(text).map(|prefix| prefix.begins(id)).map_err(drop), meant, "{text}");
         }
     }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::approval::Asker;
-use crate::ids::{BootId, ChannelId, FiringId, JobId, RunId, SessionKey};
+use crate::ids::{BootId, ChannelId, FiringId, IdPrefix, JobId, RunId, SessionKey};
 use crate::inbound::ReplyRoute;
 use crate::outbound::Outbound;
 use crate::store::StoreError;
@@ -283,6 +283,8 @@ pub enum JobChanged {
 /// Which jobs.
 #[derive(Clone, Debug, Default)]
 pub struct JobFilter {
+    /// Whose id begins so.
+    pub id: Option<IdPrefix>,
     /// In these states only; empty: in any.
     pub states: Vec<JobState>,
     /// Asked for in this session only.

@@ -71,8 +71,8 @@ pub use heartbeat::{HEARTBEAT, HEARTBEAT_OK, HeartbeatReport, SkipReason};
 pub use history::normalise;
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
 pub use ids::{
-    BootId, CallId, ChannelId, ConnectionId, FiringId, GateId, JobId, LinkId, OutboxId, RoutineId, RunId, SessionKey,
-    ThreadId,
+    BootId, CallId, ChannelId, ConnectionId, FiringId, GateId, IdPrefix, JobId, LinkId, OutboxId, RoutineId, RunId,
+    SessionKey, ThreadId,
 };
 pub use inbound::{
     Accepted, Ack, AckSender, Attachment, Body, CandidateStatus, CommandReply, Control, Envelope, IdempotencyKey,

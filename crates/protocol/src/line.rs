@@ -8,7 +8,7 @@ pub fn plain_line(text: &str, max_chars: usize) -> String {
     let mut chars = 0;
     for word in words {
         let blank = (!line.is_empty()).then_some(' ');
-        for c in blank.into_iter().chain(word.chars().filter(|c| !is_invisible(*c))) {
+        for c in blank.into_iter().chain(belay_text::removed(word).chars()) {
             if chars == max_chars {
                 line.pop();
                 line.push('…');
@@ -19,15 +19,6 @@ pub fn plain_line(text: &str, max_chars: usize) -> String {
         }
     }
     line
-}
-
-/// Soft hyphens, characters without a width, marks of direction, variation selectors and tags.
-fn is_invisible(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}'
-    )
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::approval::{Asker, Gate};
 use crate::context::Conversation;
 use crate::event::{Event, NewEvent, Seq};
-use crate::ids::{BootId, ChannelId, GateId, OutboxId, RunId, SessionKey, ThreadId};
+use crate::ids::{BootId, ChannelId, GateId, IdPrefix, OutboxId, RunId, SessionKey, ThreadId};
 use crate::inbound::{Accepted, IdempotencyKey, ReplyRoute, RunWatch};
 use crate::message::Message;
 use crate::options::RunOptions;
@@ -536,6 +536,8 @@ pub struct Presence {
 /// Which runs.
 #[derive(Clone, Debug, Default)]
 pub struct RunFilter {
+    /// Whose id begins so.
+    pub id: Option<IdPrefix>,
     /// Of this session only.
     pub session: Option<SessionKey>,
     /// With this status only.

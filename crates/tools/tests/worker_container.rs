@@ -94,6 +94,14 @@ async fn serve(stream: UnixStream, state: Arc<Mutex<State>>, mut ended: watch::R
             answer(&mut stream, 200, &json!({"StatusCode": 3})).await;
             continue;
         }
+        if line.contains("/logs?") {
+            let frame =
+                |words: &str| [&[2, 0, 0, 0, 0, 0, 0, u8::try_from(words.len()).unwrap()], words.as_bytes()].concat();
+            let framed = [frame("belay: the outputs "), frame("cannot be kept\n")].concat();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", framed.len());
+            stream.write_all(&[head.as_bytes(), &framed].concat()).await.unwrap();
+            continue;
+        }
         let (status, said) = act(&line, &asked, &mut state.lock().unwrap());
         answer(&mut stream, status, &said).await;
     }
@@ -177,7 +185,7 @@ async fn a_worker_is_made_without_rights_handed_its_token_waited_for_and_removed
     let (job, token) = (start.job.to_string(), start.token.expose().to_owned());
     let mut process = host.start(start).await.unwrap();
     server.ended.send_replace(true);
-    assert_eq!(process.ended().await, "exit code 3");
+    assert_eq!(process.ended().await, "exit code 3; its last words: belay: the outputs cannot be kept");
     process.end().await;
     assert_eq!(
         server.lines(),
@@ -186,6 +194,7 @@ async fn a_worker_is_made_without_rights_handed_its_token_waited_for_and_removed
             "POST id0/attach?stream=1&stdin=1".into(),
             "POST id0/start".into(),
             "POST id0/wait".into(),
+            "GET id0/logs?stderr=1&tail=10".into(),
             "POST id0/stop?t=2".into(),
             "DELETE id0?force=1&v=1".into(),
         ]

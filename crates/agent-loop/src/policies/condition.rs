@@ -316,7 +316,7 @@ impl Count<'_> {
                 Finding::new(reason, word, value, threshold).with("unit", "micro_usd")
             }
             // Seconds are told where whole seconds were asked for.
-            Self::WallMs | Self::ActiveMs if threshold % self.scale() != 0 => {
+            Self::WallMs | Self::ActiveMs if !threshold.is_multiple_of(self.scale()) => {
                 Finding::new(reason, word, value, threshold).with("unit", "ms")
             }
             Self::WallMs | Self::ActiveMs => {

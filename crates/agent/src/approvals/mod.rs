@@ -11,4 +11,4 @@ mod question;
 pub use config::{ApprovalRule, ApprovalsConfig, Outside, RuleAsk};
 pub(crate) use policy::{Case, Need, Policy, Untrusted};
 pub use question::question_text;
-pub(crate) use question::{Answer, Answers, Wanted, digest, parse_answer};
+pub(crate) use question::{Answer, Answers, Wanted, digest, parse_answer, too_long};

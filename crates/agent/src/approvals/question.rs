@@ -6,11 +6,25 @@ use std::fmt::Write as _;
 use belay_protocol::{CallId, Decision, Gate, GateId, GateKind, GateState, UnixMillis, Weight, canonical_json};
 use serde_json::{Map, Value};
 
-/// Longest argument in a question, in characters. 600: what a person reads before saying yes.
-const MAX_SHOWN_CHARS: usize = 600;
+/// Longest part of a question, in characters; of longer content of files both ends are shown. 16 000: a command of the
+/// usual bound is shown whole, and a platform splits it into a few messages.
+const MAX_SHOWN_CHARS: usize = 16_000;
 
-/// What an answer is bound to and a person need not read: the vector is in the summary, the environment a digest.
-const UNSHOWN: [&str; 2] = ["argv", "environment"];
+/// What an answer is bound to and a person need not read: vector and script are in the summary, the environment is a
+/// digest.
+const UNSHOWN: [&str; 3] = ["argv", "script", "environment"];
+
+/// What a question shows of what an answer is bound to.
+fn shown_of(bound: &[(String, String)]) -> impl Iterator<Item = &(String, String)> {
+    bound.iter().filter(|(name, _)| !UNSHOWN.contains(&name.as_str()))
+}
+
+/// The characters that a question would have, where that is more than it can show whole.
+pub(crate) fn too_long(summary: &str, bound: &[(String, String)]) -> Option<usize> {
+    let parts = shown_of(bound).map(|(name, value)| visible(name).chars().count() + visible(value).chars().count());
+    let whole = visible(summary).chars().count() + parts.sum::<usize>();
+    (whole > MAX_SHOWN_CHARS).then_some(whole)
+}
 
 /// A question that the gate wants asked: everything but who and when.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,7 +140,7 @@ pub fn question_text(gate: &Gate, now: UnixMillis) -> String {
         GateKind::Approval => format!("May I do this? **{}**\n\n", gate.tool),
     };
     text.push_str(&fence(&gate.summary));
-    for (name, value) in gate.bound.iter().filter(|(name, _)| !UNSHOWN.contains(&name.as_str())) {
+    for (name, value) in shown_of(&gate.bound) {
         let _ = writeln!(text, "- {}: {}", plain(name), plain(value));
     }
     let _ = write!(text, "\nWhy I ask: {}.\n\nAnswer **yes** or **no**", plain(&gate.why));
@@ -150,9 +164,14 @@ fn plain(text: &str) -> String {
     bounded(text).replace(['`', '*', '\n'], " ")
 }
 
-/// With characters that reorder or hide what is read as escapes, and not longer than a person reads.
+/// With characters that reorder or hide what is read as escapes, so that nothing is left unseen.
+fn visible(text: &str) -> std::borrow::Cow<'_, str> {
+    belay_text::escaped(text)
+}
+
+/// The same, and not longer than a question can be.
 fn bounded(text: &str) -> String {
-    let visible = belay_text::escaped(text).into_owned();
+    let visible = visible(text).into_owned();
     let whole = visible.chars().count();
     if whole <= MAX_SHOWN_CHARS {
         return visible;
@@ -234,6 +253,16 @@ mod tests {
             bounded("rm \u{202e}txt.exe\u{200b} \u{1b}[2K\u{ad}"),
             r"rm \u{202e}txt.exe\u{200b} \u{1b}[2K\u{ad}"
         );
-        assert!(bounded(&"x".repeat(10_000)).contains("[… 9400 characters are NOT SHOWN here …]"));
+        assert!(bounded(&"x".repeat(20_000)).contains("[… 4000 characters are NOT SHOWN here …]"));
+        assert_eq!(bounded(&"x".repeat(MAX_SHOWN_CHARS)).len(), MAX_SHOWN_CHARS);
+    }
+
+    #[test]
+    fn a_question_is_too_long_when_any_of_it_would_be_left_out() {
+        let bound = |name: &str, chars: usize| vec![(name.to_owned(), "x".repeat(chars))];
+        assert_eq!(too_long("ls", &bound("stdin", 1000)), None);
+        assert_eq!(too_long("ls", &bound("argv", 20_000)), None, "it is in the summary");
+        assert_eq!(too_long(&"x".repeat(10_000), &bound("stdin", 6000)), Some(16_005));
+        assert_eq!(too_long(&"\u{202e}".repeat(2001), &[]), Some(16_008), "as it is shown");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use belay_agent_loop::INVALID_ARGUMENTS;
 use belay_protocol::{
-    Arguments, CredentialNeed, GateKind, Secret, StoreError, Tool, ToolCall, ToolFailure, ToolResult, ToolSet,
+    Arguments, CredentialNeed, Effect, GateKind, Secret, StoreError, Tool, ToolCall, ToolFailure, ToolResult, ToolSet,
     ToolSpec, ToolStatus, Weight,
 };
 use serde_json::{Map, Value};
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::batch::Runnable;
 use super::{Caller, EffectGate, result_of};
-use crate::approvals::{Answer, Case, Need, Untrusted, Wanted, digest};
+use crate::approvals::{Answer, Case, Need, Untrusted, Wanted, digest, too_long};
 
 /// Problems of invalid arguments that the model is told of.
 const MAX_PROBLEMS: usize = 5;
@@ -182,6 +182,15 @@ impl EffectGate {
         }
         let shown = call.redacted(&spec.sensitive);
         let summary = if weight.summary.is_empty() { format!("{} {shown}", spec.name) } else { weight.summary };
+        // Of a file's content both ends and a digest will do; what acts outside is approved whole or not at all.
+        if let Some(chars) = too_long(&summary, &weight.bound).filter(|_| spec.effect == Effect::External) {
+            let text = format!(
+                "denied: {} needs a person's yes, and a question of {chars} characters is more than can be shown whole. \
+                 Put long texts into a file with write_file first, and name the file. It was not done.",
+                spec.name
+            );
+            return Err(No(ToolStatus::Denied, text).into());
+        }
         Err(Barrier::Ask(Box::new(Wanted {
             kind: GateKind::Approval,
             summary,

@@ -12,7 +12,7 @@ const MOST_RUNS: u32 = 500;
 /// # Errors
 /// The store does not answer.
 pub(crate) async fn spent(house: &House, job: &JobRecord, but: Option<RunId>) -> Result<(RunUsage, u64), StoreError> {
-    let filter = RunFilter { session: Some(job.session.clone()), status: None, limit: MOST_RUNS };
+    let filter = RunFilter { session: Some(job.session.clone()), limit: MOST_RUNS, ..RunFilter::default() };
     let (mut usage, mut cost_micro_usd) = (RunUsage::default(), 0_u64);
     for run in house.store.runs.runs(filter).await? {
         if but != Some(run.run_id) {

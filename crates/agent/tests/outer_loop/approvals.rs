@@ -2,7 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use belay_protocol::{Ack, Control, Decision, GateKind, GateState, MessageBody, RunStatus, StopReason, ToolStatus};
+use belay_protocol::{
+    Ack, Body, Control, Decision, GateKind, GateState, MessageBody, Principal, PrincipalRole, Refusal, RunStatus,
+    StopReason, ToolStatus,
+};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 
@@ -71,6 +74,32 @@ async fn a_denied_call_is_read_by_the_model_which_answers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_of_one_program_is_answered_by_no_other_program_by_its_id_or_in_its_conversation() {
+    let setup = Setup::new(ScriptedModel::new([ring("noon"), Scripted::text("done")])).tool(ringing());
+    let mut agent = setup.start().await;
+    let client = |id: &str| Principal { id: id.into(), role: PrincipalRole::Client };
+    let asked = agent.one.said_by(client("one"), "alice", Body::Text("ring the bell".into())).await;
+    let Ack::Accepted(mut accepted) = asked else { panic!("accepted") };
+    agent.one.next().await;
+    let gate = rest_of(&mut accepted).await.waiting_for.clone().expect("waits").gate;
+    let by_id = Body::Control(Control::Decide { gate, decision: Decision::Approve });
+    let others = [
+        ("elsewhere", by_id.clone()),
+        ("alice", by_id.clone()),
+        ("alice", Body::Text(format!("/approve {gate}"))),
+        ("elsewhere", Body::Text(format!("/always {gate}"))),
+    ];
+    for (session, body) in others {
+        let answer = agent.one.said_by(client("two"), session, body.clone()).await;
+        let Ack::Refused(Refusal::Forbidden(_)) = answer else { panic!("{session} {body:?}: {answer:?}") };
+        assert_eq!(setup.store.gates.gate(gate).await.expect("read").expect("kept").state, GateState::Waiting);
+    }
+    let Ack::Command(_) = agent.one.said_by(client("one"), "elsewhere", by_id).await else { panic!("its own") };
+    assert_eq!(end_of(accepted).await.status, RunStatus::Completed);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn silence_becomes_a_denial() {
     let setup = Setup::new(ScriptedModel::new([ring("noon"), Scripted::text("too late then")])).tool(ringing());
     let mut agent = setup.start().await;
@@ -101,6 +130,28 @@ async fn always_covers_the_like_in_this_session_until_it_begins_anew() {
     assert!(agent.one.ask("bob", "ring").await.contains("May I do this?"), "another conversation is");
     agent.one.command("alice", "/new").await;
     assert!(agent.one.ask("alice", "ring").await.contains("May I do this?"), "so is a new one");
+    agent.shut_down().await;
+}
+
+/// What is not shown cannot be approved: a question is whole, or is not asked.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_cannot_be_shown_whole_is_not_asked_about() {
+    let bell = ringing();
+    let rung = bell.calls.clone();
+    let (whole, long) = ("x".repeat(15_000), "x".repeat(17_000));
+    let scripts = [ring(&whole), Scripted::text("rung"), ring(&long), Scripted::text("as you like")];
+    let setup = Setup::new(ScriptedModel::new(scripts)).tool(bell);
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "ring at length").await;
+    let question = agent.one.next().await;
+    assert!(question.contains(&whole) && !question.contains("NOT SHOWN"), "{}", question.len());
+    agent.one.command("alice", "yes").await;
+    assert_eq!(agent.one.next().await, "rung");
+    assert_eq!(agent.one.ask("alice", "ring at greater length").await, "as you like", "nobody is asked");
+    let results = results(&agent, 3);
+    let (status, text) = &results[results.len() - 1];
+    assert!(*status == ToolStatus::Denied && text.contains("more than can be shown whole"), "{text}");
+    assert_eq!(rung.load(Ordering::SeqCst), 1);
     agent.shut_down().await;
 }
 

@@ -95,7 +95,7 @@ async fn routines_of_the_configuration_come_and_go_with_a_reload() {
         "[[define]]\nname = \"watch\"\ntrigger = { kind = \"schedule\", when = \"every 2h\" }\naction = { mode = \"lightweight\", prompt = \"Look.\" }\n",
     )
     .expect("a routine");
-    let setup = Setup::new(ScriptedModel::new([]));
+    let setup = Setup { routines: RoutinesConfig::default(), ..Setup::new(ScriptedModel::new([])) };
     let agent = setup.start().await;
     let read = async || setup.store.routines.routine("watch").await.expect("readable");
     assert!(read().await.is_none());

@@ -341,6 +341,12 @@ impl Talker {
         self.send(Inbound { history, ..inbound }).await
     }
 
+    /// Sends what another principal says, whoever that is.
+    pub(crate) async fn said_by(&self, who: Principal, session: &str, body: Body) -> Ack {
+        let inbound = self.inbound(session, who.role, body, None);
+        self.send(Inbound { principal: who, ..inbound }).await
+    }
+
     /// Sends a text that asks this of its run.
     pub(crate) async fn with_options(&self, session: &str, text: &str, options: RunOptions) -> Ack {
         let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);

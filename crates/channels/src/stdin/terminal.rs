@@ -1,7 +1,7 @@
 //! The prompt on a terminal: line editing on a thread of its own, replies above the line that is being typed.
 
 use std::borrow::Cow;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -24,6 +24,9 @@ use crate::config::StdinConfig;
 
 /// Lines of history that are kept.
 const HISTORY_LINES: usize = 1000;
+
+/// The command that Ctrl-D stands for.
+const QUIT: &str = "/quit";
 
 /// Replies that wait to be painted; when it is full, deliveries wait.
 const PAINT_QUEUE: usize = 16;
@@ -124,7 +127,8 @@ impl Terminal {
         self.end.clone()
     }
 
-    /// Shows the prompt until Ctrl-D, the break, or the end of whoever takes the lines. The thread never blocks on the
+    /// Shows the prompt until the break, or the end of whoever takes the lines. Ctrl-D means `/quit`: a prompt that no
+    /// longer reads would look alive and be dead, since the daemon goes on for its other channels. The thread never blocks on the
     /// keyboard for longer than [`LOOK_UP`], so it can always be told to end.
     ///
     /// # Errors
@@ -139,7 +143,6 @@ impl Terminal {
     }
 
     fn edit(mut self, lines: &mpsc::Sender<Line>, interrupts: &mpsc::Sender<()>) {
-        let mut farewell = "";
         loop {
             match self.editor.read_line(&BelayPrompt("belay> ")) {
                 Ok(Signal::Success(text)) => {
@@ -151,8 +154,9 @@ impl Terminal {
                     let _ = interrupts.try_send(()); // full: one is on its way already
                 }
                 Ok(Signal::CtrlD) => {
-                    farewell = "No more input is taken here. If Belay goes on for other channels, Ctrl-C ends it.\n";
-                    break;
+                    if lines.blocking_send(Line::Text(QUIT.into())).is_err() {
+                        break; // nobody takes lines any more
+                    }
                 }
                 Ok(Signal::ExternalBreak(_)) => break,
                 Ok(_) => {}
@@ -162,19 +166,17 @@ impl Terminal {
                 }
             }
         }
-        self.put_away(farewell);
+        self.put_away();
     }
 
     /// Paints what still waits, then lets replies go straight to the terminal.
-    fn put_away(self, farewell: &str) {
+    fn put_away(self) {
         let mut painter = self.screen.painter.lock().unwrap_or_else(PoisonError::into_inner);
         let mut editor = self.editor.with_immediately_accept(true); // one pass: paint, return
         if let Err(error) = editor.read_line(&BelayPrompt("")) {
             warn!(%error, "the last replies could not be painted");
         }
         *painter = Painter::Direct;
-        let mut out = io::stdout();
-        let _ = out.write_all(farewell.as_bytes()).and_then(|()| out.flush()); // a failure shows with the next reply
     }
 }
 

@@ -51,6 +51,9 @@ pub(crate) struct JobsListArgs {
     /// Only those in these states, with commas between them: pending, in_progress, stuck, completed, …
     #[arg(long, value_name = "STATES")]
     pub(crate) state: Option<String>,
+    /// Show whole ids; any beginning of an id that means one thing is taken by commands
+    #[arg(long)]
+    pub(crate) full: bool,
     /// Only those that this conversation asked for
     #[arg(long, value_name = "KEY")]
     pub(crate) session: Option<String>,
@@ -65,7 +68,7 @@ pub(crate) struct JobArgs {
     /// The daemon.
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// The job's id
+    /// The job's id, or the beginning of it
     pub(crate) id: String,
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use belay_protocol::Decision;
 use serde_json::{Value as Json, json};
 
+use super::ids::{IdKind, short, shown_chars, whole_id};
 use super::{Client, since, spoken, text, until};
 use crate::cli::{ApprovalArgs, ApprovalsListArgs};
 use crate::environment::Environment;
@@ -24,21 +25,27 @@ pub(crate) async fn list(args: &ApprovalsListArgs, env: &Environment, out: Outpu
     match questions {
         [] if args.all => out.line("no questions"),
         [] => out.line("nothing waits for an answer"),
-        questions => out.table(&std::iter::once(head()).chain(questions.iter().map(row)).collect::<Vec<_>>()),
+        questions => {
+            let chars = shown_chars(questions.iter().map(|question| text(question, "/id")), args.full);
+            let rows = questions.iter().map(|question| row(question, chars));
+            out.table(&std::iter::once(head()).chain(rows).collect::<Vec<_>>());
+        }
     }
     Ok(Exit::Fine)
 }
 
 /// Shows one question.
 pub(crate) async fn show(args: &ApprovalArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let question = Client::find(&args.client, env)?.get(&["api", "v1", "approvals", &args.id], &[]).await?;
+    let client = Client::find(&args.client, env)?;
+    let id = whole_id(&client, IdKind::Question, &args.id).await?;
+    let question = client.get(&["api", "v1", "approvals", &id], &[]).await?;
     if args.client.json {
         out.json(&question);
         return Ok(Exit::Fine);
     }
     out.table(&details(&question));
     if text(&question, "/state") == "waiting" {
-        out.line(&format!("\n{}", how_to_answer(&question, &args.id)));
+        out.line(&format!("\n{}", how_to_answer(&question, &id)));
     }
     Ok(Exit::Fine)
 }
@@ -51,8 +58,10 @@ pub(crate) async fn answer(
     out: Output<'_>,
 ) -> Result<Exit, Failure> {
     let body = json!({ "decision": decision });
-    let path = ["api", "v1", "approvals", &args.id];
-    let answer = Client::find(&args.client, env)?.post(&path, Some(&body), Duration::ZERO).await?;
+    let client = Client::find(&args.client, env)?;
+    let id = whole_id(&client, IdKind::Question, &args.id).await?;
+    let path = ["api", "v1", "approvals", &id];
+    let answer = client.post(&path, Some(&body), Duration::ZERO).await?;
     if args.client.json {
         out.json(&answer)
     } else {
@@ -88,9 +97,9 @@ fn head() -> Vec<Cell> {
     ["QUESTION", "STATE", "ASKED", "SESSION", "ABOUT"].map(|name| Cell::new(name, Tone::Dim)).into()
 }
 
-fn row(question: &Json) -> Vec<Cell> {
+fn row(question: &Json, id_chars: usize) -> Vec<Cell> {
     vec![
-        text(question, "/id").into(),
+        short(text(question, "/id"), id_chars).into(),
         state(question),
         since(text(question, "/asked_at")).map_or(String::new(), |ago| format!("{} ago", spoken(ago))).into(),
         text(question, "/session").into(),

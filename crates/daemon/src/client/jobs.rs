@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use uuid::Uuid;
 
+use super::ids::{IdKind, short, shown_chars, whole_id};
 use super::watch::watch;
 use super::{Client, dollars, number, since, spoken, text};
 use crate::cli::{ClientArgs, CreateJobArgs, JobArgs, JobsCommand, JobsListArgs};
@@ -21,7 +22,10 @@ pub(crate) async fn one(command: &JobsCommand, env: &Environment, out: Output<'_
         JobsCommand::Tell { job, text } => tell(job, text, env, out).await,
         JobsCommand::Cancel(args) => change(args, "cancel", env, out).await,
         JobsCommand::Accept(args) => change(args, "accept", env, out).await,
-        JobsCommand::Watch(args) => watch(&Client::find(&args.client, env)?, &args.id, args.client.json, out).await,
+        JobsCommand::Watch(args) => {
+            let (client, id) = found(args, env).await?;
+            watch(&client, &id, args.client.json, out).await
+        }
     }
 }
 
@@ -38,13 +42,24 @@ pub(crate) async fn list(args: &JobsListArgs, env: &Environment, out: Output<'_>
     }
     match answer.pointer("/jobs").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default() {
         [] => out.line("no jobs"),
-        jobs => out.table(&std::iter::once(head()).chain(jobs.iter().map(row)).collect::<Vec<_>>()),
+        jobs => {
+            let chars = shown_chars(jobs.iter().map(|job| text(job, "/job_id")), args.full);
+            out.table(&std::iter::once(head()).chain(jobs.iter().map(|job| row(job, chars))).collect::<Vec<_>>());
+        }
     }
     Ok(Exit::Fine)
 }
 
+/// The daemon, and the id of the job that was meant.
+async fn found(args: &JobArgs, env: &Environment) -> Result<(Client, String), Failure> {
+    let client = Client::find(&args.client, env)?;
+    let id = whole_id(&client, IdKind::Job, &args.id).await?;
+    Ok((client, id))
+}
+
 async fn show(args: &JobArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let job = Client::find(&args.client, env)?.get(&["api", "v1", "jobs", &args.id], &[]).await?;
+    let (client, id) = found(args, env).await?;
+    let job = client.get(&["api", "v1", "jobs", &id], &[]).await?;
     shown(&job, &args.client, out);
     Ok(Exit::Fine)
 }
@@ -81,8 +96,9 @@ async fn create(args: &CreateJobArgs, env: &Environment, out: Output<'_>) -> Res
 
 async fn tell(args: &JobArgs, said: &str, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let said = json!({ "text": crate::input::message(said)?, "idempotency_key": Uuid::now_v7().to_string() });
-    let path = ["api", "v1", "jobs", &args.id, "messages"];
-    let answer = Client::find(&args.client, env)?.post(&path, Some(&said), Duration::ZERO).await?;
+    let (client, id) = found(args, env).await?;
+    let path = ["api", "v1", "jobs", &id, "messages"];
+    let answer = client.post(&path, Some(&said), Duration::ZERO).await?;
     if args.client.json {
         out.json(&answer)
     } else {
@@ -92,8 +108,9 @@ async fn tell(args: &JobArgs, said: &str, env: &Environment, out: Output<'_>) ->
 }
 
 async fn change(args: &JobArgs, verb: &str, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let path = ["api", "v1", "jobs", &args.id, verb];
-    let job = Client::find(&args.client, env)?.post(&path, None, Duration::ZERO).await?;
+    let (client, id) = found(args, env).await?;
+    let path = ["api", "v1", "jobs", &id, verb];
+    let job = client.post(&path, None, Duration::ZERO).await?;
     if args.client.json {
         out.json(&job)
     } else {
@@ -119,9 +136,9 @@ fn head() -> Vec<Cell> {
         .into()
 }
 
-fn row(job: &Json) -> Vec<Cell> {
+fn row(job: &Json, id_chars: usize) -> Vec<Cell> {
     vec![
-        text(job, "/job_id").into(),
+        short(text(job, "/job_id"), id_chars).into(),
         state(job),
         since(text(job, "/created_at")).map_or(String::new(), |ago| format!("{} ago", spoken(ago))).into(),
         number(job, "/attempt").to_string().into(),

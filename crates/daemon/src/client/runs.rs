@@ -3,6 +3,7 @@
 use serde_json::Value as Json;
 
 use super::approvals::waits_for;
+use super::ids::{IdKind, short, shown_chars, whole_id};
 use super::{Client, dollars, number, since, spoken, text, tone_of};
 use crate::cli::{ClientArgs, RunsArgs};
 use crate::environment::Environment;
@@ -23,14 +24,19 @@ pub(crate) async fn list(args: &RunsArgs, env: &Environment, out: Output<'_>) ->
     let runs = answer.pointer("/runs").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     match runs {
         [] => out.line("no runs"),
-        runs => out.table(&std::iter::once(head()).chain(runs.iter().map(row)).collect::<Vec<_>>()),
+        runs => {
+            let chars = shown_chars(runs.iter().map(|run| text(run, "/run_id")), args.full);
+            out.table(&std::iter::once(head()).chain(runs.iter().map(|run| row(run, chars))).collect::<Vec<_>>());
+        }
     }
     Ok(Exit::Fine)
 }
 
 /// Shows one run.
 pub(crate) async fn show(args: &ClientArgs, id: &str, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let run = Client::find(args, env)?.get(&["api", "v1", "runs", id], &[]).await?;
+    let client = Client::find(args, env)?;
+    let id = whole_id(&client, IdKind::Run, id).await?;
+    let run = client.get(&["api", "v1", "runs", &id], &[]).await?;
     if args.json {
         out.json(&run);
     } else {
@@ -48,10 +54,10 @@ fn head() -> Vec<Cell> {
         .into()
 }
 
-fn row(run: &Json) -> Vec<Cell> {
+fn row(run: &Json, id_chars: usize) -> Vec<Cell> {
     let status = text(run, "/status");
     vec![
-        text(run, "/run_id").into(),
+        short(text(run, "/run_id"), id_chars).into(),
         Cell::new(status, tone_of(status)),
         why(run).into(),
         text(run, "/session").into(),

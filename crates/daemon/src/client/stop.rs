@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use belay_protocol::IdPrefix;
 use serde_json::Value as Json;
 use uuid::Uuid;
 
+use super::ids::{IdKind, candidates, whole_id};
 use super::{Client, text};
 use crate::cli::{ClientArgs, StopArgs};
 use crate::environment::Environment;
@@ -14,11 +16,14 @@ use crate::output::Output;
 /// Stops a run, a session, or everything.
 pub(crate) async fn stop(args: &StopArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let client = Client::find(&args.client, env)?;
-    let path: Vec<&str> = match args.target.as_deref() {
-        None => vec!["api", "v1", "stop"],
-        // Sessions are named by people and channels, runs by UUIDs.
-        Some(run) if Uuid::parse_str(run).is_ok() => vec!["api", "v1", "runs", run, "stop"],
-        Some(session) => vec!["api", "v1", "sessions", session, "stop"],
+    let run = match &args.target {
+        Some(target) => run_of(&client, target).await?,
+        None => None,
+    };
+    let path: Vec<&str> = match (args.target.as_deref(), run.as_deref()) {
+        (None, _) => vec!["api", "v1", "stop"],
+        (Some(_), Some(run)) => vec!["api", "v1", "runs", run, "stop"],
+        (Some(session), None) => vec!["api", "v1", "sessions", session, "stop"],
     };
     let report = client.post(&path, None, Duration::ZERO).await?;
     if args.client.json {
@@ -27,6 +32,15 @@ pub(crate) async fn stop(args: &StopArgs, env: &Environment, out: Output<'_>) ->
         out.line(&said(&report))
     }
     Ok(Exit::Fine)
+}
+
+/// The run that is meant, by its id or the beginning of it. `None`: it is the key of a session, which people and channels name.
+async fn run_of(client: &Client, target: &str) -> Result<Option<String>, Failure> {
+    let Ok(prefix) = IdPrefix::parse(target) else { return Ok(None) };
+    if Uuid::parse_str(target).is_err() && candidates(client, IdKind::Run, &prefix).await?.is_empty() {
+        return Ok(None); // a session may be called "abcdef"
+    }
+    whole_id(client, IdKind::Run, target).await.map(Some)
 }
 
 /// Lets the daemon finish what it does and end.

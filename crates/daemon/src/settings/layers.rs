@@ -116,6 +116,23 @@ impl Layer {
         if problems.is_empty() { Ok(layer) } else { Err(problems) }
     }
 
+    /// The `--workspace DIR` of the command line, which must name a directory that exists.
+    pub(super) fn workspace(path: &Path) -> Result<Self, Vec<Problem>> {
+        let refuse = |what: String| vec![Problem::new("--workspace", what)];
+        let shown = path.display();
+        let found = path.canonicalize().map_err(|error| refuse(format!("{shown} cannot be used: {error}")))?;
+        if !found.is_dir() {
+            return Err(refuse(format!("{shown} is not a directory")));
+        }
+        let text = found.into_os_string().into_string();
+        let text = text.map_err(|_| refuse(format!("{shown} is not UTF-8, as paths in settings are")))?;
+        let mut layer = Self::default();
+        let value = Value::new(Some(&"--workspace".to_owned()), ValueKind::String(text));
+        let tools = HashMap::from([("workspace".to_owned(), value)]);
+        layer.root.insert("tools".into(), Value::new(Some(&"--workspace".to_owned()), ValueKind::Table(tools)));
+        Ok(layer)
+    }
+
     /// Sets one value: read as a TOML value, else taken as text.
     fn set(&mut self, key: &str, text: &str, origin: &str) -> Result<(), Problem> {
         let segments: Vec<&str> = key.split('.').collect();

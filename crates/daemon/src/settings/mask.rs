@@ -121,7 +121,7 @@ fn masked_argument(text: &str) -> String {
 }
 
 /// Hides what addresses in a text carry, and what follows the word of a scheme of authentication.
-fn masked_text(text: &str) -> String {
+pub(super) fn masked_text(text: &str) -> String {
     for scheme in ["Bearer ", "Basic "] {
         if text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)) {
             return format!("{}{MASK}", &text[..scheme.len()]);
@@ -135,7 +135,8 @@ fn masked_piece(piece: &str) -> String {
     let Some(colon) = piece.find("://") else { return piece.to_owned() };
     let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     let start = piece[..colon].rfind(|c| !is_scheme(c)).map_or(0, |at| at + 1);
-    let end = start + piece[start..].trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '"' | '\'')).len();
+    let end = start
+        + piece[start..].trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',')).len();
     match Url::parse(&piece[start..end]).ok().and_then(masked_url) {
         Some(url) => format!("{}{url}{}", &piece[..start], &piece[end..]),
         None => piece.to_owned(),

@@ -13,7 +13,8 @@ fn paths(dir: &Path) -> Paths {
 }
 
 fn args(files: &[PathBuf], assignments: &[&str]) -> SettingsArgs {
-    SettingsArgs { files: files.to_vec(), assignments: assignments.iter().map(|&text| text.into()).collect() }
+    let assignments = assignments.iter().map(|&text| text.into()).collect();
+    SettingsArgs { files: files.to_vec(), assignments, ..SettingsArgs::default() }
 }
 
 fn load_in<const N: usize>(dir: &Path, env: [(&str, &str); N], sets: &[&str]) -> Result<Loaded, Vec<Problem>> {
@@ -443,16 +444,21 @@ fn an_unknown_key_in_any_section_is_named_with_its_file_its_line_and_the_nearest
     };
     let known = Settings::known_keys();
     let mut sections: Vec<(&str, &str)> = known.iter().filter_map(|key| key.rsplit_once('.')).collect();
+    sections.sort_unstable();
     sections.dedup_by_key(|(section, _)| *section);
     assert!(sections.len() > 20, "{sections:?}");
-    for (section, name) in sections {
-        for unknown in ["zzz_unknown".to_owned(), format!("{name}x")] {
-            let shown = said(&format!("\n[{section}]\n{unknown} = 1\n"));
-            assert_eq!(shown.len(), 1, "{section}: {shown:?}");
-            let start = format!("{section}.{unknown}: unknown key ({}, line 3); ", file.display());
-            assert!(shown[0].starts_with(&start), "{shown:?}");
-            assert!(unknown == "zzz_unknown" || shown[0].contains("did you mean"), "{shown:?}");
-        }
+    // All in one file: no mistake hides another.
+    let (mut text, mut expected) = (String::new(), Vec::new());
+    for (section, name) in &sections {
+        text.push_str(&format!("[{section}]\nzzz_unknown = 1\n{name}x = 1\n"));
+        let line = text.lines().count();
+        expected.push((format!("{section}.zzz_unknown: unknown key ({}, line {}); ", file.display(), line - 1), ""));
+        expected.push((format!("{section}.{name}x: unknown key ({}, line {line}); ", file.display()), "did you mean"));
+    }
+    let shown = said(&text);
+    assert_eq!(shown.len(), expected.len(), "{shown:#?}");
+    for (start, hint) in expected {
+        assert!(shown.iter().any(|line| line.starts_with(&start) && line.contains(hint)), "{start}: {shown:#?}");
     }
     for (text, key, near) in [
         (
@@ -492,10 +498,12 @@ fn show_masks_secrets_in_free_tables_and_addresses_and_nothing_of_the_defaults()
     let defaults = load_in(dir.path(), [], &[]).unwrap();
     assert!(!as_toml(&defaults).contains("***") && !as_json(&defaults).to_string().contains("***"));
     let sets = [
-        "llm.base_url=https://models.example.org/v1?key=hush&api-version=3",
+        "tools.mcp.y={url=\"https://h.example.org/mcp?key=hush&api-version=3\"}",
         "llm.extra_body={api_key=\"hush\",list=[{secret=\"hush\"}],top_k=4}",
         "tools.mcp.x={command=[\"serve\",\"--token\",\"hush\"],env={MY_API_KEY=\"hush\"}}",
     ];
+    let refused = lines(load_in(dir.path(), [], &["llm.base_url=https://u:hush@h.example.org/v1?key=hush"]));
+    assert!(refused.len() == 1 && !refused[0].contains("hush") && refused[0].contains("h.example.org"), "{refused:?}");
     let loaded = load_in(dir.path(), [], &sets).unwrap();
     for shown in [as_toml(&loaded), as_json(&loaded).to_string()] {
         assert!(!shown.contains("hush"), "{shown}");

@@ -7,7 +7,7 @@ use belay_trajectory::{Judge, Reader};
 use super::files::{recording, unreadable};
 use super::{CheckArgs, rules};
 use crate::cli::ClientArgs;
-use crate::client::Client;
+use crate::client::{Client, IdKind, whole_id};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
@@ -19,8 +19,9 @@ pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) 
         None => feed(&mut judge, recording(&args.file)?, &args.file)?,
         Some(id) => {
             let client = Client::find(&ClientArgs { url: args.url.clone(), json: false }, env)?;
-            let lines = client.get_text(&["api", "v1", "runs", id, "trajectory"], &[]).await?;
-            feed(&mut judge, Reader::new(lines.as_bytes()), Path::new(id))?;
+            let id = whole_id(&client, IdKind::Run, id).await?;
+            let lines = client.get_text(&["api", "v1", "runs", &id, "trajectory"], &[]).await?;
+            feed(&mut judge, Reader::new(lines.as_bytes()), Path::new(&id))?;
         }
     }
     let verdict = serde_json::to_string(&judge.verdict()).map_err(|error| Failure::new(Exit::Internal, error))?;

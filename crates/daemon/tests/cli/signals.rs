@@ -6,6 +6,9 @@ use std::sync::mpsc::{Receiver, channel};
 
 use crate::{Home, PATIENCE};
 
+/// Whoever runs the tests may have SIGHUP ignored, as `nohup` does, which would be inherited.
+const NOT_IGNORED: &[&str] = &["env", "--default-signal=HUP"];
+
 const QUIET: &str = "[channels.stdin]\nenabled = false\n";
 
 /// A daemon that was started by another program, such as `setsid`, and what it says.
@@ -19,7 +22,14 @@ impl Started {
     fn by(home: &Home, starter: &[&str], settings: &str) -> Self {
         let file = home.0.path().join("reload.toml");
         std::fs::write(&file, format!("{QUIET}{settings}")).unwrap();
-        let run = home.command(&["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=off", "--config"]);
+        let run = home.command(&[
+            "run",
+            "--set",
+            "llm.provider=rehearsal",
+            "--set",
+            "gateway.listen=127.0.0.1:0",
+            "--config",
+        ]);
         let mut command = Command::new(starter[0]);
         command.args(&starter[1..]).arg(run.get_program()).args(run.get_args()).arg(&file).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -33,7 +43,7 @@ impl Started {
         let stderr = BufReader::new(child.stderr.take().unwrap());
         std::thread::spawn(move || stderr.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
         let started = Self { child, lines };
-        started.says("belay: ready");
+        started.says("ready on http");
         started
     }
 
@@ -73,7 +83,7 @@ fn send(name: &str, pid: u32) {
 #[test]
 fn a_hangup_reloads_what_can_change_names_what_needs_a_restart_and_a_bad_file_changes_nothing() {
     let home = Home::new();
-    let daemon = Started::by(&home, &["setsid"], "");
+    let daemon = Started::by(&home, &[NOT_IGNORED, &["setsid"]].concat(), "");
     let file = home.0.path().join("reload.toml");
     let reload = |settings: &str| {
         std::fs::write(&file, format!("{QUIET}{settings}")).unwrap();
@@ -128,10 +138,11 @@ fn with_a_terminal_a_hangup_drains() {
     let home = Home::new();
     let file = home.0.path().join("terminal.toml");
     std::fs::write(&file, QUIET).unwrap();
-    let run = home.command(&["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=off", "--config"]);
+    let run =
+        home.command(&["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=127.0.0.1:0", "--config"]);
     let words: Vec<_> =
         std::iter::once(run.get_program()).chain(run.get_args()).map(|word| word.to_str().unwrap()).collect();
-    let line = format!("exec {} {} 2>&1", words.join(" "), file.display());
+    let line = format!("exec {} {} {} 2>&1", NOT_IGNORED.join(" "), words.join(" "), file.display());
     // `script` gives its child a terminal of its own.
     let mut command = Command::new("script");
     command.args(["-qefc", &line, "/dev/null"]).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -139,7 +150,7 @@ fn with_a_terminal_a_hangup_drains() {
     command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line.contains("belay: ready")));
+    assert!(lines.any(|line| line.contains("ready on http")));
     let lock = home.0.path().join(".local/share/belay/belay.db.lock");
     let pid = std::fs::read_to_string(lock).unwrap().trim().parse().unwrap();
     // A terminal that goes is told by the kernel and by the shell: twice.

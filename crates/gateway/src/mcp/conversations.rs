@@ -24,9 +24,7 @@ pub(super) async fn list(app: &App, principal: &Principal, asked: ListSessions) 
 /// `read_conversation`: the newest messages that fit.
 pub(super) async fn read(app: &App, principal: &Principal, asked: ReadConversation) -> Result<Value, Told> {
     let (session, limit) = (asked.session()?, asked.limit()? as usize);
-    if !app.sight(principal).session(&session).await.map_err(ApiError::from)? {
-        return Err(no_such_session(&session).into());
-    }
+    let session = app.sight(principal).visible_session(session).await?.into_key();
     let mut newest: VecDeque<HistoryEntry> = VecDeque::new();
     let (mut after, mut earlier) = (0, 0usize);
     // The store reads from the beginning: a page at a time, of which the end is kept.

@@ -59,8 +59,8 @@ pub(super) async fn status(
     if limit > app.config.max_wait() {
         return Err(Told::wrong(format!("wait_ms: at most {}", app.config.max_wait_ms)));
     }
-    let known = app.runs.run(run).await.map_err(ApiError::from)?.ok_or_else(|| no_such_run(run))?;
-    if !app.sight(&principal).session(&known.session).await.map_err(ApiError::from)? {
+    let run = app.sight(&principal).visible_run(run).await?.id();
+    if app.runs.run(run).await.map_err(ApiError::from)?.is_none() {
         return Err(no_such_run(run).into());
     }
     let _place = place(app, Some(limit).filter(|limit| !limit.is_zero()))?;
@@ -74,7 +74,8 @@ pub(super) async fn status(
 
 /// `stop_run`: what has ended, and what has not yet.
 pub(super) async fn stop(app: &App, principal: Principal, asked: StopRun) -> Result<Value, Told> {
-    let report = stop_run(app, principal, asked.run()?, Duration::ZERO).await?;
+    let run = app.sight(&principal).visible_run(asked.run()?).await?;
+    let report = stop_run(app, principal, run, Duration::ZERO).await?;
     let mut told = json_of(&report);
     if !report.still_running.is_empty() {
         told["next"] = json!("Something of it still ends: ask run_status, or call stop_run again.");

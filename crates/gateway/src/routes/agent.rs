@@ -11,7 +11,8 @@ use super::resume::{Resume, as_response};
 use super::runs::no_such_run;
 use crate::app::Shared;
 use crate::error::ApiError;
-use crate::extract::{Caller, JsonBody, RunPath, SessionPath};
+use crate::extract::{Caller, JsonBody};
+use crate::sight::{VisibleRun, VisibleSession};
 use crate::streams::{Source, events};
 use crate::submit::AgentParams;
 use crate::ws::{WaitParams, accepted_answer, command_answer, finished, wait_for, waited};
@@ -46,9 +47,10 @@ pub(crate) async fn wait(
 pub(crate) async fn of_run(
     State(app): State<Shared>,
     Caller(principal): Caller,
-    RunPath(id): RunPath,
+    run: VisibleRun,
     Resume { after, place, reset }: Resume,
 ) -> Result<Response, ApiError> {
+    let id = run.id();
     let run = app.runs.run(id).await?.ok_or_else(|| no_such_run(id))?;
     let source = Source::of_run(app.clone(), principal, id, run.session, after.unwrap_or_default(), None);
     Ok(as_response(reset, events(app, source, place)).into_response())
@@ -58,10 +60,10 @@ pub(crate) async fn of_run(
 pub(crate) async fn of_session(
     State(app): State<Shared>,
     Caller(principal): Caller,
-    SessionPath(key): SessionPath,
+    session: VisibleSession,
     Resume { after, place, reset }: Resume,
 ) -> Response {
-    let mut source = Source::of_session(app.clone(), principal, key, after);
+    let mut source = Source::of_session(app.clone(), principal, session.into_key(), after);
     source.find_running().await;
     as_response(reset, events(app, source, place)).into_response()
 }

@@ -10,10 +10,11 @@ use belay_protocol::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::runs::check_limit;
+use super::runs::{check_limit, id_prefix};
 use crate::app::{App, Shared};
 use crate::error::ApiError;
 use crate::extract::{Caller, GatePath, JsonBody, Params};
+use crate::sight::VisibleSession;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,6 +24,8 @@ pub(crate) struct ListParams {
     #[serde(default)]
     all: bool,
     limit: Option<u32>,
+    /// The beginning of the id.
+    id: Option<String>,
 }
 
 /// An answer as a client sends it.
@@ -77,8 +80,9 @@ pub(crate) struct Approval<'a> {
     decided_at: Option<UnixMillis>,
 }
 
-impl<'a> From<&'a Gate> for Approval<'a> {
-    fn from(gate: &'a Gate) -> Self {
+impl<'a> Approval<'a> {
+    /// The question as it stands now.
+    pub(crate) fn at(gate: &'a Gate, now: UnixMillis) -> Self {
         Self {
             id: gate.id,
             run_id: gate.run_id,
@@ -94,7 +98,7 @@ impl<'a> From<&'a Gate> for Approval<'a> {
             asker: &gate.asker,
             asked_at: gate.asked_at,
             expires_at: gate.expires_at,
-            state: gate.state,
+            state: gate.state_at(now),
             decided_by: gate.decided_by.as_deref(),
             decided_at: gate.decided_at,
         }
@@ -102,27 +106,44 @@ impl<'a> From<&'a Gate> for Approval<'a> {
 }
 
 /// Questions, newest first: those that nobody has answered, or with `all` every one.
-pub(crate) async fn list(State(app): State<Shared>, Params(params): Params<ListParams>) -> Result<Response, ApiError> {
-    let session = params.session.as_deref().map(SessionKey::parse).transpose();
-    let session = session.map_err(|e| ApiError::invalid(format!("session: {e}")))?;
-    let list = list_gates(&app, session, params.all, check_limit(params.limit)?).await?;
+pub(crate) async fn list(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    Params(params): Params<ListParams>,
+) -> Result<Response, ApiError> {
+    let session = app.sight(&principal).named_session("session", params.session.as_deref()).await?;
+    let filter = GateFilter {
+        id: id_prefix(params.id.as_deref())?,
+        waiting: !params.all,
+        limit: check_limit(params.limit)?,
+        ..GateFilter::default()
+    };
+    let list = list_gates(&app, &principal, session, filter).await?;
     Ok(Json(list).into_response())
 }
 
-/// Questions as the API shows them, newest first; with `all` those that were answered, too.
+/// Questions as the API shows them to this principal, newest first, of that session where one is named. A question whose time is
+/// up waits no more, whether or not its lane has noticed.
 pub(crate) async fn list_gates(
     app: &App,
-    session: Option<SessionKey>,
-    all: bool,
-    limit: u32,
+    principal: &Principal,
+    session: Option<VisibleSession>,
+    filter: GateFilter,
 ) -> Result<Value, ApiError> {
-    let gates = app.gates.gates(GateFilter { session, channel: None, waiting: !all, limit }).await?;
-    shown(&ApprovalList { approvals: gates.iter().map(Approval::from).collect() })
+    let (now, waiting) = (app.clock.now(), filter.waiting);
+    let filter = GateFilter { session: session.map(VisibleSession::into_key), ..filter };
+    let gates = app.sight(principal).rows(app.gates.gates(filter).await?, |gate| &gate.session).await?;
+    let wanted = gates.iter().filter(|gate| !waiting || gate.state_at(now) == GateState::Waiting);
+    shown(&ApprovalList { approvals: wanted.map(|gate| Approval::at(gate, now)).collect() })
 }
 
 /// One question.
-pub(crate) async fn show(State(app): State<Shared>, GatePath(id): GatePath) -> Result<Response, ApiError> {
-    Ok(Json(Approval::from(&find(&app, id).await?)).into_response())
+pub(crate) async fn show(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    GatePath(id): GatePath,
+) -> Result<Response, ApiError> {
+    Ok(Json(Approval::at(&find(&app, &principal, id).await?, app.clock.now())).into_response())
 }
 
 /// Answers a question. Whether the answer counts, the agent says.
@@ -138,12 +159,16 @@ pub(crate) async fn decide(
 /// Answers a question by a word of the API, and shows it as it stands then.
 pub(crate) async fn decide_gate(app: &App, principal: Principal, id: GateId, word: &str) -> Result<Value, ApiError> {
     let decision = decision(word)?;
-    let reply = match app.control(principal, Control::Decide { gate: id, decision }).await? {
+    // An operator's answer does not wait for a store to say whose question it is: the agent knows.
+    if app.sight(&principal).own_only().is_some() {
+        find(app, &principal, id).await?;
+    }
+    let reply = match app.control(principal.clone(), Control::Decide { gate: id, decision }).await? {
         Ack::Command(reply) => reply.reply,
         other => return Err(ApiError::unexpected(&other)),
     };
-    let gate = find(app, id).await?;
-    shown(&DecidedBody { approval: Approval::from(&gate), run_id: gate.run_id, reply })
+    let gate = find(app, &principal, id).await?;
+    shown(&DecidedBody { approval: Approval::at(&gate, app.clock.now()), run_id: gate.run_id, reply })
 }
 
 fn shown(body: &impl Serialize) -> Result<Value, ApiError> {
@@ -153,6 +178,12 @@ fn shown(body: &impl Serialize) -> Result<Value, ApiError> {
     })
 }
 
-async fn find(app: &App, id: GateId) -> Result<Gate, ApiError> {
-    app.gates.gate(id).await?.ok_or_else(|| ApiError::not_found(format!("no such question: {id}")))
+/// A question, for those who are shown its session.
+async fn find(app: &App, principal: &Principal, id: GateId) -> Result<Gate, ApiError> {
+    let absent = || ApiError::not_found(format!("no such question: {id}"));
+    let gate = app.gates.gate(id).await?.ok_or_else(absent)?;
+    match app.sight(principal).session(&gate.session).await? {
+        true => Ok(gate),
+        false => Err(absent()),
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::archive::QUERY_MAX_BYTES;
@@ -20,7 +20,8 @@ use super::status::Nothing;
 use crate::app::Shared;
 use crate::error::ApiError;
 use crate::export::Format;
-use crate::extract::{Caller, OptionalBody, Params, SessionPath};
+use crate::extract::{Caller, NamePath, Operator, OptionalBody, Params};
+use crate::sight::VisibleSession;
 
 /// Messages that an export reads at a time.
 const PAGE: u32 = 200;
@@ -44,8 +45,8 @@ pub(crate) async fn search(
     Caller(principal): Caller,
     Params(params): Params<SearchParams>,
 ) -> Result<Response, ApiError> {
-    let session = params.session.as_deref().map(SessionKey::parse).transpose();
-    let session = session.map_err(|error| ApiError::invalid(format!("session: {error}")))?;
+    let session = app.sight(&principal).named_session("session", params.session.as_deref()).await?;
+    let session = session.map(VisibleSession::into_key);
     if params.q.len() > QUERY_MAX_BYTES {
         return Err(ApiError::invalid(format!("q: at most {QUERY_MAX_BYTES} bytes")));
     }
@@ -63,8 +64,8 @@ struct ThreadList {
 }
 
 /// The conversations of a session, oldest first.
-pub(crate) async fn threads(State(app): State<Shared>, SessionPath(key): SessionPath) -> Result<Response, ApiError> {
-    Ok(Json(ThreadList { threads: threads_of(&app, &key).await? }).into_response())
+pub(crate) async fn threads(State(app): State<Shared>, session: VisibleSession) -> Result<Response, ApiError> {
+    Ok(Json(ThreadList { threads: threads_of(&app, session.key()).await? }).into_response())
 }
 
 async fn threads_of(app: &Shared, key: &SessionKey) -> Result<Vec<ThreadSummary>, ApiError> {
@@ -92,9 +93,10 @@ enum Which {
 /// A session written down, read and sent page by page. A conversation that is deleted meanwhile ends there.
 pub(crate) async fn export(
     State(app): State<Shared>,
-    SessionPath(key): SessionPath,
+    session: VisibleSession,
     Params(params): Params<ExportParams>,
 ) -> Result<Response, ApiError> {
+    let key = session.into_key();
     let mut threads = threads_of(&app, &key).await?;
     threads.retain(|thread| params.threads == Which::All || thread.active);
     let (format, archive) = (params.format, app.archive.clone());
@@ -158,11 +160,11 @@ struct Deleted {
 /// Deletes a session; operators only.
 pub(crate) async fn delete(
     State(app): State<Shared>,
-    caller: Caller,
-    SessionPath(key): SessionPath,
+    Operator(principal): Operator,
+    session: VisibleSession,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Response, ApiError> {
-    let principal = caller.operator()?;
+    let key = session.into_key();
     if app.runs.session(&key).await?.is_none() {
         return Err(no_such_session(&key));
     }
@@ -181,10 +183,10 @@ struct Forgotten {
 /// Forgets all secrets of a session; operators only.
 pub(crate) async fn forget_secrets(
     State(app): State<Shared>,
-    caller: Caller,
-    SessionPath(session): SessionPath,
+    _: Operator,
+    session: VisibleSession,
 ) -> Result<Response, ApiError> {
-    caller.operator()?;
+    let session = session.into_key();
     let forgotten = app.vault.forget_all(&session).await?;
     Ok(Json(Forgotten { session, forgotten }).into_response())
 }
@@ -192,11 +194,11 @@ pub(crate) async fn forget_secrets(
 /// Forgets one secret of a session; operators only.
 pub(crate) async fn forget_secret(
     State(app): State<Shared>,
-    caller: Caller,
-    Path((session, name)): Path<(String, String)>,
+    _: Operator,
+    session: VisibleSession,
+    NamePath(name): NamePath,
 ) -> Result<Response, ApiError> {
-    caller.operator()?;
-    let session = SessionKey::parse(&session).map_err(ApiError::invalid)?;
+    let session = session.into_key();
     if !app.vault.forget(&session, &name).await? {
         return Err(ApiError::not_found(format!("{session} has no secret {name:?}")));
     }
@@ -219,10 +221,9 @@ struct Pruned {
 /// Deletes what is too old by the settings, or says what would be; operators only.
 pub(crate) async fn prune(
     State(app): State<Shared>,
-    caller: Caller,
+    _: Operator,
     Params(PruneParams { dry_run }): Params<PruneParams>,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Response, ApiError> {
-    caller.operator()?;
     Ok(Json(Pruned { dry_run, removed: app.janitor.tidy(dry_run).await? }).into_response())
 }

@@ -7,7 +7,8 @@ use serde::Deserialize;
 
 use crate::app::Shared;
 use crate::error::ApiError;
-use crate::extract::{Caller, Params, SessionPath};
+use crate::extract::{Caller, Params};
+use crate::sight::VisibleSession;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -21,10 +22,10 @@ pub(crate) struct ContextParams {
 pub(crate) async fn show(
     State(app): State<Shared>,
     Caller(principal): Caller,
-    SessionPath(session): SessionPath,
+    session: VisibleSession,
     Params(ContextParams { full }): Params<ContextParams>,
 ) -> Result<Json<Box<ContextReport>>, ApiError> {
-    match app.control(principal, Control::Context { session, full }).await? {
+    match app.control(principal, Control::Context { session: session.into_key(), full }).await? {
         Ack::Context(report) => Ok(Json(report)),
         other => Err(ApiError::unexpected(&other)),
     }

@@ -1,33 +1,48 @@
 //! `GET /api/v1/events` and `GET /api/v1/runs/{id}/events`: facts as they are committed, replayed from any number.
 
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Response, sse};
+use belay_protocol::Seq;
+use futures_util::{StreamExt, stream};
+use serde_json::json;
 
 use super::resume::{Resume, as_response};
 use super::runs::no_such_run;
 use crate::app::Shared;
 use crate::error::ApiError;
-use crate::extract::{Caller, RunPath};
+use crate::extract::Caller;
+use crate::sight::VisibleRun;
 use crate::sse::{Feed, RunFeed, events};
 
-/// All facts that whoever asks is shown, without end. Without a number to go on from: those from now on.
+/// All facts that whoever asks is shown, without end. Without a number to go on from: those from now on, behind an event that
+/// says where that is.
 pub(crate) async fn all(
     State(app): State<Shared>,
     Caller(principal): Caller,
     Resume { after, place, reset }: Resume,
 ) -> Response {
-    let after = after.unwrap_or_else(|| *app.events.tip().borrow());
+    let newest = *app.events.tip().borrow();
+    let begin = after.is_none().then(|| begin(newest));
+    let after = after.unwrap_or(newest);
     let feed = Feed::new(app.events.clone(), after, None, app.draining.clone(), place).shown_to(app, principal);
-    as_response(reset, events(feed)).into_response()
+    as_response(reset, stream::iter(begin).chain(events(feed))).into_response()
+}
+
+/// Where a reader begins who has said nothing of it: behind that fact. Its id is where the reader goes on when it comes again.
+fn begin(after: Seq) -> sse::Event {
+    let data =
+        json!({ "after": after, "message": "this begins behind the newest event; ?since=0 begins with the first" });
+    sse::Event::default().id(after.0.to_string()).event("begin").data(data.to_string())
 }
 
 /// The facts of one run, to its end; the fragments of its answer while it is alive.
 pub(crate) async fn of_run(
     State(app): State<Shared>,
     Caller(principal): Caller,
-    RunPath(id): RunPath,
+    run: VisibleRun,
     Resume { after, place, reset }: Resume,
 ) -> Result<Response, ApiError> {
+    let id = run.id();
     let watch = app.watch(principal, id, true).await?;
     let record = app.runs.run(id).await?.ok_or_else(|| no_such_run(id))?;
     let over = watch.is_none() && record.status.is_end();

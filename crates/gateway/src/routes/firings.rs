@@ -14,7 +14,7 @@ use super::routines::{find, fired};
 use super::runs::check_limit;
 use crate::app::{App, Shared};
 use crate::error::ApiError;
-use crate::extract::{Caller, FiringPath, JsonBody, NamePath, Params};
+use crate::extract::{Caller, FiringPath, JsonBody, NamePath, Operator, Params};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -165,10 +165,9 @@ pub(crate) async fn next(
 /// Says that something has happened, and answers what it has set off.
 pub(crate) async fn emit(
     State(app): State<Shared>,
-    caller: Caller,
+    Operator(principal): Operator,
     JsonBody(happened): JsonBody<Happened>,
 ) -> Result<Response, ApiError> {
-    let principal = caller.operator()?;
     let Happened { source, event, key, payload } = happened;
     for (field, word) in [("source", &source), ("event", &event)] {
         if word.trim().is_empty() || word.len() > super::messages::KEY_MAX_BYTES {

@@ -7,11 +7,14 @@ use belay_protocol::{Ack, Control, HeartbeatReport, RoutineAnswer, RoutineReques
 
 use crate::app::Shared;
 use crate::error::ApiError;
-use crate::extract::Caller;
+use crate::extract::Operator;
 
 /// How it stands.
-pub(crate) async fn show(State(app): State<Shared>, caller: Caller) -> Result<Json<Box<HeartbeatReport>>, ApiError> {
-    match app.control(caller.operator()?, Control::Routine(Box::new(RoutineRequest::Heartbeat))).await? {
+pub(crate) async fn show(
+    State(app): State<Shared>,
+    Operator(principal): Operator,
+) -> Result<Json<Box<HeartbeatReport>>, ApiError> {
+    match app.control(principal, Control::Routine(Box::new(RoutineRequest::Heartbeat))).await? {
         Ack::Routine(RoutineAnswer::Heartbeat(report)) => Ok(Json(report)),
         other => Err(ApiError::unexpected(&other)),
     }

@@ -9,7 +9,7 @@ use axum::extract::{Request, State};
 use axum::http::HeaderName;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::routine::ROUTINE_TEXT_MAX_BYTES;
-use belay_protocol::{Principal, PrincipalRole, RoutineRequest, Trigger};
+use belay_protocol::{RoutineRequest, Trigger};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -19,6 +19,7 @@ use super::routines::fired;
 use super::webhook::from_hex;
 use crate::app::{App, Shared};
 use crate::auth::Peer;
+use crate::entry::Entry;
 use crate::error::ApiError;
 use crate::extract::{NamePath, read_body};
 
@@ -41,7 +42,7 @@ pub(crate) async fn receive(
     };
     let name = match routine(&app, &path, secret.as_bytes()).await? {
         Ok(name) => name,
-        Err(refused) => return Err(counted(&app, peer, refused)),
+        Err(refused) => return Err(app.wrong_secrets.refuse(peer, refused).await),
     };
     let delivery = match request.headers().get(DELIVERY_HEADER).map(|id| id.to_str().unwrap_or_default()) {
         Some(id) => Some(check_key(id).map_err(|e| ApiError::invalid(format!("X-Delivery-Id: {e}")))?.to_owned()),
@@ -53,7 +54,7 @@ pub(crate) async fn receive(
     if payload.contains('\0') {
         return Err(ApiError::invalid("the body must not contain NUL"));
     }
-    let caller = Principal { id: "webhook".into(), role: PrincipalRole::Client };
+    let caller = Entry::RoutineHook.principal();
     let firings = fired(&app, caller, RoutineRequest::Webhook { name, delivery, payload }).await?;
     let Some(firing) = firings.first() else { return Err(ApiError::internal()) }; // it names one routine
     // No more than this: what came of it is for whom the routine works.
@@ -74,16 +75,4 @@ async fn routine(app: &App, path: &str, secret: &[u8]) -> Result<Result<String, 
     let shown = Sha256::digest(secret);
     let fits = known.is_some_and(|known| bool::from(known.as_slice().ct_eq(shown.as_slice())));
     Ok(if fits { Ok(routine.spec.name) } else { Err(ApiError::unauthorized("the secret does not fit")) })
-}
-
-/// The refusal of a stranger, who is counted.
-fn counted(app: &App, peer: Option<Peer>, refused: ApiError) -> ApiError {
-    let Some(Peer::Tcp(address)) = peer else { return refused };
-    match app.wrong_secrets.locked(address) {
-        Some(wait) => ApiError::too_many_attempts(wait),
-        None => {
-            app.wrong_secrets.failed(address);
-            refused
-        }
-    }
 }

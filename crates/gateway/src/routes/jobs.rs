@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::messages::{check_key, check_text};
 use super::progress::{JobView, seen, used};
 use super::resume::{Resume, as_response};
-use super::runs::check_limit;
+use super::runs::{check_limit, id_prefix};
 use super::status::Nothing;
 use crate::app::{App, Shared};
 use crate::error::ApiError;
@@ -29,6 +29,8 @@ pub(crate) struct ListParams {
     /// The session that asked.
     session: Option<String>,
     limit: Option<u32>,
+    /// The beginning of the id.
+    id: Option<String>,
 }
 
 /// A job as a client asks for it.
@@ -76,7 +78,13 @@ pub(crate) async fn list(
     let asked_in = params.session.as_deref().map(session).transpose()?;
     let states = params.state.as_deref().map(states).transpose()?.unwrap_or_default();
     let creator = app.sight(&principal).own_only().map(|id| (id.to_owned(), app.channel.clone()));
-    let filter = JobFilter { states, asked_in, creator, limit: check_limit(params.limit)? };
+    let filter = JobFilter {
+        id: id_prefix(params.id.as_deref())?,
+        states,
+        asked_in,
+        creator,
+        limit: check_limit(params.limit)?,
+    };
     let mut jobs = Vec::new();
     for job in app.jobs.jobs(filter).await? {
         // What is at work is never much; what is over does nothing.
@@ -137,7 +145,7 @@ pub(crate) async fn cancel(
     JobPath(id): JobPath,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Response, ApiError> {
-    change(&app, principal, JobRequest::Cancel(id)).await
+    change(&app, principal, id, JobRequest::Cancel).await
 }
 
 /// Takes the result of a job.
@@ -147,11 +155,20 @@ pub(crate) async fn accept(
     JobPath(id): JobPath,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Response, ApiError> {
-    change(&app, principal, JobRequest::Accept(id)).await
+    change(&app, principal, id, JobRequest::Accept).await
 }
 
-async fn change(app: &App, principal: Principal, request: JobRequest) -> Result<Response, ApiError> {
-    let inbound = app.without_session(principal, Body::Control(Control::Job(request)));
+async fn change(
+    app: &App,
+    principal: Principal,
+    id: JobId,
+    request: fn(JobId) -> JobRequest,
+) -> Result<Response, ApiError> {
+    // The agent looks too. For an operator the store is not asked: a job is taken back where that does not answer.
+    if app.sight(&principal).own_only().is_some() {
+        find(app, &principal, id).await?;
+    }
+    let inbound = app.without_session(principal, Body::Control(Control::Job(request(id))));
     let job = asked(app, inbound).await?;
     Ok(Json(seen(app, job).await?).into_response())
 }

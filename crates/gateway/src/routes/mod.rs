@@ -26,8 +26,10 @@ use std::any::Any;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, OriginalUri, Request};
-use axum::http::header::AUTHORIZATION;
-use axum::middleware::from_fn_with_state;
+
+use axum::http::HeaderName;
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post};
 use tower::ServiceBuilder;
@@ -43,7 +45,7 @@ pub(crate) use messages::{NewMessage, check_key, check_text};
 pub use runs::LIST_MAX;
 pub(crate) use runs::{check_limit, no_such_run};
 pub(crate) use status::status_of;
-pub(crate) use stop::{stop_now, stop_run};
+pub(crate) use stop::{Stop, stop_now, stop_run};
 
 pub(crate) use sessions::no_such_session;
 
@@ -51,7 +53,6 @@ use crate::app::Shared;
 use crate::auth::guard;
 use crate::error::ApiError;
 use crate::mcp;
-use crate::sight::only_shown;
 use crate::ws;
 
 /// All routes, ours and those that others brought, under the layers that every request passes.
@@ -65,7 +66,8 @@ pub(crate) fn router(app: Shared, extra: Vec<Router>) -> Router {
         .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
         .layer(TraceLayer::new_for_http().on_failure(DefaultOnFailure::new().level(Level::DEBUG)))
         .layer(PropagateRequestIdLayer::x_request_id())
-        .layer(CatchPanicLayer::custom(panicked));
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn(said_once));
     guarded(&app).merge(open(&app)).with_state(app).fallback_service(brought).layer(layers)
 }
 
@@ -132,13 +134,13 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/shutdown", post(status::shutdown))
         .route("/metrics", get(status::metrics))
         .route("/v1/models", get(openai::models))
+        .route("/v1/models/{name}", get(openai::model))
         .route("/v1/chat/completions", post(openai::chat))
         .method_not_allowed_fallback(wrong_method)
         // Unknown routes are refused behind the guard: a stranger learns nothing about which exist.
         .route("/api", any(not_found))
         .route("/api/{*rest}", any(not_found))
         .route("/v1/{*rest}", any(not_found))
-        .layer(from_fn_with_state(app.clone(), only_shown))
         .layer(from_fn_with_state(app.clone(), guard))
 }
 
@@ -149,13 +151,28 @@ fn open(app: &Shared) -> Router<Shared> {
         .route("/readyz", get(health::ready))
         .route("/startupz", get(health::started))
         // Each has a secret of its own.
-        .route("/hooks/{path}", post(hooks::receive))
+        .route("/hooks/{name}", post(hooks::receive))
         // Who it is, the first message may say as well: see `ws`.
         .route("/ws", get(ws::upgrade));
     if app.webhook_secret.is_some() {
         open = open.route("/webhook", post(webhook::receive));
     }
     open.method_not_allowed_fallback(wrong_method)
+}
+
+/// Headers that decide who asks. Of two, one part of a chain of servers may read the first and another the last.
+const DECISIVE: [HeaderName; 5] = [HOST, ORIGIN, AUTHORIZATION, hooks::SECRET_HEADER, webhook::SIGNATURE_HEADER];
+
+/// Refuses a request that has one of the [`DECISIVE`] headers twice, whatever its route.
+async fn said_once(request: Request, next: Next) -> Response {
+    let twice = |name: &&HeaderName| request.headers().get_all(*name).iter().nth(1).is_some();
+    match DECISIVE.iter().find(twice) {
+        Some(name) => {
+            let message = format!("the header {name} is there more than once");
+            error_for(request.uri().path(), ApiError::bad_request("duplicate_header", message))
+        }
+        None => next.run(request).await,
+    }
 }
 
 async fn not_found(OriginalUri(uri): OriginalUri) -> Response {

@@ -23,7 +23,7 @@ pub(crate) struct JobView {
 pub(crate) async fn used(app: &App, job: JobRecord) -> Result<JobView, ApiError> {
     let (mut usage, mut cost_micro_usd) = (RunUsage::default(), 0u64);
     if job.run_id.is_some() {
-        let filter = RunFilter { session: Some(job.session.clone()), status: None, limit: LIST_MAX };
+        let filter = RunFilter { session: Some(job.session.clone()), limit: LIST_MAX, ..RunFilter::default() };
         for run in app.runs.runs(filter).await? {
             usage.add(&run.usage);
             cost_micro_usd = cost_micro_usd.saturating_add(run.cost_micro_usd);

@@ -112,6 +112,14 @@ pub(crate) async fn put(
     changed(&app, principal, RoutineRequest::Put { spec, fresh: false }).await.map(Json)
 }
 
+/// Refuses to change a routine that its caller is not shown, as if there were none. The agent looks too; for an operator it alone.
+async fn look_first(app: &App, principal: &Principal, name: &str) -> Result<(), ApiError> {
+    match app.sight(principal).own_only() {
+        Some(_) => find(app, principal, name).await.map(|_theirs| ()),
+        None => Ok(()),
+    }
+}
+
 /// Switches it on.
 pub(crate) async fn enable(
     State(app): State<Shared>,
@@ -119,6 +127,7 @@ pub(crate) async fn enable(
     NamePath(name): NamePath,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Json<RoutineRecord>, ApiError> {
+    look_first(&app, &principal, &name).await?;
     changed(&app, principal, RoutineRequest::Enable { name, on: true }).await.map(Json)
 }
 
@@ -129,6 +138,7 @@ pub(crate) async fn disable(
     NamePath(name): NamePath,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Json<RoutineRecord>, ApiError> {
+    look_first(&app, &principal, &name).await?;
     changed(&app, principal, RoutineRequest::Enable { name, on: false }).await.map(Json)
 }
 
@@ -138,6 +148,7 @@ pub(crate) async fn delete(
     Caller(principal): Caller,
     NamePath(name): NamePath,
 ) -> Result<Json<Value>, ApiError> {
+    look_first(&app, &principal, &name).await?;
     match asked(&app, principal, RoutineRequest::Delete(name)).await? {
         RoutineAnswer::Deleted(name) => Ok(Json(json!({ "deleted": name }))),
         other => Err(unexpected(&other)),
@@ -152,6 +163,7 @@ pub(crate) async fn fire(
     headers: HeaderMap,
     OptionalBody(Hand { payload, idempotency_key }): OptionalBody<Hand>,
 ) -> Result<Response, ApiError> {
+    look_first(&app, &principal, &name).await?;
     let key = hand_key(&headers, idempotency_key.as_deref())?;
     let mut inbound = app
         .without_session(principal, Body::Control(Control::Routine(Box::new(RoutineRequest::Fire { name, payload }))));

@@ -7,12 +7,13 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{RunFilter, RunId, RunRecord, RunStatus, SessionKey};
+use belay_protocol::{IdPrefix, RunFilter, RunId, RunRecord, RunStatus};
 use serde::{Deserialize, Serialize};
 
 use crate::app::Shared;
 use crate::error::ApiError;
-use crate::extract::{Caller, Params, RunPath};
+use crate::extract::{Caller, Params};
+use crate::sight::{VisibleRun, VisibleSession};
 
 /// Longest list that one request is given: runs, sessions, messages, or questions.
 pub const LIST_MAX: u32 = 500;
@@ -26,6 +27,8 @@ pub(crate) struct ListParams {
     session: Option<String>,
     status: Option<RunStatus>,
     limit: Option<u32>,
+    /// The beginning of the id.
+    id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -45,25 +48,32 @@ pub(crate) async fn list(
     Caller(principal): Caller,
     Params(params): Params<ListParams>,
 ) -> Result<Response, ApiError> {
-    let session = params.session.as_deref().map(SessionKey::parse).transpose();
-    let session = session.map_err(|e| ApiError::invalid(format!("session: {e}")))?;
-    let filter = RunFilter { session, status: params.status, limit: check_limit(params.limit)? };
+    let session = app.sight(&principal).named_session("session", params.session.as_deref()).await?;
+    let session = session.map(VisibleSession::into_key);
+    let id = id_prefix(params.id.as_deref())?;
+    let filter = RunFilter { id, session, status: params.status, limit: check_limit(params.limit)? };
     let runs = app.sight(&principal).rows(app.runs.runs(filter).await?, |run| &run.session).await?;
     Ok(Json(RunList { runs }).into_response())
 }
 
+/// The beginning of an id by which a list is asked for.
+pub(crate) fn id_prefix(text: Option<&str>) -> Result<Option<IdPrefix>, ApiError> {
+    text.map(IdPrefix::parse).transpose().map_err(|what| ApiError::invalid(format!("id: {what}")))
+}
+
 /// One run.
-pub(crate) async fn show(State(app): State<Shared>, RunPath(id): RunPath) -> Result<Json<RunRecord>, ApiError> {
-    app.runs.run(id).await?.map(Json).ok_or_else(|| no_such_run(id))
+pub(crate) async fn show(State(app): State<Shared>, run: VisibleRun) -> Result<Json<RunRecord>, ApiError> {
+    app.runs.run(run.id()).await?.map(Json).ok_or_else(|| no_such_run(run.id()))
 }
 
 /// One run when it has ended or rests on a question, or as it stands when the time is up.
 pub(crate) async fn wait(
     State(app): State<Shared>,
     Caller(principal): Caller,
-    RunPath(id): RunPath,
+    run: VisibleRun,
     Params(params): Params<WaitParams>,
 ) -> Result<Json<Arc<RunRecord>>, ApiError> {
+    let id = run.id();
     let limit = params.timeout_ms.map_or(WAIT_DEFAULT.min(app.config.max_wait()), Duration::from_millis);
     if limit > app.config.max_wait() {
         return Err(ApiError::invalid(format!("timeout_ms: at most {}", app.config.max_wait_ms)));
@@ -73,7 +83,8 @@ pub(crate) async fn wait(
 }
 
 /// What was said and done in a run, as a recorded trajectory.
-pub(crate) async fn trajectory(State(app): State<Shared>, RunPath(id): RunPath) -> Result<Response, ApiError> {
+pub(crate) async fn trajectory(State(app): State<Shared>, run: VisibleRun) -> Result<Response, ApiError> {
+    let id = run.id();
     if app.runs.run(id).await?.is_none() {
         return Err(no_such_run(id));
     }

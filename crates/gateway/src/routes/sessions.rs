@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::runs::check_limit;
 use crate::app::Shared;
 use crate::error::ApiError;
-use crate::extract::{Caller, Params, SessionPath};
+use crate::extract::{Caller, Params};
+use crate::sight::VisibleSession;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,19 +50,17 @@ pub(crate) async fn list(
 }
 
 /// One session.
-pub(crate) async fn show(
-    State(app): State<Shared>,
-    SessionPath(key): SessionPath,
-) -> Result<Json<SessionSummary>, ApiError> {
-    app.runs.session(&key).await?.map(Json).ok_or_else(|| no_such_session(&key))
+pub(crate) async fn show(State(app): State<Shared>, session: VisibleSession) -> Result<Json<SessionSummary>, ApiError> {
+    app.runs.session(session.key()).await?.map(Json).ok_or_else(|| no_such_session(session.key()))
 }
 
 /// What was said in a session, oldest first, in pages.
 pub(crate) async fn messages(
     State(app): State<Shared>,
-    SessionPath(key): SessionPath,
+    session: VisibleSession,
     Params(params): Params<HistoryParams>,
 ) -> Result<Response, ApiError> {
+    let key = session.into_key();
     let limit = check_limit(params.limit)?;
     let messages = app.runs.history(&key, params.after.unwrap_or(0), limit).await?;
     if messages.is_empty() && app.runs.session(&key).await?.is_none() {

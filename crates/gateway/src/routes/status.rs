@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::app::{App, Shared};
 use crate::error::ApiError;
-use crate::extract::{Caller, OptionalBody};
+use crate::extract::{Caller, Operator, OptionalBody};
 
 /// A body that says nothing: absent, or an object without fields.
 #[derive(Default, Deserialize)]
@@ -49,10 +49,10 @@ pub(crate) async fn metrics(State(app): State<Shared>, Caller(principal): Caller
 /// Drains and ends the daemon.
 pub(crate) async fn shutdown(
     State(app): State<Shared>,
-    caller: Caller,
+    Operator(principal): Operator,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Json<CommandReply>, ApiError> {
-    match app.control(caller.operator()?, Control::Shutdown).await? {
+    match app.control(principal, Control::Shutdown).await? {
         Ack::Command(reply) => Ok(Json(reply)),
         other => Err(ApiError::unexpected(&other)),
     }

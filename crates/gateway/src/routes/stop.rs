@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use belay_protocol::{Ack, Control, Principal, RunId, StopReport, StopTarget};
+use belay_protocol::{Ack, Control, Principal, StopReport, StopTarget};
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -12,13 +12,24 @@ use super::runs::no_such_run;
 use super::status::Nothing;
 use crate::app::{App, Shared};
 use crate::error::ApiError;
-use crate::extract::{Caller, OptionalBody, Params, RunPath, SessionPath};
+use crate::extract::{Caller, Operator, OptionalBody, Params};
+use crate::sight::{VisibleRun, VisibleSession};
 
 /// Longest time a stop may wait for its last process.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Pause between two looks at what still runs.
 const POLL: Duration = Duration::from_millis(25);
+
+/// What to stop: of runs and sessions only what whoever asks is shown.
+pub(crate) enum Stop {
+    /// One run.
+    Run(VisibleRun),
+    /// The running turn and the queue of a session.
+    Session(VisibleSession),
+    /// Everything.
+    All,
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,11 +50,11 @@ impl StopParams {
 pub(crate) async fn run(
     State(app): State<Shared>,
     Caller(principal): Caller,
-    RunPath(id): RunPath,
+    run: VisibleRun,
     Params(params): Params<StopParams>,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Json<StopReport>, ApiError> {
-    stop_run(&app, principal, id, params.wait()?).await.map(Json)
+    stop_run(&app, principal, run, params.wait()?).await.map(Json)
 }
 
 /// Stops that run, and waits so long for what of it still ends.
@@ -53,10 +64,11 @@ pub(crate) async fn run(
 pub(crate) async fn stop_run(
     app: &App,
     principal: Principal,
-    id: RunId,
+    run: VisibleRun,
     wait: Duration,
 ) -> Result<StopReport, ApiError> {
-    let report = stop(app, principal, StopTarget::Run(id), wait).await?;
+    let id = run.id();
+    let report = stop(app, principal, Stop::Run(run), wait).await?;
     // Nothing to stop: it has ended before, or never was.
     if report.stopped.is_empty() && report.still_running.is_empty() && app.runs.run(id).await?.is_none() {
         return Err(no_such_run(id));
@@ -68,12 +80,12 @@ pub(crate) async fn stop_run(
 pub(crate) async fn session(
     State(app): State<Shared>,
     Caller(principal): Caller,
-    SessionPath(key): SessionPath,
+    session: VisibleSession,
     Params(params): Params<StopParams>,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Json<StopReport>, ApiError> {
-    let report = stop(&app, principal, StopTarget::Session(key.clone()), params.wait()?).await?;
-    if report == StopReport::default() && app.runs.session(&key).await?.is_none() {
+    let report = stop(&app, principal, Stop::Session(session.clone()), params.wait()?).await?;
+    if report == StopReport::default() && app.runs.session(session.key()).await?.is_none() {
         // A mistyped brake must not look like one that worked.
         return Err(ApiError::not_found("no such session"));
     }
@@ -83,15 +95,15 @@ pub(crate) async fn session(
 /// Stops everything.
 pub(crate) async fn all(
     State(app): State<Shared>,
-    caller: Caller,
+    Operator(principal): Operator,
     Params(params): Params<StopParams>,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Json<StopReport>, ApiError> {
-    stop(&app, caller.operator()?, StopTarget::All, params.wait()?).await.map(Json)
+    stop(&app, principal, Stop::All, params.wait()?).await.map(Json)
 }
 
 /// Stops, and asks again until nothing is left or the time is up.
-async fn stop(app: &App, principal: Principal, target: StopTarget, wait: Duration) -> Result<StopReport, ApiError> {
+async fn stop(app: &App, principal: Principal, target: Stop, wait: Duration) -> Result<StopReport, ApiError> {
     let deadline = Instant::now() + wait;
     let mut report = stop_now(app, &principal, &target).await?;
     while !report.still_running.is_empty() && Instant::now() < deadline {
@@ -108,8 +120,13 @@ async fn stop(app: &App, principal: Principal, target: StopTarget, wait: Duratio
 }
 
 /// Stops, and says what has ended at once, or within a moment.
-pub(crate) async fn stop_now(app: &App, principal: &Principal, target: &StopTarget) -> Result<StopReport, ApiError> {
-    match app.control(principal.clone(), Control::Stop(target.clone())).await? {
+pub(crate) async fn stop_now(app: &App, principal: &Principal, target: &Stop) -> Result<StopReport, ApiError> {
+    let target = match target {
+        Stop::Run(run) => StopTarget::Run(run.id()),
+        Stop::Session(session) => StopTarget::Session(session.key().clone()),
+        Stop::All => StopTarget::All,
+    };
+    match app.control(principal.clone(), Control::Stop(target)).await? {
         Ack::Stopped(report) => Ok(report),
         other => Err(ApiError::unexpected(&other)),
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::status::Nothing;
 use crate::app::{App, Shared};
 use crate::error::ApiError;
-use crate::extract::{Caller, JsonBody, NamePath, OptionalBody};
+use crate::extract::{Caller, JsonBody, NamePath, Operator, OptionalBody};
 
 #[derive(Serialize)]
 pub(crate) struct ToolList {
@@ -30,21 +30,21 @@ pub(crate) async fn list(State(app): State<Shared>, Caller(principal): Caller) -
 /// Switches one off until it is switched on.
 pub(crate) async fn disable(
     State(app): State<Shared>,
-    caller: Caller,
+    Operator(principal): Operator,
     NamePath(name): NamePath,
     JsonBody(Why { why }): JsonBody<Why>,
 ) -> Result<Json<ToolHealth>, ApiError> {
-    one(&app, caller.operator()?, ToolRequest::Disable { name, why }).await
+    one(&app, principal, ToolRequest::Disable { name, why }).await
 }
 
 /// Switches one on.
 pub(crate) async fn enable(
     State(app): State<Shared>,
-    caller: Caller,
+    Operator(principal): Operator,
     NamePath(name): NamePath,
     OptionalBody(Nothing {}): OptionalBody<Nothing>,
 ) -> Result<Json<ToolHealth>, ApiError> {
-    one(&app, caller.operator()?, ToolRequest::Enable(name)).await
+    one(&app, principal, ToolRequest::Enable(name)).await
 }
 
 async fn one(app: &App, principal: Principal, request: ToolRequest) -> Result<Json<ToolHealth>, ApiError> {

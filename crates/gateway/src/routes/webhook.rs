@@ -5,7 +5,7 @@
 
 use axum::Json;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{Ack, Body, IdempotencyKey, Inbound, SessionKey, UnixMillis};
 use hmac::{Hmac, KeyInit, Mac};
@@ -15,8 +15,12 @@ use sha2::Sha256;
 
 use super::messages::{AcceptedBody, check_key, check_text};
 use crate::app::Shared;
+use crate::entry::Entry;
 use crate::error::ApiError;
 use crate::extract::{json_content, parse_object, read_body};
+
+/// Carries the signature.
+pub(super) const SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-hub-signature-256");
 
 /// How far `sent_at` may be from our clock, in either direction, in milliseconds. Five minutes: enough for a queue and a
 /// retry or two, and for clocks that are a little off.
@@ -77,7 +81,7 @@ impl Delivery {
         Ok(Inbound {
             channel,
             session,
-            principal: crate::auth::webhook(),
+            principal: Entry::Signer.principal(),
             key: Some(key),
             reply_to: None,
             body: Body::Text(self.text),
@@ -106,7 +110,7 @@ impl SentAt {
 /// The signature that the request claims: 32 bytes, written `sha256=<hex>`.
 fn signature(headers: &HeaderMap) -> Result<[u8; 32], ApiError> {
     let header = headers
-        .get("x-hub-signature-256")
+        .get(SIGNATURE_HEADER)
         .ok_or_else(|| ApiError::unauthorized("the header X-Hub-Signature-256 is missing"))?;
     header
         .as_bytes()

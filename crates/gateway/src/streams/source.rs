@@ -137,7 +137,12 @@ impl Source {
     /// Looks for a run of the session that is at work already, whose beginning lies before the cursor.
     pub(crate) async fn find_running(&mut self) {
         let Target::Session(session) = &self.target else { return };
-        let filter = RunFilter { session: Some(session.clone()), status: Some(RunStatus::Running), limit: 1 };
+        let filter = RunFilter {
+            session: Some(session.clone()),
+            status: Some(RunStatus::Running),
+            limit: 1,
+            ..RunFilter::default()
+        };
         if let Ok(runs) = self.app.runs.runs(filter).await {
             self.candidate = runs.into_iter().next().map(|run| (run.run_id, run.session));
         }

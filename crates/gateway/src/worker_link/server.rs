@@ -60,7 +60,7 @@ impl WorkerLinkServer {
                 () = stop.cancelled() => break,
                 Some(ended) = connections.join_next() => report(ended),
                 (stream, trusted, place) = accept_socket(Some(&self.socket), &places) => {
-                    connections.spawn(line.serve(stream, Peer::Socket { trusted }, place));
+                    connections.spawn(line.serve(stream, Peer::Socket { trusted }, place.into()));
                 }
             }
         }

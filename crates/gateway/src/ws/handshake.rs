@@ -99,7 +99,7 @@ pub(super) async fn shake_hands(
             return Err(refuse(socket, deadline, &id, RpcError::invalid(why)).await);
         }
     };
-    match connect(app, &request, arrival) {
+    match connect(app, &request, arrival).await {
         Ok((session, hello)) => {
             let sent = timeout_at(deadline, socket.send(Message::text(response(&request.id, &Ok(hello))))).await;
             if matches!(sent, Ok(Ok(()))) { Ok(session) } else { Err(None) }
@@ -129,7 +129,7 @@ async fn first_frame(socket: &mut WebSocket) -> Result<String, Option<Close>> {
 }
 
 /// Who it is and what it may do, and the answer that says so.
-fn connect(app: &Shared, request: &Request, arrival: Arrival) -> Result<(Session, Value), RpcError> {
+async fn connect(app: &Shared, request: &Request, arrival: Arrival) -> Result<(Session, Value), RpcError> {
     if request.method != "connect" {
         return Err(RpcError::invalid(format!("the first request is connect, not {:?}", request.method)));
     }
@@ -149,7 +149,7 @@ fn connect(app: &Shared, request: &Request, arrival: Arrival) -> Result<(Session
         Entrance::Waiting(principal, _place) => (principal, None),
     };
     let token = params.auth.and_then(|auth| auth.token);
-    let principal = admitted(app, peer, known, token)?;
+    let principal = admitted(app, peer, known, token).await?;
     if !*app.ready.borrow() {
         return Err(
             ApiError::no_answer("Belay takes no messages yet, or none any more; connect again in a moment").into()
@@ -182,16 +182,16 @@ fn connect(app: &Shared, request: &Request, arrival: Arrival) -> Result<(Session
 }
 
 /// Who it is, by its request and by the token that it shows now. Both must say the same where both say something.
-fn admitted(app: &Shared, peer: Peer, known: Option<Principal>, token: Option<String>) -> Result<Principal, ApiError> {
+async fn admitted(
+    app: &Shared,
+    peer: Peer,
+    known: Option<Principal>,
+    token: Option<String>,
+) -> Result<Principal, ApiError> {
     let shown = match token {
         Some(token) => match app.auth.by_shown(peer, &token) {
-            Err(error) => {
-                if let Peer::Tcp(address) = peer {
-                    app.wrong_tokens.failed(address);
-                }
-                return Err(error);
-            }
-            shown => shown?,
+            Ok(shown) => shown,
+            Err(error) => return Err(app.wrong_tokens.refuse(Some(peer), error).await),
         },
         None => None,
     };

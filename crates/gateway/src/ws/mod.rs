@@ -125,30 +125,19 @@ pub(crate) async fn upgrade(
 ) -> Response {
     // A request without a peer did not come through our server; it is nobody's.
     let peer = peer.map_or(Peer::Socket { trusted: false }, |Extension(peer)| peer);
-    match enter(&app, peer, &headers) {
+    match enter(&app, peer, &headers).await {
         Ok(entrance) => accept(app, Arrival { peer, entrance }, request).await,
         Err(error) => sent_away(error),
     }
 }
 
 /// Who it is as far as its request says, and a place for it.
-fn enter(app: &App, peer: Peer, headers: &HeaderMap) -> Result<Entrance, ApiError> {
-    if let Peer::Tcp(address) = peer
-        && let Some(wait) = app.wrong_tokens.locked(address)
-    {
-        return Err(ApiError::too_many_attempts(wait));
-    }
+async fn enter(app: &App, peer: Peer, headers: &HeaderMap) -> Result<Entrance, ApiError> {
     let principal = match app.auth.admit_socket(peer, headers) {
-        Err(error) => {
-            if let Peer::Tcp(address) = peer
-                && error.status == StatusCode::UNAUTHORIZED
-                && headers.contains_key(AUTHORIZATION)
-            {
-                app.wrong_tokens.failed(address);
-            }
-            return Err(error);
+        Err(error) if error.status == StatusCode::UNAUTHORIZED && headers.contains_key(AUTHORIZATION) => {
+            return Err(app.wrong_tokens.refuse(Some(peer), error).await);
         }
-        Ok(principal) => principal,
+        principal => principal?,
     };
     match principal {
         Some(principal) if app.auth.is_proof(peer, headers) => Ok(Entrance::Proven(principal, app.stream_place()?)),

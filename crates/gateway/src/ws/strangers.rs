@@ -1,4 +1,5 @@
-//! Who has shown a wrong token, or a wrong secret of a webhook, too often.
+//! Who has shown a wrong token, or a wrong secret of a webhook, too often. Only wrong ones are counted and answered late: whoever
+//! shows the right one is let in, also from the address of somebody who guesses.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,14 +8,20 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Wrong tokens from one address within [`WINDOW`], after which it is sent away for [`LOCK`].
+use crate::auth::Peer;
+use crate::error::ApiError;
+
+/// Wrong tokens from one address within [`WINDOW`], after which its wrong ones are answered late for [`LOCK`].
 const FAILURES: u32 = 10;
 
 /// How long a wrong token counts.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// How long an address is sent away.
+/// How long the wrong tokens of an address are answered late.
 const LOCK: Duration = Duration::from_secs(300);
+
+/// How late. 250 ms: four guesses a second for each connection, and nothing that a person would notice.
+const LATE: Duration = Duration::from_millis(250);
 
 /// Addresses that are remembered. Then: the one that has been quiet for longest is forgotten.
 const ADDRESSES: usize = 4096;
@@ -31,15 +38,34 @@ struct Attempts {
 }
 
 impl Strangers {
-    /// How long this address has to wait, if it was sent away.
-    pub(crate) fn locked(&self, address: IpAddr) -> Option<Duration> {
+    /// What whoever has shown a wrong token is answered: the refusal, which is counted. After too many of them it is to wait, and
+    /// hears that late.
+    ///
+    /// # Cancel safety
+    /// Dropped midway, the attempt is counted all the same.
+    pub(crate) async fn refuse(&self, peer: Option<Peer>, refusal: ApiError) -> ApiError {
+        let Some(Peer::Tcp(address)) = peer else { return refusal };
+        match self.locked(address) {
+            Some(wait) => {
+                tokio::time::sleep(LATE).await;
+                ApiError::too_many_attempts(wait)
+            }
+            None => {
+                self.failed(address);
+                refusal
+            }
+        }
+    }
+
+    /// How long this address has to wait, if it has shown too many.
+    fn locked(&self, address: IpAddr) -> Option<Duration> {
         let table = self.table();
         let until = table.get(&network(address))?.locked_until?;
         Some(until.saturating_duration_since(Instant::now())).filter(|wait| !wait.is_zero())
     }
 
     /// Counts a wrong token.
-    pub(crate) fn failed(&self, address: IpAddr) {
+    fn failed(&self, address: IpAddr) {
         let (address, now) = (network(address), Instant::now());
         let mut table = self.table();
         if table.len() >= ADDRESSES && !table.contains_key(&address) {
@@ -56,7 +82,7 @@ impl Strangers {
         attempts.failures += 1;
         if attempts.failures >= FAILURES && attempts.locked_until.is_none() {
             attempts.locked_until = Some(now + LOCK);
-            tracing::warn!(%address, "too many wrong tokens or secrets; the address is sent away for a while");
+            tracing::warn!(%address, "too many wrong tokens or secrets; those of the address are answered late for a while");
         }
     }
 

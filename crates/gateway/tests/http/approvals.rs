@@ -1,12 +1,39 @@
 //! Questions over the API, and runs that rest on them.
 
-use belay_protocol::{Body, Control, Decided, Decision, GateId, GateState, GateStore, StopReason, UnixMillis};
+use belay_protocol::{
+    Body, Control, Decided, Decision, GateFilter, GateId, GateState, GateStore, StopReason, UnixMillis,
+};
 use serde_json::{Value, json};
 
 use crate::house::{House, NOW, read};
 use crate::streams::events;
+use crate::webhook::signed;
 
 const CHAT: &str = "/v1/chat/completions";
+
+#[tokio::test]
+async fn who_signs_messages_answers_its_own_questions_and_not_those_of_the_token() {
+    let house = House::locked().await;
+    let asked = json!({"session": "alice", "text": "ask push", "wait_ms": 30_000});
+    let (_, run) = read(house.client.post(house.url("/api/v1/messages")).bearer_auth("client").json(&asked)).await;
+    let gate: GateId = run["waiting_for"]["gate"].as_str().unwrap().parse().unwrap();
+    let state = async |gate| house.store.gate(gate).await.unwrap().unwrap().state;
+
+    assert_eq!(signed(&house, "alice", "yes").await.0, 403);
+    assert_eq!(state(gate).await, GateState::Waiting);
+    let answer = json!({"decision": "approve"});
+    let by_token = house.client.post(house.url(&format!("/api/v1/approvals/{gate}"))).bearer_auth("client");
+    assert_eq!(read(by_token.json(&answer)).await.0, 200);
+    assert_eq!(state(gate).await, GateState::Approved);
+
+    assert_eq!(signed(&house, "ci", "ask deploy").await.0, 202);
+    let own = house.store.gates(GateFilter { limit: 9, ..GateFilter::default() }).await.unwrap();
+    let own = own.iter().find(|gate| gate.session.as_str() == "ci").unwrap().id;
+    assert_eq!(signed(&house, "elsewhere", "yes").await.0, 202, "a message of another session");
+    assert_eq!(state(own).await, GateState::Waiting);
+    assert_eq!(signed(&house, "ci", "yes").await.0, 200);
+    assert_eq!(state(own).await, GateState::Approved);
+}
 
 /// A message of user and session, as OpenAI's clients send it.
 fn chat(session: Option<&str>, text: &str, stream: bool) -> Value {

@@ -36,7 +36,7 @@ async fn a_caller_with_the_secret_sets_the_routine_off_and_sees_no_more_than_tha
     assert_eq!((status, fired), (200, expected));
     assert_eq!(house.work.told().as_deref(), Some("the build is red"));
     let seen = house.agent.seen.lock().unwrap().last().unwrap().clone();
-    assert_eq!((&*seen.principal.id, seen.principal.is_operator()), ("webhook", false));
+    assert_eq!((&*seen.principal.id, seen.principal.is_operator()), ("routine-webhook", false));
 }
 
 #[tokio::test]

@@ -529,6 +529,10 @@ impl FakeAgent {
             }
             return self.finish(id, StopReason::FinalText, reply);
         }
+        if let Some(outputs) = text.strip_prefix("reach ") {
+            self.delta(id, 1, "I work on it.");
+            return self.finish(id, StopReason::Goal, outputs);
+        }
         if text == "flood" {
             (0..300).for_each(|n| self.delta(id, 1, &format!("{n} ")));
             return self.finish(id, StopReason::FinalText, "the whole flood");

@@ -18,6 +18,7 @@ mod shown;
 mod socket;
 mod streams;
 mod tools;
+mod visible;
 mod webhook;
 mod websocket;
 mod work;

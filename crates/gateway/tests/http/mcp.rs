@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A client that keeps what it is told of progress.
 #[derive(Clone)]
-struct Listener(mpsc::Sender<ProgressNotificationParam>);
+pub(crate) struct Listener(mpsc::Sender<ProgressNotificationParam>);
 
 impl ClientHandler for Listener {
     fn get_info(&self) -> ClientConfig {
@@ -31,14 +31,14 @@ impl ClientHandler for Listener {
     }
 }
 
-type Client = RunningService<RoleClient, Listener>;
+pub(crate) type Client = RunningService<RoleClient, Listener>;
 
 async fn open() -> House {
     House::with(|parts| parts.config.mcp = true).await
 }
 
 /// A client of the official SDK, and what it hears of progress.
-async fn client(house: &House, token: Option<&str>) -> (Client, mpsc::Receiver<ProgressNotificationParam>) {
+pub(crate) async fn client(house: &House, token: Option<&str>) -> (Client, mpsc::Receiver<ProgressNotificationParam>) {
     let mut config = StreamableHttpClientTransportConfig::with_uri(house.url("/mcp"));
     config.auth_header = token.map(str::to_owned);
     let transport = StreamableHttpClientTransport::with_client(house.client.clone(), config);
@@ -70,7 +70,7 @@ async fn value(client: &Client, tool: &'static str, arguments: Value) -> Value {
 }
 
 /// The words of a call that did not.
-async fn refusal(client: &Client, tool: &'static str, arguments: Value) -> String {
+pub(crate) async fn refusal(client: &Client, tool: &'static str, arguments: Value) -> String {
     let result = ask(client, tool, arguments).await;
     assert_eq!(result.is_error, Some(true), "{result:?}");
     result.content[0].as_text().unwrap().text.clone()

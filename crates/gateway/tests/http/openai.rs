@@ -46,6 +46,35 @@ async fn the_models_are_ours_and_the_configured_one() {
 }
 
 #[tokio::test]
+async fn a_model_is_shown_by_its_name() {
+    let house = House::open().await;
+    for name in ["belay", "some-model"] {
+        let (status, model) = house.get(&format!("/v1/models/{name}")).await;
+        assert_eq!((status, &model["id"], &model["object"]), (200, &json!(name), &json!("model")));
+    }
+    let (status, error) = house.get("/v1/models/gpt-9").await;
+    assert_eq!((status, &error["error"]["code"]), (404, &json!("model_not_found")));
+}
+
+#[tokio::test]
+async fn an_answer_of_a_schema_is_its_value_alone_whole_and_streamed() {
+    let house = House::open().await;
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let format = json!({"type": "json_schema", "json_schema": {"name": "num", "strict": true, "schema": schema}});
+    let said = "reach {\"num\":{\"n\":391}}";
+    let body = json!({"messages": user(said), "response_format": format, "reasoning_effort": "high"});
+    let (status, answer) = house.post(CHAT, body.clone()).await;
+    assert_eq!((status, &answer["choices"][0]["message"]["content"]), (200, &json!("{\"n\":391}")), "{answer}");
+    let mut streamed = body;
+    streamed["stream"] = json!(true);
+    assert_eq!(pieces(&house, streamed).await, ["<assistant>", "{\"n\":391}", "(stop)", "[DONE]"]);
+    for seen in house.agent.seen.lock().unwrap().iter().filter(|seen| matches!(seen.body, Body::Text(_))) {
+        assert_eq!((seen.outputs[0].name.as_str(), &seen.outputs[0].schema), ("num", &schema));
+        assert_eq!(seen.options.thinking, Some(belay_protocol::Thinking::High));
+    }
+}
+
+#[tokio::test]
 async fn a_whole_answer_has_the_form_that_clients_expect() {
     let house = House::open().await;
     let body = json!({"model": "some-model", "messages": user("hello"), "temperature": 0.7, "unknown": {}});

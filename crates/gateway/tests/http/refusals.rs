@@ -248,6 +248,36 @@ async fn every_request_without_the_right_token_gets_its_status_and_code() {
 }
 
 #[tokio::test]
+async fn a_header_that_decides_who_asks_is_there_once_on_every_route() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let house = House::with(|parts| {
+        parts.config.mcp = true;
+        let secret = |text: &str| Some(text.to_owned().into());
+        (parts.secrets.token, parts.secrets.webhook_secret) = (secret("client"), secret("signs"));
+    })
+    .await;
+    let addr = house.addr.unwrap();
+    let own = format!("Host: {addr}");
+    let token = "Authorization: Bearer client".to_owned();
+    let origin = format!("Origin: http://{addr}");
+    for path in ["/livez", "/readyz", "/api/v1/runs", "/v1/models", "/ws", "/mcp", "/webhook", "/hooks/ci", "/nowhere"]
+    {
+        for twice in [&own, &origin, &token] {
+            let mut said = vec![&own, &origin, &token, twice];
+            said.sort();
+            let said: String = said.into_iter().map(|line| format!("{line}\r\n")).collect();
+            let mut stream = tokio::net::TcpStream::connect(addr).await.unwrap();
+            let request = format!("GET {path} HTTP/1.1\r\n{said}Connection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            let refused = answer.starts_with("HTTP/1.1 400") && answer.contains("duplicate_header");
+            assert!(refused, "{path} with two of {twice:?}: {answer}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_wrong_field_is_named() {
     let house = House::open().await;
     let (_, body) = house.post("/api/v1/messages", json!({"session": "s", "text": "hi", "colour": 1})).await;

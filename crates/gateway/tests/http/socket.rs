@@ -40,6 +40,51 @@ async fn our_own_user_is_the_operator_on_the_control_socket_whatever_tokens_ther
     assert!(!path.exists(), "the file goes with the socket");
 }
 
+#[tokio::test]
+async fn idle_connections_without_a_request_shut_nobody_out_and_those_with_one_stay() {
+    use tokio::net::TcpStream;
+    let house = House::with(|parts| parts.config.max_connections = 4).await;
+    let run = house.hold("s").await;
+    let url = house.url(&format!("/api/v1/runs/{run}/events"));
+    let mut stream = crate::house::fresh_client().get(url).send().await.unwrap();
+    assert!(stream.chunk().await.unwrap().is_some());
+    let addr = house.addr.unwrap();
+    let mut idle = Vec::new();
+    for begin in ["", "GET /livez HTT", ""] {
+        let mut connection = TcpStream::connect(addr).await.unwrap();
+        connection.write_all(begin.as_bytes()).await.unwrap();
+        idle.push(connection);
+    }
+    // More probes than there are places; each closes at most one idle connection, and its own is the newest.
+    for probe in 0..2 {
+        assert_eq!(
+            crate::house::fresh_client().get(house.url("/livez")).send().await.unwrap().status(),
+            200,
+            "{probe}"
+        );
+    }
+    // The youngest is still there: nobody waited until the idle ones were given up for their silence.
+    let mut youngest = idle.pop().unwrap();
+    youngest.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    youngest.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    for probe in 0..9 {
+        assert_eq!(
+            crate::house::fresh_client().get(house.url("/readyz")).send().await.unwrap().status(),
+            200,
+            "{probe}"
+        );
+    }
+    // The connection of the stream has had its request before all of them, and is served still.
+    house.agent.finish(run, belay_protocol::StopReason::FinalText, "done");
+    let mut rest = String::new();
+    while let Some(chunk) = stream.chunk().await.unwrap() {
+        rest.push_str(&String::from_utf8_lossy(&chunk));
+    }
+    assert!(rest.contains("run_ended"), "{rest}");
+}
+
 async fn bind_error(change: impl FnOnce(&mut belay_gateway::GatewayParts)) -> GatewayError {
     let house = House::open().await;
     let (_ready, seen) = tokio::sync::watch::channel(true);

@@ -104,7 +104,9 @@ async fn the_global_stream_goes_on_from_any_number_and_without_one_from_now() {
     let replay = house.follow("/api/v1/events?since=0", None).await;
     let resumed = house.follow("/api/v1/events?since=0", Some("1")).await;
     house.agent.finish(run, StopReason::FinalText, "done");
-    assert_eq!(brief(&events(now, 1).await), ["3 run_ended"]);
+    let now = events(now, 2).await;
+    assert_eq!(brief(&now), ["2 begin", "3 run_ended"], "a late reader is told where it begins");
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&now[0].2).unwrap()["after"], 2);
     assert_eq!(brief(&events(replay, 3).await), ["1 run_accepted", "2 run_started", "3 run_ended"]);
     assert_eq!(brief(&events(resumed, 2).await), ["2 run_started", "3 run_ended"], "the header says it better");
 }

@@ -23,6 +23,13 @@ async fn deliver(house: &House, body: &str, signature: &str, kind: &str) -> (u16
     read(request.header("content-type", kind).body(body.to_owned())).await
 }
 
+/// Sends a signed message, each a delivery of its own.
+pub(crate) async fn signed(house: &House, session: &str, text: &str) -> (u16, Value) {
+    let body = json!({"session": session, "text": text, "delivery_id": format!("{session}-{text}"), "sent_at": NOW});
+    let body = body.to_string();
+    deliver(house, &body, &sign(SECRET, &body), "application/json").await
+}
+
 fn delivery(id: &str, sent_at: Value) -> String {
     json!({"session": "ci", "text": "build is red", "delivery_id": id, "sent_at": sent_at, "extra": [1]}).to_string()
 }

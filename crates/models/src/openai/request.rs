@@ -71,12 +71,22 @@ impl RequestShape {
         // Last, so that what comes before is a prefix that servers and people recognise.
         out.extend_from_slice(b",\"messages\":[");
         let mut separator: &[u8] = b"";
+        // Many servers take one system message, and at the beginning only: what a conversation begins with joins ours.
+        let leading = request.messages.iter().map_while(|message| match &message.body {
+            MessageBody::System { text } => Some(text.as_str()),
+            _ => None,
+        });
+        let leading: Vec<&str> = leading.collect();
         if !request.prompt.text.is_empty() {
-            request.prompt.wire.append(FORMAT, &mut out, || said("system", &request.prompt.text));
+            match leading.is_empty() {
+                true => request.prompt.wire.append(FORMAT, &mut out, || said("system", &request.prompt.text)),
+                false => out.extend_from_slice(one_system(&request.prompt.text, &leading).as_bytes()),
+            }
             separator = b",";
         }
+        let merged = if request.prompt.text.is_empty() { 0 } else { leading.len() };
         let mut unseen = Vec::new();
-        for message in request.messages {
+        for message in request.messages.iter().skip(merged) {
             if !matches!(message.body, MessageBody::Tool(_)) {
                 push_pictures(&mut out, std::mem::take(&mut unseen));
             }
@@ -124,6 +134,12 @@ fn push_pictures(out: &mut Vec<u8>, batch: Vec<(&ToolResult, &[Picture])>) {
 
 fn said(role: &str, text: &str) -> String {
     format!("{{\"role\":\"{role}\",\"content\":{}}}", json(text))
+}
+
+/// Our prompt and the instructions that a conversation begins with, as one message.
+fn one_system(prompt: &str, leading: &[&str]) -> String {
+    let texts: Vec<&str> = std::iter::once(prompt).chain(leading.iter().copied()).collect();
+    said("system", &texts.join("\n\n"))
 }
 
 fn message_form(message: &Message) -> String {
@@ -217,6 +233,34 @@ mod tests {
                     {"role": "assistant", "content": "noon"},
                 ],
             })
+        );
+    }
+
+    #[test]
+    fn instructions_that_a_conversation_begins_with_join_ours_and_later_ones_stay_where_they_are() {
+        let said = |messages: Vec<Message>, prompt: &str| {
+            body(&LlmConfig::default(), "http://h/v1", &Asked::new(prompt, false, messages))["messages"].clone()
+        };
+        let talk = || {
+            vec![
+                Message::system("in French"),
+                Message::system("in short"),
+                Message::user("one"),
+                Message::system("two steps are left"),
+            ]
+        };
+        assert_eq!(
+            said(talk(), "be kind"),
+            json!([
+                {"role": "system", "content": "be kind\n\nin French\n\nin short"},
+                {"role": "user", "content": "one"},
+                {"role": "system", "content": "two steps are left"},
+            ])
+        );
+        assert_eq!(
+            said(talk(), "").as_array().map(Vec::len),
+            Some(4),
+            "without a prompt of ours they are as they came"
         );
     }
 

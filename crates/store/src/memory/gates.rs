@@ -103,6 +103,7 @@ impl State {
     pub(super) fn gates(&self, filter: &GateFilter) -> Vec<Gate> {
         let newest = self.gates.iter().rev();
         let wanted = newest
+            .filter(|gate| filter.id.as_ref().is_none_or(|id| id.begins(gate.id.as_uuid())))
             .filter(|gate| !filter.waiting || gate.state == GateState::Waiting)
             .filter(|gate| filter.session.as_ref().is_none_or(|session| gate.session == *session))
             .filter(|gate| {

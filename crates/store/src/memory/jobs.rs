@@ -44,7 +44,8 @@ impl Jobs {
 
     pub(super) fn jobs(&self, filter: &JobFilter) -> Vec<JobRecord> {
         let wanted = self.records().rev().filter(|job| {
-            (filter.states.is_empty() || filter.states.contains(&job.state))
+            filter.id.as_ref().is_none_or(|id| id.begins(job.job_id.as_uuid()))
+                && (filter.states.is_empty() || filter.states.contains(&job.state))
                 && filter.asked_in.as_ref().is_none_or(|session| job.asked_in == *session)
                 && filter
                     .creator

@@ -176,6 +176,7 @@ impl RunReader for MemoryStore {
         let state = self.lock();
         let newest = state.runs.iter().rev();
         let wanted = newest
+            .filter(|run| filter.id.as_ref().is_none_or(|id| id.begins(run.input.run_id.as_uuid())))
             .filter(|run| filter.session.as_ref().is_none_or(|session| run.session == *session))
             .filter(|run| filter.status.is_none_or(|status| run.status == status));
         Ok(wanted.take(runs_limit(&filter) as usize).map(|run| state.record(run)).collect())

@@ -167,6 +167,10 @@ pub(super) fn gates(conn: &Connection, filter: &GateFilter) -> Done<Vec<Gate>> {
         table = "gates INDEXED BY gates_waiting";
         wanted.push("state = 'waiting'");
     }
+    if let Some(prefix) = &filter.id {
+        wanted.push(rows::BEGINS);
+        values.extend(rows::span_of(prefix));
+    }
     if let Some(session) = &filter.session {
         wanted.push("session = ?");
         values.push(session.to_string().into());

@@ -224,6 +224,10 @@ pub(super) fn job(conn: &Connection, id: JobId) -> Done<Option<JobRecord>> {
 pub(super) fn jobs(conn: &Connection, filter: &JobFilter) -> Done<Vec<JobRecord>> {
     let mut wanted: Vec<String> = Vec::new();
     let mut values: Vec<Value> = Vec::new();
+    if let Some(prefix) = &filter.id {
+        wanted.push(rows::BEGINS.to_owned());
+        values.extend(rows::span_of(prefix));
+    }
     if let Some(session) = &filter.asked_in {
         wanted.push("asked_in = ?".to_owned());
         values.push(session.to_string().into());

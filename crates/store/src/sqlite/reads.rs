@@ -27,6 +27,10 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
     let mut table = "runs";
     let mut wanted: Vec<&str> = Vec::new();
     let mut values: Vec<Value> = Vec::new();
+    if let Some(prefix) = &filter.id {
+        wanted.push(rows::BEGINS);
+        values.extend(rows::span_of(prefix));
+    }
     if let Some(session) = &filter.session {
         wanted.push("session = ?");
         values.push(session.to_string().into());

@@ -5,14 +5,23 @@ use std::sync::Arc;
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    Asker, ChannelId, Event, IdempotencyKey, Message, MessageBody, MessageScope, Outbound, OutboxRow, Place, Purpose,
-    ReplyRoute, RunRecord, RunStatus, Seq, StopReason, ThreadState, UnixMillis,
+    Asker, ChannelId, Event, IdPrefix, IdempotencyKey, Message, MessageBody, MessageScope, Outbound, OutboxRow, Place,
+    Purpose, ReplyRoute, RunRecord, RunStatus, Seq, StopReason, ThreadState, UnixMillis,
 };
 use rusqlite::Row;
+use rusqlite::types::Value;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::tx::{Done, Failure, from_sql_int};
+
+/// The condition that an id begins so, with the values of [`span_of`].
+pub(super) const BEGINS: &str = "(id >= ? AND id < ?)";
+
+/// The range of the ids that begin so: every character of an id sorts before `g`.
+pub(super) fn span_of(prefix: &IdPrefix) -> [Value; 2] {
+    [prefix.as_str().to_owned().into(), format!("{}g", prefix.as_str()).into()]
+}
 
 pub(super) fn to_json<T: Serialize>(value: &T) -> Done<String> {
     serde_json::to_string(value).map_err(|error| Failure::Broken(format!("cannot be serialised: {error}")))

@@ -114,13 +114,20 @@ impl Capture {
         let whole = match self.whole {
             Whole::Shown if self.total == 0 => return Printed { text: "[nothing was printed]".to_owned(), kept: None },
             Whole::Shown => return Printed { text: String::from_utf8_lossy(&self.head).into_owned(), kept: None },
-            Whole::Writing(writing) => writing.finish().await,
+            Whole::Writing(writing) => {
+                let lost = writing.lost();
+                writing.finish().await.map(|kept| (kept, lost))
+            }
             Whole::Lost(why) => Err(why),
         };
         let tail = &self.tail[self.tail.len().saturating_sub(TAIL_BYTES)..];
         let hidden = self.total - (self.head.len() + tail.len()) as u64;
         let (where_it_is, kept) = match whole {
-            Ok(kept) => (format!("read_output {:?} shows the whole", kept.name), Some(kept)),
+            Ok((kept, 0)) => (format!("read_output {:?} shows the whole", kept.name), Some(kept)),
+            Ok((kept, lost)) => {
+                let first = self.total - lost;
+                (format!("read_output {:?} shows the first {first}; the rest was not kept", kept.name), Some(kept))
+            }
             Err(why) => (why, None),
         };
         let text = format!(
@@ -178,6 +185,23 @@ mod tests {
         let (head, tail) = printed.text.split_once(&note).unwrap();
         assert_eq!((head, tail), (&lines[..HEAD_BYTES], &lines[lines.len() - TAIL_BYTES..]));
         assert_eq!(std::fs::read_to_string(dir.path().join(format!("{}.txt", kept.name))).unwrap(), lines);
+    }
+
+    #[tokio::test]
+    async fn of_an_output_beyond_the_bound_it_is_said_how_much_can_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let most: u64 = 64 * 1024; // the least that can be set
+        let config = OutputsConfig { max_bytes: most, ..OutputsConfig::default() };
+        let outputs = KeptOutputs::open(dir.path(), &config).unwrap();
+        // One beyond; and as many as make the kept file as long as the output was.
+        for lost in [1, 45, 46, 47, 100_000] {
+            let mut capture = Capture::new(outputs.clone(), RunId::new(), "c".into());
+            let size = most + lost;
+            capture.drain(&vec![b'x'; usize::try_from(size).unwrap()][..], &b""[..]).await;
+            let printed = capture.finish().await;
+            let note = format!("shows the first {most}; the rest was not kept]");
+            assert!(printed.text.contains(&note) && !printed.text.contains("shows the whole"), "{lost}");
+        }
     }
 
     #[tokio::test]

@@ -1,7 +1,8 @@
 //! How far one answer of a person reaches: what "always" covers, and which commands are asked for each time.
 //!
 //! Three answers, from narrow to wide: *each time* for what starts other programs by an argument, reaches beyond the
-//! workspace or cannot be taken back; *these very arguments* for whatever may run code that it is given; *this program*
+//! workspace, cannot be taken back, or takes its meaning from files that an answer is not bound to (build tools,
+//! interpreters); *these very arguments* for what may do more than it seems; *this program*
 //! (with its first word, where it has commands of its own) for the rest.
 //!
 //! Lists of bad words are always too short. So this decides nothing but how often somebody is asked, and an unknown
@@ -14,8 +15,12 @@ mod tests;
 
 use belay_protocol::Ask;
 
-use self::lists::{ALWAYS, COMMANDS, EXACT, Options, PLAIN, STARTING};
+use self::lists::{ALWAYS, COMMANDS, EXACT, FAR_REACHING, OPEN_ENDED, Options, PLAIN, STARTING};
 use super::program::Program;
+
+/// What a person reads about a command whose meaning lies in files that the answer is not bound to.
+const UNBOUND: &str = "what it does depends on files that this answer is not bound to: scripts, modules or build files that it \
+                       loads may change before it runs or while it does";
 
 /// What was found about a command.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -68,34 +73,59 @@ pub(super) fn judge(program: &Program, argv: &[String], names_program: impl Fn(&
     if !is(&["git"]) && arguments.iter().any(|argument| names_repository(argument)) {
         return Risk::always("it names something in a .git directory, from which git takes settings and programs");
     }
+    if let Some(why) = far_reaching(&is, arguments) {
+        return Risk::always(why);
+    }
     if let Some(option) = starting_option(&is, arguments) {
         return Risk::always(format!(
             "its argument {option:?} can start another program, or reach further than it seems"
         ));
     }
     match program {
-        // What is in it may change, and only these very bytes were approved.
-        Program::Inside(_) => return Risk::exact(),
+        Program::Inside(_) => return Risk::always(UNBOUND),
         Program::Elsewhere(_) => {
             return Risk::always("the program lies outside the directories where programs are looked for");
         }
         Program::Known { .. } => {}
     }
+    let commands = COMMANDS.iter().find(|(program, _)| is(&[program])).map(|(_, commands)| *commands);
+    let first = arguments.first().map(String::as_str).unwrap_or_default();
+    let covered = commands.is_some_and(|commands| commands.contains(&first));
+    let asks_for_help = matches!(arguments, [only] if ["--version", "-V", "--help"].contains(&only.as_str()));
+    // `timeout 5 make`, `xargs ./build.sh`
+    let starts_open_ended = |argument: &String| {
+        has_name(OPEN_ENDED, argument)
+            || (argument.contains('/') && !argument.starts_with('/') && names_program(argument))
+    };
+    if is(OPEN_ENDED) && !covered {
+        return if asks_for_help { Risk::exact() } else { Risk::always(UNBOUND) };
+    }
     if is(EXACT) {
-        return Risk::exact();
+        return if arguments.iter().any(starts_open_ended) { Risk::always(UNBOUND) } else { Risk::exact() };
     }
     if is(&["git"]) {
         return git::judge(arguments);
     }
     let name = names.first().copied().unwrap_or_default();
-    if let Some((_, commands)) = COMMANDS.iter().find(|(program, _)| is(&[program])) {
-        let first = arguments.first().map(String::as_str).unwrap_or_default();
-        return if commands.contains(&first) { Risk::covered(format!("{name} {first}")) } else { Risk::exact() };
+    if commands.is_some() {
+        return if covered { Risk::covered(format!("{name} {first}")) } else { Risk::exact() };
     }
     if is(PLAIN) || !arguments.iter().any(|argument| names_program(argument)) {
         return Risk::covered(name);
     }
-    Risk::exact()
+    if arguments.iter().any(starts_open_ended) { Risk::always(UNBOUND) } else { Risk::exact() }
+}
+
+/// Whether a word names one of these programs, by its name or its path.
+fn has_name(list: &[&str], word: &str) -> bool {
+    word.rsplit('/').next().is_some_and(|name| lists::has(list, name))
+}
+
+/// Why some option makes one of the listed programs do more than one answer should cover.
+fn far_reaching(is: &impl Fn(&[&str]) -> bool, arguments: &[String]) -> Option<&'static str> {
+    let given =
+        |options: &[&str]| options.iter().any(|option| arguments.iter().any(|argument| is_option(argument, option)));
+    FAR_REACHING.iter().find(|(rule, _)| is(rule.programs) && given(rule.options)).map(|(_, why)| *why)
 }
 
 /// Whether an argument, or the value in it, lies in a `.git` directory.

@@ -49,6 +49,11 @@ impl Writing {
         Ok(())
     }
 
+    /// Bytes beyond the bound, which are not kept.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
+    }
+
     /// Ends it. An output that was too long ends with a line that says how much is missing.
     ///
     /// # Errors

@@ -23,6 +23,8 @@ const PROCESSES: u64 = 256;
 const GRACE_S: u64 = 2;
 /// How long the end of the daemon waits for containers. 5 s: the grace, and time for the server to answer.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+/// Most characters of a worker's last words. 500: as for whatever else is repeated of another program.
+const WORDS_CHARS: usize = 500;
 /// The labels: whose container it is, for which job, and since when (milliseconds since 1970).
 const OWNER: &str = "belay.owner";
 const JOB: &str = "belay.job";
@@ -203,9 +205,21 @@ impl Drop for ContainerWorker {
 #[async_trait]
 impl WorkerProcess for ContainerWorker {
     async fn ended(&mut self) -> String {
-        match self.docker.wait(&self.id).await {
-            Ok(code) => format!("exit code {code}"),
-            Err(why) => why,
+        let code = match self.docker.wait(&self.id).await {
+            Ok(0) => return "exit code 0".to_owned(),
+            Ok(code) => code,
+            Err(why) => return why,
+        };
+        match self.docker.last_words(&self.id).await {
+            Ok(words) if !words.is_empty() => {
+                let words: String = words.chars().take(WORDS_CHARS).collect();
+                format!("exit code {code}; its last words: {words}")
+            }
+            Ok(_) => format!("exit code {code}"),
+            Err(why) => {
+                tracing::debug!(why, "the last words of a container are not known");
+                format!("exit code {code}")
+            }
         }
     }
 

@@ -16,6 +16,8 @@ const VERSION: &str = "v1.41";
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// Most bytes of an answer that are read.
 const ANSWER_BYTES: usize = 1024 * 1024;
+/// Lines of a container's standard error that are read when it has failed.
+const WORDS_LINES: usize = 10;
 /// Most characters of a refusal that are repeated.
 const SAID_CHARS: usize = 300;
 
@@ -60,6 +62,17 @@ impl Docker {
         let response = self.0.post(url(&format!("containers/{id}/wait"))).send().await.map_err(unreachable)?;
         let answer = read(response, &[]).await?;
         answer["StatusCode"].as_i64().ok_or_else(|| "it ended, and nobody says how".to_owned())
+    }
+
+    /// The last lines of its standard error, in one line.
+    pub(super) async fn last_words(&self, id: &str) -> Result<String, String> {
+        let path = format!("containers/{id}/logs?stderr=1&tail={WORDS_LINES}");
+        let response = self.0.get(url(&path)).timeout(ANSWER_LIMIT).send().await.map_err(unreachable)?;
+        if !response.status().is_success() {
+            return Err(said(response).await);
+        }
+        let words = without_frames(&bytes_of(response).await?);
+        Ok(String::from_utf8_lossy(&words).split_whitespace().collect::<Vec<_>>().join(" "))
     }
 
     /// Ends it: TERM, so many seconds, KILL. One that has ended, or is gone, is fine.
@@ -146,6 +159,21 @@ async fn said(response: Response) -> String {
         serde_json::from_slice::<Value>(&bytes).ok().and_then(|answer| Some(answer["message"].as_str()?.to_owned()));
     let words: String = message.unwrap_or_default().chars().take(SAID_CHARS).collect();
     format!("the server of containers says {status}: {words}")
+}
+
+/// What a container without a terminal has written, without the frames that say to which output.
+///
+/// Source: Docker Engine API, "Attach to a container", stream format: the kind, three zeros, the length as a big-endian
+/// number of four bytes, the bytes.
+fn without_frames(mut framed: &[u8]) -> Vec<u8> {
+    let mut written = Vec::new();
+    while let Some(([_, _, _, _, length @ ..], rest)) = framed.split_first_chunk::<8>() {
+        let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+        let (piece, behind) = rest.split_at(length.min(rest.len()));
+        written.extend_from_slice(piece);
+        framed = behind;
+    }
+    written
 }
 
 async fn bytes_of(mut response: Response) -> Result<Vec<u8>, String> {

@@ -239,12 +239,23 @@ fn open_files_of_the_daemon_are_not_inherited() {
     }
 }
 
+/// A directory where Landlock lets nothing be written: not below a temporary one, wherever this repository lies.
+fn outside_of_temporary_directories() -> tempfile::TempDir {
+    let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
+    let usual = [env!("CARGO_TARGET_TMPDIR"), "/var/lib", "/var/cache", "/srv", "/opt"].map(std::path::PathBuf::from);
+    let temporary = ["/tmp", "/var/tmp", "/dev"];
+    let places = usual.into_iter().chain(home).filter_map(|place| std::fs::canonicalize(place).ok());
+    let mut outside = places.filter(|place| !temporary.iter().any(|temporary| place.starts_with(temporary)));
+    outside
+        .find_map(|place| tempfile::tempdir_in(place).ok())
+        .expect("a directory that may be written, outside of /tmp")
+}
+
 /// Should bubblewrap have built something wrong, the last stage is still a wall.
 #[test]
 fn the_last_stage_alone_keeps_files_and_processes_safe() {
     let ground = Ground::of(Who::Me);
-    // Not in a temporary directory, where everything may be written.
-    let outside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let outside = outside_of_temporary_directories();
     let file = outside.path().join("file");
     let daemon = ground.daemon(&format!("alone-{}", std::process::id()));
     let (file, pid) = (file.to_str().unwrap(), daemon.0.id().to_string());

@@ -81,7 +81,7 @@ pub(super) async fn in_state(setup: &Setup, state: JobState) -> usize {
 
 /// The runs of a job, oldest first.
 pub(crate) async fn runs(setup: &Setup, id: JobId) -> Vec<RunRecord> {
-    let filter = RunFilter { session: Some(job_session(id)), status: None, limit: 100 };
+    let filter = RunFilter { session: Some(job_session(id)), limit: 100, ..RunFilter::default() };
     let mut runs = setup.store.runs.runs(filter).await.expect("readable");
     runs.reverse();
     runs

@@ -255,7 +255,7 @@ impl Oracle<'_> {
             self.wrong(format!("{session}: step {step} was done {times} times"));
         }
         for session in sessions {
-            let filter = RunFilter { session: Some(session.clone()), status: None, limit: 1000 };
+            let filter = RunFilter { session: Some(session.clone()), limit: 1000, ..RunFilter::default() };
             let runs = self.life.store.runs(filter).await.expect("readable");
             if runs.len() > 1 && session.as_str().starts_with("routine:") {
                 self.wrong(format!("{session}: one firing has had {} runs", runs.len()));

@@ -55,7 +55,7 @@ async fn a_parked_session_is_stopped_at_once_and_takes_messages() {
     let last = accepted.pop().expect("one");
     assert_eq!(agent.one.command("s299", "/stop").await, "Cleared 1 waiting message.");
     let record = end_of(last).await;
-    assert_eq!((record.status, record.reason), (RunStatus::Stopped, Some(StopReason::OperatorStop)));
+    assert_eq!((record.status, record.reason), (RunStatus::Stopped, Some(StopReason::UserStop)));
     // Written to, it waits behind the others again, with both messages.
     let second = agent.one.accepted("s298", "and one more").await;
     let answered = end_of(second).await;

@@ -8,6 +8,7 @@ use belay_protocol::{RunId, RunRecord, RunStatus, RunWatch, SessionKey, StopReas
 use serde_json::{Value, json};
 
 use super::error::OpenAiError;
+use super::format::AnswerForm;
 use super::paused::Asked;
 use crate::app::App;
 use crate::error::ApiError;
@@ -21,19 +22,31 @@ pub(crate) struct Head {
     session: SessionKey,
     is_named: bool,
     run: Option<RunId>,
+    form: AnswerForm,
 }
 
 impl Head {
     /// The head of an answer that has no run.
     pub(crate) fn new(model: String, session: SessionKey, is_named: bool, at: UnixMillis) -> Self {
         let id = format!("chatcmpl-{}", RunId::new());
-        Self { id, created: at.0.div_euclid(1000), model, session, is_named, run: None }
+        let created = at.0.div_euclid(1000);
+        Self { id, created, model, session, is_named, run: None, form: AnswerForm::Text }
     }
 
     /// The head of that run's answer, accepted or taken up again at that date.
     pub(crate) fn of_run(self, run: RunId, at: UnixMillis) -> Self {
         let id = format!("chatcmpl-{run}");
         Self { id, created: at.0.div_euclid(1000), run: Some(run), ..self }
+    }
+
+    /// The head of an answer of that form.
+    pub(crate) fn in_form(self, form: AnswerForm) -> Self {
+        Self { form, ..self }
+    }
+
+    /// The form of the answer.
+    pub(crate) fn form(&self) -> &AnswerForm {
+        &self.form
     }
 
     /// The session, if the client has not named it.
@@ -113,8 +126,8 @@ pub(crate) async fn when_rested(
 
 fn of_ended(head: &Head, run: &RunRecord) -> Response {
     if let Some(finish) = finish_reason(run) {
-        let text = run.reply.as_deref().unwrap_or_default();
-        return (StatusCode::OK, Json(head.completion(text, &run.usage, finish))).into_response();
+        let text = head.form().content(run);
+        return (StatusCode::OK, Json(head.completion(&text, &run.usage, finish))).into_response();
     }
     match run.status {
         RunStatus::Failed => OpenAiError::failed(run).into_response(),

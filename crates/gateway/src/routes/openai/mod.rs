@@ -4,6 +4,7 @@
 
 mod answer;
 mod error;
+mod format;
 mod paused;
 mod request;
 mod stream;
@@ -18,21 +19,32 @@ use serde_json::{Value, json};
 pub(crate) use self::error::OpenAiError;
 use self::request::{ChatRequest, Conversation};
 use crate::app::{App, Shared};
-use crate::extract::{Caller, JsonBody};
+use crate::extract::{Caller, JsonBody, NamePath};
 
 /// The name that always works, whatever model is configured.
 const OUR_NAME: &str = "belay";
 
 /// The names that a request may use.
 pub(crate) async fn models(State(app): State<Shared>) -> Json<Value> {
-    let model = |name: &str| json!({"id": name, "object": "model", "created": 0, "owned_by": "belay"});
-    let data: Vec<Value> = model_names(&app).map(model).collect();
+    let data: Vec<Value> = model_names(&app).map(model_body).collect();
     Json(json!({"object": "list", "data": data}))
 }
 
 fn model_names(app: &App) -> impl Iterator<Item = &str> {
     let configured = Some(app.model.model.as_str()).filter(|name| !name.is_empty() && *name != OUR_NAME);
     std::iter::once(OUR_NAME).chain(configured)
+}
+
+/// One of the names that a request may use.
+pub(crate) async fn model(State(app): State<Shared>, NamePath(name): NamePath) -> Result<Json<Value>, OpenAiError> {
+    match model_names(&app).any(|known| known == name) {
+        true => Ok(Json(model_body(&name))),
+        false => Err(OpenAiError::model_not_found(&name)),
+    }
+}
+
+fn model_body(name: &str) -> Value {
+    json!({"id": name, "object": "model", "created": 0, "owned_by": "belay"})
 }
 
 /// Answers a conversation.
@@ -49,10 +61,11 @@ pub(crate) async fn chat(
     }
     let conversation = request.conversation(headers.get("x-belay-session"))?;
     let (session, is_named) = (conversation.session.clone(), conversation.is_named);
+    let form = conversation.form.clone();
     let inbound = conversation.inbound(&app, principal.clone(), request.streams());
     let ack = if request.streams() { app.ask_while_there(inbound).await? } else { app.ask(inbound).await? };
     let now = app.clock.now();
-    let answer = answer::Head::new(model, session, is_named, now);
+    let answer = answer::Head::new(model, session, is_named, now).in_form(form);
     let (head, run, watch) = match ack {
         Ack::Accepted(Accepted { run_id, accepted_at, watch, .. }) => {
             (answer.of_run(run_id, accepted_at), run_id, watch)
@@ -88,10 +101,10 @@ impl Conversation {
             body: Body::Text(self.text),
             history: self.history,
             want_deltas,
-            outputs: Vec::new(),
+            outputs: self.form.outputs(),
             relayed: false,
             // Its client waits for the answer to this very request.
-            options: RunOptions { queue: Some(QueueMode::Followup), ..RunOptions::default() },
+            options: RunOptions { queue: Some(QueueMode::Followup), thinking: self.thinking, ..RunOptions::default() },
         }
     }
 }

@@ -24,8 +24,9 @@ impl Asked {
         let question = run.waiting_for.as_ref().filter(|_| run.status == RunStatus::Paused)?;
         let (mut text, approval) = match app.gates.gate(question.gate).await {
             Ok(Some(gate)) => {
-                let approval = serde_json::to_value(Approval::from(&gate)).unwrap_or_default();
-                ((app.question)(&gate, app.clock.now()), approval)
+                let now = app.clock.now();
+                let approval = serde_json::to_value(Approval::at(&gate, now)).unwrap_or_default();
+                ((app.question)(&gate, now), approval)
             }
             // What the run says of it is enough to answer it by its id.
             _ => (question.summary.clone(), serde_json::to_value(question).unwrap_or_default()),

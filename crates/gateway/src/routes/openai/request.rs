@@ -2,12 +2,13 @@
 
 use axum::http::HeaderValue;
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
-use belay_protocol::{RunId, SessionKey};
+use belay_protocol::{RunId, SessionKey, Thinking};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::error::OpenAiError;
+use super::format::AnswerForm;
 use crate::routes::messages::check_text;
 
 /// A chat request; what we do not use is left out.
@@ -22,6 +23,8 @@ pub(crate) struct ChatRequest {
     n: Option<u64>,
     tools: Option<Value>,
     functions: Option<Value>,
+    response_format: Option<Value>,
+    reasoning_effort: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -51,13 +54,17 @@ struct Part {
 }
 
 /// What a request brings that is new.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Conversation {
     pub(crate) session: SessionKey,
     /// Whether the client has named it, and so can come back to it.
     pub(crate) is_named: bool,
     pub(crate) text: String,
     pub(crate) history: Vec<HistoryLine>,
+    /// What form its answer has.
+    pub(crate) form: AnswerForm,
+    /// How hard the model thinks about it.
+    pub(crate) thinking: Option<Thinking>,
 }
 
 impl ChatRequest {
@@ -80,10 +87,12 @@ impl ChatRequest {
         if lines.last().is_none_or(|line| line.role != HistoryRole::User) {
             return Err(OpenAiError::invalid("messages", "invalid_value", "the last message must be the user's"));
         }
-        let conversation = match named {
+        let said = match named {
             Some(session) => continued(session, lines),
             None => fresh(lines),
         };
+        let form = AnswerForm::read(self.response_format.as_ref())?;
+        let conversation = Conversation { form, thinking: self.thinking()?, ..said };
         check_text(&conversation.text)
             .map_err(|e| OpenAiError::invalid("messages", "invalid_value", format!("the user's text {e}")))?;
         Ok(conversation)
@@ -103,6 +112,21 @@ impl ChatRequest {
             return Err(OpenAiError::invalid("messages", "missing_required_parameter", "messages must not be empty"));
         }
         Ok(())
+    }
+
+    /// The level of thinking that a reasoning effort is.
+    fn thinking(&self) -> Result<Option<Thinking>, OpenAiError> {
+        let Some(effort) = &self.reasoning_effort else { return Ok(None) };
+        match effort.as_str() {
+            "none" => Ok(Some(Thinking::Off)),
+            "minimal" | "low" => Ok(Some(Thinking::Low)),
+            "medium" => Ok(Some(Thinking::Medium)),
+            "high" | "xhigh" => Ok(Some(Thinking::High)),
+            other => {
+                let message = format!("must be none, minimal, low, medium, high or xhigh, not {other:?}");
+                Err(OpenAiError::invalid("reasoning_effort", "invalid_value", message))
+            }
+        }
     }
 
     fn named_session(&self, header: Option<&HeaderValue>) -> Result<Option<SessionKey>, OpenAiError> {
@@ -160,14 +184,15 @@ fn continued(session: SessionKey, mut lines: Vec<HistoryLine>) -> Conversation {
     let known = lines.iter().rposition(|line| line.role == HistoryRole::Assistant).map_or(0, |at| at + 1);
     let (history, said): (Vec<_>, Vec<_>) = lines.drain(known..).partition(|line| line.role == HistoryRole::System);
     let text = said.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n\n");
-    Conversation { session, is_named: true, text, history }
+    Conversation { session, is_named: true, text, history, form: AnswerForm::Text, thinking: None }
 }
 
 /// A session of its own, whose name nobody has used.
 fn fresh(mut history: Vec<HistoryLine>) -> Conversation {
     let text = history.pop().map(|line| line.text).unwrap_or_default();
     history.retain(|line| !line.text.is_empty());
-    Conversation { session: SessionKey::new(format!("openai:{}", RunId::new())), is_named: false, text, history }
+    let session = SessionKey::new(format!("openai:{}", RunId::new()));
+    Conversation { session, is_named: false, text, history, form: AnswerForm::Text, thinking: None }
 }
 
 #[cfg(test)]
@@ -229,6 +254,8 @@ mod tests {
             (json!({"messages": user, "tools": [{"type": "function"}]}), "tools"),
             (json!({"messages": user, "functions": {"a": 1}}), "functions"),
             (json!({"messages": user, "n": 2}), "n"),
+            (json!({"messages": user, "reasoning_effort": "heroic"}), "reasoning_effort"),
+            (json!({"messages": user, "response_format": {"type": "grammar"}}), "response_format.type"),
             (json!({"messages": user, "user": "x".repeat(300)}), "user"),
         ] {
             assert_eq!(read(body.clone(), None), Err(format!("{param:?}")), "{body}");

@@ -99,6 +99,8 @@ impl ChatStream {
                 None => News::Rests(None),
             };
             match news {
+                // Of a value what the model says on the way is no part: it comes at the end, in one piece.
+                News::Delta(Delta::Text { .. }) if !self.head.form().is_text() => {}
                 News::Delta(Delta::Text { step, text }) => {
                     let text = self.written.piece(step, text);
                     self.out.push_back(self.head.text_chunk(&text));
@@ -127,7 +129,7 @@ impl ChatStream {
             Some(run) => match (finish_reason(&run), asked) {
                 (_, Some(asked)) => return self.close(&asked.text, &run.usage, "stop", Some(&asked.belay)),
                 (Some(finish), None) => {
-                    return self.close(run.reply.as_deref().unwrap_or_default(), &run.usage, finish, None);
+                    return self.close(&self.head.form().content(&run), &run.usage, finish, None);
                 }
                 (None, None) if run.status == RunStatus::Failed => OpenAiError::failed(&run),
                 (None, None) => OpenAiError::still_running(&self.gone.run.to_string()),

@@ -1,9 +1,10 @@
 //! `approvals.list` and `approvals.decide`: the same bodies as over HTTP.
 
+use belay_protocol::GateFilter;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Caller, session_key};
+use super::Caller;
 use crate::error::ApiError;
 use crate::routes::{check_limit, decide_gate, list_gates};
 
@@ -25,8 +26,10 @@ pub(super) struct DecideParams {
 }
 
 pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, ApiError> {
-    let session = params.session_key.as_deref().map(session_key).transpose()?;
-    list_gates(&caller.app, session, params.all, check_limit(params.limit)?).await
+    let sight = caller.app.sight(&caller.principal);
+    let session = sight.named_session("sessionKey", params.session_key.as_deref()).await?;
+    let filter = GateFilter { waiting: !params.all, limit: check_limit(params.limit)?, ..GateFilter::default() };
+    list_gates(&caller.app, &caller.principal, session, filter).await
 }
 
 /// Whether the answer counts, the agent says.

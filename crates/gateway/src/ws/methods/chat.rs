@@ -1,13 +1,13 @@
 //! `chat.send`, `chat.abort` and `chat.history`.
 
-use belay_protocol::{Accepted, Ack, HistoryEntry, QueueMode, RunFilter, RunStatus, SessionKey, StopTarget, Thinking};
+use belay_protocol::{Accepted, Ack, HistoryEntry, QueueMode, RunFilter, RunStatus, SessionKey, Thinking};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::runs::{command_answer, finished};
-use super::{Begun, Caller, Kind, Outcome, Over, run_id, session_key};
+use super::{Begun, Caller, Kind, Outcome, Over, session_key};
 use crate::error::ApiError;
-use crate::routes::{no_such_run, stop_now};
+use crate::routes::{Stop, no_such_run, stop_now};
 use crate::submit::{AgentParams, check_options};
 use crate::ws::connection::json_of;
 
@@ -79,16 +79,16 @@ pub(super) struct AbortParams {
 }
 
 pub(super) async fn abort(caller: &Caller, params: AbortParams) -> Result<Value, ApiError> {
-    let session = session_key(&params.session_key)?;
+    let session = caller.session(&params.session_key).await?;
     let target = match params.run_id {
-        None => StopTarget::Session(session),
+        None => Stop::Session(session),
         Some(text) => {
-            let run = run_id(&text)?;
-            let record = caller.app.runs.run(run).await?.ok_or_else(|| no_such_run(run))?;
-            if record.session != session {
+            let run = caller.run(&text).await?;
+            let record = caller.app.runs.run(run.id()).await?.ok_or_else(|| no_such_run(run.id()))?;
+            if record.session != *session.key() {
                 return Err(ApiError::invalid("runId: the run belongs to another session than sessionKey"));
             }
-            StopTarget::Run(run)
+            Stop::Run(run)
         }
     };
     let report = stop_now(&caller.app, &caller.principal, &target).await?;
@@ -118,7 +118,7 @@ pub(super) async fn history(caller: &Caller, params: HistoryParams) -> Result<Va
     if !(1..=HISTORY_MAX).contains(&limit) {
         return Err(ApiError::invalid(format!("limit: 1 to {HISTORY_MAX}")));
     }
-    caller.is_shown(&session).await?;
+    let session = caller.app.sight(&caller.principal).visible_session(session).await?.into_key();
     let runs = &caller.app.runs;
     // One more than fits says that the client is too far behind.
     let (lines, reset) = match params.cursor {
@@ -170,7 +170,8 @@ fn shown(lines: &[HistoryEntry]) -> (Vec<Value>, usize) {
 
 /// The run at work in a session, and what it has said so far.
 async fn in_flight(caller: &Caller, session: SessionKey) -> Result<Option<Value>, ApiError> {
-    let filter = RunFilter { session: Some(session), status: Some(RunStatus::Running), limit: 1 };
+    let filter =
+        RunFilter { session: Some(session), status: Some(RunStatus::Running), limit: 1, ..RunFilter::default() };
     let Some(run) = caller.app.runs.runs(filter).await?.into_iter().next() else { return Ok(None) };
     let watch = caller.app.watch(caller.principal.clone(), run.run_id, true).await?;
     let text = watch.map(|watch| watch.so_far.text).unwrap_or_default();

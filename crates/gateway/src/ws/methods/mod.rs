@@ -19,7 +19,7 @@ use super::scope::{Scope, Scopes};
 use crate::app::Shared;
 use crate::error::ApiError;
 use crate::extract::parse_object;
-use crate::routes::no_such_session;
+use crate::sight::{VisibleRun, VisibleSession};
 
 /// Who calls.
 pub(super) struct Caller {
@@ -29,15 +29,20 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// That they are shown what happens in a session.
+    /// The session of that key.
     ///
     /// # Errors
-    /// 404: for them there is none.
-    async fn is_shown(&self, session: &SessionKey) -> Result<(), ApiError> {
-        match self.app.sight(&self.principal).session(session).await? {
-            true => Ok(()),
-            false => Err(no_such_session(session)),
-        }
+    /// It is no key, or 404: for them there is none.
+    async fn session(&self, key: &str) -> Result<VisibleSession, ApiError> {
+        self.app.sight(&self.principal).visible_session(session_key(key)?).await
+    }
+
+    /// The run of that id.
+    ///
+    /// # Errors
+    /// As [`Caller::session`].
+    async fn run(&self, id: &str) -> Result<VisibleRun, ApiError> {
+        self.app.sight(&self.principal).visible_run(run_id(id)?).await
     }
 
     /// Whether events of runs may be sent to it.
@@ -185,7 +190,7 @@ impl Method {
 }
 
 /// Calls a method that asks. What it hands to the agent it hands over when it is first polled, so that who polls calls in
-/// order keeps their order; only `chat.abort` of one run looks first whose run that is.
+/// order keeps their order; only where a run, a question, or the session of a job or a firing is named, it looks first whose that is.
 ///
 /// # Cancel safety
 /// What was handed to the agent takes its course; only the answer is lost.

@@ -1,17 +1,16 @@
 //! `sessions.*`.
 
 use belay_protocol::{
-    Ack, Body, CommandReply, Inbound, QueueMode, ReasoningShown, RunOptions, SessionKey, SessionSummary, StopTarget,
-    Thinking,
+    Ack, Body, CommandReply, Inbound, QueueMode, ReasoningShown, RunOptions, SessionKey, SessionSummary, Thinking,
 };
 use futures_util::future::join_all;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::Caller;
 use super::chat::stopped;
-use super::{Caller, session_key};
 use crate::error::ApiError;
-use crate::routes::{check_limit, stop_now};
+use crate::routes::{Stop, check_limit, stop_now};
 use crate::submit::check_options;
 
 #[derive(Deserialize)]
@@ -33,8 +32,7 @@ pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, A
 }
 
 pub(super) async fn get(caller: &Caller, params: KeyParams) -> Result<Value, ApiError> {
-    let key = session_key(&params.session_key)?;
-    caller.is_shown(&key).await?;
+    let key = caller.session(&params.session_key).await?.into_key();
     let session = caller.app.runs.session(&key).await?;
     let session = session.ok_or_else(|| ApiError::not_found(format!("no such session: {key}")))?;
     Ok(described(&session))
@@ -42,8 +40,7 @@ pub(super) async fn get(caller: &Caller, params: KeyParams) -> Result<Value, Api
 
 /// A session is made by its first message; until then its key is all there is of it.
 pub(super) async fn create(caller: &Caller, params: KeyParams) -> Result<Value, ApiError> {
-    let key = session_key(&params.session_key)?;
-    caller.is_shown(&key).await?;
+    let key = caller.session(&params.session_key).await?.into_key();
     let session = caller.app.runs.session(&key).await?;
     Ok(session.as_ref().map_or_else(|| json!({ "sessionKey": key, "state": "new", "openRuns": 0 }), described))
 }
@@ -68,7 +65,7 @@ pub(super) struct PatchParams {
 
 /// Changes what a session asks of its runs, by the commands that a person would use: one way, one set of rules.
 pub(super) async fn patch(caller: &Caller, params: PatchParams) -> Result<Value, ApiError> {
-    let key = session_key(&params.session_key)?;
+    let key = caller.session(&params.session_key).await?.into_key();
     let asked = RunOptions { model: params.model, ..RunOptions::default() };
     check_options(&asked, &caller.principal)?;
     if asked.model.as_ref().is_some_and(|name| name.trim().is_empty() || name.contains(char::is_control)) {
@@ -103,14 +100,14 @@ fn all_made(changes: Vec<(&'static str, Result<String, ApiError>)>) -> Result<Ve
 }
 
 pub(super) async fn reset(caller: &Caller, params: KeyParams) -> Result<Value, ApiError> {
-    let key = session_key(&params.session_key)?;
+    let key = caller.session(&params.session_key).await?.into_key();
     let reply = say(caller, key.clone(), "/new".into()).await?;
     Ok(json!({ "ok": true, "sessionKey": key, "reply": reply }))
 }
 
 pub(super) async fn stop(caller: &Caller, params: KeyParams) -> Result<Value, ApiError> {
-    let key = session_key(&params.session_key)?;
-    let report = stop_now(&caller.app, &caller.principal, &StopTarget::Session(key)).await?;
+    let session = caller.session(&params.session_key).await?;
+    let report = stop_now(&caller.app, &caller.principal, &Stop::Session(session)).await?;
     Ok(stopped(&report))
 }
 

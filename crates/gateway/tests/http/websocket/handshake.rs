@@ -88,7 +88,7 @@ async fn without_a_valid_token_nobody_comes_in() {
 }
 
 #[tokio::test]
-async fn an_address_with_too_many_wrong_tokens_is_sent_away_for_a_while() {
+async fn wrong_tokens_are_slowed_and_the_right_one_of_the_same_address_is_let_in() {
     let house = House::locked().await;
     for n in 0..10 {
         if n % 2 == 0 {
@@ -98,7 +98,14 @@ async fn an_address_with_too_many_wrong_tokens_is_sent_away_for_a_while() {
             socket.refusal("connect", connect(json!({ "auth": { "token": "wrong" } }))).await;
         }
     }
-    assert_eq!(Socket::raw(&house, &[("authorization", "Bearer operator")]).await.err(), Some(429));
+    assert_eq!(Socket::raw(&house, &[("authorization", "Bearer wrong")]).await.err(), Some(429));
+    let mut wrong = Socket::raw(&house, &[]).await.unwrap();
+    assert_eq!(wrong.refusal("connect", connect(json!({ "auth": { "token": "wrong" } }))).await, "UNAVAILABLE");
+    let mut by_header = Socket::raw(&house, &[("authorization", "Bearer operator")]).await.unwrap();
+    assert_eq!(by_header.payload("connect", connect(json!({}))).await["type"], "hello-ok");
+    let mut by_message = Socket::raw(&house, &[]).await.unwrap();
+    let hello = by_message.payload("connect", connect(json!({ "auth": { "token": "client" } }))).await;
+    assert_eq!(hello["type"], "hello-ok");
 }
 
 #[tokio::test]

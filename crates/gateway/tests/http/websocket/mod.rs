@@ -1,7 +1,7 @@
 //! The RPC over WebSocket: a real client on a real socket.
 
 mod bad_input;
-mod client;
+pub(crate) mod client;
 mod events;
 mod handshake;
 mod limits;

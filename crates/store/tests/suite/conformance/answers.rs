@@ -217,7 +217,7 @@ async fn questions_are_listed_newest_first_and_filtered(store: Shared) {
     assert_eq!(listed(GateFilter { channel: Some("http".into()), ..all.clone() }).await, [three, one]);
     assert_eq!(listed(GateFilter { waiting: true, ..all.clone() }).await, [three, two]);
     assert_eq!(listed(GateFilter { waiting: true, session: session("s"), ..all.clone() }).await, [two]);
-    let narrow = GateFilter { waiting: true, session: session("s"), channel: Some("http".into()), limit: 5 };
+    let narrow = GateFilter { waiting: true, session: session("s"), channel: Some("http".into()), limit: 5, id: None };
     assert!(listed(narrow).await.is_empty());
     assert!(listed(GateFilter { session: session("nobody"), ..all.clone() }).await.is_empty());
     assert!(store.gates_of(RunId::new()).await.unwrap().is_empty());

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::store::QueuedInput;
 use belay_protocol::{
-    Conversation, Event, EventKind, EventQuery, HistoryEntry, Message, NewEvent, NewInput, Presence, ReplyRoute,
-    RunFilter, RunId, RunOptions, RunStatus, Seq, SessionKey, SessionSummary, ThreadState,
+    Conversation, Event, EventKind, EventQuery, HistoryEntry, IdPrefix, Message, NewEvent, NewInput, Presence,
+    ReplyRoute, RunFilter, RunId, RunOptions, RunStatus, Seq, SessionKey, SessionSummary, ThreadState,
 };
 
 use crate::kit::*;
@@ -84,8 +84,14 @@ async fn runs_are_listed_newest_first_and_filtered(store: Shared) {
     ] {
         assert_eq!(listed(RunFilter { status: Some(status), ..all.clone() }).await, runs, "{status:?}");
     }
-    let both = RunFilter { session: Some("t".into()), status: Some(RunStatus::Queued), limit: 5 };
+    let both = RunFilter { session: Some("t".into()), status: Some(RunStatus::Queued), limit: 5, id: None };
     assert_eq!(listed(both).await, [three]);
+    let begins = |text: &str| RunFilter { id: IdPrefix::parse(text).ok(), ..RunFilter::default() };
+    assert_eq!(listed(begins(&two.to_string())).await, [two]);
+    // The last of six characters changes every quarter of an hour, in which all three may be made, or not.
+    let near = listed(begins(&two.to_string()[..6])).await;
+    assert!(near.contains(&two), "{near:?}");
+    assert_eq!(listed(begins("ffffff")).await, []);
 
     for n in 0..60 {
         accept(&*store, &lease, queued(&n.to_string())).await;

@@ -67,7 +67,7 @@ fn plain_programs_are_covered_by_their_name() {
 }
 
 #[test]
-fn programs_with_commands_are_covered_together_with_the_first_word() {
+fn programs_with_commands_are_covered_together_with_the_first_word_unless_they_run_what_the_workspace_says() {
     check(&[
         ("git|status", Covers("git status")),
         ("git|--no-pager|log|--oneline", Covers("git log")),
@@ -77,28 +77,35 @@ fn programs_with_commands_are_covered_together_with_the_first_word() {
         ("git|clone|https://x.test/a.git", Covers("git clone")),
         ("git|switch|-c|new", Covers("git switch")),
         ("git|myalias", Exact),
-        ("cargo|build|--release", Covers("cargo build")),
-        ("cargo|run", Exact),
-        ("cargo|xtask", Exact),
-        ("npm|install", Covers("npm install")),
-        ("npm|run|build", Exact),
-        ("npm|exec|evil", Exact),
-        ("go|test|./...", Covers("go test")),
-        ("go|run|.", Exact),
-        ("pip|install|evil", Exact),
+        ("cargo|build|--release", Always),
+        ("cargo|run", Always),
+        ("cargo|xtask", Always),
+        ("npm|install", Always),
+        ("npm|run|build", Always),
+        ("npm|exec|evil", Always),
+        ("go|test|./...", Always),
+        ("go|run|.", Always),
+        ("pip|install|evil", Always),
+        ("pip|list", Covers("pip list")),
+        ("npm|ls", Covers("npm ls")),
+        ("cargo|--version", Exact),
+        ("make|--version", Exact),
+        ("timeout|5|make|all", Always),
+        ("timeout|5|./tool", Always),
+        ("env|A=b|/usr/bin/python3|x.py", Always),
         ("apt|list", Covers("apt list")),
         ("kubectl|exec|pod|--|sh", Exact),
     ]);
 }
 
 #[test]
-fn what_runs_code_or_other_programs_is_covered_by_its_very_arguments_alone() {
+fn what_runs_code_or_other_programs_is_asked_for_each_time_or_covered_by_its_very_arguments() {
     check(&[
-        ("python3|script.py", Exact),
-        ("python3.12|script.py", Exact),
-        ("sh|script.sh", Exact),
-        ("node|app.js", Exact),
-        ("perl|x.pl", Exact),
+        ("python3|script.py", Always),
+        ("python3.12|script.py", Always),
+        ("sh|script.sh", Always),
+        ("node|app.js", Always),
+        ("perl|x.pl", Always),
         ("env|A=b|ls", Exact),
         ("xargs|rm", Exact),
         ("timeout|5|ls", Exact),
@@ -107,15 +114,15 @@ fn what_runs_code_or_other_programs_is_covered_by_its_very_arguments_alone() {
         ("sed|s/a/b/e|file", Exact),
         ("editor|file", Exact),
         ("pager|file", Exact),
-        ("make|all", Exact),
-        ("npx|thing", Exact),
-        ("pytest", Exact),
+        ("make|all", Always),
+        ("npx|thing", Always),
+        ("pytest", Always),
         ("curl|https://x.test", Exact),
         ("ssh|host|ls", Exact),
-        ("./build.sh", Exact),
-        ("./ls|-la", Exact),
+        ("./build.sh", Always),
+        ("./ls|-la", Always),
         ("unknown-wrapper|ls|-la", Exact),
-        ("unknown-wrapper|-x|./tool", Exact),
+        ("unknown-wrapper|-x|./tool", Always),
         ("busybox|rm|x", Exact),
     ]);
 }
@@ -217,4 +224,28 @@ fn what_changes_who_one_is_or_what_cannot_be_taken_back_is_asked_for_each_time()
         ("./sudo|x", Always),
         ("/opt/tool|x", Always),
     ]);
+}
+
+#[test]
+fn the_reason_says_what_the_command_does() {
+    for (line, part) in [
+        ("rm|-r|x", "deletes directories"),
+        ("rm|-rf|x", "deletes directories"),
+        ("find|.|-delete", "deletes every file"),
+        ("chmod|-R|777|.", "rights of many files"),
+        ("rsync|--delete|a|b", "deletes files"),
+        ("find|.|-exec|rm|{}|;", "can start another program"),
+        ("make|all", "files that this answer is not bound to"),
+        ("python3|script.py", "files that this answer is not bound to"),
+        ("./build.sh", "files that this answer is not bound to"),
+    ] {
+        let argv: Vec<String> = line.split('|').map(str::to_owned).collect();
+        let caution = judge(&program(&argv[0]), &argv, |_| false).caution.unwrap_or_default();
+        assert!(caution.contains(part), "{line}: {caution}");
+        assert_eq!(
+            caution.contains("start another program"),
+            part.contains("start another program"),
+            "{line}: {caution}"
+        );
+    }
 }

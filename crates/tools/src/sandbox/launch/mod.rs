@@ -49,6 +49,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// In this order: what needs the most freedom comes first.
 fn restrict(stage: &Stage) -> Result<(), String> {
+    if let Walls::Group(directory) = &stage.walls {
+        // Without it the tree is still found by its other ties, as where there are no groups; the daemon tries again.
+        let _ = belay_exec::enter_group(directory);
+        return Ok(());
+    }
     descriptors::close_all()?;
     die_with_parent(&stage.walls)?;
     set_no_new_privs(true).map_err(|errno| format!("privileges cannot be given up for good: {errno}"))?;
@@ -75,7 +80,7 @@ fn die_with_parent(walls: &Walls) -> Result<(), String> {
         {
             Err(format!("process {parent}, which started it, is gone"))
         }
-        Walls::Bare { .. } | Walls::Inside { .. } => Ok(()),
+        Walls::Bare { .. } | Walls::Group(_) | Walls::Inside { .. } => Ok(()),
     }
 }
 

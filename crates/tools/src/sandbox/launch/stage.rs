@@ -1,6 +1,7 @@
 //! The command line between the daemon and the stage that runs inside: written by one, read by the other.
 
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 use crate::sandbox::config::{Landlock, SandboxConfig};
 
@@ -22,6 +23,8 @@ pub(crate) enum Walls {
         /// The process that started it, if it was named.
         parent: Option<u32>,
     },
+    /// None: it only enters this control group. What puts up walls is started by it.
+    Group(PathBuf),
     /// Landlock and the filter of system calls, inside what bubblewrap has built.
     Inside {
         landlock: Landlock,
@@ -63,24 +66,25 @@ impl Stage {
         if matches!(self.walls, Walls::Bare { .. }) {
             args.push("--bare".into());
         }
-        let mut option = |name: &str, value: String| args.extend([OsString::from(name), value.into()]);
+        let mut option = |name: &str, value: OsString| args.extend([OsString::from(name), value]);
         match &self.walls {
             Walls::Bare { parent: None } => {}
-            Walls::Bare { parent: Some(parent) } => option("--parent", parent.to_string()),
+            Walls::Bare { parent: Some(parent) } => option("--parent", parent.to_string().into()),
+            Walls::Group(directory) => option("--group", directory.into()),
             Walls::Inside { landlock, files, ports } => {
-                option("--files", files.word().to_owned());
-                option("--landlock", landlock_word(*landlock).to_owned());
+                option("--files", files.word().into());
+                option("--landlock", landlock_word(*landlock).into());
                 if let Some(ports) = ports {
-                    option("--ports", ports.iter().map(u16::to_string).collect::<Vec<_>>().join(","));
+                    option("--ports", ports.iter().map(u16::to_string).collect::<Vec<_>>().join(",").into());
                 }
             }
         }
         if let Some(limits) = &self.limits {
-            option("--memory-mb", limits.memory_mb.to_string());
-            option("--processes", limits.processes.to_string());
-            option("--open-files", limits.open_files.to_string());
-            option("--file-mb", limits.file_mb.to_string());
-            option("--cpu-s", limits.cpu_s.to_string());
+            option("--memory-mb", limits.memory_mb.to_string().into());
+            option("--processes", limits.processes.to_string().into());
+            option("--open-files", limits.open_files.to_string().into());
+            option("--file-mb", limits.file_mb.to_string().into());
+            option("--cpu-s", limits.cpu_s.to_string().into());
         }
         args.push("--".into());
         args.extend(self.argv.iter().cloned());
@@ -124,6 +128,7 @@ impl Stage {
 struct Options {
     bare: bool,
     parent: Option<u32>,
+    group: Option<PathBuf>,
     files: Option<Files>,
     landlock: Option<Landlock>,
     ports: Option<Vec<u16>>,
@@ -136,6 +141,10 @@ struct Options {
 
 impl Options {
     fn take(&mut self, name: &OsStr, value: &OsStr) -> Result<(), String> {
+        if name == "--group" {
+            self.group = Some(value.into());
+            return Ok(());
+        }
         let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
         let bad = || format!("{name} does not take {value:?}");
         let number = || value.parse().map(Some).map_err(|_| bad());
@@ -158,10 +167,11 @@ impl Options {
     }
 
     fn walls(self) -> Result<Walls, String> {
-        match (self.bare, self.files, self.landlock) {
-            (true, None, None) => Ok(Walls::Bare { parent: self.parent }),
-            (false, Some(files), Some(landlock)) => Ok(Walls::Inside { landlock, files, ports: self.ports }),
-            _ => Err("either --bare is given, or --files and --landlock".to_owned()),
+        match (self.bare, self.group, self.files, self.landlock) {
+            (true, None, None, None) => Ok(Walls::Bare { parent: self.parent }),
+            (false, Some(directory), None, None) => Ok(Walls::Group(directory)),
+            (false, None, Some(files), Some(landlock)) => Ok(Walls::Inside { landlock, files, ports: self.ports }),
+            _ => Err("either --bare is given, or --group, or --files and --landlock".to_owned()),
         }
     }
 
@@ -223,6 +233,7 @@ mod tests {
         for walls in [
             Walls::Bare { parent: None },
             Walls::Bare { parent: Some(77) },
+            Walls::Group("/sys/fs/cgroup/a b".into()),
             inside(Landlock::Required, Files::Readonly, None),
             inside(Landlock::Optional, Files::Workspace, Some(vec![443])),
             inside(Landlock::Required, Files::All, Some(vec![53, 80, 443])),
@@ -255,6 +266,7 @@ mod tests {
             (format!("{limits} -- true"), "either --bare"),
             (format!("--files all {limits} -- true"), "either --bare"),
             (format!("--bare --files all --landlock required {limits} -- true"), "either --bare"),
+            (format!("--bare --group /sys/fs/cgroup {limits} -- true"), "either --bare"),
             (format!("--files some --landlock required {limits} -- true"), "--files does not take"),
             (format!("--files all --landlock maybe {limits} -- true"), "--landlock does not take"),
             (format!("--files all --landlock required --ports 70000 {limits} -- true"), "--ports does not take"),

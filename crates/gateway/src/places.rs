@@ -1,0 +1,288 @@
+//! Places of TCP connections. When all are taken, a new connection gets that of the one that has had no request for longest, so
+//! that idle ones, however many, shut nobody out. A connection with a request keeps its place.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio_util::sync::CancellationToken;
+
+/// All places.
+pub(crate) struct Places(Arc<Shared>);
+
+struct Shared {
+    limit: usize,
+    /// Locked for moments, never across a wait.
+    table: Mutex<Table>,
+    /// Told when a place is free, or its connection has become idle.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Table {
+    taken: usize,
+    /// Connections that were told to go and have not gone yet.
+    going: usize,
+    /// Connections without a request, the one that has been so for longest first.
+    idle: BTreeMap<u64, CancellationToken>,
+    /// The number of the next one that becomes idle.
+    next: u64,
+}
+
+impl Places {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self(Arc::new(Shared { limit, table: Mutex::default(), changed: Notify::new() }))
+    }
+
+    /// A place, as soon as there is one: at once, or when the oldest idle connection has gone. One caller at a time.
+    ///
+    /// # Cancel safety
+    /// A connection that was told to go goes; its place is free for the next caller.
+    pub(crate) async fn take(&self) -> Place {
+        loop {
+            if let Some(seat) = self.0.try_take() {
+                return Place(Kind::Seat(seat));
+            }
+            self.0.changed.notified().await; // a change since the look before is remembered
+        }
+    }
+}
+
+impl Shared {
+    fn try_take(self: &Arc<Self>) -> Option<Arc<Seat>> {
+        let mut table = self.table();
+        if table.taken < self.limit {
+            table.taken += 1;
+            let seat = Seat { shared: self.clone(), state: Mutex::default(), told_to_go: CancellationToken::new() };
+            seat.state().idle = Some(table.add_idle(&seat.told_to_go));
+            return Some(Arc::new(seat));
+        }
+        if table.going == 0
+            && let Some((_, oldest)) = table.idle.pop_first()
+        {
+            table.going += 1;
+            oldest.cancel();
+            tracing::debug!("all connections are taken: the oldest idle one is closed");
+        }
+        None
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn add_idle(&mut self, told_to_go: &CancellationToken) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.idle.insert(number, told_to_go.clone());
+        number
+    }
+}
+
+/// The place of one connection; free again when it is dropped.
+pub(crate) struct Place(Kind);
+
+enum Kind {
+    Seat(Arc<Seat>),
+    /// Of a listener whose callers are trusted: kept until the connection ends by itself.
+    Permit(#[allow(dead_code, reason = "held")] OwnedSemaphorePermit),
+}
+
+struct Seat {
+    shared: Arc<Shared>,
+    /// Locked after the table, where both are.
+    state: Mutex<SeatState>,
+    told_to_go: CancellationToken,
+}
+
+#[derive(Default)]
+struct SeatState {
+    /// Requests, a response on its way included.
+    requests: u32,
+    /// Its number among the idle ones.
+    idle: Option<u64>,
+    gone: bool,
+}
+
+impl Seat {
+    fn state(&self) -> MutexGuard<'_, SeatState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl From<OwnedSemaphorePermit> for Place {
+    fn from(permit: OwnedSemaphorePermit) -> Self {
+        Self(Kind::Permit(permit))
+    }
+}
+
+impl Place {
+    /// Returns once the connection has to go. Cancel safe.
+    pub(crate) fn told_to_go(&self) -> impl Future<Output = ()> + use<> {
+        let token = match &self.0 {
+            Kind::Seat(seat) => Some(seat.told_to_go.clone()),
+            Kind::Permit(_) => None,
+        };
+        async move {
+            match token {
+                Some(token) => token.cancelled_owned().await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// What marks the beginning of requests.
+    pub(crate) fn requests(&self) -> Requests {
+        Requests(match &self.0 {
+            Kind::Seat(seat) => Some(seat.clone()),
+            Kind::Permit(_) => None,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Kind::Seat(seat) = &self.0 else { return };
+        let mut table = seat.shared.table();
+        let mut state = seat.state();
+        state.gone = true;
+        table.taken -= 1;
+        if let Some(number) = state.idle.take() {
+            table.idle.remove(&number);
+        }
+        if seat.told_to_go.is_cancelled() {
+            table.going -= 1;
+        }
+        seat.shared.changed.notify_one();
+    }
+}
+
+/// Marks the requests of a connection.
+#[derive(Clone)]
+pub(crate) struct Requests(Option<Arc<Seat>>);
+
+impl Requests {
+    /// A request has come; until the answer is dropped, the connection is not idle. `None`: it was told to go, and nothing of
+    /// the request may be done any more.
+    pub(crate) fn begin(&self) -> Option<Request> {
+        if let Some(seat) = &self.0 {
+            let mut table = seat.shared.table();
+            if seat.told_to_go.is_cancelled() {
+                return None;
+            }
+            let mut state = seat.state();
+            state.requests += 1;
+            if let Some(number) = state.idle.take() {
+                table.idle.remove(&number);
+            }
+        }
+        Some(Request(self.0.clone()))
+    }
+}
+
+/// A request that is being answered.
+pub(crate) struct Request(Option<Arc<Seat>>);
+
+impl Request {
+    /// The body of the answer, which ends the request when it has been sent.
+    pub(crate) fn until_sent(self, body: Body) -> Body {
+        Body::new(Sending { body, _request: self })
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        let Some(seat) = &self.0 else { return };
+        let mut table = seat.shared.table();
+        let mut state = seat.state();
+        state.requests -= 1;
+        if state.requests == 0 && !state.gone {
+            state.idle = Some(table.add_idle(&seat.told_to_go));
+            seat.shared.changed.notify_one();
+        }
+    }
+}
+
+struct Sending {
+    body: Body,
+    _request: Request,
+}
+
+impl HttpBody for Sending {
+    type Data = bytes::Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn is_told(place: &Place) -> bool {
+        place.told_to_go().now_or_never().is_some()
+    }
+
+    #[tokio::test]
+    async fn the_one_without_a_request_for_longest_goes_and_only_one_at_a_time() {
+        let places = Places::new(3);
+        let [first, second, third] = [places.take().await, places.take().await, places.take().await];
+        // The first has had a request since: the second has been idle for longest.
+        drop(first.requests().begin().unwrap());
+        assert!(places.take().now_or_never().is_none());
+        assert!(places.take().now_or_never().is_none(), "asked again, nobody else is told to go");
+        assert_eq!([&first, &second, &third].map(is_told), [false, true, false]);
+        assert!(second.requests().begin().is_none(), "a request that comes now is not begun");
+        drop(second);
+        let fourth = places.take().now_or_never().unwrap();
+        assert!(places.take().now_or_never().is_none());
+        assert_eq!([&first, &third, &fourth].map(is_told), [false, true, false]);
+    }
+
+    #[tokio::test]
+    async fn a_connection_with_a_request_keeps_its_place_until_its_answer_is_sent() {
+        let places = Places::new(1);
+        let busy = places.take().await;
+        let body = busy.requests().begin().unwrap().until_sent(Body::from("answer"));
+        assert!(places.take().now_or_never().is_none());
+        assert!(!is_told(&busy));
+        drop(body);
+        assert!(places.take().now_or_never().is_none());
+        assert!(is_told(&busy));
+        drop(busy);
+        assert!(places.take().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_outlives_its_connection_leaves_nothing_behind() {
+        let places = Places::new(1);
+        let gone = places.take().await;
+        let request = gone.requests().begin().unwrap();
+        drop(gone);
+        drop(request);
+        assert!(places.0.table().idle.is_empty());
+        assert!(places.take().now_or_never().is_some());
+    }
+}

@@ -1,0 +1,143 @@
+//! `response_format`: a declared output in the words of that API. The run comes up with one value, and the answer's content is that
+//! value as JSON, nothing around it.
+//!
+//! Source: the OpenAI API reference, "Chat Completions", `response_format`.
+
+use belay_protocol::{DeclaredOutput, RunRecord, StopReason};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::error::OpenAiError;
+
+/// The parameter's name, in errors.
+const PARAM: &str = "response_format";
+
+/// The name of an output whose client has not chosen one.
+const NAME: &str = "answer";
+
+/// What form an answer has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum AnswerForm {
+    /// A text.
+    #[default]
+    Text,
+    /// The value of this output.
+    Json(DeclaredOutput),
+}
+
+#[derive(Deserialize)]
+struct JsonSchema {
+    name: String,
+    schema: Option<Value>,
+    description: Option<String>,
+}
+
+impl AnswerForm {
+    /// The form that a request asks for.
+    ///
+    /// # Errors
+    /// 400: a type that there is not, or one without what belongs to it.
+    pub(crate) fn read(asked: Option<&Value>) -> Result<Self, OpenAiError> {
+        let invalid = |param: &str, message: String| Err(OpenAiError::invalid(param, "invalid_value", message));
+        let Some(asked) = asked.filter(|value| !value.is_null()) else { return Ok(Self::Text) };
+        match asked.get("type").and_then(Value::as_str) {
+            Some("text") => Ok(Self::Text),
+            Some("json_object") => Ok(Self::Json(DeclaredOutput {
+                name: NAME.into(),
+                schema: json!({ "type": "object" }),
+                description: None,
+            })),
+            Some("json_schema") => {
+                let given = asked.get("json_schema").cloned().unwrap_or_default();
+                match serde_json::from_value::<JsonSchema>(given) {
+                    Ok(JsonSchema { name, schema, description }) => Ok(Self::Json(DeclaredOutput {
+                        name: output_name(&name),
+                        schema: schema.unwrap_or_else(|| json!({})),
+                        description,
+                    })),
+                    Err(error) => invalid("response_format.json_schema", error.to_string()),
+                }
+            }
+            Some(other) => {
+                invalid("response_format.type", format!("must be text, json_object or json_schema, not {other:?}"))
+            }
+            None => invalid(PARAM, "must be an object with a type: text, json_object or json_schema".into()),
+        }
+    }
+
+    /// What the run has to come up with.
+    pub(crate) fn outputs(&self) -> Vec<DeclaredOutput> {
+        match self {
+            Self::Text => Vec::new(),
+            Self::Json(output) => vec![output.clone()],
+        }
+    }
+
+    /// Whether pieces of what the model says are pieces of the answer.
+    pub(crate) fn is_text(&self) -> bool {
+        *self == Self::Text
+    }
+
+    /// The content of the answer of a run that has ended. A run that did not come up with its output has a line for people.
+    pub(crate) fn content(&self, run: &RunRecord) -> String {
+        let reply = run.reply.as_deref().unwrap_or_default();
+        let value = match self {
+            Self::Json(output) if run.reason == Some(StopReason::Goal) => serde_json::from_str::<Value>(reply)
+                .ok()
+                .and_then(|mut outputs| outputs.get_mut(&output.name).map(Value::take)),
+            Self::Text | Self::Json(_) => None,
+        };
+        value.map_or_else(|| reply.to_owned(), |value| value.to_string())
+    }
+}
+
+/// The name of a schema as that of an output: what cannot stand in one becomes `_`.
+fn output_name(name: &str) -> String {
+    let fits = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    let name: String = name.chars().take(63).map(fits).collect();
+    match name.chars().next() {
+        Some(first) if first.is_ascii_digit() => format!("_{name}"),
+        Some(_) => name,
+        None => NAME.into(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_form_becomes_what_the_run_has_to_come_up_with() {
+        let schema = json!({ "type": "object", "properties": { "sum": { "type": "integer" } } });
+        for (asked, expected) in [
+            (Value::Null, None),
+            (json!({ "type": "text" }), None),
+            (json!({ "type": "json_object" }), Some(("answer", json!({ "type": "object" })))),
+            (
+                json!({ "type": "json_schema", "json_schema": { "name": "my-sum 2", "strict": true, "schema": schema } }),
+                Some(("my_sum_2", schema.clone())),
+            ),
+            (
+                json!({ "type": "json_schema", "json_schema": { "name": "4th", "schema": schema } }),
+                Some(("_4th", schema.clone())),
+            ),
+            (json!({ "type": "json_schema", "json_schema": { "name": "" } }), Some(("answer", json!({})))),
+        ] {
+            let outputs = AnswerForm::read(Some(&asked)).unwrap().outputs();
+            let outputs: Vec<_> = outputs.into_iter().map(|output| (output.name, output.schema)).collect();
+            let expected: Vec<_> = expected.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect();
+            assert_eq!(outputs, expected, "{asked}");
+        }
+        for (asked, param) in [
+            (json!("json_object"), "response_format"),
+            (json!({}), "response_format"),
+            (json!({ "type": "grammar" }), "response_format.type"),
+            (json!({ "type": "json_schema" }), "response_format.json_schema"),
+            (json!({ "type": "json_schema", "json_schema": { "schema": {} } }), "response_format.json_schema"),
+        ] {
+            let error = AnswerForm::read(Some(&asked)).unwrap_err();
+            assert_eq!(error.body()["error"]["param"], json!(param), "{asked}");
+        }
+    }
+}
