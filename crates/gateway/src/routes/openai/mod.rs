@@ -7,6 +7,7 @@ mod error;
 mod format;
 mod paused;
 mod request;
+mod sampling;
 mod stream;
 
 use axum::Json;
@@ -104,7 +105,12 @@ impl Conversation {
             outputs: self.form.outputs(),
             relayed: false,
             // Its client waits for the answer to this very request.
-            options: RunOptions { queue: Some(QueueMode::Followup), thinking: self.thinking, ..RunOptions::default() },
+            options: RunOptions {
+                queue: Some(QueueMode::Followup),
+                thinking: self.thinking,
+                sampling: self.sampling,
+                ..RunOptions::default()
+            },
         }
     }
 }
