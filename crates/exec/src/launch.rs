@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::sealed::SealedProgram;
+
 /// A program to start, complete: nothing is inherited from the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
@@ -19,6 +21,8 @@ pub struct Launch {
     /// Whether what it runs lives in a PID namespace of its own: the child of the first process is the namespace's init,
     /// and killing that one kills everything. So it is with bubblewrap and `unshare --pid --fork --kill-child`.
     pub isolated: bool,
+    /// A sealed program that it inherits, under the same number: what a later stage becomes.
+    pub sealed: Option<SealedProgram>,
 }
 
 /// What a program reads on its standard input.

@@ -26,6 +26,7 @@ mod members;
 mod namespace;
 mod registry;
 mod running;
+mod sealed;
 mod signal;
 mod spawner;
 mod table;
@@ -45,6 +46,7 @@ pub use self::config::{CgroupUse, MAX_TERM_GRACE, ProcessesConfig};
 pub use self::error::{ProcessesError, StartError};
 pub use self::launch::{Launch, Stdin};
 pub use self::running::{Exit, Running};
+pub use self::sealed::SealedProgram;
 
 use self::adopted::Adopted;
 use self::cgroup::Groups;

@@ -21,6 +21,7 @@ use super::cgroup::{Groups, Leaf};
 use super::error::StartError;
 use super::launch::{Launch, Stdin};
 use super::registry::{Handle, Root};
+use super::sealed::SealedProgram;
 use super::{MARK, signal, table};
 
 /// Most starts that wait for the thread; whoever asks for a further one waits with it.
@@ -65,7 +66,10 @@ impl Spawner {
         }
         let mark = Uuid::now_v7().simple().to_string();
         let leaf = self.groups.as_ref().and_then(|groups| groups.leaf());
-        let child = self.command(launch, &mark, leaf.as_ref()).and_then(|mut command| command.spawn());
+        let child = self.command(launch, &mark, leaf.as_ref()).and_then(|mut command| {
+            let _inherited = launch.sealed.as_ref().map(SealedProgram::inherited).transpose()?;
+            command.spawn()
+        });
         let child = child.map_err(|error| explain(launch, error))?;
         let pid = Pid::from_child(&child);
         let process = table::read(pid).map_err(|source| {

@@ -58,6 +58,7 @@ impl Work {
             directory: ".".into(), // where the daemon was started: relative paths in the settings mean that
             stdin: Stdin::Bytes(input),
             isolated: false,
+            sealed: None,
         };
         let started = processes.start_hook(launch, &format!("hook {name}")).await;
         let mut running = started.map_err(|error| failed(&words(&error)))?;

@@ -169,6 +169,20 @@ pub struct ToolContext {
     pub progress: Progress,
     /// Variables for the programs that it starts; empty unless [`ToolSpec::takes_variables`].
     pub variables: Arc<[Variable]>,
+    /// What a person has approved of this very call; `None`: nobody was asked. The tool keeps to it: what it finds changed
+    /// it does not do, and answers with [`ToolFailure::Denied`].
+    pub approved: Option<Approved>,
+}
+
+/// What an approval of one call is bound to: [`Weight::bound`] as the person was shown it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Approved(pub Vec<(String, String)>);
+
+impl Approved {
+    /// What it says of this name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
 }
 
 /// Where a call says how it gets on. What is said shows that the run is alive, and is shown to whoever watches; it may be

@@ -10,7 +10,7 @@
 //! never by reading shell text, always by the resolved program and its arguments, and with a doubt towards asking.
 //!
 //! Reading order: `order` (what is asked for, checked) → `program` (which file that is) → `risk` (what "always" may cover)
-//! → `repository` (what a git repository brings along) → `environment` → `runner` → `capture` → `run_command`,
+//! → `repository` (what a git repository brings along) → `environment` → `sealed` → `runner` → `capture` → `run_command`,
 //! `run_shell`.
 
 mod capture;
@@ -23,6 +23,7 @@ mod risk;
 mod run_command;
 mod run_shell;
 mod runner;
+mod sealed;
 
 use std::sync::Arc;
 

@@ -13,6 +13,13 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
 
+/// blake3 of all that is read, in hex.
+pub(crate) fn of_all(mut from: impl Read) -> io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    io::copy(&mut from, &mut hasher)?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
 /// What tells this file from a changed one.
 pub(crate) fn of_file(file: &mut File) -> io::Result<String> {
     let metadata = file.metadata()?;
@@ -25,10 +32,8 @@ pub(crate) fn of_file(file: &mut File) -> io::Result<String> {
             metadata.ctime_nsec()
         ));
     }
-    let mut hasher = blake3::Hasher::new();
     // Not more than was measured: a file that grows while it is read is another one next time anyway.
-    io::copy(&mut file.take(MAX_HASHED_BYTES), &mut hasher)?;
-    Ok(hasher.finalize().to_hex().to_string())
+    of_all(file.take(MAX_HASHED_BYTES))
 }
 
 #[cfg(test)]

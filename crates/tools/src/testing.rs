@@ -109,6 +109,7 @@ pub(crate) fn context(session: &str) -> ToolContext {
         credential: None,
         progress: belay_protocol::Progress::default(),
         variables: std::sync::Arc::default(),
+        approved: None,
     }
 }
 

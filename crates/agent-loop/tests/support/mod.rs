@@ -149,6 +149,7 @@ impl Play {
             credential: None,
             progress: belay_protocol::Progress::default(),
             variables: std::sync::Arc::default(),
+            approved: None,
         };
         let tool = self.tools.get(&call.name).expect("a refused call is never run");
         let Arguments::Object(arguments) = &call.arguments else { panic!("malformed arguments are never run") };

@@ -185,6 +185,7 @@ impl ContainerDelegate {
             credential: None,
             progress: belay_protocol::Progress::default(),
             variables: std::sync::Arc::default(),
+            approved: None,
         };
         async move {
             let output = match tool {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use belay_protocol::Generation;
 use belay_protocol::{
-    FaultKind, GateId, Progress, RunId, Secret, SessionKey, Tool, ToolCall, ToolContext, ToolFailure, ToolOutput,
-    ToolReply, ToolStatus, Variable,
+    Approved, FaultKind, GateId, Progress, RunId, Secret, SessionKey, Tool, ToolCall, ToolContext, ToolFailure,
+    ToolOutput, ToolReply, ToolStatus, Variable,
 };
 use serde_json::{Map, Value};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -41,6 +41,8 @@ pub(super) struct Runnable {
     pub(super) pass: Pass,
     /// Approvals that it uses up.
     pub(super) uses: Vec<GateId>,
+    /// What a person has approved of it, if one was asked.
+    pub(super) approved: Option<Approved>,
 }
 
 /// For whom a batch runs.
@@ -158,7 +160,9 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
                 ran.push(never_began(skipped, SKIPPED));
                 continue;
             }
-            let Some(Runnable { at, call, tool, arguments, credential, pass, .. }) = waiting.next() else { break };
+            let Some(Runnable { at, call, tool, arguments, credential, pass, approved, .. }) = waiting.next() else {
+                break;
+            };
             match starts_run(&call.name) {
                 true => whose.live.touch(),
                 false => whose.live.quiet_for(tool.spec().timeout), // it has a deadline of its own
@@ -175,6 +179,7 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
                     true => whose.variables.clone(),
                     false => Arc::default(),
                 },
+                approved,
             };
             let id = running.spawn(call_tool(tool.clone(), arguments, context)).id();
             places.insert(id, Place { at, call, tool, begun: Instant::now(), pass, credential });

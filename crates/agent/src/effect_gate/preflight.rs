@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use belay_agent_loop::INVALID_ARGUMENTS;
 use belay_protocol::{
-    Arguments, CredentialNeed, Effect, GateKind, Secret, StoreError, Tool, ToolCall, ToolFailure, ToolResult, ToolSet,
-    ToolSpec, ToolStatus, Weight,
+    Approved, Arguments, CredentialNeed, Effect, GateKind, Secret, StoreError, Tool, ToolCall, ToolFailure, ToolResult,
+    ToolSet, ToolSpec, ToolStatus, Weight,
 };
 use serde_json::{Map, Value};
 use tokio::time::timeout;
@@ -89,7 +89,7 @@ impl EffectGate {
             weight.bound.push(("variables of skills".to_owned(), names.join(", ")));
         }
         let answer = caller.answers.get(&call.id).cloned().unwrap_or_default();
-        let mut uses = self.approve(caller, call, tool.spec(), &arguments, weight, &answer).await?;
+        let (mut uses, approved) = self.approve(caller, call, tool.spec(), &arguments, weight, &answer).await?;
         let credential = match &tool.spec().credential {
             Some(need) => Some(self.secret(caller, tool.spec(), need, &answer).await?),
             None => None,
@@ -105,7 +105,7 @@ impl EffectGate {
                 format!("not executed: the run has made all the calls that it may (limit {limit}); answer with text");
             return Err(No(ToolStatus::NotExecuted, text).into());
         }
-        Ok(Runnable { at, call: call.clone(), tool, arguments, credential, pass, uses })
+        Ok(Runnable { at, call: call.clone(), tool, arguments, credential, pass, uses, approved })
     }
 
     /// Checks the arguments against the schema.
@@ -128,7 +128,8 @@ impl EffectGate {
         Ok(arguments.clone())
     }
 
-    /// Finds the yes that a call needs: none, an earlier "always", or an answer to a question about this very call.
+    /// Finds the yes that a call needs: none, an earlier "always", or an answer to a question about this very call, with
+    /// what that one is bound to.
     async fn approve(
         &self,
         caller: &Caller<'_>,
@@ -137,7 +138,7 @@ impl EffectGate {
         arguments: &Map<String, Value>,
         weight: Weight,
         answer: &Answer,
-    ) -> Result<Vec<belay_protocol::GateId>, Barrier> {
+    ) -> Result<(Vec<belay_protocol::GateId>, Option<Approved>), Barrier> {
         if let Some(denied) = &answer.denied {
             return Err(No(ToolStatus::Denied, denied.clone()).into());
         }
@@ -154,8 +155,11 @@ impl EffectGate {
             (Need::Refused(why), _) => {
                 return Err(No(ToolStatus::Denied, format!("denied: {why}. It was not done.")).into());
             }
-            (_, Some((_, approved))) if *approved == digest => return Ok(answer.yeses()),
-            (Need::Nobody, _) => return Ok(answer.yeses()),
+            (_, Some((_, approved))) if *approved == digest => {
+                // The digests agree: what was weighed just now is what the person was shown.
+                return Ok((answer.yeses(), Some(Approved(weight.bound))));
+            }
+            (Need::Nobody, _) => return Ok((answer.yeses(), None)),
             // Twice is enough: what changes under every question cannot be approved.
             (Need::Yes { .. }, Some(_)) if !answer.outdated.is_empty() || caller.may_ask.is_err() => {
                 return Err(No(ToolStatus::Denied, CHANGED.into()).into());
@@ -167,7 +171,7 @@ impl EffectGate {
         };
         let covers = weight.covers.unwrap_or_else(|| format!("exactly this call ({})", &digest[..16]));
         if unless_approved && self.gates.granted(caller.session, &spec.name, &covers).await? {
-            return Ok(answer.yeses());
+            return Ok((answer.yeses(), None));
         }
         if let Some(unbound) = weight.unbound {
             let text = format!("denied: {} needs a person's yes, and {unbound}. It was not done.", spec.name);

@@ -155,8 +155,12 @@ fn a_secret_in_place_of_a_variable_name_is_recognised() {
 /// The settings of these assignments.
 fn assigned(sets: &[String]) -> Loaded {
     let home = tempfile::tempdir().unwrap();
-    let nowhere =
-        Paths { settings: vec![], data: home.path().to_owned(), control_socket: home.path().join("control.sock") };
+    let nowhere = Paths {
+        settings: vec![],
+        named: vec![],
+        data: home.path().to_owned(),
+        control_socket: home.path().join("control.sock"),
+    };
     let args = SettingsArgs { assignments: sets.to_vec(), ..SettingsArgs::default() };
     crate::settings::load(&args, &Environment::default(), &nowhere).unwrap()
 }

@@ -25,6 +25,7 @@ pub(crate) fn launch(program: &str, args: &[&str]) -> Launch {
         directory: "/".into(),
         stdin: Stdin::Null,
         isolated: false,
+        sealed: None,
     }
 }
 

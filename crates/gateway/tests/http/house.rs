@@ -329,7 +329,9 @@ impl FakeAgent {
                 resumes: None,
                 refused: false,
             }),
-            Control::Decide { .. } | Control::Job(_) | Control::Routine(_) => panic!("decided elsewhere"),
+            Control::Decide { .. } | Control::Job(_) | Control::Routine(_) | Control::Refresh(_) => {
+                panic!("decided elsewhere")
+            }
             Control::DeleteSession(_) => Ack::Removed(Removed { sessions: 1, messages: 2, ..Removed::default() }),
             Control::Tools(request) => tools(request),
             Control::Status => {

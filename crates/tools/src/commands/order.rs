@@ -4,16 +4,17 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use belay_protocol::{ToolFailure, Variable};
+use belay_protocol::{Approved, ToolFailure, Variable};
 use belay_text::{escaped_line, is_unclear};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::environment;
 use super::program::{Places, Program};
+use super::sealed::{SCRIPT_VARIABLE, digest_of, seal};
 use crate::config::CommandsConfig;
 use crate::digest;
 use crate::error::ToolsError;
-use crate::process::{Launch, Stdin};
+use crate::process::{Launch, SealedProgram, Stdin};
 use crate::workspace::Workspace;
 
 /// Most arguments, the program included.
@@ -97,20 +98,47 @@ impl Orders {
         Ok(())
     }
 
-    /// What is to be started, with these variables besides its own.
-    pub(super) fn launch(&self, order: &Order, stdin: Stdin, variables: &[Variable]) -> Launch {
+    /// The program as a person has approved it, where it is one of the workspace and one was asked. Blocks.
+    ///
+    /// # Errors
+    /// It has changed since, or nothing keeps it from changing.
+    pub(super) fn sealed(
+        &self,
+        order: &Order,
+        approved: Option<&Approved>,
+    ) -> Result<Option<SealedProgram>, ToolFailure> {
+        match (&order.program, approved) {
+            (Program::Inside(path), Some(approved)) => seal(&self.places.workspace, path, approved).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// What is to be started, with these variables besides its own; `sealed` in place of the program's file.
+    pub(super) fn launch(
+        &self,
+        order: &Order,
+        stdin: Stdin,
+        variables: &[Variable],
+        sealed: Option<SealedProgram>,
+    ) -> Launch {
         let program = match &order.program {
             // As it is seen from where the command works.
             Program::Inside(path) => self.places.view.join(path),
             other => other.path().to_owned(),
         };
+        let mut env = environment::with(&self.env, variables);
+        if sealed.is_some() {
+            env.retain(|(name, _)| name != SCRIPT_VARIABLE);
+            env.push((SCRIPT_VARIABLE.into(), program.clone().into()));
+        }
         Launch {
             program: program.into(),
             args: order.argv[1..].iter().map(OsString::from).collect(),
-            env: environment::with(&self.env, variables),
+            env,
             directory: order.real_directory.clone(),
             stdin,
             isolated: false,
+            sealed,
         }
     }
 
@@ -133,17 +161,16 @@ impl Orders {
     /// Why an answer cannot be bound to all of them, as the end of a sentence. Bound to some of them it would be a yes to
     /// whatever becomes of the others.
     pub(super) fn files(&self, order: &Order) -> Result<Vec<(String, String)>, String> {
-        let program = match &order.program {
-            Program::Inside(path) => Some(path.clone()),
-            Program::Known { .. } | Program::Elsewhere(_) => None,
-        };
         let named = order.argv[1..].iter().flat_map(|word| {
             let value = word.split_once('=').map(|(_, value)| value);
             std::iter::once(word.as_str()).chain(value)
         });
         let inside = named.filter_map(|path| self.places.inside(path, &order.directory));
         let mut files: Vec<(String, String)> = Vec::new();
-        for path in program.into_iter().chain(inside) {
+        if let Program::Inside(path) = &order.program {
+            files.push((path.clone(), digest_of(&self.places.workspace, path)?));
+        }
+        for path in inside {
             if files.iter().any(|(known, _)| *known == path) {
                 continue;
             }

@@ -132,7 +132,13 @@ impl Tool for RunCommand {
         let (order, limit, stdin) = self.order(arguments).await?;
         let stdin = stdin.map_or(Stdin::Null, |text| Stdin::Bytes(text.into_bytes()));
         let what = quoted(&order.argv);
-        self.runner.run(self.orders.launch(&order, stdin, &context.variables), &what, limit, context).await
+        let (orders, approved) = (self.orders.clone(), context.approved.clone());
+        let (order, sealed) = blocking(move || {
+            let sealed = orders.sealed(&order, approved.as_ref())?;
+            Ok((order, sealed))
+        })
+        .await?;
+        self.runner.run(self.orders.launch(&order, stdin, &context.variables, sealed), &what, limit, context).await
     }
 }
 

@@ -95,6 +95,6 @@ impl Tool for RunShell {
         self.runner.sandbox().await?;
         let (order, limit) = self.order(arguments).await?;
         let what = quoted(&order.argv);
-        self.runner.run(self.orders.launch(&order, Stdin::Null, &context.variables), &what, limit, context).await
+        self.runner.run(self.orders.launch(&order, Stdin::Null, &context.variables, None), &what, limit, context).await
     }
 }

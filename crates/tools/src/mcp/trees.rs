@@ -33,6 +33,7 @@ impl ProcessTrees {
             directory: program.directory.clone(),
             stdin: Stdin::Piped,
             isolated: false,
+            sealed: None,
         };
         if !program.sandbox {
             return Ok(launch);

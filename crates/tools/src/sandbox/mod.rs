@@ -30,7 +30,7 @@ pub use self::config::{Landlock, Policy, SandboxConfig};
 use self::launch::stage::{Files, Limits, Stage, Walls};
 pub use self::lazy::LazySandbox;
 pub use self::offers::Offers;
-use crate::process::{Launch, Stdin};
+use crate::process::{Launch, SealedProgram, Stdin};
 
 /// Where a command finds the workspace.
 pub const WORKSPACE: &str = "/workspace";
@@ -152,6 +152,7 @@ impl Sandbox {
             directory: WORKSPACE.into(),
             stdin,
             isolated: false,
+            sealed: None,
         };
         self.behind(bubblewrap, inner, Grant { network: false, ..self.most() }, Some(link))
     }
@@ -180,7 +181,13 @@ impl Sandbox {
         let walls = Walls::Inside { landlock: self.config.landlock, files, ports };
         args.push(LAUNCHER.into());
         args.extend(
-            Stage { walls, limits: Some(Limits::from(&self.config)), argv: argv(inner.program, inner.args) }.to_args(),
+            Stage {
+                walls,
+                limits: Some(Limits::from(&self.config)),
+                sealed: inner.sealed.as_ref().map(SealedProgram::number),
+                argv: argv(inner.program, inner.args),
+            }
+            .to_args(),
         );
         Ok(Launch {
             program: bubblewrap.into(),
@@ -189,6 +196,7 @@ impl Sandbox {
             directory: "/".into(),
             stdin: inner.stdin,
             isolated: true,
+            sealed: inner.sealed,
         })
     }
 
@@ -223,7 +231,12 @@ impl Sandbox {
 /// thread that starts it ends. `config` gives the limits.
 pub fn bare(inner: Launch, launcher: &Path, config: &SandboxConfig) -> Launch {
     let walls = Walls::Bare { parent: Some(std::process::id()) };
-    let stage = Stage { walls, limits: Some(Limits::from(config)), argv: argv(inner.program, inner.args) };
+    let stage = Stage {
+        walls,
+        limits: Some(Limits::from(config)),
+        sealed: inner.sealed.as_ref().map(SealedProgram::number),
+        argv: argv(inner.program, inner.args),
+    };
     Launch { program: launcher.into(), args: stage.to_args(), isolated: false, ..inner }
 }
 
@@ -268,6 +281,7 @@ mod tests {
             directory: directory.into(),
             stdin: Stdin::Null,
             isolated: false,
+            sealed: None,
         }
     }
 

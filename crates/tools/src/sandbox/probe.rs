@@ -31,6 +31,7 @@ fn try_one(sandbox: &Sandbox, grant: Grant) -> Result<(), Missing> {
         directory: sandbox.workspace().to_owned(),
         stdin: process::Stdin::Null,
         isolated: false,
+        sealed: None,
     };
     let launch = sandbox.wrap(inner, grant)?;
     let mut child = Command::new(&launch.program)

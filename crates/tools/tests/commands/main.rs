@@ -5,4 +5,5 @@ mod answers;
 mod endings;
 mod hostile;
 mod questions;
+mod sealed;
 mod support;

@@ -84,6 +84,7 @@ impl House {
             credential: None,
             progress: belay_protocol::Progress::default(),
             variables: std::sync::Arc::default(),
+            approved: None,
         }
     }
 

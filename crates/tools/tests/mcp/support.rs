@@ -157,6 +157,7 @@ impl Run {
             credential: None,
             progress: belay_protocol::Progress::default(),
             variables: std::sync::Arc::default(),
+            approved: None,
         };
         tool.call(arguments.as_object().unwrap(), &context).await
     }

@@ -180,6 +180,7 @@ pub(crate) fn plain(directory: &Path, argv: &[&str]) -> Launch {
         directory: directory.to_owned(),
         stdin: process::Stdin::Null,
         isolated: false,
+        sealed: None,
     }
 }
 

@@ -40,7 +40,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(why) => (CANNOT, why),
         Ok(stage) => match restrict(&stage) {
             Err(why) => (CANNOT, why),
-            Ok(()) => become_program(&stage.argv),
+            Ok(()) => become_program(&stage),
         },
     };
     eprintln!("belay launch: {why}");
@@ -54,7 +54,7 @@ fn restrict(stage: &Stage) -> Result<(), String> {
         let _ = belay_exec::enter_group(directory);
         return Ok(());
     }
-    descriptors::close_all()?;
+    descriptors::close_all_but(stage.sealed)?;
     die_with_parent(&stage.walls)?;
     set_no_new_privs(true).map_err(|errno| format!("privileges cannot be given up for good: {errno}"))?;
     if let Walls::Inside { landlock, files, ports } = &stage.walls {
@@ -84,10 +84,14 @@ fn die_with_parent(walls: &Walls) -> Result<(), String> {
     }
 }
 
-fn become_program(argv: &[OsString]) -> (u8, String) {
+fn become_program(stage: &Stage) -> (u8, String) {
     // `Stage::parse` gives no stage without a program.
-    let [program, args @ ..] = argv else { return (CANNOT, "no program is given".to_owned()) };
-    let error = Command::new(program).args(args).exec();
+    let [program, args @ ..] = &stage.argv[..] else { return (CANNOT, "no program is given".to_owned()) };
+    let error = match stage.sealed {
+        // The descriptor stays open: the interpreter of a script reads it by this path.
+        Some(number) => Command::new(format!("/proc/self/fd/{number}")).arg0(program).args(args).exec(),
+        None => Command::new(program).args(args).exec(),
+    };
     let code = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { CANNOT };
     (code, format!("{} cannot be started: {error}", program.display()))
 }

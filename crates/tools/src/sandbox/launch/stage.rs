@@ -11,6 +11,8 @@ pub(crate) struct Stage {
     pub(crate) walls: Walls,
     /// `None`: those that hold already. Inside walls there are always some.
     pub(crate) limits: Option<Limits>,
+    /// The open descriptor of the sealed copy that is executed in place of the program's file.
+    pub(crate) sealed: Option<i32>,
     /// The program and its arguments; never empty.
     pub(crate) argv: Vec<OsString>,
 }
@@ -86,6 +88,9 @@ impl Stage {
             option("--file-mb", limits.file_mb.to_string().into());
             option("--cpu-s", limits.cpu_s.to_string().into());
         }
+        if let Some(number) = self.sealed {
+            option("--sealed", number.to_string().into());
+        }
         args.push("--".into());
         args.extend(self.argv.iter().cloned());
         args
@@ -115,11 +120,15 @@ impl Stage {
             return Err("no program is given: it stands behind --".to_owned());
         }
         let limits = options.limits()?;
+        let sealed = options.sealed;
         let walls = options.walls()?;
         if limits.is_none() && matches!(walls, Walls::Inside { .. }) {
             return Err("limits are missing".to_owned());
         }
-        Ok(Self { walls, limits, argv })
+        if sealed.is_some() && matches!(walls, Walls::Group(_)) {
+            return Err("--sealed does not go with --group".to_owned());
+        }
+        Ok(Self { walls, limits, sealed, argv })
     }
 }
 
@@ -132,6 +141,7 @@ struct Options {
     files: Option<Files>,
     landlock: Option<Landlock>,
     ports: Option<Vec<u16>>,
+    sealed: Option<i32>,
     memory_mb: Option<u64>,
     processes: Option<u64>,
     open_files: Option<u64>,
@@ -155,6 +165,9 @@ impl Options {
             "--ports" => {
                 let ports: Result<_, _> = value.split(',').map(str::parse).collect();
                 self.ports = Some(ports.map_err(|_| bad())?);
+            }
+            "--sealed" => {
+                self.sealed = Some(value.parse().ok().filter(|number| *number > 2).ok_or_else(bad)?);
             }
             "--memory-mb" => self.memory_mb = number()?,
             "--processes" => self.processes = number()?,
@@ -239,7 +252,8 @@ mod tests {
             inside(Landlock::Required, Files::All, Some(vec![53, 80, 443])),
         ] {
             let argv = vec!["--strange".into(), "--".into(), OsString::from("a b")];
-            let stage = Stage { walls, limits: Some(limits()), argv };
+            let sealed = matches!(walls, Walls::Inside { .. }).then_some(7);
+            let stage = Stage { walls, limits: Some(limits()), sealed, argv };
             let args = stage.to_args();
             assert_eq!(args[0], "launch");
             assert_eq!(Stage::parse(args.into_iter().skip(1)), Ok(stage));
@@ -249,7 +263,8 @@ mod tests {
     #[test]
     fn without_walls_limits_may_be_left_out() {
         let args = ["--bare", "--", "true"].map(OsString::from);
-        let stage = Stage { walls: Walls::Bare { parent: None }, limits: None, argv: vec!["true".into()] };
+        let stage =
+            Stage { walls: Walls::Bare { parent: None }, limits: None, sealed: None, argv: vec!["true".into()] };
         assert_eq!(Stage::parse(args), Ok(stage.clone()));
         assert_eq!(stage.to_args(), ["launch", "--bare", "--", "true"]);
     }
@@ -272,6 +287,8 @@ mod tests {
             (format!("--files all --landlock required --ports 70000 {limits} -- true"), "--ports does not take"),
             ("--bare --memory-mb 1 -- true".to_owned(), "--processes is missing"),
             ("--bare --memory-mb".to_owned(), "--memory-mb needs a value"),
+            (format!("--bare --sealed 2 {limits} -- true"), "--sealed does not take"),
+            (format!("--group /sys/fs/cgroup --sealed 7 {limits} -- true"), "--sealed does not go with"),
             (format!("--bare --colour red {limits} -- true"), "--colour is no option"),
         ] {
             let refused = Stage::parse(line.split_whitespace().map(OsString::from)).unwrap_err();

@@ -1,0 +1,69 @@
+//! Programs of the workspace that a person has approved: the bytes that run are those that were hashed for the question.
+//!
+//! The file is read once, into a copy that nobody can change any more; the copy is held against the approved digest, and
+//! the copy is what is executed. So it is of no use to change the file, or to put another one in its place, at any moment.
+
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+
+use belay_protocol::{Approved, ToolFailure};
+
+use crate::digest;
+use crate::process::SealedProgram;
+use crate::workspace::Workspace;
+
+/// Tells a program where the file lies that it was made from: its own name is that of the copy.
+pub(super) const SCRIPT_VARIABLE: &str = "BELAY_SCRIPT";
+
+/// Largest program that an answer can be bound to. 256 MiB: it is hashed within the time that a question may take, and
+/// kept in memory while it runs.
+const MAX_PROGRAM_BYTES: u64 = 256 * 1024 * 1024;
+
+/// What the model reads of a program that was changed after the answer.
+const CHANGED: &str = "denied: the program has changed since it was approved, so it was not run. Look at it again, and call \
+                       again to have it approved as it is now.";
+
+/// The digest of a program's whole content.
+///
+/// # Errors
+/// Why no answer can be bound to it, as the end of a sentence.
+pub(super) fn digest_of(workspace: &Workspace, path: &str) -> Result<String, String> {
+    let unreadable = |error: std::io::Error| format!("{path:?} could not be read: {error}");
+    let (file, bytes) = workspace.file(path).map_err(|failure| match failure {
+        ToolFailure::Failed(text) => text.trim_end_matches('.').to_owned(),
+        _ => format!("{path:?} could not be looked at"),
+    })?;
+    if bytes > MAX_PROGRAM_BYTES {
+        return Err(format!(
+            "{path:?} has more than {} MiB, which is more than a yes can be bound to",
+            MAX_PROGRAM_BYTES / (1024 * 1024)
+        ));
+    }
+    digest::of_all(file.take(MAX_PROGRAM_BYTES)).map_err(unreadable)
+}
+
+/// The program as it was approved. Blocks.
+///
+/// # Errors
+/// It has changed since, or cannot be read or kept.
+pub(super) fn seal(workspace: &Workspace, path: &str, approved: &Approved) -> Result<SealedProgram, ToolFailure> {
+    let failed = |error: std::io::Error| {
+        ToolFailure::Denied(format!(
+            "denied: what was approved of {path:?} cannot be kept from changing ({error}), so it was not run. The operator \
+             can see to it that this machine allows memory that is sealed and executed (memfd_create, vm.memfd_noexec)."
+        ))
+    };
+    let (file, _) = workspace.file(path)?;
+    let executable = file.metadata().map_err(failed)?.permissions().mode() & 0o111 != 0;
+    let sealed = match SealedProgram::copy(file, MAX_PROGRAM_BYTES, executable) {
+        Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
+            return Err(ToolFailure::Denied(CHANGED.to_owned()));
+        }
+        made => made.map_err(failed)?,
+    };
+    let found = sealed.bytes().and_then(digest::of_all).map_err(failed)?;
+    match approved.get(&format!("file {path}")) {
+        Some(digest) if digest == found => Ok(sealed),
+        _ => Err(ToolFailure::Denied(CHANGED.to_owned())),
+    }
+}
