@@ -45,6 +45,23 @@ impl ControlGroup {
         Ok(Some(Self { name: name.to_owned(), gid }))
     }
 
+    /// Gives a file to the group, unless it belongs to it already: where the unit has `Group=`, each new file does, and a
+    /// filter of system calls may refuse to change owners at all.
+    fn give(&self, path: &Path) -> Result<(), GatewayError> {
+        if std::fs::symlink_metadata(path).is_ok_and(|file| file.gid() == self.gid) {
+            return Ok(());
+        }
+        std::os::unix::fs::chown(path, None, Some(self.gid)).map_err(|error| GatewayError::Group {
+            name: self.name.clone(),
+            what: format!(
+                "the control socket {} cannot be given to it: {error}; the daemon has to be a member itself (Group={} in the \
+                 unit)",
+                path.display(),
+                self.name
+            ),
+        })
+    }
+
     /// Whether its members can get to a socket: each directory above has to let them pass.
     ///
     /// # Errors
@@ -85,15 +102,7 @@ impl ControlSocket {
         socket.bind(&path).map_err(fail)?;
         let file = File(path.clone());
         if let Some(group) = group {
-            std::os::unix::fs::chown(&path, None, Some(group.gid)).map_err(|error| GatewayError::Group {
-                name: group.name.clone(),
-                what: format!(
-                    "the control socket {} cannot be given to it: {error}; the daemon has to be a member itself (Group={} in \
-                     the unit)",
-                    path.display(),
-                    group.name
-                ),
-            })?;
+            group.give(&path)?;
             group.reaches(&path)?;
         }
         let mode = if group.is_some() { 0o660 } else { 0o600 };
