@@ -121,6 +121,7 @@ impl Reasoning {
             messages: &context.messages,
             model: self.model.as_deref(),
             thinking: None,
+            sampling: None,
             max_tokens: self.max_tokens,
             max_attempts: self.max_attempts,
         }

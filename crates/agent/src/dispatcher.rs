@@ -20,6 +20,7 @@ mod work;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
@@ -74,6 +75,8 @@ struct Lane {
     /// `None`: it is parked, its runs wait in the store, and it has no task, or one that ends without doing anything.
     mail: Option<mpsc::Sender<LaneMail>>,
     wake: Arc<Notify>,
+    /// Set before `wake`, where the store has put something into the conversation.
+    stale: Arc<AtomicBool>,
     /// `None`: it was parked by the start, and never had one.
     task: Option<Id>,
     /// Runs that have not ended, in order.
@@ -308,8 +311,10 @@ impl Dispatcher {
         let LaneStart { session, adopted, crashes, .. } = &start;
         let (session, adopted, crashes) = (session.clone(), adopted.clone(), *crashes);
         let (mail, mailbox) = mpsc::channel(self.house.queue.cap + MAILBOX_EXTRA);
-        let wake = Arc::new(Notify::new());
-        let port = LanePort { session: session.clone(), mail: mailbox, wake: wake.clone(), notes: self.notes.clone() };
+        let (wake, stale) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+        let notes = self.notes.clone();
+        let port =
+            LanePort { session: session.clone(), mail: mailbox, wake: wake.clone(), stale: stale.clone(), notes };
         let house = self.house.clone();
         let task = self.tasks.spawn(async move {
             run_lane(house, start, port).await;
@@ -320,6 +325,7 @@ impl Dispatcher {
         Lane {
             mail: Some(mail),
             wake,
+            stale,
             task,
             runs: adopted,
             commands: 0,

@@ -20,6 +20,7 @@ mod settings;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use belay_protocol::{EditOutcome, Lease, Message, Refusal, RunOptions, StoreError, ThreadEdit, UnixMillis};
@@ -82,6 +83,8 @@ struct Lane {
     joining: Option<Arc<Joining>>,
     /// Whether it is about to be parked.
     parking: Parking,
+    /// The store has put something into the conversation that the lane has not read.
+    stale: bool,
     /// A seat for the next run to wait for a place.
     seat: Option<OwnedSemaphorePermit>,
     /// When the text of the next message is read again, which the store has not given.
@@ -109,6 +112,9 @@ impl Lane {
     async fn run(&mut self) -> Result<(), LeaseLost> {
         let draining = self.house.draining.clone();
         loop {
+            if std::mem::take(&mut self.stale) && !Box::pin(self.read_anew()).await? {
+                self.stale = true;
+            }
             Box::pin(self.start_next()).await;
             if self.receiving.is_none()
                 && let Some(mail) = self.held.pop_front()
@@ -163,6 +169,7 @@ impl Lane {
 
     /// Runs were told to stop, or messages have become part of the running turn.
     async fn woken(&mut self) -> Result<(), LeaseLost> {
+        self.stale |= self.port.stale.swap(false, Ordering::Acquire);
         self.end_joined().await;
         self.end_stopped_in_queue().await?;
         let stopped = self.current.as_ref().is_some_and(|current| current.run.cancel.is_cancelled())
@@ -171,6 +178,15 @@ impl Lane {
             self.abort_at = Some(Instant::now() + RETURN_LIMIT);
         }
         Ok(())
+    }
+
+    /// Reads the conversation anew, into which the store has put something; `false`: a turn has it, so later.
+    async fn read_anew(&mut self) -> Result<bool, LeaseLost> {
+        let lent = !self.turn.is_empty() || self.current.is_some() || self.compacting.is_some() || self.deleted;
+        if lent {
+            return Ok(false);
+        }
+        self.reload().await.map(|_| true)
     }
 
     /// Gives up a turn, or a shortening, that does not return: its end comes as that of one that crashed.

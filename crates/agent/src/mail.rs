@@ -1,6 +1,7 @@
 //! What dispatcher and lanes say to each other.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use belay_protocol::{
     AckSender, ActedOn, Asker, ChannelId, Decision, GateId, IdempotencyKey, Inbound, KnownInput, Principal, Refusal,
@@ -133,5 +134,7 @@ pub(crate) struct LanePort {
     pub(crate) session: SessionKey,
     pub(crate) mail: mpsc::Receiver<LaneMail>,
     pub(crate) wake: Arc<Notify>,
+    /// Set before `wake`, where the store has put something into the conversation.
+    pub(crate) stale: Arc<AtomicBool>,
     pub(crate) notes: mpsc::Sender<LaneNote>,
 }

@@ -126,7 +126,7 @@ pub const WORDS: &[(&str, &str)] = &[
 const PLAN_USAGE: &str = "Say what is to be done: /plan and a text. It is split into steps, which are worked through one \
 after the other.";
 
-const JOB_USAGE: &str = "Say what is to be done: /job and a task. It goes on by itself, and its result comes here. /jobs lists jobs, \
+const JOB_USAGE: &str = "Say what is to be done: /job and a task. It goes on by itself, and its result comes to this conversation. /jobs lists jobs, \
 /job and an id shows one, with a text behind it says something to it.";
 
 const CANCEL_USAGE: &str = "Name the job: /cancel and its id, as /jobs shows it.";

@@ -67,6 +67,7 @@ fn markdown(line: &TranscriptLine) -> String {
     let at = line.at.to_rfc3339();
     let said = |who: &str, text: &str| format!("\n**{who}** · {at}\n\n{}\n", text.trim_end());
     match &line.message.body {
+        MessageBody::System { text } if line.message.is_notice() => said("notice", text),
         MessageBody::System { text } => said("instructions", text),
         MessageBody::User { text } => said("user", text),
         MessageBody::Data { text } => said("data", text),

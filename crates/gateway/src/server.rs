@@ -175,7 +175,7 @@ impl Gateway {
             trajectory: parts.trajectory,
             question: parts.question,
             channel: id,
-            no_session: SessionKey::from("http"),
+            no_session: SessionKey::from(belay_protocol::NO_SESSION),
             intake,
             streams: Arc::new(Semaphore::new(parts.config.max_streams)),
             strangers: Arc::new(Semaphore::new(parts.config.max_unauthenticated)),

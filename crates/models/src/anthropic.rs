@@ -11,7 +11,9 @@ mod thoughts;
 mod validity;
 
 use async_trait::async_trait;
-use belay_protocol::{DeltaSink, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest, Thinking};
+use belay_protocol::{
+    DeltaSink, ModelError, ModelErrorKind, ModelInfo, ModelProvider, ModelReply, ModelRequest, Sampling, Thinking,
+};
 use reqwest::Client;
 use secrecy::SecretString;
 use url::Url;
@@ -55,6 +57,22 @@ impl Anthropic {
     }
 }
 
+/// What a client asks for that this interface does not have: it is refused rather than left out.
+///
+/// Source: Anthropic, Messages API: there is no seed; "Extended thinking": temperature and `top_p` stay as they are.
+fn unsupported(sampling: &Sampling, thinks: bool) -> Option<&'static str> {
+    match sampling {
+        Sampling { seed: Some(_), .. } => Some("seed: Anthropic's Messages API has none; leave it out"),
+        Sampling { temperature_milli: Some(_), .. } if thinks => {
+            Some("temperature: it cannot be set while the model thinks; leave it out, or ask for no reasoning effort")
+        }
+        Sampling { top_p_milli: Some(_), .. } if thinks => {
+            Some("top_p: it cannot be set while the model thinks; leave it out, or ask for no reasoning effort")
+        }
+        _ => None,
+    }
+}
+
 #[async_trait]
 impl ModelProvider for Anthropic {
     fn info(&self) -> &ModelInfo {
@@ -63,6 +81,9 @@ impl ModelProvider for Anthropic {
 
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
         let wanted = request.thinking.is_some_and(|level| level != Thinking::Off);
+        if let Some(what) = request.sampling.and_then(|sampling| unsupported(sampling, wanted)) {
+            return Err(ModelError::new(ModelErrorKind::BadRequest, what));
+        }
         let replay = if wanted { self.thoughts.replay(request.messages) } else { None };
         let body = self.shape.body(&request, &self.info.model, replay.as_ref());
         let decoder = AnthropicDecoder::keeping(replay.as_ref().map(|_| &self.thoughts));

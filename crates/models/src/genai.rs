@@ -93,7 +93,13 @@ impl Genai {
         sink: &mut dyn DeltaSink,
     ) -> Result<(), ModelError> {
         let target = self.target(request.model.unwrap_or(&self.info.model));
-        let options = ChatOptions { max_tokens: Some(request.max_tokens), ..self.options.clone() };
+        let mut options = ChatOptions { max_tokens: Some(request.max_tokens), ..self.options.clone() };
+        if let Some(sampling) = request.sampling {
+            options.temperature = sampling.temperature().or(options.temperature);
+            options.top_p = sampling.top_p().or(options.top_p);
+            options.seed = sampling.seed.and_then(|seed| u64::try_from(seed).ok()).or(options.seed);
+            options.stop_sequences.extend(sampling.stop.iter().cloned());
+        }
         let mut stream = self
             .client
             .exec_chat_stream(target, chat_request(&request), Some(&options))

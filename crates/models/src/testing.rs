@@ -76,6 +76,7 @@ impl Asked {
             messages: &self.messages,
             model: None,
             thinking: None,
+            sampling: None,
             max_tokens: 100,
             max_attempts: 3,
         }

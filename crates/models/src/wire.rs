@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use belay_protocol::{Arguments, ModelRequest};
+use belay_protocol::{Arguments, ModelRequest, Sampling};
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -177,7 +177,16 @@ pub(crate) fn finished(mut body: Vec<u8>) -> Vec<u8> {
 
 /// Fields of the settings' own, as `,"name":value…`: those for each request, and those only beside tools, which servers
 /// refuse without them.
-pub(crate) fn extra_fields(config: &LlmConfig, mut always: Map<String, Value>) -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn extra_fields(config: &LlmConfig, always: Map<String, Value>) -> (Vec<u8>, Vec<u8>) {
+    let (always, with_tools) = extra_maps(config, always);
+    (fields(&always), fields(&with_tools))
+}
+
+/// The same, before it is written.
+pub(crate) fn extra_maps(
+    config: &LlmConfig,
+    mut always: Map<String, Value>,
+) -> (Map<String, Value>, Map<String, Value>) {
     let mut with_tools = Map::new();
     if let Some(temperature) = config.temperature {
         always.insert("temperature".into(), temperature.into());
@@ -186,7 +195,21 @@ pub(crate) fn extra_fields(config: &LlmConfig, mut always: Map<String, Value>) -
         let beside_tools = matches!(name.as_str(), "tool_choice" | "parallel_tool_calls");
         if beside_tools { &mut with_tools } else { &mut always }.insert(name.clone(), value.clone());
     }
-    (fields(&always), fields(&with_tools))
+    (always, with_tools)
+}
+
+/// The fields of every request, with those that a client asks for in the place of the configured ones. `stop` is the name of
+/// the texts at which an answer ends.
+pub(crate) fn sampled(always: &Map<String, Value>, sampling: &Sampling, stop: &str) -> Vec<u8> {
+    let mut all = always.clone();
+    let wanted = [
+        ("temperature", sampling.temperature().map(Value::from)),
+        ("top_p", sampling.top_p().map(Value::from)),
+        ("seed", sampling.seed.map(Value::from)),
+        (stop, (!sampling.stop.is_empty()).then(|| Value::from(sampling.stop.clone()))),
+    ];
+    all.extend(wanted.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    fields(&all)
 }
 
 fn fields(map: &Map<String, Value>) -> Vec<u8> {

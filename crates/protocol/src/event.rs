@@ -234,6 +234,11 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         evidence: Map<String, Value>,
     },
+    /// A notice joined the conversation: what work has come to that was asked for in it. Stands in that session, without a run.
+    Notice {
+        /// What it says.
+        text: String,
+    },
     /// A job has come into another state. Stands in the job's session.
     JobChanged {
         /// The job.

@@ -107,6 +107,8 @@ pub enum Control {
     /// Delete a session with everything of it, unless a message of it is still being answered; operators only. Answered with
     /// [`Ack::Removed`].
     DeleteSession(SessionKey),
+    /// Read the conversation of a session anew, into which the store has put something. Of the agent's own parts; not answered.
+    Refresh(SessionKey),
     /// Make or change a job. Answered with [`Ack::Job`].
     Job(JobRequest),
     /// Make, change or fire a routine. Answered with [`Ack::Routine`].

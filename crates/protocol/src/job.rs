@@ -265,8 +265,20 @@ pub struct JobChange {
     pub result: Option<String>,
     /// Told to whoever asked, in the same commit.
     pub notice: Option<Outbound>,
+    /// A notice in the conversation that asked, in the same commit: a system message with untrusted content, and the event
+    /// `notice`. The session is made where there is none.
+    pub told_in: Option<SessionNotice>,
     /// When.
     pub at: UnixMillis,
+}
+
+/// A notice in a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionNotice {
+    /// The session.
+    pub session: SessionKey,
+    /// What the model reads, and whoever reads the conversation, behind the [opening](crate::Message::notice) of a notice.
+    pub text: String,
 }
 
 /// What became of a change.

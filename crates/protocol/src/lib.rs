@@ -82,7 +82,7 @@ pub use inbound::{
 };
 pub use job::{
     JobBudget, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobOrder, JobRecord, JobRequest,
-    JobRoom, JobState, JobStore, NewJob,
+    JobRoom, JobState, JobStore, NewJob, SessionNotice,
 };
 pub use line::plain_line;
 pub use message::{
@@ -93,11 +93,11 @@ pub use model::{
     Candidate, Cooling, Delta, DeltaSink, FellBack, FinishReason, Heard, ModelError, ModelErrorKind, ModelInfo,
     ModelProvider, ModelReply, ModelRequest, NoSink, Price, Prompt, Retry, Usage,
 };
-pub use options::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Thinking};
+pub use options::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Sampling, Thinking};
 pub use outbound::{DeliverError, Outbound};
 pub use process::{Generation, NoProcesses, RunProcesses};
 pub use provenance::{Audience, Author, Link, Person, Provenance, Quote, Unread};
-pub use purpose::{Purpose, Spent, firing_of, firing_session, job_of, job_session};
+pub use purpose::{NO_SESSION, Purpose, Spent, firing_of, firing_session, job_of, job_session};
 pub use refusal::{ProviderFault, ProviderRefusal};
 pub use routine::{
     Guardrails, Misfire, NewRoutine, Notify, PutBy, PutRule, RoutineAction, RoutineAnswer, RoutineOrigin, RoutinePut,

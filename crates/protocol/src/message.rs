@@ -46,6 +46,9 @@ impl PartialEq for Message {
     }
 }
 
+/// How a notice begins, by which it is told from a summary of untrusted content.
+const NOTICE_OPENING: &str = "This is a notice from Belay, not a message of the user.";
+
 /// How long a message stays in the context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -148,6 +151,18 @@ impl Message {
     pub fn for_run(mut self) -> Self {
         self.scope = MessageScope::Run;
         self
+    }
+
+    /// A notice in a conversation: what work has come to that was asked for in it, as untrusted content. It says first what it is.
+    #[must_use]
+    pub fn notice(text: &str) -> Self {
+        Self::system(format!("{NOTICE_OPENING} {text}")).from_outside(true)
+    }
+
+    /// Whether it is a [notice](Self::notice). The store adds notices to a conversation at any time, while a turn is running too.
+    #[must_use]
+    pub fn is_notice(&self) -> bool {
+        self.outside && matches!(&self.body, MessageBody::System { text } if text.starts_with(NOTICE_OPENING))
     }
 
     /// The same message, marked as words of the outside where `outside` says so.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::CallId;
 use crate::message::{Message, ToolCall, WireCache};
-use crate::options::Thinking;
+use crate::options::{Sampling, Thinking};
 use crate::refusal::ProviderRefusal;
 use crate::tool::ToolSet;
 
@@ -42,6 +42,8 @@ pub struct ModelRequest<'a> {
     pub model: Option<&'a str>,
     /// How hard the model is to think; `None`: as it does by itself.
     pub thinking: Option<Thinking>,
+    /// How it chooses its words, where a client has asked for that.
+    pub sampling: Option<&'a Sampling>,
     /// Most tokens to generate, at least 1.
     pub max_tokens: u32,
     /// Requests that may be sent for this logical call, all layers together, at least 1.

@@ -156,6 +156,42 @@ impl ReasoningShown {
     }
 }
 
+/// How the model of a run chooses its words, as a client asks for it. Absent: the configuration's, else the provider's default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sampling {
+    /// Most tokens of one answer, at least 1; never more than `llm.max_tokens`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// Temperature in thousandths: 0 to 2000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature_milli: Option<u16>,
+    /// Share of the likeliest tokens that are chosen among, in thousandths: 0 to 1000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p_milli: Option<u16>,
+    /// Seed of the provider's random numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<i64>,
+    /// Texts at which an answer ends: at most [`STOP_TEXTS_MAX`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
+}
+
+/// Most texts at which an answer ends. Source: OpenAI, chat completions, `stop`.
+pub const STOP_TEXTS_MAX: usize = 4;
+
+impl Sampling {
+    /// The temperature, as providers take it.
+    pub fn temperature(&self) -> Option<f64> {
+        self.temperature_milli.map(|milli| f64::from(milli) / 1000.0)
+    }
+
+    /// The share of the likeliest tokens, as providers take it.
+    pub fn top_p(&self) -> Option<f64> {
+        self.top_p_milli.map(|milli| f64::from(milli) / 1000.0)
+    }
+}
+
 /// What is asked of a run, or of all runs of a session. Absent: whoever is asked next says. Stored with both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -190,6 +226,9 @@ pub struct RunOptions {
     /// Added to the system prompt. At most [`EXTRA_PROMPT_MAX_BYTES`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extra_prompt: Option<String>,
+    /// How its model chooses its words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<Box<Sampling>>,
 }
 
 impl RunOptions {
@@ -212,6 +251,7 @@ impl RunOptions {
             model: self.model.or_else(|| base.model.clone()),
             timeout_ms: self.timeout_ms.or(base.timeout_ms),
             extra_prompt: self.extra_prompt.or_else(|| base.extra_prompt.clone()),
+            sampling: self.sampling.or_else(|| base.sampling.clone()),
         }
     }
 

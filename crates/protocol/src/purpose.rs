@@ -103,6 +103,9 @@ impl Spent {
     }
 }
 
+/// The session of requests over HTTP that name none. Nobody has a conversation there.
+pub const NO_SESSION: &str = "http";
+
 /// The session in which a job works.
 pub fn job_session(job: JobId) -> SessionKey {
     SessionKey::new(format!("job:{job}"))

@@ -624,7 +624,7 @@ pub const TITLE_MAX_CHARS: usize = 80;
 pub struct HistoryEntry {
     /// Its position; what `after` takes.
     pub id: u64,
-    /// `user` or `assistant`.
+    /// `user`, `assistant`, or `system` for a notice.
     pub role: String,
     /// The text.
     pub text: String,

@@ -20,6 +20,7 @@ mod jobs;
 mod limits;
 mod memory;
 mod notes;
+mod notices;
 mod queue;
 mod routines;
 mod sqlite;

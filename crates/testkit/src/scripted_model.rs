@@ -444,7 +444,16 @@ mod tests {
     }
 
     fn request<'a>(prompt: &'a Prompt, messages: &'a [Arc<Message>]) -> ModelRequest<'a> {
-        ModelRequest { prompt, tools: None, messages, model: None, thinking: None, max_tokens: 1, max_attempts: 1 }
+        ModelRequest {
+            prompt,
+            tools: None,
+            messages,
+            model: None,
+            thinking: None,
+            sampling: None,
+            max_tokens: 1,
+            max_attempts: 1,
+        }
     }
 
     #[test]

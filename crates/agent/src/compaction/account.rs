@@ -76,6 +76,7 @@ impl<'a> Account<'a> {
         for message in &account.leaving {
             if let MessageBody::System { text } = &message.body
                 && message.scope.is_thread()
+                && !message.is_notice()
             {
                 let line = instruction_line(text);
                 account.instructions.retain(|known| *known != line); // the newest of equal ones stays

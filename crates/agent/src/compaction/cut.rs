@@ -36,7 +36,7 @@ pub struct Compacted {
     /// Of these, those of the running turn, by their number in it, from 0.
     pub left_of_turn: Vec<u32>,
     /// How many messages of earlier turns stay, of those that the store shows to every turn: a result that stands in for one
-    /// that a crash has swallowed is not among them.
+    /// that a crash has swallowed is not among them, nor is a notice, which may be stored at any time.
     pub kept_of_earlier_turns: u32,
     /// Where the running turn begins in the new context.
     pub turn_start: usize,
@@ -85,7 +85,8 @@ impl Cut {
         let head = usize::from(self.pinned);
         messages.extend((head..self.messages.len()).filter(stays).map(|at| self.messages[at].clone()));
         let earlier: Vec<usize> = (head..self.turn_start).filter(stays).collect();
-        let kept = earlier.iter().filter(|at| self.messages[**at].scope.is_thread()).count();
+        let counts = |message: &Message| message.scope.is_thread() && !message.is_notice();
+        let kept = earlier.iter().filter(|at| counts(&self.messages[**at])).count();
         let left_of_turn = self.leaving.iter().filter_map(|at| at.checked_sub(self.turn_start));
         Compacted {
             messages,

@@ -41,6 +41,7 @@ fn lines(message: &Message, each: usize) -> Vec<String> {
     let said = |who: &str, text: &str| format!("{who}: {}", middle_left_out(text, each).replace('\n', "\n  "));
     let outside = if message.outside { " (words of the outside)" } else { "" };
     match &message.body {
+        MessageBody::System { text } if message.is_notice() => vec![said(&format!("notice{outside}"), text)],
         MessageBody::System { .. } => Vec::new(), // carried on by itself
         MessageBody::User { .. } => vec![said(&format!("person{outside}"), &message.for_model())],
         MessageBody::Data { text } => vec![said(&format!("data{outside}"), text)],

@@ -187,12 +187,16 @@ impl RunCore {
 
     /// The request within what the call may take, for the model that the run asks.
     fn within<'a>(&'a self, allowance: Allowance, request: ModelRequest<'a>) -> ModelRequest<'a> {
+        // What a client asks for is about the answer it waits for: not for what Belay asks models beside it.
+        let sampling = self.options.sampling.as_deref().filter(|_| allowance.purpose == CallPurpose::Step);
         ModelRequest {
             max_attempts: allowance.attempts,
-            max_tokens: match allowance.purpose.closing() {
-                Some(_) => request.max_tokens.min(CLOSING_MAX_TOKENS),
-                None => request.max_tokens,
+            max_tokens: match (allowance.purpose.closing(), sampling.and_then(|sampling| sampling.max_tokens)) {
+                (Some(_), _) => request.max_tokens.min(CLOSING_MAX_TOKENS),
+                (None, Some(wanted)) => request.max_tokens.min(wanted),
+                (None, None) => request.max_tokens,
             },
+            sampling,
             model: request.model.or(self.options.model.as_deref()),
             thinking: self.thinking(allowance.purpose),
             ..request

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use belay_protocol::inbound::LiveRun as LiveRunInfo;
@@ -91,6 +92,13 @@ impl Dispatcher {
                     inbound,
                     ack,
                 );
+            }
+            // A session without a task reads it when it gets one.
+            Control::Refresh(session) => {
+                if let Some(lane) = self.lanes.get(&session) {
+                    lane.stale.store(true, Ordering::Release);
+                    lane.wake.notify_one();
+                }
             }
             Control::Job(request) => self.job_request(request, inbound.clone(), ack),
             Control::Routine(request) => self.routine_request(*request, inbound, ack),

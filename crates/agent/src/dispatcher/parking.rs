@@ -26,6 +26,7 @@ impl Lane {
         Self {
             mail: None,
             wake: Arc::new(Notify::new()),
+            stale: Arc::default(),
             task: None,
             runs: vec![run],
             commands: 0,

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Ack, Asker, Body, Control, IdempotencyKey, Inbound, JobChange, JobChanged, JobId, JobRecord, JobState, Outbound,
-    Purpose, QueueMode, Refusal, RunId, RunOptions, RunRecord, RunWatch, StopTarget, StoreError,
+    Ack, Asker, Body, Control, IdempotencyKey, Inbound, JobChange, JobChanged, JobId, JobRecord, JobState, NO_SESSION,
+    Outbound, Purpose, QueueMode, Refusal, RunId, RunOptions, RunRecord, RunWatch, SessionNotice, StopTarget,
+    StoreError,
 };
 use tokio::time::sleep;
 
@@ -208,6 +209,7 @@ async fn settle(house: &House, job: &JobRecord, outcome: Outcome, run: Option<Ru
     let changed = insist(house, || house.store.jobs.change(change.clone())).await?;
     house.bell.ring(); // its place may be free
     let JobChanged::Now(job) = changed else { return None };
+    refresh(house, &job, change.told_in).await;
     metrics::job_came_to(job.state);
     tracing::info!(state = job.state.word(), why = job.why, "a job has come into another state");
     match job.state {
@@ -218,6 +220,13 @@ async fn settle(house: &House, job: &JobRecord, outcome: Outcome, run: Option<Ru
         JobState::Stuck => Some(*job),
         _ => None,
     }
+}
+
+/// Has the conversation that asked read the notice, if it is awake: its next turn knows of it.
+async fn refresh(house: &House, job: &JobRecord, told_in: Option<SessionNotice>) {
+    let Some(SessionNotice { session, .. }) = told_in else { return };
+    let body = Body::Control(Control::Refresh(session));
+    house.inlet.send(Inbound { body, ..message(job, &job.creator, String::new(), None) }).await;
 }
 
 fn ordinal(attempt: u32) -> String {
@@ -239,7 +248,11 @@ pub(super) fn change_to(house: &House, job: &JobRecord, outcome: &Outcome, run: 
     };
     let told = job.reply_to.clone().filter(|route| to != JobState::Stuck && rights::may_tell(house, route));
     let notice = told.map(|route| Outbound::new(run, route, text::notice(job, outcome)));
-    JobChange { job: job.job_id, to, attempt: Some(job.attempt), why, result, notice, at: house.clock.now() }
+    // Where a routine has asked, its routine run tells what there is to tell; a program without a session reads the job.
+    let in_conversation = job.firing.is_none() && job.asked_in.as_str() != NO_SESSION;
+    let told_in = (to != JobState::Stuck && in_conversation)
+        .then(|| SessionNotice { session: job.asked_in.clone(), text: text::notice_in_session(job, outcome) });
+    JobChange { job: job.job_id, to, attempt: Some(job.attempt), why, result, notice, told_in, at: house.clock.now() }
 }
 
 /// The result is where whoever asked finds it: in the outbox, or in the job.
@@ -251,6 +264,7 @@ pub(super) async fn submit(house: &House, job: &JobRecord) {
         why: String::new(),
         result: None,
         notice: None,
+        told_in: None,
         at: house.clock.now(),
     };
     if let Some(JobChanged::Now(job)) = insist(house, || house.store.jobs.change(change.clone())).await {

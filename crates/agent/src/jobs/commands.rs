@@ -59,11 +59,7 @@ pub(crate) async fn command(house: &House, command: JobCommand, by: &Inbound) ->
             let job_id = by.key.as_ref().map(|key| id_of(&[key.channel.as_str(), &key.account, &key.message_id]));
             let order = JobOrder { job_id, task, ..JobOrder::default() };
             let job = create(house, order, Client::of(by)).await?;
-            let text = format!(
-                "Job “{}” is made: `{}`. Its result comes here. /jobs lists jobs, /cancel and the id takes one back.",
-                job.title, job.job_id
-            );
-            Ok(text.into())
+            Ok(text::made(&job).into())
         }
         JobCommand::Show(id) => {
             let job = find(house, id, by).await?;

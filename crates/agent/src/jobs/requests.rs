@@ -172,7 +172,16 @@ async fn accept(house: &House, id: JobId, by: &Inbound) -> Result<JobRecord, Ref
 }
 
 fn change(house: &House, job: &JobRecord, to: JobState, why: String) -> JobChange {
-    JobChange { job: job.job_id, to, attempt: None, why, result: None, notice: None, at: house.clock.now() }
+    JobChange {
+        job: job.job_id,
+        to,
+        attempt: None,
+        why,
+        result: None,
+        notice: None,
+        told_in: None,
+        at: house.clock.now(),
+    }
 }
 
 /// A job of whoever asks; an operator's are all. Of others' nobody learns that there are any.

@@ -28,8 +28,8 @@ impl CreateJob {
             ..ToolSpec::new(
                 CREATE_JOB,
                 "Gives a piece of work to a job, which goes on by itself after this conversation's turn has ended: for what \
-                 takes long, or is to be done beside the conversation. Its result is sent to the user by itself when it is \
-                 there; do not wait for it. The job knows nothing but the task, and nobody can answer its questions.",
+                 takes long, or is to be done beside the conversation. Its result comes to this conversation by itself when it \
+                 is there; do not wait for it. The job knows nothing but the task, and nobody can answer its questions.",
                 json!({
                     "type": "object",
                     "properties": {

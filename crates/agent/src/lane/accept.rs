@@ -245,7 +245,11 @@ fn asker_of(input: &LaneInput) -> Asker {
 /// The text of a system message that belongs to the conversation.
 pub(super) fn instruction(message: &Message) -> Option<&str> {
     match &message.body {
-        MessageBody::System { text } if message.scope.is_thread() && !compaction::is_pinned(message) => Some(text),
+        MessageBody::System { text }
+            if message.scope.is_thread() && !message.is_notice() && !compaction::is_pinned(message) =>
+        {
+            Some(text)
+        }
         _ => None,
     }
 }

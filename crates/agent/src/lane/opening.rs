@@ -83,6 +83,7 @@ pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: Lane
         options,
         joining: None,
         parking: Parking::No { refused: 0 },
+        stale: false,
         seat,
         read_again_at: None,
         individually: false,

@@ -505,6 +505,7 @@ async fn a_full_job_is_the_firings_work_until_it_is_over_also_over_a_crash() {
         why: "taken back".into(),
         result: None,
         notice: None,
+        told_in: None,
         at: UnixMillis(TEN_PAST),
     };
     setup.store.jobs.change(change).await.expect("changed");

@@ -346,6 +346,7 @@ async fn that_there_are_too_many_jobs_is_no_failure_of_a_routine() {
         why: "taken back".into(),
         result: None,
         notice: None,
+        told_in: None,
         at: UnixMillis(1),
     };
     setup.store.jobs.change(change).await.expect("changed");

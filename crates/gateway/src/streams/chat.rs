@@ -19,10 +19,12 @@ const SILENT: &str = "NO_REPLY";
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ChatEvent {
-    run_id: RunId,
+    /// Absent in a notice, which belongs to no run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_id: Option<RunId>,
     session_key: SessionKey,
     seq: u64,
-    /// `delta`, `final`, `aborted` or `error`; exactly one that is not `delta`.
+    /// `delta`, `final`, `aborted` or `error`; exactly one that is not `delta`. `notice`: of no run.
     state: &'static str,
     /// What was said, as a whole; absent where there is nothing to show.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,6 +44,25 @@ pub(crate) struct ChatEvent {
     /// The number of the fact that it is made of, for going on behind it: the end has one, deltas have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<Seq>,
+}
+
+impl ChatEvent {
+    /// A notice in a conversation, which is that fact.
+    pub(crate) fn notice(session: SessionKey, fact: Seq, text: &str) -> Self {
+        Self {
+            run_id: None,
+            session_key: session,
+            seq: 1,
+            state: "notice",
+            message: Some(json!({ "role": "system", "content": [{ "type": "text", "text": text }] })),
+            delta_text: None,
+            replace: false,
+            stop_reason: None,
+            error_message: None,
+            error_kind: None,
+            cursor: Some(fact),
+        }
+    }
 }
 
 /// Turns what is heard of one run into events.
@@ -148,7 +169,7 @@ impl ChatMapper {
 
     fn event(&self, seq: u64, state: &'static str) -> ChatEvent {
         ChatEvent {
-            run_id: self.run,
+            run_id: Some(self.run),
             session_key: self.session.clone(),
             seq,
             state,

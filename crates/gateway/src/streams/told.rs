@@ -25,11 +25,11 @@ pub(super) fn told(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static
         Kind::SubagentStarted { .. } | Kind::SubagentEnded { .. } => ("subagent", subagent(kind)),
         Kind::PlanCreated { .. } | Kind::PlanStep { .. } => ("plan", plan(kind)),
         Kind::GateAsked { .. } | Kind::GateDecided { .. } => ("approval", approval(kind)),
-        // Changes of a conversation, deliveries, jobs and routines are no part of a run's course. What hooks do, and which parts
+        // Changes of a conversation, notices in it, deliveries, jobs and routines are no part of a run's course. What hooks do, and which parts
         // of an answer were committed early, is for the operator, who reads it in the log.
         Kind::ThreadEdited { .. } | Kind::Delivered { .. } | Kind::Hook { .. } | Kind::Said { .. } => return None,
         Kind::JobChanged { .. } | Kind::RoutineFired { .. } | Kind::RoutineEnded { .. } => return None,
-        Kind::HeartbeatSkipped { .. } => return None,
+        Kind::HeartbeatSkipped { .. } | Kind::Notice { .. } => return None,
         // How tools get on is a matter of all runs.
         Kind::ToolFailing { .. } | Kind::ToolSwitched { .. } => return None,
     };

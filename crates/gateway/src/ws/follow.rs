@@ -154,6 +154,13 @@ impl Follower {
                 }
             };
             let Some(news) = news else { return };
+            if let News::Fact(fact, _) = &news
+                && let EventKind::Notice { text } = &fact.kind
+                && let Some(session) = &fact.session
+            {
+                self.send("chat", &ChatEvent::notice(session.clone(), fact.seq, text), false);
+                continue;
+            }
             // Of the facts only ends are told; one that comes behind the end begins nothing.
             if matches!(&news, News::Fact(fact, _) if !matches!(fact.kind, EventKind::RunEnded { .. })) {
                 continue;

@@ -11,13 +11,15 @@
 use std::sync::Arc;
 
 use belay_protocol::{CallId, Message, MessageBody, ModelRequest, Thinking, ToolCall, ToolResult, ToolSet};
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use super::thoughts::Replay;
 use crate::config::LlmConfig;
 use crate::thinking::Ability;
 use crate::vision::{CANNOT_SEE, text_instead};
-use crate::wire::{arguments_json, body_capacity, extra_fields, finished, is_word, json, push_json, tool_name};
+use crate::wire::{
+    arguments_json, body_capacity, extra_fields, extra_maps, finished, is_word, json, push_json, sampled, tool_name,
+};
 
 /// The name under which parts keep their form.
 const FORMAT: &str = "anthropic";
@@ -41,6 +43,8 @@ pub(super) struct RequestShape {
     always: Vec<u8>,
     /// The same for a model that thinks.
     always_thinking: Vec<u8>,
+    /// What both are written from, for requests that change some of it.
+    fields: [Map<String, Value>; 2],
     with_tools: Vec<u8>,
     /// Whether pictures are sent.
     vision: bool,
@@ -59,7 +63,9 @@ impl RequestShape {
     pub(super) fn new(config: &LlmConfig, vision: bool, ability: Ability) -> Self {
         let (always, with_tools) = extra_fields(config, Map::new());
         let (always_thinking, _) = extra_fields(&LlmConfig { temperature: None, ..config.clone() }, Map::new());
-        Self { always, always_thinking, with_tools, vision, ability }
+        let thinking = LlmConfig { temperature: None, ..config.clone() };
+        let fields = [extra_maps(config, Map::new()).0, extra_maps(&thinking, Map::new()).0];
+        Self { always, always_thinking, fields, with_tools, vision, ability }
     }
 
     /// The body. With a `replay` the model is told to think, at the level of the request.
@@ -72,10 +78,10 @@ impl RequestShape {
         let max_tokens = request.max_tokens.saturating_add(level.map_or(0, Thinking::budget_tokens));
         out.extend_from_slice(format!(",\"stream\":true,\"max_tokens\":{max_tokens}").as_bytes());
         match level {
-            None => out.extend_from_slice(&self.always),
+            None => self.push_always(&mut out, &self.always, &self.fields[0], request),
             Some(level) => {
                 out.extend_from_slice(self.thinking(level).as_bytes());
-                out.extend_from_slice(&self.always_thinking);
+                self.push_always(&mut out, &self.always_thinking, &self.fields[1], request);
             }
         }
         if let Some(tools) = request.tools.filter(|tools| !tools.is_empty()) {
@@ -88,6 +94,13 @@ impl RequestShape {
         push_turns(&mut out, request, self.vision, replay.map_or(&[], Vec::as_slice));
         out.extend_from_slice(b"]}");
         finished(out)
+    }
+
+    fn push_always(&self, out: &mut Vec<u8>, written: &[u8], fields: &Map<String, Value>, request: &ModelRequest<'_>) {
+        match request.sampling {
+            None => out.extend_from_slice(written),
+            Some(sampling) => out.extend_from_slice(&sampled(fields, sampling, "stop_sequences")),
+        }
     }
 
     /// The fields that have the model think. Newer ones choose the number of tokens by themselves and refuse one; what they
@@ -106,7 +119,7 @@ impl RequestShape {
 fn push_system(out: &mut Vec<u8>, request: &ModelRequest<'_>) {
     let prompt = (!is_blank(&request.prompt.text)).then_some((&request.prompt.text, &request.prompt.wire));
     let history = request.messages.iter().filter_map(|message| match &message.body {
-        MessageBody::System { text } if !is_blank(text) => Some((text, &message.wire)),
+        MessageBody::System { text } if !is_blank(text) && !message.is_notice() => Some((text, &message.wire)),
         _ => None,
     });
     let mut blocks = prompt.into_iter().chain(history).peekable();
@@ -203,7 +216,8 @@ fn open_turn(out: &mut Vec<u8>, turn: &mut Option<Role>, role: Role) {
 /// Whose turn a message belongs to; `None` when it has no block to send there.
 pub(super) fn role_of(message: &Message) -> Option<Role> {
     match &message.body {
-        MessageBody::System { .. } => None,
+        // Untrusted content has no place in the system prompt; the notice itself says that it is not the user's.
+        MessageBody::System { text } => (message.is_notice() && !is_blank(text)).then_some(Role::User),
         MessageBody::User { .. } | MessageBody::Data { .. } => (!is_blank(&message.for_model())).then_some(Role::User),
         MessageBody::Assistant { text, tool_calls } => {
             (!is_blank(text) || !tool_calls.is_empty()).then_some(Role::Assistant)
@@ -217,10 +231,11 @@ fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// The blocks of a message, without the last closing brace. For a system message its bare text, which becomes a block
+/// The blocks of a message, without the last closing brace. For a system message, unless it is a notice, its bare text, which becomes a block
 /// of the system text.
 fn open_blocks(message: &Message) -> String {
     match &message.body {
+        MessageBody::System { text } if message.is_notice() => open_text(text),
         MessageBody::System { text } => json(text),
         MessageBody::User { .. } | MessageBody::Data { .. } => open_text(&message.for_model()),
         MessageBody::Tool(result) => open_result(result, &result.text),
@@ -334,6 +349,16 @@ mod tests {
                 ],
             })
         );
+    }
+
+    #[test]
+    fn a_notice_stands_in_the_conversation_and_not_among_the_instructions() {
+        let history = vec![Message::notice("it is 42"), Message::user("what came of it?")];
+        let body = body(&Asked::new("be brief", false, history));
+        assert_eq!(body["system"].as_array().map(Vec::len), Some(1), "{body}");
+        let text = "This is a notice from Belay, not a message of the user. it is 42";
+        assert_eq!(body["messages"][0]["role"], "user");
+        assert_eq!(body["messages"][0]["content"][0], json!({"type": "text", "text": text}));
     }
 
     #[test]

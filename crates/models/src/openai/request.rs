@@ -5,13 +5,15 @@
 //! and written as they are.
 
 use belay_protocol::{CallId, Message, MessageBody, ModelRequest, Picture, Thinking, ToolCall, ToolResult, ToolSet};
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use url::Url;
 
 use crate::config::LlmConfig;
 use crate::thinking::Ability;
 use crate::vision::{CANNOT_SEE, text_instead};
-use crate::wire::{arguments_json, body_capacity, extra_fields, finished, json, push_json, tool_name};
+use crate::wire::{
+    arguments_json, body_capacity, extra_fields, extra_maps, finished, json, push_json, sampled, tool_name,
+};
 
 /// The name under which parts keep their form.
 const FORMAT: &str = "openai-chat";
@@ -24,6 +26,8 @@ pub(super) struct RequestShape {
     /// The field that bounds the answer.
     max_tokens_field: &'static str,
     always: Vec<u8>,
+    /// What `always` is written from, for requests that change some of it.
+    always_fields: Map<String, Value>,
     with_tools: Vec<u8>,
     /// Whether pictures are sent.
     vision: bool,
@@ -37,6 +41,7 @@ impl RequestShape {
         // OpenAI's own models refuse the old name, and most other servers know only that one.
         let is_openai = host == "api.openai.com" || host.ends_with(".openai.azure.com");
         let usage = Map::from_iter([("stream_options".into(), json!({"include_usage": true}))]);
+        let (always_fields, _) = extra_maps(config, usage.clone());
         let (always, with_tools) = extra_fields(config, usage);
         let max_tokens_field = match (config.extra_body.contains_key("max_completion_tokens"), is_openai) {
             (true, _) => "",
@@ -44,7 +49,7 @@ impl RequestShape {
             (false, false) => "max_tokens",
         };
         let off = if let Ability::LevelsAndOff(word) = ability { Some(word) } else { None };
-        Self { max_tokens_field, always, with_tools, vision, off }
+        Self { max_tokens_field, always, always_fields, with_tools, vision, off }
     }
 
     pub(super) fn body(&self, request: &ModelRequest<'_>, model: &str) -> Vec<u8> {
@@ -55,7 +60,10 @@ impl RequestShape {
         if !self.max_tokens_field.is_empty() {
             out.extend_from_slice(format!(",\"{}\":{}", self.max_tokens_field, request.max_tokens).as_bytes());
         }
-        out.extend_from_slice(&self.always);
+        match request.sampling {
+            None => out.extend_from_slice(&self.always),
+            Some(sampling) => out.extend_from_slice(&sampled(&self.always_fields, sampling, "stop")),
+        }
         let level = match request.thinking {
             Some(Thinking::Off) => self.off,
             level => level.map(Thinking::word),
@@ -193,7 +201,6 @@ fn tools_form(tools: &ToolSet) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use serde_json::Value;
 
     use super::*;
     use crate::testing::{Asked, history_with_pictures, long_history, sample_history};
@@ -204,6 +211,28 @@ mod tests {
 
     fn body(config: &LlmConfig, url: &str, asked: &Asked) -> Value {
         serde_json::from_slice(&shape(config, url).body(&asked.request(), "m")).unwrap()
+    }
+
+    #[test]
+    fn what_a_client_asks_for_stands_in_the_place_of_the_configured() {
+        let asked = Asked::new("", false, vec![Message::user("hi")]);
+        let config = LlmConfig { temperature: Some(0.5), ..LlmConfig::default() };
+        let sampling = Sampling {
+            temperature_milli: Some(0),
+            top_p_milli: Some(900),
+            seed: Some(7),
+            stop: vec!["END".into()],
+            ..Sampling::default()
+        };
+        let shape = RequestShape::new(&config, &"http://h/v1".parse().unwrap(), false, Ability::Unknown);
+        let body: Value =
+            serde_json::from_slice(&shape.body(&ModelRequest { sampling: Some(&sampling), ..asked.request() }, "m"))
+                .unwrap();
+        let expected =
+            [("temperature", json!(0.0)), ("top_p", json!(0.9)), ("seed", json!(7)), ("stop", json!(["END"]))];
+        for (field, value) in expected {
+            assert_eq!(body[field], value, "{body}");
+        }
     }
 
     #[test]

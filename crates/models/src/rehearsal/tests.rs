@@ -415,6 +415,7 @@ async fn ask(
         messages: &messages,
         model: None,
         thinking: None,
+        sampling: None,
         max_tokens: 4096,
         max_attempts: 3,
     };

@@ -59,7 +59,12 @@ impl State {
     ) -> Result<(), StoreError> {
         let active = self.lane(lease)?;
         let shown = self.snapshot(active).messages;
-        let upto = shown.iter().rev().nth(keep as usize).map_or(0, |(position, _)| *position);
+        let upto = shown
+            .iter()
+            .rev()
+            .filter(|(_, message)| !message.is_notice())
+            .nth(keep as usize)
+            .map_or(0, |(position, _)| *position);
         let thread = self.thread_mut(active);
         thread.summary = Some(summary);
         thread.upto = thread.upto.max(upto);
@@ -82,7 +87,8 @@ fn turns_shown(thread: &Thread, shown: Shown) -> BTreeSet<u32> {
 }
 
 fn show(thread: &mut Thread, turn: u32, from: Shown, to: Shown) {
-    for line in thread.messages.iter_mut().filter(|line| line.turn == turn && line.shown == from) {
+    let of_turn = |line: &&mut Line| line.turn == turn && line.shown == from && !line.message.is_notice();
+    for line in thread.messages.iter_mut().filter(of_turn) {
         line.shown = to;
     }
 }
@@ -94,7 +100,8 @@ fn undo(thread: &mut Thread, at_work: &[u32]) -> bool {
     let upto = thread.upto;
     let last = thread
         .positions()
-        .filter(|(position, line)| *position > upto && line.shown == Shown::Visible && !at_work.contains(&line.turn))
+        .filter(|(position, line)| *position > upto && !line.message.is_notice())
+        .filter(|(_, line)| line.shown == Shown::Visible && !at_work.contains(&line.turn))
         .map(|(_, line)| line.turn)
         .max();
     let Some(turn) = last else { return false };

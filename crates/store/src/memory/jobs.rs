@@ -1,10 +1,11 @@
 //! Jobs.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use belay_protocol::{
-    Asker, BootId, ChannelId, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobRecord,
-    JobState, NewJob, RunId, StoreError, UnixMillis,
+    Asker, BootId, ChannelId, EventKind, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers,
+    JobRecord, JobState, Message, NewEvent, NewJob, RunId, SessionNotice, StoreError, UnixMillis,
 };
 
 use super::state::State;
@@ -170,10 +171,27 @@ impl State {
             Step::Same => Ok(JobChanged::Now(Box::new(job))),
             Step::To(record) => {
                 change.notice.into_iter().try_for_each(|notice| self.enqueue(notice))?;
+                if let Some(notice) = change.told_in {
+                    self.append_notice(notice, change.at);
+                }
                 self.keep_job(job.state, (*record).clone());
                 Ok(JobChanged::Now(record))
             }
         }
+    }
+
+    /// Appends a notice to the active thread of a session, which is made where there is none.
+    fn append_notice(&mut self, notice: SessionNotice, at: UnixMillis) {
+        if !self.sessions.contains_key(&notice.session) {
+            self.open_lane(&notice.session, BootId::new(), at);
+        }
+        let Some(thread) = self.sessions.get(&notice.session).map(|session| session.thread) else { return };
+        let message = Arc::new(Message::notice(&notice.text));
+        let kind = EventKind::Notice { text: message.text().to_owned() };
+        let thread = self.thread_mut(thread);
+        thread.push(thread.turns, None, at, message);
+        thread.touch(None, at);
+        self.push_events(&[NewEvent { at, session: Some(notice.session), run_id: None, kind }]);
     }
 
     fn keep_job(&mut self, from: JobState, record: JobRecord) {

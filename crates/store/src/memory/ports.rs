@@ -280,6 +280,7 @@ fn entry(position: u64, line: &Line) -> Option<HistoryEntry> {
     let role = match line.message.body {
         MessageBody::User { .. } => "user",
         MessageBody::Assistant { .. } => "assistant",
+        MessageBody::System { .. } if line.message.is_notice() => "system",
         MessageBody::System { .. } | MessageBody::Data { .. } | MessageBody::Tool(_) => return None,
     };
     let told =

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::jobs::Jobs;
 use super::routines::Routines;
+use crate::notices::behind_results;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
@@ -189,7 +190,7 @@ impl State {
             id,
             state: thread.state,
             summary: thread.summary.clone(),
-            messages: messages.map(|(position, line)| (position, line.message.clone())).collect(),
+            messages: behind_results(messages.map(|(position, line)| (position, line.message.clone())).collect()),
         }
     }
 

@@ -18,6 +18,14 @@ macro_rules! turns_at_work {
     };
 }
 
+/// Whether a message is a notice. It belongs to no turn, and the store may add one at any time: a number of messages that the
+/// lane gives never counts it.
+macro_rules! notice {
+    () => {
+        "(role = 'system' AND COALESCE(body ->> 'outside', 0))"
+    };
+}
+
 /// `fresh` is the thread that `/new` opens; chosen before, so that a repeated execution is the same.
 pub(super) fn edit_thread(
     tx: &mut Tx<'_>,
@@ -56,7 +64,9 @@ fn undo(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey) -> Done<bool> {
     let last = tx.row(
         concat!(
             "SELECT MAX(turn) FROM messages WHERE thread = ?1 AND shown = 'visible'
-               AND position > (SELECT summary_upto FROM threads WHERE id = ?1) AND turn NOT IN ",
+               AND position > (SELECT summary_upto FROM threads WHERE id = ?1) AND NOT ",
+            notice!(),
+            " AND turn NOT IN ",
             turns_at_work!()
         ),
         params![lane.thread, session.as_str()],
@@ -81,7 +91,7 @@ fn redo(tx: &mut Tx<'_>, lane: &Lane) -> Done<bool> {
 
 fn show(tx: &mut Tx<'_>, lane: &Lane, turn: u32, from: &str, to: &str) -> Done<usize> {
     tx.exec(
-        "UPDATE messages SET shown = ?4 WHERE thread = ?1 AND turn = ?2 AND shown = ?3",
+        concat!("UPDATE messages SET shown = ?4 WHERE thread = ?1 AND turn = ?2 AND shown = ?3 AND NOT ", notice!()),
         params![lane.thread, turn, from, to],
     )
 }
@@ -118,11 +128,14 @@ fn rest(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey, at: UnixMillis) -> D
 pub(super) fn compact(tx: &mut Tx<'_>, lease: &Lease, keep: u32, summary: &str, events: &[NewEvent]) -> Done<()> {
     let lane = lane(tx, lease)?;
     let upto = tx.row(
-        "SELECT position FROM messages
-         WHERE thread = ?1 AND position > (SELECT summary_upto FROM threads WHERE id = ?1)
-           AND shown = 'visible' AND scope = 'thread' AND summarised = 0
+        concat!(
+            "SELECT position FROM messages
+         WHERE thread = ?1 AND position > (SELECT summary_upto FROM threads WHERE id = ?1) AND NOT ",
+            notice!(),
+            " AND shown = 'visible' AND scope = 'thread' AND summarised = 0
            AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE session = ?2 AND ended_at IS NULL))
-         ORDER BY position DESC LIMIT 1 OFFSET ?3",
+         ORDER BY position DESC LIMIT 1 OFFSET ?3"
+        ),
         params![lane.thread, lease.session.as_str(), keep],
         |row| Ok(row.get::<_, i64>(0)?),
     )?;

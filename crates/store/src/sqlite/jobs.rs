@@ -9,7 +9,7 @@ use rusqlite::{Connection, Row, named_params, params, params_from_iter};
 
 use super::ledger::append_events;
 use super::tx::{self, Done, Failure, Tx, from_sql_int};
-use super::{outbox, rows};
+use super::{outbox, rows, threads};
 use crate::jobs::{Step, begun, changed, jobs_limit, no_job, pending, step, too_many, too_many_each};
 
 /// Columns that [`record`] reads.
@@ -156,6 +156,7 @@ pub(super) fn change(tx: &mut Tx<'_>, change: &JobChange) -> Done<JobChanged> {
         Step::To(next) => {
             let kept = keep(tx, job.state, *next)?;
             change.notice.iter().try_for_each(|notice| outbox::insert(tx, notice))?;
+            change.told_in.iter().try_for_each(|notice| threads::append_notice(tx, notice, change.at))?;
             Ok(JobChanged::Now(Box::new(kept)))
         }
     }

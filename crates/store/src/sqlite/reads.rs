@@ -16,6 +16,7 @@ use super::threads::SEEN;
 use super::tx::{Done, from_sql_int, row, rows as all, to_sql_int};
 use crate::excerpt::title;
 use crate::limits::{PAGE_MAX, PRESENCE_RUNS, events_limit, runs_limit};
+use crate::notices::behind_results;
 
 pub(super) fn run(conn: &Connection, id: RunId) -> Done<Option<RunRecord>> {
     let sql = format!("SELECT {RUN_COLUMNS} FROM runs WHERE id = ?1");
@@ -138,7 +139,7 @@ pub(super) fn history(conn: &Connection, session: &SessionKey, after: u64, limit
     let mut statement = conn.prepare_cached(
         "SELECT position, role, run_id, at, body FROM messages
          WHERE thread = (SELECT thread FROM sessions WHERE session = ?1) AND position > ?2
-           AND shown = 'visible' AND scope = 'thread' AND role IN ('user', 'assistant')
+           AND shown = 'visible' AND scope = 'thread' AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'outside', 0)))
          ORDER BY position",
     )?;
     told(statement.query(params![session.as_str(), to_sql_int(after)])?, limit)
@@ -148,7 +149,7 @@ pub(super) fn recent_history(conn: &Connection, session: &SessionKey, limit: u32
     let mut statement = conn.prepare_cached(
         "SELECT position, role, run_id, at, body FROM messages
          WHERE thread = (SELECT thread FROM sessions WHERE session = ?1)
-           AND shown = 'visible' AND scope = 'thread' AND role IN ('user', 'assistant')
+           AND shown = 'visible' AND scope = 'thread' AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'outside', 0)))
          ORDER BY position DESC",
     )?;
     let mut entries = told(statement.query(params![session.as_str()])?, limit)?;
@@ -198,7 +199,7 @@ pub(super) fn conversation(conn: &Connection, session: &SessionKey) -> Done<Opti
     )?;
     let Some((thread, upto, conversation)) = head else { return Ok(None) };
     let messages = all(conn, SEEN, params![thread, upto, session.as_str()], rows::message)?;
-    let messages = messages.into_iter().map(|(_, message)| message).collect();
+    let messages = behind_results(messages).into_iter().map(|(_, message)| message).collect();
     Ok(Some(Conversation { messages, ..conversation }))
 }
 

@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{Message, RunId, SessionKey, ThreadSnapshot, ThreadState, UnixMillis};
+use belay_protocol::{
+    EventKind, Message, NewEvent, RunId, SessionKey, SessionNotice, ThreadId, ThreadSnapshot, ThreadState, UnixMillis,
+};
 use rusqlite::params;
 
 use super::lanes::Lane;
+use super::ledger::append_events;
 use super::rows;
 use super::tx::{Done, Failure, Tx, to_sql_int};
 use super::words;
+use crate::notices::behind_results;
 
 pub(super) fn insert_thread(tx: &mut Tx<'_>, session: &SessionKey, id: &str, at: UnixMillis) -> Done<()> {
     tx.exec(
@@ -37,7 +41,7 @@ pub(super) fn snapshot(tx: &mut Tx<'_>, session: &SessionKey, thread: &str) -> D
             ))
         })?;
     let (id, state, summary, upto) = head.ok_or_else(|| Failure::damaged("a session without its thread"))?;
-    let messages = tx.rows(SEEN, params![thread, upto, session.as_str()], rows::message)?;
+    let messages = behind_results(tx.rows(SEEN, params![thread, upto, session.as_str()], rows::message)?);
     Ok(ThreadSnapshot { id, state, summary, messages })
 }
 
@@ -92,6 +96,30 @@ fn append_message(tx: &mut Tx<'_>, place: &Place<'_>, message: &Message) -> Done
         ],
     )?;
     Ok(())
+}
+
+/// Appends a notice to the active thread of a session, which is made where there is none, and the event that says so. Whoever owns
+/// the lane reads it with the next load.
+pub(super) fn append_notice(tx: &mut Tx<'_>, notice: &SessionNotice, at: UnixMillis) -> Done<()> {
+    let fresh = ThreadId::new().to_string();
+    let made = tx.exec(
+        "INSERT INTO sessions (session, owner, epoch, thread, opened_at) VALUES (?1, '', 1, ?2, ?3) ON CONFLICT DO NOTHING",
+        params![notice.session.as_str(), fresh, at.0],
+    )?;
+    if made > 0 {
+        insert_thread(tx, &notice.session, &fresh, at)?;
+    }
+    let place = tx.row(
+        "SELECT s.thread, t.turns FROM sessions s JOIN threads t ON t.id = s.thread WHERE s.session = ?1",
+        params![notice.session.as_str()],
+        |row| Ok((row.get::<_, String>("thread")?, row.get::<_, u32>("turns")?)),
+    )?;
+    let (thread, turn) = place.ok_or_else(|| Failure::damaged("a session without its thread"))?;
+    let message = Message::notice(&notice.text);
+    append_message(tx, &Place { thread: &thread, turn, run: None, at }, &message)?;
+    set_thread(tx, &thread, None, at)?;
+    let kind = EventKind::Notice { text: message.text().to_owned() };
+    append_events(tx, &[NewEvent { at, session: Some(notice.session.clone()), run_id: None, kind }])
 }
 
 pub(super) fn append_messages(tx: &mut Tx<'_>, place: &Place<'_>, messages: &[Arc<Message>]) -> Done<()> {

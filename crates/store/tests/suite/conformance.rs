@@ -7,6 +7,7 @@ mod delivery;
 mod firings;
 mod jobs;
 mod ledgers;
+mod notices;
 mod pauses;
 mod reading;
 mod routines;

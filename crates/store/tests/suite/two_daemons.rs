@@ -91,6 +91,7 @@ async fn what_was_answered_is_there_after_a_restart() {
         why: "done".into(),
         result: Some("42".into()),
         notice: Some(outbound("c", "it is 42")),
+        told_in: None,
         at: at(3_000),
     };
     store.change(change).await.unwrap();

@@ -153,7 +153,9 @@ impl Played {
                 let notice = Some(self.notice.clone());
                 format!(
                     "{:?}",
-                    store.change(JobChange { job: self.job(job), to, attempt, why, result, notice, at }).await
+                    store
+                        .change(JobChange { job: self.job(job), to, attempt, why, result, notice, told_in: None, at })
+                        .await
                 )
             }
             Step::NoteProgress(job) => format!("{:?}", store.note_progress(self.job(job)).await),

@@ -16,7 +16,7 @@ use crate::routines::{fire, put, routine};
 use crate::support::{TestTool, saw};
 
 #[tokio::test(start_paused = true)]
-async fn a_job_works_beside_the_conversation_and_its_result_comes_as_a_message_that_no_model_reads() {
+async fn a_job_works_beside_the_conversation_and_its_result_comes_as_a_message_and_as_a_notice_that_the_model_reads() {
     let model = ScriptedModel::new([
         Scripted::call("echo", json!({"text": "seen"})),
         done("two rooms"),
@@ -35,7 +35,9 @@ async fn a_job_works_beside_the_conversation_and_its_result_comes_as_a_message_t
     assert!(tools.contains(&"terminate".to_owned()) && !tools.contains(&"create_job".to_owned()), "{tools:?}");
     assert_eq!(saw(&agent.model, 1), ["count the rooms\nand the halls"]);
     agent.one.ask("alice", "hi").await;
-    assert_eq!(saw(&agent.model, 3), ["hi"], "the conversation's model reads nothing of the job");
+    let read = &agent.model.seen()[2].messages;
+    assert_eq!(read.len(), 2, "the conversation, which was awake: {read:?}");
+    assert!(read[0].is_notice() && read[0].text().contains("two rooms") && read[1].text() == "hi", "{read:?}");
     assert!(agent.model.seen()[2].tools.clone().expect("tools").contains(&"create_job".to_owned()));
     agent.shut_down().await;
 }

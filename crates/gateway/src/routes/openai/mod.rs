@@ -7,6 +7,7 @@ mod error;
 mod format;
 mod paused;
 mod request;
+mod sampling;
 mod stream;
 
 use axum::Json;
@@ -105,7 +106,12 @@ impl Conversation {
             relayed: false,
             provenance: None,
             // Its client waits for the answer to this very request.
-            options: RunOptions { queue: Some(QueueMode::Followup), thinking: self.thinking, ..RunOptions::default() },
+            options: RunOptions {
+                queue: Some(QueueMode::Followup),
+                thinking: self.thinking,
+                sampling: self.sampling,
+                ..RunOptions::default()
+            },
         }
     }
 }

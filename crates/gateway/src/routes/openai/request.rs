@@ -2,13 +2,14 @@
 
 use axum::http::HeaderValue;
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
-use belay_protocol::{RunId, SessionKey, Thinking};
+use belay_protocol::{RunId, Sampling, SessionKey, Thinking};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::error::OpenAiError;
 use super::format::AnswerForm;
+use super::sampling::SamplingFields;
 use crate::routes::messages::check_text;
 
 /// A chat request; what we do not use is left out.
@@ -25,6 +26,8 @@ pub(crate) struct ChatRequest {
     functions: Option<Value>,
     response_format: Option<Value>,
     reasoning_effort: Option<String>,
+    #[serde(flatten)]
+    sampling: SamplingFields,
 }
 
 #[derive(Deserialize)]
@@ -65,6 +68,8 @@ pub(crate) struct Conversation {
     pub(crate) form: AnswerForm,
     /// How hard the model thinks about it.
     pub(crate) thinking: Option<Thinking>,
+    /// How it chooses its words.
+    pub(crate) sampling: Option<Box<Sampling>>,
 }
 
 impl ChatRequest {
@@ -92,7 +97,8 @@ impl ChatRequest {
             None => fresh(lines),
         };
         let form = AnswerForm::read(self.response_format.as_ref())?;
-        let conversation = Conversation { form, thinking: self.thinking()?, ..said };
+        let sampling = self.sampling.read()?.map(Box::new);
+        let conversation = Conversation { form, thinking: self.thinking()?, sampling, ..said };
         check_text(&conversation.text)
             .map_err(|e| OpenAiError::invalid("messages", "invalid_value", format!("the user's text {e}")))?;
         Ok(conversation)
@@ -184,7 +190,7 @@ fn continued(session: SessionKey, mut lines: Vec<HistoryLine>) -> Conversation {
     let known = lines.iter().rposition(|line| line.role == HistoryRole::Assistant).map_or(0, |at| at + 1);
     let (history, said): (Vec<_>, Vec<_>) = lines.drain(known..).partition(|line| line.role == HistoryRole::System);
     let text = said.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n\n");
-    Conversation { session, is_named: true, text, history, form: AnswerForm::Text, thinking: None }
+    Conversation { session, is_named: true, text, history, form: AnswerForm::Text, thinking: None, sampling: None }
 }
 
 /// A session of its own, whose name nobody has used.
@@ -192,7 +198,7 @@ fn fresh(mut history: Vec<HistoryLine>) -> Conversation {
     let text = history.pop().map(|line| line.text).unwrap_or_default();
     history.retain(|line| !line.text.is_empty());
     let session = SessionKey::new(format!("openai:{}", RunId::new()));
-    Conversation { session, is_named: false, text, history, form: AnswerForm::Text, thinking: None }
+    Conversation { session, is_named: false, text, history, form: AnswerForm::Text, thinking: None, sampling: None }
 }
 
 #[cfg(test)]
@@ -257,6 +263,8 @@ mod tests {
             (json!({"messages": user, "reasoning_effort": "heroic"}), "reasoning_effort"),
             (json!({"messages": user, "response_format": {"type": "grammar"}}), "response_format.type"),
             (json!({"messages": user, "user": "x".repeat(300)}), "user"),
+            (json!({"messages": user, "temperature": 2.5}), "temperature"),
+            (json!({"messages": user, "logit_bias": {"7": 1}}), "logit_bias"),
         ] {
             assert_eq!(read(body.clone(), None), Err(format!("{param:?}")), "{body}");
         }

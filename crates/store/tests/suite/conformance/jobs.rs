@@ -52,7 +52,7 @@ async fn at_work(store: &Store, principal: &str) -> JobRecord {
 
 fn to(job: JobId, state: JobState) -> JobChange {
     let (why, result) = (format!("it is {}", state.word()), None);
-    JobChange { job, to: state, attempt: None, why, result, notice: None, at: at(3_000) }
+    JobChange { job, to: state, attempt: None, why, result, notice: None, told_in: None, at: at(3_000) }
 }
 
 /// Changes a job, which must be possible.

@@ -1,0 +1,161 @@
+//! The fields of a chat request by which a client says how the model is to choose its words: passed on within the operator's
+//! bounds, or refused by name; never ignored.
+
+use belay_protocol::Sampling;
+use belay_protocol::options::STOP_TEXTS_MAX;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::error::OpenAiError;
+
+/// Longest text at which an answer ends, in bytes.
+const STOP_TEXT_MAX_BYTES: usize = 200;
+
+/// The fields, as a client sends them.
+#[derive(Default, Deserialize)]
+pub(super) struct SamplingFields {
+    max_tokens: Option<Value>,
+    max_completion_tokens: Option<Value>,
+    temperature: Option<Value>,
+    top_p: Option<Value>,
+    seed: Option<Value>,
+    stop: Option<Value>,
+    // What is known and not supported.
+    frequency_penalty: Option<Value>,
+    presence_penalty: Option<Value>,
+    logit_bias: Option<Value>,
+    logprobs: Option<Value>,
+    top_logprobs: Option<Value>,
+}
+
+impl SamplingFields {
+    /// What is asked for; `None`: nothing.
+    ///
+    /// # Errors
+    /// A field by its name: its value is out of range, or it is not supported.
+    pub(super) fn read(&self) -> Result<Option<Sampling>, OpenAiError> {
+        self.refuse_unsupported()?;
+        let max_tokens = match (said(&self.max_completion_tokens), said(&self.max_tokens)) {
+            (Some(value), _) => Some(count("max_completion_tokens", value)?),
+            (None, Some(value)) => Some(count("max_tokens", value)?),
+            (None, None) => None,
+        };
+        let sampling = Sampling {
+            max_tokens,
+            temperature_milli: said(&self.temperature).map(|value| milli("temperature", value, 2.0)).transpose()?,
+            top_p_milli: said(&self.top_p).map(|value| milli("top_p", value, 1.0)).transpose()?,
+            seed: said(&self.seed).map(seed).transpose()?,
+            stop: said(&self.stop).map(stop).transpose()?.unwrap_or_default(),
+        };
+        Ok((sampling != Sampling::default()).then_some(sampling))
+    }
+
+    /// Refuses what would change the answer and cannot be passed on. A value that changes nothing is taken.
+    fn refuse_unsupported(&self) -> Result<(), OpenAiError> {
+        let neutral = |value: &Value| match value {
+            Value::Null | Value::Bool(false) => true,
+            Value::Number(number) => number.as_f64() == Some(0.0),
+            Value::Object(map) => map.is_empty(),
+            _ => false,
+        };
+        for (param, value) in [
+            ("frequency_penalty", &self.frequency_penalty),
+            ("presence_penalty", &self.presence_penalty),
+            ("logit_bias", &self.logit_bias),
+            ("logprobs", &self.logprobs),
+            ("top_logprobs", &self.top_logprobs),
+        ] {
+            if value.as_ref().is_some_and(|value| !neutral(value)) {
+                let message = format!("{param} is not supported; leave it out");
+                return Err(OpenAiError::invalid(param, "unsupported_parameter", message));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn said(value: &Option<Value>) -> Option<&Value> {
+    value.as_ref().filter(|value| !value.is_null())
+}
+
+fn invalid(param: &'static str, must_be: impl Into<String>) -> OpenAiError {
+    OpenAiError::invalid(param, "invalid_value", format!("{param} must be {}", must_be.into()))
+}
+
+fn count(param: &'static str, value: &Value) -> Result<u32, OpenAiError> {
+    let count = value.as_u64().filter(|count| *count >= 1);
+    // More than anybody generates is as good as no bound: the operator's own holds.
+    count
+        .map(|count| u32::try_from(count).unwrap_or(u32::MAX))
+        .ok_or_else(|| invalid(param, "a whole number from 1 on"))
+}
+
+fn milli(param: &'static str, value: &Value, max: f64) -> Result<u16, OpenAiError> {
+    let number = value.as_f64().filter(|number| (0.0..=max).contains(number));
+    let number = number.ok_or_else(|| invalid(param, format!("a number from 0 to {max}")))?;
+    // In range: at most 2000.
+    Ok((number * 1000.0).round() as u16)
+}
+
+fn seed(value: &Value) -> Result<i64, OpenAiError> {
+    value.as_i64().ok_or_else(|| invalid("seed", "a whole number"))
+}
+
+fn stop(value: &Value) -> Result<Vec<String>, OpenAiError> {
+    let texts = match value {
+        Value::String(text) => Some(vec![text.clone()]),
+        Value::Array(texts) => texts.iter().map(|text| text.as_str().map(str::to_owned)).collect(),
+        _ => None,
+    };
+    let fits = |texts: &Vec<String>| {
+        texts.len() <= STOP_TEXTS_MAX && texts.iter().all(|text| (1..=STOP_TEXT_MAX_BYTES).contains(&text.len()))
+    };
+    let must_be = format!("a text or at most {STOP_TEXTS_MAX} texts, of 1 to {STOP_TEXT_MAX_BYTES} bytes each");
+    texts.filter(fits).ok_or_else(|| invalid("stop", must_be))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_client_asks_for_is_passed_on_within_bounds_or_refused_by_name() {
+        let nothing = Sampling::default();
+        for (body, expected) in [
+            (json!({}), Ok(None)),
+            (json!({"temperature": null, "logprobs": false, "frequency_penalty": 0, "logit_bias": {}}), Ok(None)),
+            (json!({"max_tokens": 7}), Ok(Some(Sampling { max_tokens: Some(7), ..nothing.clone() }))),
+            (
+                json!({"max_tokens": 7, "max_completion_tokens": 9}),
+                Ok(Some(Sampling { max_tokens: Some(9), ..nothing.clone() })),
+            ),
+            (
+                json!({"temperature": 0.25, "top_p": 1, "seed": -3, "stop": "END"}),
+                Ok(Some(Sampling {
+                    temperature_milli: Some(250),
+                    top_p_milli: Some(1000),
+                    seed: Some(-3),
+                    stop: vec!["END".into()],
+                    ..nothing.clone()
+                })),
+            ),
+            (json!({"stop": ["a", "b"]}), Ok(Some(Sampling { stop: vec!["a".into(), "b".into()], ..nothing }))),
+            (json!({"max_tokens": 0}), Err("max_tokens")),
+            (json!({"max_completion_tokens": 1.5}), Err("max_completion_tokens")),
+            (json!({"temperature": 2.01}), Err("temperature")),
+            (json!({"temperature": "hot"}), Err("temperature")),
+            (json!({"top_p": -0.1}), Err("top_p")),
+            (json!({"seed": "x"}), Err("seed")),
+            (json!({"stop": ["a", "b", "c", "d", "e"]}), Err("stop")),
+            (json!({"stop": [""]}), Err("stop")),
+            (json!({"presence_penalty": 0.5}), Err("presence_penalty")),
+            (json!({"logprobs": true}), Err("logprobs")),
+        ] {
+            let fields: SamplingFields = serde_json::from_value(body.clone()).expect("any JSON is read");
+            let read = fields.read().map_err(|error| error.body()["error"]["param"].clone());
+            assert_eq!(read, expected.map_err(Into::into), "{body}");
+        }
+    }
+}
