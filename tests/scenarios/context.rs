@@ -53,11 +53,9 @@ async fn files_and_skills_are_told_counted_and_taken_anew_with_a_new_conversatio
     assert!(!first.contains("SOUL.md") && !first.contains("unit-prices"));
     assert_eq!(prompt_of(&requests[1]), first, "the conversation goes on as it began");
     assert!(prompt_of(&requests[2]).contains("- unit-prices (skills/unit-prices/SKILL.md): Compares offers"));
-    let told = requests[2]["messages"][1].to_string();
-    assert!(
-        told.contains("system") && told.contains("asks for the skill unit-prices: read skills/unit-prices/SKILL.md")
-    );
-    let asked = &requests[2]["messages"][2];
+    let told = "asks for the skill unit-prices: read skills/unit-prices/SKILL.md";
+    assert!(prompt_of(&requests[2]).contains(told), "a notice before the first message goes out with the prompt");
+    let asked = &requests[2]["messages"][1];
     assert!(
         asked["content"].as_str().is_some_and(|asked| asked.starts_with('/') && asked.ends_with("3 kg")),
         "{asked}"
@@ -67,8 +65,8 @@ async fn files_and_skills_are_told_counted_and_taken_anew_with_a_new_conversatio
     let report: Value = serde_json::from_str(&shown.stdout).with_context(|| format!("{shown:?}"))?;
     let parts = report["prompt"].as_array().cloned().unwrap_or_default();
     let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
-    assert_eq!(texts.join("\n\n"), prompt_of(&requests[2]));
-    assert_eq!((&report["skipped"][0]["what"], &report["messages"]), (&json!("SOUL.md"), &json!(2)), "{report}");
+    assert!(prompt_of(&requests[2]).starts_with(&texts.join("\n\n")));
+    assert_eq!((&report["skipped"][0]["what"], &report["messages"]), (&json!("SOUL.md"), &json!(3)), "{report}");
     assert_eq!(report["files"][1], json!({"name": "MEMORY.md", "chars": 23_999, "told_chars": 18_079, "cut": true}));
     let table = home.run(&["context", "show", "alice"], "").await?;
     for line in ["prompt: files", "18079 of 23999 characters", "it is not UTF-8", "/unit_prices"] {
