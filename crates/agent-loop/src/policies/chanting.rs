@@ -56,6 +56,10 @@ pub const CHANTING_IDENTICAL_SENTENCES: &str = "CHANTING_IDENTICAL_SENTENCES";
 /// of prose, and sixteen groups of four long lines.
 const LONGEST: usize = 16 * 1024;
 
+/// Characters behind a verdict within which it is certain. 64: more than the head of a line, which is held back until its kind
+/// is known.
+const MORE_MAX_CHARS: usize = 64;
+
 /// What is remembered of the text of a run: at most 16 KiB, and next to nothing until there is prose.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Chanting {
@@ -131,7 +135,10 @@ impl Chanting {
     /// The part of a text that comes before it begins to repeat itself, up to the end of its last sentence or line. `None`:
     /// it does not repeat itself.
     pub fn before_repetition(text: &str) -> Option<&str> {
-        let verdict = Self::chants_at(text)?;
+        let read = Self::chants_at(text)?;
+        // A blank is read with the character behind it, so that the verdict may need a little more than was read.
+        let ends = text[read..].char_indices().map(|(at, c)| read + at + c.len_utf8()).take(MORE_MAX_CHARS);
+        let verdict = std::iter::once(read).chain(ends).find(|end| Self::chants_at(&text[..*end]).is_some())?;
         // The verdict comes with the last of the repetitions that it counts. So the repetition begins at the latest place
         // from which there is a verdict at the same character, and from each earlier place there is one as well.
         let places: Vec<usize> = text[..verdict].char_indices().map(|(at, _)| at).rev().take(LONGEST).collect();
@@ -231,5 +238,25 @@ impl Chanting {
             finding = finding.with("lines", lines);
         }
         *self = Self { found: Some(finding), position: self.position, streamed: self.streamed, ..Self::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Chanting;
+
+    #[test]
+    fn what_comes_before_a_repetition_ends_with_its_last_sentence() {
+        let long = "The rope holds as long as someone holds the rope, and so it goes on. ";
+        for (before, unit, kept) in [
+            ("I found three rooms. ", long, Some("I found three rooms.")),
+            ("I found three rooms. Then ", "no ", Some("I found three rooms.")),
+            ("Rooms:\n\n", "and again and again, ", Some("Rooms:")),
+            ("", "the same words once more ", Some("")),
+            ("I found three rooms. ", "", None),
+        ] {
+            let text = format!("{before}{}", unit.repeat(2000));
+            assert_eq!(Chanting::before_repetition(&text), kept, "{before}{unit}");
+        }
     }
 }
