@@ -5,7 +5,7 @@
 
 mod settings;
 
-use belay_protocol::{Decision, JobId, Skill, SkillPlace, Skills};
+use belay_protocol::{Decision, IdPrefix, Skill, SkillPlace, Skills};
 
 pub use crate::jobs::JobCommand;
 pub use crate::tool_health::ToolsCommand;
@@ -194,7 +194,7 @@ pub fn parse(text: &str) -> Submission {
         },
         "/job" => job(argument),
         "/jobs" => Command::Job(JobCommand::List),
-        "/cancel" => match argument.and_then(|id| id.parse::<JobId>().ok()) {
+        "/cancel" => match argument.and_then(|id| IdPrefix::parse(&id).ok()) {
             Some(id) => Command::Job(JobCommand::Cancel(id)),
             None => Command::Usage(CANCEL_USAGE),
         },
@@ -210,12 +210,21 @@ pub fn parse(text: &str) -> Submission {
 fn job(argument: Option<String>) -> Command {
     let Some(argument) = argument else { return Command::Usage(JOB_USAGE) };
     let (first, rest) = argument.split_once(char::is_whitespace).unwrap_or((&argument, ""));
-    Command::Job(match (first.parse::<JobId>(), rest.trim()) {
-        (Ok(id), "") => JobCommand::Show(id),
-        (Ok(id), text) => JobCommand::Message(id, text.to_owned()),
-        (Err(_), _) => JobCommand::Create(argument),
+    Command::Job(match (job_id(first), rest.trim()) {
+        (Some(id), "") => JobCommand::Show(id),
+        (Some(id), text) => JobCommand::Message(id, text.to_owned()),
+        (None, _) => JobCommand::Create(argument),
     })
 }
+
+/// The id of a job, or the beginning of one, in the place where a task may stand as well: ids begin with a zero until the year
+/// 2527, and words such as "facade" do not.
+fn job_id(word: &str) -> Option<IdPrefix> {
+    IdPrefix::parse(word).ok().filter(|id| id.as_str().len() >= JOB_ID_MIN_CHARS && id.as_str().starts_with('0'))
+}
+
+/// Fewest characters that are taken for the id of a job where a task may stand. 8: as many as lists show.
+const JOB_ID_MIN_CHARS: usize = 8;
 
 /// Reads a message where there are skills as well: the word of one of them asks for it, unless it is a command.
 pub fn parse_with(text: &str, skills: &Skills) -> Submission {
@@ -279,9 +288,13 @@ mod tests {
         Submission::Command(command)
     }
 
+    fn prefix(text: &str) -> IdPrefix {
+        IdPrefix::parse(text).expect("the beginning of an id")
+    }
+
     #[test]
     fn messages_are_read_as_the_contract_says() {
-        let id = JobId::new();
+        let id = belay_protocol::JobId::new().to_string();
         for (text, expected) in [
             ("hello", Submission::Input),
             ("", Submission::Input),
@@ -309,10 +322,16 @@ mod tests {
             ("/jobs", command(Command::Job(JobCommand::List))),
             ("/job", command(Command::Usage(JOB_USAGE))),
             ("/Job@MyBot  count the\nfiles ", command(Command::Job(JobCommand::Create("count the\nfiles".into())))),
-            (&format!("/job {id}"), command(Command::Job(JobCommand::Show(id)))),
-            (&format!("/job {id}  /stop that"), command(Command::Job(JobCommand::Message(id, "/stop that".into())))),
-            (&format!("/cancel {id}"), command(Command::Job(JobCommand::Cancel(id)))),
+            (&format!("/job {id}"), command(Command::Job(JobCommand::Show(prefix(&id))))),
+            (
+                &format!("/job {id}  /stop that"),
+                command(Command::Job(JobCommand::Message(prefix(&id), "/stop that".into()))),
+            ),
+            (&format!("/cancel {id}"), command(Command::Job(JobCommand::Cancel(prefix(&id))))),
             ("/cancel everything", command(Command::Usage(CANCEL_USAGE))),
+            ("/cancel 0199e3a0", command(Command::Job(JobCommand::Cancel(prefix("0199e3a0"))))),
+            ("/job 0199e3a0-7b", command(Command::Job(JobCommand::Show(prefix("0199e3a0-7b"))))),
+            ("/job facade of the church", command(Command::Job(JobCommand::Create("facade of the church".into())))),
             ("/plan", command(Command::Usage(PLAN_USAGE))),
             ("/plan  ", command(Command::Usage(PLAN_USAGE))),
             ("/Plan@MyBot tidy\nthe house ", Submission::Plan("tidy\nthe house".into())),

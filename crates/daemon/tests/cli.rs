@@ -469,6 +469,29 @@ fn a_workspace_that_is_none_is_refused() {
 }
 
 #[test]
+fn lists_show_short_ids_and_commands_take_the_beginning_of_one() {
+    let home = Home::new();
+    let daemon = home.daemon();
+    let sent = home.run(&["send", "--wait", "--json", "calculate 1+1"]);
+    let run: serde_json::Value = serde_json::from_str(&stdout(&sent)).unwrap();
+    let id = run["run_id"].as_str().unwrap();
+    let listed = stdout(&home.run(&["runs"]));
+    assert!(listed.contains(&format!("{} ", &id[..8])) && !listed.contains(id), "{listed}");
+    assert!(stdout(&home.run(&["runs", "--full"])).contains(id));
+    let shown = home.run(&["runs", "show", &id[..13]]);
+    assert!(shown.status.success() && stdout(&shown).contains(id), "{}", stderr(&shown));
+    for (typed, code, words) in
+        [("ffffff", 1, "begins with"), ("abc", 2, "at least 6"), ("not-an-id", 2, "no beginning")]
+    {
+        let output = home.run(&["runs", "show", typed]);
+        assert_eq!(output.status.code(), Some(code), "{typed}: {}", stderr(&output));
+        assert!(stderr(&output).contains(words), "{typed}: {}", stderr(&output));
+    }
+    daemon.signal("TERM");
+    assert_eq!(daemon.ended().0, Some(0));
+}
+
+#[test]
 fn belay_alone_says_where_to_start() {
     let output = Home::new().run(&[]);
     assert_eq!(output.status.code(), Some(0));

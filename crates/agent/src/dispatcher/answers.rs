@@ -2,8 +2,8 @@
 //! of the run that waits; a question that no lane knows is looked up, so that a late answer is told the truth.
 
 use belay_protocol::{
-    Ack, AckSender, ActedOn, CommandReply, Decision, GateId, GateState, Inbound, Place, Refusal, ReplyRoute, Secret,
-    Sent, SessionKey,
+    Ack, AckSender, ActedOn, CommandReply, Decision, GateId, GateState, IdPrefix, Inbound, Place, Refusal, ReplyRoute,
+    Secret, Sent, SessionKey,
 };
 
 use super::{BUSY_RETRY, Dispatcher};
@@ -62,6 +62,15 @@ impl Dispatcher {
         self.questions.values().find(|waits| waits.session == *session)
     }
 
+    /// The question of that id, or the only waiting one whose id begins so.
+    fn question_named(&self, named: &str) -> Option<GateId> {
+        let among_waiting = || {
+            let ids = self.questions.values().map(|waits| waits.gate);
+            IdPrefix::parse(named).ok()?.only(ids, |gate| gate.as_uuid())
+        };
+        named.parse().ok().or_else(among_waiting)
+    }
+
     /// `/approve`, `/always` and `/deny`.
     pub(super) fn decide_in_conversation(
         &mut self,
@@ -78,11 +87,12 @@ impl Dispatcher {
         }
         let gate = match named {
             None => self.question_in(&inbound.session).map(|waits| waits.gate),
-            Some(named) => match named.parse::<GateId>() {
-                Ok(gate) => Some(gate),
-                Err(_) => {
-                    let reply =
-                        format!("{named} is no question's id. {word} alone answers the one of this conversation.");
+            Some(named) => match self.question_named(&named) {
+                Some(gate) => Some(gate),
+                None => {
+                    let reply = format!(
+                        "{named} is no waiting question's id. {word} alone answers the one of this conversation."
+                    );
                     return self.refuse_decision(reply, word, sent, inbound, ack);
                 }
             },

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, AckSender, CommandReply, Inbound, Purpose, Refusal, RunId, Sent, SessionKey, Skills, StatusReport,
+    Ack, AckSender, CommandReply, IdPrefix, Inbound, Purpose, Refusal, RunId, Sent, SessionKey, Skills, StatusReport,
     StillRunning, StopReason, StopReport, StopTarget,
 };
 
@@ -69,7 +69,7 @@ impl Dispatcher {
 
     fn stop_command(&mut self, target: Option<String>, word: String, inbound: Inbound, ack: AckSender) -> Flow {
         let own = |name: &String| {
-            let run = name.parse::<RunId>().ok();
+            let run = self.run_named(name);
             *name == inbound.session.as_str()
                 || run.is_some_and(|run| self.sessions.get(&run) == Some(&inbound.session))
         };
@@ -81,13 +81,23 @@ impl Dispatcher {
                 return Flow::Continue;
             }
             Some(name) if name.eq_ignore_ascii_case("all") => StopTarget::All,
-            Some(name) => match name.parse::<RunId>() {
-                Ok(run) => StopTarget::Run(run),
-                Err(_) => StopTarget::Session(SessionKey::new(name)),
+            Some(name) => match self.run_named(&name) {
+                Some(run) => StopTarget::Run(run),
+                None => StopTarget::Session(SessionKey::new(name)),
             },
         };
         let runs = self.targets(&target);
         self.stop_in_conversation(runs, word, inbound, ack)
+    }
+
+    /// The run of that id, or the only living one whose id begins so. A session of exactly that name goes before.
+    fn run_named(&self, name: &str) -> Option<RunId> {
+        let among_living = || {
+            let is_session = self.sessions.values().any(|session| session.as_str() == name);
+            let prefix = IdPrefix::parse(name).ok().filter(|_| !is_session)?;
+            prefix.only(self.sessions.keys().copied(), |run| run.as_uuid())
+        };
+        name.parse().ok().or_else(among_living)
     }
 
     fn stop_in_conversation(

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, Doing, IdempotencyKey, Inbound, JobFilter, JobId, JobOrder, JobRecord, JobRoom, JobState, Purpose, Refusal,
-    RunRecord, RunWatch, StopReason,
+    Ack, Doing, IdPrefix, IdempotencyKey, Inbound, JobFilter, JobId, JobOrder, JobRecord, JobRoom, JobState, Purpose,
+    Refusal, RunRecord, RunWatch, StopReason,
 };
 use uuid::Builder;
 
-use super::requests::{Client, cancel, create, find, unstored};
+use super::requests::{Client, cancel, create, find, is_theirs, unstored};
 use super::{care, text};
 use crate::house::House;
 
@@ -20,14 +20,14 @@ const LISTED: u32 = 20;
 pub enum JobCommand {
     /// `/job TASK`: make one.
     Create(String),
-    /// `/job ID`: show it.
-    Show(JobId),
+    /// `/job ID`, or the beginning of an id: show it.
+    Show(IdPrefix),
     /// `/job ID TEXT`: say something to one at work.
-    Message(JobId, String),
+    Message(IdPrefix, String),
     /// `/jobs`: list them.
     List,
     /// `/cancel ID`: take one back.
-    Cancel(JobId),
+    Cancel(IdPrefix),
 }
 
 /// The answer to a person.
@@ -62,16 +62,36 @@ pub(crate) async fn command(house: &House, command: JobCommand, by: &Inbound) ->
             Ok(text::made(&job).into())
         }
         JobCommand::Show(id) => {
+            let id = meant(house, &id, by).await?;
             let job = find(house, id, by).await?;
             let at_work = at_work(house, &job).await?;
             let result = job.result.as_ref().map(|result| format!("\n\n{result}")).unwrap_or_default();
             Ok((text::line(&job, at_work.as_ref()) + &result).into())
         }
-        JobCommand::Message(id, said) => pass_on(house, id, said, by).await,
+        JobCommand::Message(id, said) => pass_on(house, meant(house, &id, by).await?, said, by).await,
         JobCommand::List => list(house, by).await.map(Answer::from),
         JobCommand::Cancel(id) => {
+            let id = meant(house, &id, by).await?;
             let job = cancel(house, id, by).await?;
             Ok(format!("Job “{}” is cancelled.", job.title).into())
+        }
+    }
+}
+
+/// The job that is meant, by its id or the beginning of it, among those that the person may see.
+async fn meant(house: &House, id: &IdPrefix, by: &Inbound) -> Result<JobId, Refusal> {
+    if let Ok(whole) = id.as_str().parse() {
+        return Ok(whole);
+    }
+    let filter = JobFilter { id: Some(id.clone()), ..JobFilter::default() };
+    let found = house.store.jobs.jobs(filter).await.map_err(unstored)?;
+    let mut own = found.iter().filter(|job| is_theirs(job, by)).map(|job| job.job_id);
+    let shown = id.as_str();
+    match (own.next(), own.next()) {
+        (Some(job), None) => Ok(job),
+        (None, _) => Err(Refusal::Unknown(format!("No job of yours has an id that begins with {shown}."))),
+        (Some(_), Some(_)) => {
+            Err(Refusal::Unknown(format!("Several jobs have an id that begins with {shown}: give more of it.")))
         }
     }
 }

@@ -187,8 +187,12 @@ fn change(house: &House, job: &JobRecord, to: JobState, why: String) -> JobChang
 /// A job of whoever asks; an operator's are all. Of others' nobody learns that there are any.
 pub(super) async fn find(house: &House, id: JobId, by: &Inbound) -> Result<JobRecord, Refusal> {
     let job = house.store.jobs.job(id).await.map_err(unstored)?;
-    job.filter(|job| Asker::of(&by.principal, by.relayed).owns(&by.channel, &job.creator, &job.channel))
-        .ok_or_else(|| no_such(id))
+    job.filter(|job| is_theirs(job, by)).ok_or_else(|| no_such(id))
+}
+
+/// Whether a job exists for whoever asks.
+pub(super) fn is_theirs(job: &JobRecord, by: &Inbound) -> bool {
+    Asker::of(&by.principal, by.relayed).owns(&by.channel, &job.creator, &job.channel)
 }
 
 fn no_such(id: JobId) -> Refusal {

@@ -259,7 +259,8 @@ async fn a_firing_whose_job_fails_shows_what_it_had_and_what_all_its_attempts_ha
 #[tokio::test(start_paused = true)]
 async fn a_list_says_what_a_job_does_in_every_room() {
     let setup = setup_of(ScriptedModel::new([
-        Scripted::call("planning", json!({"command": "create", "title": "The work", "steps": ["look"]})).with_usage(0, 0),
+        Scripted::call("planning", json!({"command": "create", "title": "The work", "steps": ["look"]}))
+            .with_usage(0, 0),
         Scripted::call("echo", json!({"text": "one room"})).with_usage(40, 10),
         Scripted::hang(),
     ]));
