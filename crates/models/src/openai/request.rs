@@ -202,6 +202,8 @@ fn tools_form(tools: &ToolSet) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use belay_protocol::Sampling;
+
     use super::*;
     use crate::testing::{Asked, history_with_pictures, long_history, sample_history};
 
