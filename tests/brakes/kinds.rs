@@ -111,6 +111,7 @@ impl Kind {
             directory: "/".into(),
             stdin: if self.around == Around::Pipe { Stdin::Piped } else { Stdin::Null },
             isolated: self.around == Around::Namespace,
+            sealed: None,
         }
     }
 }

@@ -184,6 +184,7 @@ fn sh(script: &str) -> Launch {
         directory: "/".into(),
         stdin: Stdin::Null,
         isolated: false,
+        sealed: None,
     }
 }
 
