@@ -74,8 +74,8 @@ async fn what_was_collected_is_one_turn_also_over_a_crash() -> Result<()> {
         assert_eq!((&joined["reason"], &joined["evidence"]["run"]), (&json!("joined"), &json!(second)), "{joined}");
     }
     let said = said(&model, 2);
-    let (role, text) = said.last().cloned().unwrap_or_default();
-    assert_eq!(role, "user");
+    assert_eq!(said.last().map(|(role, _)| role.as_str()), Some("system"), "how they came is a notice: {said:#?}");
+    let (_, text) = said.iter().rfind(|(role, _)| role == "user").cloned().unwrap_or_default();
     assert!(text.ends_with("1. second\n2. third\n3. fourth"), "{text}");
     let cut =
         said.iter().filter(|(role, text)| role == "assistant" && text.ends_with("[cut off: the run was stopped here]"));

@@ -141,8 +141,8 @@ impl Delivery {
             let task = self.sending.spawn(async move {
                 let settle = || sender.settle(unsure.id, OutboxState::Ambiguous);
                 // Where the daemon ends first, the next start finds the row in `sending`.
-                if persist("delivery.settle", &stop, settle).await.is_some() {
-                    persist("delivery.report", &stop, || sender.tell(&unsure, "ambiguous")).await;
+                if persist("delivery_settlement", &stop, settle).await.is_some() {
+                    persist("delivery_report", &stop, || sender.tell(&unsure, "ambiguous")).await;
                 }
             });
             self.busy.insert(task.id(), message);

@@ -463,7 +463,7 @@ impl Dispatcher {
 fn end_processes(tasks: &mut JoinSet<TaskEnd>, house: &Arc<House>, run: &Arc<LiveRun>) {
     let (processes, id, draining) = (house.processes.clone(), run.id, house.draining.clone());
     tasks.spawn(async move {
-        persist("processes.end", &draining, || processes.end(id)).await;
+        persist("process_end", &draining, || processes.end(id)).await;
         TaskEnd::Processes(id)
     });
 }

@@ -107,5 +107,6 @@ fn what_cannot_be_listed_or_approved_is_told_with_the_way_out() {
     let output = home.run("mcp list");
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(69));
-    assert!(said.contains("has ended: exit code 1; it wrote: no key"), "{said}");
+    assert!(said.contains("has ended: exit code 1"), "{said}");
+    assert!(said.contains("files wrote to standard error:\n  no key"), "{said}");
 }

@@ -63,11 +63,9 @@ fn stay_on_host(attempt: Attempt<'_>) -> reqwest::redirect::Action {
 /// # Errors
 /// [`ModelsError::BadUrl`].
 pub(crate) fn parse_base_url(text: &str) -> Result<Url, ModelsError> {
-    // What is wrong may lie in a secret part, so the address is quoted without its user part.
-    let bad = |reason: &str| ModelsError::BadUrl {
-        url: text.rsplit('@').next().unwrap_or_default().to_owned(),
-        reason: reason.to_owned(),
-    };
+    // What is wrong may lie in a secret part, so the address is quoted without its user and its query.
+    let shown = text.rsplit('@').next().and_then(|rest| rest.split(['?', '#']).next()).unwrap_or_default();
+    let bad = |reason: &str| ModelsError::BadUrl { url: shown.to_owned(), reason: reason.to_owned() };
     let mut url = Url::parse(text.trim()).map_err(|error| bad(&error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(bad("it must begin with http:// or https://"));

@@ -60,6 +60,9 @@ const LONGEST: usize = 16 * 1024;
 /// is known.
 const MORE_MAX_CHARS: usize = 64;
 
+/// Characters at the beginning of a repetition that may be the end of the sentence before it. 3: a letter, a full stop, a blank.
+const SHARED_MAX_CHARS: usize = 3;
+
 /// What is remembered of the text of a run: at most 16 KiB, and next to nothing until there is prose.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Chanting {
@@ -144,8 +147,12 @@ impl Chanting {
         let places: Vec<usize> = text[..verdict].char_indices().map(|(at, _)| at).rev().take(LONGEST).collect();
         let behind = places.partition_point(|at| Self::chants_at(&text[*at..verdict]).is_none());
         let start = places.get(behind).copied().unwrap_or(0);
-        let ends = text[..start].char_indices().rev().find(|(_, c)| matches!(c, '.' | '!' | '?' | '…' | '。' | '\n'));
-        Some(ends.map_or("", |(at, c)| text[..at + c.len_utf8()].trim_end()))
+        let is_end = |c: char| matches!(c, '.' | '!' | '?' | '…' | '。' | '\n');
+        // The sentence before may end like the one that is repeated: its end then counts as repeated as well.
+        let shared = text[start..].char_indices().take(SHARED_MAX_CHARS).find(|(_, c)| is_end(*c));
+        let last = || text[..start].char_indices().rev().find(|(_, c)| is_end(*c));
+        let end = shared.map(|(at, c)| start + at + c.len_utf8()).or_else(|| last().map(|(at, c)| at + c.len_utf8()));
+        Some(text[..end.unwrap_or(0)].trim_end())
     }
 
     /// Where the text chants, in bytes.

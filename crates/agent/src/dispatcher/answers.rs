@@ -90,9 +90,8 @@ impl Dispatcher {
             Some(named) => match self.question_named(&named) {
                 Some(gate) => Some(gate),
                 None => {
-                    let reply = format!(
-                        "{named} is no waiting question's id. {word} alone answers the one of this conversation."
-                    );
+                    let reply =
+                        format!("{named} is no question's id. {word} alone answers the one of this conversation.");
                     return self.refuse_decision(reply, word, sent, inbound, ack);
                 }
             },

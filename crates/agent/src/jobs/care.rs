@@ -40,7 +40,7 @@ pub(super) async fn care(house: Arc<House>, job: JobRecord) {
             // The next thing is to end the attempt, or to try that again.
             None => {
                 tracing::error!(job = %id, "the care for a job crashed; its attempt is ended");
-                if !restarts.back_off("jobs.attempt", &house.draining).await {
+                if !restarts.back_off("job_attempt", &house.draining).await {
                     return; // the next start counts a crash
                 }
             }

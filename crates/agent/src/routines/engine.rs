@@ -249,7 +249,7 @@ impl Engine {
                 let (house, given_up, stop) = (self.house.clone(), firing.clone(), self.stop.clone());
                 let task = self.at_work.spawn(async move {
                     // Where the daemon ends first, the next start leads the routine run to its end.
-                    persist("routines.settle", &stop, || give_up(house.clone(), given_up.clone())).await;
+                    persist("routine_settlement", &stop, || give_up(house.clone(), given_up.clone())).await;
                 });
                 self.firings.insert(task.id(), firing);
             }

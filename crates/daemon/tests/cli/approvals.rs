@@ -50,7 +50,7 @@ fn a_run_that_rests_is_75_and_its_question_is_listed_shown_and_answered_once() {
     assert_eq!(late.status.code(), Some(1));
     assert!(stderr(&late).contains("was approved before"), "{}", stderr(&late));
     assert_eq!(waiting(&home), Vec::<Value>::new());
-    let all = home.run(&["approvals", "list", "--all"]);
+    let all = home.run(&["approvals", "list", "--all", "--full"]);
     assert!(stdout(&all).contains(id), "{}", stdout(&all));
 
     let asked = home.run(&["send", "--session", "me", "--wait", "calculate 2*21"]);

@@ -293,7 +293,8 @@ async fn whoever_drops_the_keeper_of_processes_leaves_nothing_behind() {
 async fn a_program_is_started_through_the_launcher_unless_it_is_isolated() {
     // One that tells how it is called, instead of a file of our own that another thread's child may hold open.
     let launcher = "/bin/echo".into();
-    let config = ProcessesConfig { launcher: Some(launcher), ..ProcessesConfig::default() };
+    // Without control groups, which are entered by a stage before this one.
+    let config = ProcessesConfig { launcher: Some(launcher), cgroup: CgroupUse::Off, ..ProcessesConfig::default() };
     let processes = Processes::new(config).unwrap();
     let through = format!("launch --bare --parent {} -- echo hello\n", std::process::id());
     for (isolated, program, expected) in

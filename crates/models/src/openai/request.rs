@@ -81,7 +81,8 @@ impl RequestShape {
         let mut separator: &[u8] = b"";
         // Many servers take one system message, and at the beginning only: what a conversation begins with joins ours.
         let leading = request.messages.iter().map_while(|message| match &message.body {
-            MessageBody::System { text } => Some(text.as_str()),
+            // A notice holds untrusted content, which has no place in the prompt.
+            MessageBody::System { text } if !message.is_notice() => Some(text.as_str()),
             _ => None,
         });
         let leading: Vec<&str> = leading.collect();
