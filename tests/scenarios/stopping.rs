@@ -63,6 +63,7 @@ async fn a_session_and_everything_can_be_stopped_and_the_queue_goes_with_them() 
     assert_eq!(daemon.run(&other).await?["status"], "running");
     let (_, report) = daemon.request("POST", "/api/v1/stop?wait_ms=10000", None).await?;
     assert_eq!(report["stopped"], json!([other]), "{report}");
+    daemon.finished(&other).await?;
     assert_eq!(daemon.request("POST", &format!("/api/v1/runs/{other}/stop"), None).await?.1["stopped"], json!([]));
     daemon.shut_down().await?;
     Ok(())

@@ -112,7 +112,8 @@ mod tests {
                     everybody().into_iter().filter(|who| asked.may_be_decided_by(&here, who, session)).collect();
                 let mut may: Vec<_> = may.iter().map(|who| &*who.id).filter(|id| !operators.contains(id)).collect();
                 let mut expected = expected.to_vec();
-                (may.sort(), expected.sort());
+                may.sort();
+                expected.sort();
                 assert_eq!(may, expected, "asked by {id}, answered in {session}");
                 let all_operators = everybody()
                     .iter()

@@ -300,11 +300,11 @@ fn nothing_configured_at_all_is_allowed_and_a_default_variable_that_is_empty_is_
 
 #[test]
 fn a_hook_is_not_sent_an_empty_token() {
-    let mut settings = Settings::default();
-    settings.hooks = serde_json::from_str(
+    let hooks = serde_json::from_str(
         r#"[{"name":"guard","on":"agent_end","url":"https://example.org/hook","token_env":"GUARD"}]"#,
     )
     .unwrap();
+    let settings = Settings { hooks, ..Settings::default() };
     assert_eq!(hook_tokens(&settings, &Environment::from([("GUARD", "hush")])).unwrap()["GUARD"].expose(), "hush");
     for env in [Environment::default(), Environment::from([("GUARD", "")]), Environment::from([("GUARD", " \n")])] {
         let problems = hook_tokens(&settings, &env).unwrap_err();
