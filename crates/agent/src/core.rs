@@ -29,12 +29,12 @@ pub(crate) use self::run_tree::RunTree;
 pub(crate) use self::seed::Seed;
 pub(crate) use self::work_item::WorkItem;
 use crate::approvals::Answers;
-use crate::house::House;
 use crate::joining::Joining;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
 use crate::metrics;
 use crate::prompt::Briefing;
+use crate::services::RunServices;
 use crate::tally::Tally;
 
 /// Most tokens of a closing turn: what is held back for it. 1024: a page of text.
@@ -46,7 +46,7 @@ pub(crate) const CLOSING_MAX_BYTES: usize = 16 * 1024;
 
 /// The shared part of a run.
 pub(crate) struct RunCore {
-    pub(crate) house: Arc<House>,
+    pub(crate) services: Arc<RunServices>,
     /// The run that a person can stop: this one, or the one that started it.
     pub(crate) live: Arc<LiveRun>,
     /// Says stop to this run and to everything it starts.
@@ -88,7 +88,7 @@ pub(crate) struct RunCore {
 
 /// What a run that no other one has started begins with.
 pub(crate) struct Root {
-    pub(crate) house: Arc<House>,
+    pub(crate) services: Arc<RunServices>,
     pub(crate) live: Arc<LiveRun>,
     pub(crate) lease: Lease,
     /// How many messages of its context are in the store.
@@ -109,18 +109,18 @@ impl RunCore {
     /// The core of a run at the top of its tree, with what every such run has: everybody's rules, no answers of people yet,
     /// and nothing that may join it.
     pub(crate) fn root(root: Root) -> Self {
-        let Root { house, live, lease, stored, tally, spawned, purpose, may_ask, options } = root;
-        let (threads, clock) = (house.store.threads.clone(), house.clock.clone());
+        let Root { services, live, lease, stored, tally, spawned, purpose, may_ask, options } = root;
+        let (threads, clock) = (services.threads.clone(), services.clock.clone());
         Self {
             cancel: live.cancel.clone(),
             child: false,
             journal: RunJournal::new(threads, clock, lease, live.id, tally.clone(), stored),
-            rules: house.rules(),
-            clock: RunClock::starting(house.clock.now()),
+            rules: services.rules(),
+            clock: RunClock::starting(services.clock.now()),
             deadline: None,
             own: None,
             closing: None,
-            tree: RunTree::root(&house.config.subagents, spawned),
+            tree: RunTree::root(&services.config.subagents, spawned),
             answers: Answers::new(),
             purpose,
             work: None,
@@ -132,7 +132,7 @@ impl RunCore {
             stand_in: None,
             tally,
             live,
-            house,
+            services,
         }
     }
 
@@ -153,7 +153,7 @@ impl RunCore {
     pub(crate) async fn take_offer(&self) -> Option<(RunId, Arc<Message>)> {
         let joining = self.joining()?;
         let run = joining.take()?.run.id;
-        let read = self.house.store.threads.queued_inputs(&[run]).await;
+        let read = self.services.threads.queued_inputs(&[run]).await;
         match read.map(|inputs| inputs.into_iter().next()) {
             Ok(Some(input)) => {
                 let message = input.message();

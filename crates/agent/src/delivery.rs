@@ -16,8 +16,8 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::agent_services::AgentServices;
 use crate::hooks::HookChain;
-use crate::house::House;
 use crate::restart::persist;
 use crate::rights::Channels;
 
@@ -51,13 +51,13 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    pub(crate) fn new(house: &House, stop: CancellationToken) -> Self {
+    pub(crate) fn new(services: &AgentServices, stop: CancellationToken) -> Self {
         Self {
-            outbox: house.store.outbox.clone(),
-            events: house.store.events.clone(),
-            channels: house.channels.clone(),
-            clock: house.clock.clone(),
-            hooks: house.hooks.clone(),
+            outbox: services.store.outbox.clone(),
+            events: services.store.events.clone(),
+            channels: services.channels.clone(),
+            clock: services.clock.clone(),
+            hooks: services.hooks.clone(),
             stop,
             sending: JoinSet::new(),
             busy: HashMap::new(),

@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ask, ChannelId, Effect, HookPoint, Message, MessageBody, Outbound, ReplyRoute, RunId, SessionKey, StoreError, Tool,
-    ToolContext, ToolFailure, ToolOutput, ToolSpec, ToolStatus, Weight,
+    Ask, ChannelId, Effect, HookPoint, Message, MessageBody, Outbound, ReplyRoute, RunId, RunReader, SessionKey,
+    StoreError, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, ToolStatus, Weight,
 };
 use serde_json::{Map, Value, json};
 
-use crate::hooks::Place;
-use crate::house::House;
+use crate::hooks::{HookChain, Place};
 use crate::own_tools::SEND_MESSAGE;
 use crate::pending_outbound::{OutboundBatch, PendingOutbound};
+use crate::rights::Channels;
 
 /// The conversation that the run answers.
 const HERE: &str = "here";
@@ -72,7 +72,9 @@ impl Tool for SendMessage {
 /// From where a run sends.
 #[derive(Clone)]
 pub(crate) struct Post {
-    pub(crate) house: Arc<House>,
+    pub(crate) channels: Channels,
+    pub(crate) runs: Arc<dyn RunReader>,
+    pub(crate) hooks: Arc<HookChain>,
     pub(crate) session: SessionKey,
     pub(crate) run: RunId,
     /// The conversation that the run answers, if there is one.
@@ -104,14 +106,13 @@ impl Post {
             let no = "only an operator's request may write to other conversations; use the place `here`, or answer with text";
             return Err(ToolFailure::Denied(no.into()));
         }
-        let known =
-            place.split_once(':').filter(|(channel, _)| self.house.channels.contains_key(&ChannelId::new(*channel)));
+        let known = place.split_once(':').filter(|(channel, _)| self.channels.contains_key(&ChannelId::new(*channel)));
         let unknown = || {
             let words = "there is no such conversation; a place is `here`, or channel:conversation of one that has written before";
             ToolFailure::failed(format!("{place}: {words}"))
         };
         let (channel, conversation) = known.ok_or_else(unknown)?;
-        match self.house.store.runs.session(&SessionKey::from(place.to_owned())).await {
+        match self.runs.session(&SessionKey::from(place.to_owned())).await {
             Ok(Some(_)) => {
                 let (channel, conversation) = (ChannelId::new(channel), conversation.into());
                 Ok(ReplyRoute { channel, conversation, reply_to: None })
@@ -123,7 +124,7 @@ impl Post {
 
     /// The text as hooks leave it.
     async fn agreed(&self, route: &ReplyRoute, text: &str, said: &mut OutboundBatch) -> Result<String, ToolFailure> {
-        let hooks = &self.house.hooks;
+        let hooks = &self.hooks;
         if !hooks.is_bound(HookPoint::MessageSending) {
             return Ok(text.to_owned());
         }

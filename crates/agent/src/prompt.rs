@@ -21,7 +21,7 @@ mod words;
 use belay_protocol::{Prompt, ToolSet};
 
 pub(crate) use self::book::PromptBook;
-pub(crate) use self::briefing::{About, Briefing};
+pub(crate) use self::briefing::{About, Briefing, BriefingSource};
 pub(crate) use self::snapshots::Snapshots;
 use crate::config::AgentConfig;
 use crate::own_tools::TERMINATE;

@@ -81,7 +81,7 @@ impl Shortened {
 /// # Cancel safety
 /// Dropped midway, or told to stop, nothing has changed; some notes may have been made.
 pub(crate) async fn shorten(core: &RunCore, context: &LoopContext, cut: &Cut, how: How<'_>) -> Shortened {
-    let (config, info) = (&core.house.compaction, core.house.model.info());
+    let (config, info) = (&core.services.compaction, core.services.model.info());
     let account = if core.child { cut.account().of_child() } else { cut.account() };
     let step = context.state.iteration;
     if how.by_model && !info.rehearsal {

@@ -99,9 +99,14 @@ pub(crate) struct Lender {
 
 impl Lender {
     /// What binds it, where the run has the tool.
-    pub(crate) fn new(core: &RunCore, context: &LoopContext, tools: &Arc<ToolSet>) -> Option<Self> {
+    pub(crate) fn new(
+        workers: Option<&WorkersParts>,
+        core: &RunCore,
+        context: &LoopContext,
+        tools: &Arc<ToolSet>,
+    ) -> Option<Self> {
         let declaration = tools.get(RUN_IN_WORKER)?.clone();
-        let workers = core.house.workers.clone()?;
+        let workers = workers?.clone();
         Some(Self { declaration, seed: core.seed(context), tools: tools.clone(), workers })
     }
 
@@ -145,14 +150,14 @@ impl Tool for Bound {
         let deadline = Instant::now() + order.time;
         let (tree, _slot) = self.seed.tree().enter().map_err(|cap| ToolFailure::failed(format!("refused: {cap}")))?;
         let depth = tree.depth();
-        let house = self.seed.house();
+        let services = self.seed.services();
         let mut core = self.seed.grow(order.time);
         core.cancel = context.cancel.child_token();
         core.tree = tree;
         let tools = Arc::new(ToolSet::new(self.lent()));
         let rules = self.seed.briefing().rules();
         let prompt = || Prompt::new(format!("{ROLE}{rules}"));
-        let reasoning = Reasoning::new(prompt(), prompt(), tools.clone(), house.max_tokens, house.max_attempts);
+        let reasoning = Reasoning::new(prompt(), prompt(), tools.clone(), services.max_tokens, services.max_attempts);
         let orders = Arc::new(Orders::default());
         let task = WorkerTask {
             message: order.message,

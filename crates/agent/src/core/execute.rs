@@ -63,7 +63,7 @@ impl RunCore {
         };
         let asking = {
             // Tools get no longer than the run has. The gate is not dropped: its token is cancelled, and it returns soon.
-            let running = self.house.gate.execute(caller, context, calls);
+            let running = self.services.gate.execute(caller, context, calls);
             tokio::pin!(running);
             tokio::select! {
                 asking = &mut running => asking?,

@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{OwnTime, RunClock, RunCore, RunTree, WorkItem};
 use crate::approvals::Answers;
-use crate::house::House;
 use crate::journal::JournalSeed;
 use crate::live::LiveRun;
 use crate::prompt::Briefing;
+use crate::services::RunServices;
 use crate::tally::Tally;
 
 /// Why a run that another one started asks nobody.
@@ -23,7 +23,7 @@ const NOBODY: &str = "a run that another one has started has nobody to ask; hand
 /// What a run hands to the runs that it starts. Clones share the account and the stop.
 #[derive(Clone)]
 pub(crate) struct Seed {
-    house: Arc<House>,
+    services: Arc<RunServices>,
     live: Arc<LiveRun>,
     cancel: CancellationToken,
     journal: JournalSeed,
@@ -42,8 +42,8 @@ pub(crate) struct Seed {
 
 impl Seed {
     /// The daemon's shared part.
-    pub(crate) fn house(&self) -> &Arc<House> {
-        &self.house
+    pub(crate) fn services(&self) -> &Arc<RunServices> {
+        &self.services
     }
 
     /// The run that a person can stop.
@@ -65,7 +65,7 @@ impl Seed {
     /// charged to the account of the tree and stops with its parent.
     pub(crate) fn grow(&self, time: Duration) -> RunCore {
         RunCore {
-            house: self.house.clone(),
+            services: self.services.clone(),
             live: self.live.clone(),
             cancel: self.cancel.child_token(),
             child: true,
@@ -94,7 +94,7 @@ impl RunCore {
     /// What this run hands to the runs that it starts now.
     pub(crate) fn seed(&self, context: &LoopContext) -> Seed {
         Seed {
-            house: self.house.clone(),
+            services: self.services.clone(),
             live: self.live.clone(),
             cancel: self.cancel.clone(),
             journal: self.journal.seed(),

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use belay_agent_loop::LoopContext;
 use belay_protocol::{Doing, JobBudget, JobRecord, JobStore, RunEnd, RunId, StopReason, StoreError};
 
+use super::service::JobService;
 use super::text;
 use crate::core::WorkItem;
-use crate::house::House;
 use crate::unattended::last_words;
 
 /// A running job.
@@ -38,14 +38,14 @@ impl JobContext {
     ///
     /// # Errors
     /// The store does not answer.
-    pub(super) async fn of(house: &House, job: JobRecord, run: RunId) -> Result<Self, StoreError> {
-        let budget = job.budget.within(house.jobs.budget());
+    pub(super) async fn of(service: &JobService, job: JobRecord, run: RunId) -> Result<Self, StoreError> {
+        let budget = job.budget.within(service.config.budget());
         let reached = match job.crashes {
             0 => 0,
-            _ => Doing::of_run(&*house.store.events, run, job.room).await?.piece(),
+            _ => Doing::of_run(&*service.events, run, job.room).await?.piece(),
         };
         let progressed = AtomicBool::new(job.crashes == 0); // then there is nothing to take back
-        Ok(Self { job, budget, reached, progressed, store: house.store.jobs.clone() })
+        Ok(Self { job, budget, reached, progressed, store: service.jobs.clone() })
     }
 
     /// Steps of the piece of work at which the daemon died last, as far as the store knows. `None`: it did not, or not since the

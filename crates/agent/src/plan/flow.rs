@@ -1,5 +1,6 @@
 //! The flow of a plan: make it, carry out its steps, say how it ended.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use belay_agent_loop::policies::{Observation, Totals};
@@ -7,6 +8,7 @@ use belay_agent_loop::{LoopContext, LoopError, Meter};
 use belay_protocol::{Durability, EventKind, Message, RunEnd, RunStatus, StopLayer, StopReason};
 
 use super::ears::Ears;
+use super::executors::PlanKit;
 use super::planner::{Planned, make_plan};
 use super::plans::{Plan, StepStatus};
 use super::state::{PlanState, note_of};
@@ -22,6 +24,8 @@ pub(crate) struct PlanTask<'a> {
     pub(crate) start: usize,
     /// The text behind `/plan`, or the task of a job.
     pub(crate) request: &'a str,
+    /// Who plans, carries out steps and sums up.
+    pub(crate) kit: &'a Arc<PlanKit>,
     /// What a job may use; `None` for a plan that a person asked for.
     pub(crate) budget: Option<PlanBudget>,
 }
@@ -47,11 +51,11 @@ pub(crate) async fn run_plan(
     context: &mut LoopContext,
     task: PlanTask<'_>,
 ) -> Result<(RunEnd, Option<String>), LoopError> {
-    let PlanTask { start: turn_start, request, budget } = task;
+    let PlanTask { start: turn_start, request, kit, budget } = task;
     // A job that crashes again and again is given up as a whole; what it had not done yet is not taken off its budget.
     let made = budget.and_then(|budget| budget.made_at_crash);
     let state = PlanState::read(&context.state.delegate, budget.is_some(), made);
-    let mut flow = PlanFlow { core, context, turn_start, request, budget, state };
+    let mut flow = PlanFlow { core, context, turn_start, request, kit, budget, state };
     let early = flow.work().await?;
     let (end, text) = match early {
         None => flow.complete().await?,
@@ -68,6 +72,7 @@ struct PlanFlow<'a> {
     context: &'a mut LoopContext,
     turn_start: usize,
     request: &'a str,
+    kit: &'a Arc<PlanKit>,
     budget: Option<PlanBudget>,
     state: PlanState,
 }
@@ -75,7 +80,7 @@ struct PlanFlow<'a> {
 impl PlanFlow<'_> {
     /// The loop over steps. `None`: no step is left to work on; otherwise why it ends before that.
     async fn work(&mut self) -> Result<Option<RunEnd>, LoopError> {
-        let config = self.core.house.config.plan.clone();
+        let config = self.core.services.config.plan.clone();
         if self.state.plans.active().is_none()
             && let Some(end) = self.make_plan().await?
         {
@@ -163,7 +168,7 @@ impl PlanFlow<'_> {
         self.state.used += 1;
         let seed = self.core.seed(self.context);
         let history = self.context.messages.get(..self.turn_start).unwrap_or_default();
-        match make_plan(&seed, history, self.request).await? {
+        match make_plan(self.kit, &seed, history, self.request).await? {
             Planned::Plan(plans) => self.state.plans = plans,
             Planned::Over(end) => return Ok(Some(self.over_or(end))),
         }
@@ -178,12 +183,11 @@ impl PlanFlow<'_> {
 
     /// One attempt at a step.
     async fn execute(&mut self, index: usize) -> Result<ChildEnd, LoopError> {
-        let house = self.core.house.clone();
         let attempt = self.state.begin(index);
         self.context.state.iteration += 1;
         let trouble = self.state.trouble(index).map(note_of).unwrap_or_default();
         let text = self.state.plans.active().and_then(|plan| plan.steps.get(index)).map_or("", |step| &step.text);
-        let executor = house.plans.choose(text);
+        let executor = self.kit.choose(text);
         let limit = executor.max_steps.min(self.steps_left());
         self.state.book(index, limit);
         // Whatever the executor writes is stored after this: so it need not wait for the disk itself.
@@ -193,7 +197,9 @@ impl PlanFlow<'_> {
         tracing::info!(run = %self.core.live.id, step = index, attempt, executor = executor.name, "plan step");
         let core = self.core.seed(self.context).grow(Duration::MAX);
         let ears = Ears { core: self.core, context: self.context, state: &mut self.state, taken: Vec::new() };
-        let (end, used) = Box::pin(step::execute(Execution { core, executor, task, limit, ears })).await;
+        let (end, used) =
+            Box::pin(step::execute(Execution { core, children: &self.kit.children, executor, task, limit, ears }))
+                .await;
         self.state.made(index, used);
         self.state.write(&mut self.context.state.delegate); // also where the run ends here
         end
@@ -217,7 +223,7 @@ impl PlanFlow<'_> {
         // The step is there: it was just found.
         let marked = self.state.plans.mark_step(None, index as u64, Some(status), Some(note));
         let step = marked.ok().and_then(|plan| plan.steps.get(index));
-        let executor = self.core.house.plans.choose(step.map_or("", |step| &step.text)).name.clone();
+        let executor = self.kit.choose(step.map_or("", |step| &step.text)).name.clone();
         self.core.journal.note(EventKind::PlanStep {
             index: u32::try_from(index).unwrap_or(u32::MAX),
             status: status.word().to_owned(),
@@ -236,11 +242,10 @@ impl PlanFlow<'_> {
     async fn complete(&mut self) -> Result<(RunEnd, Option<String>), LoopError> {
         let blocked = self.count(StepStatus::Blocked);
         let end = if blocked > 0 { StopReason::PlanBlocked } else { StopReason::PlanCompleted };
-        let house = self.core.house.clone();
         let mut context = self.report();
-        let allowance = self.core.allowance(house.max_attempts.max(1));
+        let allowance = self.core.allowance(self.core.services.max_attempts.max(1));
         let step = self.context.state.iteration + 1;
-        let asked = self.core.ask(&house.plans.summary, &mut context, step, allowance).await;
+        let asked = self.core.ask(&self.kit.summary, &mut context, step, allowance).await;
         if let Some(reason) = self.core.stopped() {
             return Ok((reason.into(), None));
         }
@@ -267,10 +272,9 @@ impl PlanFlow<'_> {
             let kept = self.budget.is_some() && self.core.stopped() != Some(StopReason::Shutdown);
             return (end, kept.then(|| self.outcome()));
         }
-        let house = self.core.house.clone();
         let mut context = self.report();
         let text = match closing::deserves_one(&end) {
-            true => closing_turn(self.core, &house.plans.summary, &mut context, &mut end).await,
+            true => closing_turn(self.core, &self.kit.summary, &mut context, &mut end).await,
             false => None,
         };
         if let Some(reason) = self.core.stopped() {

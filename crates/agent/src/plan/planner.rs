@@ -9,6 +9,7 @@ use belay_agent_loop::{
 };
 use belay_protocol::{Durability, Message, ModelErrorKind, RunEnd};
 
+use super::executors::PlanKit;
 use super::plans::Plans;
 use super::state::cut;
 use super::step::{ChildEnd, end_of_child};
@@ -34,11 +35,16 @@ pub(super) enum Planned {
 ///
 /// # Errors
 /// The model cannot be asked, or the store does not answer.
-pub(super) async fn make_plan(seed: &Seed, history: &[Arc<Message>], request: &str) -> Result<Planned, LoopError> {
+pub(super) async fn make_plan(
+    kit: &PlanKit,
+    seed: &Seed,
+    history: &[Arc<Message>],
+    request: &str,
+) -> Result<Planned, LoopError> {
     let mut history = history;
     loop {
         let plans = SharedPlans::default();
-        let outcome = ask(seed, history, request, plans.clone()).await;
+        let outcome = ask(kit, seed, history, request, plans.clone()).await;
         let made = std::mem::take(&mut *plans.lock().unwrap_or_else(PoisonError::into_inner));
         if made.active().is_some() {
             return Ok(Planned::Plan(made));
@@ -60,14 +66,14 @@ pub(super) async fn make_plan(seed: &Seed, history: &[Arc<Message>], request: &s
 }
 
 async fn ask(
+    kit: &PlanKit,
     seed: &Seed,
     history: &[Arc<Message>],
     request: &str,
     plans: SharedPlans,
 ) -> Result<LoopOutcome, LoopError> {
-    let house = seed.house().clone();
     let core = seed.grow(std::time::Duration::MAX);
-    let reasoning = house.plans.planner(Arc::new(Planning::over(plans.clone())));
+    let reasoning = kit.planner(Arc::new(Planning::over(plans.clone())));
     let mut context = LoopContext::new(history.iter().cloned().chain([Message::user(request).into()]).collect());
     let rules = core.rules.clone();
     let config = AgenticLoopConfig { max_iterations: MAX_STEPS, rules, ..AgenticLoopConfig::default() };
@@ -115,7 +121,7 @@ impl LoopDelegate for PlannerDelegate<'_> {
         context: &mut LoopContext,
         iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
-        let allowance = self.core.allowance(self.core.house.max_attempts.max(1));
+        let allowance = self.core.allowance(self.core.services.max_attempts.max(1));
         let mut outage = OutageWait::default();
         loop {
             let asked = self.core.ask(reasoning, context, iteration, allowance).await?;

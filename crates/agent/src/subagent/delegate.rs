@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::goal::{Goal, Pursuit, last_chance};
+use super::lanes::ChildServices;
 use super::spawn::binder;
 use crate::compaction::Shortener;
 use crate::core::{RunCore, failure};
@@ -26,6 +27,7 @@ use crate::reply::{self, CUT_OFF, Reply, WITHHELD};
 /// Adapts the loop to a subagent.
 pub(crate) struct SubagentDelegate {
     core: RunCore,
+    children: Arc<ChildServices>,
     goal: Goal,
     reasoning: Arc<Reasoning>,
     shortener: Shortener,
@@ -54,6 +56,7 @@ pub(crate) struct Ending {
 /// # Cancel safety
 /// Not to be dropped while it runs: cancel through its token, and it returns within the grace of its tools.
 pub(crate) async fn run(
+    children: Arc<ChildServices>,
     core: RunCore,
     goal: Goal,
     reasoning: Arc<Reasoning>,
@@ -65,6 +68,7 @@ pub(crate) async fn run(
         AgenticLoopConfig { max_iterations: max_turns, rules: core.rules.clone(), ..AgenticLoopConfig::default() };
     let mut delegate = SubagentDelegate {
         core,
+        children,
         goal,
         reasoning: reasoning.clone(),
         shortener: Shortener::default(),
@@ -189,7 +193,7 @@ impl LoopDelegate for SubagentDelegate {
         context: &mut LoopContext,
     ) -> Result<Option<LoopOutcome>, LoopError> {
         let tools = self.reasoning.tools().clone();
-        let bind = binder(&self.core, context, &tools);
+        let bind = binder(&self.children, &self.core, context, &tools);
         let ended = self.core.execute(calls, context, &tools, &bind).await?.ended;
         if let Some(reason) = self.core.stopped() {
             return Ok(Some(LoopOutcome::Stopped(reason.into())));

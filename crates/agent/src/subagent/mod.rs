@@ -16,6 +16,6 @@ mod outputs;
 mod spawn;
 
 pub(crate) use goal::{Goal, Pursuit, last_chance};
-pub(crate) use lanes::SubagentLanes;
+pub(crate) use lanes::{ChildServices, SubagentLanes};
 pub(crate) use outputs::Declared;
 pub(crate) use spawn::{SpawnSubagent, binder, spawned};

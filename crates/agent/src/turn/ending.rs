@@ -6,9 +6,10 @@ use belay_protocol::{
 };
 
 use super::{TurnEnd, TurnJob};
+use crate::agent_services::AgentServices;
 use crate::chat::ChatDelegate;
+use crate::config::AgentConfig;
 use crate::core::{RunCore, failure};
-use crate::house::House;
 use crate::metrics;
 use crate::reply::CUT_SHORT;
 use crate::sending;
@@ -29,7 +30,7 @@ pub(super) struct Left {
 /// Makes of a turn that has left the loop what its lane stores and tells.
 pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
     let Left { mut delegate, mut context, outcome, screen, parked } = left;
-    let (house, run) = (&job.house, &job.run);
+    let (services, run) = (&job.services, &job.run);
     if job.begun_at.is_some() && !parked && !matches!(outcome, Ok(LoopOutcome::NeedApproval(_))) {
         // Where a resumed batch failed before it began, its calls have no results yet.
         context.answer_open_calls(ToolStatus::NotExecuted, "not executed: the run ended first", MessageScope::Thread);
@@ -46,10 +47,10 @@ pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
     }
     // Nobody watches work that goes on by itself: its end says what it was that did not work.
     if job.purpose.is_autonomous() && end.reason.status() != RunStatus::Completed {
-        end = house.health.blame(run.id, end);
+        end = services.run.health.blame(run.id, end);
     }
     // Where hooks look at what is said, nothing enters the conversation that they have not agreed to.
-    let unseen = house.hooks.is_bound(HookPoint::MessageSending);
+    let unseen = services.hooks.is_bound(HookPoint::MessageSending);
     if let Some(said) = delegate.core.cut_short.take().filter(|_| !lease_lost && !unseen) {
         context.push(Message::assistant(format!("{said}{CUT_SHORT}")));
     }
@@ -62,7 +63,7 @@ pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
     let delivery = telling::deliver(run, screen, told).await;
     let rest = delegate.asking.take().map(|asking| Box::new((asking, context.state)));
     if rest.is_none() && !lease_lost && delegate.core.stopped().is_none() {
-        end_processes(house, run.id).await;
+        end_processes(services, run.id).await;
     }
     TurnEnd {
         rest,
@@ -83,24 +84,24 @@ pub(super) async fn conclude(job: &TurnJob, left: Left) -> TurnEnd {
 }
 
 /// Ends what a run has left behind. A run that was stopped has others do this, at once.
-pub(crate) async fn end_processes(house: &House, run: RunId) {
-    let left = house.processes.alive(run);
+pub(crate) async fn end_processes(services: &AgentServices, run: RunId) {
+    let left = services.processes.alive(run);
     if !left.is_empty() {
         tracing::debug!(%run, processes = left.len(), "a run has ended; its processes are ended now");
-        house.processes.end(run).await;
+        services.processes.end(run).await;
     }
 }
 
 /// The end of a run whose steps are used up.
-pub(super) fn iterations_used(house: &House, iterations: u32) -> RunEnd {
+pub(super) fn iterations_used(config: &AgentConfig, iterations: u32) -> RunEnd {
     RunEnd::of(StopReason::MaxIterations)
         .with("iterations", iterations)
-        .with("max_tool_iterations", house.config.max_tool_iterations)
+        .with("max_tool_iterations", config.max_tool_iterations)
 }
 
 /// The one place where an outcome or an error becomes the run's end.
 fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (RunEnd, Option<String>) {
-    let ChatDelegate { core: RunCore { house, live: run, .. }, silent, cut_off, summary, .. } = delegate;
+    let ChatDelegate { core: RunCore { services, live: run, .. }, silent, cut_off, summary, .. } = delegate;
     let error = match outcome {
         Ok(LoopOutcome::Response(_)) if *silent => {
             return (RunEnd::of(StopReason::FinalText).with("silent", true), None);
@@ -129,7 +130,7 @@ fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (
             return (end, reply);
         }
         Ok(LoopOutcome::MaxIterations { iterations }) => {
-            return (iterations_used(house, iterations), None);
+            return (iterations_used(&services.config, iterations), None);
         }
         // Not an end, unless the question cannot be stored: the lane says so then.
         Ok(LoopOutcome::NeedApproval(pending)) => {

@@ -16,14 +16,14 @@ pub(super) async fn resume(
     let start = delegate.turn_start.min(context.messages.len());
     let open = open_calls(&context.messages[start..]);
     if !open.is_empty() {
-        let house = delegate.core.house.clone();
+        let services = delegate.core.services.clone();
         let tools = delegate.reasoning.tools().clone();
         // A question about the first of them was answered, so none of them had begun: they go the way of every call.
         let answer = open.first().and_then(|call| delegate.core.answers.get(&call.id));
         let answered = answer.is_some_and(Answer::is_open);
         let admit = |call| match answered {
             true => AdmittedCall { call, refused: None },
-            false => house.gate.after_restart(&tools, call),
+            false => services.gate.after_restart(&tools, call),
         };
         let calls = open.into_iter().map(admit).collect();
         if let Some(outcome) = delegate.execute_tool_calls(calls, context).await? {

@@ -12,6 +12,7 @@ use super::resume::resume;
 use crate::bootstrap::{self, Beginning};
 use crate::chat::ChatDelegate;
 use crate::closing::{self, closing_turn};
+use crate::delegates;
 use crate::jobs::{self, Begun, JobContext};
 use crate::plan::{PlanBudget, PlanTask, run_plan};
 use crate::prompt::{About, Briefing};
@@ -29,7 +30,7 @@ pub(super) async fn work(
     job: &TurnJob,
 ) -> Result<LoopOutcome, LoopError> {
     let background = match job.purpose {
-        Purpose::Job => match Box::pin(jobs::begin(&mut delegate.core)).await? {
+        Purpose::Job => match Box::pin(jobs::begin(&mut delegate.core, &job.services.jobs)).await? {
             Begun::Active(background) => Some(background),
             Begun::Over(end) => return Ok(LoopOutcome::Stopped(end)),
         },
@@ -46,7 +47,8 @@ pub(super) async fn work(
     // Boxed, since it is moved: in place it would be here twice.
     let mut looping = Box::pin(carry_out(delegate, context, job, background));
     let route = job.reply_to.as_ref();
-    let Some((route, channel)) = route.and_then(|route| Some((route, job.house.channels.get(&route.channel)?))) else {
+    let Some((route, channel)) = route.and_then(|route| Some((route, job.services.channels.get(&route.channel)?)))
+    else {
         return looping.await;
     };
     let working = channel.working(route, indicator.clone());
@@ -61,11 +63,11 @@ pub(super) async fn work(
 
 /// What the session's other runs have cost, where that matters.
 async fn session_before(job: &TurnJob, rules: &StopRules) -> Result<u64, LoopError> {
-    let house = &job.house;
+    let services = &job.services;
     if !rules.counts_session_money() {
         return Ok(0);
     }
-    let spent = house.store.spend.session_spent(&job.run.session).await?;
+    let spent = services.store.spend.session_spent(&job.run.session).await?;
     Ok(spent.saturating_sub(job.cost_micro_usd)) // this run's earlier attempts are in its own account
 }
 
@@ -101,14 +103,22 @@ async fn carry_out(
     let briefing = briefing_of(job).await;
     let beginning = bootstrap::begin(&mut delegate.core, context, &briefing, &message);
     match Box::pin(beginning).await? {
-        Beginning::Go(told) => delegate.brief(told.over(briefing), background.is_some()),
+        Beginning::Go(told) if background.is_some() => {
+            let briefing = told.over(briefing);
+            let reasoning = delegates::job::reasoning(&delegate.core.services, &briefing);
+            delegate.brief_as(briefing, reasoning);
+        }
+        Beginning::Go(told) => delegate.brief(told.over(briefing)),
         Beginning::Over(end, words) => {
             delegate.summary = words;
             return Ok(LoopOutcome::Stopped(end));
         }
     }
     if matches!(job.purpose, Purpose::Routine | Purpose::Heartbeat) {
-        return routines::work(delegate, context).await;
+        return match routines::lightweight_task(&job.services.routines, &delegate.core.live.session).await? {
+            Ok(task) => delegates::lightweight::run(delegate, context, task).await,
+            Err(end) => Ok(LoopOutcome::Stopped(end)),
+        };
     }
     let planned = match &background {
         Some(background) => background.job.plan.then(|| background.request(context, delegate.turn_start)),
@@ -123,7 +133,9 @@ async fn carry_out(
             max_steps: background.budget.max_steps,
             made_at_crash: background.made_at_crash(),
         });
-        let (end, said) = Box::pin(run_plan(core, context, PlanTask { start, request: &request, budget })).await?;
+        let (end, said) =
+            Box::pin(run_plan(core, context, PlanTask { start, request: &request, kit: &job.services.plans, budget }))
+                .await?;
         delegate.summary = said;
         return Ok(LoopOutcome::Stopped(end));
     }
@@ -132,13 +144,13 @@ async fn carry_out(
     // The last step of a turn without outputs has no tools; one with outputs has its closing turn instead.
     let last = u32::from(delegate.goal.is_none());
     let config = AgenticLoopConfig {
-        max_iterations: job.house.config.max_tool_iterations.saturating_add(last),
+        max_iterations: job.services.run.config.max_tool_iterations.saturating_add(last),
         rules: delegate.core.rules.clone(),
         ..AgenticLoopConfig::default()
     };
     let mut outcome = match (resumed, &background) {
         (Some(outcome), _) => outcome,
-        (None, Some(background)) => Box::pin(jobs::pursue(delegate, context, background)).await?,
+        (None, Some(background)) => Box::pin(delegates::job::pursue(delegate, context, background)).await?,
         (None, None) => run_agentic_loop(delegate, &reasoning, context, &config).await?,
     };
     if delegate.goal.is_some() {
@@ -169,7 +181,7 @@ async fn briefing_of(job: &TurnJob) -> Briefing {
     tokio::select! {
         biased; // a stop waits for no disk
         () = job.run.cancel.cancelled() => Briefing::default(),
-        briefing = Briefing::of_run(&job.house, about) => briefing,
+        briefing = Briefing::of_run(&job.services.briefings, about) => briefing,
     }
 }
 
@@ -181,7 +193,7 @@ async fn close_with_outputs(
 ) -> LoopOutcome {
     let mut end = match outcome {
         LoopOutcome::Stopped(end) => end,
-        LoopOutcome::MaxIterations { iterations } => iterations_used(&delegate.core.house, iterations),
+        LoopOutcome::MaxIterations { iterations } => iterations_used(&delegate.core.services.config, iterations),
         other => return other,
     };
     let late = matches!(end.reason, StopReason::MaxIterations | StopReason::MissingOutputs);

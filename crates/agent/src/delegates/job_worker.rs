@@ -7,9 +7,8 @@ use belay_agent_loop::{AdmittedCall, LoopContext, LoopDelegate, LoopError, LoopO
 use belay_protocol::{Arguments, Message, MessageBody, RunEnd, StopReason, ToolCall, ToolResult, ToolStatus};
 use serde_json::{Value, json};
 
-use super::context::JobContext;
-use super::text;
 use crate::chat::ChatDelegate;
+use crate::jobs::{JobContext, text};
 use crate::own_tools::RUN_IN_WORKER;
 
 /// Has a worker do the job.
@@ -21,7 +20,7 @@ pub(super) async fn pursue(
     context: &mut LoopContext,
     job: &JobContext,
 ) -> Result<LoopOutcome, LoopError> {
-    let Some(workers) = turn.core.house.workers.clone() else {
+    let Some(workers) = turn.children.workers.clone() else {
         turn.summary = Some("There are no workers here any more.".to_owned());
         return Ok(LoopOutcome::Stopped(StopReason::Internal.into()));
     };

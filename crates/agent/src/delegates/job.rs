@@ -11,15 +11,15 @@ use belay_agent_loop::{
 };
 use belay_protocol::{JobRoom, Message, RunEnd, StopLayer, StopReason, Tool, ToolSet};
 
-use super::context::JobContext;
-use super::{text, worker};
+use super::job_worker;
 use crate::chat::ChatDelegate;
 use crate::core::failure;
-use crate::house::House;
+use crate::jobs::{JobContext, text};
 use crate::judge;
 use crate::own_tools::TERMINATE;
 use crate::own_tools::creates_work;
 use crate::prompt::Briefing;
+use crate::services::RunServices;
 use crate::terminate::Terminate;
 use crate::unattended::{Manner, Texts, last_words};
 
@@ -37,7 +37,7 @@ pub(crate) async fn pursue(
     job: &JobContext,
 ) -> Result<LoopOutcome, LoopError> {
     if job.job.room == JobRoom::Worker {
-        return worker::pursue(turn, context, job).await;
+        return job_worker::pursue(turn, context, job).await;
     }
     let reasoning = turn.reasoning.clone();
     let (limit, rules) = (job.budget.max_steps, turn.core.rules.clone());
@@ -123,9 +123,9 @@ impl LoopDelegate for JobDelegate<'_> {
 }
 
 /// How the model is asked for a job: with the tools of a conversation but the ones that make more work by themselves.
-pub(crate) fn reasoning(house: &House, briefing: &Briefing) -> Arc<Reasoning> {
+pub(crate) fn reasoning(services: &RunServices, briefing: &Briefing) -> Arc<Reasoning> {
     let lends = |name: &str| !creates_work(name) && name != TERMINATE;
-    let all = house.reasoning.tools().iter().filter(|tool| lends(&tool.spec().name));
+    let all = services.reasoning.tools().iter().filter(|tool| lends(&tool.spec().name));
     let tools = all.cloned().chain([Arc::new(Terminate::new()) as Arc<dyn Tool>]).collect();
-    Arc::new(house.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(text::ROLE)))
+    Arc::new(services.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(text::ROLE)))
 }
