@@ -17,6 +17,7 @@ mod port;
 mod receive;
 mod rest;
 mod settings;
+mod state;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,10 +32,9 @@ use tokio::time::{Instant, sleep_until};
 use self::compact::{Compacting, compacted};
 use self::next::{Parking, may_go_on};
 use self::receive::{Receiving, looked_at};
-use self::rest::Resting;
+use self::state::LaneState;
 use crate::agent_services::AgentServices;
 use crate::estimate::Calibration;
-use crate::joining::Joining;
 use crate::mail::{LaneCommand, LaneMail, LaneOrder, LanePort};
 use crate::prompt::Briefing;
 use crate::submission::ThreadCommand;
@@ -60,13 +60,9 @@ struct Lane {
     /// The conversation; lent to the running turn.
     messages: Vec<Arc<Message>>,
     queue: VecDeque<Waiting>,
-    current: Option<Waiting>,
-    /// The run that waits for a person; nothing begins before it goes on.
-    resting: Option<Box<Resting>>,
+    state: LaneState,
     /// The message that hooks are looking at.
     receiving: Option<Receiving>,
-    /// The conversation is being shortened; nothing begins before that is done.
-    compacting: Option<Compacting>,
     /// What is known of the provider's way of counting tokens.
     calibration: Calibration,
     /// Whether nobody has said anything in the thread yet.
@@ -79,8 +75,6 @@ struct Lane {
     loop_detection: bool,
     /// What the session asks of its runs.
     options: RunOptions,
-    /// What may become part of the running turn.
-    joining: Option<Arc<Joining>>,
     /// Whether it is about to be parked.
     parking: Parking,
     /// The store has put something into the conversation that the lane has not read.
@@ -127,18 +121,18 @@ impl Lane {
                 Box::pin(self.refuse_receiving(Refusal::ShuttingDown)).await;
                 Box::pin(self.refuse_compacting(Refusal::ShuttingDown)).await;
             }
-            let busy = !self.turn.is_empty() || self.receiving.is_some() || self.compacting.is_some();
+            let busy = self.state.has_conversation() || self.receiving.is_some();
             if !busy && (draining.is_cancelled() || no_mail) {
                 return Ok(());
             }
-            let (expiry, quiet_at) = (self.resting.as_ref().map(|resting| resting.until), self.quiet_at());
+            let (expiry, quiet_at) = (self.state.paused().map(|resting| resting.until), self.quiet_at());
             // What is large is boxed, so that a lane that waits is small.
             tokio::select! {
                 biased; // a stop before the turn it stops, an end before what waits for it
                 () = self.port.wake.notified() => Box::pin(self.woken()).await?,
                 Some(ended) = self.turn.join_next() => Box::pin(self.end_turn(ended)).await?,
                 Some(said) = looked_at(&mut self.receiving) => Box::pin(self.received(said)).await?,
-                Some(made) = compacted(&mut self.compacting) => Box::pin(self.end_compaction(made)).await?,
+                Some(made) = compacted(&mut self.state) => Box::pin(self.end_compaction(made)).await?,
                 mail = self.port.mail.recv(), if !no_mail && self.held.len() < HELD => match mail {
                     Some(LaneMail::Answer(answer)) => Box::pin(self.answer(*answer)).await?,
                     Some(mail) if self.receiving.is_some() => self.held.push_back(mail),
@@ -172,8 +166,8 @@ impl Lane {
         self.stale |= self.port.stale.swap(false, Ordering::Acquire);
         self.end_joined().await;
         self.end_stopped_in_queue().await?;
-        let stopped = self.current.as_ref().is_some_and(|current| current.run.cancel.is_cancelled())
-            || self.compacting.as_ref().is_some_and(Compacting::is_stopped);
+        let stopped = self.state.current().is_some_and(|current| current.run.cancel.is_cancelled())
+            || self.state.compacting().is_some_and(Compacting::is_stopped);
         if stopped && self.abort_at.is_none() {
             self.abort_at = Some(Instant::now() + RETURN_LIMIT);
         }
@@ -182,8 +176,7 @@ impl Lane {
 
     /// Reads the conversation anew, into which the store has put something; `false`: a turn has it, so later.
     async fn read_anew(&mut self) -> Result<bool, LeaseLost> {
-        let lent = !self.turn.is_empty() || self.current.is_some() || self.compacting.is_some() || self.deleted;
-        if lent {
+        if self.state.has_conversation() || self.deleted {
             return Ok(false);
         }
         self.reload().await.map(|_| true)
@@ -194,7 +187,7 @@ impl Lane {
         self.abort_at = None;
         tracing::error!(session = %self.lease.session, "what was told to stop did not return and is aborted");
         self.turn.abort_all();
-        if let Some(compacting) = &mut self.compacting {
+        if let Some(compacting) = self.state.compacting_mut() {
             compacting.abort();
         }
     }
@@ -204,12 +197,12 @@ impl Lane {
         if matches!(command.order, LaneOrder::Thread(ThreadCommand::Delete)) {
             return self.delete(command).await;
         }
-        let busy = self.current.is_some() || self.resting.is_some() || !self.queue.is_empty();
+        let busy = self.state.is_answering() || !self.queue.is_empty();
         let word = command.word.clone();
         let said = match command.order.clone() {
             LaneOrder::Setting(setting) => self.set(setting, &command.channel).await?,
             LaneOrder::Thread(ThreadCommand::Loops(on)) => self.set_loop_detection(on).await?,
-            LaneOrder::Thread(_) if self.compacting.is_some() => {
+            LaneOrder::Thread(_) if self.state.compacting().is_some() => {
                 let why =
                     format!("This conversation is being shortened. Send /stop first, or {word} again in a moment.");
                 Err(Undone::Refused(why))
@@ -268,7 +261,7 @@ impl Lane {
             return unchanged(&error);
         }
         self.loop_detection = on;
-        if let Some(current) = &self.current {
+        if let Some(current) = self.state.current() {
             current.run.detect_loops(on);
         }
         Ok(Ok(match on {

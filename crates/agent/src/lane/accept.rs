@@ -98,17 +98,13 @@ impl Lane {
 
     /// A place in the global lane for a message that nothing is before, where one is free.
     fn place_at_once(&self) -> Option<OwnedSemaphorePermit> {
-        let free = self.current.is_none()
-            && self.resting.is_none()
-            && self.compacting.is_none()
-            && self.queue.is_empty()
-            && !self.services.draining.is_cancelled();
+        let free = self.state.is_idle() && self.queue.is_empty() && !self.services.draining.is_cancelled();
         if free { self.services.permits.clone().try_acquire_owned().ok() } else { None }
     }
 
     fn new_input(&self, input: &LaneInput, waiting: &Waiting, start: bool) -> NewInput {
         let outputs = !input.inbound.outputs.is_empty();
-        let before = self.queue.len() + usize::from(self.current.is_some()) + usize::from(self.resting.is_some());
+        let before = self.queue.len() + usize::from(self.state.is_answering());
         let queued = (before > 0).then(|| EventKind::Queued {
             mode: waiting.rules.mode.word().into(),
             before: u32::try_from(before).unwrap_or(u32::MAX),
@@ -158,14 +154,14 @@ impl Lane {
             _ => None,
         };
         let by = waiting.run.id;
-        match (waiting.rules.mode, &self.current, &self.joining) {
-            (QueueMode::Steer, Some(current), Some(joining)) if waiting.is_plain() && waiting.is_akin(current) => {
-                joining.offer(Offer { run: waiting.run.clone() });
+        match (waiting.rules.mode, self.state.running()) {
+            (QueueMode::Steer, Some(running)) if waiting.is_plain() && waiting.is_akin(&running.waiting) => {
+                running.joining.offer(Offer { run: waiting.run.clone() });
                 self.queue.push_back(waiting);
             }
-            (QueueMode::Interrupt, Some(current), _) => {
+            (QueueMode::Interrupt, Some(running)) => {
                 let cause = StopCause { by: Some(by), ..StopCause::of(StopReason::Superseded) };
-                note(&self.port.notes, LaneNote::Stop { run: current.run.clone(), cause }).await;
+                note(&self.port.notes, LaneNote::Stop { run: running.waiting.run.clone(), cause }).await;
                 // Behind those that came to interrupt the same turn: they are answered in the order they came in.
                 let before = |other: &&Waiting| other.rules.mode == QueueMode::Interrupt && !other.has_begun();
                 let at = self.queue.iter().take_while(before).count();
@@ -181,7 +177,7 @@ impl Lane {
     /// Whether a message that waits can still give way; the running turn may have taken it in hand meanwhile.
     pub(super) fn gives_way(&self, at: usize) -> bool {
         let run = self.queue.get(at).map(|waiting| waiting.run.id);
-        run.is_some_and(|run| self.joining.as_ref().is_none_or(|joining| joining.withdraw(run)))
+        run.is_some_and(|run| self.state.joining().is_none_or(|joining| joining.withdraw(run)))
     }
 
     /// Answers that too many wait, but never to a duplicate: that joins its first acceptance, which the store knows.
@@ -208,9 +204,14 @@ impl Lane {
 
     /// Acknowledges a duplicate.
     pub(super) async fn known(&self, input: LaneInput, known: KnownInput) {
-        let resting = self.resting.iter().map(|resting| &resting.waiting);
-        let alive =
-            self.current.iter().chain(resting).chain(&self.queue).find(|waiting| waiting.run.id == known.run_id);
+        let paused = self.state.paused().map(|resting| &resting.waiting);
+        let alive = self
+            .state
+            .current()
+            .into_iter()
+            .chain(paused)
+            .chain(&self.queue)
+            .find(|waiting| waiting.run.id == known.run_id);
         let watch = alive.map(|waiting| waiting.run.watch(false));
         input.ack.send(Ack::Accepted(known.clone().again(watch)));
         let settled = LaneNote::Settled { run: input.run.id, key: input.inbound.key, outcome: Settled::Known(known) };

@@ -53,7 +53,7 @@ impl Lane {
 
     /// Whether nothing of the session is unfinished.
     fn is_quiet(&self) -> bool {
-        self.current.is_none() && self.resting.is_none() && self.compacting.is_none() && self.queue.is_empty()
+        self.state.is_idle() && self.queue.is_empty()
     }
 
     /// Deletes the session. The next mail opens it anew.

@@ -13,6 +13,7 @@ use tokio::task::{JoinError, JoinSet};
 use tracing::Instrument;
 
 use super::port::{not_acted_on, note, refuse_command};
+use super::state::LaneState;
 use super::{Lane, LeaseLost, Said, Undone, unchanged};
 use crate::compaction::cut::Compacted;
 use crate::compaction::{Cut, How, Shortened, context_of, shorten};
@@ -52,8 +53,8 @@ type Made = Option<Shortened>;
 ///
 /// # Cancel safety
 /// Nothing is lost.
-pub(super) async fn compacted(compacting: &mut Option<Compacting>) -> Option<Result<Made, JoinError>> {
-    compacting.as_mut()?.task.join_next().await
+pub(super) async fn compacted(state: &mut LaneState) -> Option<Result<Made, JoinError>> {
+    state.compacting_mut()?.task.join_next().await
 }
 
 impl Lane {
@@ -87,12 +88,12 @@ impl Lane {
         let span = tracing::info_span!("compact", session = %self.lease.session);
         task.spawn(work.instrument(span));
         let begun_at = self.services.clock.now();
-        self.compacting = Some(Compacting { command, run, begun_at, task });
+        self.state = LaneState::Compacting(Box::new(Compacting { command, run, begun_at, task }));
     }
 
     /// Stores what a shortening has come to, and says what it did.
     pub(super) async fn end_compaction(&mut self, made: Result<Made, JoinError>) -> Result<(), LeaseLost> {
-        let Some(Compacting { command, run, begun_at, .. }) = self.compacting.take() else { return Ok(()) };
+        let Some(Compacting { command, run, begun_at, .. }) = self.state.take_compacting() else { return Ok(()) };
         self.abort_at = None;
         let made = match made {
             Err(error) if error.is_cancelled() => Ok(None), // told to stop, it did not return
@@ -117,7 +118,7 @@ impl Lane {
 
     /// Ends it without an answer of its own: the lane lets go.
     pub(super) async fn refuse_compacting(&mut self, refusal: Refusal) {
-        let Some(Compacting { command, run, begun_at, task }) = self.compacting.take() else { return };
+        let Some(Compacting { command, run, begun_at, task }) = self.state.take_compacting() else { return };
         self.abort_at = None;
         drop(task);
         self.forget(&run, StopReason::Shutdown, begun_at).await;

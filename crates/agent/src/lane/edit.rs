@@ -60,12 +60,12 @@ impl Lane {
 
     /// Offers a message that waits to the running turn again, from which it was taken back.
     fn offer_again(&self, at: usize) {
-        if let (Some(waiting), Some(current), Some(joining)) = (self.queue.get(at), &self.current, &self.joining)
+        if let (Some(waiting), Some(running)) = (self.queue.get(at), self.state.running())
             && waiting.rules.mode == QueueMode::Steer
             && waiting.is_plain()
-            && waiting.is_akin(current)
+            && waiting.is_akin(&running.waiting)
         {
-            joining.offer(Offer { run: waiting.run.clone() });
+            running.joining.offer(Offer { run: waiting.run.clone() });
         }
     }
 

@@ -9,6 +9,7 @@ use belay_protocol::{
 use tokio::task::JoinError;
 
 use super::port::{note, refuse_for};
+use super::state::Running;
 use super::{Lane, LeaseLost, STORE_BACKOFF, rest};
 use crate::compaction;
 use crate::journal::Remainder;
@@ -24,8 +25,9 @@ impl Lane {
     pub(super) async fn end_turn(&mut self, ended: Result<TurnEnd, JoinError>) -> Result<(), LeaseLost> {
         self.abort_at = None;
         self.end_joined().await;
-        let unsure = self.joining.take().map(|joining| joining.close()).unwrap_or_default();
-        Box::pin(self.conclude(ended)).await?; // large: a lane waits most of its time
+        let Some(Running { waiting, joining }) = self.state.take_running() else { return Ok(()) };
+        let unsure = joining.close();
+        Box::pin(self.conclude(waiting, ended)).await?; // large: a lane waits most of its time
         // On drain, the next start finds out.
         if !unsure.is_empty() && !self.services.draining.is_cancelled() {
             Box::pin(self.settle_unsure(unsure)).await?;
@@ -34,8 +36,7 @@ impl Lane {
     }
 
     /// Commits the end of the turn that ran, or lays it to rest.
-    async fn conclude(&mut self, ended: Result<TurnEnd, JoinError>) -> Result<(), LeaseLost> {
-        let Some(mut current) = self.current.take() else { return Ok(()) };
+    async fn conclude(&mut self, mut current: Waiting, ended: Result<TurnEnd, JoinError>) -> Result<(), LeaseLost> {
         self.instructions.clear();
         if let Ok(ended) = &ended {
             self.calibration = ended.calibration;
@@ -89,7 +90,7 @@ impl Lane {
 
     /// Publishes the ends of messages that have become part of the running turn: the store has them.
     pub(super) async fn end_joined(&mut self) {
-        let Some(joining) = self.joining.clone() else { return };
+        let Some(joining) = self.state.joining().cloned() else { return };
         for JoinedRun { run, how, at } in joining.joined() {
             let Some(place) = self.queue.iter().position(|waiting| waiting.run.id == run) else { continue };
             let Some(waiting) = self.queue.remove(place) else { continue };
@@ -174,7 +175,7 @@ impl Lane {
 
     /// Ends every waiting run that was told to stop, in one commit.
     pub(super) async fn end_stopped_in_queue(&mut self) -> Result<(), LeaseLost> {
-        let joining = self.joining.clone();
+        let joining = self.state.joining().cloned();
         // What the running turn has in hand ends with it, or comes back.
         let is_here = |run: RunId| joining.as_ref().is_none_or(|joining| joining.withdraw(run));
         let (stopped, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.queue)
@@ -192,7 +193,7 @@ impl Lane {
     /// Ends runs without a turn. Where one of them had begun in an earlier attempt, the thread is read anew: it has that
     /// attempt's messages.
     pub(super) async fn end_early(&mut self, ends: Vec<(Waiting, Ending)>) -> Result<(), LeaseLost> {
-        let reload = ends.iter().any(|(waiting, _)| waiting.in_thread) && self.turn.is_empty();
+        let reload = ends.iter().any(|(waiting, _)| waiting.in_thread) && self.state.running().is_none();
         self.commit_ends(ends).await?;
         if reload { self.reload().await.map(|_| ()) } else { Ok(()) }
     }

@@ -12,6 +12,7 @@ use tracing::Instrument;
 
 use super::accept::instruction;
 use super::port::note;
+use super::state::{LaneState, Running};
 use super::{Lane, Waiting};
 use crate::compaction::context_of;
 use crate::joining::Joining;
@@ -30,8 +31,7 @@ impl Lane {
     /// Begins the next turn, if none runs. Where there is neither a place for it nor a seat to wait for one, the lane asks to be
     /// parked.
     pub(super) async fn start_next(&mut self) {
-        let engaged = !self.turn.is_empty() || self.resting.is_some() || self.compacting.is_some();
-        if engaged || self.services.draining.is_cancelled() || self.read_again_at.is_some() {
+        if !self.state.is_idle() || self.services.draining.is_cancelled() || self.read_again_at.is_some() {
             return;
         }
         if !matches!(self.parking, Parking::No { .. }) {
@@ -99,14 +99,12 @@ impl Lane {
         next.run.detect_loops(self.loop_detection);
         let span = tracing::info_span!("turn", run = %next.run.id, session = %next.run.session);
         self.turn.spawn(run_turn(job).instrument(span));
-        self.joining = Some(joining);
-        self.current = Some(next);
+        self.state = LaneState::Running(Box::new(Running { waiting: next, joining }));
     }
 
     /// Until when the next message waits for others that come with it.
     pub(super) fn quiet_at(&self) -> Option<Instant> {
-        let engaged = !self.turn.is_empty() || self.resting.is_some() || self.compacting.is_some();
-        if engaged || self.individually {
+        if !self.state.is_idle() || self.individually {
             return None;
         }
         let mut collected =
@@ -224,7 +222,7 @@ impl Lane {
 
     /// Whether the running turn has this message in hand.
     pub(super) fn is_in_flight(&self, run: RunId) -> bool {
-        self.joining.as_ref().is_some_and(|joining| joining.has(run))
+        self.state.joining().is_some_and(|joining| joining.has(run))
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::time::sleep;
 
 use super::next::Parking;
 use super::port::{note, refuse_all, refuse_for, refuse_mail};
+use super::state::LaneState;
 use super::{Lane, LeaseLost, STORE_BACKOFF};
 use crate::agent_services::AgentServices;
 use crate::approvals::{Answer, Answers};
@@ -71,17 +72,14 @@ pub(crate) async fn run_lane(services: Arc<AgentServices>, start: LaneStart, mut
         summary: None,
         messages: Vec::new(),
         queue: VecDeque::new(),
-        current: None,
-        resting: None,
+        state: LaneState::Idle,
         receiving: None,
-        compacting: None,
         calibration: Calibration::default(),
         fresh,
         instructions: Vec::new(),
         brought: 0,
         loop_detection,
         options,
-        joining: None,
         parking: Parking::No { refused: 0 },
         stale: false,
         seat,

@@ -13,6 +13,7 @@ use belay_protocol::{
 use tokio::time::Instant;
 
 use super::port::{not_acted_on, note, refuse_for};
+use super::state::LaneState;
 use super::{Lane, LeaseLost, STORE_BACKOFF};
 use crate::approvals::question_text;
 use crate::effect_gate::{Asking, open_calls};
@@ -128,7 +129,7 @@ impl Lane {
         if waiting.run.cancel.is_cancelled() {
             self.port.wake.notify_one(); // told to stop while it was stored
         }
-        self.resting = Some(Box::new(Resting { waiting, gate, until }));
+        self.state = LaneState::Paused(Box::new(Resting { waiting, gate, until }));
     }
 
     fn gate_of(&self, current: &Waiting, asking: Asking, now: UnixMillis) -> Gate {
@@ -169,11 +170,11 @@ impl Lane {
         let Some(answer) = self.first_answer(answer).await else { return Ok(()) };
         let LaneAnswer { gate, reply, who, from, word, reply_to, sent, ack } = answer;
         let acted_on = sent.map(|sent| reply.acted_on(sent));
-        if self.resting.as_ref().is_some_and(|resting| self.services.clock.now().0 >= resting.gate.expires_at.0) {
+        if self.state.paused().is_some_and(|resting| self.services.clock.now().0 >= resting.gate.expires_at.0) {
             self.expire().await?; // silence came first
         }
         let now = self.services.clock.now();
-        let outcome = match self.resting.as_ref().filter(|resting| resting.gate.id == gate) {
+        let outcome = match self.state.paused().filter(|resting| resting.gate.id == gate) {
             // Its time is up, and the store has not taken that yet: a yes comes too late all the same.
             Some(resting) if now.0 >= resting.gate.expires_at.0 => {
                 Err(Refusal::Store("the end of this question could not be stored yet".into()))
@@ -187,7 +188,7 @@ impl Lane {
         let say = match outcome {
             Ok(text) => {
                 self.remember(acted_on).await;
-                let resumes = self.resting.as_ref().map(|resting| {
+                let resumes = self.state.paused().map(|resting| {
                     resting.waiting.run.wake();
                     resting.gate.run_id
                 });
@@ -266,12 +267,12 @@ impl Lane {
 
     /// Time has passed: a question whose time is up becomes a denial, and the run goes on with it.
     pub(super) async fn expire(&mut self) -> Result<(), LeaseLost> {
-        let Some(resting) = &mut self.resting else { return Ok(()) };
+        let Some(resting) = self.state.paused() else { return Ok(()) };
         let now = self.services.clock.now();
         if now.0 < resting.gate.expires_at.0 {
             let until = resting.gate.expires_at;
             let until = self.instant_of(until);
-            if let Some(resting) = &mut self.resting {
+            if let Some(resting) = self.state.paused_mut() {
                 resting.until = until;
             }
             return Ok(());
@@ -284,7 +285,9 @@ impl Lane {
             }
             Err(error) => {
                 tracing::error!(%error, gate = %id, "the end of a question could not be stored; trying again");
-                resting.until = Instant::now() + STORE_BACKOFF.1;
+                if let Some(resting) = self.state.paused_mut() {
+                    resting.until = Instant::now() + STORE_BACKOFF.1;
+                }
                 Ok(())
             }
         }
@@ -292,8 +295,7 @@ impl Lane {
 
     /// Lets the resting run go on, before every other message.
     async fn resume(&mut self) -> Result<(), LeaseLost> {
-        let Some(resting) = self.resting.take() else { return Ok(()) };
-        let Resting { mut waiting, gate, .. } = *resting;
+        let Some(Resting { mut waiting, gate, .. }) = self.state.take_paused_if(|_| true) else { return Ok(()) };
         waiting.answers = self.answers_of(gate.run_id).await?;
         waiting.go_on();
         self.queue.push_front(waiting);
@@ -303,8 +305,8 @@ impl Lane {
 
     /// The resting run, when it was told to stop, and how it ends.
     pub(super) fn stopped_at_rest(&mut self) -> Option<(Waiting, Ending)> {
-        let resting = self.resting.take_if(|resting| resting.waiting.run.cancel.is_cancelled())?;
-        let Resting { waiting, .. } = *resting;
+        let is_stopped = |resting: &Resting| resting.waiting.run.cancel.is_cancelled();
+        let Resting { waiting, .. } = self.state.take_paused_if(is_stopped)?;
         let ending = stopped(&waiting);
         Some((waiting, ending))
     }

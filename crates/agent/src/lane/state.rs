@@ -1,0 +1,121 @@
+//! What a lane is doing with its conversation: one thing at a time.
+
+use std::sync::Arc;
+
+use super::compact::Compacting;
+use super::rest::Resting;
+use crate::joining::Joining;
+use crate::waiting::Waiting;
+
+/// What a lane is doing with its conversation.
+pub(super) enum LaneState {
+    /// Nothing: the next message may begin.
+    Idle,
+    /// A turn runs. It has the conversation.
+    Running(Box<Running>),
+    /// A run waits for a person's answer. Nothing begins before it goes on.
+    Paused(Box<Resting>),
+    /// The conversation is being shortened. Nothing begins before that is done.
+    Compacting(Box<Compacting>),
+}
+
+/// The turn that runs.
+pub(super) struct Running {
+    pub(super) waiting: Waiting,
+    /// What may become part of it.
+    pub(super) joining: Arc<Joining>,
+}
+
+impl LaneState {
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self, Self::Idle)
+    }
+
+    /// Whether a turn or a compaction has the conversation.
+    pub(super) fn has_conversation(&self) -> bool {
+        matches!(self, Self::Running(_) | Self::Compacting(_))
+    }
+
+    /// Whether a message is being answered, or was until a person was asked.
+    pub(super) fn is_answering(&self) -> bool {
+        matches!(self, Self::Running(_) | Self::Paused(_))
+    }
+
+    pub(super) fn running(&self) -> Option<&Running> {
+        match self {
+            Self::Running(running) => Some(running),
+            _ => None,
+        }
+    }
+
+    /// The message that is being answered.
+    pub(super) fn current(&self) -> Option<&Waiting> {
+        self.running().map(|running| &running.waiting)
+    }
+
+    /// What may become part of the running turn.
+    pub(super) fn joining(&self) -> Option<&Arc<Joining>> {
+        self.running().map(|running| &running.joining)
+    }
+
+    pub(super) fn paused(&self) -> Option<&Resting> {
+        match self {
+            Self::Paused(resting) => Some(resting),
+            _ => None,
+        }
+    }
+
+    pub(super) fn paused_mut(&mut self) -> Option<&mut Resting> {
+        match self {
+            Self::Paused(resting) => Some(resting),
+            _ => None,
+        }
+    }
+
+    pub(super) fn compacting(&self) -> Option<&Compacting> {
+        match self {
+            Self::Compacting(compacting) => Some(compacting),
+            _ => None,
+        }
+    }
+
+    pub(super) fn compacting_mut(&mut self) -> Option<&mut Compacting> {
+        match self {
+            Self::Compacting(compacting) => Some(compacting),
+            _ => None,
+        }
+    }
+
+    /// Ends the running of a turn; the lane is idle then.
+    pub(super) fn take_running(&mut self) -> Option<Running> {
+        match std::mem::replace(self, Self::Idle) {
+            Self::Running(running) => Some(*running),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    /// Ends a pause, if it is of this kind; the lane is idle then.
+    pub(super) fn take_paused_if(&mut self, is_meant: impl FnOnce(&Resting) -> bool) -> Option<Resting> {
+        match std::mem::replace(self, Self::Idle) {
+            Self::Paused(resting) if is_meant(&resting) => Some(*resting),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    /// Ends a compaction; the lane is idle then.
+    pub(super) fn take_compacting(&mut self) -> Option<Compacting> {
+        match std::mem::replace(self, Self::Idle) {
+            Self::Compacting(compacting) => Some(*compacting),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+}
