@@ -1,7 +1,7 @@
 //! Answers to questions: a bare yes or no under one, a command, a program's decision, a secret. They are put into the lane
 //! of the run that waits; a question that no lane knows is looked up, so that a late answer is told the truth.
 
-use belay_protocol::{
+use belay_protocol::{SessionLifetime, 
     Ack, AckSender, ActedOn, CommandReply, Decision, GateId, GateState, IdPrefix, Inbound, Place, Refusal, ReplyRoute,
     Secret, Sent, SessionKey,
 };
@@ -129,7 +129,7 @@ impl Dispatcher {
         let Some(session) = self.questions.get(&gate).map(|waits| waits.session.clone()) else {
             return self.explain(gate, reply_to, sent.map(|sent| reply.acted_on(sent)), ack);
         };
-        let lane = self.lane(&session);
+        let lane = self.lane(&session, SessionLifetime::Lasting);
         let answer = LaneAnswer { gate, reply, who: principal, from, word, reply_to, sent, ack };
         match lane.post(LaneMail::Answer(Box::new(answer))) {
             Ok(()) => lane.commands += 1,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use belay_protocol::store::joined_end;
-use belay_protocol::{
+use belay_protocol::{SessionLifetime, 
     HookPoint, JoinedRun, Message, MessageBody, Refusal, RunEnd, RunId, RunRecord, StopReason, StoreError,
 };
 use tokio::task::JoinError;
@@ -243,7 +243,13 @@ impl Lane {
         let now = self.house.clock.now();
         let mut pause = STORE_BACKOFF.0;
         loop {
-            match self.house.store.threads.open_lane(&self.lease.session, self.house.boot, now).await {
+            match self
+                .house
+                .store
+                .threads
+                .open_lane(&self.lease.session, SessionLifetime::Lasting, self.house.boot, now)
+                .await
+            {
                 Ok(opened) => {
                     self.lease = opened.lease;
                     self.show(opened.thread);

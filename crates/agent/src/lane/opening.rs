@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_agent_loop::LoopContext;
-use belay_protocol::{
+use belay_protocol::{SessionLifetime, 
     GateState, MessageScope, OpenedLane, PendingRun, Purpose, Refusal, RunEnd, RunId, RunStatus, SessionKey,
     StopReason, StoreError, ThreadSnapshot, ToolStatus,
 };
@@ -33,6 +33,8 @@ const UNKNOWN: &str = "outcome unknown: this was interrupted; check before doing
 /// What a lane begins with.
 pub(crate) struct LaneStart {
     pub(crate) session: SessionKey,
+    /// Of the session, where the lane creates it.
+    pub(crate) lifetime: SessionLifetime,
     /// Runs that an earlier task of this lane left behind.
     pub(crate) adopted: Vec<Arc<LiveRun>>,
     /// Whether something unfinished waits for the lane, so that it tries to open until it can.
@@ -46,11 +48,11 @@ pub(crate) struct LaneStart {
 /// Runs a lane until the dispatcher retires it. Thousands of lanes may wait at the same time, so what comes once, at the
 /// beginning or at the end, is boxed.
 pub(crate) async fn run_lane(house: Arc<House>, start: LaneStart, mut port: LanePort) {
-    let LaneStart { session, adopted, insist, crashes, seat } = start;
+    let LaneStart { session, lifetime, adopted, insist, crashes, seat } = start;
     sleep(Duration::from_secs(u64::from(crashes))).await;
     let mut pause = STORE_BACKOFF.0;
     let opened = loop {
-        match house.store.threads.open_lane(&session, house.boot, house.clock.now()).await {
+        match house.store.threads.open_lane(&session, lifetime, house.boot, house.clock.now()).await {
             Ok(opened) => break opened,
             Err(error) => {
                 tracing::error!(%error, %session, "a lane could not be opened");
