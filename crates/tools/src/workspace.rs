@@ -265,7 +265,7 @@ impl Workspace {
             hint if hint.is_empty() => " list_files shows what there is.".to_owned(),
             hint => hint,
         };
-        ToolFailure::failed(format!("There is no {path:?} in the workspace.{hint}"))
+        ToolFailure::failed(format!("There is no {path:?} in the workspace, {}.{hint}", self.path.display()))
     }
 
     fn names_beside(&self, parent: &str) -> Result<Vec<String>, Errno> {

@@ -146,6 +146,24 @@ async fn a_question_whose_time_is_up_is_told_so() {
 }
 
 #[tokio::test]
+async fn a_question_whose_time_is_up_is_shown_as_expired_before_its_lane_has_noticed() {
+    let house = House::open().await;
+    let (_, gate) = house.ask("s", "ask ls").await;
+    let path = format!("/api/v1/approvals/{gate}");
+    let stored = house.store.gate(gate).await.unwrap().unwrap();
+    house.clock.0.store(stored.expires_at.0 - 1, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(house.get(&path).await.1["state"], "waiting");
+
+    house.clock.0.store(stored.expires_at.0, std::sync::atomic::Ordering::SeqCst);
+    let (_, shown) = house.get(&path).await;
+    assert_eq!((&shown["state"], &shown["decided_at"]), (&json!("expired"), &Value::Null));
+    let (_, waiting) = house.get("/api/v1/approvals").await;
+    assert_eq!(waiting["approvals"], json!([]));
+    let (_, all) = house.get("/api/v1/approvals?all=true").await;
+    assert_eq!(all["approvals"][0]["state"], "expired");
+}
+
+#[tokio::test]
 async fn a_wait_returns_a_run_that_rests_at_once_and_after_the_answer_waits_for_its_end() {
     let house = House::open().await;
     let (run, gate) = house.ask("s", "ask slowly").await;

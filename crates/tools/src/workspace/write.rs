@@ -41,7 +41,8 @@ impl Workspace {
             Err(Errno::NOENT) if create_dirs => self.make_directories(parent)?,
             Err(Errno::NOENT) => {
                 return Err(ToolFailure::failed(format!(
-                    "There is no directory {parent:?} in the workspace. Set create_dirs to have it made."
+                    "There is no directory {parent:?} in the workspace, {}. Set create_dirs to have it made.",
+                    self.path.display()
                 )));
             }
             Err(errno) => return Err(explain(path, errno)),

@@ -160,6 +160,22 @@ async fn an_edit_that_does_not_fit_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_path_that_names_nothing_is_refused_with_the_directory_of_the_workspace() {
+    for house in super::houses() {
+        let root = house.workspace.path().to_owned();
+        for told in [
+            failure(call(&house.read, json!({"path": "missing.txt"})).await),
+            failure(call(&house.edit, json!({"path": "missing.txt", "old": "a", "new": "b"})).await),
+            failure(house.list("none").await),
+            failure(call(&house.search, json!({"pattern": "a", "path": "none"})).await),
+            failure(call(&house.write, json!({"path": "none/new.txt", "content": "abc"})).await),
+        ] {
+            assert!(told.contains(&format!("in the workspace, {}.", root.display())), "{told}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_edit_does_not_grow_a_file_beyond_the_bound() {
     let house = house();
     let told = failure(house.edit("one", &"x".repeat(50_000)).await);
