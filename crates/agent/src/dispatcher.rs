@@ -24,9 +24,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
-use belay_protocol::{SessionLifetime, 
+use belay_protocol::{
     Ack, AckSender, ActedOn, Body, CommandReply, Envelope, GateId, Inbound, Purpose, Refusal, ReplyRoute, RunId, Sent,
-    SessionKey, StopReason, firing_of, job_of,
+    SessionKey, SessionLifetime, StopReason, firing_of, job_of,
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 use tokio::task::{Id, JoinError, JoinSet};

@@ -1,9 +1,9 @@
 //! Answers to questions: a bare yes or no under one, a command, a program's decision, a secret. They are put into the lane
 //! of the run that waits; a question that no lane knows is looked up, so that a late answer is told the truth.
 
-use belay_protocol::{SessionLifetime, 
+use belay_protocol::{
     Ack, AckSender, ActedOn, CommandReply, Decision, GateId, GateState, IdPrefix, Inbound, Place, Refusal, ReplyRoute,
-    Secret, Sent, SessionKey,
+    Secret, Sent, SessionKey, SessionLifetime,
 };
 
 use super::Dispatcher;

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use belay_protocol::{SessionLifetime, SessionKey, StoreError};
+use belay_protocol::{SessionKey, SessionLifetime, StoreError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use belay_protocol::store::joined_end;
-use belay_protocol::{SessionLifetime, 
-    HookPoint, JoinedRun, Message, MessageBody, Refusal, RunEnd, RunId, RunRecord, StopReason, StoreError,
+use belay_protocol::{
+    HookPoint, JoinedRun, Message, MessageBody, Refusal, RunEnd, RunId, RunRecord, SessionLifetime, StopReason,
+    StoreError,
 };
 use tokio::task::JoinError;
 

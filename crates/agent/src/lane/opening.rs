@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_agent_loop::LoopContext;
-use belay_protocol::{SessionLifetime, 
+use belay_protocol::{
     GateState, MessageScope, OpenedLane, PendingRun, Purpose, Refusal, RunEnd, RunId, RunStatus, SessionKey,
-    StopReason, StoreError, ThreadSnapshot, ToolStatus,
+    SessionLifetime, StopReason, StoreError, ThreadSnapshot, ToolStatus,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
