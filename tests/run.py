@@ -20,6 +20,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OPENAI = "openai==3.52.0"
+LANGCHAIN = "langchain-openai==1.7.3"
 MCP = "mcp==2.3.0"
 WEBSOCKETS = "websockets==15.0.1"
 # Node for machines that have none, or one that is too old.
@@ -173,6 +174,13 @@ def clients(tally, environment):
         script(tally, name, begin, [str(python), str(ROOT / "tests" / "clients" / "openai_client.py")], environment)
 
 
+def langchain_client(tally, environment):
+    """LangChain's client for OpenAI against a real daemon."""
+    name, begin = "LangChain client", time.monotonic()
+    if python := installed(tally, name, LANGCHAIN, "langchain"):
+        script(tally, name, begin, [str(python), str(ROOT / "tests" / "clients" / "langchain_client.py")], environment)
+
+
 def websocket_clients(tally, environment):
     """The example clients of the WebSocket RPC against a real daemon."""
     name, begin = "clients of the WebSocket RPC", time.monotonic()
@@ -287,6 +295,7 @@ def main():
     if build(tally):
         failures = rust(tally, environment)
         clients(tally, environment)
+        langchain_client(tally, environment)
         websocket_clients(tally, environment)
         mcp_sdk(tally, environment)
         exposure(tally)

@@ -26,7 +26,7 @@ use std::time::Duration;
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{
     Ack, AckSender, ActedOn, Body, CommandReply, Envelope, GateId, Inbound, Purpose, Refusal, ReplyRoute, RunId, Sent,
-    SessionKey, StopReason, firing_of, job_of,
+    SessionKey, SessionLifetime, StopReason, firing_of, job_of,
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -293,22 +293,22 @@ impl Dispatcher {
         });
     }
 
-    /// The lane of a session, woken if it sleeps.
-    fn lane(&mut self, session: &SessionKey) -> &mut Lane {
+    /// The lane of a session, woken if it sleeps. `lifetime` is that of a session which its lane creates.
+    fn lane(&mut self, session: &SessionKey, lifetime: SessionLifetime) -> &mut Lane {
         if self.lanes.get(session).is_none_or(Lane::is_without_task) {
-            self.wake(session, None);
+            self.wake(session, lifetime, None);
         }
         // Inserted above, so the default is never made.
         self.lanes.entry(session.clone()).or_insert_with(|| unreachable!("the lane was inserted above"))
     }
 
     /// Gives a session a task, with what an earlier one, whose end may still be on the way, has left behind.
-    fn wake(&mut self, session: &SessionKey, seat: Option<OwnedSemaphorePermit>) {
+    fn wake(&mut self, session: &SessionKey, lifetime: SessionLifetime, seat: Option<OwnedSemaphorePermit>) {
         let left = self.lanes.remove(session);
         let (insist, listed) = (left.is_some(), left.as_ref().is_some_and(|lane| lane.listed));
         let crashes = left.as_ref().map_or(0, |lane| lane.crashes);
         let adopted = left.map(|lane| lane.runs).unwrap_or_default();
-        let lane = self.spawn_lane(LaneStart { session: session.clone(), adopted, insist, crashes, seat });
+        let lane = self.spawn_lane(LaneStart { session: session.clone(), lifetime, adopted, insist, crashes, seat });
         self.lanes.insert(session.clone(), Lane { listed, ..lane });
     }
 
@@ -381,7 +381,9 @@ impl Dispatcher {
         if crashed && !left.is_empty() && crashes <= MAX_LANE_CRASHES && !self.services.draining.is_cancelled() {
             // Its runs go on in a new task, and whoever watches them notices nothing.
             let (session_of, seat) = (session.clone(), None);
-            let lane = self.spawn_lane(LaneStart { session: session_of, adopted: left, insist: true, crashes, seat });
+            let lifetime = SessionLifetime::Lasting; // of a session that exists already
+            let start = LaneStart { session: session_of, lifetime, adopted: left, insist: true, crashes, seat };
+            let lane = self.spawn_lane(start);
             self.lanes.insert(session, Lane { listed, ..lane });
             return;
         }

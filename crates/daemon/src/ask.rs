@@ -11,6 +11,7 @@ use belay_agent::{Absent, Agent, AgentConfig, AgentParts, HeartbeatConfig, JobsC
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, Control, DeclaredOutput, DeliverError,
     Envelope, Inbound, InboundStream, Outbound, Principal, Question, ReplyRoute, RunRecord, RunWatch, SessionKey,
+    SessionLifetime,
 };
 use belay_protocol::{BootId, Refusal};
 use futures_util::StreamExt;
@@ -247,6 +248,7 @@ fn inbound(body: Body, outputs: Vec<DeclaredOutput>) -> Inbound {
         history: Vec::new(),
         want_deltas: false,
         outputs,
+        lifetime: SessionLifetime::Lasting,
         relayed: false,
         provenance: None,
         options: belay_protocol::RunOptions::default(),

@@ -382,6 +382,8 @@ mod tests {
             ("belay sessions", true),
             ("belay sessions --limit 3 --json", true),
             ("belay sessions list", true),
+            ("belay sessions --all", true),
+            ("belay sessions list --all --limit 3", true),
             ("belay sessions show me", true),
             ("belay sessions show", false),
             ("belay sessions search", false),

@@ -1,4 +1,5 @@
-//! Deletes what is too old by `[sessions]` and `routines.keep_firings_days`: at the start, every six hours, and when an operator asks.
+//! Deletes what is too old by `[sessions]`, `routines.keep_firings_days` and `gateway.openai_session_hours`: at the start, every hour,
+//! and when an operator asks.
 //!
 //! In small pieces, each a write of its own among all others: no message waits for more than one of them, and two rounds that
 //! meet share the work.
@@ -15,8 +16,8 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-/// How often it looks.
-const PERIOD: Duration = Duration::from_secs(6 * 3600);
+/// How often it looks. The shortest setting is in hours.
+const PERIOD: Duration = Duration::from_secs(3600);
 
 /// Rows that one write deletes, or indexes. 200: a few milliseconds.
 const PIECE: u32 = 200;
@@ -27,13 +28,15 @@ const PAGES: u32 = 100;
 /// Pause between two pieces, in which others write.
 const BREATH: Duration = Duration::from_millis(20);
 
-const DAY_MS: i64 = 24 * 3600 * 1000;
+const HOUR_MS: i64 = 3600 * 1000;
 
 /// The janitor.
 pub(crate) struct Caretaker {
     config: SessionsConfig,
     /// Days that firings of routines are kept; 0: as conversations are.
     keep_firings_days: u32,
+    /// Hours that ephemeral sessions are kept; 0: as conversations are.
+    keep_ephemeral_hours: u32,
     archive: Arc<dyn Archive>,
     outputs: KeptOutputs,
     clock: Arc<dyn Clock>,
@@ -44,11 +47,12 @@ impl Caretaker {
     pub(crate) fn new(
         config: SessionsConfig,
         keep_firings_days: u32,
+        keep_ephemeral_hours: u32,
         archive: Arc<dyn Archive>,
         outputs: KeptOutputs,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { config, keep_firings_days, archive, outputs, clock }
+        Self { config, keep_firings_days, keep_ephemeral_hours, archive, outputs, clock }
     }
 
     /// Works until told to stop. Cancelled in the middle of a round, the next start goes on with it.
@@ -89,12 +93,17 @@ impl Caretaker {
             threads_before: before(self.config.keep_days),
             events_before: before(self.config.keep_events_days),
             ended_firings_before: before(self.keep_firings_days),
+            ephemeral_before: (self.keep_ephemeral_hours > 0).then(|| self.hours_ago(self.keep_ephemeral_hours)),
             keys_before: UnixMillis(self.clock.now().0.saturating_sub(KEYS_KEPT_MS)),
         }
     }
 
     fn days_ago(&self, days: u32) -> UnixMillis {
-        UnixMillis(self.clock.now().0.saturating_sub(i64::from(days).saturating_mul(DAY_MS)))
+        self.hours_ago(days.saturating_mul(24))
+    }
+
+    fn hours_ago(&self, hours: u32) -> UnixMillis {
+        UnixMillis(self.clock.now().0.saturating_sub(i64::from(hours).saturating_mul(HOUR_MS)))
     }
 }
 
@@ -131,11 +140,13 @@ impl Janitor for Caretaker {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
 
-    use belay_protocol::{BootId, RunId, RunReader, ThreadStore};
+    use belay_protocol::{BootId, RunId, RunReader, SessionFilter, SessionLifetime, ThreadStore};
     use belay_store::MemoryStore;
     use belay_tools::ToolsConfig;
 
     use super::*;
+
+    const DAY_MS: i64 = 24 * HOUR_MS;
 
     struct Today(i64);
 
@@ -151,11 +162,14 @@ mod tests {
     async fn house(config: SessionsConfig) -> (Caretaker, Arc<MemoryStore>, tempfile::TempDir) {
         let (store, directory) = (Arc::new(MemoryStore::new()), tempfile::tempdir().unwrap());
         for (session, days) in [("long ago", 31), ("lately", 29)] {
-            store.open_lane(&session.into(), BootId::new(), UnixMillis(TODAY - days * DAY_MS)).await.unwrap();
+            store
+                .open_lane(&session.into(), SessionLifetime::Lasting, BootId::new(), UnixMillis(TODAY - days * DAY_MS))
+                .await
+                .unwrap();
         }
         let outputs = KeptOutputs::open(directory.path(), &ToolsConfig::default().outputs).unwrap();
         outputs.keep(RunId::new(), &"call".into(), "a long output").await.unwrap();
-        (Caretaker::new(config, 0, store.clone(), outputs, Arc::new(Today(TODAY))), store, directory)
+        (Caretaker::new(config, 0, 24, store.clone(), outputs, Arc::new(Today(TODAY))), store, directory)
     }
 
     fn kept_outputs(directory: &tempfile::TempDir) -> usize {
@@ -168,9 +182,9 @@ mod tests {
         let (janitor, store, directory) = house(config).await;
         let expected = Removed { sessions: 1, threads: 1, ..Removed::default() };
         assert_eq!(janitor.tidy(true).await.unwrap(), expected);
-        assert_eq!((store.sessions(9).await.unwrap().len(), kept_outputs(&directory)), (2, 1));
+        assert_eq!((store.sessions(SessionFilter::lasting(9)).await.unwrap().len(), kept_outputs(&directory)), (2, 1));
         assert_eq!(janitor.tidy(false).await.unwrap(), expected);
-        let left = store.sessions(9).await.unwrap();
+        let left = store.sessions(SessionFilter::lasting(9)).await.unwrap();
         assert_eq!(left.iter().map(|session| session.session.as_str()).collect::<Vec<_>>(), ["lately"]);
         assert_eq!(kept_outputs(&directory), 0);
         assert!(janitor.tidy(false).await.unwrap().is_nothing());
@@ -180,21 +194,44 @@ mod tests {
     async fn unless_it_is_told_otherwise_it_keeps_everything() {
         let (janitor, store, directory) = house(SessionsConfig::default()).await;
         assert!(janitor.tidy(false).await.unwrap().is_nothing());
-        assert_eq!((store.sessions(9).await.unwrap().len(), kept_outputs(&directory)), (2, 1));
+        assert_eq!((store.sessions(SessionFilter::lasting(9)).await.unwrap().len(), kept_outputs(&directory)), (2, 1));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_works_at_the_start_and_every_six_hours_until_it_is_told_to_stop() {
+    async fn an_ephemeral_session_goes_after_its_hours_whatever_else_is_kept() {
+        let (janitor, store, _directory) = house(SessionsConfig::default()).await;
+        for (session, hours) in [("a day ago", 25), ("today", 23)] {
+            let at = UnixMillis(TODAY - hours * HOUR_MS);
+            store.open_lane(&session.into(), SessionLifetime::Ephemeral, BootId::new(), at).await.unwrap();
+        }
+        let expected = Removed { sessions: 1, threads: 1, ..Removed::default() };
+        assert_eq!(janitor.tidy(true).await.unwrap(), expected);
+        assert_eq!(janitor.tidy(false).await.unwrap(), expected);
+        let left = store.sessions(SessionFilter::all(9)).await.unwrap();
+        assert_eq!(
+            left.iter().map(|session| session.session.as_str()).collect::<Vec<_>>(),
+            ["today", "lately", "long ago"]
+        );
+
+        let (janitor, store, _directory) = house(SessionsConfig::default()).await;
+        let janitor = Caretaker { keep_ephemeral_hours: 0, ..janitor };
+        let old = UnixMillis(TODAY - 40 * DAY_MS);
+        store.open_lane(&"kept".into(), SessionLifetime::Ephemeral, BootId::new(), old).await.unwrap();
+        assert!(janitor.tidy(false).await.unwrap().is_nothing());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_works_at_the_start_and_every_hour_until_it_is_told_to_stop() {
         let config = SessionsConfig { keep_days: 30, ..SessionsConfig::default() };
         let (janitor, store, _directory) = house(config).await;
         let stop = CancellationToken::new();
         let watch = async {
             sleep(Duration::from_secs(60)).await;
-            assert_eq!(store.sessions(9).await.unwrap().len(), 1, "at the start");
+            assert_eq!(store.sessions(SessionFilter::lasting(9)).await.unwrap().len(), 1, "at the start");
             let old = UnixMillis(TODAY - 40 * DAY_MS);
-            store.open_lane(&"older still".into(), BootId::new(), old).await.unwrap();
+            store.open_lane(&"older still".into(), SessionLifetime::Lasting, BootId::new(), old).await.unwrap();
             sleep(PERIOD).await;
-            assert_eq!(store.sessions(9).await.unwrap().len(), 1, "and again");
+            assert_eq!(store.sessions(SessionFilter::lasting(9)).await.unwrap().len(), 1, "and again");
             stop.cancel();
         };
         tokio::join!(janitor.work(stop.clone()), watch);

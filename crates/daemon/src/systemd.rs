@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_protocol::{
     Ack, AckSender, Body, Channel, ChannelError, ChannelId, Control, DeliverError, Envelope, Inbound, InboundStream,
-    Outbound, Principal, SessionKey,
+    Outbound, Principal, SessionKey, SessionLifetime,
 };
 use futures_util::StreamExt;
 use sd_notify::NotifyState;
@@ -92,6 +92,7 @@ impl Feeding {
             history: Vec::new(),
             want_deltas: false,
             outputs: Vec::new(),
+            lifetime: SessionLifetime::Lasting,
             relayed: false,
             provenance: None,
             options: belay_protocol::RunOptions::default(),

@@ -134,8 +134,9 @@ async fn assemble(
     let lists = || AllowLists::of(&settings.channels.telegram);
     let allow_lists = telegram.as_ref().map_or_else(lists, Telegram::allow_lists);
     let (archive, sessions) = (ports.archive.clone(), settings.sessions.clone());
-    let firings_days = settings.routines.keep_firings_days;
-    let janitor = Arc::new(Caretaker::new(sessions, firings_days, archive, programs.kept_outputs(), clock.clone()));
+    let (firings_days, hours) = (settings.routines.keep_firings_days, settings.gateway.openai_session_hours);
+    let outputs = programs.kept_outputs();
+    let janitor = Arc::new(Caretaker::new(sessions, firings_days, hours, archive, outputs, clock.clone()));
 
     let (gateway, http) = Gateway::bind(GatewayParts {
         config: settings.gateway.clone(),

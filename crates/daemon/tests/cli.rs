@@ -216,7 +216,7 @@ fn check_sees_a_store_that_is_in_use_and_one_that_a_later_version_wrote() {
     daemon.ended();
 
     let (code, said) = checked(&other, &url);
-    assert!(code == Some(0) && said.contains("is there, with schema 14"), "{said}");
+    assert!(code == Some(0) && said.contains("is there, with schema 15"), "{said}");
     let later = other.0.path().join("later.db");
     let mut header = vec![0; 100];
     header[..16].copy_from_slice(b"SQLite format 3\0");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use belay_protocol::{
     Accepted, Ack, AckSender, Archive, Body, ChannelId, Clock, CommandReply, Control, Envelope, EventLog, GateId,
     GateState, GateStore, Inbound, Janitor, JobStore, ModelInfo, Principal, RoutineStore, RunId, RunReader, RunRecord,
-    RunStatus, RunWatch, SecretVault, SessionKey, StopTarget,
+    RunStatus, RunWatch, SecretVault, SessionKey, SessionLifetime, StopTarget,
 };
 use secrecy::SecretString;
 use tokio::sync::oneshot::error::RecvError;
@@ -201,6 +201,7 @@ impl App {
             reply_to: None,
             want_deltas: false,
             outputs: Vec::new(),
+            lifetime: SessionLifetime::Lasting,
             relayed: false,
             provenance: None,
             options: belay_protocol::RunOptions::default(),

@@ -28,6 +28,9 @@ pub struct GatewayConfig {
     pub control_group: String,
     /// Whether sessions and runs are offered as tools of the Model Context Protocol, at `/mcp`.
     pub mcp: bool,
+    /// Hours that a session of an OpenAI request without a name is kept after its last activity, at most 8760. 0: as other
+    /// sessions.
+    pub openai_session_hours: u32,
     /// Longest request body in bytes, 1 KiB to 64 MiB.
     pub max_body_bytes: usize,
     /// Longest time a request may wait for a run, in milliseconds, 1 to 3 600 000.
@@ -57,6 +60,7 @@ impl Default for GatewayConfig {
             webhook_secret_file: String::new(),
             control_group: String::new(),
             mcp: false,
+            openai_session_hours: 24,
             max_body_bytes: 1024 * 1024,
             max_wait_ms: 600_000,
             max_streams: 1024,
@@ -85,6 +89,7 @@ impl GatewayConfig {
                 problems.push(format!("gateway.{key}: must be {least} to {most}, not {value}"));
             }
         };
+        range("openai_session_hours", u64::from(self.openai_session_hours), 0, 8760);
         range("max_body_bytes", self.max_body_bytes as u64, 1024, 64 * 1024 * 1024);
         range("max_wait_ms", self.max_wait_ms, 1, 3_600_000);
         range("max_streams", self.max_streams as u64, 1, 65_536);
@@ -148,6 +153,7 @@ mod tests {
         }
         let config = GatewayConfig {
             listen: "8787".into(),
+            openai_session_hours: 8761,
             max_body_bytes: 1,
             max_wait_ms: 0,
             max_streams: 0,
@@ -163,6 +169,7 @@ mod tests {
             keys,
             [
                 "gateway.listen",
+                "gateway.openai_session_hours",
                 "gateway.max_body_bytes",
                 "gateway.max_wait_ms",
                 "gateway.max_streams",

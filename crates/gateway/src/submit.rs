@@ -3,7 +3,7 @@
 use belay_protocol::options::EXTRA_PROMPT_MAX_BYTES;
 use belay_protocol::{
     Body, DeclaredOutput, IdempotencyKey, Inbound, Principal, QueueMode, ReasoningShown, RunOptions, SessionKey,
-    Thinking,
+    SessionLifetime, Thinking,
 };
 use serde::Deserialize;
 
@@ -71,6 +71,7 @@ impl AgentParams {
             history: Vec::new(),
             want_deltas,
             outputs: self.outputs,
+            lifetime: SessionLifetime::Lasting,
             relayed: false,
             provenance: None,
             options,

@@ -40,7 +40,8 @@ pub trait Archive: Send + Sync {
 
     /// Deletes at most about `most` rows of what is too old, in one commit. Done when [`Removed::is_nothing`]; asked again
     /// otherwise. Spared are sessions with a run that has not ended or whose lane was opened since, and the newest
-    /// fact, so that numbers never go back.
+    /// fact, so that numbers never go back. An ephemeral session is spared besides while a message of it is not delivered yet
+    /// or a job that it asked for is not over; it goes with its notes and secrets.
     async fn prune(&self, old: Retention, most: u32) -> Result<Removed, StoreError>;
 
     /// What [`Archive::prune`] would delete in all, as it stands.
@@ -137,6 +138,8 @@ pub struct Retention {
     pub events_before: Option<UnixMillis>,
     /// Firings of routines that ended before this go, with their sessions; `None`: they go as conversations do.
     pub ended_firings_before: Option<UnixMillis>,
+    /// Ephemeral sessions that were used last before this go; `None`: they go as conversations do.
+    pub ephemeral_before: Option<UnixMillis>,
     /// What recognises a second delivery of a message from before this may go.
     pub keys_before: UnixMillis,
 }
@@ -153,7 +156,7 @@ impl Retention {
 /// What was deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Removed {
-    /// Sessions of which nothing is left but notes and secrets, or, where the session was deleted, nothing.
+    /// Sessions of which nothing is left but notes and secrets, or, where the session was deleted or ephemeral, nothing.
     pub sessions: u64,
     /// Conversations.
     pub threads: u64,

@@ -21,6 +21,7 @@ use crate::purpose::{Purpose, Spent};
 use crate::routine::{RoutineAnswer, RoutineRequest};
 use crate::routine_store::RoutineNumbers;
 use crate::run::RunRecord;
+use crate::session::SessionLifetime;
 use crate::time::UnixMillis;
 use crate::tool_health::{ToolHealth, ToolRequest};
 
@@ -31,6 +32,8 @@ pub struct Inbound {
     pub channel: ChannelId,
     /// The session it belongs to.
     pub session: SessionKey,
+    /// How long its session is kept, where this message creates the session.
+    pub lifetime: SessionLifetime,
     /// Who sends it.
     pub principal: Principal,
     /// What makes a second delivery of the same message recognisable; `None`: every delivery is a message of its own.

@@ -41,6 +41,7 @@ impl Sent {
             principal: _,
             reply_to: _,
             want_deltas: _,
+            lifetime: _,
             relayed: _,
             provenance: _, // the platform's own, the same with each delivery
         } = inbound;
@@ -90,6 +91,7 @@ mod tests {
     use super::*;
     use crate::inbound::Principal;
     use crate::options::{QueueMode, Thinking};
+    use crate::session::SessionLifetime;
 
     fn plain(text: &str) -> Inbound {
         Inbound {
@@ -102,6 +104,7 @@ mod tests {
             history: Vec::new(),
             want_deltas: false,
             outputs: Vec::new(),
+            lifetime: SessionLifetime::Lasting,
             relayed: false,
             provenance: None,
             options: RunOptions::default(),

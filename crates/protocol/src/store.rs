@@ -19,6 +19,7 @@ use crate::outbound::Outbound;
 use crate::provenance::Provenance;
 use crate::purpose::{Purpose, Spent};
 use crate::run::{RunRecord, RunStatus, RunUsage};
+use crate::session::{SessionFilter, SessionLifetime};
 use crate::stop::{RunEnd, StopReason};
 use crate::time::UnixMillis;
 
@@ -49,7 +50,14 @@ pub enum Durability {
 pub trait ThreadStore: Send + Sync {
     /// Makes `owner` the owner of the session's lane with a raised epoch, creating session and thread where there are
     /// none, and returns what is there. Takes the lane from any earlier owner: the caller knows that owner to be dead.
-    async fn open_lane(&self, session: &SessionKey, owner: BootId, at: UnixMillis) -> Result<OpenedLane, StoreError>;
+    /// `lifetime` is that of a session that is created; one that exists keeps its own.
+    async fn open_lane(
+        &self,
+        session: &SessionKey,
+        lifetime: SessionLifetime,
+        owner: BootId,
+        at: UnixMillis,
+    ) -> Result<OpenedLane, StoreError>;
 
     /// Commits a new message, unless its key is known. With `start`, its run begins in the same commit: status
     /// `running`, attempt 1, the user message appended to the thread, thread state `Processing`.
@@ -532,10 +540,10 @@ pub trait RunReader: Send + Sync {
     /// Runs, newest first.
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunRecord>, StoreError>;
     /// Sessions, most recently used first.
-    async fn sessions(&self, limit: u32) -> Result<Vec<SessionSummary>, StoreError>;
+    async fn sessions(&self, filter: SessionFilter) -> Result<Vec<SessionSummary>, StoreError>;
     /// The session of that key. As it stands this looks through the whole list; a store with an index answers directly.
     async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {
-        Ok(self.sessions(u32::MAX).await?.into_iter().find(|summary| summary.session == *key))
+        Ok(self.sessions(SessionFilter::all(u32::MAX)).await?.into_iter().find(|summary| summary.session == *key))
     }
     /// What people and model said in a session's active thread, oldest first, after the position `after`: user and
     /// assistant texts, without run-scope messages and tool traffic.
@@ -614,6 +622,9 @@ pub struct SessionSummary {
     pub last_active_at: UnixMillis,
     /// The first words that a person said in its active thread: one line, at most [`TITLE_MAX_CHARS`] characters.
     pub title: Option<String>,
+    /// How long it is kept; a lasting one does not say so on the wire.
+    #[serde(skip_serializing_if = "SessionLifetime::is_lasting")]
+    pub lifetime: SessionLifetime,
 }
 
 /// Longest title of a session, in characters.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    Asker, BootId, FinishedRun, IdempotencyKey, Lease, Message, NewInput, RunEnd, RunId, SessionKey, StopReason,
-    StoreError, ThreadState, ThreadStore, UnixMillis,
+    Asker, BootId, FinishedRun, IdempotencyKey, Lease, Message, NewInput, RunEnd, RunId, SessionKey, SessionLifetime,
+    StopReason, StoreError, ThreadState, ThreadStore, UnixMillis,
 };
 use belay_store::{SqliteStore, StoreOptions, WriterStats};
 use tokio::task::JoinSet;
@@ -41,7 +41,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn converse(store: SqliteStore, session: String, messages: u32) -> Result<(), StoreError> {
-    let lane = store.open_lane(&SessionKey::new(&session), BootId::new(), UnixMillis(0)).await?;
+    let lane =
+        store.open_lane(&SessionKey::new(&session), SessionLifetime::Lasting, BootId::new(), UnixMillis(0)).await?;
     for n in 0..messages {
         message(&store, &lane.lease, n).await?;
     }

@@ -12,8 +12,8 @@ use belay_protocol::{
     FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message,
     NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun,
     Presence, Purpose, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord, SearchQuery,
-    Secret, SecretVault, SentMessage, Seq, SessionKey, SessionSummary, SpendLedger, Spent, StoreError, ThreadEdit,
-    ThreadId, ThreadStore, ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
+    Secret, SecretVault, SentMessage, Seq, SessionFilter, SessionKey, SessionLifetime, SessionSummary, SpendLedger,
+    Spent, StoreError, ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -51,8 +51,14 @@ impl<S> Faulty<S> {
 
 #[async_trait]
 impl<S: ThreadStore> ThreadStore for Faulty<S> {
-    async fn open_lane(&self, session: &SessionKey, owner: BootId, at: UnixMillis) -> Result<OpenedLane, StoreError> {
-        self.plan.around(StoreOp::OpenLane, self.store.open_lane(session, owner, at)).await
+    async fn open_lane(
+        &self,
+        session: &SessionKey,
+        lifetime: SessionLifetime,
+        owner: BootId,
+        at: UnixMillis,
+    ) -> Result<OpenedLane, StoreError> {
+        self.plan.around(StoreOp::OpenLane, self.store.open_lane(session, lifetime, owner, at)).await
     }
 
     async fn accept(&self, lease: &Lease, input: NewInput) -> Result<Acceptance, StoreError> {
@@ -201,8 +207,8 @@ impl<S: RunReader> RunReader for Faulty<S> {
         self.plan.around(StoreOp::Runs, self.store.runs(filter)).await
     }
 
-    async fn sessions(&self, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
-        self.plan.around(StoreOp::Sessions, self.store.sessions(limit)).await
+    async fn sessions(&self, filter: SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
+        self.plan.around(StoreOp::Sessions, self.store.sessions(filter)).await
     }
 
     async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {
@@ -352,7 +358,7 @@ mod tests {
         async fn runs(&self, _: RunFilter) -> Result<Vec<RunRecord>, StoreError> {
             Ok(Vec::new())
         }
-        async fn sessions(&self, _: u32) -> Result<Vec<SessionSummary>, StoreError> {
+        async fn sessions(&self, _: SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
             Ok(Vec::new())
         }
         async fn history(&self, _: &SessionKey, _: u64, _: u32) -> Result<Vec<HistoryEntry>, StoreError> {

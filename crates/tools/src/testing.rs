@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use belay_protocol::{
     Clock, Generation, HistoryEntry, Message, Note, NoteStore, RunFilter, RunId, RunReader, RunRecord, RunStatus,
-    RunUsage, SessionKey, SessionSummary, StoreError, Tool, ToolContext, ToolFailure, UnixMillis,
+    RunUsage, SessionFilter, SessionKey, SessionSummary, StoreError, Tool, ToolContext, ToolFailure, UnixMillis,
 };
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -81,7 +81,7 @@ impl RunReader for RunsOf {
         Ok(Vec::new())
     }
 
-    async fn sessions(&self, _limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
+    async fn sessions(&self, _filter: SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
         Ok(Vec::new())
     }
 

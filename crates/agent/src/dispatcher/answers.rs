@@ -3,7 +3,7 @@
 
 use belay_protocol::{
     Ack, AckSender, ActedOn, CommandReply, Decision, GateId, GateState, IdPrefix, Inbound, Place, Refusal, ReplyRoute,
-    Secret, Sent, SessionKey,
+    Secret, Sent, SessionKey, SessionLifetime,
 };
 
 use super::Dispatcher;
@@ -130,7 +130,7 @@ impl Dispatcher {
         let Some(session) = self.questions.get(&gate).map(|waits| waits.session.clone()) else {
             return self.explain(gate, reply_to, sent.map(|sent| reply.acted_on(sent)), ack);
         };
-        let lane = self.lane(&session);
+        let lane = self.lane(&session, SessionLifetime::Lasting);
         let answer = LaneAnswer { gate, reply, who: principal, from, word, reply_to, sent, ack };
         match lane.post(LaneMail::Answer(Box::new(answer))) {
             Ok(()) => lane.commands += 1,

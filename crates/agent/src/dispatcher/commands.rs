@@ -132,7 +132,7 @@ impl Dispatcher {
         inbound: Inbound,
         ack: AckSender,
     ) -> Flow {
-        let lane = self.lane(&inbound.session);
+        let lane = self.lane(&inbound.session, inbound.lifetime);
         let (session, channel, reply_to) = (inbound.session.clone(), inbound.channel.clone(), inbound.reply_to.clone());
         let mail = LaneMail::Command(Box::new(LaneCommand { session, order, channel, word, reply_to, sent, ack }));
         match lane.post(mail) {

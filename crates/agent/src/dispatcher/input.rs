@@ -24,7 +24,7 @@ impl Dispatcher {
         if let Some(refusal) = sender.as_ref().and_then(|sender| self.admission.refusal(sender, bytes)) {
             return self.busy(inbound, sent, ack, refusal);
         }
-        let lane = self.lane(&inbound.session);
+        let lane = self.lane(&inbound.session, inbound.lifetime);
         let run = LiveRun::new(RunId::new(), inbound.session.clone(), inbound.want_deltas);
         let session = inbound.session.clone();
         let input = LaneInput { run: run.clone(), inbound, text, sent: sent.clone(), ack };

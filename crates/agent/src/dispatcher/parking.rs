@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use belay_protocol::{SessionKey, StoreError};
+use belay_protocol::{SessionKey, SessionLifetime, StoreError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
@@ -72,7 +72,7 @@ impl Dispatcher {
         }
         for session in order {
             match begun.get(&session) {
-                Some(true) => self.wake(&session, None),
+                Some(true) => self.wake(&session, SessionLifetime::Lasting, None),
                 _ => self.list(&session),
             }
         }
@@ -129,7 +129,7 @@ impl Dispatcher {
             let Some(lane) = self.lanes.get_mut(&session) else { continue };
             lane.listed = false;
             if lane.is_parked() {
-                self.wake(&session, Some(seat));
+                self.wake(&session, SessionLifetime::Lasting, Some(seat));
                 break;
             }
         }
@@ -139,7 +139,7 @@ impl Dispatcher {
     /// Runs of these sessions were told to stop while they were parked.
     pub(super) fn wake_parked(&mut self, mut sessions: Vec<SessionKey>) {
         let later = sessions.split_off(sessions.len().min(WOKEN_AT_ONCE));
-        sessions.iter().for_each(|session| self.wake(session, None));
+        sessions.iter().for_each(|session| self.wake(session, SessionLifetime::Lasting, None));
         later.into_iter().rev().for_each(|session| self.parked.push_front(session));
     }
 

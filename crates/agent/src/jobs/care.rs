@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use belay_protocol::{
     Ack, Asker, Body, Control, IdempotencyKey, Inbound, JobChange, JobChanged, JobId, JobRecord, JobState, NO_SESSION,
-    Outbound, Purpose, QueueMode, Refusal, RunId, RunOptions, RunRecord, RunWatch, SessionNotice, StopTarget,
-    StoreError,
+    Outbound, Purpose, QueueMode, Refusal, RunId, RunOptions, RunRecord, RunWatch, SessionLifetime, SessionNotice,
+    StopTarget, StoreError,
 };
 use tokio::time::sleep;
 
@@ -182,6 +182,7 @@ pub(super) fn message(job: &JobRecord, asker: &Asker, text: String, key: Option<
         history: Vec::new(),
         want_deltas: false,
         outputs: Vec::new(),
+        lifetime: SessionLifetime::Lasting,
         relayed: true, // nobody can be asked
         provenance: None,
         options: RunOptions { queue: Some(QueueMode::Steer), ..RunOptions::default() },

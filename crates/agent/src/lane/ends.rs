@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::store::joined_end;
 use belay_protocol::{
-    HookPoint, JoinedRun, Message, MessageBody, Refusal, RunEnd, RunId, RunRecord, StopReason, StoreError,
+    HookPoint, JoinedRun, Message, MessageBody, Refusal, RunEnd, RunId, RunRecord, SessionLifetime, StopReason,
+    StoreError,
 };
 use tokio::task::JoinError;
 
@@ -245,7 +246,13 @@ impl Lane {
         let now = self.services.clock.now();
         let mut pause = STORE_BACKOFF.0;
         loop {
-            match self.services.store.threads.open_lane(&self.lease.session, self.services.boot, now).await {
+            match self
+                .services
+                .store
+                .threads
+                .open_lane(&self.lease.session, SessionLifetime::Lasting, self.services.boot, now)
+                .await
+            {
                 Ok(opened) => {
                     self.lease = opened.lease;
                     self.show(opened.thread);

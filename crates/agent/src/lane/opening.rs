@@ -7,7 +7,7 @@ use std::time::Duration;
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
     GateState, MessageScope, OpenedLane, PendingRun, Purpose, Refusal, RunEnd, RunId, RunStatus, SessionKey,
-    StopReason, StoreError, ThreadSnapshot, ToolStatus,
+    SessionLifetime, StopReason, StoreError, ThreadSnapshot, ToolStatus,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
@@ -34,6 +34,8 @@ const UNKNOWN: &str = "outcome unknown: this was interrupted; check before doing
 /// What a lane begins with.
 pub(crate) struct LaneStart {
     pub(crate) session: SessionKey,
+    /// Of the session, where the lane creates it.
+    pub(crate) lifetime: SessionLifetime,
     /// Runs that an earlier task of this lane left behind.
     pub(crate) adopted: Vec<Arc<LiveRun>>,
     /// Whether something unfinished waits for the lane, so that it tries to open until it can.
@@ -47,11 +49,11 @@ pub(crate) struct LaneStart {
 /// Runs a lane until the dispatcher retires it. Thousands of lanes may wait at the same time, so what comes once, at the
 /// beginning or at the end, is boxed.
 pub(crate) async fn run_lane(services: Arc<AgentServices>, start: LaneStart, mut port: LanePort) {
-    let LaneStart { session, adopted, insist, crashes, seat } = start;
+    let LaneStart { session, lifetime, adopted, insist, crashes, seat } = start;
     sleep(Duration::from_secs(u64::from(crashes))).await;
     let mut pause = STORE_BACKOFF.0;
     let opened = loop {
-        match services.store.threads.open_lane(&session, services.boot, services.clock.now()).await {
+        match services.store.threads.open_lane(&session, lifetime, services.boot, services.clock.now()).await {
             Ok(opened) => break opened,
             Err(error) => {
                 tracing::error!(%error, %session, "a lane could not be opened");

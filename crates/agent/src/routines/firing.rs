@@ -9,8 +9,8 @@ use std::time::Duration;
 use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::{
     Ack, Body, Control, FiringEnd, FiringRecord, FiringStatus, IdempotencyKey, Inbound, JobId, JobOrder, Principal,
-    Purpose, Refusal, RoutineAction, RoutineOrigin, RoutineRecord, RunId, RunOptions, RunRecord, Settled, SkipReason,
-    StoreError, firing_session,
+    Purpose, Refusal, RoutineAction, RoutineOrigin, RoutineRecord, RunId, RunOptions, RunRecord, SessionLifetime,
+    Settled, SkipReason, StoreError, firing_session,
 };
 use tokio::time::sleep;
 
@@ -198,6 +198,7 @@ fn message(firing: &FiringRecord, body: Body, routine: &RoutineRecord, key: Opti
         history: Vec::new(),
         want_deltas: false,
         outputs: Vec::new(),
+        lifetime: SessionLifetime::Lasting,
         relayed: true,
         provenance: None,
         options: RunOptions::default(),
@@ -238,6 +239,7 @@ fn watch_of(run: RunId) -> Inbound {
         history: Vec::new(),
         want_deltas: false,
         outputs: Vec::new(),
+        lifetime: SessionLifetime::Lasting,
         relayed: false,
         provenance: None,
         options: RunOptions::default(),

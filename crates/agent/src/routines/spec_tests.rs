@@ -4,7 +4,7 @@
 
 use belay_protocol::{
     Asker, Body, Guardrails, Inbound, Misfire, Notify, Principal, PrincipalRole, RoutineAction, RoutineId,
-    RoutineOrigin, RoutineRecord, RoutineSpec, RunOptions, Trigger, UnixMillis,
+    RoutineOrigin, RoutineRecord, RoutineSpec, RunOptions, SessionLifetime, Trigger, UnixMillis,
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -187,6 +187,7 @@ fn says(who: &str, role: PrincipalRole, channel: &str, text: &str) -> Inbound {
         history: Vec::new(),
         want_deltas: false,
         outputs: Vec::new(),
+        lifetime: SessionLifetime::Lasting,
         relayed: false,
         provenance: None,
         options: RunOptions::default(),

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use belay_agent::CompactionConfig;
 use belay_protocol::{
-    Ack, BootId, Control, EventKind, EventQuery, ModelErrorKind, Price, Refusal, RunRecord, RunStatus, StopReason,
-    StopTarget, UnixMillis,
+    Ack, BootId, Control, EventKind, EventQuery, ModelErrorKind, Price, Refusal, RunRecord, RunStatus, SessionLifetime,
+    StopReason, StopTarget, UnixMillis,
 };
 use belay_testkit::assert_golden;
 use belay_testkit::golden::render_messages;
@@ -198,7 +198,8 @@ async fn a_stop_ends_the_writing_of_an_account_and_nothing_has_changed() {
     };
     assert_eq!(why, "stopped");
     agent.shut_down().await;
-    let opened = setup.store.threads.open_lane(&"alice".into(), BootId::new(), UnixMillis(1)).await;
+    let opened =
+        setup.store.threads.open_lane(&"alice".into(), SessionLifetime::Lasting, BootId::new(), UnixMillis(1)).await;
     let thread = opened.expect("opens").thread;
     assert_eq!((thread.summary, thread.messages.len()), (None, 7));
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use belay_protocol::{BootId, EventKind, HookAnswer, HookPoint, ModelErrorKind, RunStatus, UnixMillis};
+use belay_protocol::{
+    BootId, EventKind, HookAnswer, HookPoint, ModelErrorKind, RunStatus, SessionLifetime, UnixMillis,
+};
 use belay_store::MemoryStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
@@ -94,7 +96,11 @@ async fn a_child_run_whose_context_is_too_long_goes_on_with_what_is_left_of_it()
             let calls = before + 5 + 1 + asked_aside + 2 + 1 + 1;
             assert_eq!(record.usage.model_calls as usize, calls, "all of it is charged to the one run: {name}");
             agent.shut_down().await;
-            let opened = setup.store.threads.open_lane(&"alice".into(), BootId::new(), UnixMillis(1)).await;
+            let opened = setup
+                .store
+                .threads
+                .open_lane(&"alice".into(), SessionLifetime::Lasting, BootId::new(), UnixMillis(1))
+                .await;
             let thread = opened.expect("opens").thread;
             assert_eq!(thread.summary, None, "the conversation is as long as it was: {name}");
         }

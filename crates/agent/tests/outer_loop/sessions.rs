@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use belay_agent::{ResetMode, SessionsConfig};
-use belay_protocol::{Ack, Control, PrincipalRole, Refusal};
+use belay_protocol::{Ack, Clock as _, Control, PrincipalRole, Refusal, Removed, Retention, SessionFilter, UnixMillis};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
+use serde_json::json;
 
-use crate::support::{Setup, TestTool, end_of, saw};
+use crate::support::{Setup, TestTool, end_of, rest_of, saw};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -154,5 +155,42 @@ async fn only_an_operator_deletes_and_only_what_rests() {
     );
     let refused = agent.one.control_as(PrincipalRole::Client, Control::DeleteSession("bob".into())).await;
     assert!(matches!(refused, Ack::Refused(Refusal::Forbidden(_))), "{refused:?}");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_of_one_request_goes_a_day_after_its_last_use_unless_something_waits_in_it() {
+    let day = Duration::from_secs(24 * 3600);
+    let model = ScriptedModel::new([
+        Scripted::text("hi"),
+        Scripted::text("hi, ada"),
+        Scripted::call("ring", json!({ "text": "noon" })),
+    ]);
+    let setup = Setup::new(model).tool(TestTool::named("echo").called("ring").asking());
+    let agent = setup.start().await;
+    end_of(agent.one.for_one_request("once", "hello").await).await;
+    end_of(agent.one.unanswered("ada", "hello").await).await;
+    rest_of(&mut agent.one.for_one_request("asks", "ring the bell").await).await;
+    let listed = async |filter| {
+        let sessions = setup.store.runs.sessions(filter).await.expect("read");
+        let mut keys: Vec<_> = sessions.into_iter().map(|summary| summary.session.as_str().to_owned()).collect();
+        keys.sort();
+        keys
+    };
+    assert_eq!(listed(SessionFilter::lasting(9)).await, ["ada"]);
+    assert_eq!(listed(SessionFilter::all(9)).await, ["ada", "asks", "once"]);
+
+    let expire = async || {
+        let before = UnixMillis(setup.clock.now().0 - i64::try_from(day.as_millis()).expect("in range"));
+        let old = Retention { ephemeral_before: Some(before), ..Retention::default() };
+        setup.store.archive.prune(old, 1_000).await.expect("pruned")
+    };
+    setup.clock.forward(day);
+    assert!(expire().await.is_nothing(), "not before a day is over");
+    setup.clock.forward(Duration::from_secs(1));
+    let removed = expire().await;
+    let whole = Removed { sessions: 1, threads: 1, messages: 2, runs: 1, ..Removed::default() };
+    assert_eq!(Removed { events: 0, run_ids: Vec::new(), ..removed }, whole);
+    assert_eq!(listed(SessionFilter::all(9)).await, ["ada", "asks"]);
     agent.shut_down().await;
 }

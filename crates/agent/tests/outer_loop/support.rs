@@ -17,8 +17,8 @@ use belay_protocol::{
     Accepted, Ack, AckSender, Admission, Ask, Body, BootId, BoundHook, Channel, ChannelError, ChannelId, Clock,
     ContextSource, Control, CredentialNeed, DeclaredOutput, DeliverError, Effect, Envelope, IdempotencyKey, Inbound,
     InboundStream, NoContext, NoProcesses, Outbound, Preview, Principal, PrincipalRole, QueueMode, ReplyRoute,
-    RunOptions, RunProcesses, RunRecord, RunStatus, SessionKey, Streaming, Tool, ToolContext, ToolFailure,
-    ToolHealthConfig, ToolOutput, ToolSpec, UnixMillis, Weight,
+    RunOptions, RunProcesses, RunRecord, RunStatus, SessionKey, SessionLifetime, Streaming, Tool, ToolContext,
+    ToolFailure, ToolHealthConfig, ToolOutput, ToolSpec, UnixMillis, Weight,
 };
 use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
 use belay_testkit::faulty::Faulty;
@@ -211,6 +211,7 @@ impl Talker {
             history: Vec::new(),
             want_deltas: false,
             outputs: Vec::new(),
+            lifetime: SessionLifetime::Lasting,
             relayed: false,
             provenance: None,
             options: RunOptions::default(),
@@ -331,6 +332,15 @@ impl Talker {
     /// The same, which must be accepted.
     pub(crate) async fn unanswered(&self, session: &str, text: &str) -> Accepted {
         match self.silently(session, text).await {
+            Ack::Accepted(accepted) => accepted,
+            other => panic!("{text:?} was not accepted: {other:?}"),
+        }
+    }
+
+    /// Sends a text in a session that is created for it, whose sender reads the run; it must be accepted.
+    pub(crate) async fn for_one_request(&self, session: &str, text: &str) -> Accepted {
+        let inbound = self.inbound(session, PrincipalRole::Client, Body::Text(text.into()), None);
+        match self.send(Inbound { reply_to: None, lifetime: SessionLifetime::Ephemeral, ..inbound }).await {
             Ack::Accepted(accepted) => accepted,
             other => panic!("{text:?} was not accepted: {other:?}"),
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use belay_protocol::{
     Accepted, Ack, Audience, Author, Body, Inbound, MessageBody, Person, Principal, PrincipalRole, Provenance,
-    QueueMode, Quote, Refusal, ReplyRoute, RunOptions, SILENT_TOKEN, ToolStatus,
+    QueueMode, Quote, Refusal, ReplyRoute, RunOptions, SILENT_TOKEN, SessionLifetime, ToolStatus,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -30,6 +30,7 @@ fn inbound(talker: &Talker, session: &str, body: Body, provenance: Provenance) -
         history: Vec::new(),
         want_deltas: false,
         outputs: Vec::new(),
+        lifetime: SessionLifetime::Lasting,
         relayed: false,
         provenance: Some(Arc::new(provenance)),
         options: RunOptions::default(),

@@ -14,7 +14,7 @@ use std::time::Duration;
 use belay_protocol::inbound::Role;
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, ChannelId, CommandReply, Envelope, Inbound, Principal, Refusal, ReplyRoute, RunId,
-    RunRecord, RunStatus, RunWatch, SessionKey,
+    RunRecord, RunStatus, RunWatch, SessionKey, SessionLifetime,
 };
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -276,6 +276,7 @@ fn inbound(text: String) -> Inbound {
         history: Vec::new(),
         want_deltas: false,
         outputs: Vec::new(),
+        lifetime: SessionLifetime::Lasting,
         relayed: false,
         provenance: None,
         options: belay_protocol::RunOptions::default(),

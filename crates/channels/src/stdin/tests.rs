@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, CommandReply, GateId, GateKind, OutboxId, Question, Refusal, ReplyRoute, RunId,
-    RunRecord, RunStatus, RunWatch, SessionKey, StopReason, UnixMillis, WaitingFor, run::RunUsage,
+    RunRecord, RunStatus, RunWatch, SessionKey, SessionLifetime, StopReason, UnixMillis, WaitingFor, run::RunUsage,
 };
 use futures_util::StreamExt;
 use tokio::sync::watch;
@@ -163,6 +163,7 @@ async fn a_line_becomes_an_operators_message_of_the_one_session() {
             history: Vec::new(),
             want_deltas: false,
             outputs: Vec::new(),
+            lifetime: SessionLifetime::Lasting,
             relayed: false,
             provenance: None,
             options: belay_protocol::RunOptions::default(),

@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use belay_protocol::{Body, ChannelId, Control, IdempotencyKey, Inbound, Principal, ReplyRoute, SessionKey, Unread};
+use belay_protocol::{
+    Body, ChannelId, Control, IdempotencyKey, Inbound, Principal, ReplyRoute, SessionKey, SessionLifetime, Unread,
+};
 use frankenstein::types::{CallbackQuery, ChatType, Message, MessageEntity, MessageEntityType};
 use frankenstein::updates::{Update, UpdateContent};
 
@@ -141,6 +143,7 @@ impl Rules {
             want_deltas: false,
             outputs: Vec::new(),
             // What another bot wrote is not the person's own word.
+            lifetime: SessionLifetime::Lasting,
             relayed: message.via_bot.is_some(),
             provenance: Some(Arc::new(provenance)),
             options: belay_protocol::RunOptions::default(),
@@ -176,6 +179,7 @@ impl Rules {
             history: Vec::new(),
             want_deltas: false,
             outputs: Vec::new(),
+            lifetime: SessionLifetime::Lasting,
             relayed: false,
             provenance: None,
             options: belay_protocol::RunOptions::default(),

@@ -60,6 +60,9 @@ pub(crate) struct SessionsListArgs {
     /// At most so many
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)))]
     pub(crate) limit: u32,
+    /// List those too that were created for one OpenAI request, without a name
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 /// `belay sessions show KEY` and its like

@@ -29,7 +29,9 @@ pub(crate) async fn one(command: &SessionsCommand, env: &Environment, out: Outpu
 /// Lists sessions, most recently used first.
 pub(crate) async fn list(args: &SessionsListArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let limit = args.limit.to_string();
-    let answer = Client::find(&args.client, env)?.get(&["api", "v1", "sessions"], &[("limit", &limit)]).await?;
+    let mut query = vec![("limit", limit.as_str())];
+    query.extend(args.all.then_some(("all", "true")));
+    let answer = Client::find(&args.client, env)?.get(&["api", "v1", "sessions"], &query).await?;
     if args.client.json {
         out.json(&answer);
         return Ok(Exit::Fine);

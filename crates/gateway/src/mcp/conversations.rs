@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use belay_protocol::{HistoryEntry, Principal};
+use belay_protocol::{HistoryEntry, Principal, SessionFilter};
 use serde_json::{Value, json};
 
 use super::told::{Told, json_of};
@@ -16,7 +16,7 @@ const TEXTS_MAX_BYTES: usize = 200_000;
 
 /// `list_sessions`
 pub(super) async fn list(app: &App, principal: &Principal, asked: ListSessions) -> Result<Value, Told> {
-    let sessions = app.runs.sessions(asked.limit()?).await.map_err(ApiError::from)?;
+    let sessions = app.runs.sessions(SessionFilter::lasting(asked.limit()?)).await.map_err(ApiError::from)?;
     let sessions = app.sight(principal).rows(sessions, |session| &session.session).await.map_err(ApiError::from)?;
     Ok(json!({ "sessions": json_of(&sessions) }))
 }

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{
     Accepted, Ack, Body, ChannelId, DeclaredOutput, IdempotencyKey, Inbound, Principal, QueueMode, ReasoningShown,
-    RunId, RunOptions, SessionKey, Thinking, UnixMillis,
+    RunId, RunOptions, SessionKey, SessionLifetime, Thinking, UnixMillis,
 };
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -141,6 +141,7 @@ impl NewMessage {
             history: Vec::new(),
             want_deltas: false,
             outputs: self.outputs,
+            lifetime: SessionLifetime::Lasting,
             relayed: false,
             provenance: None,
             options,

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{HistoryEntry, SessionKey, SessionSummary};
+use belay_protocol::{HistoryEntry, SessionFilter, SessionKey, SessionSummary};
 use serde::{Deserialize, Serialize};
 
 use super::runs::check_limit;
@@ -16,6 +16,9 @@ use crate::sight::VisibleSession;
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
     limit: Option<u32>,
+    /// Whether ephemeral sessions are listed too.
+    #[serde(default)]
+    all: bool,
 }
 
 #[derive(Deserialize)]
@@ -44,7 +47,8 @@ pub(crate) async fn list(
     Caller(principal): Caller,
     Params(params): Params<ListParams>,
 ) -> Result<Response, ApiError> {
-    let sessions = app.runs.sessions(check_limit(params.limit)?).await?;
+    let filter = SessionFilter { limit: check_limit(params.limit)?, ephemeral: params.all };
+    let sessions = app.runs.sessions(filter).await?;
     let sessions = app.sight(&principal).rows(sessions, |session| &session.session).await?;
     Ok(Json(SessionList { sessions }).into_response())
 }

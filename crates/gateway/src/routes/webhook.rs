@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{Ack, Body, IdempotencyKey, Inbound, SessionKey, UnixMillis};
+use belay_protocol::{Ack, Body, IdempotencyKey, Inbound, SessionKey, SessionLifetime, UnixMillis};
 use hmac::{Hmac, KeyInit, Mac};
 use secrecy::ExposeSecret;
 use serde::Deserialize;
@@ -88,6 +88,7 @@ impl Delivery {
             history: Vec::new(),
             want_deltas: false,
             outputs: Vec::new(),
+            lifetime: SessionLifetime::Lasting,
             relayed: false,
             provenance: None,
             options: belay_protocol::RunOptions::default(),

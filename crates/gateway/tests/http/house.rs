@@ -1,6 +1,6 @@
 //! A gateway in a house of stand-ins: an agent that does what the text of a message says, and a store in memory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -37,6 +37,8 @@ pub(crate) struct FakeStore {
     runs: Mutex<Vec<RunRecord>>,
     facts: Mutex<Vec<Event>>,
     gates: Mutex<Vec<Gate>>,
+    /// Sessions that were created for one request.
+    ephemeral: Mutex<HashSet<SessionKey>>,
     tip: watch::Sender<Seq>,
     pub(crate) broken: AtomicBool,
     /// Whether a run that is read never comes, and how many wait for one.
@@ -95,10 +97,17 @@ impl RunReader for FakeStore {
         };
         Ok(runs.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
     }
-    async fn sessions(&self, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
+    async fn sessions(&self, filter: SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
         self.check()?;
         let mut seen: Vec<SessionSummary> = Vec::new();
         for run in self.runs.lock().unwrap().iter() {
+            let lifetime = match self.ephemeral.lock().unwrap().contains(&run.session) {
+                true => SessionLifetime::Ephemeral,
+                false => SessionLifetime::Lasting,
+            };
+            if !filter.ephemeral && !lifetime.is_lasting() {
+                continue;
+            }
             if !seen.iter().any(|summary| summary.session == run.session) {
                 seen.push(SessionSummary {
                     session: run.session.clone(),
@@ -106,10 +115,11 @@ impl RunReader for FakeStore {
                     open_runs: 0,
                     last_active_at: UnixMillis(NOW),
                     title: None,
+                    lifetime,
                 });
             }
         }
-        seen.truncate(limit as usize);
+        seen.truncate(filter.limit as usize);
         Ok(seen)
     }
     async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
@@ -305,6 +315,9 @@ impl FakeAgent {
     async fn work(self: Arc<Self>, mut inbound: InboundStream) {
         while let Some(Envelope { inbound, ack }) = inbound.next().await {
             self.seen.lock().unwrap().push(inbound.clone());
+            if !inbound.lifetime.is_lasting() {
+                self.store.ephemeral.lock().unwrap().insert(inbound.session.clone());
+            }
             match inbound.body.clone() {
                 Body::Control(Control::Decide { gate, decision }) => {
                     ack.send(self.decide(gate, decision, &inbound).await);
@@ -705,6 +718,7 @@ impl House {
             runs: Mutex::default(),
             facts: Mutex::default(),
             gates: Mutex::default(),
+            ephemeral: Mutex::default(),
             tip: watch::Sender::new(Seq(0)),
             broken: AtomicBool::new(false),
             stalled: AtomicBool::new(false),

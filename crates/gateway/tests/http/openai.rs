@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belay_protocol::inbound::HistoryRole;
-use belay_protocol::{Accepted, Ack, Body, Control, RunId, StopReason, StopTarget, UnixMillis};
+use belay_protocol::{Accepted, Ack, Body, Control, RunId, SessionLifetime, StopReason, StopTarget, UnixMillis};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -90,6 +90,25 @@ async fn a_whole_answer_has_the_form_that_clients_expect() {
         "usage": {"prompt_tokens": 8, "completion_tokens": 3, "total_tokens": 11},
     });
     assert_eq!(answer, expected);
+}
+
+#[tokio::test]
+async fn a_session_of_a_request_without_a_name_is_ephemeral_and_no_list_has_it_unasked() {
+    let house = House::open().await;
+    house.post(CHAT, json!({"messages": user("hello"), "user": "ada"})).await;
+    house.post(CHAT, json!({"messages": user("hello")})).await;
+    let lifetimes: Vec<_> = house.agent.seen.lock().unwrap().iter().map(|seen| seen.lifetime).collect();
+    assert_eq!(lifetimes, [SessionLifetime::Lasting, SessionLifetime::Ephemeral]);
+    let (_, list) = house.get("/api/v1/sessions").await;
+    assert_eq!((&list["sessions"][0]["session"], &list["sessions"][1]), (&json!("ada"), &Value::Null));
+    assert_eq!(list["sessions"][0].get("lifetime"), None);
+    let (_, all) = house.get("/api/v1/sessions?all=true").await;
+    let sessions = all["sessions"].as_array().unwrap();
+    assert!(sessions[1]["session"].as_str().unwrap().starts_with("openai:"), "{all}");
+    assert_eq!((sessions.len(), &sessions[1]["lifetime"]), (2, &json!("ephemeral")));
+    let key = sessions[1]["session"].as_str().unwrap().replace(':', "%3A");
+    assert_eq!(house.get(&format!("/api/v1/sessions/{key}")).await, (200, sessions[1].clone()), "shown by its key");
+    assert_eq!(house.get("/api/v1/sessions?all=1").await.0, 422);
 }
 
 #[tokio::test]

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 
 use belay_protocol::archive::KEYS_KEPT_MS;
 use belay_protocol::{
-    Found, Lease, MessageBody, MessageScope, Removed, Retention, RunId, SearchQuery, SessionKey, StoreError, ThreadId,
-    ThreadSummary, TranscriptLine, UnixMillis, firing_session, job_session,
+    Found, Lease, MessageBody, MessageScope, Removed, Retention, RunId, SearchQuery, SessionKey, SessionLifetime,
+    StoreError, ThreadId, ThreadSummary, TranscriptLine, UnixMillis, firing_session, job_session,
 };
 
 use super::state::{Line, Run, Shown, Stage, State, Thread};
@@ -100,6 +100,9 @@ impl State {
 
     pub(super) fn prune(&mut self, old: &Retention) -> Removed {
         let mut removed = Removed::default();
+        if let Some(before) = old.ephemeral_before {
+            self.prune_ephemeral(before, old.keys_before, &mut removed);
+        }
         if let Some(before) = old.threads_before {
             self.delete_old_threads(before, |_| true, old.keys_before, &mut removed);
             let before = id_before(before);
@@ -139,6 +142,41 @@ impl State {
             }
             self.delete_thread(thread, keys_before, removed);
         }
+    }
+
+    /// Deletes ephemeral sessions that were used last before the date.
+    fn prune_ephemeral(&mut self, before: UnixMillis, keys_before: UnixMillis, removed: &mut Removed) {
+        let ephemeral = self.threads.iter().filter(|(_, thread)| thread.lifetime == SessionLifetime::Ephemeral);
+        let used = ephemeral.clone().filter(|(_, thread)| thread.last_active_at >= before);
+        let used: HashSet<_> = used.map(|(_, thread)| thread.session.clone()).collect();
+        let old =
+            ephemeral.filter(|(_, thread)| !used.contains(&thread.session) && !self.in_use(&thread.session, before));
+        let old: Vec<_> = old.map(|(id, thread)| (*id, thread.session.clone())).collect();
+        for (id, session) in old {
+            if self.sessions.get(&session).is_some_and(|row| row.thread == id) {
+                removed.sessions += 1;
+                removed.notes += self.notes.remove(&session).map_or(0, |notes| notes.len() as u64);
+                removed.secrets += self.secrets.remove(&session).map_or(0, |secrets| secrets.len() as u64);
+                let own = self.runs.iter().filter(|run| run.session == session && run.place.is_none());
+                let loose = own.filter(|run| !run.input.text.is_empty() || run.input.key.is_none());
+                let loose: Vec<_> = loose.map(|run| run.input.run_id).collect();
+                loose.into_iter().for_each(|run| self.delete_run(run, keys_before, removed));
+                removed.events += self.forget_facts_of(&session);
+                self.end_session(&session);
+            }
+            self.delete_thread(id, keys_before, removed);
+        }
+    }
+
+    /// Whether a session was opened since the date, has a run that has not ended or a message that is not delivered, or waits
+    /// for a job.
+    fn in_use(&self, session: &SessionKey, since: UnixMillis) -> bool {
+        let own = |run: &&Run| run.session == *session;
+        let runs: HashSet<_> = self.runs.iter().filter(own).map(|run| Some(run.input.run_id)).collect();
+        self.sessions.get(session).is_some_and(|row| row.opened_at >= since)
+            || self.runs.iter().filter(own).any(|run| run.end.is_none())
+            || self.outbox.iter().any(|it| it.stage != Stage::Over && runs.contains(&it.message.run_id))
+            || self.jobs.works_for(session)
     }
 
     /// What a prune would delete: what it deletes of a copy.

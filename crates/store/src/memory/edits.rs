@@ -40,9 +40,10 @@ impl State {
         active: ThreadId,
         at: UnixMillis,
     ) -> belay_protocol::ThreadSnapshot {
+        let lifetime = self.thread_mut(active).lifetime;
         self.thread_mut(active).state = ThreadState::Completed;
         let fresh = ThreadId::new();
-        self.threads.insert(fresh, Thread::new(session.clone(), at));
+        self.threads.insert(fresh, Thread::new(session.clone(), lifetime, at));
         if let Some(row) = self.sessions.get_mut(session) {
             row.thread = fresh;
         }

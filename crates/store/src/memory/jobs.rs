@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use belay_protocol::{
     Asker, BootId, ChannelId, EventKind, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers,
-    JobRecord, JobState, Message, NewEvent, NewJob, RunId, SessionNotice, StoreError, UnixMillis,
+    JobRecord, JobState, Message, NewEvent, NewJob, RunId, SessionKey, SessionLifetime, SessionNotice, StoreError,
+    UnixMillis,
 };
 
 use super::state::State;
@@ -41,6 +42,11 @@ impl Jobs {
 
     pub(super) fn job(&self, id: JobId) -> Option<JobRecord> {
         self.rows.get(self.places.get(&id)?).map(|job| job.record.clone())
+    }
+
+    /// Whether a job that a session asked for is not over.
+    pub(super) fn works_for(&self, session: &SessionKey) -> bool {
+        self.records().any(|job| job.asked_in == *session && job.ended_at.is_none())
     }
 
     pub(super) fn jobs(&self, filter: &JobFilter) -> Vec<JobRecord> {
@@ -183,7 +189,7 @@ impl State {
     /// Appends a notice to the active thread of a session, which is made where there is none.
     fn append_notice(&mut self, notice: SessionNotice, at: UnixMillis) {
         if !self.sessions.contains_key(&notice.session) {
-            self.open_lane(&notice.session, BootId::new(), at);
+            self.open_lane(&notice.session, SessionLifetime::Lasting, BootId::new(), at);
         }
         let Some(thread) = self.sessions.get(&notice.session).map(|session| session.thread) else { return };
         let message = Arc::new(Message::notice(&notice.text));

@@ -6,17 +6,23 @@ use belay_protocol::run::RunUsage;
 use belay_protocol::store::{KnownInput, input_digest, joined_end};
 use belay_protocol::{
     Acceptance, BootId, Checkpoint, EditedMessage, EventKind, FinishedRun, IdempotencyKey, JoinedRun, Lease, Message,
-    NewEvent, NewInput, OpenedLane, PendingRun, RunId, RunOptions, RunStatus, SentMessage, SessionKey, StoreError,
-    ThreadId, ThreadState, Together, UnixMillis,
+    NewEvent, NewInput, OpenedLane, PendingRun, RunId, RunOptions, RunStatus, SentMessage, SessionKey, SessionLifetime,
+    StoreError, ThreadId, ThreadState, Together, UnixMillis,
 };
 
 use super::state::{Delivery, Ended, Line, Run, Session, Shown, Stage, State, Thread};
 
 impl State {
-    pub(super) fn open_lane(&mut self, session: &SessionKey, owner: BootId, at: UnixMillis) -> OpenedLane {
+    pub(super) fn open_lane(
+        &mut self,
+        session: &SessionKey,
+        lifetime: SessionLifetime,
+        owner: BootId,
+        at: UnixMillis,
+    ) -> OpenedLane {
         if !self.sessions.contains_key(session) {
             let thread = ThreadId::new();
-            self.threads.insert(thread, Thread::new(session.clone(), at));
+            self.threads.insert(thread, Thread::new(session.clone(), lifetime, at));
             self.sessions.insert(
                 session.clone(),
                 Session {

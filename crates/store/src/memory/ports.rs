@@ -10,9 +10,9 @@ use belay_protocol::{
     EventLog, EventQuery, FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry,
     IdempotencyKey, Lease, Message, MessageBody, MessageScope, NewEvent, NewInput, Note, NoteStore, OpenedLane,
     Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Presence, Purpose, Removed, ReplyRoute, Retention,
-    RunFilter, RunId, RunOptions, RunReader, RunRecord, RunStatus, SearchQuery, SentMessage, Seq, SessionKey,
-    SessionSummary, SpendLedger, Spent, StoreError, ThreadEdit, ThreadId, ThreadSnapshot, ThreadStore, ThreadSummary,
-    Together, TranscriptLine, TurnCut, UnixMillis,
+    RunFilter, RunId, RunOptions, RunReader, RunRecord, RunStatus, SearchQuery, SentMessage, Seq, SessionFilter,
+    SessionKey, SessionLifetime, SessionSummary, SpendLedger, Spent, StoreError, ThreadEdit, ThreadId, ThreadSnapshot,
+    ThreadStore, ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -25,8 +25,14 @@ use crate::vault::{self, SealedSecrets};
 
 #[async_trait]
 impl ThreadStore for MemoryStore {
-    async fn open_lane(&self, session: &SessionKey, owner: BootId, at: UnixMillis) -> Result<OpenedLane, StoreError> {
-        Ok(self.with(|state| state.open_lane(session, owner, at)))
+    async fn open_lane(
+        &self,
+        session: &SessionKey,
+        lifetime: SessionLifetime,
+        owner: BootId,
+        at: UnixMillis,
+    ) -> Result<OpenedLane, StoreError> {
+        Ok(self.with(|state| state.open_lane(session, lifetime, owner, at)))
     }
 
     async fn accept(&self, lease: &Lease, input: NewInput) -> Result<Acceptance, StoreError> {
@@ -192,11 +198,12 @@ impl RunReader for MemoryStore {
         Ok(wanted.take(runs_limit(&filter) as usize).map(|run| state.record(run)).collect())
     }
 
-    async fn sessions(&self, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
+    async fn sessions(&self, filter: SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
         let state = self.lock();
         let mut sessions: Vec<_> = state.sessions.keys().filter_map(|session| summary(&state, session)).collect();
+        sessions.retain(|session| filter.ephemeral || session.lifetime.is_lasting());
         sessions.sort_by(|a, b| (Reverse(a.last_active_at), &a.session).cmp(&(Reverse(b.last_active_at), &b.session)));
-        sessions.truncate(limit.min(PAGE_MAX) as usize);
+        sessions.truncate(filter.limit.min(PAGE_MAX) as usize);
         Ok(sessions)
     }
 
@@ -273,6 +280,7 @@ fn summary(state: &State, session: &SessionKey) -> Option<SessionSummary> {
             .filter_map(|(position, line)| entry(position, line))
             .find(|entry| entry.role == "user")
             .map(|entry| title(&entry.text)),
+        lifetime: thread.lifetime,
     })
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
     ActedOn, BootId, Event, Gate, IdempotencyKey, KnownInput, Lease, Message, MessageScope, NewEvent, NewInput, Note,
-    Outbound, Purpose, RunEnd, RunId, RunOptions, RunRecord, RunStatus, Seq, SessionKey, StoreError, ThreadId,
-    ThreadSnapshot, ThreadState, ToolSwitch, UnixMillis,
+    Outbound, Purpose, RunEnd, RunId, RunOptions, RunRecord, RunStatus, Seq, SessionKey, SessionLifetime, StoreError,
+    ThreadId, ThreadSnapshot, ThreadState, ToolSwitch, UnixMillis,
 };
 use serde_json::Value;
 
@@ -58,6 +58,7 @@ pub(super) struct Session {
 #[derive(Clone, Debug)]
 pub(super) struct Thread {
     pub(super) session: SessionKey,
+    pub(super) lifetime: SessionLifetime,
     pub(super) state: ThreadState,
     pub(super) summary: Option<String>,
     /// Messages up to this position are left out of a load.
@@ -208,9 +209,9 @@ impl State {
 }
 
 impl Thread {
-    pub(super) fn new(session: SessionKey, at: UnixMillis) -> Self {
+    pub(super) fn new(session: SessionKey, lifetime: SessionLifetime, at: UnixMillis) -> Self {
         let (state, messages) = (ThreadState::Idle, Vec::new());
-        Self { session, state, summary: None, upto: 0, turns: 0, last_active_at: at, messages }
+        Self { session, lifetime, state, summary: None, upto: 0, turns: 0, last_active_at: at, messages }
     }
 
     /// Messages with their positions.

@@ -2,13 +2,16 @@
 //!
 //! A turn at work is left alone by all of them: its owner still appends to it, and half a turn would be no conversation.
 
-use belay_protocol::{EditOutcome, Lease, NewEvent, SessionKey, ThreadEdit, ThreadId, TurnCut, UnixMillis};
+use belay_protocol::{
+    EditOutcome, Lease, NewEvent, SessionKey, SessionLifetime, ThreadEdit, ThreadId, TurnCut, UnixMillis,
+};
 use rusqlite::params;
 
 use super::lanes::{Lane, lane};
 use super::ledger::append_events;
+use super::rows;
 use super::threads::{insert_thread, snapshot};
-use super::tx::{Done, Tx};
+use super::tx::{Done, Failure, Tx};
 use crate::limits::{UNDO_DEPTH, edited};
 
 /// Turns of a thread (`?1`) of a session (`?2`) that have not ended.
@@ -43,7 +46,8 @@ pub(super) fn edit_thread(
         ThreadEdit::New => {
             complete(tx, &lane)?;
             let fresh = fresh.to_string();
-            insert_thread(tx, session, &fresh, at)?;
+            let lifetime = lifetime(tx, &lane)?;
+            insert_thread(tx, session, &fresh, lifetime, at)?;
             tx.exec("UPDATE sessions SET thread = ?2 WHERE session = ?1", params![session.as_str(), fresh])?;
             append_events(tx, &[edited(session, edit, at)])?;
             return Ok(EditOutcome::Done(snapshot(tx, session, &fresh)?));
@@ -55,6 +59,12 @@ pub(super) fn edit_thread(
     rest(tx, &lane, session, at)?;
     append_events(tx, &[edited(session, edit, at)])?;
     Ok(EditOutcome::Done(snapshot(tx, session, &lane.thread)?))
+}
+
+/// How long the session of a thread is kept: every thread of a session has its mark.
+fn lifetime(tx: &mut Tx<'_>, lane: &Lane) -> Done<SessionLifetime> {
+    let found = tx.row("SELECT ephemeral FROM threads WHERE id = ?1", params![lane.thread], rows::lifetime)?;
+    found.ok_or_else(|| Failure::damaged("a session without its thread"))
 }
 
 fn undo(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey) -> Done<bool> {

@@ -8,7 +8,7 @@ use belay_protocol::store::{KnownInput, QueuedInput, RECENT_INPUTS, input_digest
 use belay_protocol::{
     Acceptance, BootId, Checkpoint, EditedMessage, EventKind, FinishedRun, IdempotencyKey, JoinedRun, Lease, Message,
     NewEvent, NewInput, OpenedLane, PendingRun, Provenance, RunId, RunOptions, RunStatus, SentMessage, SessionKey,
-    StoreError, ThreadId, ThreadState, Together, UnixMillis,
+    SessionLifetime, StoreError, ThreadId, ThreadState, Together, UnixMillis,
 };
 use rusqlite::{Connection, Row, named_params, params};
 
@@ -44,6 +44,7 @@ pub(super) fn lane(tx: &mut Tx<'_>, lease: &Lease) -> Done<Lane> {
 pub(super) fn open_lane(
     tx: &mut Tx<'_>,
     session: &SessionKey,
+    lifetime: SessionLifetime,
     owner: BootId,
     fresh: ThreadId,
     at: UnixMillis,
@@ -61,7 +62,7 @@ pub(super) fn open_lane(
     )?;
     let (epoch, thread, loop_detection, options) = opened.ok_or_else(|| Failure::damaged("a session without a row"))?;
     if thread == fresh {
-        insert_thread(tx, session, &fresh, at)?;
+        insert_thread(tx, session, &fresh, lifetime, at)?;
     }
     let lease = Lease { session: session.clone(), owner, epoch };
     let begun =

@@ -4,6 +4,7 @@ mod acted_on;
 mod archive;
 mod damaged;
 mod edits;
+mod ephemeral;
 mod firings;
 mod gates;
 mod jobs;

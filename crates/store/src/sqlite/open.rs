@@ -25,6 +25,7 @@ const MIGRATIONS: &[M<'static>] = &[
     M::up(include_str!("migrations/0012.sql")),
     M::up(include_str!("migrations/0013.sql")),
     M::up(include_str!("migrations/0014.sql")),
+    M::up(include_str!("migrations/0015.sql")),
 ];
 
 /// Prepared statements that a connection keeps: more than there are different ones.

@@ -9,8 +9,9 @@ use belay_protocol::{
     Event, EventLog, EventQuery, FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry,
     IdempotencyKey, Lease, Message, NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId,
     OutboxRow, OutboxState, PausedRun, Presence, Purpose, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions,
-    RunReader, RunRecord, SearchQuery, SentMessage, Seq, SessionKey, SessionSummary, SpendLedger, Spent, StoreError,
-    ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
+    RunReader, RunRecord, SearchQuery, SentMessage, Seq, SessionFilter, SessionKey, SessionLifetime, SessionSummary,
+    SpendLedger, Spent, StoreError, ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together, TranscriptLine,
+    TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -22,9 +23,15 @@ use Durability::{Committed, Relaxed};
 #[async_trait]
 impl ThreadStore for SqliteStore {
     /// Relaxed: whatever the new owner writes is behind it in the same order, so a crash forgets both or neither.
-    async fn open_lane(&self, session: &SessionKey, owner: BootId, at: UnixMillis) -> Result<OpenedLane, StoreError> {
+    async fn open_lane(
+        &self,
+        session: &SessionKey,
+        lifetime: SessionLifetime,
+        owner: BootId,
+        at: UnixMillis,
+    ) -> Result<OpenedLane, StoreError> {
         let (session, fresh) = (session.clone(), ThreadId::new());
-        self.write(Relaxed, move |tx| lanes::open_lane(tx, &session, owner, fresh, at)).await
+        self.write(Relaxed, move |tx| lanes::open_lane(tx, &session, lifetime, owner, fresh, at)).await
     }
 
     async fn accept(&self, lease: &Lease, input: NewInput) -> Result<Acceptance, StoreError> {
@@ -178,8 +185,8 @@ impl RunReader for SqliteStore {
         self.read(move |conn| reads::runs(conn, &filter)).await
     }
 
-    async fn sessions(&self, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
-        self.read(move |conn| reads::sessions(conn, limit)).await
+    async fn sessions(&self, filter: SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
+        self.read(move |conn| reads::sessions(conn, filter)).await
     }
 
     async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {

@@ -8,6 +8,7 @@ use belay_protocol::archive::KEYS_KEPT_MS;
 use belay_protocol::{Lease, Removed, Retention, RunId, SessionKey, StoreError, UnixMillis};
 use rusqlite::{Connection, params};
 
+use super::ephemeral::{self, ended_without_thread, old_ephemeral};
 use super::lanes::lane;
 use super::ledger::append_events;
 use super::rows;
@@ -99,13 +100,25 @@ fn keys_before(at: UnixMillis) -> UnixMillis {
 }
 
 /// A thread that goes.
-struct Old {
-    thread: String,
-    session: SessionKey,
+pub(super) struct Old {
+    pub(super) thread: String,
+    pub(super) session: SessionKey,
+}
+
+/// How far one deletion has come.
+pub(super) struct Progress<'a> {
+    pub(super) removed: &'a mut Removed,
+    /// How many more rows may be deleted now.
+    pub(super) left: &'a mut i64,
+    /// Keys of messages from before this go with their runs.
+    pub(super) keys_before: UnixMillis,
 }
 
 pub(super) fn prune(tx: &mut Tx<'_>, old: &Retention, most: u32) -> Done<Removed> {
     let (mut removed, mut left) = (Removed::default(), i64::from(most));
+    if let Some(before) = old.ephemeral_before {
+        prune_ephemeral(tx, before, old.keys_before, &mut left, &mut removed)?;
+    }
     if let Some(before) = old.threads_before {
         while left > 0
             && let Some(thread) = oldest(tx, before, &mut removed)?
@@ -144,6 +157,21 @@ pub(super) fn prune(tx: &mut Tx<'_>, old: &Retention, most: u32) -> Done<Removed
         removed.events += count(events);
     }
     Ok(removed)
+}
+
+fn prune_ephemeral(
+    tx: &mut Tx<'_>,
+    before: UnixMillis,
+    keys_before: UnixMillis,
+    left: &mut i64,
+    removed: &mut Removed,
+) -> Done<()> {
+    while *left > 0 {
+        let mut progress = Progress { removed: &mut *removed, left: &mut *left, keys_before };
+        let Some(thread) = ephemeral::oldest(tx, before, &mut progress)? else { break };
+        delete_part(tx, &thread, keys_before, left, removed)?;
+    }
+    Ok(())
 }
 
 /// A condition on jobs or firings: over before `?1`; and where something recognises a second asking for them by their row, from
@@ -240,7 +268,7 @@ fn of_firings(tx: &mut Tx<'_>, before: UnixMillis, most: i64, removed: &mut Remo
 }
 
 /// Ends a session whose active conversation goes.
-fn end_active(tx: &mut Tx<'_>, session: &SessionKey, removed: &mut Removed) -> Done<()> {
+pub(super) fn end_active(tx: &mut Tx<'_>, session: &SessionKey, removed: &mut Removed) -> Done<()> {
     removed.sessions += 1;
     removed.events += facts_of_session(tx, session)?;
     end_session(tx, session)
@@ -302,7 +330,7 @@ fn delete_loose_runs(tx: &mut Tx<'_>, old: &Retention, left: &mut i64, removed: 
 }
 
 /// Deletes a run with all that names it, and returns how many rows that were. Its key stays until it may go.
-fn delete_run(tx: &mut Tx<'_>, run: RunId, keys_before: UnixMillis, removed: &mut Removed) -> Done<i64> {
+pub(super) fn delete_run(tx: &mut Tx<'_>, run: RunId, keys_before: UnixMillis, removed: &mut Removed) -> Done<i64> {
     let id = run.to_string();
     let events =
         tx.exec("DELETE FROM events WHERE run_id = ?1 AND seq < (SELECT MAX(seq) FROM events)", params![id])?;
@@ -324,17 +352,18 @@ fn delete_run(tx: &mut Tx<'_>, run: RunId, keys_before: UnixMillis, removed: &mu
     Ok(1 + i64::try_from(events + gates + replies).unwrap_or(i64::MAX))
 }
 
-fn count(rows: usize) -> u64 {
+pub(super) fn count(rows: usize) -> u64 {
     rows as u64
 }
 
 /// What [`prune`] would delete in all. Runs that would go with a thread are counted with all their facts.
 pub(super) fn prunable(conn: &Connection, old: &Retention) -> Done<Removed> {
     let ms = |date: Option<UnixMillis>| date.map_or(i64::MIN, |date| date.0);
-    let dates = [ms(old.threads_before), ms(old.ended_firings_before), old.keys_before.0];
-    // Of the dates, in this order, a question names the first so many.
-    let one = |sql: &str, of_dates: usize| -> Done<u64> {
-        let values = rusqlite::params_from_iter(&dates[..of_dates]);
+    let ephemeral = ms(old.ephemeral_before);
+    let dates = [ms(old.threads_before), ms(old.ended_firings_before), old.keys_before.0, ephemeral];
+    // Every question names the last of the dates.
+    let one = |sql: &str| -> Done<u64> {
+        let values = rusqlite::params_from_iter(&dates);
         Ok(tx::row(conn, sql, values, |row| Ok(from_sql_int(row.get(0)?)))?.unwrap_or(0))
     };
     let gone = concat!(
@@ -342,11 +371,19 @@ pub(super) fn prunable(conn: &Connection, old: &Retention) -> Done<Removed> {
         too_old!(),
         " UNION SELECT t.id, s.session AS ended ",
         of_old_firings!(),
+        " UNION SELECT t.id, CASE WHEN s.thread = t.id THEN s.session END AS ended ",
+        old_ephemeral!("?4"),
         ")"
     );
+    let ended_ephemeral = concat!("(SELECT t.session ", old_ephemeral!("?4"), " AND s.thread = t.id)");
     let threads = format!("(SELECT id FROM {gone})");
-    let runs = format!("(SELECT id FROM runs WHERE thread IN {threads} UNION SELECT id {})", loose_runs!());
-    let of_runs = |what: &str| one(&format!("SELECT COUNT(*) {what} IN {runs}"), 3);
+    let runs = format!(
+        "(SELECT id FROM runs WHERE thread IN {threads} UNION SELECT id {} UNION SELECT id FROM runs WHERE {} AND session IN {})",
+        loose_runs!(),
+        ended_without_thread!(),
+        ended_ephemeral
+    );
+    let of_runs = |what: &str| one(&format!("SELECT COUNT(*) {what} IN {runs}"));
     let by_date = match old.events_before {
         Some(before) => {
             let first = tx::row(conn, FIRST_KEPT_EVENT, params![before.0], |row| Ok(row.get::<_, i64>(0)?))?;
@@ -360,18 +397,20 @@ pub(super) fn prunable(conn: &Connection, old: &Retention) -> Done<Removed> {
         let sql = format!(
             "SELECT COUNT(*) {what} AND (session NOT IN (SELECT session FROM sessions)
                                          OR session IN (SELECT ended FROM {} WHERE ended IS NOT NULL))",
-            gone.replace("?2", "?4").replace("?1", "?3")
+            gone.replace("?4", "?5").replace("?2", "?4").replace("?1", "?3")
         );
-        let values = params![ms(before), old.keys_before.0, dates[0], dates[1]];
+        let values = params![ms(before), old.keys_before.0, dates[0], dates[1], ephemeral];
         tx::row(conn, &sql, values, |row| Ok(from_sql_int(row.get(0)?))).map(Option::unwrap_or_default)
     };
     Ok(Removed {
-        sessions: one(&format!("SELECT COUNT(ended) FROM {gone}"), 2)?,
-        threads: one(&format!("SELECT COUNT(*) FROM {gone}"), 2)?,
-        messages: one(&format!("SELECT COUNT(*) FROM messages WHERE thread IN {threads}"), 2)?,
+        sessions: one(&format!("SELECT COUNT(ended) FROM {gone}"))?,
+        threads: one(&format!("SELECT COUNT(*) FROM {gone}"))?,
+        messages: one(&format!("SELECT COUNT(*) FROM messages WHERE thread IN {threads}"))?,
         runs: of_runs("FROM runs WHERE id")?,
         events: of_runs("FROM events WHERE run_id")?.max(by_date),
         replies: of_runs(concat!("FROM outbox WHERE ", delivered!(), " AND run_id"))?,
+        notes: one(&format!("SELECT COUNT(*) FROM notes WHERE session IN {ended_ephemeral}"))?,
+        secrets: one(&format!("SELECT COUNT(*) FROM secrets WHERE session IN {ended_ephemeral}"))?,
         jobs: over(old_work!(jobs), old.threads_before)?,
         firings: over(old_work!(firings), old.firings_before())?,
         ..Removed::default()

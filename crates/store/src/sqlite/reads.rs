@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belay_protocol::store::UnfinishedRun;
 use belay_protocol::{
     ChannelId, Conversation, Event, EventQuery, HistoryEntry, Message, Note, Presence, ReplyRoute, RunFilter, RunId,
-    RunRecord, SessionKey, SessionSummary, UnixMillis,
+    RunRecord, SessionFilter, SessionKey, SessionSummary, UnixMillis,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, Rows, params, params_from_iter};
@@ -83,7 +83,7 @@ pub(super) fn presence(conn: &Connection, place: Option<&ReplyRoute>, since: Uni
 /// Sessions with what [`summary`] reads.
 macro_rules! summaries {
     () => {
-        "SELECT s.session, t.state, t.last_active_at,
+        "SELECT s.session, t.state, t.last_active_at, t.ephemeral,
                 (SELECT body FROM messages m WHERE m.thread = t.id AND m.role = 'user' AND m.scope = 'thread'
                     AND m.shown = 'visible' ORDER BY m.position LIMIT 1) AS first,
                 (SELECT COUNT(*) FROM runs r WHERE r.session = s.session AND r.ended_at IS NULL) AS open_runs
@@ -91,11 +91,11 @@ macro_rules! summaries {
     };
 }
 
-pub(super) fn sessions(conn: &Connection, limit: u32) -> Done<Vec<SessionSummary>> {
+pub(super) fn sessions(conn: &Connection, filter: SessionFilter) -> Done<Vec<SessionSummary>> {
     all(
         conn,
-        concat!(summaries!(), "ORDER BY t.last_active_at DESC, s.session LIMIT ?1"),
-        params![limit.min(PAGE_MAX)],
+        concat!(summaries!(), "WHERE t.ephemeral = 0 OR ?2 ORDER BY t.last_active_at DESC, s.session LIMIT ?1"),
+        params![filter.limit.min(PAGE_MAX), filter.ephemeral],
         summary,
     )
 }
@@ -111,6 +111,7 @@ fn summary(row: &Row<'_>) -> Done<SessionSummary> {
         open_runs: row.get("open_runs")?,
         last_active_at: rows::date(row, "last_active_at")?,
         title: rows::readable::<Message>(row, "a message", "first")?.map(|message| title(message.text())),
+        lifetime: rows::lifetime(row)?,
     })
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
     Asker, ChannelId, Event, IdPrefix, IdempotencyKey, Message, MessageBody, MessageScope, Outbound, OutboxRow, Place,
-    Purpose, ReplyRoute, RunRecord, RunStatus, Seq, StopReason, ThreadState, UnixMillis,
+    Purpose, ReplyRoute, RunRecord, RunStatus, Seq, SessionLifetime, StopReason, ThreadState, UnixMillis,
 };
 use rusqlite::Row;
 use rusqlite::types::Value;
@@ -92,6 +92,10 @@ pub(super) fn thread_state_word(state: ThreadState) -> &'static str {
         ThreadState::Interrupted => "interrupted",
         ThreadState::Completed => "completed",
     }
+}
+
+pub(super) fn lifetime(row: &Row<'_>) -> Done<SessionLifetime> {
+    Ok(if row.get("ephemeral")? { SessionLifetime::Ephemeral } else { SessionLifetime::Lasting })
 }
 
 pub(super) fn thread_state(row: &Row<'_>) -> Done<ThreadState> {

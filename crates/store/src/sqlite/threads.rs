@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    EventKind, Message, NewEvent, RunId, SessionKey, SessionNotice, ThreadId, ThreadSnapshot, ThreadState, UnixMillis,
+    EventKind, Message, NewEvent, RunId, SessionKey, SessionLifetime, SessionNotice, ThreadId, ThreadSnapshot,
+    ThreadState, UnixMillis,
 };
 use rusqlite::params;
 
@@ -14,10 +15,16 @@ use super::tx::{Done, Failure, Tx, to_sql_int};
 use super::words;
 use crate::notices::behind_results;
 
-pub(super) fn insert_thread(tx: &mut Tx<'_>, session: &SessionKey, id: &str, at: UnixMillis) -> Done<()> {
+pub(super) fn insert_thread(
+    tx: &mut Tx<'_>,
+    session: &SessionKey,
+    id: &str,
+    lifetime: SessionLifetime,
+    at: UnixMillis,
+) -> Done<()> {
     tx.exec(
-        "INSERT INTO threads (id, session, state, last_active_at) VALUES (?1, ?2, 'idle', ?3)",
-        params![id, session.as_str(), at.0],
+        "INSERT INTO threads (id, session, state, last_active_at, ephemeral) VALUES (?1, ?2, 'idle', ?3, ?4)",
+        params![id, session.as_str(), at.0, lifetime == SessionLifetime::Ephemeral],
     )?;
     Ok(())
 }
@@ -107,7 +114,7 @@ pub(super) fn append_notice(tx: &mut Tx<'_>, notice: &SessionNotice, at: UnixMil
         params![notice.session.as_str(), fresh, at.0],
     )?;
     if made > 0 {
-        insert_thread(tx, &notice.session, &fresh, at)?;
+        insert_thread(tx, &notice.session, &fresh, SessionLifetime::Lasting, at)?;
     }
     let place = tx.row(
         "SELECT s.thread, t.turns FROM sessions s JOIN threads t ON t.id = s.thread WHERE s.session = ?1",

@@ -4,6 +4,7 @@ mod acted_on;
 mod answers;
 mod archive;
 mod delivery;
+mod ephemeral;
 mod firings;
 mod jobs;
 mod ledgers;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use belay_protocol::{
     Acceptance, BootId, Durability, FinishedRun, JoinedRun, Lease, Message, NewInput, OutboxState, Purpose, RunStatus,
-    SessionKey, StoreError, ThreadEdit, ThreadState, Together,
+    SessionKey, SessionLifetime, StoreError, ThreadEdit, ThreadState, Together,
 };
 use belay_protocol::{Outbox, RunReader, SpendLedger, ThreadStore};
 use belay_store::{SqliteStore, StoreOptions};
@@ -86,7 +86,8 @@ async fn the_dead_owners_lease_is_refused_once_the_new_boot_has_the_lane() {
     let run = accept(&store, &dead, input("hi")).await;
 
     let (after, _copy) = after_death(&directory);
-    let living = after.open_lane(&dead.session, BootId::new(), at(5_000)).await.unwrap().lease;
+    let living =
+        after.open_lane(&dead.session, SessionLifetime::Lasting, BootId::new(), at(5_000)).await.unwrap().lease;
     assert_eq!(living.epoch, dead.epoch + 1);
     let disguised = Lease { owner: living.owner, ..dead.clone() };
     for lease in [&dead, &disguised] {

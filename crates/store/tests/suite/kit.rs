@@ -9,8 +9,8 @@ use belay_protocol::{
     GateStore, Guardrails, IdempotencyKey, JobBudget, JobId, JobRoom, JobStore, Lease, Message, Misfire, NewFiring,
     NewInput, NewJob, NewRoutine, NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, PutBy, PutRule,
     ReplyRoute, RoutineAction, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineSpec, RoutineStore, RunEnd,
-    RunId, RunReader, SessionKey, SpendLedger, StopReason, ThreadEdit, ThreadSnapshot, ThreadState, ThreadStore,
-    ToolSwitches, Trigger, UnixMillis,
+    RunId, RunReader, SessionKey, SessionLifetime, SpendLedger, StopReason, ThreadEdit, ThreadSnapshot, ThreadState,
+    ThreadStore, ToolSwitches, Trigger, UnixMillis,
 };
 use belay_store::{MemoryStore, SealedSecrets, SqliteStore, StoreOptions};
 use tempfile::TempDir;
@@ -123,7 +123,7 @@ pub(crate) fn outbound(conversation: &str, text: &str) -> Outbound {
 }
 
 pub(crate) async fn open(store: &dyn Store, session: &str) -> OpenedLane {
-    store.open_lane(&SessionKey::new(session), BootId::new(), at(500)).await.unwrap()
+    store.open_lane(&SessionKey::new(session), SessionLifetime::Lasting, BootId::new(), at(500)).await.unwrap()
 }
 
 /// Accepts a message that must be new, and returns its run.
@@ -142,7 +142,7 @@ pub(crate) async fn turn(store: &dyn Store, lease: &Lease, text: &str) -> RunId 
 
 /// What the next load of the session would show. Takes the lane over, and gives it back under a new lease.
 pub(crate) async fn reload(store: &dyn Store, lease: &mut Lease) -> OpenedLane {
-    let opened = store.open_lane(&lease.session, lease.owner, at(500)).await.unwrap();
+    let opened = store.open_lane(&lease.session, SessionLifetime::Lasting, lease.owner, at(500)).await.unwrap();
     *lease = opened.lease.clone();
     opened
 }

@@ -14,7 +14,7 @@ use rusqlite::{Connection, params};
 use crate::kit::*;
 
 /// The steps that made the schemas of earlier versions.
-const STEPS: [&str; 14] = [
+const STEPS: [&str; 15] = [
     include_str!("../../src/sqlite/migrations/0001.sql"),
     include_str!("../../src/sqlite/migrations/0002.sql"),
     include_str!("../../src/sqlite/migrations/0003.sql"),
@@ -29,6 +29,7 @@ const STEPS: [&str; 14] = [
     include_str!("../../src/sqlite/migrations/0012.sql"),
     include_str!("../../src/sqlite/migrations/0013.sql"),
     include_str!("../../src/sqlite/migrations/0014.sql"),
+    include_str!("../../src/sqlite/migrations/0015.sql"),
 ];
 
 /// An empty store of that schema.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belay_protocol::{
     Acceptance, Checkpoint, Decided, EditOutcome, EventLog as _, EventQuery, Gate, GateFilter, GateId, GateState,
     GateStore as _, JoinedRun, Lease, Message, NewInput, Removed, Retention, RunFilter, RunId, RunReader as _,
-    RunStatus, SearchQuery, StoreError, ThreadEdit, ThreadSnapshot, ThreadState, Together,
+    RunStatus, SearchQuery, SessionFilter, StoreError, ThreadEdit, ThreadSnapshot, ThreadState, Together,
 };
 use belay_store::MemoryStore;
 use proptest::prelude::*;
@@ -185,6 +185,7 @@ impl Player<'_> {
             threads_before: Some(at(before)),
             events_before: None,
             ended_firings_before: None,
+            ephemeral_before: None,
             keys_before: at(before),
         };
         let mut all = Removed::default();
@@ -257,7 +258,10 @@ async fn both_show_the_same(steps: Vec<Step>) -> Result<(), TestCaseError> {
     let session = "s".into();
     let (one, other) = (memory.history(&session, 0, 500).await, sqlite.history(&session, 0, 500).await);
     prop_assert_eq!(one.unwrap(), other.unwrap());
-    prop_assert_eq!(memory.sessions(9).await.unwrap(), sqlite.sessions(9).await.unwrap());
+    prop_assert_eq!(
+        memory.sessions(SessionFilter::lasting(9)).await.unwrap(),
+        sqlite.sessions(SessionFilter::lasting(9)).await.unwrap()
+    );
     let all = EventQuery { limit: 1_000, ..EventQuery::default() };
     let (one, other) = (memory.read(all.clone()).await.unwrap(), sqlite.read(all).await.unwrap());
     prop_assert_eq!(one, other);

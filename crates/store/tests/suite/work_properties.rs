@@ -211,6 +211,7 @@ impl Played {
                 let old = Retention {
                     threads_before: Some(before).filter(|_| !firings_alone),
                     ended_firings_before: Some(before).filter(|_| firings_alone),
+                    ephemeral_before: None,
                     events_before: None,
                     keys_before: before,
                 };

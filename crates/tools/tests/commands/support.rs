@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use belay_exec::{Processes, ProcessesConfig};
 use belay_protocol::{
     Clock, Generation, HistoryEntry, Message, Note, NoteStore, RunFilter, RunId, RunProcesses as _, RunReader,
-    RunRecord, SessionKey, SessionSummary, StoreError, ToolContext, ToolFailure, ToolReply, ToolSet, UnixMillis,
-    Weight,
+    RunRecord, SessionFilter, SessionKey, SessionSummary, StoreError, ToolContext, ToolFailure, ToolReply, ToolSet,
+    UnixMillis, Weight,
 };
 use belay_tools::config::{CommandsConfig, ShellConfig};
 use belay_tools::sandbox::{Missing, Policy, Sandbox, SandboxConfig};
@@ -169,7 +169,7 @@ impl RunReader for Nothing {
         Ok(Vec::new())
     }
 
-    async fn sessions(&self, _limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
+    async fn sessions(&self, _filter: SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
         Ok(Vec::new())
     }
 

@@ -10,7 +10,7 @@ use belay_agent::{Agent, AgentConfig, AgentParts, JobsConfig, RoutinesConfig};
 use belay_protocol::{
     Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, DeliverError, Envelope, IdempotencyKey, Inbound,
     InboundStream, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, Principal, Refusal, ReplyRoute, RunOptions,
-    StoreError, UnixMillis,
+    SessionLifetime, StoreError, UnixMillis,
 };
 use belay_store::{SqliteStore, StoreOptions};
 use belay_testkit::faulty::{FaultPlan, Faulty};
@@ -171,6 +171,7 @@ impl World {
             history: Vec::new(),
             want_deltas: false,
             outputs: Vec::new(),
+            lifetime: SessionLifetime::Lasting,
             relayed: false,
             provenance: None,
             options: RunOptions::default(),

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use belay_protocol::inbound::Role;
-use belay_protocol::{Admission, Provenance, Standing};
+use belay_protocol::{Admission, Provenance, SessionLifetime, Standing};
 use serde_json::{Value, json};
 
 use super::super::groups::Groups;
@@ -100,6 +100,7 @@ fn a_private_text_becomes_an_inbound_message() {
             history: Vec::new(),
             want_deltas: false,
             outputs: Vec::new(),
+            lifetime: SessionLifetime::Lasting,
             relayed: false,
             provenance: Some(Arc::new(Provenance { message_id: Some("5".into()), ..Provenance::default() })),
             options: belay_protocol::RunOptions::default(),

@@ -14,7 +14,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{Accepted, Ack, Body, CommandReply, Inbound, Principal, QueueMode, RunOptions};
+use belay_protocol::{Accepted, Ack, Body, CommandReply, Inbound, Principal, QueueMode, RunOptions, SessionLifetime};
 use serde_json::{Value, json};
 
 pub(crate) use self::error::OpenAiError;
@@ -103,6 +103,11 @@ impl Conversation {
             history: self.history,
             want_deltas,
             outputs: self.form.outputs(),
+            lifetime: match self.is_named {
+                true => SessionLifetime::Lasting,
+                // Nobody can name it in a later request, unless its key was read from the answer.
+                false => SessionLifetime::Ephemeral,
+            },
             relayed: false,
             provenance: None,
             // Its client waits for the answer to this very request.

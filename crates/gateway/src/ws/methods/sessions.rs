@@ -1,7 +1,8 @@
 //! `sessions.*`.
 
 use belay_protocol::{
-    Ack, Body, CommandReply, Inbound, QueueMode, ReasoningShown, RunOptions, SessionKey, SessionSummary, Thinking,
+    Ack, Body, CommandReply, Inbound, QueueMode, ReasoningShown, RunOptions, SessionFilter, SessionKey,
+    SessionLifetime, SessionSummary, Thinking,
 };
 use futures_util::future::join_all;
 use serde::Deserialize;
@@ -17,6 +18,9 @@ use crate::submit::check_options;
 #[serde(deny_unknown_fields)]
 pub(super) struct ListParams {
     limit: Option<u32>,
+    /// Whether ephemeral sessions are listed too.
+    #[serde(default)]
+    all: bool,
 }
 
 #[derive(Deserialize)]
@@ -26,7 +30,8 @@ pub(super) struct KeyParams {
 }
 
 pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, ApiError> {
-    let sessions = caller.app.runs.sessions(check_limit(params.limit)?).await?;
+    let filter = SessionFilter { limit: check_limit(params.limit)?, ephemeral: params.all };
+    let sessions = caller.app.runs.sessions(filter).await?;
     let sessions = caller.app.sight(&caller.principal).rows(sessions, |session| &session.session).await?;
     Ok(json!({ "sessions": sessions.iter().map(described).collect::<Vec<_>>() }))
 }
@@ -46,10 +51,14 @@ pub(super) async fn create(caller: &Caller, params: KeyParams) -> Result<Value, 
 }
 
 fn described(session: &SessionSummary) -> Value {
-    json!({
+    let mut described = json!({
         "sessionKey": session.session, "state": session.state, "openRuns": session.open_runs,
         "lastActiveAt": session.last_active_at.0,
-    })
+    });
+    if !session.lifetime.is_lasting() {
+        described["lifetime"] = json!(session.lifetime);
+    }
+    described
 }
 
 #[derive(Deserialize)]
@@ -123,6 +132,7 @@ async fn say(caller: &Caller, session: SessionKey, command: String) -> Result<St
         history: Vec::new(),
         want_deltas: false,
         outputs: Vec::new(),
+        lifetime: SessionLifetime::Lasting,
         relayed: false,
         provenance: None,
         options: RunOptions::default(),

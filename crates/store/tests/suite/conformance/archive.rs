@@ -3,7 +3,8 @@
 use belay_protocol::archive::KEYS_KEPT_MS;
 use belay_protocol::{
     Acceptance, EventKind, EventQuery, FinishedRun, GateFilter, GateState, Message, NewInput, OutboxState, Removed,
-    Retention, RunFilter, RunStatus, SearchQuery, Seq, StoreError, ThreadEdit, ThreadState,
+    Retention, RunFilter, RunStatus, SearchQuery, Seq, SessionFilter, SessionLifetime, StoreError, ThreadEdit,
+    ThreadState,
 };
 
 use crate::kit::*;
@@ -144,7 +145,7 @@ async fn a_session_is_called_by_its_first_words(store: Shared) {
     turn(&*store, &lease, &"x".repeat(200)).await;
     let long = title().await.unwrap();
     assert_eq!((long.chars().count(), long.ends_with('…')), (80, true));
-    assert_eq!(store.sessions(5).await.unwrap()[0].title, Some(long));
+    assert_eq!(store.sessions(SessionFilter::lasting(5)).await.unwrap()[0].title, Some(long));
 }
 
 /// A month after the dates of this suite: keys may go.
@@ -245,7 +246,13 @@ async fn prune(store: &dyn Store, old: Retention) -> Removed {
 }
 
 fn older_than(ms: i64) -> Retention {
-    Retention { threads_before: Some(at(ms)), events_before: None, ended_firings_before: None, keys_before: at(LATER) }
+    Retention {
+        threads_before: Some(at(ms)),
+        events_before: None,
+        ended_firings_before: None,
+        ephemeral_before: None,
+        keys_before: at(LATER),
+    }
 }
 
 async fn what_is_too_old_goes_with_all_that_names_it(store: Shared) {
@@ -274,7 +281,7 @@ async fn what_is_too_old_goes_with_all_that_names_it(store: Shared) {
     assert_eq!(runs.iter().map(|run| run.run_id).collect::<Vec<_>>(), [kept]);
     assert!(store.gates(GateFilter::default()).await.unwrap().is_empty());
     assert_eq!(sorted(search(&*store, "tea").await), ["tea, today"]);
-    assert_eq!(store.sessions(9).await.unwrap().len(), 1);
+    assert_eq!(store.sessions(SessionFilter::lasting(9)).await.unwrap().len(), 1);
     assert_eq!(texts(&open(&*store, "new").await.thread.messages), ["tea, today", "cake, today"]);
     assert!(open(&*store, "old").await.fresh);
 }
@@ -288,7 +295,7 @@ async fn what_is_in_use_is_not_too_old(store: Shared) {
     accept(&*store, &waits, queued("later")).await;
     let awake = open(&*store, "awake").await.lease;
     turn(&*store, &awake, "hi").await;
-    let awake = store.open_lane(&awake.session, awake.owner, at(6_000)).await.unwrap().lease;
+    let awake = store.open_lane(&awake.session, SessionLifetime::Lasting, awake.owner, at(6_000)).await.unwrap().lease;
     let undelivered = outbound("c", "on its way");
     store.enqueue(undelivered).await.unwrap();
 
@@ -336,6 +343,7 @@ async fn old_facts_go_and_their_numbers_never_come_back(store: Shared) {
         threads_before: None,
         events_before: Some(at(2_000)),
         ended_firings_before: None,
+        ephemeral_before: None,
         keys_before: at(0),
     };
     // The first turn ended at 2000: what comes behind stays, whatever its date.

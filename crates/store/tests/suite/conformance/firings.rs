@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::{
     Claim, Echo, EventKind, FiringEnd, FiringFilter, FiringId, FiringRecord, FiringStatus, Held, JobId, NewFiring,
-    NewRoutine, Removed, Retention, RoutineId, RoutineRecord, RoutineStore, RunId, RunUsage, Settled, StoreError,
-    firing_session,
+    NewRoutine, Removed, Retention, RoutineId, RoutineRecord, RoutineStore, RunId, RunUsage, SessionFilter, Settled,
+    StoreError, firing_session,
 };
 use tokio::task::JoinSet;
 
@@ -580,6 +580,7 @@ async fn old_firings_go_with_their_facts_and_others_stay(store: Store) {
         threads_before: Some(at(5_000)),
         events_before: None,
         ended_firings_before: None,
+        ephemeral_before: None,
         keys_before: at(2_500),
     };
     let expected = store.prunable(age).await.unwrap();
@@ -627,6 +628,7 @@ async fn firings_have_an_age_of_their_own_and_take_their_sessions_with_them(stor
 
     let age = Retention {
         ended_firings_before: Some(at(200_000)),
+        ephemeral_before: None,
         keys_before: at(50_000),
         ..Retention::default() // conversations stay
     };
@@ -650,5 +652,9 @@ async fn firings_have_an_age_of_their_own_and_take_their_sessions_with_them(stor
     assert!(matches!(again, Claim::Off(_)), "{again:?}");
     let again = try_claim(&store, fired_at(firing("hook", "before"), 400_000)).await;
     assert!(matches!(again, Claim::Known(_)), "{again:?}");
-    assert_eq!(store.sessions(9).await.unwrap().len(), 3, "of the two that are kept, and ann's");
+    assert_eq!(
+        store.sessions(SessionFilter::lasting(9)).await.unwrap().len(),
+        3,
+        "of the two that are kept, and ann's"
+    );
 }

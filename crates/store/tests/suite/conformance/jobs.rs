@@ -416,6 +416,7 @@ async fn old_jobs_go_with_their_facts_and_others_stay(store: Store) {
         threads_before: Some(at(5_000)),
         events_before: None,
         ended_firings_before: None,
+        ephemeral_before: None,
         keys_before: at(2_400),
     };
     let expected = store.prunable(old).await.unwrap();

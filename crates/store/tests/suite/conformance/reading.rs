@@ -5,7 +5,8 @@ use std::sync::Arc;
 use belay_protocol::store::QueuedInput;
 use belay_protocol::{
     Conversation, Event, EventKind, EventQuery, HistoryEntry, IdPrefix, Message, NewEvent, NewInput, Presence,
-    ReplyRoute, RunFilter, RunId, RunOptions, RunStatus, Seq, SessionKey, SessionSummary, ThreadState,
+    ReplyRoute, RunFilter, RunId, RunOptions, RunStatus, Seq, SessionFilter, SessionKey, SessionLifetime,
+    SessionSummary, ThreadState,
 };
 
 use crate::kit::*;
@@ -113,14 +114,15 @@ async fn sessions_are_listed_by_their_last_use(store: Shared) {
         open_runs,
         last_active_at: at(ms),
         title: title.map(Into::into),
+        lifetime: SessionLifetime::Lasting,
     };
     let expected = [
         summary("a", ThreadState::Processing, 2, 4_000, Some("x")),
         summary("b", ThreadState::Idle, 1, 3_000, None),
         summary("c", ThreadState::Idle, 0, 500, None),
     ];
-    assert_eq!(store.sessions(10).await.unwrap(), expected);
-    assert_eq!(store.sessions(2).await.unwrap(), expected[..2]);
+    assert_eq!(store.sessions(SessionFilter::lasting(10)).await.unwrap(), expected);
+    assert_eq!(store.sessions(SessionFilter::lasting(2)).await.unwrap(), expected[..2]);
     assert_eq!(store.session(&"b".into()).await.unwrap().as_ref(), Some(&expected[1]));
 }
 
@@ -288,7 +290,7 @@ async fn what_is_not_there_reads_as_nothing(store: Shared) {
     assert_eq!(store.run(RunId::new()).await.unwrap(), None);
     assert_eq!(store.history(&"nobody".into(), 0, 10).await.unwrap(), []);
     assert_eq!(store.session(&"nobody".into()).await.unwrap(), None);
-    assert_eq!(store.sessions(10).await.unwrap(), []);
+    assert_eq!(store.sessions(SessionFilter::lasting(10)).await.unwrap(), []);
     assert_eq!(store.unfinished_sessions().await.unwrap(), []);
     assert_eq!(store.next_due().await.unwrap(), None);
 }

@@ -4,7 +4,8 @@ use belay_protocol::run::RunUsage;
 use belay_protocol::store::{KnownInput, RECENT_INPUTS, input_digest};
 use belay_protocol::{
     Acceptance, Asker, BootId, Checkpoint, Durability, EventKind, EventQuery, Message, NewEvent, NewInput, Place,
-    RunEnd, RunFilter, RunId, RunRecord, RunStatus, SessionKey, StopReason, StoreError, ThreadEdit, ThreadState,
+    RunEnd, RunFilter, RunId, RunRecord, RunStatus, SessionKey, SessionLifetime, StopReason, StoreError, ThreadEdit,
+    ThreadState,
 };
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -34,13 +35,13 @@ super::for_every_store! {
 async fn a_new_session_is_empty_and_each_opening_raises_the_epoch(store: Shared) {
     let owner = BootId::new();
     let session = SessionKey::new("s");
-    let first = store.open_lane(&session, owner, at(1)).await.unwrap();
+    let first = store.open_lane(&session, SessionLifetime::Lasting, owner, at(1)).await.unwrap();
     assert_eq!((first.lease.session.as_str(), first.lease.owner, first.lease.epoch), ("s", owner, 1));
     assert_eq!(first.thread.state, ThreadState::Idle);
     assert_eq!(first.thread.summary, None);
     assert!(first.thread.messages.is_empty() && first.unfinished.is_empty());
 
-    let second = store.open_lane(&session, BootId::new(), at(2)).await.unwrap();
+    let second = store.open_lane(&session, SessionLifetime::Lasting, BootId::new(), at(2)).await.unwrap();
     assert_eq!(second.lease.epoch, 2);
     assert_eq!(second.thread, first.thread);
 }

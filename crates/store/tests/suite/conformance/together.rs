@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belay_protocol::store::{input_digest, joined_end};
 use belay_protocol::{
     Checkpoint, EditedMessage, EventKind, JoinedRun, Message, NewEvent, NewInput, Provenance, QueueMode, RunId,
-    RunOptions, RunStatus, StopReason, StoreError, Thinking, ThreadState, Together,
+    RunOptions, RunStatus, SessionLifetime, StopReason, StoreError, Thinking, ThreadState, Together,
 };
 
 use crate::kit::*;
@@ -141,7 +141,7 @@ async fn an_old_lease_joins_nothing(store: Shared) {
     for outcome in outcomes {
         assert!(matches!(&outcome, Err(StoreError::LeaseLost(session)) if session.as_str() == "s"), "{outcome:?}");
     }
-    let opened = store.open_lane(&new.session, new.owner, at(500)).await.unwrap();
+    let opened = store.open_lane(&new.session, SessionLifetime::Lasting, new.owner, at(500)).await.unwrap();
     assert!(opened.options.is_default());
     assert!(opened.unfinished.iter().all(|run| run.status == RunStatus::Queued), "{:?}", opened.unfinished);
 }

@@ -1,0 +1,79 @@
+//! Deleting ephemeral sessions that nobody has used for a while.
+
+use belay_protocol::{SessionKey, UnixMillis};
+use rusqlite::params;
+
+use super::prune::{Old, Progress, count, delete_run, end_active};
+use super::rows;
+use super::tx::{Done, Tx};
+
+/// A condition on ephemeral threads `t`, joined with their session `s`: no conversation of the session was used since the date
+/// `$before`, its lane was not opened since, no run of it is open, no message of its runs waits for delivery, and no job that it
+/// asked for is open.
+macro_rules! old_ephemeral {
+    ($before:literal) => {
+        concat!(
+            "FROM threads t LEFT JOIN sessions s ON s.session = t.session
+             WHERE t.ephemeral = 1 AND t.last_active_at < ",
+            $before,
+            " AND (s.session IS NULL OR COALESCE(s.opened_at < ",
+            $before,
+            ", TRUE))
+              AND NOT EXISTS (SELECT 1 FROM threads used WHERE used.session = t.session AND used.ephemeral = 1
+                                                           AND used.last_active_at >= ",
+            $before,
+            ")
+              AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session = t.session AND r.ended_at IS NULL)
+              AND NOT EXISTS (SELECT 1 FROM runs r JOIN outbox o ON o.run_id = r.id
+                              WHERE r.session = t.session AND o.state IN ('waiting', 'sending'))
+              AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.asked_in = t.session AND j.ended_at IS NULL)"
+        )
+    };
+}
+
+/// A condition on ended runs that never entered a thread and are there for more than their key.
+macro_rules! ended_without_thread {
+    () => {
+        "thread IS NULL AND ended_at IS NOT NULL AND (text <> '' OR key_message IS NULL)"
+    };
+}
+
+pub(super) use {ended_without_thread, old_ephemeral};
+
+/// The next thread of an ephemeral session that goes. The active one is the first of its session, which ends with it, so that
+/// nobody can open a conversation of which a part is deleted.
+pub(super) fn oldest(tx: &mut Tx<'_>, before: UnixMillis, at: &mut Progress<'_>) -> Done<Option<Old>> {
+    let found = tx.row(
+        concat!(
+            "SELECT t.id, t.session, s.thread IS t.id AS active ",
+            old_ephemeral!("?1"),
+            " ORDER BY active DESC, t.last_active_at LIMIT 1"
+        ),
+        params![before.0],
+        |row| {
+            let old = Old { thread: row.get("id")?, session: row.get::<_, String>("session")?.into() };
+            Ok((old, row.get::<_, bool>("active")?))
+        },
+    )?;
+    let Some((old, active)) = found else { return Ok(None) };
+    if active {
+        end(tx, &old.session, at)?;
+    }
+    Ok(Some(old))
+}
+
+/// Ends a session with what is not in its conversations.
+fn end(tx: &mut Tx<'_>, session: &SessionKey, at: &mut Progress<'_>) -> Done<()> {
+    let key = params![session.as_str()];
+    at.removed.notes += count(tx.exec("DELETE FROM notes WHERE session = ?1", key)?);
+    at.removed.secrets += count(tx.exec("DELETE FROM secrets WHERE session = ?1", key)?);
+    let loose = tx.rows(
+        concat!("SELECT id FROM runs WHERE session = ?1 AND ", ended_without_thread!()),
+        params![session.as_str()],
+        |row| rows::id(row, "id"),
+    )?;
+    for run in loose {
+        *at.left -= delete_run(tx, run, at.keys_before, at.removed)?;
+    }
+    end_active(tx, session, at.removed)
+}
