@@ -132,7 +132,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
 
     use belay_protocol::{BootId, RunId, RunReader, ThreadStore};
-    use belay_store::MemoryStore;
+    use belay_store::SqliteStore;
     use belay_tools::ToolsConfig;
 
     use super::*;
@@ -148,8 +148,8 @@ mod tests {
     /// Some day after every id that a test makes: 2100-01-01.
     const TODAY: i64 = 4_102_444_800_000;
 
-    async fn house(config: SessionsConfig) -> (Caretaker, Arc<MemoryStore>, tempfile::TempDir) {
-        let (store, directory) = (Arc::new(MemoryStore::new()), tempfile::tempdir().unwrap());
+    async fn house(config: SessionsConfig) -> (Caretaker, Arc<SqliteStore>, tempfile::TempDir) {
+        let (store, directory) = (Arc::new(SqliteStore::in_memory().unwrap()), tempfile::tempdir().unwrap());
         for (session, days) in [("long ago", 31), ("lately", 29)] {
             store.open_lane(&session.into(), BootId::new(), UnixMillis(TODAY - days * DAY_MS)).await.unwrap();
         }

@@ -323,10 +323,16 @@ pub(super) fn replace_message(tx: &mut Tx<'_>, lease: &Lease, edited: &EditedMes
 pub(super) fn sent_message(conn: &Connection, session: &SessionKey, message_id: &str) -> Done<Option<SentMessage>> {
     super::tx::row(
         conn,
-        "SELECT id, session, accepted_at, COALESCE(digest, '') AS digest, digest_of_text, edited FROM runs
+        "SELECT id, session, accepted_at, COALESCE(digest, '') AS digest, digest_of_text, edited, text FROM runs
          WHERE session = ?1 AND message_ref = ?2 ORDER BY seq DESC LIMIT 1",
         [session.as_str(), message_id],
-        |row| Ok(SentMessage { known: known_input(row)?, edited: row.get("edited")? }),
+        |row| {
+            let mut known = known_input(row)?;
+            if known.digest.is_empty() {
+                known.digest = input_digest(&row.get::<_, String>("text")?); // it came without a key
+            }
+            Ok(SentMessage { known, edited: row.get("edited")? })
+        },
     )
 }
 

@@ -90,6 +90,19 @@ fn create_database(path: &Path) -> Result<(), OpenError> {
     std::fs::rename(&new, path).map_err(io)
 }
 
+/// An empty database in memory, which its one connection is the only way to.
+pub(super) fn open_in_memory() -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut conn = Connection::open_in_memory_with_flags(flags)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    conn.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    conn.pragma_update(None, "synchronous", "OFF")?;
+    conn.pragma_update(None, "foreign_keys", false)?; // as on disk
+    conn.pragma_update(None, "temp_store", "MEMORY")?;
+    Migrations::from_slice(MIGRATIONS).to_latest(&mut conn).map_err(|error| OpenError::Sqlite(error.into()))?;
+    Ok(conn)
+}
+
 /// A further connection that cannot write.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
