@@ -56,7 +56,6 @@ impl Caretaker {
         let rounds = async {
             let mut ticks = interval(PERIOD);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            self.index().await;
             loop {
                 ticks.tick().await;
                 match self.tidy(false).await {
@@ -67,19 +66,6 @@ impl Caretaker {
             }
         };
         let _ = stop.run_until_cancelled(rounds).await; // cancelled is how it ends
-    }
-
-    /// Makes what an earlier version has stored ready to be found.
-    async fn index(&self) {
-        loop {
-            match self.archive.index(PIECE).await {
-                Ok(true) => sleep(BREATH).await,
-                Ok(false) => return,
-                Err(error) => {
-                    return error!(%error, "older messages are not all found; the next start goes on with them");
-                }
-            }
-        }
     }
 
     /// From when on things are kept, as of now.

@@ -252,10 +252,6 @@ impl<S: Archive> Archive for Faulty<S> {
         self.plan.around(StoreOp::Archive, self.store.prunable(old)).await
     }
 
-    async fn index(&self, most: u32) -> Result<bool, StoreError> {
-        self.plan.around(StoreOp::Archive, self.store.index(most)).await
-    }
-
     async fn shrink(&self, pages: u32) -> Result<(), StoreError> {
         self.plan.around(StoreOp::Archive, self.store.shrink(pages)).await
     }

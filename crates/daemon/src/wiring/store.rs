@@ -37,7 +37,7 @@ impl Store {
     /// Opens it.
     ///
     /// # Errors
-    /// Another daemon has it (75), a later version wrote it (78), or the disk does not give it (69).
+    /// Another daemon has it (75), another version wrote it (78), or the disk does not give it (69).
     pub(crate) async fn open(settings: &Settings, paths: &Paths, env: &Environment) -> Result<Self, Failure> {
         match Self::place(settings, paths, env)? {
             StoreUrl::Memory => Self::memory(),
@@ -137,7 +137,7 @@ async fn open_file(path: PathBuf) -> Result<SqliteStore, Failure> {
 pub(crate) fn refuse_store(error: &OpenError) -> Failure {
     let exit = match error {
         OpenError::Locked { .. } => Exit::Busy,
-        OpenError::Newer { .. } => Exit::Refused,
+        OpenError::Newer { .. } | OpenError::Unreleased => Exit::Refused,
         OpenError::Io { .. } | OpenError::Sqlite(_) => Exit::OutOfReach,
     };
     Failure::new(exit, words(error))

@@ -38,7 +38,7 @@ use std::thread::{Builder, JoinHandle};
 use belay_protocol::{Durability, Seq, StoreError};
 
 use self::inline::Inline;
-pub(crate) use self::open::{known_schema, lock_path, with_suffix};
+pub(crate) use self::open::{Version, known_schema, lock_path, with_suffix};
 use self::readers::{READ_QUEUE, READERS, Read};
 use self::tx::{Done, Tx};
 use self::writer::{Counters, Job, Signals, WRITE_QUEUE, Writer};

@@ -57,7 +57,6 @@ pub(crate) fn input(text: &str) -> NewInput {
         channel: "http".into(),
         asker: Asker { principal: "p".into(), ..Asker::default() },
         digest: None,
-        text_digest: None,
         text: text.into(),
         provenance: None,
         reply_to: None,
