@@ -184,7 +184,7 @@ pub struct ActedOn {
     /// What makes a second delivery recognisable.
     pub key: IdempotencyKey,
     /// What tells a second delivery from something else under the same key, see [`Sent`](crate::sent::Sent). `None` for a
-    /// secret, of which no digest is kept, and for what an older Belay has noted.
+    /// secret, of which no digest is kept.
     pub digest: Option<String>,
     /// Whether it was refused for good: sent again under its key, it is not tried again.
     pub refused: bool,
