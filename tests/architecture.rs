@@ -114,7 +114,6 @@ const IN_THE_PERSONS_NAME: &[(&str, usize, &str)] = &[
     ("crates/agent/src/waiting.rs", 2, "what the person has sent"),
     ("crates/protocol/src/message.rs", 1, "the constructor of a message with what is known of it"),
     ("crates/protocol/src/store.rs", 2, "what the person has sent, and a line of a stored conversation"),
-    ("crates/store/src/memory/lanes.rs", 1, "what the person has sent"),
     ("crates/store/src/sqlite/lanes.rs", 2, "what the person has sent"),
 ];
 

@@ -60,7 +60,6 @@ impl Caretaker {
         let rounds = async {
             let mut ticks = interval(PERIOD);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            self.index().await;
             loop {
                 ticks.tick().await;
                 match self.tidy(false).await {
@@ -71,19 +70,6 @@ impl Caretaker {
             }
         };
         let _ = stop.run_until_cancelled(rounds).await; // cancelled is how it ends
-    }
-
-    /// Makes what an earlier version has stored ready to be found.
-    async fn index(&self) {
-        loop {
-            match self.archive.index(PIECE).await {
-                Ok(true) => sleep(BREATH).await,
-                Ok(false) => return,
-                Err(error) => {
-                    return error!(%error, "older messages are not all found; the next start goes on with them");
-                }
-            }
-        }
     }
 
     /// From when on things are kept, as of now.
@@ -141,7 +127,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
 
     use belay_protocol::{BootId, RunId, RunReader, SessionFilter, SessionLifetime, ThreadStore};
-    use belay_store::MemoryStore;
+    use belay_store::SqliteStore;
     use belay_tools::ToolsConfig;
 
     use super::*;
@@ -159,8 +145,8 @@ mod tests {
     /// Some day after every id that a test makes: 2100-01-01.
     const TODAY: i64 = 4_102_444_800_000;
 
-    async fn house(config: SessionsConfig) -> (Caretaker, Arc<MemoryStore>, tempfile::TempDir) {
-        let (store, directory) = (Arc::new(MemoryStore::new()), tempfile::tempdir().unwrap());
+    async fn house(config: SessionsConfig) -> (Caretaker, Arc<SqliteStore>, tempfile::TempDir) {
+        let (store, directory) = (Arc::new(SqliteStore::in_memory().unwrap()), tempfile::tempdir().unwrap());
         for (session, days) in [("long ago", 31), ("lately", 29)] {
             store
                 .open_lane(&session.into(), SessionLifetime::Lasting, BootId::new(), UnixMillis(TODAY - days * DAY_MS))

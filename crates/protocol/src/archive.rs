@@ -47,9 +47,6 @@ pub trait Archive: Send + Sync {
     /// What [`Archive::prune`] would delete in all, as it stands.
     async fn prunable(&self, old: Retention) -> Result<Removed, StoreError>;
 
-    /// Makes messages of an earlier version's store ready to be found, at most `most`; whether there are more.
-    async fn index(&self, most: u32) -> Result<bool, StoreError>;
-
     /// Gives the disk back what deletions have freed, at most `pages` pages of it.
     async fn shrink(&self, pages: u32) -> Result<(), StoreError>;
 }

@@ -21,8 +21,6 @@ pub struct Sent {
     pub key: IdempotencyKey,
     /// The digest, in hex.
     pub digest: String,
-    /// The digest of the text alone, in hex: all that an older Belay has kept of a message.
-    pub text_digest: String,
 }
 
 impl Sent {
@@ -46,23 +44,22 @@ impl Sent {
             provenance: _, // the platform's own, the same with each delivery
         } = inbound;
         let (Some(key), Body::Text(text) | Body::Edit(text)) = (key, body) else { return None };
-        let text_digest = input_digest(text);
         let digest = match options.is_default() && outputs.is_empty() && history.is_empty() {
-            true => text_digest.clone(),
+            true => input_digest(text),
             false => digest_with_more(text, options, outputs, history),
         };
-        Some(Self { key: key.clone(), digest, text_digest })
+        Some(Self { key: key.clone(), digest })
     }
 
     /// Whether it is the message that was committed under its key.
     pub fn is_again(&self, known: &KnownInput) -> bool {
-        known.is_again(&self.digest, &self.text_digest)
+        self.digest == known.digest
     }
 }
 
 impl From<Sent> for ActedOn {
     /// For what is no secret, and not refused.
-    fn from(Sent { key, digest, text_digest: _ }: Sent) -> Self {
+    fn from(Sent { key, digest }: Sent) -> Self {
         Self { key, digest: Some(digest), refused: false }
     }
 }
@@ -150,27 +147,6 @@ mod tests {
         ];
         let digests: HashSet<String> = messages.iter().map(digest_of).collect();
         assert_eq!(digests.len(), messages.len());
-    }
-
-    #[test]
-    fn of_what_an_older_belay_has_accepted_the_text_alone_is_compared() {
-        let known = |of_text, digest: &str| KnownInput {
-            run_id: crate::ids::RunId::new(),
-            session: "s".into(),
-            accepted_at: crate::time::UnixMillis(0),
-            digest: digest.into(),
-            of_text,
-        };
-        let asked = asking(RunOptions { timeout_ms: Some(5), ..RunOptions::default() });
-        let sent = Sent::of(&asked).expect("has a key");
-        for (of_text, digest, again) in [
-            (true, input_digest("hi"), true),
-            (true, input_digest("ho"), false),
-            (false, input_digest("hi"), false),
-            (false, digest_of(&asked), true),
-        ] {
-            assert_eq!(sent.is_again(&known(of_text, &digest)), again, "{of_text} {digest}");
-        }
     }
 
     #[test]

@@ -192,7 +192,7 @@ pub struct ActedOn {
     /// What makes a second delivery recognisable.
     pub key: IdempotencyKey,
     /// What tells a second delivery from something else under the same key, see [`Sent`](crate::sent::Sent). `None` for a
-    /// secret, of which no digest is kept, and for what an older Belay has noted.
+    /// secret, of which no digest is kept.
     pub digest: Option<String>,
     /// Whether it was refused for good: sent again under its key, it is not tried again.
     pub refused: bool,
@@ -306,8 +306,6 @@ pub struct NewInput {
     /// What a duplicate is told from another message by: the digest of what was sent, of which hooks may have made another
     /// text since. See [`Sent`](crate::sent::Sent). `None`: [`input_digest`] of the text.
     pub digest: Option<String>,
-    /// The digest of the text that was sent, for [`KnownInput::of_text`]. `None`: that of the text.
-    pub text_digest: Option<String>,
     /// Where the reply goes.
     pub reply_to: Option<ReplyRoute>,
     /// What it asks of its run.
@@ -348,19 +346,12 @@ pub struct KnownInput {
     pub accepted_at: UnixMillis,
     /// What tells a duplicate from a conflict, see [`Sent`](crate::sent::Sent).
     pub digest: String,
-    /// Whether that is of the text alone, whatever came beside it: an older Belay has accepted it.
-    pub of_text: bool,
 }
 
 impl KnownInput {
-    /// Whether what comes under its key is the same message: `digest` is of all that was sent, `text_digest` of its text.
-    pub fn is_again(&self, digest: &str, text_digest: &str) -> bool {
-        self.digest == if self.of_text { text_digest } else { digest }
-    }
-
     /// The acknowledgement of its second delivery. `watch` where its run is alive.
     pub fn again(self, watch: Option<RunWatch>) -> Accepted {
-        let Self { run_id, session, accepted_at, digest: _, of_text: _ } = self;
+        let Self { run_id, session, accepted_at, digest: _ } = self;
         Accepted { run_id, session, accepted_at, duplicate: true, watch }
     }
 }

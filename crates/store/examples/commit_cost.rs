@@ -58,7 +58,6 @@ async fn message(store: &SqliteStore, lease: &Lease, n: u32) -> Result<(), Store
         channel: "http".into(),
         asker: Asker { principal: "client".into(), ..Asker::default() },
         digest: None,
-        text_digest: None,
         text: TEXT.into(),
         provenance: None,
         reply_to: None,

@@ -28,6 +28,12 @@ pub enum OpenError {
         /// The newest schema of this program.
         known: u32,
     },
+    /// A Belay from before the first release has written it, with tables that were edited since.
+    #[error(
+        "the store was written by an unreleased belay, and its schema is not supported any more: move the file and those beside \
+         it (-wal, -shm) away, and the next start makes a new one; or set store.url to another file"
+    )]
+    Unreleased,
     /// A directory, the file or its lock could not be made or opened.
     #[error("{}: {source}", path.display())]
     Io {

@@ -1,4 +1,4 @@
-//! Parts of texts that lists show: the first words, and the words around what was looked for. The same in both stores.
+//! Parts of texts that lists show: the first words, and the words around what was looked for.
 
 use belay_protocol::store::TITLE_MAX_CHARS;
 
@@ -25,13 +25,6 @@ pub(crate) fn snippet(text: &str, terms: &[String]) -> String {
     let end = text[hit..].char_indices().nth(AFTER).map_or(text.len(), |(at, _)| hit + at);
     let (cut_before, cut_after) = (if start > 0 { "…" } else { "" }, if end < text.len() { "…" } else { "" });
     format!("{cut_before}{}{cut_after}", &text[start..end])
-}
-
-/// How many words begin with a term, if each term has one that does.
-pub(crate) fn hits(text: &str, terms: &[String]) -> Option<usize> {
-    let hits_of = |term: &String| words(text).filter(|(_, word)| begins(word, term)).count();
-    let counts: Vec<usize> = terms.iter().map(hits_of).collect();
-    (!counts.is_empty() && !counts.contains(&0)).then(|| counts.iter().sum())
 }
 
 fn begins(word: &str, term: &str) -> bool {
@@ -73,18 +66,5 @@ mod tests {
         assert_eq!(shown.chars().count(), BEFORE + AFTER + 2);
         assert_eq!(snippet("a short text", &terms(&["nothing"])), "a short text");
         assert_eq!(snippet("🗝 ключ\nот 🗝", &terms(&["ключ"])), "🗝 ключ от 🗝");
-    }
-
-    #[test]
-    fn a_text_is_hit_when_every_term_begins_one_of_its_words() {
-        for (text, looked_for, expected) in [
-            ("Deployed the deployer", &["deploy"][..], Some(2)),
-            ("Deployed the deployer", &["deploy", "the"], Some(3)),
-            ("Deployed the deployer", &["ploy"], None),
-            ("Deployed", &["deploy", "prod"], None),
-            ("anything", &[], None),
-        ] {
-            assert_eq!(hits(text, &terms(looked_for)), expected, "{text} {looked_for:?}");
-        }
     }
 }

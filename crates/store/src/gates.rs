@@ -1,4 +1,4 @@
-//! What both stores say and refuse about questions to people.
+//! What the store says and refuses about questions to people.
 
 use belay_protocol::{
     EventKind, Gate, GateFilter, GateId, GateKind, GateState, Lease, NewEvent, PausedRun, RunId, SessionKey,

@@ -7,7 +7,7 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::OpenError;
-use crate::sqlite::{known_schema, lock_path, with_suffix};
+use crate::sqlite::{Version, known_schema, lock_path, with_suffix};
 
 /// What is known about a store that was not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,38 +36,37 @@ pub enum Held {
 /// that a crash left behind; changes nothing; and holds the lock for no longer than it takes to see that it is free.
 ///
 /// # Errors
-/// [`OpenError::Newer`], [`OpenError::Io`] and [`OpenError::Sqlite`], as opening would say. That it is in use is no error.
+/// [`OpenError::Newer`], [`OpenError::Unreleased`], [`OpenError::Io`] and [`OpenError::Sqlite`], as opening would say. That it is in use is no error.
 pub fn inspect(path: &Path) -> Result<Inspection, OpenError> {
-    let (schema, known) = (schema(path)?, known_schema());
-    match schema {
-        Some(found) if found > known => Err(OpenError::Newer { found, known }),
-        _ => Ok(Inspection { schema, known, held: held(path)? }),
-    }
+    let version = version(path)?;
+    version.map_or(Ok(()), Version::check)?;
+    Ok(Inspection { schema: version.map(|version| version.schema), known: known_schema(), held: held(path)? })
 }
 
-fn schema(path: &Path) -> Result<Option<u32>, OpenError> {
+fn version(path: &Path) -> Result<Option<Version>, OpenError> {
     let Some(mut file) = open(path)? else { return Ok(None) };
     let log = with_suffix(path, "-wal");
     if std::fs::metadata(log).is_ok_and(|log| log.len() > 0) {
-        return logged_schema(path).map(Some);
+        return logged_version(path).map(Some);
     }
     // Without a log the file's own header is the truth, and reading it leaves no traces. SQLite, "Database File Format",
-    // 1.3: the first 16 bytes say what it is, the number at offset 60 is the user version.
+    // 1.3: the first 16 bytes say what it is, the number at offset 60 is the user version, that at 68 the application's.
     let mut header = Vec::new();
-    file.by_ref().take(64).read_to_end(&mut header).map_err(|source| OpenError::Io { path: path.into(), source })?;
-    match header.as_slice() {
-        [] => Ok(Some(0)),
-        [head @ .., a, b, c, d] if head.len() == 60 && head.starts_with(b"SQLite format 3\0") => {
-            Ok(Some(u32::from_be_bytes([*a, *b, *c, *d])))
+    file.by_ref().take(72).read_to_end(&mut header).map_err(|source| OpenError::Io { path: path.into(), source })?;
+    let number = |at: usize| Some(u32::from_be_bytes(*header.get(at..)?.first_chunk()?));
+    match (number(60), number(68)) {
+        _ if header.is_empty() => Ok(Some(Version::default())),
+        (Some(schema), Some(edition)) if header.starts_with(b"SQLite format 3\0") => {
+            Ok(Some(Version { schema, edition }))
         }
         _ => Err(OpenError::Sqlite("the file is not a database".into())),
     }
 }
 
-/// The schema as the log has it.
-fn logged_schema(path: &Path) -> Result<u32, OpenError> {
+/// The version as the log has it.
+fn logged_version(path: &Path) -> Result<Version, OpenError> {
     let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    Ok(conn.pragma_query_value(None, "user_version", |row| row.get(0))?)
+    Ok(Version::of(&conn)?)
 }
 
 fn held(path: &Path) -> Result<Held, OpenError> {

@@ -1,4 +1,4 @@
-//! What both stores say and refuse about jobs.
+//! What the store says and refuses about jobs.
 
 use belay_protocol::{
     EventKind, JobChange, JobCreated, JobFilter, JobId, JobRecord, JobState, NewEvent, NewJob, StoreError, UnixMillis,

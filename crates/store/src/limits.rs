@@ -1,4 +1,4 @@
-//! Limits and small facts that both stores share.
+//! Limits and small facts of the store.
 
 use belay_protocol::{EventKind, EventQuery, NewEvent, RunFilter, SearchQuery, SessionKey, ThreadEdit, UnixMillis};
 

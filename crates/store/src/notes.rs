@@ -1,4 +1,4 @@
-//! What makes a note fit a query, and how many notes there may be: the same in both stores.
+//! What makes a note fit a query, and how many notes there may be.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! What both stores say and refuse about routines and their firings.
+//! What the store says and refuses about routines and their firings.
 
 use belay_protocol::routine::MAX_ROUTINES;
 use belay_protocol::{

@@ -1,19 +1,21 @@
 //! A store that fails or stalls where a test says.
 
 mod plan;
-mod work;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::store::{KnownInput, QueuedInput, UnfinishedRun};
 use belay_protocol::{
-    Acceptance, ActedOn, Archive, BootId, Checkpoint, Decided, EditOutcome, EditedMessage, Event, EventLog, EventQuery,
-    FinishedRun, Found, Gate, GateFilter, GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, Lease, Message,
-    NewEvent, NewInput, Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun,
-    Presence, Purpose, Removed, ReplyRoute, Retention, RunFilter, RunId, RunOptions, RunReader, RunRecord, SearchQuery,
-    Secret, SecretVault, SentMessage, Seq, SessionFilter, SessionKey, SessionLifetime, SessionSummary, SpendLedger,
-    Spent, StoreError, ThreadEdit, ThreadId, ThreadStore, ThreadSummary, Together, TranscriptLine, TurnCut, UnixMillis,
+    Acceptance, ActedOn, Archive, Aside, BootId, Checkpoint, Claim, Decided, EditOutcome, EditedMessage, Event,
+    EventLog, EventQuery, FinishedRun, FiringEnd, FiringFilter, FiringId, FiringRecord, Found, Gate, GateFilter,
+    GateId, GateState, GateStore, HistoryEntry, IdempotencyKey, JobCaps, JobChange, JobChanged, JobCreated, JobFilter,
+    JobId, JobNumbers, JobRecord, JobStore, Lease, Message, NewEvent, NewFiring, NewInput, NewJob, NewRoutine, Note,
+    NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Presence, Purpose, PutRule,
+    Removed, ReplyRoute, Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineRecord, RoutineStore, RunFilter,
+    RunId, RunOptions, RunReader, RunRecord, SearchQuery, Secret, SecretVault, SentMessage, Seq, SessionFilter,
+    SessionKey, SessionLifetime, SessionSummary, Settled, SpendLedger, Spent, StoreError, ThreadEdit, ThreadId,
+    ThreadStore, ThreadSummary, Together, ToolSwitch, ToolSwitches, TranscriptLine, TurnCut, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -49,293 +51,139 @@ impl<S> Faulty<S> {
     }
 }
 
-#[async_trait]
-impl<S: ThreadStore> ThreadStore for Faulty<S> {
-    async fn open_lane(
-        &self,
-        session: &SessionKey,
-        lifetime: SessionLifetime,
-        owner: BootId,
-        at: UnixMillis,
-    ) -> Result<OpenedLane, StoreError> {
-        self.plan.around(StoreOp::OpenLane, self.store.open_lane(session, lifetime, owner, at)).await
-    }
-
-    async fn accept(&self, lease: &Lease, input: NewInput) -> Result<Acceptance, StoreError> {
-        self.plan.around(StoreOp::Accept, self.store.accept(lease, input)).await
-    }
-
-    async fn find(&self, key: &IdempotencyKey) -> Result<Option<KnownInput>, StoreError> {
-        self.plan.around(StoreOp::Find, self.store.find(key)).await
-    }
-
-    async fn start_run(&self, lease: &Lease, run: RunId, at: UnixMillis) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::StartRun, self.store.start_run(lease, run, at)).await
-    }
-
-    async fn start_together(&self, lease: &Lease, together: Together) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::StartTogether, self.store.start_together(lease, together)).await
-    }
-
-    async fn replace_message(&self, lease: &Lease, edited: EditedMessage) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::ReplaceMessage, self.store.replace_message(lease, edited)).await
-    }
-
-    async fn sent_message(&self, session: &SessionKey, message_id: &str) -> Result<Option<SentMessage>, StoreError> {
-        self.plan.around(StoreOp::SentMessage, self.store.sent_message(session, message_id)).await
-    }
-
-    async fn checkpoint(&self, lease: &Lease, checkpoint: Checkpoint) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::Checkpoint, self.store.checkpoint(lease, checkpoint)).await
-    }
-
-    async fn pause_run(&self, lease: &Lease, paused: PausedRun) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::PauseRun, self.store.pause_run(lease, paused)).await
-    }
-
-    async fn finish_runs(&self, lease: &Lease, finished: Vec<FinishedRun>) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::FinishRuns, self.store.finish_runs(lease, finished)).await
-    }
-
-    async fn edit_thread(&self, lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> Result<EditOutcome, StoreError> {
-        self.plan.around(StoreOp::EditThread, self.store.edit_thread(lease, edit, at)).await
-    }
-
-    async fn set_options(&self, lease: &Lease, options: RunOptions) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::SetOptions, self.store.set_options(lease, options)).await
-    }
-
-    async fn set_loop_detection(&self, lease: &Lease, on: bool) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::SetLoopDetection, self.store.set_loop_detection(lease, on)).await
-    }
-
-    async fn compact(
-        &self,
-        lease: &Lease,
-        keep: u32,
-        summary: String,
-        events: Vec<NewEvent>,
-    ) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::Compact, self.store.compact(lease, keep, summary, events)).await
-    }
-
-    async fn compact_turn(&self, lease: &Lease, cut: TurnCut) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::Compact, self.store.compact_turn(lease, cut)).await
-    }
-
-    async fn note_acted_on(&self, acted_on: &ActedOn, at: UnixMillis) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::NoteActedOn, self.store.note_acted_on(acted_on, at)).await
-    }
-
-    async fn acted_on(&self) -> Result<Vec<ActedOn>, StoreError> {
-        self.plan.around(StoreOp::ActedOn, self.store.acted_on()).await
-    }
-
-    async fn recent_inputs(&self) -> Result<Vec<(IdempotencyKey, KnownInput)>, StoreError> {
-        self.plan.around(StoreOp::RecentInputs, self.store.recent_inputs()).await
-    }
-
-    async fn queued_inputs(&self, runs: &[RunId]) -> Result<Vec<QueuedInput>, StoreError> {
-        self.plan.around(StoreOp::QueuedInputs, self.store.queued_inputs(runs)).await
-    }
-
-    async fn unfinished_runs(&self) -> Result<Vec<UnfinishedRun>, StoreError> {
-        self.plan.around(StoreOp::UnfinishedRuns, self.store.unfinished_runs()).await
-    }
+/// Implements the ports: each operation asks the plan and then the store. A line for each, which names what the plan calls it.
+macro_rules! faulty {
+    ($($port:ident {
+        $($op:ident => $name:ident($($arg:ident: $kind:ty),*) -> $answer:ty;)*
+        $(@watch $follow:ident -> $seen:ty;)?
+    })*) => {$(
+        #[async_trait]
+        impl<S: $port> $port for Faulty<S> {
+            $(async fn $name(&self, $($arg: $kind),*) -> Result<$answer, StoreError> {
+                self.plan.around(StoreOp::$op, $port::$name(&*self.store, $($arg),*)).await
+            })*
+            $(fn $follow(&self) -> watch::Receiver<$seen> {
+                self.store.$follow()
+            })?
+        }
+    )*};
 }
 
-#[async_trait]
-impl<S: GateStore> GateStore for Faulty<S> {
-    async fn decide(
-        &self,
-        id: GateId,
-        state: GateState,
-        always: bool,
-        by: &str,
-        at: UnixMillis,
-    ) -> Result<Decided, StoreError> {
-        self.plan.around(StoreOp::Decide, self.store.decide(id, state, always, by, at)).await
+faulty! {
+    ThreadStore {
+        OpenLane => open_lane(session: &SessionKey, lifetime: SessionLifetime, owner: BootId, at: UnixMillis) -> OpenedLane;
+        Accept => accept(lease: &Lease, input: NewInput) -> Acceptance;
+        Find => find(key: &IdempotencyKey) -> Option<KnownInput>;
+        StartRun => start_run(lease: &Lease, run: RunId, at: UnixMillis) -> ();
+        StartTogether => start_together(lease: &Lease, together: Together) -> ();
+        ReplaceMessage => replace_message(lease: &Lease, edited: EditedMessage) -> ();
+        SentMessage => sent_message(session: &SessionKey, message_id: &str) -> Option<SentMessage>;
+        Checkpoint => checkpoint(lease: &Lease, checkpoint: Checkpoint) -> ();
+        PauseRun => pause_run(lease: &Lease, paused: PausedRun) -> ();
+        FinishRuns => finish_runs(lease: &Lease, finished: Vec<FinishedRun>) -> ();
+        EditThread => edit_thread(lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> EditOutcome;
+        SetOptions => set_options(lease: &Lease, options: RunOptions) -> ();
+        SetLoopDetection => set_loop_detection(lease: &Lease, on: bool) -> ();
+        Compact => compact(lease: &Lease, keep: u32, summary: String, events: Vec<NewEvent>) -> ();
+        Compact => compact_turn(lease: &Lease, cut: TurnCut) -> ();
+        NoteActedOn => note_acted_on(acted_on: &ActedOn, at: UnixMillis) -> ();
+        ActedOn => acted_on() -> Vec<ActedOn>;
+        RecentInputs => recent_inputs() -> Vec<(IdempotencyKey, KnownInput)>;
+        QueuedInputs => queued_inputs(runs: &[RunId]) -> Vec<QueuedInput>;
+        UnfinishedRuns => unfinished_runs() -> Vec<UnfinishedRun>;
     }
-
-    async fn gate(&self, id: GateId) -> Result<Option<Gate>, StoreError> {
-        self.plan.around(StoreOp::Gate, self.store.gate(id)).await
+    GateStore {
+        Decide => decide(id: GateId, state: GateState, always: bool, by: &str, at: UnixMillis) -> Decided;
+        Gate => gate(id: GateId) -> Option<Gate>;
+        Gates => gates(filter: GateFilter) -> Vec<Gate>;
+        GatesOf => gates_of(run: RunId) -> Vec<Gate>;
+        Granted => granted(session: &SessionKey, tool: &str, covers: &str) -> bool;
+        ForgetGrants => forget_grants(session: &SessionKey) -> u32;
     }
-
-    async fn gates(&self, filter: GateFilter) -> Result<Vec<Gate>, StoreError> {
-        self.plan.around(StoreOp::Gates, self.store.gates(filter)).await
+    SecretVault {
+        KeepSecret => keep(session: &SessionKey, name: &str, secret: &Secret, at: UnixMillis) -> ();
+        FindSecret => find(session: &SessionKey, name: &str) -> Option<Secret>;
+        ForgetSecret => forget(session: &SessionKey, name: &str) -> bool;
+        ForgetSecret => forget_all(session: &SessionKey) -> u32;
     }
-
-    async fn gates_of(&self, run: RunId) -> Result<Vec<Gate>, StoreError> {
-        self.plan.around(StoreOp::GatesOf, self.store.gates_of(run)).await
+    RunReader {
+        Run => run(id: RunId) -> Option<RunRecord>;
+        Runs => runs(filter: RunFilter) -> Vec<RunRecord>;
+        Sessions => sessions(filter: SessionFilter) -> Vec<SessionSummary>;
+        Session => session(key: &SessionKey) -> Option<SessionSummary>;
+        Presence => presence(place: Option<&ReplyRoute>, since: UnixMillis) -> Presence;
+        History => history(session: &SessionKey, after: u64, limit: u32) -> Vec<HistoryEntry>;
+        RunMessages => run_messages(id: RunId) -> Vec<Arc<Message>>;
+        Ping => ping() -> ();
     }
-
-    async fn granted(&self, session: &SessionKey, tool: &str, covers: &str) -> Result<bool, StoreError> {
-        self.plan.around(StoreOp::Granted, self.store.granted(session, tool, covers)).await
+    Archive {
+        Archive => search(query: SearchQuery) -> Vec<Found>;
+        Archive => threads(session: &SessionKey) -> Vec<ThreadSummary>;
+        Archive => transcript(thread: ThreadId, after: u64, limit: u32) -> Vec<TranscriptLine>;
+        Archive => delete_session(lease: &Lease, at: UnixMillis) -> Removed;
+        Archive => prune(old: Retention, most: u32) -> Removed;
+        Archive => prunable(old: Retention) -> Removed;
+        Archive => shrink(pages: u32) -> ();
     }
-
-    async fn forget_grants(&self, session: &SessionKey) -> Result<u32, StoreError> {
-        self.plan.around(StoreOp::ForgetGrants, self.store.forget_grants(session)).await
+    EventLog {
+        AppendEvents => append(events: Vec<NewEvent>) -> ();
+        ReadEvents => read(query: EventQuery) -> Vec<Event>;
+        @watch tip -> Seq;
     }
-}
-
-#[async_trait]
-impl<S: SecretVault> SecretVault for Faulty<S> {
-    async fn keep(&self, session: &SessionKey, name: &str, secret: &Secret, at: UnixMillis) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::KeepSecret, self.store.keep(session, name, secret, at)).await
+    Outbox {
+        Enqueue => enqueue(message: Outbound) -> ();
+        Due => due(now: UnixMillis, busy: &[ReplyRoute], limit: u32) -> Vec<OutboxRow>;
+        NextDue => next_due() -> Option<UnixMillis>;
+        Mark => mark(id: OutboxId, state: OutboxState) -> ();
+        SettleInterrupted => settle_interrupted() -> Vec<OutboxRow>;
+        @watch committed -> u64;
     }
-
-    async fn find(&self, session: &SessionKey, name: &str) -> Result<Option<Secret>, StoreError> {
-        self.plan.around(StoreOp::FindSecret, self.store.find(session, name)).await
+    NoteStore {
+        Remember => remember(session: &SessionKey, key: &str, text: &str, at: UnixMillis) -> ();
+        Recall => recall(session: &SessionKey, query: &str, limit: u32) -> Vec<Note>;
     }
-
-    async fn forget(&self, session: &SessionKey, name: &str) -> Result<bool, StoreError> {
-        self.plan.around(StoreOp::ForgetSecret, self.store.forget(session, name)).await
+    SpendLedger {
+        Spent => spent(utc_day: i64) -> Spent;
+        SessionSpent => session_spent(session: &SessionKey) -> u64;
+        Reserve => reserve(run: RunId, purpose: Purpose, utc_day: i64, micro_usd: u64) -> u64;
+        Settle => settle(reservation: u64, micro_usd: u64) -> ();
     }
-
-    async fn forget_all(&self, session: &SessionKey) -> Result<u32, StoreError> {
-        self.plan.around(StoreOp::ForgetSecret, self.store.forget_all(session)).await
+    JobStore {
+        CreateJob => create(job: NewJob, caps: JobCaps) -> JobCreated;
+        BeginJob => begin_next(caps: JobCaps, at: UnixMillis) -> Option<JobRecord>;
+        BeginJobAgain => begin_again(job: JobId, at: UnixMillis) -> JobChanged;
+        NoteJob => note_run(job: JobId, attempt: u32, run: RunId) -> ();
+        ChangeJob => change(change: JobChange) -> JobChanged;
+        NoteJob => park(at: UnixMillis) -> ();
+        TakeUpJobs => take_up(boot: BootId, at: UnixMillis) -> Vec<JobRecord>;
+        NoteJob => note_progress(job: JobId) -> ();
+        ReadJobs => job(id: JobId) -> Option<JobRecord>;
+        ReadJobs => jobs(filter: JobFilter) -> Vec<JobRecord>;
+        ReadJobs => numbers() -> JobNumbers;
     }
-}
-
-#[async_trait]
-impl<S: RunReader> RunReader for Faulty<S> {
-    async fn run(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
-        self.plan.around(StoreOp::Run, self.store.run(id)).await
+    RoutineStore {
+        ChangeRoutine => put(routine: NewRoutine, rule: PutRule) -> RoutinePut;
+        ChangeRoutine => enable(routine: RoutineId, on: bool, why: &str, next_at: Option<UnixMillis>, at: UnixMillis) -> Option<RoutineRecord>;
+        ChangeRoutine => delete(name: &str, id: Option<RoutineId>) -> bool;
+        ReadRoutines => routine(name: &str) -> Option<RoutineRecord>;
+        ReadRoutines => routine_at(path: &str) -> Option<RoutineRecord>;
+        ReadRoutines => routines() -> Vec<RoutineRecord>;
+        ReadRoutines => changes() -> u64;
+        DueRoutines => due(now: UnixMillis, limit: u32) -> Vec<RoutineRecord>;
+        DueRoutines => next_due() -> Option<UnixMillis>;
+        DeferRoutine => defer(routine: RoutineId, aside: Aside) -> ();
+        ClaimFiring => claim(firing: NewFiring, global: u32) -> Claim;
+        MissFirings => miss(routine: RoutineId, missed: Vec<UnixMillis>, next_at: Option<UnixMillis>, at: UnixMillis) -> ();
+        NoteFiring => note_work(firing: FiringId, run: Option<RunId>, job: Option<JobId>) -> ();
+        SettleFiring => settle(end: FiringEnd) -> Settled;
+        ReadFirings => firing(id: FiringId) -> Option<FiringRecord>;
+        ReadFirings => firings(filter: FiringFilter) -> Vec<FiringRecord>;
+        ReadFirings => open_firings() -> Vec<FiringRecord>;
+        ReadRoutines => numbers() -> RoutineNumbers;
     }
-
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunRecord>, StoreError> {
-        self.plan.around(StoreOp::Runs, self.store.runs(filter)).await
-    }
-
-    async fn sessions(&self, filter: SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
-        self.plan.around(StoreOp::Sessions, self.store.sessions(filter)).await
-    }
-
-    async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {
-        self.plan.around(StoreOp::Session, self.store.session(key)).await
-    }
-
-    async fn presence(&self, place: Option<&ReplyRoute>, since: UnixMillis) -> Result<Presence, StoreError> {
-        self.plan.around(StoreOp::Presence, self.store.presence(place, since)).await
-    }
-
-    async fn history(&self, session: &SessionKey, after: u64, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
-        self.plan.around(StoreOp::History, self.store.history(session, after, limit)).await
-    }
-
-    async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
-        self.plan.around(StoreOp::RunMessages, self.store.run_messages(id)).await
-    }
-
-    async fn ping(&self) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::Ping, self.store.ping()).await
-    }
-}
-
-#[async_trait]
-impl<S: Archive> Archive for Faulty<S> {
-    async fn search(&self, query: SearchQuery) -> Result<Vec<Found>, StoreError> {
-        self.plan.around(StoreOp::Archive, self.store.search(query)).await
-    }
-
-    async fn threads(&self, session: &SessionKey) -> Result<Vec<ThreadSummary>, StoreError> {
-        self.plan.around(StoreOp::Archive, self.store.threads(session)).await
-    }
-
-    async fn transcript(&self, thread: ThreadId, after: u64, limit: u32) -> Result<Vec<TranscriptLine>, StoreError> {
-        self.plan.around(StoreOp::Archive, self.store.transcript(thread, after, limit)).await
-    }
-
-    async fn delete_session(&self, lease: &Lease, at: UnixMillis) -> Result<Removed, StoreError> {
-        self.plan.around(StoreOp::Archive, self.store.delete_session(lease, at)).await
-    }
-
-    async fn prune(&self, old: Retention, most: u32) -> Result<Removed, StoreError> {
-        self.plan.around(StoreOp::Archive, self.store.prune(old, most)).await
-    }
-
-    async fn prunable(&self, old: Retention) -> Result<Removed, StoreError> {
-        self.plan.around(StoreOp::Archive, self.store.prunable(old)).await
-    }
-
-    async fn index(&self, most: u32) -> Result<bool, StoreError> {
-        self.plan.around(StoreOp::Archive, self.store.index(most)).await
-    }
-
-    async fn shrink(&self, pages: u32) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::Archive, self.store.shrink(pages)).await
-    }
-}
-
-#[async_trait]
-impl<S: EventLog> EventLog for Faulty<S> {
-    async fn append(&self, events: Vec<NewEvent>) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::AppendEvents, self.store.append(events)).await
-    }
-
-    async fn read(&self, query: EventQuery) -> Result<Vec<Event>, StoreError> {
-        self.plan.around(StoreOp::ReadEvents, self.store.read(query)).await
-    }
-
-    fn tip(&self) -> watch::Receiver<Seq> {
-        self.store.tip()
-    }
-}
-
-#[async_trait]
-impl<S: Outbox> Outbox for Faulty<S> {
-    async fn enqueue(&self, message: Outbound) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::Enqueue, self.store.enqueue(message)).await
-    }
-
-    async fn due(&self, now: UnixMillis, busy: &[ReplyRoute], limit: u32) -> Result<Vec<OutboxRow>, StoreError> {
-        self.plan.around(StoreOp::Due, self.store.due(now, busy, limit)).await
-    }
-
-    async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError> {
-        self.plan.around(StoreOp::NextDue, self.store.next_due()).await
-    }
-
-    async fn mark(&self, id: OutboxId, state: OutboxState) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::Mark, self.store.mark(id, state)).await
-    }
-
-    async fn settle_interrupted(&self) -> Result<Vec<OutboxRow>, StoreError> {
-        self.plan.around(StoreOp::SettleInterrupted, self.store.settle_interrupted()).await
-    }
-
-    fn committed(&self) -> watch::Receiver<u64> {
-        self.store.committed()
-    }
-}
-
-#[async_trait]
-impl<S: NoteStore> NoteStore for Faulty<S> {
-    async fn remember(&self, session: &SessionKey, key: &str, text: &str, at: UnixMillis) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::Remember, self.store.remember(session, key, text, at)).await
-    }
-
-    async fn recall(&self, session: &SessionKey, query: &str, limit: u32) -> Result<Vec<Note>, StoreError> {
-        self.plan.around(StoreOp::Recall, self.store.recall(session, query, limit)).await
-    }
-}
-
-#[async_trait]
-impl<S: SpendLedger> SpendLedger for Faulty<S> {
-    async fn spent(&self, utc_day: i64) -> Result<Spent, StoreError> {
-        self.plan.around(StoreOp::Spent, self.store.spent(utc_day)).await
-    }
-
-    async fn session_spent(&self, session: &SessionKey) -> Result<u64, StoreError> {
-        self.plan.around(StoreOp::SessionSpent, self.store.session_spent(session)).await
-    }
-
-    async fn reserve(&self, run: RunId, purpose: Purpose, utc_day: i64, micro_usd: u64) -> Result<u64, StoreError> {
-        self.plan.around(StoreOp::Reserve, self.store.reserve(run, purpose, utc_day, micro_usd)).await
-    }
-
-    async fn settle(&self, reservation: u64, micro_usd: u64) -> Result<(), StoreError> {
-        self.plan.around(StoreOp::Settle, self.store.settle(reservation, micro_usd)).await
+    ToolSwitches {
+        ReadSwitches => switches() -> Vec<ToolSwitch>;
+        SwitchTool => switch(switch: ToolSwitch, events: Vec<NewEvent>) -> ();
     }
 }
 

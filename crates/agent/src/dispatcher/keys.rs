@@ -150,10 +150,7 @@ impl Keys {
         let Some(key) = self.of_runs.remove(&run) else { return };
         let Some(Living { run, digest, state }) = self.living.remove(&key) else { return };
         if let KeyState::Accepted(accepted_at) = state {
-            self.recent.insert(
-                key,
-                KnownInput { run_id: run.id, session: run.session.clone(), accepted_at, digest, of_text: false },
-            );
+            self.recent.insert(key, KnownInput { run_id: run.id, session: run.session.clone(), accepted_at, digest });
         }
     }
 
@@ -294,7 +291,7 @@ mod tests {
         let digest = || Some("d".to_owned());
         let acted_on = |n, digest| ActedOn { key: key(n), digest, refused: false };
         keys.recall(vec![acted_on(1, None), acted_on(2, digest())], Vec::new());
-        let sent = |n, digest: &str| Sent { key: key(n), digest: digest.into(), text_digest: digest.into() };
+        let sent = |n, digest: &str| Sent { key: key(n), digest: digest.into() };
         let mut again = |n, digest: &str| matches!(keys.used(&sent(n, digest)), Used::ActedOn(_));
         assert_eq!([again(1, "d"), again(1, "e"), again(2, "d"), again(2, "e")], [true, true, true, false]);
     }

@@ -117,7 +117,6 @@ impl Lane {
             text: input.text.clone(),
             provenance: input.inbound.provenance.clone(),
             digest: input.sent.as_ref().map(|sent| sent.digest.clone()),
-            text_digest: input.sent.as_ref().map(|sent| sent.text_digest.clone()),
             reply_to: input.inbound.reply_to.clone(),
             options: input.inbound.options.clone(),
             events: queued

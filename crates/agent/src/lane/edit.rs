@@ -21,7 +21,7 @@ impl Lane {
         };
         let Some(run) = self.queue.get(at).map(|waiting| waiting.run.id) else { return Ok(()) };
         let provenance = input.inbound.provenance.clone();
-        let digest = text_digest(&input);
+        let digest = digest_of(&input);
         let edited =
             EditedMessage { run, text: input.text.clone(), provenance: provenance.clone(), digest: digest.clone() };
         let stored = self.services.store.threads.replace_message(&self.lease, edited).await;
@@ -34,7 +34,7 @@ impl Lane {
         match stored {
             Ok(()) => {
                 let (session, accepted_at) = (self.lease.session.clone(), self.accepted_at(run));
-                self.known(input, KnownInput { run_id: run, session, accepted_at, digest, of_text: false }).await;
+                self.known(input, KnownInput { run_id: run, session, accepted_at, digest }).await;
                 Ok(())
             }
             Err(error) => {
@@ -83,7 +83,7 @@ impl Lane {
             None => Ok(None),
         };
         let refusal = match sent {
-            Ok(Some(sent)) if sent.says(&text_digest(&input)) => return self.known(input, sent.known).await,
+            Ok(Some(sent)) if sent.says(&digest_of(&input)) => return self.known(input, sent.known).await,
             Ok(_) => Refusal::Decided(TOO_LATE.to_owned()),
             Err(error) => Refusal::Store(error.to_string()),
         };
@@ -91,7 +91,7 @@ impl Lane {
     }
 }
 
-/// The digest of the text that was sent.
-fn text_digest(input: &LaneInput) -> String {
-    input.sent.as_ref().map_or_else(|| input_digest(&input.text), |sent| sent.text_digest.clone())
+/// The digest of what was sent.
+fn digest_of(input: &LaneInput) -> String {
+    input.sent.as_ref().map_or_else(|| input_digest(&input.text), |sent| sent.digest.clone())
 }

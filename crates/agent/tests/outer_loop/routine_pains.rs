@@ -39,7 +39,7 @@ use belay_protocol::{
     Ack, Clock, FiringRecord, FiringStatus, Misfire, ModelErrorKind, NewRoutine, PutBy, PutRule, RoutineOrigin,
     RoutineRequest, RoutineSpec, Trigger, UnixMillis,
 };
-use belay_store::MemoryStore;
+use belay_store::SqliteStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use tokio::time::sleep;
@@ -110,7 +110,7 @@ async fn the_same_put_again_right_before_its_time_skips_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_for_an_hour_ends_no_timer() {
     for op in [StoreOp::DueRoutines, StoreOp::ClaimFiring, StoreOp::ReadRoutines] {
-        let store = Faulty::new(Arc::new(MemoryStore::new()));
+        let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
         let setup = Setup { store: ports(Arc::new(store.clone())), ..at_ten_past(quiet()) };
         let agent = setup.start().await;
         put(&agent, hourly("watch", Misfire::Once)).await;

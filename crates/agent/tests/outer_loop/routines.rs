@@ -9,7 +9,7 @@ use belay_protocol::{
     JobState, Misfire, NewFiring, Notify, PrincipalRole, Refusal, RoutineAction, RoutineAnswer, RoutineRecord,
     RoutineRequest, RoutineSpec, Trigger, UnixMillis, firing_session,
 };
-use belay_store::MemoryStore;
+use belay_store::SqliteStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -263,7 +263,7 @@ async fn a_message_of_its_owner_sets_it_off_once_and_is_not_answered_otherwise()
 
 #[tokio::test(start_paused = true)]
 async fn the_first_message_after_a_start_sets_off_what_waits_for_it() {
-    let store = Faulty::new(Arc::new(MemoryStore::new()));
+    let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
     let setup = Setup { store: ports(Arc::new(store.clone())), ..setup_with(ScriptedModel::new([])) };
     let agent = setup.start().await;
     put(&agent, routine("plants", Trigger::Event { pattern: "water".into(), channel: None })).await;
@@ -428,7 +428,7 @@ async fn a_firing_is_led_on_by_the_next_start_wherever_a_crash_has_left_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_firing_that_was_done_and_not_settled_is_settled_by_the_next_start_and_told_once() {
-    let store = Faulty::new(Arc::new(MemoryStore::new()));
+    let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
     let model = ScriptedModel::new([Scripted::text("done")]);
     let setup = Setup { store: ports(Arc::new(store.clone())), ..setup_with(model) };
     let agent = setup.start().await;
@@ -457,7 +457,7 @@ async fn a_firing_that_was_done_and_not_settled_is_settled_by_the_next_start_and
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_answer_is_lost_fires_once_and_the_engine_goes_on() {
-    let store = Faulty::new(Arc::new(MemoryStore::new()));
+    let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
     let model = ScriptedModel::new([]).then_forever(Scripted::text("ROUTINE_OK"));
     let setup = Setup { store: ports(Arc::new(store.clone())), ..at_ten_past(model) };
     setup.clock.set(TEN_PAST);

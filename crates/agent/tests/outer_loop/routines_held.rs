@@ -9,7 +9,7 @@ use belay_protocol::{
     Asker, FiringStatus, Guardrails, JobChange, JobId, JobState, Misfire, NewRoutine, PutBy, PutRule, Refusal,
     RoutineAction, RoutineAnswer, RoutineId, RoutineRequest, RoutineSpec, RunId, Trigger, UnixMillis,
 };
-use belay_store::MemoryStore;
+use belay_store::SqliteStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 
@@ -24,8 +24,8 @@ fn silent() -> ScriptedModel {
 }
 
 /// A house at ten past whose store fails where the test says.
-fn faulty(model: ScriptedModel) -> (Setup, Faulty<MemoryStore>) {
-    let store = Faulty::new(Arc::new(MemoryStore::new()));
+fn faulty(model: ScriptedModel) -> (Setup, Faulty<SqliteStore>) {
+    let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
     (Setup { store: ports(Arc::new(store.clone())), ..at_ten_past(model) }, store)
 }
 

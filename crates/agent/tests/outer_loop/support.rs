@@ -20,7 +20,7 @@ use belay_protocol::{
     RunOptions, RunProcesses, RunRecord, RunStatus, SessionKey, SessionLifetime, Streaming, Tool, ToolContext,
     ToolFailure, ToolHealthConfig, ToolOutput, ToolSpec, UnixMillis, Weight,
 };
-use belay_store::{KEY_BYTES, MemoryStore, SealedVault, VaultKey};
+use belay_store::{KEY_BYTES, SealedVault, SqliteStore, VaultKey};
 use belay_testkit::faulty::Faulty;
 use belay_testkit::scripted_model::ScriptedModel;
 use serde_json::{Map, Value, json};
@@ -494,13 +494,13 @@ where
         routines: store.clone(),
         switches: store.clone(),
         spend: store,
-        vault: Arc::new(SealedVault::new(Arc::new(MemoryStore::new()), key)),
+        vault: Arc::new(SealedVault::new(Arc::new(SqliteStore::in_memory().unwrap()), key)),
     }
 }
 
 /// An agent over a store that fails where it is told to.
-pub(crate) fn faulty(model: ScriptedModel) -> (Setup, Faulty<MemoryStore>) {
-    let store = Faulty::new(Arc::new(MemoryStore::new()));
+pub(crate) fn faulty(model: ScriptedModel) -> (Setup, Faulty<SqliteStore>) {
+    let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
     (Setup { store: ports(Arc::new(store.clone())), ..Setup::new(model) }, store)
 }
 
@@ -531,7 +531,7 @@ impl Setup {
                 Arc::new(TestTool::named("fail")),
                 Arc::new(TestTool::named("panic")),
             ],
-            store: ports(Arc::new(MemoryStore::new())),
+            store: ports(Arc::new(SqliteStore::in_memory().unwrap())),
             clock: Arc::new(TestClock(AtomicI64::new(1_795_000_000_000))),
             injector: false,
             workers: None,

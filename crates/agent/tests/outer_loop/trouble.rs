@@ -6,7 +6,7 @@ use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{
     Ack, EventKind, EventLog, EventQuery, GateId, Refusal, RunId, RunStatus, StopReason, ThreadStore,
 };
-use belay_store::MemoryStore;
+use belay_store::SqliteStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -323,7 +323,7 @@ async fn facts_that_could_not_be_stored_go_with_the_end_and_a_call_that_did_not_
 }
 
 /// Whether the log has a model call of a run, and the beginning of a tool call.
-async fn facts_of(store: &Faulty<MemoryStore>, run: RunId) -> (bool, bool) {
+async fn facts_of(store: &Faulty<SqliteStore>, run: RunId) -> (bool, bool) {
     let query = EventQuery { run: Some(run), ..EventQuery::default() };
     let events = store.inner().read(query).await.expect("read");
     let has = |is: fn(&EventKind) -> bool| events.iter().any(|event| is(&event.kind));

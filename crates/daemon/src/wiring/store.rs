@@ -4,13 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use belay_agent::StorePorts;
-use belay_protocol::{
-    Archive, EventLog, GateStore, JobStore, NoteStore, Outbox, RoutineStore, RunReader, SecretVault, SpendLedger,
-    ThreadStore, ToolSwitches,
-};
-use belay_store::{
-    KeyError, MemoryStore, OpenError, SealedVault, SqliteStore, StoreOptions, StoreUrl, VaultKey, parse_url,
-};
+use belay_protocol::{NoteStore, SecretVault};
+use belay_store::{KeyError, OpenError, SealedVault, SqliteStore, StoreOptions, StoreUrl, VaultKey, parse_url};
 use zeroize::Zeroizing;
 
 use super::words;
@@ -24,15 +19,8 @@ const KEY_CREDENTIAL: &str = "belay-secret-key";
 
 /// The open store.
 pub(crate) struct Store {
-    kept: Kept,
+    kept: SqliteStore,
     vault: Arc<dyn SecretVault>,
-}
-
-enum Kept {
-    /// In a file.
-    Sqlite(SqliteStore),
-    /// Nothing on disk.
-    Memory(Arc<MemoryStore>),
 }
 
 impl Store {
@@ -49,7 +37,7 @@ impl Store {
     /// Opens it.
     ///
     /// # Errors
-    /// Another daemon has it (75), a later version wrote it (78), or the disk does not give it (69).
+    /// Another daemon has it (75), another version wrote it (78), or the disk does not give it (69).
     pub(crate) async fn open(settings: &Settings, paths: &Paths, env: &Environment) -> Result<Self, Failure> {
         match Self::place(settings, paths, env)? {
             StoreUrl::Memory => Self::memory(),
@@ -58,7 +46,7 @@ impl Store {
                 match vault_key(paths, env).await {
                     Ok(key) => {
                         let vault = Arc::new(SealedVault::new(Arc::new(store.clone()), key));
-                        Ok(Self { kept: Kept::Sqlite(store), vault })
+                        Ok(Self { kept: store, vault })
                     }
                     Err(failure) => {
                         store.close().await;
@@ -72,64 +60,40 @@ impl Store {
     /// One that forgets everything at the end.
     ///
     /// # Errors
-    /// The system gives no randomness.
+    /// The system gives no memory or no randomness.
     pub(crate) fn memory() -> Result<Self, Failure> {
-        let store = Arc::new(MemoryStore::new());
+        let store = SqliteStore::in_memory().map_err(|error| refuse_store(&error))?;
         let key = VaultKey::generate().map_err(|error| refuse_key(&error))?;
-        let vault = Arc::new(SealedVault::new(store.clone(), key));
-        Ok(Self { kept: Kept::Memory(store), vault })
+        let vault = Arc::new(SealedVault::new(Arc::new(store.clone()), key));
+        Ok(Self { kept: store, vault })
     }
 
     /// The ports that the agent uses.
     pub(crate) fn ports(&self) -> StorePorts {
-        match &self.kept {
-            Kept::Sqlite(store) => ports_of(Arc::new(store.clone()), self.vault.clone()),
-            Kept::Memory(store) => ports_of(store.clone(), self.vault.clone()),
+        let store = Arc::new(self.kept.clone());
+        StorePorts {
+            threads: store.clone(),
+            runs: store.clone(),
+            archive: store.clone(),
+            events: store.clone(),
+            outbox: store.clone(),
+            gates: store.clone(),
+            jobs: store.clone(),
+            routines: store.clone(),
+            switches: store.clone(),
+            spend: store,
+            vault: self.vault.clone(),
         }
     }
 
     /// The port that the tools use.
     pub(crate) fn notes(&self) -> Arc<dyn NoteStore> {
-        match &self.kept {
-            Kept::Sqlite(store) => Arc::new(store.clone()),
-            Kept::Memory(store) => store.clone(),
-        }
+        Arc::new(self.kept.clone())
     }
 
     /// Writes what is left and closes.
     pub(crate) async fn close(self) {
-        if let Kept::Sqlite(store) = self.kept {
-            store.close().await;
-        }
-    }
-}
-
-fn ports_of<S>(store: Arc<S>, vault: Arc<dyn SecretVault>) -> StorePorts
-where
-    S: ThreadStore
-        + RunReader
-        + Archive
-        + EventLog
-        + Outbox
-        + SpendLedger
-        + GateStore
-        + JobStore
-        + RoutineStore
-        + ToolSwitches
-        + 'static,
-{
-    StorePorts {
-        threads: store.clone(),
-        runs: store.clone(),
-        archive: store.clone(),
-        events: store.clone(),
-        outbox: store.clone(),
-        gates: store.clone(),
-        jobs: store.clone(),
-        routines: store.clone(),
-        switches: store.clone(),
-        spend: store,
-        vault,
+        self.kept.close().await;
     }
 }
 
@@ -173,7 +137,7 @@ async fn open_file(path: PathBuf) -> Result<SqliteStore, Failure> {
 pub(crate) fn refuse_store(error: &OpenError) -> Failure {
     let exit = match error {
         OpenError::Locked { .. } => Exit::Busy,
-        OpenError::Newer { .. } => Exit::Refused,
+        OpenError::Newer { .. } | OpenError::Unreleased => Exit::Refused,
         OpenError::Io { .. } | OpenError::Sqlite(_) => Exit::OutOfReach,
     };
     Failure::new(exit, words(error))

@@ -261,9 +261,6 @@ impl Archive for FakeArchive {
     async fn prunable(&self, _old: Retention) -> Result<Removed, StoreError> {
         panic!("the janitor does that")
     }
-    async fn index(&self, _most: u32) -> Result<bool, StoreError> {
-        Ok(false)
-    }
     async fn shrink(&self, _pages: u32) -> Result<(), StoreError> {
         Ok(())
     }

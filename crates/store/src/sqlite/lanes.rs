@@ -4,7 +4,7 @@
 //! can be refused has been, except where a list is finished, or approvals are used (the writer then takes it back as a
 //! whole).
 
-use belay_protocol::store::{KnownInput, QueuedInput, RECENT_INPUTS, input_digest, joined_end};
+use belay_protocol::store::{KnownInput, QueuedInput, RECENT_INPUTS, joined_end};
 use belay_protocol::{
     Acceptance, BootId, Checkpoint, EditedMessage, EventKind, FinishedRun, IdempotencyKey, JoinedRun, Lease, Message,
     NewEvent, NewInput, OpenedLane, PendingRun, Provenance, RunId, RunOptions, RunStatus, SentMessage, SessionKey,
@@ -147,7 +147,7 @@ fn pending_run(row: &Row<'_>) -> Done<PendingRun> {
     })
 }
 
-/// `digest` is that of what was sent, where there is a key.
+/// `digest` is that of what was sent, where it can be sent again or edited.
 pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: Option<&str>) -> Done<Acceptance> {
     let lane = lane(tx, lease)?;
     let turn = lane.turns + 1;
@@ -159,11 +159,11 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     let key = input.key.as_ref();
     let inserted = tx.exec(
         "INSERT INTO runs (id, session, status, attempt, thread, turn, accepted_at, started_at, channel, principal,
-                           asker_place, relayed, reply_to, key_channel, key_account, key_message, digest, digest_of_text,
+                           asker_place, relayed, reply_to, key_channel, key_account, key_message, digest,
                            text, history, state, options, spoken, provenance, message_ref)
          VALUES (:id, :session, :status, :attempt, :thread, :turn, :at, 
                  :started_at, :channel, :principal, :asker_place, :relayed, :reply_to,
-                 :key_channel, :key_account, :key_message, :digest, 0, :text, :history, :state, :options, :spoken,
+                 :key_channel, :key_account, :key_message, :digest, :text, :history, :state, :options, :spoken,
                  :provenance, :message_ref)
          ON CONFLICT (key_channel, key_account, key_message) WHERE key_message IS NOT NULL DO NOTHING",
         named_params! {
@@ -215,12 +215,10 @@ fn known(tx: &mut Tx<'_>, input: &NewInput, digest: Option<&str>) -> Done<Accept
     let key = input.key.as_ref().ok_or_else(|| Failure::damaged("a duplicate without a key"))?;
     let known = tx.row(FIND, find_params(key), known_input)?;
     let known = known.ok_or_else(|| Failure::damaged("a duplicate without its original"))?;
-    let text_digest = input.text_digest.clone().unwrap_or_else(|| input_digest(&input.text));
-    let again = known.is_again(digest.unwrap_or(&text_digest), &text_digest);
-    Ok(if again { Acceptance::Known(known) } else { Acceptance::Conflict(known) })
+    Ok(if digest == Some(&*known.digest) { Acceptance::Known(known) } else { Acceptance::Conflict(known) })
 }
 
-const FIND: &str = "SELECT id, session, accepted_at, digest, digest_of_text FROM runs
+const FIND: &str = "SELECT id, session, accepted_at, digest FROM runs
      WHERE key_channel = ?1 AND key_account = ?2 AND key_message = ?3";
 
 fn find_params(key: &IdempotencyKey) -> [&str; 3] {
@@ -233,7 +231,6 @@ fn known_input(row: &Row<'_>) -> Done<KnownInput> {
         session: row.get::<_, String>("session")?.into(),
         accepted_at: rows::date(row, "accepted_at")?,
         digest: row.get("digest")?,
-        of_text: row.get("digest_of_text")?,
     })
 }
 
@@ -255,8 +252,7 @@ pub(super) fn queued_inputs(conn: &Connection, runs: &[RunId]) -> Done<Vec<Queue
 /// Those of the newest messages that have a key, oldest first.
 pub(super) fn recent_inputs(conn: &Connection) -> Done<Vec<(IdempotencyKey, KnownInput)>> {
     // The limit is on the runs that are looked at: where keys are rare, a start must not read all of them.
-    let recent = "SELECT * FROM (SELECT seq, id, session, accepted_at, key_channel, key_account, key_message, digest,
-                                        digest_of_text
+    let recent = "SELECT * FROM (SELECT seq, id, session, accepted_at, key_channel, key_account, key_message, digest
                                  FROM runs ORDER BY seq DESC LIMIT ?1)
                   WHERE key_message IS NOT NULL ORDER BY seq";
     super::tx::rows(conn, recent, [RECENT_INPUTS as i64], |row| Ok((rows::key(row)?, known_input(row)?)))
@@ -324,7 +320,7 @@ pub(super) fn replace_message(tx: &mut Tx<'_>, lease: &Lease, edited: &EditedMes
 pub(super) fn sent_message(conn: &Connection, session: &SessionKey, message_id: &str) -> Done<Option<SentMessage>> {
     super::tx::row(
         conn,
-        "SELECT id, session, accepted_at, COALESCE(digest, '') AS digest, digest_of_text, edited FROM runs
+        "SELECT id, session, accepted_at, digest, edited FROM runs
          WHERE session = ?1 AND message_ref = ?2 ORDER BY seq DESC LIMIT 1",
         [session.as_str(), message_id],
         |row| Ok(SentMessage { known: known_input(row)?, edited: row.get("edited")? }),

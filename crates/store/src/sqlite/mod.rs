@@ -1,4 +1,7 @@
-//! The store on disk: SQLite in WAL mode, one thread that writes, two that read.
+//! The store: SQLite behind two functions, `write` and `read`, and one of two executors under them.
+//!
+//! A file is in WAL mode, with one thread that writes and two that read (`writer`, `readers`). A database in
+//! memory has one connection, which each caller uses in its own task (`inline`). All the SQL is the same.
 
 mod acted_on;
 mod archive;
@@ -7,6 +10,7 @@ mod edits;
 mod ephemeral;
 mod firings;
 mod gates;
+mod inline;
 mod jobs;
 mod lanes;
 mod ledger;
@@ -33,9 +37,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use belay_protocol::{Durability, Seq, StoreError};
-use tokio::sync::watch;
 
-pub(crate) use self::open::{known_schema, lock_path, with_suffix};
+use self::inline::Inline;
+pub(crate) use self::open::{Version, known_schema, lock_path, with_suffix};
 use self::readers::{READ_QUEUE, READERS, Read};
 use self::tx::{Done, Tx};
 use self::writer::{Counters, Job, Signals, WRITE_QUEUE, Writer};
@@ -50,7 +54,7 @@ pub struct StoreOptions {
     pub max_pages: Option<u32>,
 }
 
-/// A store in a SQLite file. Clones share it.
+/// A store in a SQLite file, or in memory. Clones share it.
 ///
 /// Dropping the last clone ends its threads too and waits for them, which blocks for as long as a commit takes: prefer
 /// [`SqliteStore::close`].
@@ -60,14 +64,26 @@ pub struct SqliteStore {
 }
 
 struct Shared {
-    writes: Queue<Box<dyn Job>>,
-    reads: Arc<Queue<Read>>,
+    executor: Executor,
     signals: Arc<Signals>,
     counters: Arc<Counters>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What the writing thread has done since it was started.
+/// Who executes the SQL.
+enum Executor {
+    /// Threads of the store's own, over a file.
+    Threads(Threads),
+    /// The caller, over a database in memory.
+    Inline(Inline),
+}
+
+struct Threads {
+    writes: Queue<Box<dyn Job>>,
+    reads: Arc<Queue<Read>>,
+    handles: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What was written since the store was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriterStats {
     /// Jobs executed; refused ones included.
@@ -107,7 +123,7 @@ impl SqliteStore {
             limit_pages(&conn, pages)?;
         }
         let last = reads::last_event(&conn).map_err(|failure| OpenError::Sqlite(failure.into()))?;
-        let signals = Arc::new(Signals { tip: watch::Sender::new(Seq(last)), outbox: watch::Sender::new(0) });
+        let signals = Arc::new(Signals::new(Seq(last)));
         let counters = Arc::new(Counters::default());
 
         let (writes, letters) = queue(WRITE_QUEUE, 1);
@@ -128,8 +144,21 @@ impl SqliteStore {
         let writer = Writer::new(conn, letters, signals.clone(), counters.clone(), Some(locks));
         threads.push(spawn(path, "store-write".into(), move || writer.run())?);
 
-        let threads = Mutex::new(threads);
-        Ok(Self { shared: Arc::new(Shared { writes, reads: Arc::new(reads), signals, counters, threads }) })
+        let executor = Executor::Threads(Threads { writes, reads: Arc::new(reads), handles: Mutex::new(threads) });
+        Ok(Self { shared: Arc::new(Shared { executor, signals, counters }) })
+    }
+
+    /// An empty store in memory. It forgets everything with its last clone, and grows with use.
+    ///
+    /// It has no thread and no timer: each operation is executed and committed in the task of its caller, before its future
+    /// returns for the first time. So tests with paused time see it as instantaneous.
+    ///
+    /// # Errors
+    /// [`OpenError::Sqlite`] when there is no memory for it.
+    pub fn in_memory() -> Result<Self, OpenError> {
+        let executor = Executor::Inline(Inline::new(open::open_in_memory()?));
+        let signals = Arc::new(Signals::new(Seq::default()));
+        Ok(Self { shared: Arc::new(Shared { executor, signals, counters: Arc::default() }) })
     }
 
     /// Takes no more work, commits what was taken, moves the log into the database file, and ends the threads. Further
@@ -138,6 +167,9 @@ impl SqliteStore {
     /// # Cancel safety
     /// Dropped midway, closing goes on by itself.
     pub async fn close(&self) {
+        if let Executor::Inline(inline) = &self.shared.executor {
+            return inline.close();
+        }
         let shared = self.shared.clone();
         let joined = tokio::task::spawn_blocking(move || shared.close());
         if joined.await.is_err() {
@@ -145,7 +177,7 @@ impl SqliteStore {
         }
     }
 
-    /// Figures of the writing thread.
+    /// Figures of what was written.
     pub fn stats(&self) -> WriterStats {
         let counters = &self.shared.counters;
         WriterStats {
@@ -171,9 +203,15 @@ impl SqliteStore {
         durability: Durability,
         run: impl Fn(&mut Tx<'_>) -> Done<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (job, answer) = writer::job(durability, run);
-        self.shared.writes.send(job).await?;
-        answer.await.unwrap_or_else(|_| Err(closed()))
+        let Shared { executor, signals, counters } = &*self.shared;
+        match executor {
+            Executor::Inline(inline) => inline.write(signals, counters, run),
+            Executor::Threads(threads) => {
+                let (job, answer) = writer::job(durability, run);
+                threads.writes.send(job).await?;
+                answer.await.unwrap_or_else(|_| Err(closed()))
+            }
+        }
     }
 
     /// Has a reader do it.
@@ -181,16 +219,20 @@ impl SqliteStore {
         &self,
         read: impl FnOnce(&rusqlite::Connection) -> Done<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        readers::read(&self.shared.reads, read).await
+        match &self.shared.executor {
+            Executor::Inline(inline) => inline.read(read),
+            Executor::Threads(threads) => readers::read(&threads.reads, read).await,
+        }
     }
 }
 
 impl Shared {
     fn close(&self) {
-        self.writes.close();
-        self.reads.close();
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        for thread in threads {
+        let Executor::Threads(threads) = &self.executor else { return };
+        threads.writes.close();
+        threads.reads.close();
+        let handles = std::mem::take(&mut *threads.handles.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in handles {
             if thread.join().is_err() {
                 tracing::error!("a thread of the store panicked");
             }

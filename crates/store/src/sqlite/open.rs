@@ -10,23 +10,24 @@ use rusqlite_migration::{M, Migrations};
 
 use crate::error::OpenError;
 
-const MIGRATIONS: &[M<'static>] = &[
-    M::up(include_str!("migrations/0001.sql")),
-    M::up(include_str!("migrations/0002.sql")),
-    M::up(include_str!("migrations/0003.sql")),
-    M::up(include_str!("migrations/0004.sql")),
-    M::up(include_str!("migrations/0005.sql")),
-    M::up(include_str!("migrations/0006.sql")),
-    M::up(include_str!("migrations/0007.sql")),
-    M::up(include_str!("migrations/0008.sql")),
-    M::up(include_str!("migrations/0009.sql")),
-    M::up(include_str!("migrations/0010.sql")),
-    M::up(include_str!("migrations/0011.sql")),
-    M::up(include_str!("migrations/0012.sql")),
-    M::up(include_str!("migrations/0013.sql")),
-    M::up(include_str!("migrations/0014.sql")),
-    M::up(include_str!("migrations/0015.sql")),
-];
+/// The steps from an empty file to the schema of this program. Until the first release there is one, which is edited in place.
+const MIGRATIONS: &[M<'static>] = &[M::up(SCHEMA)];
+
+/// The first step.
+const SCHEMA: &str = include_str!("migrations/0001_schema.sql");
+
+/// Tells the editions of the first step apart, which all have the same number: FNV-1a of its text, in 31 bits, kept in the file's
+/// `application_id`. It stays as it is once the step is released.
+pub(crate) const EDITION: u32 = edition(SCHEMA.as_bytes());
+
+const fn edition(text: &[u8]) -> u32 {
+    let (mut hash, mut at) = (0x811c_9dc5_u32, 0);
+    while at < text.len() {
+        hash = (hash ^ text[at] as u32).wrapping_mul(0x0100_0193);
+        at += 1;
+    }
+    hash >> 1
+}
 
 /// Prepared statements that a connection keeps: more than there are different ones.
 const STATEMENTS_KEPT: usize = 128;
@@ -55,9 +56,9 @@ pub(super) fn open_writer(path: &Path, exclusive: bool) -> Result<(Connection, O
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(Duration::from_secs(5))?;
-    refuse_newer(&conn)?;
+    Version::of(&conn)?.check()?;
     configure(&conn)?;
-    Migrations::from_slice(MIGRATIONS).to_latest(&mut conn).map_err(|error| OpenError::Sqlite(error.into()))?;
+    migrate(&mut conn)?;
     Ok((conn, locks))
 }
 
@@ -85,10 +86,23 @@ fn create_database(path: &Path) -> Result<(), OpenError> {
     // Before there is anything in it: later it would need the whole file to be written anew.
     conn.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     conn.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?; // kept in the file
-    Migrations::from_slice(MIGRATIONS).to_latest(&mut conn).map_err(|error| OpenError::Sqlite(error.into()))?;
+    migrate(&mut conn)?;
     conn.close().map_err(|(_, error)| error)?;
     file.sync_all().map_err(io)?;
     std::fs::rename(&new, path).map_err(io)
+}
+
+/// An empty database in memory, which its one connection is the only way to.
+pub(super) fn open_in_memory() -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut conn = Connection::open_in_memory_with_flags(flags)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    conn.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    conn.pragma_update(None, "synchronous", "OFF")?;
+    conn.pragma_update(None, "foreign_keys", false)?; // as on disk
+    conn.pragma_update(None, "temp_store", "MEMORY")?;
+    migrate(&mut conn)?;
+    Ok(conn)
 }
 
 /// A further connection that cannot write.
@@ -131,10 +145,40 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-fn refuse_newer(conn: &Connection) -> Result<(), OpenError> {
-    let known = known_schema();
-    let found: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if found > known { Err(OpenError::Newer { found, known }) } else { Ok(()) }
+/// Which schema a file says that it has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Version {
+    /// How many steps were taken; 0: there is nothing in it.
+    pub(crate) schema: u32,
+    /// The edition of the first one.
+    pub(crate) edition: u32,
+}
+
+impl Version {
+    /// What the database says.
+    pub(crate) fn of(conn: &Connection) -> Result<Self, rusqlite::Error> {
+        let number = |pragma| conn.pragma_query_value(None, pragma, |row| row.get(0));
+        Ok(Self { schema: number("user_version")?, edition: number("application_id")? })
+    }
+
+    /// Whether this program can work with it, or bring it up to date.
+    pub(crate) fn check(self) -> Result<(), OpenError> {
+        let (found, known) = (self.schema, known_schema());
+        match found {
+            0 => Ok(()),
+            _ if self.edition != EDITION => Err(OpenError::Unreleased),
+            _ if found > known => Err(OpenError::Newer { found, known }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Takes the steps that are missing.
+fn migrate(conn: &mut Connection) -> Result<(), OpenError> {
+    if Version::of(conn)?.schema == 0 {
+        conn.pragma_update(None, "application_id", EDITION)?;
+    }
+    Migrations::from_slice(MIGRATIONS).to_latest(conn).map_err(|error| OpenError::Sqlite(error.into()))
 }
 
 fn create_directory(path: &Path) -> Result<(), OpenError> {

@@ -37,7 +37,8 @@ impl ThreadStore for SqliteStore {
     async fn accept(&self, lease: &Lease, input: NewInput) -> Result<Acceptance, StoreError> {
         let lease = lease.clone();
         let sent = || input.digest.clone().unwrap_or_else(|| input_digest(&input.text));
-        let digest = input.key.as_ref().map(|_| sent());
+        let numbered = input.provenance.as_ref().is_some_and(|provenance| provenance.message_id.is_some());
+        let digest = (input.key.is_some() || numbered).then(sent);
         self.write(Committed, move |tx| lanes::accept(tx, &lease, &input, digest.as_deref())).await
     }
 
@@ -249,10 +250,6 @@ impl Archive for SqliteStore {
 
     async fn prunable(&self, old: Retention) -> Result<Removed, StoreError> {
         self.read(move |conn| prune::prunable(conn, &old)).await
-    }
-
-    async fn index(&self, most: u32) -> Result<bool, StoreError> {
-        self.write(Committed, move |tx| words::keep_older(tx, most)).await
     }
 
     async fn shrink(&self, pages: u32) -> Result<(), StoreError> {

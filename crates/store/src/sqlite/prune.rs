@@ -21,7 +21,7 @@ use crate::limits::{deleted, id_before};
 macro_rules! too_old {
     () => {
         "FROM threads t LEFT JOIN sessions s ON s.session = t.session AND s.thread = t.id
-         WHERE t.last_active_at < ?1 AND (s.session IS NULL OR COALESCE(s.opened_at < ?1, TRUE))
+         WHERE t.last_active_at < ?1 AND (s.session IS NULL OR s.opened_at < ?1)
            AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session = t.session AND r.ended_at IS NULL
                                                   AND (r.thread = t.id OR s.session IS NOT NULL))"
     };
@@ -31,7 +31,7 @@ macro_rules! too_old {
 macro_rules! of_old_firings {
     () => {
         "FROM firings f JOIN threads t ON t.session = f.session LEFT JOIN sessions s ON s.session = t.session AND s.thread = t.id
-         WHERE f.ended_at < ?2 AND t.last_active_at < ?2 AND (s.session IS NULL OR COALESCE(s.opened_at < ?2, TRUE))
+         WHERE f.ended_at < ?2 AND t.last_active_at < ?2 AND (s.session IS NULL OR s.opened_at < ?2)
            AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session = t.session AND r.ended_at IS NULL)"
     };
 }

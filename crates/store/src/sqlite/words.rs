@@ -21,41 +21,6 @@ pub(super) fn keep(tx: &mut Tx<'_>, message: &Message) -> Done<Option<u64>> {
     Ok(Some(tx.last_insert()))
 }
 
-/// Indexes messages that an earlier version has written; whether there are more.
-pub(super) fn keep_older(tx: &mut Tx<'_>, most: u32) -> Done<bool> {
-    let upto = tx.row("SELECT thread, position FROM words_upto", [], |row| {
-        Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
-    })?;
-    let Some((thread, position)) = upto else { return Ok(false) };
-    let older = tx.rows(
-        "SELECT thread, position, doc, body FROM messages WHERE (thread, position) > (?1, ?2)
-         ORDER BY thread, position LIMIT ?3",
-        params![thread, position, most],
-        |row| {
-            let known = row.get::<_, Option<i64>>("doc")?.is_some();
-            let message: Option<Message> = rows::readable(row, "a message", "body")?.filter(|_| !known);
-            Ok((row.get::<_, String>("thread")?, row.get::<_, i64>("position")?, message))
-        },
-    )?;
-    for (thread, position, message) in &older {
-        let Some(doc) = message.as_ref().map(|message| keep(tx, message)).transpose()?.flatten() else { continue };
-        tx.exec(
-            "UPDATE messages SET doc = ?3 WHERE thread = ?1 AND position = ?2",
-            params![thread, position, tx::to_sql_int(doc)],
-        )?;
-    }
-    match older.last() {
-        Some((thread, position, _)) if older.len() >= most as usize => {
-            tx.exec("UPDATE words_upto SET thread = ?1, position = ?2", params![thread, position])?;
-            Ok(true)
-        }
-        _ => {
-            tx.exec("DELETE FROM words_upto", [])?;
-            Ok(false)
-        }
-    }
-}
-
 /// Deletes the words of a thread's messages up to a position. Before the messages themselves, which know their rows.
 pub(super) fn forget(tx: &mut Tx<'_>, thread: &str, upto: i64) -> Done<()> {
     tx.exec(

@@ -103,6 +103,25 @@ pub(super) struct Signals {
     pub(super) outbox: watch::Sender<u64>,
 }
 
+impl Signals {
+    /// For a store whose last fact this is.
+    pub(super) fn new(last: Seq) -> Self {
+        Self { tip: watch::Sender::new(last), outbox: watch::Sender::new(0) }
+    }
+
+    /// After a commit: counts it, and wakes who follows events and outbox.
+    pub(super) fn committed(&self, counters: &Counters, effects: Effects) {
+        counters.commits.fetch_add(1, Ordering::Relaxed);
+        counters.statements.fetch_add(effects.statements, Ordering::Relaxed);
+        if let Some(seq) = effects.last_event {
+            self.tip.send_replace(Seq(seq));
+        }
+        if effects.outbox {
+            self.outbox.send_modify(|commits| *commits += 1);
+        }
+    }
+}
+
 /// The state of the writing thread.
 pub(super) struct Writer {
     conn: Connection,
@@ -285,14 +304,7 @@ impl Writer {
     fn tell(&mut self) {
         self.open = false;
         self.due = None;
-        self.counters.commits.fetch_add(1, Ordering::Relaxed);
-        self.counters.statements.fetch_add(self.effects.statements, Ordering::Relaxed);
-        if let Some(seq) = self.effects.last_event {
-            self.signals.tip.send_replace(Seq(seq));
-        }
-        if self.effects.outbox {
-            self.signals.outbox.send_modify(|commits| *commits += 1);
-        }
+        self.signals.committed(&self.counters, self.effects);
         for mut job in self.batch.drain(..) {
             job.answer(Ok(()));
         }
@@ -364,7 +376,7 @@ mod tests {
             )
             .expect("tables");
             let (queue, letters) = queue(16, 1);
-            let signals = Arc::new(Signals { tip: watch::Sender::default(), outbox: watch::Sender::default() });
+            let signals = Arc::new(Signals::new(Seq::default()));
             let writer = Writer::new(conn, letters, signals.clone(), Arc::default(), None);
             let thread = std::thread::spawn(move || writer.run());
             Self { queue, signals, thread, file }

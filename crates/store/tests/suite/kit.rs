@@ -12,7 +12,7 @@ use belay_protocol::{
     RunId, RunReader, SessionKey, SessionLifetime, SpendLedger, StopReason, ThreadEdit, ThreadSnapshot, ThreadState,
     ThreadStore, ToolSwitches, Trigger, UnixMillis,
 };
-use belay_store::{MemoryStore, SealedSecrets, SqliteStore, StoreOptions};
+use belay_store::{SealedSecrets, SqliteStore, StoreOptions};
 use tempfile::TempDir;
 
 /// All ports at once.
@@ -31,8 +31,8 @@ pub(crate) type Shared = Arc<dyn Store>;
 pub(crate) trait Everything: Store + JobStore + RoutineStore + ToolSwitches {}
 impl<S> Everything for S where S: Store + JobStore + RoutineStore + ToolSwitches {}
 
-pub(crate) fn memory() -> Arc<MemoryStore> {
-    Arc::new(MemoryStore::new())
+pub(crate) fn memory() -> Arc<SqliteStore> {
+    Arc::new(SqliteStore::in_memory().unwrap())
 }
 
 /// A store in a directory that lives as long as the guard.
@@ -57,7 +57,6 @@ pub(crate) fn input(text: &str) -> NewInput {
         channel: "http".into(),
         asker: Asker { principal: "p".into(), ..Asker::default() },
         digest: None,
-        text_digest: None,
         text: text.into(),
         provenance: None,
         reply_to: None,

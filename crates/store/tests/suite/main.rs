@@ -1,5 +1,5 @@
-//! What the stores promise: one conformance suite over both, random sequences compared between them, and what only a
-//! store on disk can show: crashes, full disks, locks.
+//! What the store promises: one conformance suite over a store in a file and one in memory, random sequences compared between
+//! them, and what only a store on disk can show: crashes, full disks, locks.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,9 +9,9 @@ mod damaged;
 mod disk;
 mod inspect;
 mod kit;
-mod migrations;
 mod paused_crash;
 mod properties;
+mod schema;
 mod secret_files;
 mod two_daemons;
 mod work_properties;

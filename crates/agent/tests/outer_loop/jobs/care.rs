@@ -13,7 +13,7 @@ use crate::support::{Setup, faulty};
 fn setup_of(
     model: ScriptedModel,
     jobs: JobsConfig,
-) -> (Setup, belay_testkit::faulty::Faulty<belay_store::MemoryStore>) {
+) -> (Setup, belay_testkit::faulty::Faulty<belay_store::SqliteStore>) {
     let (setup, store) = faulty(model);
     (Setup { jobs, ..setup }, store)
 }

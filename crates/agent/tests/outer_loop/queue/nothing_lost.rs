@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{QueueMode, RunFilter, RunRecord, StopReason};
-use belay_store::MemoryStore;
+use belay_store::SqliteStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -20,7 +20,7 @@ async fn all_runs(setup: &Setup) -> Vec<RunRecord> {
 
 /// A message joins while a tool runs, and its commit goes wrong in this way.
 async fn joins_badly(fault: Fault) -> (Setup, Vec<String>) {
-    let store = Faulty::new(Arc::new(MemoryStore::new()));
+    let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
     let script = [Scripted::call("slow", json!({})), Scripted::text("answered"), Scripted::text("more")];
     let mut setup = Setup::new(ScriptedModel::new(script)).tool(TestTool::named("slow"));
     setup.store = ports(Arc::new(store.clone()));

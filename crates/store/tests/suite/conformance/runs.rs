@@ -148,7 +148,6 @@ async fn one_of_fifty_equal_keys_is_new_and_the_others_know_its_run(store: Share
         session: SessionKey::new("s"),
         accepted_at: at(1_000),
         digest: input_digest("hi"),
-        of_text: false,
     };
     let knowing = outcomes.iter().filter(|(_, outcome)| *outcome == Acceptance::Known(known.clone())).count();
     assert_eq!(knowing, 49);

@@ -22,6 +22,7 @@ super::for_every_store! {
     facts_of_a_message_are_behind_its_acceptance
     a_thread_is_fresh_until_something_is_said_in_it
     an_edit_replaces_a_message_that_never_began_and_no_other
+    an_edit_is_compared_with_its_message_also_where_that_came_without_a_key
 }
 
 fn joined(run: RunId, how: &'static str) -> JoinedRun {
@@ -231,4 +232,11 @@ async fn an_edit_replaces_a_message_that_never_began_and_no_other(store: Shared)
     assert!(begun.messages[0].1.outside, "a forward brings the words of somebody else");
     let known = store.sent_message(&lease.session, "7").await.unwrap().expect("known");
     assert!(known.says(&input_digest("wrong")) && known.says(&input_digest("right")));
+}
+
+async fn an_edit_is_compared_with_its_message_also_where_that_came_without_a_key(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    accept(&*store, &lease, NewInput { key: None, ..numbered("as it was", "7") }).await;
+    let known = store.sent_message(&lease.session, "7").await.unwrap().expect("known");
+    assert!(known.says(&input_digest("as it was")) && !known.says(&input_digest("another")));
 }

@@ -1,0 +1,76 @@
+//! The executor of a store in memory: one connection, which each caller uses in its own task.
+//!
+//! What the threads of a file promise holds here in the plainest way: each job is a transaction of its own, committed before its
+//! caller is answered, and followers are woken between the two. Nothing here awaits, so no other task comes in between and
+//! paused time stands still.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use belay_protocol::StoreError;
+use rusqlite::Connection;
+
+use super::tx::{Done, Effects, Failure, Tx};
+use super::writer::{Counters, Signals};
+use crate::queue::closed;
+
+/// The connection, until it is closed. The lock is held for one operation, never over an `.await`.
+pub(super) struct Inline(Mutex<Option<Connection>>);
+
+impl Inline {
+    pub(super) fn new(conn: Connection) -> Self {
+        Self(Mutex::new(Some(conn)))
+    }
+
+    /// Executes it in a transaction, commits that, tells the followers, and answers.
+    pub(super) fn write<T>(
+        &self,
+        signals: &Signals,
+        counters: &Counters,
+        run: impl Fn(&mut Tx<'_>) -> Done<T>,
+    ) -> Result<T, StoreError> {
+        let guard = self.lock();
+        let conn = guard.as_ref().ok_or_else(closed)?;
+        counters.jobs.fetch_add(1, Ordering::Relaxed);
+        let mut effects = Effects::default();
+        let done = transaction(conn, || run(&mut Tx::new(conn, &mut effects)));
+        if done.is_ok() {
+            signals.committed(counters, effects);
+        }
+        done.map_err(Failure::into_store_error)
+    }
+
+    /// Reads what is committed, which is all that there is.
+    pub(super) fn read<T>(&self, read: impl FnOnce(&Connection) -> Done<T>) -> Result<T, StoreError> {
+        let guard = self.lock();
+        read(guard.as_ref().ok_or_else(closed)?).map_err(Failure::into_store_error)
+    }
+
+    /// Forgets everything.
+    pub(super) fn close(&self) {
+        self.lock().take();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Connection>> {
+        // A job that panicked left a transaction open at most, which the next one rolls back.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All of it or nothing.
+fn transaction<T>(conn: &Connection, run: impl FnOnce() -> Done<T>) -> Done<T> {
+    if !conn.is_autocommit() {
+        sql(conn, "ROLLBACK")?;
+    }
+    sql(conn, "BEGIN IMMEDIATE")?;
+    let done = run().and_then(|value| sql(conn, "COMMIT").map(|()| value));
+    if done.is_err() && !conn.is_autocommit() {
+        sql(conn, "ROLLBACK")?;
+    }
+    done
+}
+
+fn sql(conn: &Connection, sql: &str) -> Done<()> {
+    conn.prepare_cached(sql)?.execute([])?;
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! What the schema holds to by itself, and files of another one.
+
+use belay_store::{OpenError, SqliteStore, StoreOptions, inspect};
+use rusqlite::Connection;
+
+use crate::kit::*;
+
+/// Before the first release the one schema is edited in place: its number stays, its edition does not.
+#[tokio::test]
+async fn a_store_of_an_unreleased_schema_is_refused_with_the_next_step_and_left_untouched() {
+    for (edition, schema) in [(0, 1), (0, 14), (7, 1), (7, 99)] {
+        let (store, directory) = sqlite();
+        store.close().await;
+        let path = directory.path().join("belay.db");
+        let conn = Connection::open(&path).unwrap();
+        conn.pragma_update(None, "application_id", edition).unwrap();
+        conn.pragma_update(None, "user_version", schema).unwrap();
+        let seen = inspect(&path).unwrap_err();
+        assert!(matches!(seen, OpenError::Unreleased), "in the log: {seen}");
+        drop(conn);
+        let before = std::fs::read(&path).unwrap();
+        let seen = inspect(&path).unwrap_err();
+        assert!(matches!(seen, OpenError::Unreleased), "in the file: {seen}");
+        let refused = SqliteStore::open(&path, StoreOptions::default()).unwrap_err();
+        assert!(matches!(refused, OpenError::Unreleased) && refused.to_string().contains("move the file"), "{refused}");
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
+}
+
+/// The words are checked by the database too: another program that writes the file cannot make an approval of a typing
+/// mistake.
+#[tokio::test]
+async fn a_state_or_a_place_that_is_no_word_of_ours_cannot_be_written() {
+    let (store, directory) = sqlite();
+    let lease = open(&store, "s").await.lease;
+    let run = accept(&store, &lease, input("hi")).await;
+    pause(&store, &lease, run).await;
+    store.close().await;
+    let conn = Connection::open(directory.path().join("belay.db")).unwrap();
+    for sql in [
+        "UPDATE gates SET state = 'Approved'",
+        "UPDATE gates SET state = NULL",
+        "UPDATE gates SET kind = 'credential'",
+        "UPDATE gates SET secret_name = 'x'",
+        "UPDATE gates SET asker_place = 'root'",
+        "UPDATE gates SET decided_by = 'ann'",
+        "UPDATE runs SET asker_place = 'root'",
+        "UPDATE runs SET relayed = 2",
+    ] {
+        let outcome = conn.execute(sql, []);
+        assert!(
+            matches!(&outcome, Err(error) if error.to_string().contains("constraint failed")),
+            "{sql}: {outcome:?}"
+        );
+    }
+    assert_eq!(conn.execute("UPDATE gates SET state = 'denied', decided_by = 'a', decided_at = 1", []).unwrap(), 1);
+}
