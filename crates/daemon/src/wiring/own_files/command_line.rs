@@ -60,7 +60,7 @@ impl Start {
         let bare = unquoted(&word);
         let after_equals = word.match_indices('=').map(|(at, _)| &word[at + 1..]);
         // `-I/usr/include`, `-Cdirectory`, `@options`
-        let joined = word.strip_prefix('-').and_then(|option| Some(option.strip_prefix(option.chars().next()?)?));
+        let joined = word.strip_prefix('-').and_then(|option| option.strip_prefix(option.chars().next()?));
         let listed = word.strip_prefix('@');
         let whole = [Some(word.as_str()), joined, listed].into_iter().flatten();
         // `https://host/path` is no path, and neither is what follows its colon.
