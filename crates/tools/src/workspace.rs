@@ -182,6 +182,18 @@ impl Workspace {
         digest::of_file(&mut File::from(fd)).map(Some).map_err(|error| unreadable(&error))
     }
 
+    /// Whether a path names a file or directory in here; also where that cannot be found out.
+    pub(crate) fn holds(&self, path: &str) -> bool {
+        use Errno as E;
+        if check(path).is_err() {
+            return false;
+        }
+        match self.open_beneath(path, OFlags::PATH) {
+            Ok(_) => true,
+            Err(errno) => !matches!(errno, E::NOENT | E::NOTDIR | E::XDEV | E::LOOP | E::NAMETOOLONG),
+        }
+    }
+
     /// Whether a path lies in the inner directory of a git repository, by its name or by where its links lead. What is
     /// written there can name programs that git starts by itself.
     pub(crate) fn is_in_git(&self, path: &str) -> bool {

@@ -31,6 +31,8 @@ mod tests {
             (PathResolution::Kernel, "openat2"),
             (PathResolution::Stepwise(Refusal::Filter(38)), "a system call filter refuses openat2 with ENOSYS"),
             (PathResolution::Stepwise(Refusal::Filter(1)), "a system call filter refuses openat2 with EPERM"),
+            (PathResolution::Stepwise(Refusal::Filter(13)), "a system call filter refuses openat2 with EACCES"),
+            (PathResolution::Stepwise(Refusal::Filter(129)), "a system call filter refuses openat2 with error 129"),
             (PathResolution::Stepwise(Refusal::OldKernel("5.4.0".to_owned())), "the kernel (5.4.0) is older than 5.6"),
         ] {
             let finding = paths(&resolution);

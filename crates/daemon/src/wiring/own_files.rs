@@ -3,13 +3,18 @@
 //! File tools and commands may change whatever lies in the workspace. A settings file, a token file or the program of a
 //! hook in there would be a way out of the sandbox, so such a configuration is refused before anything starts. Paths
 //! are compared without links and by device and inode, so that links, bind mounts and hard links are seen through.
+//! A path counts whether or not anything is there yet.
 
+mod command_line;
 mod places;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use belay_store::StoreUrl;
+use belay_tools::mcp::McpServerConfig;
 
+use self::command_line::{LOADING, Start, mentions};
 use self::places::{Area, Route};
 use super::mcp::{walls, workspace_of};
 use super::store::Store;
@@ -26,6 +31,8 @@ pub(crate) struct Own {
     path: PathBuf,
     /// Whether commands may not even read it.
     private: bool,
+    /// What to do, besides choosing another workspace.
+    remedy: &'static str,
 }
 
 /// Refuses a workspace, or a directory shown to commands, that contains files of Belay's own.
@@ -39,17 +46,19 @@ pub(crate) fn keep_apart(settings: &Settings, env: &Environment, paths: &Paths) 
 
 /// The problems of [`keep_apart`]. Reads directories: of the workspace only where a file of ours has several names.
 pub(crate) fn shared(settings: &Settings, env: &Environment, paths: &Paths) -> Vec<Problem> {
-    let own = own(settings, env, paths);
     let workspace = Area::of(&workspace_of(settings, env, paths));
+    let own = own(settings, env, paths, &workspace);
     let in_workspace = own.iter().filter(|own| workspace.reaches(&Route::of(&own.path))).map(|own| {
         let (what, path) = (&own.what, own.path.display());
         let said = format!(
             "{} contains {what}, {path}: file tools and commands could read or change it",
             workspace.path().display()
         );
-        let advice = "set tools.workspace to a directory that holds nothing of Belay's (a subdirectory, for example), or \
-                      move the file out of it; settings can be in ~/.config/belay/belay.toml";
-        Problem::new("tools.workspace", said).hint(Some(advice.to_owned()))
+        let advice = format!(
+            "set tools.workspace to a directory that holds nothing of Belay's (a subdirectory, for example), or {}",
+            own.remedy
+        );
+        Problem::new("tools.workspace", said).hint(Some(advice))
     });
     in_workspace.chain(shown(settings, env, paths, &own, &workspace)).collect()
 }
@@ -81,9 +90,10 @@ fn shown(settings: &Settings, env: &Environment, paths: &Paths, own: &[Own], wor
 }
 
 /// Everything of ours: what a start reads, runs or writes without a sandbox.
-fn own(settings: &Settings, env: &Environment, paths: &Paths) -> Vec<Own> {
-    let private = |what: &str, path: PathBuf| Own { what: what.to_owned(), path, private: true };
-    let public = |what: String, path: PathBuf| Own { what, path, private: false };
+fn own(settings: &Settings, env: &Environment, paths: &Paths, workspace: &Area) -> Vec<Own> {
+    let remedy = "move the file out of it; settings can be in ~/.config/belay/belay.toml";
+    let private = |what: &str, path: PathBuf| Own { what: what.to_owned(), path, private: true, remedy };
+    let public = |what: String, path: PathBuf| Own { what, path, private: false, remedy };
     let mut own = vec![
         private("the data directory", paths.data.clone()),
         private("the key of the vault", paths.data.join("secret.key")),
@@ -100,18 +110,83 @@ fn own(settings: &Settings, env: &Environment, paths: &Paths) -> Vec<Own> {
     own.extend(secret_files(settings, env).into_iter().map(|(key, file)| private(&format!("the file of {key}"), file)));
     own.extend(std::env::current_exe().ok().map(|program| public("the program of Belay".to_owned(), program)));
     own.extend(settings.tools.sandbox.bwrap.clone().map(|program| public("tools.sandbox.bwrap".to_owned(), program)));
-    for hook in &settings.hooks.0 {
-        let named = |word: &str| format!("{word} of the hook {:?}, which runs outside the sandbox", hook.name);
-        own.extend(files_of(&hook.command, env, None).into_iter().map(|file| public(named("a program or file"), file)));
-        let audit = hook.audit.as_ref().map(|audit| expand(&audit.file, env));
-        own.extend(audit.map(|file| public(format!("the audit file of the hook {:?}", hook.name), file)));
-    }
-    for (name, server) in settings.tools.mcp.iter().filter(|(_, server)| server.enabled && !server.sandbox) {
-        let what = format!("a program or file of the MCP server {name:?}, which runs outside the sandbox");
-        let directory = workspace_of(settings, env, paths);
-        own.extend(files_of(&server.command, env, Some(&directory)).into_iter().map(|file| public(what.clone(), file)));
+    let audits = settings.hooks.0.iter().filter_map(|hook| Some((&hook.name, hook.audit.as_ref()?)));
+    own.extend(
+        audits.map(|(name, audit)| public(format!("the audit file of the hook {name:?}"), expand(&audit.file, env))),
+    );
+    own.extend(searched(env));
+    own.extend(of_hooks(settings, env, workspace));
+    own.extend(of_servers(settings, env, paths, workspace));
+    own
+}
+
+/// The directories in which the daemon looks for programs that it runs itself: bubblewrap, container engines, hooks.
+fn searched(env: &Environment) -> Vec<Own> {
+    let directories = env.raw("PATH").map(std::env::split_paths).into_iter().flatten();
+    let remedy = "leave that directory out of the PATH that Belay is started with";
+    let own = |path: PathBuf| Own { what: "a directory of PATH".to_owned(), path: here(&path), private: false, remedy };
+    directories.map(own).collect()
+}
+
+/// A path as the daemon's own processes take it.
+fn here(path: &Path) -> PathBuf {
+    let current = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    current.join(path)
+}
+
+/// What the programs of hooks are started with, and where.
+fn of_hooks(settings: &Settings, env: &Environment, workspace: &Area) -> Vec<Own> {
+    let start = Start { directory: here(Path::new("")), in_workspace: false, home: env.directory("HOME") };
+    let mut own = Vec::new();
+    for hook in settings.hooks.0.iter().filter(|hook| !hook.command.is_empty()) {
+        let outside = format!("the hook {:?}, which runs outside the sandbox", hook.name);
+        own.push(Own {
+            what: format!("the directory that Belay was started in and that is the working directory of {outside}"),
+            path: start.directory.clone(),
+            private: false,
+            remedy: "start Belay in another directory (WorkingDirectory= of a unit)",
+        });
+        let values =
+            hook.env.iter().filter(|(name, _)| LOADING.contains(&name.as_str())).map(|(_, value)| value.clone());
+        own.extend(named(&hook.command, values, &start, workspace, &format!("something that is named by {outside}")));
     }
     own
+}
+
+/// What MCP servers outside the sandbox are started with. They start in the workspace.
+fn of_servers(settings: &Settings, env: &Environment, paths: &Paths, workspace: &Area) -> Vec<Own> {
+    let start =
+        Start { directory: workspace_of(settings, env, paths), in_workspace: true, home: env.directory("HOME") };
+    let servers = settings.tools.mcp.iter().filter(|(_, server)| server.enabled && !server.sandbox);
+    let of_server = |(name, server): (&String, &McpServerConfig)| {
+        let what = format!("something that is named by the MCP server {name:?}, which runs outside the sandbox");
+        let given =
+            server.env.iter().filter(|(name, _)| LOADING.contains(&name.as_str())).map(|(_, value)| value.clone());
+        let taken = server.env_from.iter().filter(|name| LOADING.contains(&name.as_str()));
+        let taken = taken.filter_map(|name| env.text(name).map(ToOwned::to_owned));
+        named(&server.command, given.chain(taken), &start, workspace, &what)
+    };
+    servers.flat_map(of_server).collect()
+}
+
+/// What a command line and values of variables name in the workspace.
+fn named(
+    command: &[String],
+    values: impl Iterator<Item = String>,
+    start: &Start,
+    workspace: &Area,
+    what: &str,
+) -> Vec<Own> {
+    // A program without a slash is looked for along PATH, which is judged by itself.
+    let program = command.first().filter(|program| program.contains('/')).map(|program| start.directory.join(program));
+    let words: Vec<String> = command.iter().skip(1).cloned().chain(values).collect();
+    let paths = program.into_iter().chain(words.iter().flat_map(|word| start.paths_in(word)));
+    let mut paths: BTreeSet<PathBuf> = paths.filter(|path| workspace.reaches(&Route::of(path))).collect();
+    if paths.is_empty() && words.iter().any(|word| mentions(word, workspace.path())) {
+        paths.insert(workspace.path().to_owned());
+    }
+    let remedy = "move it out of the workspace and change the command";
+    paths.into_iter().map(|path| Own { what: what.to_owned(), path, private: false, remedy }).collect()
 }
 
 /// The files that secrets are read from, each with its key.
@@ -136,29 +211,6 @@ pub(super) fn secret_files(settings: &Settings, env: &Environment) -> Vec<(Strin
         .filter_map(|(name, server)| Some((format!("tools.mcp.{name}.token_file"), server.token_file.as_deref()?)));
     let files = named.chain(further).chain(fallbacks).chain(servers);
     files.filter(|(_, file)| !file.as_os_str().is_empty()).map(|(key, file)| (key, expand(file, env))).collect()
-}
-
-/// The program of a command line and the files among its arguments: what it runs may be in any of them. `directory` is
-/// where it starts, unless that is the daemon's.
-fn files_of(command: &[String], env: &Environment, directory: Option<&Path>) -> Vec<PathBuf> {
-    let Some((program, arguments)) = command.split_first() else { return Vec::new() };
-    let here = |word: &str| match directory {
-        Some(directory) => directory.join(word),
-        None => std::path::absolute(word).unwrap_or_else(|_| PathBuf::from(word)),
-    };
-    let search = env.raw("PATH").map(std::env::split_paths).into_iter().flatten();
-    let program = if program.contains('/') {
-        Some(here(program))
-    } else {
-        search.map(|directory| directory.join(program)).find(|path| path.is_file())
-    };
-    // An option may have its value joined on: `--require=./hook.js`.
-    let values = |word: &'_ String| -> Vec<String> {
-        let value = word.split_once('=').map(|(_, value)| value.to_owned());
-        std::iter::once(word.clone()).chain(value).collect()
-    };
-    let files = arguments.iter().flat_map(values).map(|word| here(&word)).filter(|path| path.is_file());
-    program.into_iter().chain(files).collect()
 }
 
 #[cfg(test)]

@@ -82,8 +82,14 @@ impl Places {
         }
     }
 
-    /// A path of a command as a path from the root of the workspace; `None` when it leads elsewhere by its look.
+    /// A path of a command as a path from the root of the workspace; `None` when it leads elsewhere by its look, or is
+    /// the root itself.
     pub(super) fn inside(&self, path: &str, directory: &str) -> Option<String> {
+        self.below(path, directory).filter(|inside| !inside.is_empty())
+    }
+
+    /// The same; empty for the root.
+    fn below(&self, path: &str, directory: &str) -> Option<String> {
         let whole = match Path::new(path).strip_prefix(&self.view) {
             Ok(below) => below.to_str()?.to_owned(),
             Err(_) if path.starts_with('/') || path.is_empty() => return None,
@@ -91,7 +97,23 @@ impl Places {
         };
         // `..` stays: where it leads is the kernel's to say, which knows the links.
         let parts: Vec<&str> = whole.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
-        Some(parts.join("/")).filter(|inside| !inside.is_empty())
+        Some(parts.join("/"))
+    }
+
+    /// Whether an argument, or the value in it, names a file or directory of the workspace that is there.
+    pub(super) fn names_entry(&self, argument: &str, directory: &str) -> bool {
+        // `-Idirectory`, `@file`
+        let mut rest = argument.chars();
+        let joined = match (rest.next(), rest.next()) {
+            (Some('-'), Some(_)) => Some(rest.as_str()),
+            (Some('@'), Some(_)) => argument.get(1..),
+            _ => None,
+        };
+        let parts = argument.split(['=', ':', ',']);
+        std::iter::once(argument).chain(parts).chain(joined).any(|word| match self.below(word, directory) {
+            Some(below) => below.is_empty() || self.workspace.holds(&below),
+            None => false,
+        })
     }
 
     /// Whether an argument names a program, or the value in it does: what is given one may start it.

@@ -1,12 +1,13 @@
 //! How far one answer of a person reaches: what "always" covers, and which commands are asked for each time.
 //!
 //! Three answers, from narrow to wide: *each time* for what starts other programs by an argument, reaches beyond the
-//! workspace, cannot be taken back, or takes its meaning from files that an answer is not bound to (build tools,
-//! interpreters); *these very arguments* for what may do more than it seems; *this program*
-//! (with its first word, where it has commands of its own) for the rest.
+//! workspace, cannot be taken back, takes its meaning from files that an answer is not bound to (build tools,
+//! interpreters, compilers), or is not known; *these very arguments* for what may do more than it seems and is given
+//! nothing of the workspace; *this program* (with its first word, where it has commands of its own) for those that are
+//! known to start nothing.
 //!
-//! Lists of bad words are always too short. So this decides nothing but how often somebody is asked, and an unknown
-//! program whose arguments name another program counts as one that starts it.
+//! Lists of bad words are always too short. So "always" covers only what is on a list of good ones, and this decides
+//! nothing but how often somebody is asked.
 
 mod git;
 mod lists;
@@ -15,12 +16,20 @@ mod tests;
 
 use belay_protocol::Ask;
 
-use self::lists::{ALWAYS, COMMANDS, EXACT, FAR_REACHING, OPEN_ENDED, Options, PLAIN, STARTING};
+use self::lists::{ALWAYS, COMMANDS, EXACT, FAR_REACHING, OPEN_ENDED, Options, PLAIN, STARTING, WRAPPERS};
 use super::program::Program;
 
 /// What a person reads about a command whose meaning lies in files that the answer is not bound to.
 const UNBOUND: &str = "what it does depends on files that this answer is not bound to: scripts, modules or build files that it \
                        loads may change before it runs or while it does";
+
+/// What a person reads about a command that is given something of the workspace.
+const NAMED: &str =
+    "it is given files or directories of the workspace, which may change before it runs or while it does";
+
+/// What a person reads about a command of which nothing is known.
+const UNKNOWN: &str =
+    "Belay does not know this program: it may start other programs, or load files that this answer is not bound to";
 
 /// What was found about a command.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -58,8 +67,14 @@ impl Risk {
     }
 }
 
-/// Judges a command. `names_program` says of an argument whether it names a program.
-pub(super) fn judge(program: &Program, argv: &[String], names_program: impl Fn(&str) -> bool) -> Risk {
+/// Judges a command. Of an argument, `names_program` says whether it names a program, and `in_workspace` whether it
+/// names a file or directory of the workspace that is there.
+pub(super) fn judge(
+    program: &Program,
+    argv: &[String],
+    names_program: impl Fn(&str) -> bool,
+    in_workspace: impl Fn(&str) -> bool,
+) -> Risk {
     let mut names = program.names();
     // One file with many names does what it is called.
     if let [_, "busybox" | "toybox" | "coreutils"] = names[..] {
@@ -67,16 +82,19 @@ pub(super) fn judge(program: &Program, argv: &[String], names_program: impl Fn(&
     }
     let is = |list: &[&str]| names.iter().any(|name| lists::has(list, name));
     let arguments = argv.get(1..).unwrap_or_default();
-    if let Some(why) = ALWAYS.iter().find(|(list, _)| is(list)).map(|(_, why)| *why) {
+    let is_wrapper = is(WRAPPERS);
+    // What a program starts for its arguments is judged like the program: `timeout 5 make`, `xargs rm -r`.
+    let runs = |list: &[&str]| is(list) || (is_wrapper && arguments.iter().any(|argument| has_name(list, argument)));
+    if let Some(why) = ALWAYS.iter().find(|(list, _)| runs(list)).map(|(_, why)| *why) {
         return Risk::always(why);
     }
     if !is(&["git"]) && arguments.iter().any(|argument| names_repository(argument)) {
         return Risk::always("it names something in a .git directory, from which git takes settings and programs");
     }
-    if let Some(why) = far_reaching(&is, arguments) {
+    if let Some(why) = far_reaching(&runs, arguments) {
         return Risk::always(why);
     }
-    if let Some(option) = starting_option(&is, arguments) {
+    if let Some(option) = starting_option(&runs, arguments) {
         return Risk::always(format!(
             "its argument {option:?} can start another program, or reach further than it seems"
         ));
@@ -92,28 +110,38 @@ pub(super) fn judge(program: &Program, argv: &[String], names_program: impl Fn(&
     let first = arguments.first().map(String::as_str).unwrap_or_default();
     let covered = commands.is_some_and(|commands| commands.contains(&first));
     let asks_for_help = matches!(arguments, [only] if ["--version", "-V", "--help"].contains(&only.as_str()));
-    // `timeout 5 make`, `xargs ./build.sh`
-    let starts_open_ended = |argument: &String| {
-        has_name(OPEN_ENDED, argument)
-            || (argument.contains('/') && !argument.starts_with('/') && names_program(argument))
-    };
-    if is(OPEN_ENDED) && !covered {
+    if runs(OPEN_ENDED) && !covered {
         return if asks_for_help { Risk::exact() } else { Risk::always(UNBOUND) };
     }
-    if is(EXACT) {
-        return if arguments.iter().any(starts_open_ended) { Risk::always(UNBOUND) } else { Risk::exact() };
+    let name = names.first().copied().unwrap_or_default();
+    // These very arguments, unless they name what may be something else the next time.
+    let starts_unknown = |argument: &String| names_program(argument) && !has_name(PLAIN, argument);
+    let relative =
+        |argument: &String| argument.split(['=', ':', ',']).any(|part| part.contains('/') && !part.starts_with('/'));
+    let starts = |argument: &String| {
+        has_name(OPEN_ENDED, argument)
+            || (relative(argument) && (is_wrapper || names_program(argument)))
+            || (is_wrapper && starts_unknown(argument))
+    };
+    let these_very_arguments = || {
+        if arguments.iter().any(starts) {
+            return Risk::always(UNBOUND);
+        }
+        if arguments.iter().any(|argument| in_workspace(argument)) { Risk::always(NAMED) } else { Risk::exact() }
+    };
+    if is_wrapper || is(EXACT) {
+        return these_very_arguments();
     }
     if is(&["git"]) {
         return git::judge(arguments);
     }
-    let name = names.first().copied().unwrap_or_default();
     if commands.is_some() {
-        return if covered { Risk::covered(format!("{name} {first}")) } else { Risk::exact() };
+        return if covered { Risk::covered(format!("{name} {first}")) } else { these_very_arguments() };
     }
-    if is(PLAIN) || !arguments.iter().any(|argument| names_program(argument)) {
+    if is(PLAIN) {
         return Risk::covered(name);
     }
-    if arguments.iter().any(starts_open_ended) { Risk::always(UNBOUND) } else { Risk::exact() }
+    if asks_for_help { Risk::exact() } else { Risk::always(UNKNOWN) }
 }
 
 /// Whether a word names one of these programs, by its name or its path.

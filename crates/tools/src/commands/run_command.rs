@@ -145,7 +145,9 @@ impl Tool for RunCommand {
 /// What a command would do, for a person, and everything that their answer is bound to.
 fn weigh(orders: &Orders, order: &Order, policy: String, stdin: Option<&str>) -> Weight {
     let places = &orders.places;
-    let mut risk = risk::judge(&order.program, &order.argv, |word| places.names_program(word, &order.directory));
+    let names_program = |word: &str| places.names_program(word, &order.directory);
+    let in_workspace = |word: &str| places.names_entry(word, &order.directory);
+    let mut risk = risk::judge(&order.program, &order.argv, names_program, in_workspace);
     let line = quoted(&order.argv);
     let mut bound = vec![
         ("argv".to_owned(), line.clone()),

@@ -34,6 +34,17 @@ const MAX_LINKS: usize = 40;
 /// than people nest directories, and far below the limit of open files.
 const MAX_HELD: usize = 64;
 
+/// The names of the error numbers that filters answer with.
+const NAMES: [(Errno, &str); 7] = [
+    (Errno::NOSYS, "ENOSYS"),
+    (Errno::PERM, "EPERM"),
+    (Errno::ACCESS, "EACCES"),
+    (Errno::INVAL, "EINVAL"),
+    (Errno::OPNOTSUPP, "EOPNOTSUPP"),
+    (Errno::NOENT, "ENOENT"),
+    (Errno::MFILE, "EMFILE"),
+];
+
 /// The first kernel with `openat2`.
 const FIRST_KERNEL: (u32, u32) = (5, 6);
 
@@ -51,7 +62,8 @@ pub enum PathResolution {
 pub enum Refusal {
     /// The kernel is older than Linux 5.6; with its release.
     OldKernel(String),
-    /// The kernel has it, and a system call filter of the service or container refuses it; with the error number.
+    /// The kernel has it, and something refuses it, such as a system call filter of the service or container; with the
+    /// error number.
     Filter(i32),
 }
 
@@ -59,11 +71,11 @@ impl PathResolution {
     /// Tries `openat2` on `/`, and tells why it is refused. Takes some microseconds.
     pub fn find() -> Self {
         match openat2(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
-            Err(errno @ (Errno::NOSYS | Errno::PERM)) => {
+            Ok(_) => Self::Kernel,
+            // The root directory is always there, so that no error is one of the path. A filter may choose any number.
+            Err(errno) => {
                 Self::Stepwise(Refusal::of(errno, rustix::system::uname().release().to_str().unwrap_or_default()))
             }
-            // Any other error is one that the paths themselves will have.
-            Ok(_) | Err(_) => Self::Kernel,
         }
     }
 
@@ -89,7 +101,7 @@ impl PathResolution {
 }
 
 impl Refusal {
-    /// A filter may answer either number; only a kernel that is too old says ENOSYS without one.
+    /// A filter may answer any number; only a kernel that is too old says ENOSYS without one.
     fn of(errno: Errno, release: &str) -> Self {
         match kernel_version(release) {
             Some(version) if errno == Errno::NOSYS && version < FIRST_KERNEL => Self::OldKernel(release.to_owned()),
@@ -105,7 +117,8 @@ impl fmt::Display for Refusal {
                 write!(f, "the kernel ({release}) is older than 5.6, the first with openat2")
             }
             Self::Filter(number) => {
-                let name = if *number == Errno::NOSYS.raw_os_error() { "ENOSYS" } else { "EPERM" };
+                let name = NAMES.iter().find(|(errno, _)| errno.raw_os_error() == *number).map(|(_, name)| *name);
+                let name = name.map_or_else(|| format!("error {number}"), str::to_owned);
                 write!(
                     f,
                     "a system call filter refuses openat2 with {name}, such as RestrictSUIDSGID= of a systemd unit or \

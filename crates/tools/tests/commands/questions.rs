@@ -162,20 +162,52 @@ async fn a_program_that_is_named_within_an_argument_is_seen() {
     let mut commands = CommandsConfig::default();
     commands.path.push(programs.path().to_owned());
     let house = house_with(SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() }, commands);
-    for (argument, covers) in [
-        ("notes", Some("own")),
-        ("--colour=always", Some("own")),
-        ("--out=/no/such/program", Some("own")),
-        ("sh", None),
-        ("/bin/sh", None),
-        ("--shell=/bin/sh", None),
-        ("--shell=sh", None),
-        ("-e/bin/sh", None),
-        ("pager:sh", None),
-        ("a,sh", None),
-        ("x=y=/bin/sh", None),
+    for (argument, seen) in [
+        ("notes", false),
+        ("--colour=always", false),
+        ("--out=/no/such/program", false),
+        ("own", true),
+        ("--shell=own", true),
+        ("sh", true),
+        ("/bin/sh", true),
+        ("--shell=/bin/sh", true),
+        ("--shell=sh", true),
+        ("-e/bin/sh", true),
+        ("pager:sh", true),
+        ("a,sh", true),
+        ("x=y=/bin/sh", true),
     ] {
-        let weight = house.weigh(json!({ "argv": ["own", argument] })).await.unwrap();
-        assert_eq!(weight.covers.as_deref(), covers, "{argument}");
+        let weight = house.weigh(json!({ "argv": ["nice", argument] })).await.unwrap();
+        assert_eq!((weight.ask, weight.covers), (seen.then_some(Ask::Always), None), "{argument}");
     }
+}
+
+#[tokio::test]
+async fn what_an_answer_cannot_be_bound_to_is_asked_for_each_time_and_the_question_says_why() {
+    let programs = tempfile::tempdir().unwrap();
+    for name in ["prove", "run-parts", "own"] {
+        let file = programs.path().join(name);
+        std::fs::write(&file, "#!/bin/sh\n").unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let mut commands = CommandsConfig::default();
+    commands.path.insert(0, programs.path().to_owned());
+    let house = house_with(SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() }, commands);
+    house.write("sub/a.sed", "s/a/b/", 0o644);
+    for (argv, why) in [
+        (&["run-parts", "sub"][..], "may change after this answer"),
+        (&["timeout", "5", "run-parts", "sub"], "may change after this answer"),
+        (&["sed", "-f", "sub/a.sed"], "files that this answer is not bound to"),
+        (&["prove"], "files that this answer is not bound to"),
+        (&["own"], "Belay does not know this program"),
+        (&["timeout", "5", "ls", "sub"], "files or directories of the workspace"),
+        (&["timeout", "5", "ls", "."], "files or directories of the workspace"),
+        (&["timeout", "5", "ls", "-Isub"], "files or directories of the workspace"),
+    ] {
+        let weight = house.weigh(json!({ "argv": argv })).await.unwrap();
+        assert_eq!((weight.ask, &weight.covers), (Some(Ask::Always), &None), "{argv:?}");
+        assert!(bound(&weight, "caution").contains(why), "{argv:?}: {:?}", weight.bound);
+    }
+    let weight = house.weigh(json!({ "argv": ["timeout", "5", "ls", "/etc"] })).await.unwrap();
+    assert_eq!((weight.ask, weight.covers), (None, None), "these very arguments");
 }

@@ -38,7 +38,8 @@ impl Home {
     }
 
     fn problems(&self) -> Vec<String> {
-        let env = Environment::from([("PATH", "/usr/bin:/bin")]);
+        let home = self.dir.path().to_str().unwrap();
+        let env = Environment::from([("PATH", "/usr/bin:/bin"), ("HOME", home)]);
         shared(&self.settings, &env, &self.paths).iter().map(ToString::to_string).collect()
     }
 
@@ -136,6 +137,110 @@ fn what_runs_outside_the_sandbox_does_not_lie_in_the_workspace() {
     let audit = serde_json::json!({ "name": "a", "audit": { "file": home.at("work/audit.jsonl") } });
     home.settings.hooks.0 = vec![serde_json::from_value(audit).unwrap()];
     home.names(&["the audit file of the hook \"a\""]);
+}
+
+#[test]
+fn a_hook_names_nothing_in_the_workspace_whatever_is_there_when_belay_starts() {
+    let mut home = home();
+    let work = home.at("work");
+    let work = work.to_str().unwrap();
+    symlink(work, home.at("by-link")).unwrap();
+    let by_link = home.at("by-link/x.sh");
+    for command in [
+        &["sh", &format!("{work}/missing.sh")][..],
+        &[&format!("{work}/missing")],
+        &["run-parts", &format!("{work}/sub")],
+        &["run-parts", work],
+        &["make", "-C", work],
+        &["make", &format!("-C{work}")],
+        &["make", &format!("--directory={work}/not/yet")],
+        &["java", "-cp", &format!("/usr/share/a.jar:{work}/b.jar")],
+        &["gcc", &format!("@{work}/options")],
+        &["node", &format!("--import=file://{work}/x.mjs")],
+        &["sh", "-c", &format!(". {work}/x.sh")],
+        &["sh", "-c", &format!("cat>{work}/out;true")],
+        &["sh", "-c", ". ~/work/x.sh"],
+        &["sh", "-c", "exec \"$HOME\"/work/x"],
+        &["sh", by_link.to_str().unwrap()],
+    ] {
+        home.hook(command);
+        assert_eq!(home.problems().len(), 1, "{command:?}: {:?}", home.problems());
+        home.names(&["something that is named by the hook \"h\", which runs outside the sandbox"]);
+    }
+    for command in [
+        &["jq", "."][..],
+        &["sh", "-c", "jq . >> ~/log"],
+        &["sh", "-c", &format!("cat {work}-other/file /mnt{work}/file")],
+        &["curl", "https://example.org/work/sub"],
+        &["logger", "-t", "work"],
+    ] {
+        home.hook(command);
+        assert_eq!(home.problems(), Vec::<String>::new(), "{command:?}");
+    }
+    home.hook(&["python3", "-m", "report"]);
+    for (name, refused) in [("PYTHONPATH", true), ("PATH", true), ("REPORTS", false)] {
+        home.settings.hooks.0[0].env = [(name.to_owned(), format!("/usr/lib:{work}/lib"))].into();
+        assert_eq!(!home.problems().is_empty(), refused, "{name}");
+    }
+}
+
+#[test]
+fn the_text_of_a_command_may_quote_a_workspace_whose_name_has_spaces() {
+    let mut home = home();
+    let work = home.at("my work");
+    home.settings.tools.workspace = Some(work.clone());
+    for quoted in [format!("'{}'/x.sh", work.display()), work.to_str().unwrap().replace(' ', "\\ ")] {
+        home.hook(&["sh", "-c", &format!(". {quoted}")]);
+        assert_eq!(home.problems().len(), 1, "{quoted}: {:?}", home.problems());
+    }
+}
+
+#[test]
+fn hooks_do_not_start_in_the_workspace() {
+    let mut home = home();
+    home.settings.tools.workspace = Some(std::env::current_dir().unwrap());
+    assert_eq!(home.problems(), Vec::<String>::new());
+    home.hook(&["true"]);
+    home.names(&["the directory that Belay was started in", "start Belay in another directory"]);
+}
+
+#[test]
+fn programs_are_not_looked_for_in_the_workspace() {
+    let home = home();
+    for (directory, refused) in [("work/bin", true), ("work", true), ("bin", false)] {
+        let path = format!("{}:/usr/bin", home.at(directory).display());
+        let found = shared(&home.settings, &Environment::from([("PATH", path.as_str())]), &home.paths);
+        assert_eq!(found.len(), usize::from(refused), "{directory}: {found:?}");
+        assert!(found.iter().all(|problem| problem.to_string().contains("a directory of PATH")), "{found:?}");
+    }
+}
+
+#[test]
+fn a_server_outside_the_sandbox_names_nothing_in_the_workspace_though_it_starts_there() {
+    let mut home = home();
+    let work = home.at("work");
+    let work = work.to_str().unwrap();
+    for (command, refused) in [
+        (&["python3", "server.py"][..], true), // not there yet
+        (&["python3", "./server"], true),
+        (&["python3", "sub"], true),
+        (&["python3", "sub/../server.py"], true),
+        (&["./server"], true),
+        (&["bin/server"], true),
+        (&["sh", "-c", "exec python3 server.py"], true),
+        (&["node", &format!("{work}/dist/index")], true),
+        (&["npx", "-y", "@modelcontextprotocol/server-github"], false),
+        (&["docker", "run", "-i", "--rm", "mcp/github"], false),
+        (&["npx", "mcp-remote", "https://example.org/mcp", "--header", "Accept: application/json"], false),
+        (&["server", "--root", "/srv/elsewhere"], false),
+    ] {
+        let server = serde_json::json!({ "command": command, "sandbox": false });
+        home.settings.tools.mcp.insert("m".into(), serde_json::from_value(server).unwrap());
+        assert_eq!(!home.problems().is_empty(), refused, "{command:?}: {:?}", home.problems());
+    }
+    let server = serde_json::json!({ "command": ["s"], "env": { "NODE_PATH": "./modules" }, "sandbox": false });
+    home.settings.tools.mcp.insert("m".into(), serde_json::from_value(server).unwrap());
+    home.names(&["something that is named by the MCP server \"m\""]);
 }
 
 #[test]

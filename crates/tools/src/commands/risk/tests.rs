@@ -17,7 +17,9 @@ use Expected::{Always, Covers, Exact};
 fn check(rows: &[(&str, Expected)]) {
     for (line, expected) in rows {
         let argv: Vec<String> = line.split('|').map(str::to_owned).collect();
-        let risk = judge(&program(&argv[0]), &argv, |word| ["ls", "test", "./tool", "rm"].contains(&word));
+        let names_program = |word: &str| ["ls", "test", "./tool", "rm", "cowsay", "git"].contains(&word);
+        let in_workspace = |word: &str| [".", "file", "src", "list", "a.c", "a.txt"].contains(&word);
+        let risk = judge(&program(&argv[0]), &argv, names_program, in_workspace);
         let (covers, always) = match expected {
             Covers(what) => (Some((*what).to_owned()), false),
             Exact => (None, false),
@@ -61,7 +63,6 @@ fn plain_programs_are_covered_by_their_name() {
         ("rm|-f|old.txt", Covers("rm")),
         ("chmod|644|a.txt", Covers("chmod")),
         ("zip|-q|a.zip|b", Covers("zip")),
-        ("cowsay|hello", Covers("cowsay")),
         ("dos2unix|a.txt", Covers("dos2unix")),
     ]);
 }
@@ -94,7 +95,7 @@ fn programs_with_commands_are_covered_together_with_the_first_word_unless_they_r
         ("timeout|5|./tool", Always),
         ("env|A=b|/usr/bin/python3|x.py", Always),
         ("apt|list", Covers("apt list")),
-        ("kubectl|exec|pod|--|sh", Exact),
+        ("kubectl|exec|pod|--|sh", Always),
     ]);
 }
 
@@ -110,10 +111,11 @@ fn what_runs_code_or_other_programs_is_asked_for_each_time_or_covered_by_its_ver
         ("xargs|rm", Exact),
         ("timeout|5|ls", Exact),
         ("nice|ls", Exact),
-        ("awk|{print $1}|file", Exact),
-        ("sed|s/a/b/e|file", Exact),
-        ("editor|file", Exact),
-        ("pager|file", Exact),
+        ("awk|{print $1}", Always),
+        ("sed|s/a/b/e|file", Always),
+        ("editor|x", Always),
+        ("pager|/etc/motd", Exact),
+        ("pager|file", Always),
         ("make|all", Always),
         ("npx|thing", Always),
         ("pytest", Always),
@@ -121,10 +123,80 @@ fn what_runs_code_or_other_programs_is_asked_for_each_time_or_covered_by_its_ver
         ("ssh|host|ls", Exact),
         ("./build.sh", Always),
         ("./ls|-la", Always),
-        ("unknown-wrapper|ls|-la", Exact),
+        ("unknown-wrapper|ls|-la", Always),
         ("unknown-wrapper|-x|./tool", Always),
         ("busybox|rm|x", Exact),
     ]);
+}
+
+#[test]
+fn what_runs_the_content_of_directories_or_runs_again_and_again_is_asked_for_each_time() {
+    check(&[
+        ("run-parts|hooks.d", Always),
+        ("run-parts|/etc/cron.daily", Always),
+        ("logrotate|rotate.conf", Always),
+        ("entr|ls", Always),
+        ("watch|ls", Always),
+        ("timeout|5|run-parts|hooks.d", Always),
+        ("busybox|run-parts|hooks.d", Always),
+    ]);
+}
+
+#[test]
+fn these_very_arguments_cover_nothing_that_names_the_workspace() {
+    check(&[
+        ("timeout|5|ls|src", Always),
+        ("nice|find|.|-name|x", Always),
+        ("env|A=b|./not-there-yet", Always),
+        ("xargs|-a|list|rm", Always),
+        ("xargs|--arg-file=list|ls", Always),
+        ("kubectl|apply|-f|src", Always),
+        ("kubectl|delete|pod|x", Exact),
+        ("curl|-o|file|https://x.test", Always),
+        ("rsync|-a|src|host:", Always),
+    ]);
+}
+
+#[test]
+fn what_a_wrapper_starts_is_judged_like_a_program_of_its_own() {
+    check(&[
+        ("timeout|5|sudo|ls", Always),
+        ("env|rm|-r|x", Always),
+        ("nice|tar|-I|evil|-xf|/x", Always),
+        ("timeout|5|cowsay|hello", Always),
+        ("timeout|5|git|status", Always),
+        ("nice|--version", Exact),
+    ]);
+}
+
+#[test]
+fn interpreters_compilers_and_editors_are_asked_for_each_time() {
+    check(&[
+        ("awk|-f|x.awk", Always),
+        ("mawk|-f|x.awk", Always),
+        ("sed|-f|x.sed|file", Always),
+        ("gdb|-batch|-x|x.gdb", Always),
+        ("vim|-S|x.vim", Always),
+        ("bc|x.bc", Always),
+        ("sqlite3|x.db|.read x.sql", Always),
+        ("gcc|a.c", Always),
+        ("busybox|awk|-f|x.awk", Always),
+        ("awk|--version", Exact),
+    ]);
+}
+
+#[test]
+fn always_covers_no_program_that_is_not_known_to_be_plain() {
+    let unknown =
+        ["cowsay", "some-test-runner", "prove", "rspec", "phpunit", "mocha", "eslint", "webpack", "mix", "sbt"];
+    let more = ["lein", "stack", "cabal", "zig", "swift", "dart", "latexmk", "snakemake", "sphinx-build", "hg", "yarn"];
+    for name in unknown.into_iter().chain(more) {
+        for line in [name.to_owned(), format!("{name}|test"), format!("{name}|list")] {
+            check(&[(line.as_str(), Always)]);
+        }
+        check(&[(format!("{name}|--version").as_str(), Exact)]);
+    }
+    check(&[("install|-s|--strip-program=evil|a|b", Always), ("install|-m|755|a|b", Covers("install"))]);
 }
 
 #[test]
@@ -238,9 +310,13 @@ fn the_reason_says_what_the_command_does() {
         ("make|all", "files that this answer is not bound to"),
         ("python3|script.py", "files that this answer is not bound to"),
         ("./build.sh", "files that this answer is not bound to"),
+        ("awk|-f|x.awk", "files that this answer is not bound to"),
+        ("curl|-o|./file|https://x.test", "files or directories of the workspace"),
+        ("run-parts|d", "these may change after this answer"),
+        ("cowsay|hello", "Belay does not know this program"),
     ] {
         let argv: Vec<String> = line.split('|').map(str::to_owned).collect();
-        let caution = judge(&program(&argv[0]), &argv, |_| false).caution.unwrap_or_default();
+        let caution = judge(&program(&argv[0]), &argv, |_| false, |word| word == "./file").caution.unwrap_or_default();
         assert!(caution.contains(part), "{line}: {caution}");
         assert_eq!(
             caution.contains("start another program"),

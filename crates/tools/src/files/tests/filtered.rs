@@ -18,7 +18,7 @@ fn refuse_openat2(errno: i32) {
 /// Not of tokio's: the runtime has to be made behind the filter, so that its threads are there too.
 #[test]
 fn where_a_filter_refuses_openat2_every_file_tool_works_and_stays_inside() {
-    for errno in [libc::ENOSYS, libc::EPERM] {
+    for errno in [libc::ENOSYS, libc::EPERM, libc::EACCES, libc::EINVAL, libc::EOPNOTSUPP, libc::EKEYREJECTED] {
         let behind_the_filter = move || {
             refuse_openat2(errno);
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
