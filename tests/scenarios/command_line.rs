@@ -107,3 +107,17 @@ async fn settings_say_where_they_come_from_and_keep_secrets() -> Result<()> {
     assert!(!shown.stdout.contains("sk-very-secret"));
     Ok(())
 }
+
+/// The home of many a service's user is no directory.
+#[tokio::test]
+async fn a_settings_file_that_was_passed_over_is_named_whatever_is_logged_and_by_check() -> Result<()> {
+    let home = Home::new().env("HOME", "/dev/null").env("XDG_CONFIG_HOME", "").set("telemetry.log", "warn");
+    let state = home.path().join("state").to_string_lossy().into_owned();
+    let home = home.env("STATE_DIRECTORY", &state);
+    let said = "the settings file of the service's user is not visible and was passed over: /dev/null/.config/belay/belay.toml";
+    let checked = home.run(&["check", "--set", "llm.provider=rehearsal"], "").await?;
+    assert!(checked.status.success() && checked.stdout.contains(said), "{checked:?}");
+    let ended = home.start().await?.shut_down().await?;
+    assert!(ended.stderr.contains(said), "{ended:?}");
+    Ok(())
+}

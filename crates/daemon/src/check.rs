@@ -88,6 +88,7 @@ pub(crate) async fn check(args: &CheckUnitArgs, env: &Environment, out: Output<'
         places::workspace(settings, &paths, env),
         listener(settings, &secrets, env, running).await,
     ];
+    findings.extend(loaded.about_hidden().map(|line| Finding::new("settings", State::Note, line)));
     findings.extend(about_unit);
     findings.extend(control_group(settings, &paths));
     findings.extend(model(settings, &secrets).await);
