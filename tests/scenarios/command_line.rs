@@ -121,3 +121,38 @@ async fn a_settings_file_that_was_passed_over_is_named_whatever_is_logged_and_by
     assert!(ended.stderr.contains(said), "{ended:?}");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_hook_whose_token_is_not_set_is_refused_by_check_as_by_run() -> Result<()> {
+    let home = Home::new();
+    let file = home.path().join("hooks.toml");
+    std::fs::write(
+        &file,
+        "[llm]\nprovider = \"rehearsal\"\n[[hooks]]\nname = \"guard\"\non = \"agent_end\"\n\
+         url = \"https://127.0.0.1:9/\"\ntoken_env = \"NOPE\"\n",
+    )?;
+    let file = file.to_string_lossy().into_owned();
+    for command in ["check", "run"] {
+        let refused = home.run(&[command, "--config", &file], "").await?;
+        assert_eq!(refused.status.code(), Some(78), "{refused:?}");
+        assert!(refused.stderr.contains("hooks[0].token_env: the variable NOPE is not set"), "{refused:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn check_says_which_credential_the_unit_lacks() -> Result<()> {
+    let home = Home::new();
+    let unit = home.path().join("belay.service");
+    std::fs::write(&unit, "[Service]\nType=notify\n")?;
+    let unit = unit.to_string_lossy().into_owned();
+    let args = ["check", "--unit", &unit, "--set", "llm.provider=rehearsal"];
+    for more in ["gateway.token_env=ABSENT", "gateway.listen=0.0.0.0:0"] {
+        let refused = home.run(&[&args[..], &["--set", more]].concat(), "").await?;
+        let said = format!("{}{}", refused.stdout, refused.stderr);
+        assert_eq!(refused.status.code(), Some(78), "{said}");
+        assert!(said.contains(&format!("(the unit {unit} has no LoadCredential=belay_token)")), "{said}");
+        assert!(!said.contains("cannot be seen from here"), "{said}");
+    }
+    Ok(())
+}
