@@ -133,6 +133,13 @@ impl Layer {
         Ok(layer)
     }
 
+    /// The full key of each empty table, and where it came from.
+    pub(super) fn empty_tables(&self) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        collect_empty(&self.root, "", &mut found);
+        found
+    }
+
     /// Sets one value: read as a TOML value, else taken as text.
     fn set(&mut self, key: &str, text: &str, origin: &str) -> Result<(), Problem> {
         let segments: Vec<&str> = key.split('.').collect();
@@ -153,6 +160,19 @@ impl Layer {
         }
         insert(&mut self.root, &segments, value);
         Ok(())
+    }
+}
+
+fn collect_empty(table: &HashMap<String, Value>, path: &str, found: &mut BTreeMap<String, String>) {
+    for (name, value) in table {
+        let ValueKind::Table(inner) = &value.kind else { continue };
+        let full = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        match value.origin() {
+            Some(origin) if inner.is_empty() => {
+                found.insert(full, origin.to_owned());
+            }
+            _ => collect_empty(inner, &full, found),
+        }
     }
 }
 

@@ -535,6 +535,26 @@ fn an_unknown_key_in_any_section_is_named_with_its_file_its_line_and_the_nearest
 }
 
 #[test]
+fn a_mistake_is_told_once_and_where_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("named.toml");
+    let said = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        lines(load(&args(std::slice::from_ref(&file), &[]), &Environment::default(), &paths(dir.path())))
+    };
+    let at = |line: u32| format!("({}, line {line})", file.display());
+    let price = said("[llm]\nprice = { input = \"much\", output = 2 }\n");
+    assert!(price.len() == 1 && price[0].starts_with("llm.price.input: expected a"), "{price:?}");
+    let price = said("[llm]\nprice = { output = 2 }\n");
+    assert!(price.len() == 1 && price[0].starts_with("llm.price: missing field `input`"), "{price:?}");
+    let empty = said("\n[gateway.mcp]\n");
+    assert_eq!(empty, [format!("gateway.mcp: expected true or false, found a section {}", at(2))]);
+    let foo = said("[agent.plan]\nfoo = 1\n");
+    let begins = format!("agent.plan.foo: unknown key {}; [agent.plan] has ", at(2));
+    assert!(foo.len() == 1 && foo[0].starts_with(&begins), "{foo:?}");
+}
+
+#[test]
 fn show_masks_secrets_in_free_tables_and_addresses_and_nothing_of_the_defaults() {
     let dir = tempfile::tempdir().unwrap();
     let defaults = load_in(dir.path(), [], &[]).unwrap();
