@@ -156,3 +156,27 @@ async fn check_says_which_credential_the_unit_lacks() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn the_short_id_of_a_list_is_taken_by_the_command_it_is_for() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    for session in ["alice", "bob"] {
+        let run = daemon.send(session, "call run_command {\"argv\": [\"touch\", \"x\"]}").await?;
+        daemon.until(&run, "paused").await?;
+    }
+    // An answered question with an id that begins the same, since it was asked in the same minute.
+    let first = home.run(&["approvals", "--full", "--session", "alice"], "").await?;
+    let id = |list: &str| list.lines().nth(1).and_then(|line| line.split(' ').next()).unwrap_or_default().to_owned();
+    let denied = home.run(&["approvals", "deny", &id(&first.stdout)], "").await?;
+    assert!(denied.status.success(), "{denied:?}");
+    let waiting = home.run(&["approvals"], "").await?;
+    assert_eq!(waiting.stdout.lines().count(), 2, "{waiting:?}");
+    let denied = home.run(&["approvals", "deny", &id(&waiting.stdout)], "").await?;
+    assert!(denied.status.success(), "{waiting:?} {denied:?}");
+    let runs = home.run(&["runs", "--session", "bob"], "").await?;
+    let shown = home.run(&["runs", "show", &id(&runs.stdout)], "").await?;
+    assert!(shown.status.success() && shown.stdout.contains("bob"), "{runs:?} {shown:?}");
+    daemon.shut_down().await?;
+    Ok(())
+}
