@@ -6,10 +6,11 @@ use belay_protocol::{
     Secret, Sent, SessionKey,
 };
 
-use super::{BUSY_RETRY, Dispatcher};
+use super::Dispatcher;
 use crate::approvals::parse_answer;
 use crate::house::House;
 use crate::mail::{LaneAnswer, LaneMail, LaneNote, LaneReply, Waits};
+use crate::queue::BUSY_RETRY;
 use crate::submission::{Submission, word_of as word_of_text};
 
 impl Dispatcher {

@@ -8,10 +8,10 @@ use belay_protocol::{
 };
 
 use super::control::{operators_only, report};
-use super::{BUSY_RETRY, Dispatcher};
-use crate::agent::Flow;
+use super::{Dispatcher, Flow};
 use crate::live::{LiveRun, StopCause};
 use crate::mail::{LaneCommand, LaneMail, LaneOrder};
+use crate::queue::BUSY_RETRY;
 use crate::submission::{self, Command};
 use crate::tool_health;
 
