@@ -107,3 +107,76 @@ async fn settings_say_where_they_come_from_and_keep_secrets() -> Result<()> {
     assert!(!shown.stdout.contains("sk-very-secret"));
     Ok(())
 }
+
+/// The home of many a service's user is no directory.
+#[tokio::test]
+async fn a_settings_file_that_was_passed_over_is_named_whatever_is_logged_and_by_check() -> Result<()> {
+    let home = Home::new().env("HOME", "/dev/null").env("XDG_CONFIG_HOME", "").set("telemetry.log", "warn");
+    let state = home.path().join("state").to_string_lossy().into_owned();
+    let home = home.env("STATE_DIRECTORY", &state);
+    let said = "the settings file of the service's user is not visible and was passed over: /dev/null/.config/belay/belay.toml";
+    let checked = home.run(&["check", "--set", "llm.provider=rehearsal"], "").await?;
+    assert!(checked.status.success() && checked.stdout.contains(said), "{checked:?}");
+    let ended = home.start().await?.shut_down().await?;
+    assert!(ended.stderr.contains(said), "{ended:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_hook_whose_token_is_not_set_is_refused_by_check_as_by_run() -> Result<()> {
+    let home = Home::new();
+    let file = home.path().join("hooks.toml");
+    std::fs::write(
+        &file,
+        "[llm]\nprovider = \"rehearsal\"\n[[hooks]]\nname = \"guard\"\non = \"agent_end\"\n\
+         url = \"https://127.0.0.1:9/\"\ntoken_env = \"NOPE\"\n",
+    )?;
+    let file = file.to_string_lossy().into_owned();
+    for command in ["check", "run"] {
+        let refused = home.run(&[command, "--config", &file], "").await?;
+        assert_eq!(refused.status.code(), Some(78), "{refused:?}");
+        assert!(refused.stderr.contains("hooks[0].token_env: the variable NOPE is not set"), "{refused:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn check_says_which_credential_the_unit_lacks() -> Result<()> {
+    let home = Home::new();
+    let unit = home.path().join("belay.service");
+    std::fs::write(&unit, "[Service]\nType=notify\n")?;
+    let unit = unit.to_string_lossy().into_owned();
+    let args = ["check", "--unit", &unit, "--set", "llm.provider=rehearsal"];
+    for more in ["gateway.token_env=ABSENT", "gateway.listen=0.0.0.0:0"] {
+        let refused = home.run(&[&args[..], &["--set", more]].concat(), "").await?;
+        let said = format!("{}{}", refused.stdout, refused.stderr);
+        assert_eq!(refused.status.code(), Some(78), "{said}");
+        assert!(said.contains(&format!("(the unit {unit} has no LoadCredential=belay_token)")), "{said}");
+        assert!(!said.contains("cannot be seen from here"), "{said}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_short_id_of_a_list_is_taken_by_the_command_it_is_for() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    for session in ["alice", "bob"] {
+        let run = daemon.send(session, "call run_command {\"argv\": [\"touch\", \"x\"]}").await?;
+        daemon.until(&run, "paused").await?;
+    }
+    // An answered question with an id that begins the same, since it was asked in the same minute.
+    let first = home.run(&["approvals", "--full", "--session", "alice"], "").await?;
+    let id = |list: &str| list.lines().nth(1).and_then(|line| line.split(' ').next()).unwrap_or_default().to_owned();
+    let denied = home.run(&["approvals", "deny", &id(&first.stdout)], "").await?;
+    assert!(denied.status.success(), "{denied:?}");
+    let waiting = home.run(&["approvals"], "").await?;
+    assert_eq!(waiting.stdout.lines().count(), 2, "{waiting:?}");
+    let denied = home.run(&["approvals", "deny", &id(&waiting.stdout)], "").await?;
+    assert!(denied.status.success(), "{waiting:?} {denied:?}");
+    let runs = home.run(&["runs", "--session", "bob"], "").await?;
+    let shown = home.run(&["runs", "show", &id(&runs.stdout)], "").await?;
+    assert!(shown.status.success() && shown.stdout.contains("bob"), "{runs:?} {shown:?}");
+    daemon.shut_down().await?;
+    Ok(())
+}

@@ -44,19 +44,23 @@ impl Reloader {
         Self { services }
     }
 
-    /// Works by these rules from now on; the price of the model is asked for again as well.
+    /// Stores the routines, calls `others`, which swaps what is not the agent's, and works by these rules from then on. The
+    /// price of the model is asked for again as well.
     ///
     /// # Errors
-    /// The store does not take the routines. The other rules are in force nevertheless; doing it again is safe.
+    /// The store does not take the routines. Some of them may be stored; no other rule has changed, and `others` was not
+    /// called. Doing it again is safe.
     ///
     /// # Cancel safety
     /// Dropped while the routines are being stored, some of them are; doing it again stores the rest.
-    pub async fn apply(&self, rules: Rules) -> Result<(), StoreError> {
+    pub async fn apply(&self, rules: Rules, others: impl FnOnce()) -> Result<(), StoreError> {
         let services = &self.services;
+        routines::redefine(&services.routines, rules.routines).await?;
+        others();
         services.run.adopt_rules(rules.stops);
         services.run.gate.adopt(Policy::compile(&rules.approvals));
         services.approvals.store(Arc::new(rules.approvals));
         services.run.cost.adopt(rules.limits.per_day(), services.run.model.dearest());
-        routines::redefine(&services.routines, rules.routines).await
+        Ok(())
     }
 }

@@ -23,7 +23,7 @@ use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 use crate::paths::Paths;
-use crate::secrets::{Secrets, UNSEEN};
+use crate::secrets::{Secrets, UNSEEN, check_all, unseen_words};
 use crate::settings::{Problem, Settings, load, refused};
 use crate::wiring::{Chosen, McpNeeds, gateway_failure, shared, walls, words, workspace_of};
 
@@ -69,14 +69,17 @@ pub(crate) async fn check(args: &CheckUnitArgs, env: &Environment, out: Output<'
         Ok(read) => read.unwrap_or_default(),
         Err(error) => return Err(Failure::new(Exit::UnusableInput, format!("--unit {error}"))),
     };
-    let env = &env.clone().with_credentials(credentials);
+    let env = &match unit {
+        Some(unit) => env.clone().with_unit(unit.clone(), credentials),
+        None => env.clone(),
+    };
     let paths = Paths::find(env)?.with_named(&args.settings.files);
     let loaded = match load(&args.settings, env, &paths) {
         Ok(loaded) => loaded,
         Err(problems) => return report_refused(&problems, args.json, out),
     };
     let settings = &loaded.settings;
-    let secrets = match Secrets::find(&loaded, env) {
+    let secrets = match check_all(&loaded, env) {
         Ok(secrets) => secrets,
         Err(problems) => return report_refused(&problems, args.json, out),
     };
@@ -88,6 +91,7 @@ pub(crate) async fn check(args: &CheckUnitArgs, env: &Environment, out: Output<'
         places::workspace(settings, &paths, env),
         listener(settings, &secrets, env, running).await,
     ];
+    findings.extend(loaded.about_hidden().map(|line| Finding::new("settings", State::Note, line)));
     findings.extend(about_unit);
     findings.extend(control_group(settings, &paths));
     findings.extend(model(settings, &secrets).await);
@@ -173,12 +177,7 @@ async fn listener(settings: &Settings, secrets: &Secrets, env: &Environment, run
         (true, false) => {
             let what =
                 "can be reached from other machines, and there is no token; set BELAY_TOKEN, or listen on 127.0.0.1";
-            let unseen = match env.directory("CREDENTIALS_DIRECTORY") {
-                Some(_) => "",
-                None => {
-                    " (systemd credentials of a service cannot be seen from here: `belay check --unit FILE` reads its unit)"
-                }
-            };
+            let unseen = unseen_words("belay_token", env);
             finding(State::Refused, format!("gateway.listen: {address} {what}{unseen}"))
         }
         (_, true) => finding(State::Ok, format!("{address} is free; a token is asked for")),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 
@@ -12,6 +12,8 @@ pub(crate) struct Environment {
     vars: BTreeMap<OsString, OsString>,
     /// The credentials that the unit of a service gives it, where that is looked at from outside.
     declared: BTreeMap<String, Declared>,
+    /// The unit that was read for them.
+    unit: Option<PathBuf>,
 }
 
 /// A credential that a unit declares.
@@ -26,7 +28,7 @@ pub(crate) enum Declared {
 impl Environment {
     /// That of this process, now.
     pub(crate) fn of_process() -> Self {
-        Self { vars: std::env::vars_os().collect(), declared: BTreeMap::new() }
+        Self { vars: std::env::vars_os().collect(), ..Self::default() }
     }
 
     /// The same with one more variable.
@@ -36,10 +38,15 @@ impl Environment {
         self
     }
 
-    /// The same as a service would have it whose unit declares these credentials.
-    pub(crate) fn with_credentials(mut self, declared: BTreeMap<String, Declared>) -> Self {
-        self.declared = declared;
+    /// The same as a service would have it whose unit is this file and declares these credentials.
+    pub(crate) fn with_unit(mut self, unit: PathBuf, declared: BTreeMap<String, Declared>) -> Self {
+        (self.unit, self.declared) = (Some(unit), declared);
         self
+    }
+
+    /// The unit of a service that is looked at from outside.
+    pub(crate) fn unit(&self) -> Option<&Path> {
+        self.unit.as_deref()
     }
 
     /// The credential of that name, where the unit of a service declares it.
@@ -80,7 +87,7 @@ impl Environment {
 impl<const N: usize> From<[(&str, &str); N]> for Environment {
     fn from(pairs: [(&str, &str); N]) -> Self {
         let vars = pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Self { vars, declared: BTreeMap::new() }
+        Self { vars, ..Self::default() }
     }
 }
 

@@ -4,14 +4,15 @@
 use belay_agent::{Reloader, Rules};
 use belay_channels::AllowLists;
 use belay_models::{EnvKeys, LlmConfig, PriceList};
+use belay_protocol::StoreError;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::environment::Environment;
 use crate::paths::Paths;
-use crate::secrets::{Secrets, hook_tokens, mcp_tokens, skill_keys};
-use crate::settings::{Changes, Loaded, Problem, Settings, SettingsArgs, load, reloaded};
+use crate::secrets::check_all;
+use crate::settings::{Changes, Problem, Settings, SettingsArgs, load, reloaded};
 use crate::systemd;
 use crate::telemetry::LogFilter;
 use crate::wiring::stop_rules;
@@ -67,7 +68,14 @@ impl Reload {
                     needs_restart = %listed(&needs_restart),
                     "settings reloaded"
                 ),
-                Err(problems) => error!(problems = %joined(&problems), "settings not reloaded; nothing was changed"),
+                Err(NotReloaded::Refused(problems)) => {
+                    error!(problems = %joined(&problems), "settings not reloaded; nothing was changed");
+                }
+                Err(NotReloaded::Store(error)) => error!(
+                    %error,
+                    "settings not reloaded: the store did not take all routines of routines.define; \
+                     no other setting was changed; reload again"
+                ),
             }
             systemd::ready(&self.status);
         }
@@ -76,51 +84,54 @@ impl Reload {
     /// Reads, checks and applies the settings.
     ///
     /// # Errors
-    /// Every problem of the settings; then nothing has changed.
-    async fn reload(&mut self) -> Result<Changes, Vec<Problem>> {
+    /// Every problem of the settings, or what the store says; then no rule has changed.
+    async fn reload(&mut self) -> Result<Changes, NotReloaded> {
         let Source { args, env, paths, .. } = &self.source;
         // Files are read as at the start: small, local, and once.
         let loaded = load(args, env, paths)?;
-        check_secrets(&loaded, env)?;
+        check_all(&loaded, env)?; // a restart with them would not be refused
         let (next, changes) = reloaded(&self.source.settings, &loaded.settings)
             .map_err(|error| vec![Problem::new("settings", error.to_string())])?;
         let problems = next.problems(&loaded.origins);
         if !problems.is_empty() {
-            return Err(problems); // fine after a restart, and not together with what is in force until then
+            return Err(problems.into()); // fine after a restart, and not together with what is in force until then
         }
-        self.apply(&next).await.map_err(|error| vec![Problem::new("routines.define", error)])?;
+        self.apply(&next).await.map_err(NotReloaded::Store)?;
         self.source.settings = next;
         Ok(changes)
     }
 
-    async fn apply(&self, next: &Settings) -> Result<(), String> {
+    /// The agent first: it alone can fail, and then nothing else may have changed.
+    async fn apply(&self, next: &Settings) -> Result<(), StoreError> {
         let Swaps { allow_lists, prices, llm, keys, polling } = &self.swaps;
-        self.source.log.replace(&next.telemetry);
-        allow_lists.replace(&next.channels.telegram);
-        prices.replace(&priced(llm, &next.llm), keys);
         let rules = Rules {
             stops: stop_rules(next, polling),
             limits: next.limits.clone(),
             approvals: next.approvals.clone(),
             routines: next.routines.define.clone(),
         };
-        self.agent.apply(rules).await.map_err(|error| {
-            format!("the store does not take them: {error}. All other changes are in force; reload again")
-        })
+        let apply_rest = || {
+            self.source.log.replace(&next.telemetry);
+            allow_lists.replace(&next.channels.telegram);
+            // The budgets of the agent ask for the prices.
+            prices.replace(&priced(llm, &next.llm), keys);
+        };
+        self.agent.apply(rules, apply_rest).await
     }
 }
 
-/// Every secret that the settings name is there: a restart with them would not be refused.
-fn check_secrets(loaded: &Loaded, env: &Environment) -> Result<(), Vec<Problem>> {
-    let settings = &loaded.settings;
-    let checks = [
-        Secrets::find(loaded, env).err(),
-        mcp_tokens(settings, env).err(),
-        hook_tokens(settings, env).err(),
-        skill_keys(settings, env).err(),
-    ];
-    let problems: Vec<_> = checks.into_iter().flatten().flatten().collect();
-    if problems.is_empty() { Ok(()) } else { Err(problems) }
+/// Why the settings were not reloaded.
+enum NotReloaded {
+    /// What was read cannot be used.
+    Refused(Vec<Problem>),
+    /// Some routines may be stored, and nothing else has changed.
+    Store(StoreError),
+}
+
+impl From<Vec<Problem>> for NotReloaded {
+    fn from(problems: Vec<Problem>) -> Self {
+        Self::Refused(problems)
+    }
 }
 
 /// The models in force with other prices.

@@ -22,8 +22,8 @@ pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, 
     let loaded = load(args, env, &paths).map_err(|problems| refused(&problems))?;
     let workspace = wiring::workspace_of(&loaded.settings, env, &paths);
     let (logging, log) = telemetry_for(&loaded, &paths, env);
-    for file in &loaded.hidden {
-        tracing::info!(file, "a settings file of the service's user is not visible and was passed over");
+    for line in loaded.about_hidden() {
+        logging.announce(&line);
     }
     let signals = SignalWatch::install(OnHangup::Reload)
         .map_err(|error| Failure::new(Exit::Internal, format!("signals cannot be taken: {error}")))?;

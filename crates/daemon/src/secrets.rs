@@ -17,8 +17,8 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::environment::Environment;
 use crate::settings::{Loaded, Problem, Settings};
-pub(crate) use source::UNSEEN;
-use source::{Absent, Names, find, unseen_words};
+use source::{Absent, Names, find};
+pub(crate) use source::{UNSEEN, unseen_words};
 
 /// All secrets that the settings name, as far as they exist.
 pub(crate) struct Secrets {
@@ -67,6 +67,28 @@ impl Secrets {
             telegram: search.telegram(&settings.channels.telegram, &absent),
         };
         if search.problems.is_empty() { Ok(secrets) } else { Err(search.problems) }
+    }
+}
+
+/// Finds every secret that the settings name, also those that only some parts need: what a start would refuse.
+///
+/// # Errors
+/// Every one that is configured and missing, cannot be read, or is empty.
+pub(crate) fn check_all(loaded: &Loaded, env: &Environment) -> Result<Secrets, Vec<Problem>> {
+    let settings = &loaded.settings;
+    let mut problems: Vec<_> =
+        [mcp_tokens(settings, env).err(), hook_tokens(settings, env).err(), skill_keys(settings, env).err()]
+            .into_iter()
+            .flatten()
+            .flatten()
+            .collect();
+    match Secrets::find(loaded, env) {
+        Ok(secrets) if problems.is_empty() => Ok(secrets),
+        Ok(_) => Err(problems),
+        Err(more) => {
+            problems.splice(0..0, more);
+            Err(problems)
+        }
     }
 }
 

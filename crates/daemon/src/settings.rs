@@ -231,6 +231,12 @@ impl Loaded {
     pub(crate) fn is_set(&self, key: &str) -> bool {
         self.origins.of(key).is_some_and(|origin| origin != BUILT_IN)
     }
+
+    /// A line for each file that was passed over.
+    pub(crate) fn about_hidden(&self) -> impl Iterator<Item = String> {
+        let line = |file| format!("the settings file of the service's user is not visible and was passed over: {file}");
+        self.hidden.iter().map(line)
+    }
 }
 
 /// What the command line says about settings.

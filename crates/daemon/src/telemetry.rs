@@ -10,10 +10,14 @@ use std::sync::Arc;
 use belay_protocol::Clock;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tracing::Subscriber;
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Registry, fmt, reload};
+use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 use crate::environment::Environment;
 use crate::paths::private_directory;
@@ -128,12 +132,38 @@ where
     let (filter, handle) = reload::Layer::new(filter);
     let registry = Registry::default().with(filter);
     let started = if human {
-        registry.with(fmt::layer().compact().with_ansi(colour).with_writer(writer)).try_init()
+        registry.with(for_people(colour, writer)).try_init()
     } else {
         registry.with(fmt::layer().json().flatten_event(true).with_writer(writer)).try_init()
     };
     // An error says that logging has been started before, by whoever may change it.
     LogFilter(started.is_ok().then_some(handle))
+}
+
+/// Lines for people, on a terminal or to be read on one later: no value of a field can command it or hide in it.
+fn for_people<S, W>(colour: bool, writer: W) -> impl Layer<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> fmt::MakeWriter<'a> + Send + Sync + 'static,
+{
+    let fields =
+        debug_fn(|writer, field, value| write_field(writer, field.name(), &format!("{value:?}"))).delimited(" ");
+    fmt::layer().fmt_fields(fields).compact().with_ansi(colour).with_writer(writer)
+}
+
+/// One field. What foreigners send may stand in its value; the rest of a line is ours.
+fn write_field(writer: &mut Writer<'_>, name: &str, value: &str) -> std::fmt::Result {
+    let value = belay_text::escaped(value);
+    match name {
+        "message" => write!(writer, "{value}"),
+        // What the `log` facade adds stands in the line already.
+        _ if name.starts_with("log.") => Ok(()),
+        _ => {
+            let (begin, end) = if writer.has_ansi_escapes() { ("\x1b[3m", "\x1b[0m") } else { ("", "") };
+            // A line feed would begin what looks like another line of the log.
+            write!(writer, "{begin}{name}{end}={}", value.replace('\n', "\\n"))
+        }
+    }
 }
 
 /// Opens `belay.log` in the data directory for appending, readable by this user alone. One that has grown beyond
@@ -178,6 +208,27 @@ mod tests {
         assert_eq!(log_file(&data).unwrap().1.metadata().unwrap().len(), 0);
         assert_eq!(data.join("belay.log.1").metadata().unwrap().len(), LOG_MAX_BYTES + 1);
         assert!(log_file(&path).is_err(), "a file is no directory");
+    }
+
+    #[test]
+    fn a_line_for_people_shows_what_a_field_hides_and_obeys_none() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("log");
+        let evil = "a\u{202e}b\u{1b}[2Jc\nd";
+        for colour in [false, true] {
+            let file = File::create(&path).unwrap();
+            let subscriber = Registry::default().with(for_people(colour, Arc::new(file)));
+            tracing::subscriber::with_default(subscriber, || {
+                let span = tracing::info_span!("connection", client = %evil);
+                span.in_scope(|| tracing::info!(shown = %evil, quoted = ?evil, text = evil, "of {evil}"));
+            });
+            let written = std::fs::read_to_string(&path).unwrap();
+            assert!(!written.contains('\u{202e}') && !written.contains("\u{1b}[2J"), "{written:?}");
+            let shown = r"a\u{202e}b\u{1b}[2Jc";
+            assert_eq!(written.matches(shown).count(), 5, "{written:?}");
+            assert_eq!(written.lines().count(), 2, "the message alone may have lines: {written:?}");
+            assert_eq!(written.contains("\u{1b}["), colour, "{written:?}");
+        }
     }
 
     #[test]

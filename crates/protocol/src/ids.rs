@@ -193,7 +193,7 @@ macro_rules! text_id {
 
 text_id!(
     /// The name of a session as its channel gives it: `stdin`, `telegram:42`, or whatever an HTTP client chose.
-    /// 1 to 256 bytes without control characters (checked by [`SessionKey::parse`]).
+    /// 1 to 256 bytes without control or invisible characters (checked by [`SessionKey::parse`]).
     SessionKey
 );
 text_id!(
@@ -212,7 +212,7 @@ impl SessionKey {
     /// Checks a session key that came from outside.
     ///
     /// # Errors
-    /// A sentence that says what is wrong: empty, longer than [`SESSION_KEY_MAX_BYTES`], or with control characters.
+    /// A sentence that says what is wrong: empty, longer than [`SESSION_KEY_MAX_BYTES`], or with characters that nobody sees.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.trim().is_empty() {
             return Err("the session key is empty".into());
@@ -222,6 +222,12 @@ impl SessionKey {
         }
         if text.chars().any(char::is_control) {
             return Err("the session key has control characters".into());
+        }
+        if !belay_text::is_clear(text) {
+            return Err(format!(
+                "the session key has invisible characters or unusual spaces: {}",
+                belay_text::escaped_line(text)
+            ));
         }
         Ok(Self::new(text))
     }
@@ -239,7 +245,12 @@ mod tests {
             ("ключ 🗝", true),
             ("", false),
             ("   ", false),
+            ("two words", true),
+            ("نامه\u{200c}ها 👨\u{200d}👩", true),
             ("a\nb", false),
+            ("alice\u{202e}", false),
+            ("ali\u{200b}ce", false),
+            ("ali\u{a0}ce", false),
             (&"x".repeat(256), true),
             (&"x".repeat(257), false),
         ] {

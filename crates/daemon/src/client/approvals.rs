@@ -16,7 +16,8 @@ use crate::output::{Cell, Output, Tone};
 pub(crate) async fn list(args: &ApprovalsListArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let mut query = vec![("all", if args.all { "true" } else { "false" })];
     query.extend(args.session.as_deref().map(|session| ("session", session)));
-    let answer = Client::find(&args.client, env)?.get(&["api", "v1", "approvals"], &query).await?;
+    let client = Client::find(&args.client, env)?;
+    let answer = client.get(&["api", "v1", "approvals"], &query).await?;
     if args.client.json {
         out.json(&answer);
         return Ok(Exit::Fine);
@@ -26,7 +27,8 @@ pub(crate) async fn list(args: &ApprovalsListArgs, env: &Environment, out: Outpu
         [] if args.all => out.line("no questions"),
         [] => out.line("nothing waits for an answer"),
         questions => {
-            let chars = shown_chars(questions.iter().map(|question| text(question, "/id")), args.full);
+            let ids = questions.iter().map(|question| text(question, "/id"));
+            let chars = shown_chars(&client, IdKind::Question, ids, args.full).await?;
             let rows = questions.iter().map(|question| row(question, chars));
             out.table(&std::iter::once(head()).chain(rows).collect::<Vec<_>>());
         }

@@ -1,5 +1,8 @@
-//! Short ids: lists show as much of an id as tells it apart, and commands take any beginning that means one thing.
+//! Short ids: lists show as much of an id as tells it from all others, and commands take any beginning that means one thing.
 
+use std::collections::BTreeSet;
+
+use belay_gateway::LIST_MAX;
 use belay_protocol::IdPrefix;
 use serde_json::Value as Json;
 use uuid::Uuid;
@@ -63,8 +66,13 @@ pub(crate) async fn whole_id(client: &Client, kind: IdKind, typed: &str) -> Resu
 
 /// Ids that begin so, newest first: one more than an error names at most.
 pub(super) async fn candidates(client: &Client, kind: IdKind, prefix: &IdPrefix) -> Result<Vec<String>, Failure> {
+    beginning(client, kind, prefix, NAMED_MAX + 1).await
+}
+
+/// At most so many ids that begin so, in any state and of any session, newest first.
+async fn beginning(client: &Client, kind: IdKind, prefix: &IdPrefix, limit: usize) -> Result<Vec<String>, Failure> {
     let (list, all, field) = kind.list();
-    let limit = (NAMED_MAX + 1).to_string();
+    let limit = limit.to_string();
     let query: Vec<_> = [("id", prefix.as_str()), ("limit", &limit)].iter().chain(all).copied().collect();
     let answer = client.get(&["api", "v1", list], &query).await?;
     let rows = answer.get(list).and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -86,16 +94,43 @@ fn chosen(kind: IdKind, typed: &str, mut found: Vec<String>) -> Result<String, F
     }
 }
 
-/// How many characters tell the ids of a list apart; all of them with `full`.
-pub(crate) fn shown_chars<'a>(ids: impl Iterator<Item = &'a str>, full: bool) -> usize {
+/// How many characters of the ids of a list a command takes for one id each; all of them with `full`. A command looks among
+/// all ids that there are ([`whole_id`]), of which a list may show a part.
+///
+/// # Errors
+/// The daemon does not answer.
+pub(crate) async fn shown_chars(
+    client: &Client,
+    kind: IdKind,
+    shown: impl Iterator<Item = &str>,
+    full: bool,
+) -> Result<usize, Failure> {
     if full {
-        return usize::MAX;
+        return Ok(usize::MAX);
     }
-    let mut ids: Vec<&str> = ids.collect();
-    ids.sort_unstable();
-    ids.dedup();
-    let common = |(a, b): (&&str, &&str)| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
-    ids.iter().zip(ids.iter().skip(1)).map(common).max().map_or(SHOWN_MIN, |same| SHOWN_MIN.max(same + 1))
+    let shown: BTreeSet<&str> = shown.collect();
+    let begins: BTreeSet<&str> = shown.iter().map(|id| short(id, SHOWN_MIN)).collect();
+    let most = LIST_MAX as usize;
+    let mut all: BTreeSet<String> = shown.iter().map(|id| (*id).to_owned()).collect();
+    for begin in begins {
+        // What is no beginning of an id cannot be looked for, and is shown as a whole.
+        let Ok(prefix) = IdPrefix::parse(begin) else { return Ok(usize::MAX) };
+        let found = beginning(client, kind, &prefix, most).await?;
+        if found.len() == most {
+            return Ok(usize::MAX); // there may be more, which cannot be compared
+        }
+        all.extend(found);
+    }
+    Ok(telling_chars(&shown, &all))
+}
+
+/// How many characters tell each of these ids from all others.
+fn telling_chars(shown: &BTreeSet<&str>, all: &BTreeSet<String>) -> usize {
+    let common = |(a, b): (&String, &String)| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+    // The nearest ones stand side by side in their order.
+    let pairs = all.iter().zip(all.iter().skip(1));
+    let of_shown = pairs.filter(|(a, b)| shown.contains(a.as_str()) || shown.contains(b.as_str()));
+    of_shown.map(common).max().map_or(SHOWN_MIN, |same| SHOWN_MIN.max(same + 1))
 }
 
 /// The beginning of an id.
@@ -112,15 +147,17 @@ mod tests {
 
     #[test]
     fn lists_show_as_many_characters_as_tell_their_ids_apart() {
-        for (ids, full, expected) in [
-            (&[][..], false, 8),
-            (&[ONE], false, 8),
-            (&[ONE, ONE], false, 8),
-            (&[ONE, TWO], false, 13),
-            (&[ONE, "0299e3a0-7b1c-7000-8000-000000000001"], false, 8),
-            (&[ONE, TWO], true, usize::MAX),
+        let other = "0299e3a0-7b1c-7000-8000-000000000001";
+        for (shown, all, expected) in [
+            (&[][..], &[][..], 8),
+            (&[ONE], &[ONE], 8),
+            (&[ONE, TWO], &[ONE, TWO], 13),
+            (&[ONE], &[ONE, TWO], 13), // TWO is not shown, and a command finds it
+            (&[other], &[ONE, TWO, other], 8),
+            (&[ONE, other], &[ONE, other], 8),
         ] {
-            assert_eq!(shown_chars(ids.iter().copied(), full), expected, "{ids:?}");
+            let all = all.iter().map(|id| (*id).to_owned()).collect();
+            assert_eq!(telling_chars(&shown.iter().copied().collect(), &all), expected, "{shown:?} of {all:?}");
         }
         assert_eq!(short(ONE, 13), "0199e3a0-7b1c");
         assert_eq!(short(ONE, usize::MAX), ONE);

@@ -35,7 +35,8 @@ pub(crate) async fn list(args: &JobsListArgs, env: &Environment, out: Output<'_>
     let mut query = vec![("limit", limit.as_str())];
     query.extend(args.state.as_deref().map(|state| ("state", state)));
     query.extend(args.session.as_deref().map(|session| ("session", session)));
-    let answer = Client::find(&args.client, env)?.get(&["api", "v1", "jobs"], &query).await?;
+    let client = Client::find(&args.client, env)?;
+    let answer = client.get(&["api", "v1", "jobs"], &query).await?;
     if args.client.json {
         out.json(&answer);
         return Ok(Exit::Fine);
@@ -43,7 +44,8 @@ pub(crate) async fn list(args: &JobsListArgs, env: &Environment, out: Output<'_>
     match answer.pointer("/jobs").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default() {
         [] => out.line("no jobs"),
         jobs => {
-            let chars = shown_chars(jobs.iter().map(|job| text(job, "/job_id")), args.full);
+            let ids = jobs.iter().map(|job| text(job, "/job_id"));
+            let chars = shown_chars(&client, IdKind::Job, ids, args.full).await?;
             out.table(&std::iter::once(head()).chain(jobs.iter().map(|job| row(job, chars))).collect::<Vec<_>>());
         }
     }

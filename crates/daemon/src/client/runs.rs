@@ -16,7 +16,8 @@ pub(crate) async fn list(args: &RunsArgs, env: &Environment, out: Output<'_>) ->
     let mut query = vec![("limit", limit.as_str())];
     query.extend(args.session.as_deref().map(|session| ("session", session)));
     query.extend(args.status.as_deref().map(|status| ("status", status)));
-    let answer = Client::find(&args.client, env)?.get(&["api", "v1", "runs"], &query).await?;
+    let client = Client::find(&args.client, env)?;
+    let answer = client.get(&["api", "v1", "runs"], &query).await?;
     if args.client.json {
         out.json(&answer);
         return Ok(Exit::Fine);
@@ -25,7 +26,8 @@ pub(crate) async fn list(args: &RunsArgs, env: &Environment, out: Output<'_>) ->
     match runs {
         [] => out.line("no runs"),
         runs => {
-            let chars = shown_chars(runs.iter().map(|run| text(run, "/run_id")), args.full);
+            let ids = runs.iter().map(|run| text(run, "/run_id"));
+            let chars = shown_chars(&client, IdKind::Run, ids, args.full).await?;
             out.table(&std::iter::once(head()).chain(runs.iter().map(|run| row(run, chars))).collect::<Vec<_>>());
         }
     }

@@ -116,11 +116,13 @@ fn unseen_credential(names: &Names<'_>, env: &Environment) -> String {
     unseen_words(names.credential, env)
 }
 
-/// Words about a credential that may be there for a service.
-pub(super) fn unseen_words(credential: &str, env: &Environment) -> String {
-    match credential.is_empty() || env.directory("CREDENTIALS_DIRECTORY").is_some() {
-        true => String::new(),
-        false => format!(
+/// Words about a credential that may be there for a service, or that its unit lacks.
+pub(crate) fn unseen_words(credential: &str, env: &Environment) -> String {
+    match env.unit() {
+        _ if credential.is_empty() => String::new(),
+        Some(unit) => format!(" (the unit {} has no LoadCredential={credential})", unit.display()),
+        None if env.directory("CREDENTIALS_DIRECTORY").is_some() => String::new(),
+        None => format!(
             " (the systemd credential {credential} of a service cannot be seen from here: `belay check --unit FILE` reads its unit)"
         ),
     }
@@ -137,11 +139,15 @@ fn read(path: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-/// Editors and `echo` leave a newline at the end; anything else that no header can carry is a mistake. `None`: empty.
+/// Editors and `echo` leave a newline at the end, some editors a byte order mark at the beginning; anything else that nobody
+/// sees or that no header can carry is a mistake. `None`: empty.
 fn check(text: &str) -> Result<Option<SecretString>, String> {
-    let secret = text.trim();
-    match secret.chars().any(char::is_control) {
-        true => Err("holds a line break or another control character within the secret".into()),
-        false => Ok((!secret.is_empty()).then(|| SecretString::from(secret))),
+    let secret = text.strip_prefix('\u{feff}').unwrap_or(text).trim();
+    if secret.chars().any(char::is_control) {
+        return Err("holds a line break or another control character within the secret".into());
     }
+    if secret.chars().any(belay_text::is_unclear) {
+        return Err("holds an invisible character or an unusual space; write the secret again".into());
+    }
+    Ok((!secret.is_empty()).then(|| SecretString::from(secret)))
 }

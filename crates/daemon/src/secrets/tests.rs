@@ -286,6 +286,42 @@ fn a_source_that_was_configured_and_is_empty_is_refused_for_every_kind_of_secret
 }
 
 #[test]
+fn a_token_of_characters_that_nobody_sees_is_refused_wherever_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("token");
+    let credentials = dir.path().to_str().unwrap();
+    for (content, what) in [
+        ("\u{feff}", "empty"),
+        ("\u{feff}\n", "empty"),
+        ("\u{200b}", "invisible"),
+        ("\u{feff}\u{feff}", "invisible"),
+        ("hu\u{200b}sh", "invisible"),
+        ("hu\u{a0}sh", "unusual space"),
+        ("\u{202e}hush", "invisible"),
+        ("\u{e0041}", "invisible"),
+        ("hush\u{2060}\n", "invisible"),
+    ] {
+        std::fs::write(&file, content).unwrap();
+        std::fs::write(dir.path().join("belay_token"), content).unwrap();
+        let in_file = [format!("gateway.token_file=\"{}\"", file.display())];
+        let (in_file, nothing): (&[String], &[String]) = (&in_file, &[]);
+        for (sets, env) in [
+            (in_file, Environment::default()),
+            (nothing, Environment::from([("BELAY_TOKEN", content)])),
+            (nothing, Environment::from([("CREDENTIALS_DIRECTORY", credentials)])),
+        ] {
+            let said = refusals(&assigned(sets), &env);
+            assert!(said.len() == 1 && said[0].contains(what), "{content:?}: {said:?}");
+        }
+    }
+    std::fs::write(&file, "\u{feff}hush with blanks\r\n").unwrap();
+    assert_eq!(
+        found(&Names { file: Some(&file), ..NAMES }, &Environment::default()).as_deref(),
+        Some("hush with blanks")
+    );
+}
+
+#[test]
 fn nothing_configured_at_all_is_allowed_and_a_default_variable_that_is_empty_is_not() {
     let nothing = assigned(&[]);
     assert_eq!(refusals(&nothing, &Environment::default()), Vec::<String>::new());

@@ -20,6 +20,9 @@ const RELOADABLE: &[&str] = &[
 /// The list whose elements are looked into: a price in it can change, its models cannot.
 const LISTED: &str = "llm.fallbacks";
 
+/// What says which model an entry is about. A price belongs to its model: where one of these waits for a restart, so does it.
+const IDENTITY: [&str; 3] = ["provider", "base_url", "model"];
+
 /// What differs, by full keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
@@ -65,8 +68,16 @@ fn tables(old: &mut Map<String, Json>, new: &Map<String, Json>, key: &str, chang
     let mut names: Vec<String> = old.keys().chain(new.keys()).cloned().collect();
     names.sort_unstable();
     names.dedup();
+    let is_model = key == "llm" || key.strip_prefix(LISTED).is_some_and(|rest| rest.ends_with(']'));
+    let other_model = is_model && IDENTITY.iter().any(|name| old.get(*name) != new.get(*name));
     for name in names {
         let full = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+        if other_model && name == "price" {
+            if old.get(&name) != new.get(&name) {
+                changes.needs_restart.push(full);
+            }
+            continue;
+        }
         match (old.get_mut(&name), new.get(&name)) {
             (Some(old), Some(new)) => take_over(old, new, &full, changes),
             (_, _) if !is_reloadable(&full) => changes.needs_restart.push(full),
@@ -121,22 +132,61 @@ mod tests {
                 "channels.telegram.groups.allow",
                 "limits.usd_per_day",
                 "limits.usd_per_day_for.job",
-                "llm.fallbacks[0].price",
                 "llm.price",
                 "telemetry.log"
             ]
         );
         assert_eq!(
             changes.needs_restart,
-            ["channels.telegram.max_age_s", "gateway.listen", "llm.fallbacks[0].model", "tools.mcp.x"]
+            [
+                "channels.telegram.max_age_s",
+                "gateway.listen",
+                "llm.fallbacks[0].model",
+                "llm.fallbacks[0].price",
+                "tools.mcp.x"
+            ]
         );
         let mut expected = read.clone();
         expected.gateway = running.gateway.clone();
         expected.channels.telegram.max_age_s = running.channels.telegram.max_age_s;
-        expected.llm.fallbacks[0].model = running.llm.fallbacks[0].model.clone();
+        expected.llm.fallbacks = running.llm.fallbacks.clone();
         expected.tools.mcp.clear();
         assert_eq!(now, expected);
         let (same, nothing) = reloaded(&now, &now).unwrap();
         assert_eq!((same, nothing), (now, Changes::default()));
+    }
+
+    #[test]
+    fn a_price_is_taken_over_for_the_model_in_force_alone() {
+        let model = |provider: &str, url: &str, model: &str, price: &str| {
+            format!("provider = \"{provider}\"\nbase_url = \"{url}\"\nmodel = \"{model}\"\n{price}\n")
+        };
+        let (none, old, new) = ("", "price = { input = 1, output = 1 }", "price = { input = 9, output = 9 }");
+        let before = |price| model("openai", "https://a", "m", price);
+        for (before, after, reloaded_price, waits) in [
+            (before(old), model("openai", "https://a", "m", new), true, false),
+            (before(none), model("openai", "https://a", "m", new), true, false),
+            (before(old), model("openai", "https://a", "m", none), true, false),
+            (before(old), model("openai", "https://a", "other", new), false, true),
+            (before(old), model("openai", "https://b", "m", new), false, true),
+            (before(old), model("groq", "https://a", "m", new), false, true),
+            (before(none), model("openai", "https://a", "other", new), false, true),
+            (before(old), model("openai", "https://a", "other", none), false, true),
+            (before(old), model("openai", "https://a", "other", old), false, false),
+        ] {
+            for (section, key) in [("[llm]", "llm.price"), ("[[llm.fallbacks]]", "llm.fallbacks[0].price")] {
+                let running = settings(&format!("{section}\n{before}"));
+                let read = settings(&format!("{section}\n{after}"));
+                let (now, changes) = reloaded(&running, &read).unwrap();
+                let is_in = |keys: &[String]| keys.iter().any(|named| named.starts_with(key));
+                assert_eq!(
+                    (is_in(&changes.reloaded), is_in(&changes.needs_restart)),
+                    (reloaded_price, waits),
+                    "{section}\n{after}: {changes:?}"
+                );
+                let expected = if reloaded_price { &read } else { &running };
+                assert_eq!(now.llm, expected.llm);
+            }
+        }
     }
 }

@@ -49,7 +49,7 @@ impl Source for Layer {
 pub(crate) enum Need {
     /// Read when it is there.
     Optional,
-    /// Read when it is there and this process may see it: the file of a service's user, whose home the unit may hide.
+    /// Read when it is there and not [`hidden`]: the file of a service's user, whose home the unit may hide.
     IfVisible,
     /// Named on the command line.
     Required,
@@ -133,6 +133,13 @@ impl Layer {
         Ok(layer)
     }
 
+    /// The full key of each empty table, and where it came from.
+    pub(super) fn empty_tables(&self) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        collect_empty(&self.root, "", &mut found);
+        found
+    }
+
     /// Sets one value: read as a TOML value, else taken as text.
     fn set(&mut self, key: &str, text: &str, origin: &str) -> Result<(), Problem> {
         let segments: Vec<&str> = key.split('.').collect();
@@ -153,6 +160,19 @@ impl Layer {
         }
         insert(&mut self.root, &segments, value);
         Ok(())
+    }
+}
+
+fn collect_empty(table: &HashMap<String, Value>, path: &str, found: &mut BTreeMap<String, String>) {
+    for (name, value) in table {
+        let ValueKind::Table(inner) = &value.kind else { continue };
+        let full = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        match value.origin() {
+            Some(origin) if inner.is_empty() => {
+                found.insert(full, origin.to_owned());
+            }
+            _ => collect_empty(inner, &full, found),
+        }
     }
 }
 
@@ -299,10 +319,13 @@ pub(super) fn files<'a>(
     found.chain(named.iter().map(|path| (path.as_path(), Need::Required)))
 }
 
-/// Why a file is hidden from this process, if it is: not that it is missing, but that nobody can say.
+/// Why the settings file of a user, `CONFIG/belay/belay.toml`, is hidden from this process: CONFIG itself cannot be looked up,
+/// since the home around it is inaccessible or is no directory. A file or directory below CONFIG that is there and may not be
+/// read is not hidden: it may ask for the only protection there is.
 ///
 /// Source: systemd.exec(5), `ProtectHome=`: the directory is made empty and inaccessible.
 pub(super) fn hidden(path: &Path) -> Option<std::io::Error> {
     let kinds = [std::io::ErrorKind::PermissionDenied, std::io::ErrorKind::NotADirectory];
-    std::fs::File::open(path).err().filter(|error| kinds.contains(&error.kind()))
+    let config = path.ancestors().nth(2)?;
+    std::fs::symlink_metadata(config).err().filter(|error| kinds.contains(&error.kind()))
 }

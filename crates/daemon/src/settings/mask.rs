@@ -1,5 +1,6 @@
 //! What may be a secret in a value that is shown. Settings hold none by design, but free tables (`llm.extra_body`, `env`),
-//! commands and addresses can hold anything, so that values are hidden by their names.
+//! commands and addresses can hold anything. In free tables every text is hidden except under names known to be harmless;
+//! elsewhere a value is hidden by its name.
 
 use serde_json::Value as Json;
 use url::Url;
@@ -7,7 +8,7 @@ use url::Url;
 /// What stands in place of something that may be a secret.
 pub(super) const MASK: &str = "***";
 
-/// Words of a name whose value may be a secret.
+/// Words of a name whose value may be a secret; the plural of each as well.
 const SECRET_WORDS: &[&str] = &[
     "apikey",
     "auth",
@@ -15,20 +16,32 @@ const SECRET_WORDS: &[&str] = &[
     "bearer",
     "cookie",
     "credential",
-    "credentials",
+    "jwt",
     "key",
     "pass",
+    "passcode",
     "passphrase",
     "passwd",
     "password",
     "pat",
+    "private",
     "pwd",
     "secret",
-    "secrets",
     "sig",
     "signature",
     "token",
 ];
+
+/// Ends of words of a name whose value may be a secret: `accesstoken`, `GITHUBTOKEN`.
+const SECRET_ENDS: &[&str] = &["jwt", "key", "passcode", "passphrase", "passwd", "password", "secret", "token"];
+
+/// Options of one letter whose next word may be a secret. `-k` is the key of many a program, `-p` the password.
+const SECRET_OPTIONS: &[&str] = &["-k", "-p"];
+
+/// The words before a secret in the header `Authorization`.
+///
+/// Source: RFC 9110, section 11.6.2; `Token` and `ApiKey` are in use at providers.
+const SCHEMES: &[&str] = &["ApiKey ", "Basic ", "Bearer ", "Digest ", "Token "];
 
 /// Parameters of an address whose values are no secrets; all others are hidden: `?code=`, `?k=` and `?sig=` are keys, too.
 const PLAIN_PARAMETERS: &[&str] = &[
@@ -46,25 +59,62 @@ const PLAIN_PARAMETERS: &[&str] = &[
     "version",
 ];
 
-/// Tables that others define: whatever is in them under a telling name is hidden, whole tables included. Elsewhere the name of
-/// a table may be an operator's, such as that of an MCP server.
+/// Tables that others define. Elsewhere the name of a table may be an operator's, such as that of an MCP server.
 const FREE_TABLES: &[&str] = &["extra_body", "env", "environment", "headers"];
+
+/// Names in free tables, in small letters, whose texts are no secrets; all other texts there are hidden.
+const PLAIN_ENTRIES: &[&str] = &[
+    "accept",
+    "accept-language",
+    "anthropic-beta",
+    "anthropic-version",
+    "content-type",
+    "effort",
+    "format",
+    "home",
+    "lang",
+    "language",
+    "lc_all",
+    "log_level",
+    "mode",
+    "model",
+    "node_env",
+    "openai-beta",
+    "path",
+    "reasoning_effort",
+    "region",
+    "role",
+    "rust_log",
+    "service_tier",
+    "type",
+    "tz",
+    "user-agent",
+    "verbosity",
+];
 
 /// The value as it may be shown under this name, which is the last part of its key.
 pub(super) fn masked(name: &str, value: &Json) -> Json {
-    of_name(name, value, false)
-}
-
-/// `free`: it is in one of [`FREE_TABLES`].
-fn of_name(name: &str, value: &Json, free: bool) -> Json {
-    let free = free || FREE_TABLES.contains(&name);
     match (words(name).last().map(String::as_str), value) {
         // What names a variable or a file is meant to be shown.
         (Some("env" | "envs"), Json::String(_) | Json::Array(_)) => variable(value),
-        (Some("file" | "files"), Json::String(_) | Json::Array(_)) => plain(value, free),
-        (_, Json::Object(_)) if !free => plain(value, free),
+        (Some("file" | "files"), Json::String(_) | Json::Array(_)) => plain(value),
+        _ if FREE_TABLES.contains(&name) => free(name, value),
+        (_, Json::Object(_)) => plain(value),
         _ if is_secret(name, value) => hidden(value),
-        _ => plain(value, free),
+        _ => plain(value),
+    }
+}
+
+/// The value of a name in a free table, or of the table itself.
+fn free(name: &str, value: &Json) -> Json {
+    match value {
+        Json::Object(table) if !is_secret_name(name) => {
+            table.iter().map(|(name, value)| (name.clone(), free(name, value))).collect()
+        }
+        Json::Array(items) if !is_secret_name(name) => items.iter().map(|item| free(name, item)).collect(),
+        Json::String(text) if PLAIN_ENTRIES.contains(&name.to_lowercase().as_str()) => masked_text(text).into(),
+        Json::Number(_) if !is_secret(name, value) => value.clone(),
+        _ => hidden(value),
     }
 }
 
@@ -78,11 +128,20 @@ fn variable(value: &Json) -> Json {
 }
 
 /// The value of something whose name gives nothing away.
-fn plain(value: &Json, free: bool) -> Json {
+fn plain(value: &Json) -> Json {
     match value {
         Json::String(text) => masked_text(text).into(),
-        Json::Array(items) => masked_list(items, free),
-        Json::Object(table) => table.iter().map(|(name, value)| (name.clone(), of_name(name, value, free))).collect(),
+        Json::Array(items) => masked_list(items),
+        Json::Object(table) => {
+            // `{ name = "Authorization", value = "…" }`
+            let names = ["name", "key", "header"].into_iter().filter_map(|name| table.get(name)?.as_str());
+            let telling = names.into_iter().any(is_secret_name);
+            let of_entry = |name: &str, value: &Json| match name {
+                "value" | "values" if telling => hidden(value),
+                _ => masked(name, value),
+            };
+            table.iter().map(|(name, value)| (name.clone(), of_entry(name, value))).collect()
+        }
         other => other.clone(),
     }
 }
@@ -99,35 +158,74 @@ fn hidden(value: &Json) -> Json {
 }
 
 /// Lists of text may be the words of a command: a secret follows the option that names it.
-fn masked_list(items: &[Json], free: bool) -> Json {
+fn masked_list(items: &[Json]) -> Json {
     let mut after_option = false;
     let item = |item: &Json| {
-        let Json::String(text) = item else { return plain(item, free) };
+        let Json::String(text) = item else { return plain(item) };
         let follows = std::mem::take(&mut after_option);
         let option = text.trim_start_matches('-');
-        after_option = option.len() < text.len() && !text.contains(['=', ' ']) && is_secret_name(option);
+        let named = option.len() < text.len() && !text.contains(['=', ' ']) && is_secret_name(option);
+        after_option = named || SECRET_OPTIONS.contains(&text.as_str());
         if follows && option.len() == text.len() { MASK.into() } else { masked_argument(text).into() }
     };
     items.iter().map(item).collect()
 }
 
-/// `--api-key=SECRET`, `API_KEY=SECRET`, `X-Api-Key: SECRET`.
+/// `--api-key=SECRET`, `API_KEY=SECRET`, `X-Api-Key: SECRET`, `--header=X-Api-Key:SECRET`.
 fn masked_argument(text: &str) -> String {
-    let split = text.find(['=', ':']).filter(|at| is_secret_name(&text[..*at]) && !text[*at..].starts_with("://"));
-    match split {
-        Some(at) if text.len() > at + 1 => format!("{}{MASK}", &text[..=at]),
-        _ => masked_text(text),
+    let Some(at) = text.find(['=', ':']).filter(|at| !text[*at..].starts_with("://")) else { return masked_text(text) };
+    let (before, after) = text.split_at(at + 1);
+    match is_secret_name(&text[..at]) {
+        true if !after.is_empty() => format!("{before}{MASK}"),
+        _ if before.ends_with('=') && !before.contains(char::is_whitespace) => {
+            format!("{before}{}", masked_argument(after))
+        }
+        _ => masked_pairs(&masked_text(text), &['=', ':']),
     }
 }
 
-/// Hides what addresses in a text carry, and what follows the word of a scheme of authentication.
+/// Hides what addresses in a text carry, what is assigned to the name of a secret, and what follows the word of a scheme of
+/// authentication.
 pub(super) fn masked_text(text: &str) -> String {
-    for scheme in ["Bearer ", "Basic "] {
+    for scheme in SCHEMES {
         if text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)) {
             return format!("{}{MASK}", &text[..scheme.len()]);
         }
     }
-    text.split_inclusive(char::is_whitespace).map(masked_piece).collect()
+    masked_pairs(text, &['=']).split_inclusive(char::is_whitespace).map(masked_piece).collect()
+}
+
+/// Hides each value that one of these signs assigns to the name of a secret: `Server=h;Password=SECRET`.
+fn masked_pairs(text: &str, signs: &[char]) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find(signs) {
+        let (before, after) = rest.split_at(at + 1);
+        let name = rest[..at].trim_end_matches([' ', '"', '\'']);
+        let in_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+        let name = &name[name.trim_end_matches(in_name).len()..];
+        out.push_str(before);
+        rest = after;
+        let value = after.trim_start_matches(' ');
+        let length = value_length(value);
+        if length > 0 && is_secret_name(name) && !value.starts_with("//") {
+            out.push_str(&after[..after.len() - value.len()]);
+            out.push_str(MASK);
+            rest = &value[length..];
+        }
+    }
+    out + rest
+}
+
+/// The length in bytes of a value at the beginning of a text: to the quote that ends it, else to the next separator.
+fn value_length(text: &str) -> usize {
+    let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''));
+    match quote {
+        Some(quote) => text[1..].find(quote).map_or(text.len(), |end| end + 2),
+        None => {
+            let separates = |c: char| c.is_whitespace() || matches!(c, ';' | '&' | ',' | '"' | '\'' | ')' | ']' | '}');
+            text.find(separates).unwrap_or(text.len())
+        }
+    }
 }
 
 /// A piece of text without spaces within, which may end in an address: `--url=https://…`.
@@ -158,6 +256,18 @@ fn masked_url(mut url: Url) -> Option<String> {
         changed |= masked != query;
         url.set_query(Some(&masked));
     }
+    // `https://h/p;key=…`
+    let segments: Vec<String> = url.path().split('/').map(masked_segment).collect();
+    let path = segments.join("/");
+    if path != url.path() {
+        changed = true;
+        url.set_path(&path);
+    }
+    // A fragment is for whoever reads the page: `#access_token=…`.
+    if url.fragment().is_some() {
+        changed = true;
+        url.set_fragment(None);
+    }
     changed.then(|| url.into())
 }
 
@@ -172,6 +282,13 @@ fn masked_parameter(pair: &str) -> String {
     }
 }
 
+/// A segment of a path with what its parameters carry hidden.
+fn masked_segment(segment: &str) -> String {
+    let mut parts = segment.split(';');
+    let name = parts.next().unwrap_or_default().to_owned();
+    parts.fold(name, |segment, part| format!("{segment};{}", masked_parameter(part)))
+}
+
 /// Whether a value of this name may be a secret. A number is one only where the name ends in such a word: the limits of
 /// tokens and the times of credentials are none.
 fn is_secret(name: &str, value: &Json) -> bool {
@@ -183,7 +300,10 @@ fn is_secret(name: &str, value: &Json) -> bool {
 }
 
 fn is_secret_name(name: &str) -> bool {
-    words(name).iter().any(|word| SECRET_WORDS.contains(&word.as_str()))
+    words(name).iter().any(|word| {
+        let one = word.strip_suffix('s').unwrap_or(word);
+        [word, one].iter().any(|word| SECRET_WORDS.contains(word)) || SECRET_ENDS.iter().any(|end| one.ends_with(end))
+    })
 }
 
 /// The words of a name: `apiKey`, `X-Api-Key` and `MY_API_KEY` have the same last two. Numbers behind them say nothing.
@@ -213,55 +333,4 @@ fn looks_like_a_name(text: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn what_may_be_a_secret_is_hidden_by_its_name_wherever_it_stands() {
-        for (name, value, shown) in [
-            ("extra_body", json!({"api_key": "hush"}), json!({"api_key": MASK})),
-            ("extra_body", json!({"apiKey": "hush", "top_k": 4}), json!({"apiKey": MASK, "top_k": 4})),
-            (
-                "extra_body",
-                json!({"a": [{"b": {"X-Auth-Token": "hush"}}]}),
-                json!({"a": [{"b": {"X-Auth-Token": MASK}}]}),
-            ),
-            ("extra_body", json!({"auth": {"user": "me", "n": 1}}), json!({"auth": {"user": MASK, "n": MASK}})),
-            ("extra_body", json!({"pin_token": 1234, "max_tokens": 9}), json!({"pin_token": MASK, "max_tokens": 9})),
-            ("env", json!({"API_KEY_2": "hush", "MODE": "strict"}), json!({"API_KEY_2": MASK, "MODE": "strict"})),
-            ("headers", json!({"Authorization": ["Bearer hush"]}), json!({"Authorization": [MASK]})),
-            ("headers", json!({"x": "bearer hush"}), json!({"x": "bearer ***"})),
-            ("mcp", json!({"auth": {"url": "https://h/p"}}), json!({"auth": {"url": "https://h/p"}})),
-            ("token", json!("hush"), json!(MASK)),
-            ("token", json!(""), json!("")),
-            ("keyboard", json!("qwerty"), json!("qwerty")),
-            ("token_file", json!("/run/secrets/token"), json!("/run/secrets/token")),
-            ("api_key_files", json!(["/run/secrets/key"]), json!(["/run/secrets/key"])),
-            ("token_env", json!("BELAY_TOKEN"), json!("BELAY_TOKEN")),
-            ("token_env", json!("sk-hush"), json!(MASK)),
-            ("url", json!("https://u:hush@h/p"), json!("https://u:***@h/p")),
-            ("url", json!("https://hush@h/p"), json!("https://***@h/p")),
-            ("url", json!("https://h/p?key=hush&api-version=2"), json!("https://h/p?key=***&api-version=2")),
-            ("url", json!("https://h/p?hushhushhushhushhush"), json!("https://h/p?***")),
-            ("url", json!("https://h/p?a=&b"), json!("https://h/p?a=&b")),
-            ("url", json!("https://h/p"), json!("https://h/p")),
-            ("note", json!("see https://u:hush@h/ and x"), json!("see https://u:***@h/ and x")),
-            (
-                "command",
-                json!(["serve", "--api-key", "hush", "--token=hush", "KEY=hush", "--mode", "fast", "X-Api-Key: hush"]),
-                json!(["serve", "--api-key", MASK, "--token=***", "KEY=***", "--mode", "fast", "X-Api-Key:***"]),
-            ),
-            (
-                "command",
-                json!(["--url=https://h/?k=hush", "--token", "--x"]),
-                json!(["--url=https://h/?k=***", "--token", "--x"]),
-            ),
-        ] {
-            let masked = masked(name, &value);
-            assert_eq!(masked, shown, "{name} {value}");
-            assert!(!masked.to_string().contains("hush"), "{name} {value}");
-        }
-    }
-}
+mod tests;

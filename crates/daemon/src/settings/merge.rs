@@ -42,14 +42,21 @@ pub(super) struct Merged {
 /// Merges the layers, weakest first.
 pub(super) fn merge(layers: Vec<Layer>) -> Result<Merged, Vec<Problem>> {
     let mut builder = Config::builder();
-    let mut unquoted = BTreeMap::new();
+    let (mut unquoted, mut empty) = (BTreeMap::new(), BTreeMap::new());
     for layer in layers {
+        empty.extend(layer.empty_tables());
         unquoted.extend(layer.unquoted.clone());
         builder = builder.add_source(layer);
     }
     let merged = builder.build().map_err(|error| vec![Problem::new("settings", error.to_string())])?;
     let mut origins = Origins::default();
     let tree = to_json(&merged.cache, "", &mut origins);
+    // The merging library forgets where a table came from that nothing is in.
+    for (key, origin) in empty {
+        if origins.of(&key).is_none() {
+            origins.0.insert(key, origin);
+        }
+    }
     Ok(Merged { tree, origins, unquoted })
 }
 
@@ -119,7 +126,14 @@ pub(super) fn read<T: DeserializeOwned + Default>(merged: &mut Merged, known: &[
             continue;
         }
         let message = first_words.remove(&key).unwrap_or(message);
-        problems.push(describe(&message, &key, &merged.origins, known));
+        // What is missing may be what was taken out before, of which its own problem tells.
+        let told = missing_field(&message).is_some_and(|name| {
+            let full = if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") };
+            problems.iter().any(|problem: &Problem| problem.key == full)
+        });
+        if !told {
+            problems.push(describe(&message, &key, &merged.origins, known));
+        }
         // Where the way is not known to its end, what is around goes too, so that the rest can be read.
         while !remove(&mut merged.tree, &path) {
             if path.pop().is_none() {
@@ -164,6 +178,11 @@ fn culprit<T: DeserializeOwned>(tree: &Json, path: &[Step], message: &str) -> Op
 /// The key that is not known, where the deserialiser complains about one.
 fn unknown_field(message: &str) -> Option<&str> {
     message.strip_prefix("unknown field `")?.split('`').next()
+}
+
+/// The key that a table lacks, where the deserialiser complains about that.
+fn missing_field(message: &str) -> Option<&str> {
+    message.strip_prefix("missing field `")?.split('`').next()
 }
 
 /// A full key as people write it: `llm.fallbacks[0].model`.

@@ -75,7 +75,11 @@ pub(crate) fn hint_for_unknown(key: &str, known: &[String]) -> Option<String> {
     let sections = || sections_of(known);
     let likely = nearest(key, known.iter().map(String::as_str))
         .or_else(|| same_section(section, name, known))
-        .or_else(|| sections().into_iter().find(|known| nearest(key, [*known]).is_some()))
+        .or_else(|| {
+            // Not the section that it stands in: that one was written right.
+            let around = |known: &str| key.strip_prefix(known).is_some_and(|rest| rest.starts_with('.'));
+            sections().into_iter().find(|known| !around(known) && nearest(key, [*known]).is_some())
+        })
         .or_else(|| known.iter().map(String::as_str).find(|known| known.rsplit('.').next() == Some(name)));
     match likely {
         Some(likely) => Some(format!("did you mean {likely}?")),
@@ -114,6 +118,7 @@ mod tests {
             "gateway.listen",
             "channels.telegram.token_env",
             "channels.telegram.allow",
+            "agent.plan.enabled",
         ]
         .map(str::to_owned)
         .into();
@@ -125,7 +130,8 @@ mod tests {
             ("llm.listen", "did you mean gateway.listen?"),
             ("gatway", "did you mean gateway?"),
             ("telegram.allow", "did you mean channels.telegram.allow?"),
-            ("zzz.qqq", "the sections are channels.telegram, gateway, llm"),
+            ("zzz.qqq", "the sections are agent.plan, channels.telegram, gateway, llm"),
+            ("agent.plan.foo", "[agent.plan] has enabled"),
             ("gateway.qqqqqqqq", "[gateway] has listen"),
         ] {
             assert_eq!(hint_for_unknown(key, &known).as_deref(), Some(hint), "{key}");

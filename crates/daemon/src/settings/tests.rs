@@ -76,6 +76,48 @@ fn a_service_passes_over_a_settings_file_of_its_user_that_it_may_not_see() {
     assert_eq!(lines(load(&service, std::slice::from_ref(&file))), refused, "a named file has to be there");
 }
 
+/// Runs it without the right of root to read what it may not.
+fn as_anybody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    let without = || {
+        let mut sets = capabilities(None).unwrap();
+        sets.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+        set_capabilities(None, sets).unwrap(); // of this thread alone
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(without).join().unwrap())
+}
+
+#[test]
+fn a_settings_file_that_a_service_finds_and_may_not_read_is_refused_and_one_in_a_home_that_is_closed_to_it_is_not() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("users/home/.config/belay/belay.toml");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "[gateway]\ntoken_env = \"ASKED_FOR\"\n").unwrap();
+    let paths = Paths { settings: vec![dir.path().join("etc.toml"), file.clone()], ..paths(dir.path()) };
+    let service = Environment::from([("STATE_DIRECTORY", "/var/lib/belay")]);
+    let refused = [format!("{}: cannot be read: Permission denied (os error 13)", file.display())];
+    for (closed, passed_over) in [
+        ("users/home/.config/belay/belay.toml", false),
+        ("users/home/.config/belay", false),
+        ("users/home/.config", false),
+        ("users/home", true),
+        ("users", true),
+    ] {
+        let mode = |mode| {
+            std::fs::set_permissions(dir.path().join(closed), std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(0o000);
+        let read = as_anybody(|| load(&args(&[], &[]), &service, &paths));
+        mode(0o755);
+        match read {
+            Ok(loaded) => assert_eq!((loaded.hidden.len(), passed_over), (1, true), "{closed}"),
+            Err(problems) => assert_eq!((lines(Err(problems)), passed_over), (refused.to_vec(), false), "{closed}"),
+        }
+    }
+}
+
 #[test]
 fn every_example_file_is_accepted() {
     let dir = tempfile::tempdir().unwrap();
@@ -490,6 +532,26 @@ fn an_unknown_key_in_any_section_is_named_with_its_file_its_line_and_the_nearest
         let expected = format!("{key} ({}, line 3)", file.display());
         assert_eq!(shown, [expected]);
     }
+}
+
+#[test]
+fn a_mistake_is_told_once_and_where_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("named.toml");
+    let said = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        lines(load(&args(std::slice::from_ref(&file), &[]), &Environment::default(), &paths(dir.path())))
+    };
+    let at = |line: u32| format!("({}, line {line})", file.display());
+    let price = said("[llm]\nprice = { input = \"much\", output = 2 }\n");
+    assert!(price.len() == 1 && price[0].starts_with("llm.price.input: expected a"), "{price:?}");
+    let price = said("[llm]\nprice = { output = 2 }\n");
+    assert!(price.len() == 1 && price[0].starts_with("llm.price: missing field `input`"), "{price:?}");
+    let empty = said("\n[gateway.mcp]\n");
+    assert_eq!(empty, [format!("gateway.mcp: expected true or false, found a section {}", at(2))]);
+    let foo = said("[agent.plan]\nfoo = 1\n");
+    let begins = format!("agent.plan.foo: unknown key {}; [agent.plan] has ", at(2));
+    assert!(foo.len() == 1 && foo[0].starts_with(&begins), "{foo:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::extract::ws::{Message, WebSocket};
-use belay_protocol::{ConnectionId, GateId, Principal};
+use belay_protocol::{ConnectionId, GateId, Principal, plain_line};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -26,6 +26,9 @@ const LIMIT: Duration = Duration::from_secs(15);
 
 /// Longest frame before that, in bytes. 64 KiB: many times what `connect` needs.
 pub(super) const FRAME_MAX_BYTES: usize = 64 * 1024;
+
+/// Most characters that the log shows of what a client calls itself. 64: a name and a version have fewer.
+const SHOWN_MAX_CHARS: usize = 64;
 
 /// The versions of the protocol that are spoken. All of them have the same frames: clients of this form count up to 4.
 const VERSIONS: std::ops::RangeInclusive<u32> = 1..=4;
@@ -162,8 +165,8 @@ async fn connect(app: &Shared, request: &Request, arrival: Arrival) -> Result<(S
     let scopes = Scopes::of(&principal, params.scopes.as_deref());
     let id = ConnectionId::new();
     tracing::info!(
-        connection = %id, principal = %principal.id, client = %short(&params.client.id),
-        version = %short(&params.client.version), "connected"
+        connection = %id, principal = %principal.id, client = %plain_line(&params.client.id, SHOWN_MAX_CHARS),
+        version = %plain_line(&params.client.version, SHOWN_MAX_CHARS), "connected"
     );
     let hello = json!({
         "type": "hello-ok",
@@ -205,9 +208,4 @@ async fn admitted(
             "a token is needed: as auth.token in connect, or as the header \"Authorization: Bearer <token>\"",
         )),
     }
-}
-
-/// What a client says of itself, short enough for the log.
-fn short(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(64).collect()
 }
