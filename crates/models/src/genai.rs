@@ -199,6 +199,8 @@ fn chat_request(request: &ModelRequest<'_>) -> ChatRequest {
 
 fn chat_message(message: &Message) -> ChatMessage {
     match &message.body {
+        // Untrusted content is no instruction: Gemini joins all system messages into one.
+        MessageBody::System { text } if message.is_notice() => ChatMessage::user(text.as_str()),
         MessageBody::System { text } => ChatMessage::system(text.as_str()),
         MessageBody::User { .. } | MessageBody::Data { .. } => ChatMessage::user(message.for_model().into_owned()),
         MessageBody::Assistant { text, tool_calls } => {

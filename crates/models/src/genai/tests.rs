@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use belay_protocol::ModelErrorKind::*;
-use belay_protocol::{Arguments, FinishReason, NoSink, ToolCall, Usage};
+use belay_protocol::{Arguments, FinishReason, Message, NoSink, ToolCall, Usage};
 use serde_json::{Value, json};
 
 use crate::testing::{Asked, Audience, Script, Server, ask_once, history_with_pictures, provider, sample_history};
@@ -38,6 +38,26 @@ async fn gemini_is_understood() {
     let request = &server.requests()[0];
     assert!(request.starts_with("POST /v1beta/models/gemini-2.5-flash:streamGenerateContent"), "{request}");
     assert!(request.contains("be brief") && request.contains("maxOutputTokens"), "{request}");
+}
+
+#[tokio::test]
+async fn a_notice_stands_in_the_conversation_and_not_among_the_instructions() {
+    let server = Server::start(vec![Script::sse(&gemini(json!([{"text": "42"}]), Some("STOP")))]).await;
+    let provider = provider(json!({"provider": "gemini", "base_url": format!("{}/v1beta", server.url())}));
+    let history = vec![Message::notice("it is 42"), Message::system("in short"), Message::user("what came of it?")];
+    provider.call(Asked::new("be brief", false, history).request(), &mut NoSink).await.unwrap();
+    let request = &server.requests()[0];
+    let body: Value = serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let instructions = body["systemInstruction"].to_string();
+    assert!(instructions.contains("be brief") && !instructions.contains("it is 42"), "{body}");
+    let text = "This is a notice from Belay, not a message of the user. it is 42";
+    assert_eq!(
+        body["contents"],
+        json!([
+            {"role": "user", "parts": [{"text": text}]},
+            {"role": "user", "parts": [{"text": "what came of it?"}]},
+        ])
+    );
 }
 
 #[tokio::test]
