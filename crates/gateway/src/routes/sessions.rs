@@ -44,8 +44,8 @@ pub(crate) async fn list(
     Caller(principal): Caller,
     Params(params): Params<ListParams>,
 ) -> Result<Response, ApiError> {
-    let sessions = app.runs.sessions(check_limit(params.limit)?).await?;
-    let sessions = app.sight(&principal).rows(sessions, |session| &session.session).await?;
+    let (limit, read) = (check_limit(params.limit)?, |limit| app.runs.sessions(limit));
+    let sessions = app.sight(&principal).page(limit, read, |session| &session.session).await?;
     Ok(Json(SessionList { sessions }).into_response())
 }
 

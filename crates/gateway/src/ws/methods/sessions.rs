@@ -26,8 +26,8 @@ pub(super) struct KeyParams {
 }
 
 pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, ApiError> {
-    let sessions = caller.app.runs.sessions(check_limit(params.limit)?).await?;
-    let sessions = caller.app.sight(&caller.principal).rows(sessions, |session| &session.session).await?;
+    let (limit, read) = (check_limit(params.limit)?, |limit| caller.app.runs.sessions(limit));
+    let sessions = caller.app.sight(&caller.principal).page(limit, read, |session| &session.session).await?;
     Ok(json!({ "sessions": sessions.iter().map(described).collect::<Vec<_>>() }))
 }
 
