@@ -151,6 +151,7 @@ mod tests {
             price: None,
             rehearsal: true,
             vision: false,
+            sampling: belay_protocol::SamplingSupport::ALL,
         };
         Ack::Status(Box::new(StatusReport {
             version: "0".into(),

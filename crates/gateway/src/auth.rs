@@ -15,6 +15,7 @@ use crate::app::Shared;
 use crate::config::GatewaySecrets;
 use crate::entry::Entry;
 use crate::error::ApiError;
+use crate::places::Arrival;
 use crate::routes::error_for;
 
 /// The other end of a connection. Every request carries one.
@@ -216,6 +217,10 @@ pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next:
     let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Socket { trusted: false });
     match app.auth.admit(peer, request.headers()) {
         Ok(principal) => {
+            let arrival = request.extensions().get::<Arrival>();
+            if app.auth.is_proof(peer, request.headers()) && arrival.is_some_and(|arrival| !arrival.secure()) {
+                return std::future::pending().await; // its connection is about to be closed
+            }
             request.extensions_mut().insert(principal);
             next.run(request).await
         }

@@ -1,12 +1,15 @@
 //! Places of TCP connections. When all are taken, a new connection gets that of the one that has had no request for longest, so
-//! that idle ones, however many, shut nobody out. A connection with a request keeps its place.
+//! that idle ones, however many, shut nobody out. A request whose body is still arriving, from a caller who has not proven who it
+//! is, keeps no place either: slow bodies cost no credentials. A connection with any other request keeps its place.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use axum::body::Body;
+use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
@@ -27,7 +30,8 @@ struct Table {
     taken: usize,
     /// Connections that were told to go and have not gone yet.
     going: usize,
-    /// Connections without a request, the one that has been so for longest first.
+    /// Connections that may be closed: those without a request, and those with one that is still arriving. The one that has
+    /// waited for longest first.
     idle: BTreeMap<u64, CancellationToken>,
     /// The number of the next one that becomes idle.
     next: u64,
@@ -103,7 +107,7 @@ struct Seat {
 
 #[derive(Default)]
 struct SeatState {
-    /// Requests, a response on its way included.
+    /// Requests that have arrived, a response on its way included.
     requests: u32,
     /// Its number among the idle ones.
     idle: Option<u64>,
@@ -168,28 +172,79 @@ impl Drop for Place {
 pub(crate) struct Requests(Option<Arc<Seat>>);
 
 impl Requests {
-    /// A request has come; until the answer is dropped, the connection is not idle. `None`: it was told to go, and nothing of
-    /// the request may be done any more.
-    pub(crate) fn begin(&self) -> Option<Request> {
+    /// A request has come. Until it is [secured](Arrival::secure), its connection may be closed; from then on, until the answer
+    /// is dropped, not. One without a body is `whole` and secured at once. `None`: it was told to go, and nothing of the request
+    /// may be done any more.
+    pub(crate) fn begin(&self, whole: bool) -> Option<Request> {
         if let Some(seat) = &self.0 {
             let mut table = seat.shared.table();
             if seat.told_to_go.is_cancelled() {
                 return None;
             }
-            let mut state = seat.state();
-            state.requests += 1;
-            if let Some(number) = state.idle.take() {
-                table.idle.remove(&number);
-            }
+            seat.state().move_back(&mut table, &seat.told_to_go);
         }
-        Some(Request(self.0.clone()))
+        let arrival = Arrival { seat: self.0.clone(), secured: Arc::default() };
+        (!whole || arrival.secure()).then_some(Request(arrival))
+    }
+}
+
+impl SeatState {
+    /// It has done something just now: among those that may be closed, it is the last.
+    fn move_back(&mut self, table: &mut Table, told_to_go: &CancellationToken) {
+        if let Some(number) = self.idle.take() {
+            table.idle.remove(&number);
+            self.idle = Some(table.add_idle(told_to_go));
+        }
+    }
+}
+
+/// A request on its way in.
+#[derive(Clone)]
+pub(crate) struct Arrival {
+    seat: Option<Arc<Seat>>,
+    /// Set under the lock of the table.
+    secured: Arc<AtomicBool>,
+}
+
+impl Arrival {
+    /// The request has arrived whole, or its caller has proven who it is: its connection keeps its place. `false`: it was told to
+    /// go before, and nothing of the request may be done any more.
+    pub(crate) fn secure(&self) -> bool {
+        let Some(seat) = &self.seat else { return true };
+        let mut table = seat.shared.table();
+        if self.secured.load(Ordering::Relaxed) {
+            return true;
+        }
+        if seat.told_to_go.is_cancelled() {
+            return false;
+        }
+        self.secured.store(true, Ordering::Relaxed);
+        let mut state = seat.state();
+        state.requests += 1;
+        if let Some(number) = state.idle.take() {
+            table.idle.remove(&number);
+        }
+        true
     }
 }
 
 /// A request that is being answered.
-pub(crate) struct Request(Option<Arc<Seat>>);
+pub(crate) struct Request(Arrival);
 
 impl Request {
+    /// The request's way in.
+    pub(crate) fn arrival(&self) -> Arrival {
+        self.0.clone()
+    }
+
+    /// The body of the request, which secures it when it has arrived or is read no further.
+    pub(crate) fn until_arrived<B>(&self, body: B) -> Body
+    where
+        B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + Unpin + 'static,
+    {
+        Body::new(Arriving { body, arrival: self.0.clone() })
+    }
+
     /// The body of the answer, which ends the request when it has been sent.
     pub(crate) fn until_sent(self, body: Body) -> Body {
         Body::new(Sending { body, _request: self })
@@ -198,14 +253,50 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        let Some(seat) = &self.0 else { return };
+        let Some(seat) = &self.0.seat else { return };
         let mut table = seat.shared.table();
         let mut state = seat.state();
-        state.requests -= 1;
-        if state.requests == 0 && !state.gone {
+        if self.0.secured.swap(true, Ordering::Relaxed) {
+            state.requests -= 1;
+        }
+        if state.requests == 0 && !state.gone && !seat.told_to_go.is_cancelled() {
+            if let Some(number) = state.idle.take() {
+                table.idle.remove(&number);
+            }
             state.idle = Some(table.add_idle(&seat.told_to_go));
             seat.shared.changed.notify_one();
         }
+    }
+}
+
+struct Arriving<B> {
+    body: B,
+    arrival: Arrival,
+}
+
+impl<B: HttpBody<Data = Bytes> + Unpin> HttpBody for Arriving<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        let arrived = matches!(polled, Poll::Ready(None)) || (polled.is_ready() && self.body.is_end_stream());
+        // Told to go: the connection is about to be closed, and whoever reads this with it.
+        if arrived && !self.arrival.secure() { Poll::Pending } else { polled }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B> Drop for Arriving<B> {
+    fn drop(&mut self) {
+        self.arrival.secure();
     }
 }
 
@@ -215,7 +306,7 @@ struct Sending {
 }
 
 impl HttpBody for Sending {
-    type Data = bytes::Bytes;
+    type Data = Bytes;
     type Error = axum::Error;
 
     fn poll_frame(
@@ -245,16 +336,21 @@ mod tests {
         place.told_to_go().now_or_never().is_some()
     }
 
+    /// A request that has arrived.
+    fn arrived(place: &Place) -> Request {
+        place.requests().begin(true).unwrap()
+    }
+
     #[tokio::test]
     async fn the_one_without_a_request_for_longest_goes_and_only_one_at_a_time() {
         let places = Places::new(3);
         let [first, second, third] = [places.take().await, places.take().await, places.take().await];
         // The first has had a request since: the second has been idle for longest.
-        drop(first.requests().begin().unwrap());
+        drop(arrived(&first));
         assert!(places.take().now_or_never().is_none());
         assert!(places.take().now_or_never().is_none(), "asked again, nobody else is told to go");
         assert_eq!([&first, &second, &third].map(is_told), [false, true, false]);
-        assert!(second.requests().begin().is_none(), "a request that comes now is not begun");
+        assert!(second.requests().begin(true).is_none(), "a request that comes now is not begun");
         drop(second);
         let fourth = places.take().now_or_never().unwrap();
         assert!(places.take().now_or_never().is_none());
@@ -265,7 +361,7 @@ mod tests {
     async fn a_connection_with_a_request_keeps_its_place_until_its_answer_is_sent() {
         let places = Places::new(1);
         let busy = places.take().await;
-        let body = busy.requests().begin().unwrap().until_sent(Body::from("answer"));
+        let body = arrived(&busy).until_sent(Body::from("answer"));
         assert!(places.take().now_or_never().is_none());
         assert!(!is_told(&busy));
         drop(body);
@@ -279,10 +375,36 @@ mod tests {
     async fn an_answer_that_outlives_its_connection_leaves_nothing_behind() {
         let places = Places::new(1);
         let gone = places.take().await;
-        let request = gone.requests().begin().unwrap();
+        let request = arrived(&gone);
         drop(gone);
         drop(request);
         assert!(places.0.table().idle.is_empty());
         assert!(places.take().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn requests_that_are_still_arriving_go_oldest_first_and_those_that_have_arrived_or_are_proven_stay() {
+        let places = Places::new(4);
+        let [slow, proven, slower, whole] =
+            [places.take().await, places.take().await, places.take().await, places.take().await];
+        let never = || Body::from_stream(futures_util::stream::pending::<Result<&str, std::io::Error>>());
+        let [first, second, third, fourth] =
+            [&slow, &proven, &slower, &whole].map(|it| it.requests().begin(false).unwrap());
+        let bodies = [first.until_arrived(never()), second.until_arrived(never()), third.until_arrived(never())];
+        assert!(second.arrival().secure());
+        let read = axum::body::to_bytes(fourth.until_arrived(Body::from("whole")), 10).await.unwrap();
+        assert_eq!(read, "whole");
+
+        assert!(places.take().now_or_never().is_none());
+        assert_eq!([&slow, &proven, &slower, &whole].map(is_told), [true, false, false, false]);
+        assert!(!first.arrival().secure(), "told to go, nothing of it may be done");
+        drop((slow, first));
+        let fifth = places.take().now_or_never().unwrap();
+        let _request = arrived(&fifth);
+        assert!(places.take().now_or_never().is_none());
+        assert_eq!([&proven, &slower, &whole, &fifth].map(is_told), [false, true, false, false]);
+        drop((slower, bodies));
+        assert!(places.take().now_or_never().is_some());
+        drop((second, third, fourth));
     }
 }

@@ -15,6 +15,7 @@ use belay_protocol::{
     Archive, ChannelId, Clock, EventLog, Gate, GateStore, Janitor, JobStore, Message, ModelInfo, RoutineSpec,
     RoutineStore, RunReader, SecretVault, SessionKey, UnixMillis,
 };
+use hyper::body::Body as _;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -266,7 +267,7 @@ pub(crate) struct Line {
 
 impl Line {
     /// Serves one connection to its end. When draining begins it ends after the request in progress; when others need its place,
-    /// as soon as it has no request.
+    /// as soon as it has no request that has arrived or is proven.
     pub(crate) async fn serve<I>(self, io: I, peer: Peer, place: Place)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -274,12 +275,13 @@ impl Line {
         let Self { router, draining } = self;
         let requests = place.requests();
         let service = hyper::service::service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
-            let (begun, mut router) = (requests.begin(), router.clone());
+            let (begun, mut router) = (requests.begin(request.body().is_end_stream()), router.clone());
             async move {
                 // Its connection is about to be closed.
                 let Some(begun) = begun else { return std::future::pending().await };
                 request.extensions_mut().insert(peer);
-                let response = router.call(request).await?;
+                request.extensions_mut().insert(begun.arrival());
+                let response = router.call(request.map(|body| begun.until_arrived(body))).await?;
                 Ok::<_, Infallible>(response.map(|body| begun.until_sent(body)))
             }
         });

@@ -12,6 +12,9 @@ use crate::error::ApiError;
 use crate::extract::{Caller, path_text};
 use crate::routes::{no_such_run, no_such_session};
 
+/// Most rows of a list that are looked at for those that somebody is shown. 1,000: what the store reads at a time.
+const LOOKED_AT_MAX: u32 = 1000;
+
 /// The eyes of whoever asks.
 pub(crate) struct Sight<'a> {
     app: &'a App,
@@ -49,6 +52,27 @@ impl Sight<'_> {
         }
         let routine = self.app.routines.routine(&firing.routine).await?;
         Ok(routine.is_some_and(|routine| routine.routine_id == firing.routine_id && self.routine(&routine)))
+    }
+
+    /// The first rows of a list that they are shown, at most `limit`. `read` gives that many rows of the list, what is hidden
+    /// included. Where that leaves a page short, the newest [`LOOKED_AT_MAX`] rows are looked at.
+    pub(crate) async fn page<T, F>(
+        &self,
+        limit: u32,
+        read: impl Fn(u32) -> F,
+        session: impl Fn(&T) -> &SessionKey,
+    ) -> Result<Vec<T>, StoreError>
+    where
+        F: Future<Output = Result<Vec<T>, StoreError>>,
+    {
+        let rows = read(limit).await?;
+        let more = rows.len() >= limit as usize && limit < LOOKED_AT_MAX;
+        let mut shown = self.rows(rows, &session).await?;
+        if more && shown.len() < limit as usize {
+            shown = self.rows(read(LOOKED_AT_MAX).await?, &session).await?;
+            shown.truncate(limit as usize);
+        }
+        Ok(shown)
     }
 
     /// Of these rows those whose session they are shown.

@@ -11,9 +11,7 @@ mod thoughts;
 mod validity;
 
 use async_trait::async_trait;
-use belay_protocol::{
-    DeltaSink, ModelError, ModelErrorKind, ModelInfo, ModelProvider, ModelReply, ModelRequest, Sampling, Thinking,
-};
+use belay_protocol::{DeltaSink, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest, Thinking};
 use reqwest::Client;
 use secrecy::SecretString;
 use url::Url;
@@ -24,6 +22,7 @@ use self::thoughts::Thoughts;
 use crate::catalog::Format;
 use crate::config::LlmConfig;
 use crate::error::ModelsError;
+use crate::failure::refuse_unsupported;
 use crate::http::{Endpoint, below};
 use crate::stream::exchange;
 use crate::thinking::ability;
@@ -57,22 +56,6 @@ impl Anthropic {
     }
 }
 
-/// What a client asks for that this interface does not have: it is refused rather than left out.
-///
-/// Source: Anthropic, Messages API: there is no seed; "Extended thinking": temperature and `top_p` stay as they are.
-fn unsupported(sampling: &Sampling, thinks: bool) -> Option<&'static str> {
-    match sampling {
-        Sampling { seed: Some(_), .. } => Some("seed: Anthropic's Messages API has none; leave it out"),
-        Sampling { temperature_milli: Some(_), .. } if thinks => {
-            Some("temperature: it cannot be set while the model thinks; leave it out, or ask for no reasoning effort")
-        }
-        Sampling { top_p_milli: Some(_), .. } if thinks => {
-            Some("top_p: it cannot be set while the model thinks; leave it out, or ask for no reasoning effort")
-        }
-        _ => None,
-    }
-}
-
 #[async_trait]
 impl ModelProvider for Anthropic {
     fn info(&self) -> &ModelInfo {
@@ -81,9 +64,7 @@ impl ModelProvider for Anthropic {
 
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
         let wanted = request.thinking.is_some_and(|level| level != Thinking::Off);
-        if let Some(what) = request.sampling.and_then(|sampling| unsupported(sampling, wanted)) {
-            return Err(ModelError::new(ModelErrorKind::BadRequest, what));
-        }
+        refuse_unsupported(&self.info, &request)?;
         let replay = if wanted { self.thoughts.replay(request.messages) } else { None };
         let body = self.shape.body(&request, &self.info.model, replay.as_ref());
         let decoder = AnthropicDecoder::keeping(replay.as_ref().map(|_| &self.thoughts));

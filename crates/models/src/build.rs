@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{ModelInfo, ModelProvider};
+use belay_protocol::options::SeedSupport;
+use belay_protocol::{ModelInfo, ModelProvider, SamplingSupport};
 use reqwest::Client;
 use tracing::warn;
 use url::Url;
@@ -82,6 +83,7 @@ fn backend(candidate: &CandidateConfig, places: &mut Vec<Url>, http: &Client) ->
         price,
         rehearsal: false,
         vision: sees(config.vision, target.entry.format, model),
+        sampling: sampling(target.entry.format),
     };
     let http = client_for(base, config, http)?;
     let provider: Arc<dyn ModelProvider> = match target.entry.format {
@@ -96,6 +98,18 @@ fn backend(candidate: &CandidateConfig, places: &mut Vec<Url>, http: &Client) ->
     });
     let thinking = Gate::new(ability(target.entry.format, model, &config.extra_body));
     Ok(Backend::new(name, model, place, provider, thinking).with_key_from(key_from(config)))
+}
+
+/// What of a client's wishes the format takes.
+///
+/// Source: Anthropic, Messages API: there is no seed; "Extended thinking": temperature and `top_p` stay as they are. The library
+/// takes seeds from 0 on.
+fn sampling(format: Format) -> SamplingSupport {
+    match format {
+        Format::OpenAi | Format::Rehearsal => SamplingSupport::ALL,
+        Format::Anthropic => SamplingSupport { seed: SeedSupport::No, while_thinking: false },
+        Format::Library(_) => SamplingSupport { seed: SeedSupport::FromZero, while_thinking: true },
+    }
 }
 
 /// Where the key of these settings comes from, for whoever has to check it.

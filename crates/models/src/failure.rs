@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use belay_protocol::{ModelError, ModelErrorKind, ProviderFault, ProviderRefusal, plain_line};
+use belay_protocol::{
+    ModelError, ModelErrorKind, ModelInfo, ModelRequest, ProviderFault, ProviderRefusal, Thinking, plain_line,
+};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
@@ -17,6 +19,18 @@ const CODE_MAX_CHARS: usize = 64;
 /// A broken or silent connection, or an answer that is not the protocol.
 pub(crate) fn network(detail: impl AsRef<str>) -> ModelError {
     ModelError::new(ModelErrorKind::Network, bounded(detail.as_ref()))
+}
+
+/// Refuses what a client asks for and the interface does not take, before anything is sent.
+pub(crate) fn refuse_unsupported(info: &ModelInfo, request: &ModelRequest<'_>) -> Result<(), ModelError> {
+    let thinks = request.thinking.is_some_and(|level| level != Thinking::Off);
+    match request.sampling.and_then(|sampling| info.sampling.refused(sampling, thinks)) {
+        Some(what) => {
+            let detail = format!("{}: {}", what.field, what.advice);
+            Err(ModelError { attempts: 0, ..ModelError::new(ModelErrorKind::BadRequest, detail) })
+        }
+        None => Ok(()),
+    }
 }
 
 /// A failure of the HTTP client, without the address: it may hold what nobody should read in a log.
@@ -144,18 +158,12 @@ impl Told {
     /// Ollama: 404 "model 'x' not found"; Mistral: 400 "Invalid model"; DeepSeek: 400 "Model Not Exist"; OpenRouter: 400 "x is
     /// not a valid model ID".
     fn is_about_the_model(&self, status: Option<u16>) -> bool {
-        const WORDS: [&str; 7] = [
-            "not found",
-            "does not exist",
-            "not exist",
-            "invalid model",
-            "unknown model",
-            "no such model",
-            "not a valid model",
-        ];
+        const WORDS: [&str; 4] = ["invalid model", "unknown model", "no such model", "not a valid model"];
         let message = self.message.to_lowercase();
-        let says = || WORDS.iter().any(|words| message.contains(words));
-        self.code.contains("model_not_found") || (message.contains("model") && (status == Some(404) || says()))
+        self.code.contains("model_not_found")
+            || (status == Some(404) && message.contains("model"))
+            || WORDS.iter().any(|words| message.contains(words))
+            || lacks_model(&message)
     }
 
     fn kind(&self, status: Option<u16>, retry_after: Option<Duration>) -> ModelErrorKind {
@@ -202,6 +210,34 @@ impl Told {
     }
 }
 
+/// Whether the text says of a model that it is not there: "model `x` not found", "models/x is not found". A model that is only
+/// mentioned beside something else that is not there is none.
+fn lacks_model(text: &str) -> bool {
+    const ABSENT: [&[&str]; 5] = [
+        &["not", "found"],
+        &["is", "not", "found"],
+        &["was", "not", "found"],
+        &["not", "exist"],
+        &["does", "not", "exist"],
+    ];
+    let bare = |word: &'_ str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
+    let words: Vec<String> = text.split_whitespace().map(bare).collect();
+    (0..words.len()).any(|at| {
+        let behind = match words[at].as_str() {
+            // The name may stand behind it, or be left out.
+            "model" => vec![at + 1, at + 2],
+            word if word.starts_with("models/") => vec![at + 1],
+            _ => return false,
+        };
+        let says = |from: usize| ABSENT.iter().any(|absent| words.get(from..).is_some_and(|rest| begins(rest, absent)));
+        behind.into_iter().any(says)
+    })
+}
+
+fn begins(words: &[String], with: &[&str]) -> bool {
+    words.len() >= with.len() && words.iter().zip(with).all(|(word, with)| word == with)
+}
+
 /// The words of a web page: its text without tags, scripts and styles.
 fn text_of_page(page: &str) -> String {
     let mut text = String::new();
@@ -244,9 +280,9 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     })
 }
 
-/// The text on one line, cut to what a log line holds.
+/// The text on one line, without words that look like keys, cut to what a log line holds.
 pub(crate) fn bounded(text: &str) -> String {
-    let mut out: String = text
+    let mut out: String = without_keys(text)
         .split(|c: char| c.is_control() || c.is_whitespace())
         .filter(|word| !word.is_empty())
         .flat_map(|word| [" ", word])

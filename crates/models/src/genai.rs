@@ -28,7 +28,7 @@ use url::Url;
 use crate::collect::{Collector, Reported};
 use crate::config::LlmConfig;
 use crate::error::ModelsError;
-use crate::failure::{self, network};
+use crate::failure::{self, network, refuse_unsupported};
 use crate::vision::{CANNOT_SEE, text_instead};
 use crate::wire::tool_name;
 
@@ -97,7 +97,7 @@ impl Genai {
         if let Some(sampling) = request.sampling {
             options.temperature = sampling.temperature().or(options.temperature);
             options.top_p = sampling.top_p().or(options.top_p);
-            options.seed = sampling.seed.and_then(|seed| u64::try_from(seed).ok()).or(options.seed);
+            options.seed = sampling.seed.map(i64::unsigned_abs).or(options.seed); // none below 0 comes here
             options.stop_sequences.extend(sampling.stop.iter().cloned());
         }
         let mut stream = self
@@ -138,6 +138,7 @@ impl ModelProvider for Genai {
     }
 
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
+        refuse_unsupported(&self.info, &request)?;
         let mut collected = Collector::default();
         match Box::pin(self.stream(request, &mut collected, sink)).await {
             Ok(()) => Ok(collected.into_reply()),
@@ -160,14 +161,8 @@ fn finish(end: StreamEnd, collected: &mut Collector, sink: &mut dyn DeltaSink) -
         StopReason::ContentFilter(_) => FinishReason::ContentFilter,
         _ => FinishReason::Stop,
     });
-    let count = |tokens: Option<i32>| tokens.and_then(|n| u64::try_from(n).ok()).unwrap_or_default();
-    let usage = end.captured_usage.map(|usage| Usage {
-        input: count(usage.prompt_tokens),
-        cached_input: count(usage.prompt_tokens_details.and_then(|details| details.cached_tokens)),
-        output: count(usage.completion_tokens),
-    });
-    if let Some(usage) = usage {
-        collected.report(usage, Reported::All, sink);
+    if let Some(usage) = end.captured_usage {
+        report(usage, collected, sink);
     }
     let calls = end.captured_content.map(MessageContent::into_tool_calls).unwrap_or_default();
     for (key, call) in (0..).zip(calls) {
@@ -181,6 +176,24 @@ fn finish(end: StreamEnd, collected: &mut Collector, sink: &mut dyn DeltaSink) -
         collected.arguments(at, &arguments, sink)?;
     }
     Ok(())
+}
+
+/// Counts that the library could not read, or that are negative, are not there.
+fn report(usage: genai::chat::Usage, collected: &mut Collector, sink: &mut dyn DeltaSink) {
+    let count = |tokens: Option<i32>| tokens.and_then(|n| u64::try_from(n).ok());
+    let cached = usage.prompt_tokens_details.and_then(|details| details.cached_tokens);
+    let (input, output) = (count(usage.prompt_tokens), count(usage.completion_tokens));
+    let reported = match (input, output) {
+        (None, None) => return,
+        (Some(_), Some(_)) => Reported::All,
+        _ => Reported::Part,
+    };
+    let usage = Usage {
+        input: input.unwrap_or_default(),
+        cached_input: count(cached).unwrap_or_default(),
+        output: output.unwrap_or_default(),
+    };
+    collected.report(usage, reported, sink);
 }
 
 fn chat_request(request: &ModelRequest<'_>) -> ChatRequest {
@@ -199,6 +212,8 @@ fn chat_request(request: &ModelRequest<'_>) -> ChatRequest {
 
 fn chat_message(message: &Message) -> ChatMessage {
     match &message.body {
+        // Untrusted content is no instruction: Gemini joins all system messages into one.
+        MessageBody::System { text } if message.is_notice() => ChatMessage::user(text.as_str()),
         MessageBody::System { text } => ChatMessage::system(text.as_str()),
         MessageBody::User { .. } | MessageBody::Data { .. } => ChatMessage::user(message.for_model().into_owned()),
         MessageBody::Assistant { text, tool_calls } => {

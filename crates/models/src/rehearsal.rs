@@ -55,6 +55,7 @@ impl Rehearsal {
                 price: None,
                 rehearsal: true,
                 vision: false,
+                sampling: belay_protocol::SamplingSupport::ALL,
             },
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_protocol::{
     Arguments, DeltaSink, Heard, Message, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest, Picture,
-    Prompt, Tool, ToolCall, ToolContext, ToolOutput, ToolResult, ToolSet, ToolSpec, ToolStatus,
+    Prompt, SamplingSupport, Tool, ToolCall, ToolContext, ToolOutput, ToolResult, ToolSet, ToolSpec, ToolStatus,
 };
 use reqwest::Client;
 use serde_json::{Map, Value, json};
@@ -50,7 +50,15 @@ pub(crate) async fn ask_once(provider: &dyn ModelProvider, sink: &mut dyn DeltaS
 
 pub(crate) fn info() -> ModelInfo {
     let (provider, model) = ("p".into(), "m".into());
-    ModelInfo { provider, model, context_tokens: 1000, price: None, rehearsal: false, vision: false }
+    ModelInfo {
+        provider,
+        model,
+        context_tokens: 1000,
+        price: None,
+        rehearsal: false,
+        vision: false,
+        sampling: SamplingSupport::ALL,
+    }
 }
 
 /// A request and what it borrows from.

@@ -94,7 +94,7 @@ pub use model::{
     Candidate, Cooling, Delta, DeltaSink, FellBack, FinishReason, Heard, ModelError, ModelErrorKind, ModelInfo,
     ModelProvider, ModelReply, ModelRequest, NoSink, Price, Prompt, Retry, Usage,
 };
-pub use options::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Sampling, Thinking};
+pub use options::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Sampling, SamplingSupport, Thinking};
 pub use outbound::{DeliverError, Outbound};
 pub use process::{Generation, NoProcesses, RunProcesses};
 pub use provenance::{Audience, Author, Link, Person, Provenance, Quote, Unread};

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::CallId;
 use crate::message::{Message, ToolCall, WireCache};
-use crate::options::{Sampling, Thinking};
-use crate::refusal::ProviderRefusal;
+use crate::options::{Sampling, SamplingSupport, Thinking};
+use crate::refusal::{ProviderFault, ProviderRefusal};
 use crate::tool::ToolSet;
 
 /// A system prompt, serialised once.
@@ -202,6 +202,9 @@ pub struct ModelInfo {
     pub rehearsal: bool,
     /// Whether it can see: pictures are sent to it.
     pub vision: bool,
+    /// What of a client's [`Sampling`] its interface takes.
+    #[serde(skip)]
+    pub sampling: SamplingSupport,
 }
 
 /// Prices in millionths of a US dollar for a million tokens (so 3 USD per million tokens is 3 000 000).
@@ -383,13 +386,15 @@ impl ModelError {
 
 impl fmt::Display for ModelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.kind {
-            ModelErrorKind::RateLimited { .. } => "the model provider limits our rate",
-            ModelErrorKind::Overloaded { .. } => "the model provider is overloaded",
-            ModelErrorKind::Auth => "the model provider refuses our key",
-            ModelErrorKind::ContextTooLong => "the conversation is longer than the model takes",
-            ModelErrorKind::BadRequest => "the model provider refuses the request",
-            ModelErrorKind::Network => "the model provider cannot be reached or broke off",
+        // The provider's own words tell a used-up quota from a wrong key, where there are any.
+        let what = match (self.kind, &self.refusal) {
+            (ModelErrorKind::Network, _) => "the model provider cannot be reached or broke off",
+            (_, Some(refusal)) => refusal.fault.log_words(),
+            (ModelErrorKind::RateLimited { .. }, None) => ProviderFault::RateLimit.log_words(),
+            (ModelErrorKind::Overloaded { .. }, None) => ProviderFault::Overloaded.log_words(),
+            (ModelErrorKind::Auth, None) => ProviderFault::Key.log_words(),
+            (ModelErrorKind::ContextTooLong, None) => ProviderFault::ContextTooLong.log_words(),
+            (ModelErrorKind::BadRequest, None) => ProviderFault::Request.log_words(),
         };
         write!(
             f,
@@ -404,6 +409,31 @@ impl fmt::Display for ModelError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_log_line_says_what_the_provider_said() {
+        let refusal = |fault| {
+            let (code, message, key_from) = Default::default();
+            Some(Box::new(ProviderRefusal { fault, status: None, code, message, key_from }))
+        };
+        let (auth, broken) = (ModelErrorKind::Auth, ModelErrorKind::Overloaded { retry_after: None });
+        for (kind, refusal, words) in [
+            (
+                auth,
+                refusal(ProviderFault::Quota),
+                "the model provider's quota or credit is used up (after 1 request): x",
+            ),
+            (auth, None, "the model provider rejects the API key (after 1 request): x"),
+            (
+                broken,
+                refusal(ProviderFault::Server),
+                "the model provider reports an error of its own (after 1 request): x",
+            ),
+            (broken, None, "the model provider is overloaded (after 1 request): x"),
+        ] {
+            assert_eq!(ModelError { refusal, ..ModelError::new(kind, "x") }.to_string(), words);
+        }
+    }
 
     #[test]
     fn costs_are_rounded_up_and_cached_tokens_cost_their_own_price() {

@@ -180,6 +180,58 @@ pub struct Sampling {
 /// Most texts at which an answer ends. Source: OpenAI, chat completions, `stop`.
 pub const STOP_TEXTS_MAX: usize = 4;
 
+/// Which of a client's wishes an interface of a provider takes. A wish that it does not take is refused rather than left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SamplingSupport {
+    /// Which seeds it takes.
+    pub seed: SeedSupport,
+    /// Whether temperature and `top_p` can be set while the model thinks at a chosen level.
+    pub while_thinking: bool,
+}
+
+/// Which seeds an interface takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeedSupport {
+    /// None.
+    No,
+    /// Those from 0 on.
+    FromZero,
+    /// Every whole number.
+    Any,
+}
+
+/// A wish that a provider's interface does not take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnsupportedSampling {
+    /// The field, as OpenAI's clients name it.
+    pub field: &'static str,
+    /// Why, and what to do, for the client.
+    pub advice: &'static str,
+}
+
+impl SamplingSupport {
+    /// It takes everything.
+    pub const ALL: Self = Self { seed: SeedSupport::Any, while_thinking: true };
+
+    /// The first wish that it does not take. `thinks`: whether the model is told to think at a level.
+    pub fn refused(&self, sampling: &Sampling, thinks: bool) -> Option<UnsupportedSampling> {
+        const THINKS: &str = "it cannot be set while the model thinks; leave it out, or ask for no reasoning effort";
+        let thinks = thinks && !self.while_thinking;
+        let (field, advice) = match (self.seed, sampling) {
+            (SeedSupport::No, Sampling { seed: Some(_), .. }) => {
+                ("seed", "the interface of the configured model takes none; leave it out")
+            }
+            (SeedSupport::FromZero, Sampling { seed: Some(..0), .. }) => {
+                ("seed", "the interface of the configured model takes none below 0")
+            }
+            (_, Sampling { temperature_milli: Some(_), .. }) if thinks => ("temperature", THINKS),
+            (_, Sampling { top_p_milli: Some(_), .. }) if thinks => ("top_p", THINKS),
+            _ => return None,
+        };
+        Some(UnsupportedSampling { field, advice })
+    }
+}
+
 impl Sampling {
     /// The temperature, as providers take it.
     pub fn temperature(&self) -> Option<f64> {

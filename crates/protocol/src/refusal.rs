@@ -52,6 +52,22 @@ impl ProviderFault {
     }
 }
 
+impl ProviderFault {
+    /// What happened, for a log line.
+    pub(crate) fn log_words(self) -> &'static str {
+        match self {
+            Self::Key => "the model provider rejects the API key",
+            Self::Quota => "the model provider's quota or credit is used up",
+            Self::UnknownModel => "the model provider does not know the model",
+            Self::RateLimit => "the model provider limits our rate",
+            Self::Overloaded => "the model provider is overloaded",
+            Self::Server => "the model provider reports an error of its own",
+            Self::ContextTooLong => "the conversation is longer than the model takes",
+            Self::Request => "the model provider refuses the request",
+        }
+    }
+}
+
 impl ProviderRefusal {
     /// What an operator reads: what happened with status and code, what to do, and the provider's message.
     pub fn line(&self) -> String {
@@ -64,9 +80,10 @@ impl ProviderRefusal {
             ProviderFault::Quota => {
                 ("The provider's quota or credit for this API key is used up", format!("Check the account of {key}."))
             }
-            ProviderFault::UnknownModel => {
-                ("The provider does not know this model", "Check llm.model; /models lists the configured ones.".into())
-            }
+            ProviderFault::UnknownModel => (
+                "The provider does not know this model",
+                "Check llm.model; /model lists the configured ones, and `belay check` checks them.".into(),
+            ),
             ProviderFault::RateLimit => ("The provider limits the rate of requests", "Try again later.".into()),
             ProviderFault::Overloaded => ("The provider is overloaded", "Try again later.".into()),
             ProviderFault::Server => {

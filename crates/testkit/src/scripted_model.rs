@@ -196,6 +196,7 @@ impl ScriptedModel {
                 price: None,
                 rehearsal: false,
                 vision: false,
+                sampling: belay_protocol::SamplingSupport::ALL,
             },
             script: Mutex::new(Script { replies: replies.into_iter().collect(), ..Script::default() }),
             begun: watch::Sender::new(0),

@@ -1,6 +1,6 @@
 //! Sorts updates for the webhook and for polling: logs what is not for us, answers what has no text.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +24,10 @@ const STRANGERS_MAX: usize = 256;
 /// its lists are told; beyond it, each message that goes without a word is a warning.
 const TOLD_MAX: usize = 16_384;
 
+/// Conversations whose last album is remembered. Far beyond those that send albums at the same time; of one beyond, more than one
+/// part is answered.
+const ALBUMS_MAX: usize = 256;
+
 /// Deadline of a line of our own. Short: the webhook's answer waits for it.
 const NOTICE_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -41,8 +45,8 @@ pub(super) struct Desk {
     groups: Mutex<HashSet<i64>>,
     /// Conversations that were told that their messages are too old.
     told_too_old: Mutex<HashSet<Conversation>>,
-    /// The last album that was answered: each of its pictures is an update of its own.
-    album: Mutex<Option<String>>,
+    /// The last album of each conversation that was answered: each of its pictures is an update of its own.
+    albums: Mutex<VecDeque<(Conversation, String)>>,
 }
 
 /// What goes to the agent.
@@ -66,6 +70,8 @@ struct NotRead {
     conversation: Conversation,
     message_id: Option<i32>,
     line: String,
+    /// The album that it is a part of: the line is said once for all of its parts.
+    album: Option<String>,
 }
 
 /// What to do with an update.
@@ -103,7 +109,7 @@ impl Desk {
             strangers: Mutex::default(),
             groups: Mutex::default(),
             told_too_old: Mutex::default(),
-            album: Mutex::default(),
+            albums: Mutex::default(),
         }
     }
 
@@ -121,8 +127,7 @@ impl Desk {
         let (update_id, album) = (update.update_id, album_of(&update));
         match self.rules.judge(update) {
             Verdict::Message(inbound) => {
-                let not_read = self.not_read(&inbound).filter(|_| self.is_new_album(album));
-                let after = After { not_read, tap: None };
+                let after = After { not_read: not_read(&inbound, album), tap: None };
                 return Sorted::Message(Box::new(Parcel { inbound: *inbound, after }));
             }
             Verdict::Tapped(inbound, tap) => {
@@ -138,7 +143,7 @@ impl Desk {
                 return Sorted::Later;
             }
             Verdict::NoText { conversation, message_id, not_read, album } => {
-                if self.is_new_album(album)
+                if self.is_new_album(conversation, album)
                     && let Some(line) = facts::line(&not_read, false)
                 {
                     self.say(conversation, Some(message_id), &line).await; // best effort
@@ -155,13 +160,16 @@ impl Desk {
         Sorted::Done
     }
 
-    fn is_new_album(&self, album: Option<String>) -> bool {
-        if album.is_none() {
-            return true;
+    /// Whether the album was not answered in its conversation yet; it is from now on. What is no part of one is always new.
+    fn is_new_album(&self, conversation: Conversation, album: Option<String>) -> bool {
+        let Some(album) = album else { return true };
+        let mut albums = self.albums.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = !albums.iter().any(|(at, known)| *at == conversation && *known == album);
+        albums.retain(|(at, _)| *at != conversation);
+        albums.push_back((conversation, album));
+        if albums.len() > ALBUMS_MAX {
+            albums.pop_front();
         }
-        let mut last = self.album.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = *last != album;
-        *last = album;
         is_new
     }
 
@@ -187,15 +195,6 @@ impl Desk {
         self.told_too_old.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The line about what came with a message and is not read. One for an album, whichever of its parts has the text.
-    fn not_read(&self, inbound: &Inbound) -> Option<NotRead> {
-        let provenance = inbound.provenance.as_ref().filter(|_| matches!(inbound.body, Body::Text(_)))?;
-        let line = facts::line(&provenance.not_read, true)?;
-        let conversation = inbound.reply_to.as_ref()?.conversation.parse().ok()?;
-        let message_id = provenance.message_id.as_deref().and_then(|id| id.parse().ok());
-        Some(NotRead { conversation, message_id, line })
-    }
-
     /// What the agent's acknowledgement of a parcel means; `None`: it was dropped, or did not come in time. A tap that is
     /// done with is answered, and so is whoever sent more than a text, the first time.
     pub(super) async fn settle(&self, after: &After, ack: Option<Ack>) -> Settled {
@@ -203,8 +202,9 @@ impl Desk {
         if let Some(tap) = after.tap.as_ref().filter(|_| settled == Settled::Done) {
             taps::answer(&self.api, tap, ack.as_ref()).await;
         }
-        if let Some(NotRead { conversation, message_id, line }) = &after.not_read
+        if let Some(NotRead { conversation, message_id, line, album }) = &after.not_read
             && matches!(ack, Some(Ack::Accepted(Accepted { duplicate: false, .. }) | Ack::Command(_)))
+            && self.is_new_album(*conversation, album.clone())
         {
             self.say(*conversation, *message_id, line).await; // best effort: the model is told as well
         }
@@ -247,6 +247,15 @@ impl Desk {
             debug!(telegram_user = id, "a stranger's message was dropped");
         }
     }
+}
+
+/// The line about what came with a message and is not read.
+fn not_read(inbound: &Inbound, album: Option<String>) -> Option<NotRead> {
+    let provenance = inbound.provenance.as_ref().filter(|_| matches!(inbound.body, Body::Text(_)))?;
+    let line = facts::line(&provenance.not_read, true)?;
+    let conversation = inbound.reply_to.as_ref()?.conversation.parse().ok()?;
+    let message_id = provenance.message_id.as_deref().and_then(|id| id.parse().ok());
+    Some(NotRead { conversation, message_id, line, album })
 }
 
 /// Whether that id was not there before, and is remembered now.
@@ -317,6 +326,20 @@ mod tests {
         assert_eq!(read(&tap(r#", "chat_instance": "c""#)), Some(true));
         assert_eq!(read(r#"{"update_id": 1, "callback_query": {"data": "x"}}"#), None, "what matters must be there");
         assert_eq!(read(r#"{"update_id": 1, "callback_query": 5}"#), None);
+    }
+
+    #[tokio::test]
+    async fn each_conversation_has_its_last_album_and_few_are_remembered() {
+        let desk = test_desk();
+        let album = |name: &str| Some(name.to_owned());
+        assert!(desk.is_new_album(conversation(1), album("a")));
+        assert!(desk.is_new_album(conversation(2), album("b")));
+        assert!(!desk.is_new_album(conversation(1), album("a")), "the other conversation's album is none of its own");
+        assert!(desk.is_new_album(conversation(1), album("c")) && desk.is_new_album(conversation(1), None));
+        for chat in 0..=ALBUMS_MAX {
+            desk.is_new_album(conversation(chat + 10), album("d"));
+        }
+        assert_eq!(desk.albums.lock().expect("a lock").len(), ALBUMS_MAX);
     }
 
     #[tokio::test]

@@ -223,6 +223,45 @@ async fn an_album_without_words_is_answered_once_and_a_wrong_notice_does_not_hur
 }
 
 #[tokio::test]
+async fn a_part_of_an_album_that_was_refused_keeps_its_line_and_each_conversation_has_albums_of_its_own() {
+    let mut served = serve().await;
+    let part = |number: u64, caption: Option<&str>| {
+        let mut photo = update(number, "");
+        let fields = photo["message"].as_object_mut().unwrap();
+        fields.remove("text");
+        let size = json!({"file_id": "f", "file_unique_id": "u", "width": 1, "height": 1, "file_size": 120_000});
+        fields.insert("photo".into(), json!([size]));
+        fields.insert("media_group_id".into(), json!("album"));
+        caption.map(|words| fields.insert("caption".into(), json!(words)));
+        photo
+    };
+    let captioned = part(1, Some("what is this?"));
+    for accepted in [false, true] {
+        let status = served.post_update(&captioned);
+        let envelope = next(&mut served.stream).await;
+        let session = envelope.inbound.session.clone();
+        envelope.ack.send(match accepted {
+            false => Ack::Refused(Refusal::Busy { what: "full".into(), retry_after: Duration::ZERO }),
+            true => Ack::Accepted(Accepted {
+                run_id: RunId::new(),
+                session,
+                accepted_at: UnixMillis(0),
+                duplicate: false,
+                watch: None,
+            }),
+        });
+        assert_eq!(status.await.unwrap() == 200, accepted);
+        assert_eq!(
+            served.double.calls("sendMessage").len(),
+            usize::from(accepted),
+            "the line comes with the acceptance"
+        );
+    }
+    assert_eq!(served.post_update(&part(2, None)).await.unwrap(), 200);
+    assert_eq!(served.double.calls("sendMessage").len(), 1, "a part of the same album");
+}
+
+#[tokio::test]
 async fn a_caption_is_handed_over_and_its_sender_is_told_once_what_was_not_read() {
     let mut served = serve().await;
     let mut photo = update(1, "");

@@ -16,8 +16,9 @@ const TEXTS_MAX_BYTES: usize = 200_000;
 
 /// `list_sessions`
 pub(super) async fn list(app: &App, principal: &Principal, asked: ListSessions) -> Result<Value, Told> {
-    let sessions = app.runs.sessions(SessionFilter::lasting(asked.limit()?)).await.map_err(ApiError::from)?;
-    let sessions = app.sight(principal).rows(sessions, |session| &session.session).await.map_err(ApiError::from)?;
+    let (limit, read) = (asked.limit()?, |limit| app.runs.sessions(SessionFilter::lasting(limit)));
+    let sessions = app.sight(principal).page(limit, read, |session| &session.session).await;
+    let sessions = sessions.map_err(ApiError::from)?;
     Ok(json!({ "sessions": json_of(&sessions) }))
 }
 

@@ -132,7 +132,8 @@ pub(crate) async fn list_gates(
 ) -> Result<Value, ApiError> {
     let (now, waiting) = (app.clock.now(), filter.waiting);
     let filter = GateFilter { session: session.map(VisibleSession::into_key), ..filter };
-    let gates = app.sight(principal).rows(app.gates.gates(filter).await?, |gate| &gate.session).await?;
+    let read = |limit| app.gates.gates(GateFilter { limit, ..filter.clone() });
+    let gates = app.sight(principal).page(filter.limit, read, |gate| &gate.session).await?;
     let wanted = gates.iter().filter(|gate| !waiting || gate.state_at(now) == GateState::Waiting);
     shown(&ApprovalList { approvals: wanted.map(|gate| Approval::at(gate, now)).collect() })
 }

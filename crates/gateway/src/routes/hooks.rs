@@ -27,7 +27,7 @@ use crate::extract::{NamePath, read_body};
 pub(super) const SECRET_HEADER: HeaderName = HeaderName::from_static("x-webhook-secret");
 
 /// Names a delivery, so that a second one of it is recognised.
-const DELIVERY_HEADER: HeaderName = HeaderName::from_static("x-delivery-id");
+pub(super) const DELIVERY_HEADER: HeaderName = HeaderName::from_static("x-delivery-id");
 
 /// Sets the routine off, once for each delivery: a second one is answered with the same firing. One without a name is recognised
 /// by its body, for a minute.

@@ -28,7 +28,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, OriginalUri, Request};
 
 use axum::http::HeaderName;
-use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post};
@@ -160,8 +160,21 @@ fn open(app: &Shared) -> Router<Shared> {
     open.method_not_allowed_fallback(wrong_method)
 }
 
-/// Headers that decide who asks. Of two, one part of a chain of servers may read the first and another the last.
-const DECISIVE: [HeaderName; 5] = [HOST, ORIGIN, AUTHORIZATION, hooks::SECRET_HEADER, webhook::SIGNATURE_HEADER];
+/// Headers that decide who asks, and what. Of two, one part of a chain of servers may read the first and another the last.
+///
+/// Source of the last one: Telegram, setWebhook, `secret_token`.
+const DECISIVE: [HeaderName; 10] = [
+    HOST,
+    ORIGIN,
+    AUTHORIZATION,
+    CONTENT_TYPE,
+    hooks::SECRET_HEADER,
+    hooks::DELIVERY_HEADER,
+    webhook::SIGNATURE_HEADER,
+    routines::KEY_HEADER,
+    openai::SESSION_HEADER,
+    HeaderName::from_static("x-telegram-bot-api-secret-token"),
+];
 
 /// Refuses a request that has one of the [`DECISIVE`] headers twice, whatever its route.
 async fn said_once(request: Request, next: Next) -> Response {

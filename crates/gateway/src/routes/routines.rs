@@ -45,7 +45,7 @@ pub(crate) struct Hand {
 }
 
 /// Carries the key of a firing by hand, for who sends no body.
-const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
+pub(super) const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A date to test a routine at: with an offset, or as the clock of its zone shows it.
 #[derive(Deserialize)]

@@ -52,7 +52,8 @@ pub(crate) async fn list(
     let session = session.map(VisibleSession::into_key);
     let id = id_prefix(params.id.as_deref())?;
     let filter = RunFilter { id, session, status: params.status, limit: check_limit(params.limit)? };
-    let runs = app.sight(&principal).rows(app.runs.runs(filter).await?, |run| &run.session).await?;
+    let read = |limit| app.runs.runs(RunFilter { limit, ..filter.clone() });
+    let runs = app.sight(&principal).page(filter.limit, read, |run| &run.session).await?;
     Ok(Json(RunList { runs }).into_response())
 }
 

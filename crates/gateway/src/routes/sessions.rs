@@ -47,9 +47,9 @@ pub(crate) async fn list(
     Caller(principal): Caller,
     Params(params): Params<ListParams>,
 ) -> Result<Response, ApiError> {
-    let filter = SessionFilter { limit: check_limit(params.limit)?, ephemeral: params.all };
-    let sessions = app.runs.sessions(filter).await?;
-    let sessions = app.sight(&principal).rows(sessions, |session| &session.session).await?;
+    let ephemeral = params.all;
+    let (limit, read) = (check_limit(params.limit)?, |limit| app.runs.sessions(SessionFilter { limit, ephemeral }));
+    let sessions = app.sight(&principal).page(limit, read, |session| &session.session).await?;
     Ok(Json(SessionList { sessions }).into_response())
 }
 

@@ -11,10 +11,12 @@ use super::told::told;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AgentEvent {
-    pub(crate) run_id: RunId,
+    /// Absent in a notice, which belongs to no run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) run_id: Option<RunId>,
     /// 1, 2, 3 … for each run and reader. A gap: fragments were dropped on the way to a slow reader.
     pub(crate) seq: u64,
-    /// `lifecycle`, `assistant`, `reasoning`, `tool`, `compaction`, `queue`, `approval`, `plan` or `subagent`.
+    /// `lifecycle`, `assistant`, `reasoning`, `tool`, `compaction`, `queue`, `approval`, `plan` or `subagent`; `notice` belongs to no run.
     pub(crate) stream: &'static str,
     /// Milliseconds since 1970.
     pub(crate) ts: i64,
@@ -26,6 +28,20 @@ pub(crate) struct AgentEvent {
 }
 
 impl AgentEvent {
+    /// A notice in a conversation, if that is what the fact is.
+    pub(crate) fn notice(fact: &Event) -> Option<Self> {
+        let EventKind::Notice { text } = &fact.kind else { return None };
+        Some(Self {
+            run_id: None,
+            seq: 1,
+            stream: "notice",
+            ts: fact.at.0,
+            data: json!({ "text": text }),
+            session_key: fact.session.clone()?,
+            cursor: Some(fact.seq.0),
+        })
+    }
+
     /// Whether it may be dropped on the way to a slow reader: what it says comes again.
     pub(crate) fn is_passing(&self) -> bool {
         self.cursor.is_none() && self.data.get("final").is_none()
@@ -150,7 +166,7 @@ impl AgentMapper {
 
     fn event(&mut self, stream: &'static str, data: Value, at: UnixMillis) -> AgentEvent {
         self.seq += 1;
-        let (run_id, session_key) = (self.run, self.session.clone());
+        let (run_id, session_key) = (Some(self.run), self.session.clone());
         AgentEvent { run_id, seq: self.seq, stream, ts: at.0, data, session_key, cursor: None }
     }
 }

@@ -8,7 +8,7 @@ use futures_util::Stream;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::agent::{AgentEvent, AgentMapper};
-use super::source::Source;
+use super::source::{News, Source};
 use crate::app::Shared;
 
 /// A reader's stream of events.
@@ -28,6 +28,11 @@ impl Feed {
                 return Some(event);
             }
             let news = self.source.next().await?;
+            if let News::Fact(fact, _) = &news
+                && let Some(notice) = AgentEvent::notice(fact)
+            {
+                return Some(notice);
+            }
             let Some((run, session)) = news.concerns() else { continue };
             let known = self.mappers.contains_key(&run);
             let mapper = self.mappers.entry(run).or_insert_with(|| AgentMapper::new(run, session, 0));

@@ -25,7 +25,7 @@ pub(super) fn told(fact: &Event, record: Option<&RunRecord>) -> Option<(&'static
         Kind::SubagentStarted { .. } | Kind::SubagentEnded { .. } => ("subagent", subagent(kind)),
         Kind::PlanCreated { .. } | Kind::PlanStep { .. } => ("plan", plan(kind)),
         Kind::GateAsked { .. } | Kind::GateDecided { .. } => ("approval", approval(kind)),
-        // Changes of a conversation, notices in it, deliveries, jobs and routines are no part of a run's course. What hooks do, and which parts
+        // A notice is an event of its session by itself. Changes of a conversation, deliveries, jobs and routines are no part of a run's course. What hooks do, and which parts
         // of an answer were committed early, is for the operator, who reads it in the log.
         Kind::ThreadEdited { .. } | Kind::Delivered { .. } | Kind::Hook { .. } | Kind::Said { .. } => return None,
         Kind::JobChanged { .. } | Kind::RoutineFired { .. } | Kind::RoutineEnded { .. } => return None,

@@ -60,15 +60,17 @@ impl FakeStore {
     }
 
     pub(crate) fn fact(&self, run: &RunRecord, kind: EventKind) {
+        self.commit(run.session.clone(), Some(run.run_id), kind);
+    }
+
+    pub(crate) fn notice(&self, session: &str, text: &str) {
+        self.commit(session.into(), None, EventKind::Notice { text: text.into() });
+    }
+
+    fn commit(&self, session: SessionKey, run_id: Option<RunId>, kind: EventKind) {
         let mut facts = self.facts.lock().unwrap();
         let seq = Seq(facts.len() as u64 + 1);
-        facts.push(Event {
-            seq,
-            at: UnixMillis(NOW),
-            session: Some(run.session.clone()),
-            run_id: Some(run.run_id),
-            kind,
-        });
+        facts.push(Event { seq, at: UnixMillis(NOW), session: Some(session), run_id, kind });
         drop(facts);
         self.tip.send_replace(seq);
     }
@@ -630,6 +632,7 @@ fn model() -> ModelInfo {
         price: None,
         rehearsal: true,
         vision: false,
+        sampling: belay_protocol::SamplingSupport::ALL,
     }
 }
 

@@ -75,6 +75,29 @@ async fn an_answer_of_a_schema_is_its_value_alone_whole_and_streamed() {
 }
 
 #[tokio::test]
+async fn a_field_that_the_models_interface_does_not_take_is_refused_by_name_before_there_is_a_run() {
+    use belay_protocol::options::{SamplingSupport, SeedSupport};
+    let house = House::with(|parts| {
+        parts.model.sampling = SamplingSupport { seed: SeedSupport::No, while_thinking: false };
+    })
+    .await;
+    for (more, param) in [
+        (json!({"seed": 7}), "seed"),
+        (json!({"temperature": 0.5, "reasoning_effort": "low"}), "temperature"),
+        (json!({"top_p": 0.5, "reasoning_effort": "high"}), "top_p"),
+    ] {
+        let mut body = json!({"messages": user("hello")});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let (status, answer) = house.post(CHAT, body).await;
+        let error = &answer["error"];
+        assert_eq!((status, &error["param"], &error["code"]), (400, &param.into(), &"unsupported_parameter".into()));
+    }
+    assert!(house.agent.seen.lock().unwrap().is_empty(), "nothing was sent to the agent");
+    let body = json!({"messages": user("hello"), "temperature": 0.5, "reasoning_effort": "none"});
+    assert_eq!(house.post(CHAT, body).await.0, 200);
+}
+
+#[tokio::test]
 async fn a_whole_answer_has_the_form_that_clients_expect() {
     let house = House::open().await;
     let body = json!({"model": "some-model", "messages": user("hello"), "temperature": 0.7, "unknown": {}});

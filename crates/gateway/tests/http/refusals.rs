@@ -262,8 +262,19 @@ async fn a_header_that_decides_who_asks_is_there_once_on_every_route() {
     let origin = format!("Origin: http://{addr}");
     for path in ["/livez", "/readyz", "/api/v1/runs", "/v1/models", "/ws", "/mcp", "/webhook", "/hooks/ci", "/nowhere"]
     {
-        for twice in [&own, &origin, &token] {
+        let others = [
+            "Content-Type: application/json",
+            "Idempotency-Key: k",
+            "X-Belay-Session: s",
+            "X-Delivery-Id: d",
+            "X-Hub-Signature-256: sha256=0",
+            "X-Telegram-Bot-Api-Secret-Token: t",
+            "X-Webhook-Secret: w",
+        ]
+        .map(str::to_owned);
+        for twice in [&own, &origin, &token].into_iter().chain(&others) {
             let mut said = vec![&own, &origin, &token, twice];
+            said.extend(others.contains(twice).then_some(twice));
             said.sort();
             let said: String = said.into_iter().map(|line| format!("{line}\r\n")).collect();
             let mut stream = tokio::net::TcpStream::connect(addr).await.unwrap();

@@ -85,6 +85,45 @@ async fn idle_connections_without_a_request_shut_nobody_out_and_those_with_one_s
     assert!(rest.contains("run_ended"), "{rest}");
 }
 
+#[tokio::test]
+async fn slow_bodies_of_strangers_shut_nobody_out_and_one_of_a_proven_caller_stays() {
+    use tokio::net::TcpStream;
+    let house = House::with(|parts| {
+        parts.config.max_connections = 4;
+        parts.secrets.token = Some("tee".to_owned().into());
+        parts.secrets.webhook_secret = Some("sign".to_owned().into());
+    })
+    .await;
+    let addr = house.addr.unwrap();
+    let rest = "\"session\":\"s\",\"text\":\"hello\"}";
+    let slow = async |head: String| {
+        let mut connection = TcpStream::connect(addr).await.unwrap();
+        let head = format!(
+            "POST {head}\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{{",
+            rest.len() + 1
+        );
+        connection.write_all(head.as_bytes()).await.unwrap();
+        connection
+    };
+    let mut proven = slow("/api/v1/messages HTTP/1.1\r\nauthorization: Bearer tee".into()).await;
+    let stranger = format!("/webhook HTTP/1.1\r\nx-hub-signature-256: sha256={}", "0".repeat(64));
+    let mut strangers = Vec::new();
+    for _ in 0..8 {
+        strangers.push(slow(stranger.clone()).await);
+    }
+    for probe in 0..4 {
+        let answer = crate::house::fresh_client().get(house.url("/livez")).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{probe}");
+    }
+    // It had to go for the others; before, it was answered `slow_body` after 30 s.
+    let mut answer = String::new();
+    let _closed_or_reset = strangers[0].read_to_string(&mut answer).await;
+    assert_eq!(answer, "");
+    proven.write_all(rest.as_bytes()).await.unwrap();
+    proven.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 202"), "{answer}");
+}
+
 async fn bind_error(change: impl FnOnce(&mut belay_gateway::GatewayParts)) -> GatewayError {
     let house = House::open().await;
     let (_ready, seen) = tokio::sync::watch::channel(true);

@@ -215,3 +215,25 @@ async fn one_stream_too_many_is_refused_and_a_closed_one_makes_room() {
     }
     assert_eq!(status, 200);
 }
+
+#[tokio::test]
+async fn a_sessions_stream_carries_its_notices_with_a_cursor() {
+    let house = House::open().await;
+    house.store.notice("s", "it is 42");
+    house.store.notice("other", "it is 43");
+    house.store.notice("s", "it is 44");
+    let path = "/api/v1/sessions/s/stream?since=0";
+    let told: Vec<_> = events(house.follow(path, None).await, 2)
+        .await
+        .into_iter()
+        .map(|(id, event, data)| {
+            let data: serde_json::Value = serde_json::from_str(&data).unwrap();
+            assert_eq!((&data["stream"], data.get("runId")), (&"notice".into(), None), "{data}");
+            (id, event, data["data"]["text"].as_str().unwrap().to_owned())
+        })
+        .collect();
+    let expected = [("1", "agent", "it is 42"), ("3", "agent", "it is 44")];
+    assert_eq!(told, expected.map(|(id, event, text)| (id.to_owned(), event.to_owned(), text.to_owned())));
+    let rest = events(house.follow(path, Some("1")).await, 1).await;
+    assert_eq!(brief(&rest), ["3 agent"]);
+}

@@ -254,3 +254,16 @@ async fn who_may_not_do_a_thing_hears_so_whatever_else_is_wrong_with_the_request
         }
     }
 }
+
+#[tokio::test]
+async fn what_is_hidden_takes_no_place_in_a_list() {
+    let house = house().await;
+    let as_client = |request: reqwest::RequestBuilder| read(request.bearer_auth("client"));
+    let asks = json!({ "session": "mine", "text": "ask mine", "wait_ms": 30_000 });
+    let (_, mine) = as_client(house.client.post(house.url("/api/v1/messages")).json(&asks)).await;
+    Names::of_an_operator(&house).await;
+    let (_, runs) = as_client(house.client.get(house.url("/api/v1/runs?limit=1"))).await;
+    assert_eq!((&runs["runs"][0]["run_id"], runs["runs"].as_array().unwrap().len()), (&mine["run_id"], 1), "{runs}");
+    let (_, gates) = as_client(house.client.get(house.url("/api/v1/approvals?limit=1"))).await;
+    assert_eq!(gates["approvals"][0]["id"], mine["waiting_for"]["gate"], "{gates}");
+}

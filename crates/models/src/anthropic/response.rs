@@ -118,10 +118,11 @@ impl Counts {
         }
     }
 
-    fn reported(&self) -> Option<Reported> {
+    /// Whether all is known, once `ends` tells what was generated to the end.
+    fn reported(&self, ends: bool) -> Option<Reported> {
         match (self.fresh, self.output) {
             (None, None) => None,
-            (Some(_), Some(_)) => Some(Reported::All),
+            (Some(_), Some(_)) if ends => Some(Reported::All),
             _ => Some(Reported::Part),
         }
     }
@@ -148,10 +149,13 @@ impl<'t> AnthropicDecoder<'t> {
         Self { thoughts, ..Self::default() }
     }
 
-    fn usage(&mut self, usage: Option<&RawValue>, sink: &mut dyn DeltaSink) {
-        if let Some(usage) = object(usage) {
+    /// Takes a report of use. What a stream tells when it begins counts none of the answer: only one `at_end` that has the
+    /// output is all of it.
+    fn usage(&mut self, usage: Option<&RawValue>, at_end: bool, sink: &mut dyn DeltaSink) {
+        if let Some(usage) = object::<WireUsage>(usage) {
             self.counts.update(&usage);
-            if let Some(reported) = self.counts.reported() {
+            let ends = at_end && usage.output_tokens.tokens().is_some();
+            if let Some(reported) = self.counts.reported(ends) {
                 self.collected.report(self.counts.usage(), reported, sink);
             }
         }
@@ -264,7 +268,7 @@ impl AnthropicDecoder<'_> {
         match text(&event.kind) {
             "message_start" => {
                 let head = event.message.and_then(|head| serde_json::from_str::<MessageHead<'_>>(head.get()).ok());
-                self.usage(head.and_then(|head| head.usage), sink);
+                self.usage(head.and_then(|head| head.usage), false, sink);
             }
             "content_block_start" => {
                 if let Some(block) = event.content_block {
@@ -277,7 +281,7 @@ impl AnthropicDecoder<'_> {
                 }
             }
             "message_delta" => {
-                self.usage(event.usage, sink);
+                self.usage(event.usage, true, sink);
                 if let Some(delta) = event.delta {
                     self.stop(&delta.stop_reason);
                 }
@@ -302,7 +306,7 @@ impl AnthropicDecoder<'_> {
         for (key, block) in (0..).zip(blocks.0) {
             self.begin_block(key, block, sink)?;
         }
-        self.usage(message.usage, sink);
+        self.usage(message.usage, true, sink);
         self.stop(&message.stop_reason);
         self.finish_call(sink)?;
         Ok(Whole::Message)

@@ -111,6 +111,22 @@ fn faults_are_told_apart_with_the_providers_own_words() {
         (404, "404 page not found", Request, "", "404 page not found"),
         (
             400,
+            r#"{"error":{"message":"Invalid schema: tool 'x' does not exist in this model's template","type":"invalid_request_error"}}"#,
+            Request,
+            "invalid_request_error",
+            "Invalid schema: tool 'x' does not exist in this model's template",
+        ),
+        (400, r#"{"error":{"message":"Model Not Exist"}}"#, UnknownModel, "", "Model Not Exist"),
+        (
+            400,
+            r#"{"error":{"message":"models/x is not found for API version v1beta","status":"INVALID_ARGUMENT"}}"#,
+            UnknownModel,
+            "INVALID_ARGUMENT",
+            "models/x is not found for API version v1beta",
+        ),
+        (400, r#"{"error":"x is not a valid model ID"}"#, UnknownModel, "", "x is not a valid model ID"),
+        (
+            400,
             r#"[{"error":{"code":400,"message":"bad","status":"INVALID_ARGUMENT"}}]"#,
             Request,
             "INVALID_ARGUMENT",
@@ -152,6 +168,8 @@ fn faults_are_told_apart_with_the_providers_own_words() {
         let expected = ProviderRefusal { fault, status: Some(status), code, message, key_from: String::new() };
         assert_eq!(*refusal, expected, "{body}");
     }
+    let keyed = from_status(401, None, b"{\"error\":\"the key sk-abcdefghijklmnop1234 is wrong\"}");
+    assert_eq!(keyed.detail, "HTTP 401: the key [key] is wrong", "the log has it neither");
     let long = from_status(500, None, "x".repeat(9000).as_bytes()).refusal.unwrap();
     assert_eq!(long.message.chars().count(), DETAIL_MAX_CHARS);
     let inside = from_error_body(br#"{"error":{"code":500,"message":"x","type":"server_error"}}"#).refusal.unwrap();

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use belay_protocol::ModelErrorKind::*;
-use belay_protocol::{Arguments, FinishReason, NoSink, ToolCall, Usage};
+use belay_protocol::{Arguments, FinishReason, Message, ModelRequest, NoSink, Sampling, ToolCall, Usage};
 use serde_json::{Value, json};
 
 use crate::testing::{Asked, Audience, Script, Server, ask_once, history_with_pictures, provider, sample_history};
@@ -38,6 +38,57 @@ async fn gemini_is_understood() {
     let request = &server.requests()[0];
     assert!(request.starts_with("POST /v1beta/models/gemini-2.5-flash:streamGenerateContent"), "{request}");
     assert!(request.contains("be brief") && request.contains("maxOutputTokens"), "{request}");
+}
+
+#[tokio::test]
+async fn a_notice_stands_in_the_conversation_and_not_among_the_instructions() {
+    let server = Server::start(vec![Script::sse(&gemini(json!([{"text": "42"}]), Some("STOP")))]).await;
+    let provider = provider(json!({"provider": "gemini", "base_url": format!("{}/v1beta", server.url())}));
+    let history = vec![Message::notice("it is 42"), Message::system("in short"), Message::user("what came of it?")];
+    provider.call(Asked::new("be brief", false, history).request(), &mut NoSink).await.unwrap();
+    let request = &server.requests()[0];
+    let body: Value = serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let instructions = body["systemInstruction"].to_string();
+    assert!(instructions.contains("be brief") && !instructions.contains("it is 42"), "{body}");
+    let text = "This is a notice from Belay, not a message of the user. it is 42";
+    assert_eq!(
+        body["contents"],
+        json!([
+            {"role": "user", "parts": [{"text": text}]},
+            {"role": "user", "parts": [{"text": "what came of it?"}]},
+        ])
+    );
+}
+
+/// What could not be read is not taken for zero: whoever counts estimates it.
+#[tokio::test]
+async fn counts_that_cannot_be_read_are_not_taken_for_all() {
+    let usage = |input, output| Some(Usage { input, cached_input: 0, output });
+    for (told, expected) in [
+        (json!({"promptTokenCount": 7, "candidatesTokenCount": 3}), usage(7, 3)),
+        (json!({"promptTokenCount": "many", "candidatesTokenCount": 3}), None),
+        (json!({"promptTokenCount": 7, "candidatesTokenCount": -3}), None),
+        (json!({"promptTokenCount": 7}), None),
+        (json!({}), None),
+    ] {
+        let candidate = json!({"content": {"role": "model", "parts": [{"text": "noon"}]}, "finishReason": "STOP"});
+        let body = format!("data: {}\r\n\r\n", json!({"candidates": [candidate], "usageMetadata": told}));
+        let server = Server::start(vec![Script::sse(&body)]).await;
+        let provider = provider(json!({"provider": "gemini", "base_url": format!("{}/v1beta", server.url())}));
+        let reply = ask_once(&*provider, &mut NoSink).await.unwrap();
+        assert_eq!((reply.text.as_str(), reply.usage), ("noon", expected), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_seed_below_zero_is_refused_by_name_and_nothing_is_sent() {
+    let server = Server::start(Vec::new()).await;
+    let provider = provider(json!({"provider": "gemini", "base_url": format!("{}/v1beta", server.url())}));
+    let (asked, sampling) = (Asked::new("", false, Vec::new()), Sampling { seed: Some(-1), ..Sampling::default() });
+    let request = ModelRequest { sampling: Some(&sampling), ..asked.request() };
+    let error = provider.call(request, &mut NoSink).await.unwrap_err();
+    assert_eq!((error.kind, error.detail.split(':').next()), (BadRequest, Some("seed")), "{error}");
+    assert_eq!(server.requests(), Vec::<String>::new());
 }
 
 #[tokio::test]

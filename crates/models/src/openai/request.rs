@@ -80,12 +80,15 @@ impl RequestShape {
         out.extend_from_slice(b",\"messages\":[");
         let mut separator: &[u8] = b"";
         // Many servers take one system message, and at the beginning only: what a conversation begins with joins ours.
-        let leading = request.messages.iter().map_while(|message| match &message.body {
-            // A notice holds untrusted content, which has no place in the prompt.
-            MessageBody::System { text } if !message.is_notice() => Some(text.as_str()),
-            _ => None,
-        });
-        let leading: Vec<&str> = leading.collect();
+        // Notices before it stay in the conversation: they hold untrusted content.
+        let head =
+            request.messages.iter().take_while(|message| matches!(message.body, MessageBody::System { .. })).count();
+        let head = if request.prompt.text.is_empty() { 0 } else { head };
+        let leading: Vec<&str> = request.messages[..head]
+            .iter()
+            .filter(|message| !message.is_notice())
+            .map(|message| message.text())
+            .collect();
         if !request.prompt.text.is_empty() {
             match leading.is_empty() {
                 true => request.prompt.wire.append(FORMAT, &mut out, || said("system", &request.prompt.text)),
@@ -93,9 +96,11 @@ impl RequestShape {
             }
             separator = b",";
         }
-        let merged = if request.prompt.text.is_empty() { 0 } else { leading.len() };
         let mut unseen = Vec::new();
-        for message in request.messages.iter().skip(merged) {
+        for (at, message) in request.messages.iter().enumerate() {
+            if at < head && !message.is_notice() {
+                continue;
+            }
             if !matches!(message.body, MessageBody::Tool(_)) {
                 push_pictures(&mut out, std::mem::take(&mut unseen));
             }
@@ -153,6 +158,8 @@ fn one_system(prompt: &str, leading: &[&str]) -> String {
 
 fn message_form(message: &Message) -> String {
     match &message.body {
+        // Untrusted content is no instruction; the notice itself says that it is not the user's.
+        MessageBody::System { text } if message.is_notice() => said("user", text),
         MessageBody::System { text } => said("system", text),
         MessageBody::User { .. } | MessageBody::Data { .. } => said("user", &message.for_model()),
         MessageBody::Assistant { text, tool_calls } if tool_calls.is_empty() => said("assistant", text),
@@ -294,6 +301,28 @@ mod tests {
             Some(4),
             "without a prompt of ours they are as they came"
         );
+    }
+
+    #[test]
+    fn a_notice_stands_in_the_conversation_and_not_among_the_instructions() {
+        let notice = || Message::notice("it is 42");
+        let text = "This is a notice from Belay, not a message of the user. it is 42";
+        for history in [
+            vec![notice(), Message::system("in French"), Message::user("what came of it?"), notice()],
+            vec![Message::system("in French"), notice(), Message::user("what came of it?"), notice()],
+        ] {
+            assert_eq!(
+                body(&LlmConfig::default(), "http://h/v1", &Asked::new("be kind", false, history))["messages"],
+                json!([
+                    {"role": "system", "content": "be kind\n\nin French"},
+                    {"role": "user", "content": text},
+                    {"role": "user", "content": "what came of it?"},
+                    {"role": "user", "content": text},
+                ])
+            );
+        }
+        let alone = body(&LlmConfig::default(), "http://h/v1", &Asked::new("", false, vec![notice()]));
+        assert_eq!(alone["messages"], json!([{"role": "user", "content": text}]));
     }
 
     #[test]

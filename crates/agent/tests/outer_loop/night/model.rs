@@ -64,6 +64,7 @@ impl NightModel {
             price: Some(PRICE),
             rehearsal: false,
             vision: false,
+            sampling: belay_protocol::SamplingSupport::ALL,
         };
         Self { info, dice, seen: Mutex::default(), poison: Notify::new() }
     }

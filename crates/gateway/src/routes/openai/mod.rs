@@ -12,9 +12,11 @@ mod stream;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName};
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{Accepted, Ack, Body, CommandReply, Inbound, Principal, QueueMode, RunOptions, SessionLifetime};
+use belay_protocol::{
+    Accepted, Ack, Body, CommandReply, Inbound, ModelInfo, Principal, QueueMode, RunOptions, SessionLifetime, Thinking,
+};
 use serde_json::{Value, json};
 
 pub(crate) use self::error::OpenAiError;
@@ -24,6 +26,9 @@ use crate::extract::{Caller, JsonBody, NamePath};
 
 /// The name that always works, whatever model is configured.
 const OUR_NAME: &str = "belay";
+
+/// Names the session of a request.
+pub(super) const SESSION_HEADER: HeaderName = HeaderName::from_static("x-belay-session");
 
 /// The names that a request may use.
 pub(crate) async fn models(State(app): State<Shared>) -> Json<Value> {
@@ -60,7 +65,8 @@ pub(crate) async fn chat(
     if !model_names(&app).any(|name| name == model) {
         return Err(OpenAiError::model_not_found(&model));
     }
-    let conversation = request.conversation(headers.get("x-belay-session"))?;
+    let conversation = request.conversation(headers.get(SESSION_HEADER))?;
+    conversation.check_sampling(&app.model)?;
     let (session, is_named) = (conversation.session.clone(), conversation.is_named);
     let form = conversation.form.clone();
     let inbound = conversation.inbound(&app, principal.clone(), request.streams());
@@ -92,6 +98,18 @@ pub(crate) async fn chat(
 }
 
 impl Conversation {
+    /// Refuses by name what the interface of the configured model does not take, before there is a run.
+    fn check_sampling(&self, model: &ModelInfo) -> Result<(), OpenAiError> {
+        let thinks = self.thinking.is_some_and(|level| level != Thinking::Off);
+        match self.sampling.as_ref().and_then(|sampling| model.sampling.refused(sampling, thinks)) {
+            Some(what) => {
+                let message = format!("{} is not supported here: {}", what.field, what.advice);
+                Err(OpenAiError::invalid(what.field, "unsupported_parameter", message))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn inbound(self, app: &App, principal: Principal, want_deltas: bool) -> Inbound {
         Inbound {
             channel: app.channel.clone(),

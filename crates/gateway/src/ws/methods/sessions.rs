@@ -30,9 +30,10 @@ pub(super) struct KeyParams {
 }
 
 pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, ApiError> {
-    let filter = SessionFilter { limit: check_limit(params.limit)?, ephemeral: params.all };
-    let sessions = caller.app.runs.sessions(filter).await?;
-    let sessions = caller.app.sight(&caller.principal).rows(sessions, |session| &session.session).await?;
+    let ephemeral = params.all;
+    let (limit, read) =
+        (check_limit(params.limit)?, |limit| caller.app.runs.sessions(SessionFilter { limit, ephemeral }));
+    let sessions = caller.app.sight(&caller.principal).page(limit, read, |session| &session.session).await?;
     Ok(json!({ "sessions": sessions.iter().map(described).collect::<Vec<_>>() }))
 }
 
