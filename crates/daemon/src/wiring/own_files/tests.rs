@@ -159,8 +159,8 @@ fn a_hook_names_nothing_in_the_workspace_whatever_is_there_when_belay_starts() {
         &["node", &format!("--import=file://{work}/x.mjs")],
         &["sh", "-c", &format!(". {work}/x.sh")],
         &["sh", "-c", &format!("cat>{work}/out;true")],
-        &["sh", "-c", ". ~/work/x.sh"],
-        &["sh", "-c", "exec \"$HOME\"/work/x"],
+        &["sh", "-c", ". ~/by-link/x.sh"],
+        &["sh", "-c", "exec \"$HOME\"/by-link/x"],
         &["sh", by_link.to_str().unwrap()],
     ] {
         home.hook(command);
