@@ -99,6 +99,11 @@ impl IdPrefix {
         &self.0
     }
 
+    /// Whether it is a whole identifier.
+    pub fn is_whole(&self) -> bool {
+        self.0.len() == 36
+    }
+
     /// Whether an identifier begins so.
     pub fn begins(&self, id: Uuid) -> bool {
         id.to_string().starts_with(&self.0)
