@@ -56,8 +56,10 @@ const IDLE: Duration = Duration::from_secs(60);
 const MAX_TASKS: usize = 4096;
 /// What a refused message is told to wait.
 pub(crate) const BUSY_RETRY: Duration = Duration::from_secs(2);
-/// Crashes of a lane after which its runs are left to the next start.
+/// Crashes of a lane after which its runs wait in the store for a while.
 const MAX_LANE_CRASHES: u32 = 3;
+/// How long they wait then, unless somebody writes. A minute: as long as any other task that crashes again and again.
+const LANE_RETRY: Duration = Duration::from_secs(60);
 
 /// What a task of the dispatcher was.
 pub(crate) enum TaskEnd {
@@ -69,6 +71,8 @@ pub(crate) enum TaskEnd {
     Seat(Option<OwnedSemaphorePermit>),
     /// Everything of this run has ended.
     Processes(RunId),
+    /// The lane of this session has crashed again and again, and is tried once more; `None`: the daemon ends.
+    Retry(Option<SessionKey>),
 }
 
 struct Lane {
@@ -301,7 +305,7 @@ impl Dispatcher {
     fn wake(&mut self, session: &SessionKey, seat: Option<OwnedSemaphorePermit>) {
         let left = self.lanes.remove(session);
         let (insist, listed) = (left.is_some(), left.as_ref().is_some_and(|lane| lane.listed));
-        let crashes = left.as_ref().map_or(0, |lane| lane.crashes);
+        let crashes = left.as_ref().map_or(0, |lane| lane.crashes.min(MAX_LANE_CRASHES));
         let adopted = left.map(|lane| lane.runs).unwrap_or_default();
         let lane = self.spawn_lane(LaneStart { session: session.clone(), adopted, insist, crashes, seat });
         self.lanes.insert(session.clone(), Lane { listed, ..lane });
@@ -361,6 +365,7 @@ impl Dispatcher {
                 self.ending.remove(&run);
                 return;
             }
+            Ok((_, TaskEnd::Retry(session))) => return session.iter().for_each(|session| self.retry(session)),
             Err(error) => {
                 tracing::error!(%error, "a task of the dispatcher crashed");
                 (error.id(), true)
@@ -372,8 +377,12 @@ impl Dispatcher {
             return; // its runs wait in the store until there is a seat for it
         }
         let (left, crashes, listed) = (lane.runs.clone(), lane.crashes + 1, lane.listed);
+        let goes_on = crashed && !left.is_empty() && !self.house.draining.is_cancelled();
+        if goes_on && crashes > MAX_LANE_CRASHES {
+            return self.retry_later(session);
+        }
         self.lanes.remove(&session);
-        if crashed && !left.is_empty() && crashes <= MAX_LANE_CRASHES && !self.house.draining.is_cancelled() {
+        if goes_on {
             // Its runs go on in a new task, and whoever watches them notices nothing.
             let (session_of, seat) = (session.clone(), None);
             let lane = self.spawn_lane(LaneStart { session: session_of, adopted: left, insist: true, crashes, seat });
