@@ -1,7 +1,7 @@
 //! The dispatcher: puts each inbound message in its lane, and acts on control at once. It owns the table of lanes and of
 //! living runs, and never waits: whatever takes time is a task in its set, or a lane. What programs and people ask of the
 //! dispatcher itself is in [`control`] and [`commands`], how messages reach their lane in [`input`], what lanes say in
-//! [`notes`], what is asked of routines in [`routines`], how people answer questions in [`answers`], how second deliveries are
+//! [`notes`], what is asked of routines in [`routines`], how people answer questions in [`answers`], what the beginning of an id means in [`named`], how second deliveries are
 //! recognised in [`keys`], how much may wait in [`admission`], which sessions wait without a task in [`parking`], and the watch
 //! over silent runs in [`watch`].
 
@@ -11,6 +11,7 @@ mod commands;
 mod control;
 mod input;
 mod keys;
+mod named;
 mod notes;
 mod parking;
 mod routines;
