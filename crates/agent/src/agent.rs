@@ -22,7 +22,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::delivery::Delivery;
-use crate::dispatcher::{Dispatcher, TaskEnd};
+use crate::dispatcher::{Dispatcher, Flow, TaskEnd};
 use crate::error::AgentError;
 use crate::house::{AgentParts, House};
 use crate::inlet::Inlet;
@@ -74,15 +74,6 @@ pub(crate) enum AgentEvent {
     TaskEnded(Result<(Id, TaskEnd), JoinError>),
     /// Time to look around.
     Tick,
-}
-
-/// Whether to go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flow {
-    /// Go on.
-    Continue,
-    /// An operator's /quit.
-    ShutDown,
 }
 
 type Merged = SelectAll<BoxStream<'static, (ChannelId, Option<Envelope>)>>;

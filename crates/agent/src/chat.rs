@@ -12,21 +12,21 @@ use belay_agent_loop::{
 };
 use belay_protocol::{Durability, EventKind, FinishReason, JoinedRun, Message, RunId, StopReason};
 
-use crate::compaction::{Roomy, Shortener};
+use crate::compaction::Shortener;
 use crate::core::{Executed, RunCore};
 use crate::effect_gate::Asking;
-use crate::jobs::{self, Bench, CREATE_JOB};
+use crate::jobs::{self, Bench};
 use crate::judge;
-use crate::post::{Post, SEND_MESSAGE};
+use crate::model_call::ModelCall;
+use crate::own_tools::{CREATE_JOB, ROUTINE, SEND_MESSAGE};
+use crate::post::Post;
 use crate::prompt::Briefing;
-use crate::reply::{self, Reply};
-use crate::routines::{ROUTINE, RoutineTool};
+use crate::reply::{self, CUT_OFF, Reply, WITHHELD};
+use crate::routines::RoutineTool;
 use crate::subagent::{Goal, Pursuit, binder};
 
 const NOTICE: &str = "You are close to the limit of steps for this request. Answer the user now, in text, with what you \
 have. Do not call any more tools.";
-pub(crate) const CUT_OFF: &str = "\n\n[cut off: the answer reached its length limit]";
-pub(crate) const WITHHELD: &str = "\n\n[the model provider withheld the rest]";
 const NOTICE_OUTPUTS: &str = "You are close to the limit of steps for this request. Hand over now, with complete_task or \
 emit_value, the best that you have.";
 const ONLY_ECHOES: &str = "I could not complete that. Please put it another way.";
@@ -161,7 +161,7 @@ impl LoopDelegate for ChatDelegate {
         iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
         let Self { core, shortener, turn_start: start, .. } = self;
-        Roomy { core, shortener, start }.call(reasoning, context, iteration).await
+        ModelCall { core, shortener, start }.call(reasoning, context, iteration).await
     }
 
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {

@@ -7,8 +7,11 @@ mod account;
 mod call_model;
 mod clock;
 mod execute;
+mod failure;
+mod run_tree;
 mod seed;
 mod seen;
+mod work_item;
 
 use std::sync::Arc;
 
@@ -20,17 +23,18 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::call_model::{Allowance, Asked, CallPurpose};
 pub(crate) use self::clock::{OwnTime, RunClock};
-pub(crate) use self::execute::{Bind, Executed, unbound};
+pub(crate) use self::execute::Executed;
+pub(crate) use self::failure::failure;
+pub(crate) use self::run_tree::RunTree;
 pub(crate) use self::seed::Seed;
+pub(crate) use self::work_item::WorkItem;
 use crate::approvals::Answers;
 use crate::house::House;
-use crate::jobs::Errand;
 use crate::joining::Joining;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
 use crate::metrics;
 use crate::prompt::Briefing;
-use crate::subagent::Nest;
 use crate::tally::Tally;
 
 /// Most tokens of a closing turn: what is held back for it. 1024: a page of text.
@@ -61,13 +65,13 @@ pub(crate) struct RunCore {
     /// While it has its closing turn: until when.
     pub(crate) closing: Option<Instant>,
     /// Where it stands in the tree of runs.
-    pub(crate) nest: Nest,
+    pub(crate) tree: RunTree,
     /// What people have answered about calls of this run.
     pub(crate) answers: Answers,
     /// What the tree of runs is for that it belongs to.
     pub(crate) purpose: Purpose,
-    /// The job that the tree works for, where it does.
-    pub(crate) errand: Option<Arc<Errand>>,
+    /// The work that the tree belongs to, such as a job.
+    pub(crate) work: Option<Arc<dyn WorkItem>>,
     /// Whether a person can be asked; else why nobody can, as the end of a sentence.
     pub(crate) may_ask: Result<(), &'static str>,
     /// What its message, its session and the configuration ask of it.
@@ -116,10 +120,10 @@ impl RunCore {
             deadline: None,
             own: None,
             closing: None,
-            nest: Nest::root(&house.config.subagents, spawned),
+            tree: RunTree::root(&house.config.subagents, spawned),
             answers: Answers::new(),
             purpose,
-            errand: None,
+            work: None,
             may_ask,
             options,
             briefing: Arc::default(), // before it asks anybody it is told more

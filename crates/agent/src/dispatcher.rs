@@ -35,12 +35,12 @@ use tokio::time::{Instant, timeout};
 
 use self::admission::Admission;
 use self::keys::Keys;
-use crate::agent::Flow;
 use crate::chosen;
 use crate::house::House;
 use crate::lane::{LaneStart, run_lane};
 use crate::live::{LiveRun, StopCause};
 use crate::mail::{LaneMail, LaneNote, LanePort, Waits};
+use crate::queue::MAX_TEXT_BYTES;
 use crate::restart::persist;
 use crate::speaker::Speaker;
 use crate::subagent::Declared;
@@ -48,15 +48,11 @@ use crate::submission::{self, Change, Command, SettingCommand, Submission};
 
 /// Commands and control that may wait in a mailbox beside the messages of a full queue. Then: "busy".
 const MAILBOX_EXTRA: usize = 12;
-/// Longest text of a message in bytes, whatever its channel allows.
-pub(crate) const MAX_TEXT_BYTES: usize = 100_000;
 /// How long a lane stays awake without work.
 const IDLE: Duration = Duration::from_secs(60);
 /// Small tasks (stop reports, look-ups for duplicates) under way. Then: one is dropped with a warning, and whoever waits for
 /// its acknowledgement learns that none will come.
 const MAX_TASKS: usize = 4096;
-/// What a refused message is told to wait.
-pub(crate) const BUSY_RETRY: Duration = Duration::from_secs(2);
 /// Crashes of a lane after which its runs wait in the store for a while.
 const MAX_LANE_CRASHES: u32 = 3;
 /// How long they wait then, unless somebody writes. A minute: as long as any other task that crashes again and again.
@@ -104,6 +100,15 @@ impl Lane {
             mpsc::error::TrySendError::Full(mail) | mpsc::error::TrySendError::Closed(mail) => mail,
         })
     }
+}
+
+/// Whether to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// Go on.
+    Continue,
+    /// An operator's /quit.
+    ShutDown,
 }
 
 /// Routes.

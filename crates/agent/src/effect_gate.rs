@@ -19,14 +19,14 @@ use arc_swap::ArcSwap;
 use belay_agent_loop::policies::RunLimits;
 use belay_agent_loop::{AdmittedCall, LoopContext};
 use belay_protocol::{
-    CallId, Durability, EventKind, GateStore, Generation, Message, OutputKeeper, Picture, Progress, RunId, SecretVault,
-    SessionKey, StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus, Variable,
+    CallId, Durability, EventKind, GateStore, Generation, Message, MessageBody, OutputKeeper, Picture, Progress, RunId,
+    SecretVault, SessionKey, StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus,
+    Variable,
 };
 use jsonschema::Validator;
 use tokio_util::sync::CancellationToken;
 
 use crate::approvals::{Answer, Answers, Policy, Wanted};
-use crate::core::Bind;
 pub(crate) use crate::effect_gate::batch::CRASHED;
 use crate::effect_gate::batch::{End, For, Ran, Runnable, SKIPPED};
 pub(crate) use crate::effect_gate::consult::put_changed;
@@ -38,7 +38,7 @@ use crate::joining::Joining;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
 use crate::metrics;
-use crate::multiplying::{denied, multiplies};
+use crate::own_tools::{creates_work, denied};
 use crate::tally::Tally;
 use crate::tool_health::{Health, Pass};
 
@@ -67,6 +67,14 @@ pub(crate) struct GatePorts {
     pub(crate) hooks: Arc<HookChain>,
     /// How tools get on.
     pub(crate) health: Arc<Health>,
+}
+
+/// Gives a tool that acts on the run itself its hold on that run; `None` for every other tool.
+pub(crate) type Bind<'a> = &'a (dyn Fn(&str) -> Option<Arc<dyn Tool>> + Send + Sync);
+
+/// For runs without tools that act on them.
+pub(crate) fn unbound(_name: &str) -> Option<Arc<dyn Tool>> {
+    None
 }
 
 /// Who calls.
@@ -195,7 +203,7 @@ impl EffectGate {
         let mut calls = calls.into_iter();
         for (at, AdmittedCall { call, refused }) in calls.by_ref().enumerate() {
             let consulted = match refused {
-                _ if caller.by_itself && multiplies(&call.name) => Err(denied(&call)),
+                _ if caller.by_itself && creates_work(&call.name) => Err(denied(&call)),
                 Some(refused) => Err(refused),
                 None if let Some(off) = self.switched_off(&caller, &call) => Err(off),
                 None if caller.skips(&call) => Err(result_of(&call, ToolStatus::NotExecuted, SKIPPED.into())),
@@ -357,6 +365,15 @@ async fn intend(
         caller.journal.retract(|fact| matches!(fact, EventKind::ToolStarted { call_id, .. } if is_here(call_id)));
     }
     intended
+}
+
+/// Calls of the last assistant message that have no result behind them.
+pub(crate) fn open_calls(own: &[Arc<Message>]) -> Vec<ToolCall> {
+    let Some(at) = own.iter().rposition(|message| !message.tool_calls().is_empty()) else { return Vec::new() };
+    let answered = |call: &ToolCall| {
+        own[at + 1..].iter().any(|m| matches!(&m.body, MessageBody::Tool(result) if result.call_id == call.id))
+    };
+    own[at].tool_calls().iter().filter(|call| !answered(call)).cloned().collect()
 }
 
 /// How a batch is written: on disk before it begins where one of its calls writes, or uses up an approval.

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::approvals::{ApprovalsConfig, Policy};
 use crate::chosen;
+use crate::chunking::StreamingConfig;
 use crate::compaction::CompactionConfig;
 use crate::config::{AgentConfig, LimitsConfig};
 use crate::container::{RunInWorker, WorkersParts};
@@ -30,11 +31,10 @@ use crate::plan::{self, PlanKit};
 use crate::post::SendMessage;
 use crate::prompt::{self, Briefing, PromptBook, Snapshots};
 use crate::queue::QueueConfig;
-use crate::rights::Absent;
+use crate::rights::{Absent, AccessPolicy, Channels};
 use crate::routines::heartbeat::{Heartbeat, HeartbeatConfig};
 use crate::routines::{Board, RoutineTool, RoutinesConfig};
 use crate::sessions::{Resets, SessionsConfig};
-use crate::streaming::StreamingConfig;
 use crate::subagent::{Goal, SpawnSubagent, SubagentLanes};
 use crate::terminate::Terminate;
 use crate::tool_health::{Health, HealthPorts};
@@ -166,9 +166,9 @@ pub(crate) struct House {
     /// How tools get on.
     pub(crate) health: Arc<Health>,
     pub(crate) cost: CostGuard,
-    pub(crate) channels: HashMap<ChannelId, Arc<dyn Channel>>,
-    /// Who is let in through channels that are not among them.
-    pub(crate) absent: Absent,
+    pub(crate) channels: Channels,
+    /// Who is let in through which channel.
+    pub(crate) access: AccessPolicy,
     pub(crate) store: StorePorts,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) boot: BootId,
@@ -256,7 +256,9 @@ impl House {
         .await?;
         let channels: HashMap<_, _> =
             parts.channels.into_iter().map(|channel| (channel.id().clone(), channel)).collect();
+        let channels = Arc::new(channels);
         let heartbeat = heartbeat_of(parts.heartbeat, &channels, &*parts.model).map_err(AgentError::Heartbeat)?;
+        let access = AccessPolicy::new(channels.clone(), parts.absent);
         let prompt = |tools| prompt::join(&prompt::parts(&parts.config, &Briefing::default(), tools, None));
         let (with_tools, without_tools) = (prompt(Some(&*tools)), prompt(None));
         let house = Self {
@@ -288,7 +290,7 @@ impl House {
             health,
             cost,
             channels,
-            absent: parts.absent,
+            access,
             store: parts.store,
             started_at: parts.clock.now(),
             clock: parts.clock,

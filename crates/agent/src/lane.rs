@@ -32,7 +32,7 @@ use self::compact::{Compacting, compacted};
 use self::next::{Parking, may_go_on};
 use self::receive::{Receiving, looked_at};
 use self::rest::Resting;
-use crate::compaction::Calibration;
+use crate::estimate::Calibration;
 use crate::house::House;
 use crate::joining::Joining;
 use crate::mail::{LaneCommand, LaneMail, LaneOrder, LanePort};

@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`agent`] (the loop) → [`submission`] (what a message asks for) → [`dispatcher`] (routing) → [`live`]
 //! and [`mail`] (what dispatcher and lane share and say) → [`lane`] and [`waiting`] → [`turn`] → [`chat`] (the delegate) →
-//! [`plan`] (a turn that works through steps) → [`effect_gate`] → [`multiplying`] → [`tool_health`] → [`cost_guard`] → [`compaction`] → [`delivery`]. What a run
+//! [`plan`] (a turn that works through steps) → [`effect_gate`] → [`own_tools`] → [`tool_health`] → [`cost_guard`] → [`compaction`] → [`delivery`]. What a run
 //! starts is in [`subagent`] and, in a process of its own, [`container`]. Work that outlives its turn is in [`jobs`]; when work
 //! begins by itself is in [`routines`], and what either may do in [`rights`]. Rules that change while it runs: [`reload`].
 
@@ -17,6 +17,7 @@ pub mod approvals;
 mod bootstrap;
 pub mod chat;
 mod chosen;
+mod chunking;
 mod closing;
 pub mod compaction;
 mod completion;
@@ -30,6 +31,7 @@ pub mod delivery;
 mod dispatcher;
 pub mod effect_gate;
 pub mod error;
+pub mod estimate;
 mod hooks;
 mod house;
 mod inlet;
@@ -41,8 +43,12 @@ mod lane;
 mod live;
 mod mail;
 pub mod metrics;
-mod multiplying;
+mod model_call;
+mod model_stream;
 mod numbers;
+mod outage;
+pub mod own_tools;
+pub mod pending_outbound;
 mod plan;
 mod post;
 mod prompt;
@@ -74,24 +80,13 @@ pub use config::{AgentConfig, ExecutorConfig, LimitsConfig, PlanConfig, Subagent
 pub use container::{WorkerRoom, WorkersConfig, WorkersParts};
 pub use error::AgentError;
 pub use jobs::JobsConfig;
+pub use own_tools::OWN_TOOLS;
 pub use reload::{Reloader, Rules};
 pub use routines::{HeartbeatConfig, RoutinesConfig};
 
-/// The tools of the agent itself: it offers them beside those that it is given, some of them to some kinds of run.
-pub const OWN_TOOLS: [&str; 8] = [
-    subagent::COMPLETE_TASK,
-    jobs::CREATE_JOB,
-    subagent::EMIT_VALUE,
-    plan::PLANNING,
-    routines::ROUTINE,
-    container::RUN_IN_WORKER,
-    subagent::SPAWN_SUBAGENT,
-    terminate::TERMINATE,
-];
-
+pub use chunking::{Break, SendAt, StreamingConfig};
 pub use house::{AgentParts, StorePorts};
 pub use plan::check_executors;
 pub use queue::QueueConfig;
 pub use rights::Absent;
 pub use sessions::{ChannelReset, ResetMode, SessionsConfig};
-pub use streaming::{Break, SendAt, StreamingConfig};

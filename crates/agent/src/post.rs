@@ -3,20 +3,19 @@
 //! A message is committed together with the result of its call: after a crash either both are there or neither, and the
 //! call is made again. What was sent here is not said again at the end of the run.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ask, ChannelId, Effect, EventKind, HookPoint, Message, MessageBody, Outbound, ReplyRoute, RunId, SessionKey,
-    StoreError, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec, ToolStatus, Weight,
+    Ask, ChannelId, Effect, HookPoint, Message, MessageBody, Outbound, ReplyRoute, RunId, SessionKey, StoreError, Tool,
+    ToolContext, ToolFailure, ToolOutput, ToolSpec, ToolStatus, Weight,
 };
 use serde_json::{Map, Value, json};
 
 use crate::hooks::Place;
 use crate::house::House;
-
-/// The tool's name.
-pub(crate) const SEND_MESSAGE: &str = "send_message";
+use crate::own_tools::SEND_MESSAGE;
+use crate::pending_outbound::{OutboundBatch, PendingOutbound};
 
 /// The conversation that the run answers.
 const HERE: &str = "here";
@@ -26,33 +25,6 @@ const TEXT_MAX_CHARS: usize = 20_000;
 const SHOWN_CHARS: usize = 200;
 /// Shortest text that is compared with what was sent: a shorter one is in too many others.
 const COMPARED_CHARS: usize = 10;
-
-/// What a run says with its next write. Clones share it. Held for an append, never across an await.
-#[derive(Clone, Default)]
-pub struct Saying(Arc<Mutex<Said>>);
-
-/// Messages and the facts that belong to them.
-#[derive(Default)]
-pub struct Said {
-    /// To be delivered, in this order.
-    pub messages: Vec<Outbound>,
-    /// What hooks have done about them.
-    pub facts: Vec<EventKind>,
-}
-
-impl Saying {
-    /// Says something with the next write.
-    pub fn add(&self, said: Said) {
-        let mut saying = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        saying.messages.extend(said.messages);
-        saying.facts.extend(said.facts);
-    }
-
-    /// Takes what the next write says.
-    pub fn take(&self) -> Said {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
 
 /// Declares the tool. It works once it is bound to the run that calls it.
 pub(crate) struct SendMessage(ToolSpec);
@@ -107,7 +79,7 @@ pub(crate) struct Post {
     pub(crate) here: Option<ReplyRoute>,
     /// Whether whom it works for may write to other conversations.
     pub(crate) elsewhere: bool,
-    pub(crate) saying: Saying,
+    pub(crate) saying: PendingOutbound,
 }
 
 /// The tool in the hands of one run.
@@ -150,7 +122,7 @@ impl Post {
     }
 
     /// The text as hooks leave it.
-    async fn agreed(&self, route: &ReplyRoute, text: &str, said: &mut Said) -> Result<String, ToolFailure> {
+    async fn agreed(&self, route: &ReplyRoute, text: &str, said: &mut OutboundBatch) -> Result<String, ToolFailure> {
         let hooks = &self.house.hooks;
         if !hooks.is_bound(HookPoint::MessageSending) {
             return Ok(text.to_owned());
@@ -208,7 +180,7 @@ impl Tool for Bound {
     /// Dropped midway, nothing is sent.
     async fn call(&self, arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
         let route = self.post.route(place_of(arguments)).await?;
-        let mut said = Said::default();
+        let mut said = OutboundBatch::default();
         let text = self.post.agreed(&route, text_of(arguments), &mut said).await?;
         // Not the run's answer: nobody may take it for that.
         said.messages.push(Outbound::new(None, route, text));

@@ -63,4 +63,4 @@ pub use misfire::Due;
 pub use preview::{Tested, Upcoming, preview, test_at};
 pub(crate) use requests::{By, request, start};
 pub use schedule::Schedule;
-pub(crate) use tool::{ROUTINE, RoutineTool};
+pub(crate) use tool::RoutineTool;

@@ -19,18 +19,18 @@ use belay_protocol::{
 };
 use tokio::sync::OwnedSemaphorePermit;
 
-pub(crate) use self::ending::{CUT_SHORT, end_processes, failure};
+pub(crate) use self::ending::end_processes;
 use self::ending::{Left, conclude};
 use self::enter::{NotBegun, enter};
 use self::gathered::joined_at_start;
 pub(crate) use self::gathered::{Beside, COLLECT, Gathered, SUMMARIZE};
-pub(crate) use self::resume::open_calls;
 use self::work::work;
 use crate::approvals::Answers;
 use crate::chat::ChatDelegate;
-use crate::compaction::{Calibration, Shortener};
+use crate::compaction::Shortener;
 use crate::core::{Root, RunClock, RunCore};
 use crate::effect_gate::{Asking, put_changed};
+use crate::estimate::Calibration;
 use crate::house::House;
 use crate::jobs::{Bench, Client};
 use crate::joining::Joining;

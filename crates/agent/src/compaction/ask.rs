@@ -7,9 +7,9 @@ use belay_protocol::{FinishReason, Message, Prompt};
 
 use super::account::Account;
 use super::config::CompactionConfig;
-use super::estimate::Calibration;
 use super::summary;
 use crate::core::{Allowance, Asked, CallPurpose, RunCore};
+use crate::estimate::Calibration;
 
 /// Attempts to get an account that can be used.
 const ATTEMPTS: u32 = 2;

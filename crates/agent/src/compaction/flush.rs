@@ -11,9 +11,10 @@ use belay_agent_loop::{
 use belay_protocol::{Durability, Message, MessageBody, Prompt, ToolSet};
 
 use super::account::Account;
-use super::estimate::Calibration;
 use super::transcript::transcript;
-use crate::core::{Allowance, CallPurpose, RunCore, unbound};
+use crate::core::{Allowance, CallPurpose, RunCore};
+use crate::effect_gate::unbound;
+use crate::estimate::Calibration;
 
 /// The tool that keeps a note.
 const REMEMBER: &str = "remember";

@@ -5,9 +5,9 @@ use belay_agent_loop::LoopContext;
 use belay_protocol::{Durability, EventKind};
 
 use super::cut::{Compacted, Cut, tokens};
-use super::estimate::Calibration;
 use super::{ask, flush};
 use crate::core::RunCore;
+use crate::estimate::Calibration;
 
 /// Characters of an account by rule: a half of the context's tokens, which is an eighth of it, between these.
 const RULE_CHARS: (u64, u64) = (400, 4_000);

@@ -8,7 +8,7 @@ use super::call_model::Dropped;
 use super::{Allowance, Asked, CLOSING_MAX_TOKENS, CallPurpose, RunCore};
 use crate::cost_guard::{Refused, Reservation};
 use crate::metrics;
-use crate::streaming::meter::{Estimate, Meter};
+use crate::model_stream::meter::{Estimate, Meter};
 use crate::tally::{Charge, Hold};
 
 impl RunCore {

@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CLOSING_MAX_BYTES, CLOSING_MAX_TOKENS, RunCore, seen};
 use crate::cost_guard::most_of;
-use crate::streaming::sink::{LiveSink, Streamed, Watch};
-use crate::streaming::thoughts;
+use crate::model_stream::sink::{LiveSink, Streamed, Watch};
+use crate::model_stream::thoughts;
 
 /// What one call may take.
 #[derive(Clone, Copy, Debug)]

@@ -6,11 +6,12 @@ use belay_protocol::{
     Sent, SessionKey,
 };
 
+use super::Dispatcher;
 use super::named::{Named, several};
-use super::{BUSY_RETRY, Dispatcher};
 use crate::approvals::parse_answer;
 use crate::house::House;
 use crate::mail::{LaneAnswer, LaneMail, LaneNote, LaneReply, Waits};
+use crate::queue::BUSY_RETRY;
 use crate::submission::{Submission, word_of as word_of_text};
 
 impl Dispatcher {

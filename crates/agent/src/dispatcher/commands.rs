@@ -9,10 +9,10 @@ use belay_protocol::{
 
 use super::control::{operators_only, report};
 use super::named::{Named, several};
-use super::{BUSY_RETRY, Dispatcher};
-use crate::agent::Flow;
+use super::{Dispatcher, Flow};
 use crate::live::{LiveRun, StopCause};
 use crate::mail::{LaneCommand, LaneMail, LaneOrder};
+use crate::queue::BUSY_RETRY;
 use crate::submission::{self, Command};
 use crate::tool_health;
 

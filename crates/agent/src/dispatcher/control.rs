@@ -13,8 +13,7 @@ use belay_protocol::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use super::{Dispatcher, end_processes};
-use crate::agent::Flow;
+use super::{Dispatcher, Flow, end_processes};
 use crate::context_report;
 use crate::live::{LiveRun, StopCause};
 use crate::mail::{LaneOrder, LaneReply};

@@ -3,9 +3,10 @@
 use belay_protocol::{Ack, AckSender, Inbound, Refusal, RunId, Sent};
 
 use super::admission::{Sender, bytes_of};
-use super::{BUSY_RETRY, Dispatcher, MAX_TEXT_BYTES, worth_saying};
+use super::{Dispatcher, worth_saying};
 use crate::live::LiveRun;
 use crate::mail::{LaneInput, LaneMail};
+use crate::queue::{BUSY_RETRY, MAX_TEXT_BYTES};
 use crate::submission::Submission;
 
 /// What is said to whoever edits a message into a command.

@@ -14,10 +14,9 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::container::RUN_IN_WORKER;
 use crate::joining::Joining;
 use crate::live::LiveRun;
-use crate::subagent::SPAWN_SUBAGENT;
+use crate::own_tools::starts_run;
 use crate::tool_health::Pass;
 
 /// Calls of one batch that run at the same time; the others follow as these end.
@@ -203,11 +202,6 @@ pub(super) async fn run(whose: For<'_>, runnable: Vec<Runnable>) -> (Vec<Ran>, u
     ran.extend(places.into_values().map(Place::abandoned));
     ran.extend(waiting.map(|waiting| never_began(waiting, "not executed: the run was stopped")));
     (ran, begun)
-}
-
-/// Whether a call is itself a run, whose every step is heard of: its silence means what a run's silence means.
-fn starts_run(tool: &str) -> bool {
-    [SPAWN_SUBAGENT, RUN_IN_WORKER].contains(&tool)
 }
 
 fn never_began(runnable: Runnable, text: &str) -> Ran {

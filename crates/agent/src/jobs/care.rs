@@ -107,7 +107,7 @@ async fn carry(house: &House, mut job: JobRecord) {
             return; // cancelled meanwhile
         }
         tracing::info!(attempt = job.attempt, "a job is at work");
-        let (outcome, run) = match rights::of_job(house, &job) {
+        let (outcome, run) = match rights::of_job(&house.access, &job) {
             Ok(asker) => match attempt(house, &job, &asker).await {
                 Attempt::Ended(run) => (Outcome::of(&run), Some(run.run_id)),
                 Attempt::Refused(why) => (Outcome::failed(why), None),
@@ -246,7 +246,7 @@ pub(super) fn change_to(house: &House, job: &JobRecord, outcome: &Outcome, run: 
         Outcome::Stuck(why) => (JobState::Stuck, why.clone(), None),
         Outcome::Failed { why, partial } => (JobState::Failed, why.clone(), partial.clone()),
     };
-    let told = job.reply_to.clone().filter(|route| to != JobState::Stuck && rights::may_tell(house, route));
+    let told = job.reply_to.clone().filter(|route| to != JobState::Stuck && rights::may_tell(&house.access, route));
     let notice = told.map(|route| Outbound::new(run, route, text::notice(job, outcome)));
     // Where a routine has asked, its routine run tells what there is to tell; a program without a session reads the job.
     let in_conversation = job.firing.is_none() && job.asked_in.as_str() != NO_SESSION;

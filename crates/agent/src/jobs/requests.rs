@@ -122,7 +122,7 @@ pub(super) async fn cancel(house: &House, id: JobId, by: &Inbound) -> Result<Job
     if by.session != job.asked_in {
         // Whoever was promised a result hears of it.
         let notice = |route| Outbound::new(job.run_id, route, format!("The job “{}” was cancelled.", job.title));
-        change.notice = job.reply_to.clone().filter(|route| rights::may_tell(house, route)).map(notice);
+        change.notice = job.reply_to.clone().filter(|route| rights::may_tell(&house.access, route)).map(notice);
     }
     let cancelled = match house.store.jobs.change(change).await.map_err(unstored)? {
         JobChanged::Now(job) => {

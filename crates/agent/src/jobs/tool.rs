@@ -11,9 +11,7 @@ use serde_json::{Map, Value, json};
 use super::commands::id_of;
 use super::requests::{Client, create};
 use crate::house::House;
-
-/// The tool's name.
-pub(crate) const CREATE_JOB: &str = "create_job";
+use crate::own_tools::CREATE_JOB;
 
 /// Declares the tool. It works once it is bound to the run of a conversation.
 pub(crate) struct CreateJob(ToolSpec);

@@ -11,12 +11,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::port::{note, refuse};
 use super::{Lane, LeaseLost};
 use crate::compaction;
-use crate::dispatcher::BUSY_RETRY;
 use crate::hooks::Place;
 use crate::joining::Offer;
 use crate::live::StopCause;
 use crate::mail::{LaneInput, LaneNote, Settled};
-use crate::queue::{QueueRules, Room, Waits, room};
+use crate::queue::{BUSY_RETRY, QueueRules, Room, Waits, room};
 use crate::waiting::{Ending, Waiting};
 
 impl Lane {

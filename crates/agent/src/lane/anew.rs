@@ -5,7 +5,7 @@ use belay_protocol::{Ack, EditOutcome, Refusal, StoreError, ThreadEdit};
 
 use super::port::note;
 use super::{Lane, LeaseLost};
-use crate::compaction::Calibration;
+use crate::estimate::Calibration;
 use crate::mail::{LaneCommand, LaneInput, LaneNote};
 use crate::prompt::Briefing;
 

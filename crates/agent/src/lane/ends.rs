@@ -15,7 +15,8 @@ use crate::journal::Remainder;
 use crate::live::LiveRun;
 use crate::mail::LaneNote;
 use crate::metrics;
-use crate::turn::{CUT_SHORT, TurnEnd, end_processes};
+use crate::reply::CUT_SHORT;
+use crate::turn::{TurnEnd, end_processes};
 use crate::waiting::{Ending, Waiting};
 
 impl Lane {

@@ -17,7 +17,7 @@ use super::next::Parking;
 use super::port::{note, refuse_all, refuse_for, refuse_mail};
 use super::{Lane, LeaseLost, STORE_BACKOFF};
 use crate::approvals::{Answer, Answers};
-use crate::compaction::Calibration;
+use crate::estimate::Calibration;
 use crate::house::House;
 use crate::live::LiveRun;
 use crate::mail::{LaneNote, LanePort};

@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use super::port::{not_acted_on, note, refuse_for};
 use super::{Lane, LeaseLost, STORE_BACKOFF};
 use crate::approvals::question_text;
-use crate::effect_gate::Asking;
+use crate::effect_gate::{Asking, open_calls};
 use crate::journal::Remainder;
 use crate::mail::{LaneAnswer, LaneNote, LaneReply, Waits};
-use crate::turn::{TurnEnd, open_calls};
+use crate::turn::TurnEnd;
 use crate::waiting::{Ending, Waiting};
 
 /// What a call reads that a person was asked about when its run was stopped.

@@ -9,10 +9,10 @@ use super::words;
 use crate::completion_check;
 use crate::config::{AgentConfig, ExecutorConfig};
 use crate::error::AgentError;
-use crate::multiplying::multiplies;
+use crate::own_tools::TERMINATE;
+use crate::own_tools::creates_work;
 use crate::prompt;
-use crate::submission::edit_distance;
-use crate::terminate::{TEACHING, TERMINATE, Terminate};
+use crate::terminate::{TEACHING, Terminate};
 
 /// The executor that is always there.
 const GENERAL: &str = "general";
@@ -53,7 +53,7 @@ impl PlanKit {
         max_attempts: u32,
     ) -> Result<Self, AgentError> {
         // Who carries out a step works by itself.
-        let tools: Vec<_> = tools.iter().filter(|tool| !multiplies(&tool.spec().name)).cloned().collect();
+        let tools: Vec<_> = tools.iter().filter(|tool| !creates_work(&tool.spec().name)).cloned().collect();
         let built_in = ExecutorConfig { description: GENERAL_DESCRIPTION.into(), ..ExecutorConfig::default() };
         let general = config.executors.get(GENERAL).unwrap_or(&built_in);
         let others = config.executors.iter().filter(|(name, _)| *name != GENERAL);
@@ -97,7 +97,7 @@ impl PlanKit {
 /// # Errors
 /// The first executor that cannot.
 pub fn check_executors(config: &AgentConfig, offered: &[&str]) -> Result<(), AgentError> {
-    let offered: Vec<&str> = offered.iter().copied().filter(|name| !multiplies(name)).collect();
+    let offered: Vec<&str> = offered.iter().copied().filter(|name| !creates_work(name)).collect();
     config.executors.iter().try_for_each(|(name, executor)| check_tools(name, executor, &offered))
 }
 
@@ -109,7 +109,7 @@ fn check_tools(name: &str, executor: &ExecutorConfig, offered: &[&str]) -> Resul
         None => Ok(()),
         Some(tool) => {
             let nearest =
-                offered.iter().min_by_key(|known| edit_distance(known, tool)).map(|known| (*known).to_owned());
+                offered.iter().min_by_key(|known| strsim::levenshtein(known, tool)).map(|known| (*known).to_owned());
             Err(AgentError::ExecutorTool { executor: name.to_owned(), tool: tool.clone(), nearest })
         }
     }

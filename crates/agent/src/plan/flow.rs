@@ -16,8 +16,26 @@ use crate::closing::{self, closing_turn};
 use crate::core::{Asked, RunCore};
 use crate::reply::{self, Reply};
 
-/// Works through a plan for `request`, the text behind `/plan`; the person's message stands at `turn_start` in the
-/// context. Returns the end and what is said with it. The context gains what is said, and nothing of the steps.
+/// What a plan is made for.
+pub(crate) struct PlanTask<'a> {
+    /// Where the message that asks for it stands in the context.
+    pub(crate) start: usize,
+    /// The text behind `/plan`, or the task of a job.
+    pub(crate) request: &'a str,
+    /// What a job may use; `None` for a plan that a person asked for.
+    pub(crate) budget: Option<PlanBudget>,
+}
+
+/// What the plan of a job may use.
+#[derive(Clone, Copy)]
+pub(crate) struct PlanBudget {
+    /// Steps of all loops together.
+    pub(crate) max_steps: u32,
+    /// Steps of the piece of work at which the daemon died last; `None` where it did not.
+    pub(crate) made_at_crash: Option<u32>,
+}
+
+/// Works through a plan. Returns the end and what is said with it. The context gains what is said, and nothing of the steps.
 ///
 /// # Errors
 /// The model cannot be asked for a plan, or the store does not answer.
@@ -27,13 +45,13 @@ use crate::reply::{self, Reply};
 pub(crate) async fn run_plan(
     core: &mut RunCore,
     context: &mut LoopContext,
-    turn_start: usize,
-    request: &str,
+    task: PlanTask<'_>,
 ) -> Result<(RunEnd, Option<String>), LoopError> {
+    let PlanTask { start: turn_start, request, budget } = task;
     // A job that crashes again and again is given up as a whole; what it had not done yet is not taken off its budget.
-    let made = core.errand.as_ref().and_then(|errand| errand.made_at_crash());
-    let state = PlanState::read(&context.state.delegate, core.errand.is_some(), made);
-    let mut flow = PlanFlow { core, context, turn_start, request, state };
+    let made = budget.and_then(|budget| budget.made_at_crash);
+    let state = PlanState::read(&context.state.delegate, budget.is_some(), made);
+    let mut flow = PlanFlow { core, context, turn_start, request, budget, state };
     let early = flow.work().await?;
     let (end, text) = match early {
         None => flow.complete().await?,
@@ -50,6 +68,7 @@ struct PlanFlow<'a> {
     context: &'a mut LoopContext,
     turn_start: usize,
     request: &'a str,
+    budget: Option<PlanBudget>,
     state: PlanState,
 }
 
@@ -96,14 +115,14 @@ impl PlanFlow<'_> {
 
     /// How the run ends where the steps of its job are used up.
     fn used_up(&self) -> Option<RunEnd> {
-        let limit = self.core.errand.as_ref()?.budget.max_steps;
+        let limit = self.budget?.max_steps;
         (self.steps_left() == 0)
             .then(|| RunEnd::of(StopReason::MaxIterations).with("iterations", limit).with("max_steps", limit))
     }
 
     /// Steps that are left to the job, whoever makes them; as many as there may be where it is no job.
     fn steps_left(&self) -> u32 {
-        self.core.errand.as_ref().map_or(u32::MAX, |errand| errand.budget.max_steps.saturating_sub(self.state.used))
+        self.budget.map_or(u32::MAX, |budget| budget.max_steps.saturating_sub(self.state.used))
     }
 
     /// Whether the run is at its end: somebody said stop, or a rule about the whole run fires. A plan that is made and each
@@ -245,7 +264,7 @@ impl PlanFlow<'_> {
             return (end, None);
         }
         if self.core.stopped().is_some() || end.reason.layer() == StopLayer::Operator {
-            let kept = self.core.errand.is_some() && self.core.stopped() != Some(StopReason::Shutdown);
+            let kept = self.budget.is_some() && self.core.stopped() != Some(StopReason::Shutdown);
             return (end, kept.then(|| self.outcome()));
         }
         let house = self.core.house.clone();

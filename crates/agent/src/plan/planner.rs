@@ -13,8 +13,9 @@ use super::plans::Plans;
 use super::state::cut;
 use super::step::{ChildEnd, end_of_child};
 use super::tool::{Planning, SharedPlans};
-use crate::core::{Asked, CallPurpose, RunCore, Seed, unbound};
-use crate::jobs::Patience;
+use crate::core::{Asked, CallPurpose, RunCore, Seed};
+use crate::effect_gate::unbound;
+use crate::outage::OutageWait;
 
 /// Model calls for a plan. 3: a call that the tool refuses can be mended twice.
 const MAX_STEPS: u32 = 3;
@@ -115,12 +116,12 @@ impl LoopDelegate for PlannerDelegate<'_> {
         iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
         let allowance = self.core.allowance(self.core.house.max_attempts.max(1));
-        let mut patience = Patience::default();
+        let mut outage = OutageWait::default();
         loop {
             let asked = self.core.ask(reasoning, context, iteration, allowance).await?;
             let Asked::Failed(error) = asked else { return self.core.turn_of(asked, context) };
             let until = self.core.deadline(context, CallPurpose::Step);
-            if !Box::pin(patience.bear(&self.core, &error, until)).await {
+            if !Box::pin(outage.wait(&self.core, &error, until)).await {
                 return Err(error.into());
             }
             if let Some(reason) = self.core.stopped() {

@@ -10,12 +10,12 @@ use belay_protocol::{Durability, Message, ModelErrorKind, RunEnd, StopLayer, Sto
 use super::ears::Ears;
 use super::executors::Executor;
 use super::words;
-use crate::compaction::{Roomy, Shortener};
-use crate::core::RunCore;
+use crate::compaction::Shortener;
+use crate::core::{RunCore, failure};
 use crate::judge;
+use crate::model_call::ModelCall;
 use crate::subagent::binder;
 use crate::terminate::Terminated;
-use crate::turn::failure;
 use crate::unattended::{Manner, Texts, last_words};
 
 /// An executor that says the same kind of thing twice has nothing to add: others carry out the rest of the plan.
@@ -180,7 +180,7 @@ impl LoopDelegate for StepDelegate<'_> {
         iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
         let Self { core, shortener, start, .. } = self;
-        Roomy { core, shortener, start }.call(reasoning, context, iteration).await
+        ModelCall { core, shortener, start }.call(reasoning, context, iteration).await
     }
 
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {

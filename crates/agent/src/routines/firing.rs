@@ -44,7 +44,7 @@ pub(super) async fn pursue(house: Arc<House>, firing: FiringRecord) {
     }
     let routine = match &routine {
         None => None,
-        Some(made) => match rights::of_routine(&house, made) {
+        Some(made) => match rights::of_routine(&house.access, made) {
             Ok(routine) => Some(routine),
             // A run that a restart has taken up finds the same, and ends.
             Err(gone) => return refuse(&house, &firing, made, gone).await,
@@ -72,7 +72,7 @@ pub(super) async fn give_up(house: Arc<House>, firing: FiringRecord) {
 
 /// Ends a firing of a routine whose creator is let in no more, and the routine with it.
 async fn refuse(house: &House, firing: &FiringRecord, routine: &RoutineRecord, NoLonger(why): NoLonger) {
-    let told = routine.reply_to.as_ref().is_some_and(|route| rights::may_tell(house, route));
+    let told = routine.reply_to.as_ref().is_some_and(|route| rights::may_tell(&house.access, route));
     settle(house, firing, Outcome::failed(why).last(firing, routine, told, house.clock.now())).await;
 }
 

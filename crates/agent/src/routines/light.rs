@@ -17,14 +17,13 @@ use tokio::time::sleep;
 use super::config::MOST_ITERATIONS;
 use super::{heartbeat, text};
 use crate::OWN_TOOLS;
-use crate::chat::{CUT_OFF, ChatDelegate, WITHHELD};
-use crate::core::unbound;
+use crate::chat::ChatDelegate;
+use crate::effect_gate::{open_calls, unbound};
 use crate::house::House;
-use crate::post::SEND_MESSAGE;
+use crate::own_tools::SEND_MESSAGE;
 use crate::prompt::{self, Briefing};
-use crate::reply::{self, Reply};
+use crate::reply::{self, CUT_OFF, Reply, WITHHELD};
 use crate::rights;
-use crate::turn::open_calls;
 
 /// Longest result of a tool that the model of a firing is shown, in bytes.
 const RESULT_MAX_BYTES: usize = 8 * 1024;
@@ -80,7 +79,7 @@ pub(crate) async fn work(delegate: &mut ChatDelegate, context: &mut LoopContext)
     let routine = store.routine(&firing.routine).await?.filter(|routine| routine.routine_id == firing.routine_id);
     let Some(routine) = routine else { return Ok(cannot("routine")) };
     // Looked at before it was begun; since then a restart may have taken it up, with other settings.
-    let Ok(routine) = rights::of_routine(&house, &routine) else {
+    let Ok(routine) = rights::of_routine(&house.access, &routine) else {
         return Ok(LoopOutcome::Stopped(RunEnd::of(StopReason::ParentStopped).with("rights", "none")));
     };
     let RoutineAction::Lightweight { files, use_tools, max_tool_rounds, .. } = &routine.spec.action else {

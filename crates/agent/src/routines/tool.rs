@@ -15,9 +15,7 @@ use super::commands::{self, RoutineCommand};
 use super::requests::{By, find, request};
 use crate::house::House;
 use crate::jobs::Bench;
-
-/// The tool's name.
-pub(crate) const ROUTINE: &str = "routine";
+use crate::own_tools::ROUTINE;
 
 /// Characters of a prompt that are shown to whoever is asked about it.
 const SHOWN_CHARS: usize = 200;

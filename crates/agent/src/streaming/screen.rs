@@ -6,8 +6,9 @@ use belay_protocol::{Channel, HookPoint, ReplyRoute, RunOptions, Streaming};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::blocks::{BlockSender, Blocks, sent_before};
+use super::block_sender::{BlockSender, sent_before};
 use super::preview::{Left, Previewer};
+use crate::chunking::Blocks;
 use crate::house::House;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;

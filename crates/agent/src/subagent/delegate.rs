@@ -17,12 +17,11 @@ use tokio::time::Instant;
 
 use super::goal::{Goal, Pursuit, last_chance};
 use super::spawn::binder;
-use crate::chat::{CUT_OFF, WITHHELD};
-use crate::compaction::{Roomy, Shortener};
-use crate::core::RunCore;
+use crate::compaction::Shortener;
+use crate::core::{RunCore, failure};
 use crate::judge;
-use crate::reply::{self, Reply};
-use crate::turn::failure;
+use crate::model_call::ModelCall;
+use crate::reply::{self, CUT_OFF, Reply, WITHHELD};
 
 /// Adapts the loop to a subagent.
 pub(crate) struct SubagentDelegate {
@@ -163,7 +162,7 @@ impl LoopDelegate for SubagentDelegate {
         iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
         let Self { core, shortener, start, .. } = self;
-        Roomy { core, shortener, start }.call(reasoning, context, iteration).await
+        ModelCall { core, shortener, start }.call(reasoning, context, iteration).await
     }
 
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {

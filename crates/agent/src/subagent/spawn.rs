@@ -16,14 +16,11 @@ use super::emit::is_own;
 use super::goal::Goal;
 use super::outputs::Declared;
 use crate::config::SubagentsConfig;
-use crate::container::{Lender, RUN_IN_WORKER};
+use crate::container::Lender;
 use crate::core::{RunCore, Seed};
-use crate::multiplying::multiplies;
-use crate::post::SEND_MESSAGE;
-use crate::terminate::{TERMINATE, Terminate};
-
-/// The tool's name.
-pub(crate) const SPAWN_SUBAGENT: &str = "spawn_subagent";
+use crate::own_tools::creates_work;
+use crate::own_tools::{RUN_IN_WORKER, SEND_MESSAGE, SPAWN_SUBAGENT, TERMINATE};
+use crate::terminate::Terminate;
 
 /// Characters of the task in the event.
 const EVENT_TASK_CHARS: usize = 120;
@@ -158,15 +155,15 @@ impl Tool for Bound {
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let order =
             self.order(arguments).map_err(|what| ToolFailure::failed(format!("{INVALID_ARGUMENTS}: {what}")))?;
-        let (nest, _place) = self.seed.nest().enter().map_err(|cap| ToolFailure::failed(format!("refused: {cap}")))?;
+        let (tree, _slot) = self.seed.tree().enter().map_err(|cap| ToolFailure::failed(format!("refused: {cap}")))?;
         let house = self.seed.house();
-        let (depth, longest) = (nest.depth(), house.config.subagents.max_time());
+        let (depth, longest) = (tree.depth(), house.config.subagents.max_time());
         let entered = house.subagents.enter(depth, self.seed.live(), &context.cancel, longest).await;
         let _width = entered.map_err(ToolFailure::failed)?;
         let mut core = self.seed.grow(order.time);
         core.cancel = context.cancel.child_token(); // this call's own, which hangs on the parent's
         let mut tools = order.tools;
-        core.nest = nest;
+        core.tree = tree;
         let goal = Goal::new(order.declared);
         tools.extend(goal.tools());
         tools.push(Arc::new(Terminate::new()));
@@ -178,7 +175,7 @@ impl Tool for Bound {
         let call_id = context.call_id.clone();
         let task: String =
             order.task.chars().map(|c| if c.is_control() { ' ' } else { c }).take(EVENT_TASK_CHARS).collect();
-        core.journal.note(EventKind::SubagentStarted { call_id: call_id.clone(), task, depth: core.nest.depth() });
+        core.journal.note(EventKind::SubagentStarted { call_id: call_id.clone(), task, depth: core.tree.depth() });
         let mut talk = LoopContext::new(vec![Arc::new(Message::user(order.message))]);
         core.journal.write(&talk, Durability::Relaxed).await.map_err(|error| unstored(&error))?;
 
@@ -231,10 +228,10 @@ impl Bound {
     /// The tools of these names, all of them the parent's own; without names, everything that the parent has. What every
     /// subagent has anyway need not be named, and may be.
     fn part(&self, wanted: Option<&[Value]>) -> Result<Vec<Arc<dyn Tool>>, String> {
-        let may_spawn = self.seed.nest().children_may_spawn();
+        let may_spawn = self.seed.tree().children_may_spawn();
         // What speaks in the conversation, or makes work for it, is the conversation's own.
         let given = |name: &str| is_own(name) || name == TERMINATE;
-        let speaks = |name: &str| name == SEND_MESSAGE || multiplies(name);
+        let speaks = |name: &str| name == SEND_MESSAGE || creates_work(name);
         let lendable: Vec<_> = self
             .tools
             .iter()

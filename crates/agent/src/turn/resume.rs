@@ -1,12 +1,10 @@
 //! A turn that is taken up again: what an earlier attempt has left open.
 
-use std::sync::Arc;
-
 use belay_agent_loop::{AdmittedCall, AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome};
-use belay_protocol::{Message, MessageBody, ToolCall};
 
 use crate::approvals::Answer;
 use crate::chat::ChatDelegate;
+use crate::effect_gate::open_calls;
 use crate::terminate;
 
 /// Takes up what an earlier attempt left: each call that has no result gets one before the model is asked, unless a
@@ -43,13 +41,4 @@ pub(super) async fn resume(
         delegate.summary = ended.summary;
         LoopOutcome::Stopped(end)
     }))
-}
-
-/// Calls of the last assistant message that have no result behind them.
-pub(crate) fn open_calls(own: &[Arc<Message>]) -> Vec<ToolCall> {
-    let Some(at) = own.iter().rposition(|message| !message.tool_calls().is_empty()) else { return Vec::new() };
-    let answered = |call: &ToolCall| {
-        own[at + 1..].iter().any(|m| matches!(&m.body, MessageBody::Tool(result) if result.call_id == call.id))
-    };
-    own[at].tool_calls().iter().filter(|call| !answered(call)).cloned().collect()
 }

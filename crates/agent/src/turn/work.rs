@@ -1,5 +1,7 @@
 //! The work of a turn: the loop, a plan, or what an earlier attempt has left, with the channel showing that it goes on.
 
+use std::sync::Arc;
+
 use belay_agent_loop::policies::{Observation, StopRules};
 use belay_agent_loop::{AgenticLoopConfig, LoopContext, LoopError, LoopOutcome, run_agentic_loop};
 use belay_protocol::{Audience, Message, Place, Purpose, RunEnd, StopReason};
@@ -10,8 +12,8 @@ use super::resume::resume;
 use crate::bootstrap::{self, Beginning};
 use crate::chat::ChatDelegate;
 use crate::closing::{self, closing_turn};
-use crate::jobs;
-use crate::plan::run_plan;
+use crate::jobs::{self, Begun, JobContext};
+use crate::plan::{PlanBudget, PlanTask, run_plan};
 use crate::prompt::{About, Briefing};
 use crate::routines;
 use crate::subagent::last_chance;
@@ -26,13 +28,15 @@ pub(super) async fn work(
     context: &mut LoopContext,
     job: &TurnJob,
 ) -> Result<LoopOutcome, LoopError> {
-    if job.purpose == Purpose::Job
-        && let Some(end) = Box::pin(jobs::begin(&mut delegate.core)).await?
-    {
-        return Ok(LoopOutcome::Stopped(end));
-    }
-    if let (Some(errand), Some(post)) = (&delegate.core.errand, &mut delegate.post) {
-        post.elsewhere = errand.job.creator.place == Place::Operator;
+    let background = match job.purpose {
+        Purpose::Job => match Box::pin(jobs::begin(&mut delegate.core)).await? {
+            Begun::Active(background) => Some(background),
+            Begun::Over(end) => return Ok(LoopOutcome::Stopped(end)),
+        },
+        _ => None,
+    };
+    if let (Some(background), Some(post)) = (&background, &mut delegate.post) {
+        post.elsewhere = background.job.creator.place == Place::Operator;
     }
     delegate.core.tally.open_session(session_before(job, &delegate.core.rules).await?);
     if let Some(end) = take_up(delegate, context, job) {
@@ -40,7 +44,7 @@ pub(super) async fn work(
     }
     let indicator = job.run.cancel.child_token();
     // Boxed, since it is moved: in place it would be here twice.
-    let mut looping = Box::pin(carry_out(delegate, context, job));
+    let mut looping = Box::pin(carry_out(delegate, context, job, background));
     let route = job.reply_to.as_ref();
     let Some((route, channel)) = route.and_then(|route| Some((route, job.house.channels.get(&route.channel)?))) else {
         return looping.await;
@@ -90,14 +94,14 @@ async fn carry_out(
     delegate: &mut ChatDelegate,
     context: &mut LoopContext,
     job: &TurnJob,
+    background: Option<Arc<JobContext>>,
 ) -> Result<LoopOutcome, LoopError> {
-    let errand = delegate.core.errand.clone();
     let message =
         context.messages.get(delegate.turn_start).map(|message| message.text().to_owned()).unwrap_or_default();
     let briefing = briefing_of(job).await;
     let beginning = bootstrap::begin(&mut delegate.core, context, &briefing, &message);
     match Box::pin(beginning).await? {
-        Beginning::Go(told) => delegate.brief(told.over(briefing), errand.is_some()),
+        Beginning::Go(told) => delegate.brief(told.over(briefing), background.is_some()),
         Beginning::Over(end, words) => {
             delegate.summary = words;
             return Ok(LoopOutcome::Stopped(end));
@@ -106,16 +110,20 @@ async fn carry_out(
     if matches!(job.purpose, Purpose::Routine | Purpose::Heartbeat) {
         return routines::work(delegate, context).await;
     }
-    let planned = match &errand {
-        Some(errand) => errand.job.plan.then(|| errand.request(context, delegate.turn_start)),
+    let planned = match &background {
+        Some(background) => background.job.plan.then(|| background.request(context, delegate.turn_start)),
         None => (job.purpose == Purpose::Chat).then(|| plan_request(delegate, context)).flatten(),
     };
     if let Some(request) = planned {
-        if errand.is_none() {
+        if background.is_none() {
             delegate.core.joining = None; // a person's plan is made of the one message
         }
         let (start, core) = (delegate.turn_start, &mut delegate.core);
-        let (end, said) = Box::pin(run_plan(core, context, start, &request)).await?;
+        let budget = background.as_deref().map(|background| PlanBudget {
+            max_steps: background.budget.max_steps,
+            made_at_crash: background.made_at_crash(),
+        });
+        let (end, said) = Box::pin(run_plan(core, context, PlanTask { start, request: &request, budget })).await?;
         delegate.summary = said;
         return Ok(LoopOutcome::Stopped(end));
     }
@@ -128,9 +136,9 @@ async fn carry_out(
         rules: delegate.core.rules.clone(),
         ..AgenticLoopConfig::default()
     };
-    let mut outcome = match (resumed, &errand) {
+    let mut outcome = match (resumed, &background) {
         (Some(outcome), _) => outcome,
-        (None, Some(errand)) => Box::pin(jobs::pursue(delegate, context, errand)).await?,
+        (None, Some(background)) => Box::pin(jobs::pursue(delegate, context, background)).await?,
         (None, None) => run_agentic_loop(delegate, &reasoning, context, &config).await?,
     };
     if delegate.goal.is_some() {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use belay_protocol::ModelErrorKind::{self, *};
-use belay_protocol::{NoSink, Thinking};
+use belay_protocol::{Heard, NoSink, Thinking};
 
 use super::*;
 use crate::patience::{FIRST_PAUSE, PAUSES_SUM_MAX};

@@ -1,19 +1,20 @@
-//! A job at work, as everything sees it that works for it: the loop of its run, the planner and the executors of a plan, the
-//! clerk of a worker. Whatever of them makes a step asks here whether the job goes on, and says here that it got on.
+//! Context of a running job, shared by its run loop, planner, plan executors and worker host. Each checks before a step whether
+//! the job is still active, and reports progress afterwards.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use async_trait::async_trait;
 use belay_agent_loop::LoopContext;
 use belay_protocol::{Doing, JobBudget, JobRecord, JobStore, RunEnd, RunId, StopReason, StoreError};
 
 use super::text;
-use crate::core::RunCore;
+use crate::core::WorkItem;
 use crate::house::House;
 use crate::unattended::last_words;
 
-/// A job at work.
-#[derive(Debug)]
-pub(crate) struct Errand {
+/// A running job.
+pub(crate) struct JobContext {
     /// Its creator has the rights that are left of theirs.
     pub(crate) job: JobRecord,
     /// What it may use: its own budget within that of every job.
@@ -21,12 +22,19 @@ pub(crate) struct Errand {
     /// Steps of the piece of work at which the daemon died last; 0 where it did not. A piece that begins anew after a crash, a
     /// step of a plan or a worker, gets on where it comes further than that.
     reached: u32,
-    /// Whether the store knows that the job gets on since the last crash.
-    gets_on: AtomicBool,
+    /// Whether the store knows of progress since the last crash.
+    progressed: AtomicBool,
+    store: Arc<dyn JobStore>,
 }
 
-impl Errand {
-    /// A job at work, by this run, within what any job may use.
+impl std::fmt::Debug for JobContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JobContext").field("job", &self.job.job_id).finish_non_exhaustive()
+    }
+}
+
+impl JobContext {
+    /// The context of a job that this run works on, within what any job may use.
     ///
     /// # Errors
     /// The store does not answer.
@@ -36,8 +44,8 @@ impl Errand {
             0 => 0,
             _ => Doing::of_run(&*house.store.events, run, job.room).await?.piece(),
         };
-        let gets_on = AtomicBool::new(job.crashes == 0); // then there is nothing to take back
-        Ok(Self { job, budget, reached, gets_on })
+        let progressed = AtomicBool::new(job.crashes == 0); // then there is nothing to take back
+        Ok(Self { job, budget, reached, progressed, store: house.store.jobs.clone() })
     }
 
     /// Steps of the piece of work at which the daemon died last, as far as the store knows. `None`: it did not, or not since the
@@ -52,11 +60,14 @@ impl Errand {
         let before = LoopContext::new(context.messages.get(..start).unwrap_or_default().to_vec());
         text::request(&self.job, last_words(&before, 0).as_deref())
     }
+}
 
-    /// How the run ends here, since its job is over or is another attempt's. A stop tells the run as well; this is for one
-    /// that came before the run could be told.
-    async fn is_over(&self, store: &dyn JobStore) -> Option<RunEnd> {
-        match store.job(self.job.job_id).await {
+#[async_trait]
+impl WorkItem for JobContext {
+    /// How the run ends, when its job is over or at another attempt. A stop tells the run as well; this is for one that came
+    /// before the run could be told.
+    async fn ended(&self) -> Option<RunEnd> {
+        match self.store.job(self.job.job_id).await {
             Ok(Some(now)) if !now.state.is_over() && now.attempt == self.job.attempt => None,
             Ok(now) => {
                 let state = now.map_or("unknown", |now| now.state.word());
@@ -70,40 +81,16 @@ impl Errand {
         }
     }
 
-    /// Notes once that the job gets on, where a crash came before.
-    async fn note_progress(&self, store: &dyn JobStore) {
-        match store.note_progress(self.job.job_id).await {
-            Ok(()) => self.gets_on.store(true, Ordering::Relaxed),
+    /// Stores once that the job makes progress, where a crash came before: with the first step beyond those made then.
+    async fn made_progress(&self, number: u32) {
+        if number <= self.reached || self.progressed.load(Ordering::Relaxed) {
+            return;
+        }
+        match self.store.note_progress(self.job.job_id).await {
+            Ok(()) => self.progressed.store(true, Ordering::Relaxed),
             Err(error) => {
-                tracing::warn!(%error, job = %self.job.job_id, "that a job gets on could not be stored; the next step tries");
+                tracing::warn!(%error, job = %self.job.job_id, "progress of a job could not be stored; the next step tries");
             }
         }
-    }
-}
-
-impl RunCore {
-    /// Before a step: how the run ends here, where it works for a job that does not go on.
-    ///
-    /// # Cancel safety
-    /// Nothing is changed.
-    pub(crate) async fn at_step(&self) -> Option<RunEnd> {
-        self.errand.as_ref()?.is_over(&*self.house.store.jobs).await
-    }
-
-    /// After a step: the `number`th of its piece of work is done and, as far as it goes, stored. Where a crash came before, the
-    /// job gets on with the first step beyond it.
-    ///
-    /// # Cancel safety
-    /// Dropped midway, the next step says it again.
-    pub(crate) async fn after_step(&self, number: u32) {
-        let Some(errand) = &self.errand else { return };
-        if number > errand.reached && !errand.gets_on.load(Ordering::Relaxed) {
-            errand.note_progress(&*self.house.store.jobs).await;
-        }
-    }
-
-    /// A whole piece of work is done and stored, and no crash takes it back.
-    pub(crate) async fn after_piece(&self) {
-        self.after_step(u32::MAX).await;
     }
 }

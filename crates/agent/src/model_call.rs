@@ -11,16 +11,14 @@ use belay_agent_loop::policies::Observation;
 use belay_agent_loop::{LlmTurn, LoopContext, LoopError, Reasoning};
 use belay_protocol::{Durability, EventKind, ModelErrorKind, RunEnd, StopReason, TurnCut};
 
-use super::cut::{Cut, tokens};
-use super::estimate::tokens_of;
-use super::oversized;
-use super::shorten::{How, Shortened, shorten};
-use super::shortener::Shortener;
+use crate::compaction::cut::tokens;
+use crate::compaction::{Cut, How, Shortened, Shortener, oversized, shorten};
 use crate::core::{Asked, CallPurpose, RunCore};
-use crate::jobs::Patience;
+use crate::estimate::tokens_of;
+use crate::outage::OutageWait;
 
 /// A run, as far as its context is kept short enough for its model.
-pub(crate) struct Roomy<'a> {
+pub(crate) struct ModelCall<'a> {
     pub(crate) core: &'a mut RunCore,
     pub(crate) shortener: &'a mut Shortener,
     /// Where its own messages begin in the context, with what it was asked for. Moves when older ones leave.
@@ -72,7 +70,7 @@ enum Room {
     Ended(RunEnd),
 }
 
-impl Roomy<'_> {
+impl ModelCall<'_> {
     /// One logical call as a step of the loop, with room made for it; for a job, a model that is away is waited for.
     ///
     /// # Errors
@@ -87,7 +85,7 @@ impl Roomy<'_> {
         context: &mut LoopContext,
         step: u32,
     ) -> Result<LlmTurn, LoopError> {
-        let mut patience = Patience::default();
+        let mut outage = OutageWait::default();
         loop {
             let error = match self.once(reasoning, context, step).await {
                 Err(LoopError::Model(error)) => error,
@@ -95,7 +93,7 @@ impl Roomy<'_> {
             };
             let until = self.core.deadline(context, CallPurpose::Step);
             // Boxed: a call that is answered, as nearly all are, does not carry it.
-            if !Box::pin(patience.bear(self.core, &error, until)).await {
+            if !Box::pin(outage.wait(self.core, &error, until)).await {
                 return Err(error.into());
             }
             if let Some(reason) = self.core.stopped() {
