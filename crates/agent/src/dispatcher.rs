@@ -1,7 +1,7 @@
 //! The dispatcher: puts each inbound message in its lane, and acts on control at once. It owns the table of lanes and of
 //! living runs, and never waits: whatever takes time is a task in its set, or a lane. What programs and people ask of the
 //! dispatcher itself is in [`control`] and [`commands`], how messages reach their lane in [`input`], what lanes say in
-//! [`notes`], what is asked of routines in [`routines`], how people answer questions in [`answers`], how second deliveries are
+//! [`notes`], what is asked of routines in [`routines`], how people answer questions in [`answers`], what the beginning of an id means in [`named`], how second deliveries are
 //! recognised in [`keys`], how much may wait in [`admission`], which sessions wait without a task in [`parking`], and the watch
 //! over silent runs in [`watch`].
 
@@ -11,6 +11,7 @@ mod commands;
 mod control;
 mod input;
 mod keys;
+mod named;
 mod notes;
 mod parking;
 mod routines;
@@ -52,8 +53,10 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Small tasks (stop reports, look-ups for duplicates) under way. Then: one is dropped with a warning, and whoever waits for
 /// its acknowledgement learns that none will come.
 const MAX_TASKS: usize = 4096;
-/// Crashes of a lane after which its runs are left to the next start.
+/// Crashes of a lane after which its runs wait in the store for a while.
 const MAX_LANE_CRASHES: u32 = 3;
+/// How long they wait then, unless somebody writes. A minute: as long as any other task that crashes again and again.
+const LANE_RETRY: Duration = Duration::from_secs(60);
 
 /// What a task of the dispatcher was.
 pub(crate) enum TaskEnd {
@@ -65,6 +68,8 @@ pub(crate) enum TaskEnd {
     Seat(Option<OwnedSemaphorePermit>),
     /// Everything of this run has ended.
     Processes(RunId),
+    /// The lane of this session has crashed again and again, and is tried once more; `None`: the daemon ends.
+    Retry(Option<SessionKey>),
 }
 
 struct Lane {
@@ -306,7 +311,7 @@ impl Dispatcher {
     fn wake(&mut self, session: &SessionKey, lifetime: SessionLifetime, seat: Option<OwnedSemaphorePermit>) {
         let left = self.lanes.remove(session);
         let (insist, listed) = (left.is_some(), left.as_ref().is_some_and(|lane| lane.listed));
-        let crashes = left.as_ref().map_or(0, |lane| lane.crashes);
+        let crashes = left.as_ref().map_or(0, |lane| lane.crashes.min(MAX_LANE_CRASHES));
         let adopted = left.map(|lane| lane.runs).unwrap_or_default();
         let lane = self.spawn_lane(LaneStart { session: session.clone(), lifetime, adopted, insist, crashes, seat });
         self.lanes.insert(session.clone(), Lane { listed, ..lane });
@@ -366,6 +371,7 @@ impl Dispatcher {
                 self.ending.remove(&run);
                 return;
             }
+            Ok((_, TaskEnd::Retry(session))) => return session.iter().for_each(|session| self.retry(session)),
             Err(error) => {
                 tracing::error!(%error, "a task of the dispatcher crashed");
                 (error.id(), true)
@@ -377,8 +383,12 @@ impl Dispatcher {
             return; // its runs wait in the store until there is a seat for it
         }
         let (left, crashes, listed) = (lane.runs.clone(), lane.crashes + 1, lane.listed);
+        let goes_on = crashed && !left.is_empty() && !self.services.draining.is_cancelled();
+        if goes_on && crashes > MAX_LANE_CRASHES {
+            return self.retry_later(session);
+        }
         self.lanes.remove(&session);
-        if crashed && !left.is_empty() && crashes <= MAX_LANE_CRASHES && !self.services.draining.is_cancelled() {
+        if goes_on {
             // Its runs go on in a new task, and whoever watches them notices nothing.
             let (session_of, seat) = (session.clone(), None);
             let lifetime = SessionLifetime::Lasting; // of a session that exists already

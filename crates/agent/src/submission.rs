@@ -207,21 +207,25 @@ pub fn parse(text: &str) -> Submission {
     Submission::Command(command)
 }
 
-/// `/job`, whose first word may be the id of one.
+/// `/job`, whose first word may be the id of one. Whether the beginning of an id with a text behind it is meant as one, or as a
+/// task, only the store knows.
 fn job(argument: Option<String>) -> Command {
     let Some(argument) = argument else { return Command::Usage(JOB_USAGE) };
     let (first, rest) = argument.split_once(char::is_whitespace).unwrap_or((&argument, ""));
     Command::Job(match (job_id(first), rest.trim()) {
         (Some(id), "") => JobCommand::Show(id),
-        (Some(id), text) => JobCommand::Message(id, text.to_owned()),
+        (Some(id), text) if id.is_whole() => JobCommand::Message(id, text.to_owned()),
+        (Some(id), text) => {
+            let text = text.to_owned();
+            JobCommand::MessageOrCreate { id, text, task: argument }
+        }
         (None, _) => JobCommand::Create(argument),
     })
 }
 
-/// The id of a job, or the beginning of one, in the place where a task may stand as well: ids begin with a zero until the year
-/// 2527, and words such as "facade" do not.
+/// The id of a job, or the beginning of one, in the place where a task may stand as well.
 fn job_id(word: &str) -> Option<IdPrefix> {
-    IdPrefix::parse(word).ok().filter(|id| id.as_str().len() >= JOB_ID_MIN_CHARS && id.as_str().starts_with('0'))
+    IdPrefix::parse(word).ok().filter(|id| id.as_str().len() >= JOB_ID_MIN_CHARS)
 }
 
 /// Fewest characters that are taken for the id of a job where a task may stand. 8: as many as lists show.
@@ -316,6 +320,21 @@ mod tests {
             ("/cancel everything", command(Command::Usage(CANCEL_USAGE))),
             ("/cancel 0199e3a0", command(Command::Job(JobCommand::Cancel(prefix("0199e3a0"))))),
             ("/job 0199e3a0-7b", command(Command::Job(JobCommand::Show(prefix("0199e3a0-7b"))))),
+            (
+                "/job EE7F84BF-b050-80d3-b2d4-3b90d2fef700  stop",
+                command(Command::Job(JobCommand::Message(
+                    prefix("ee7f84bf-b050-80d3-b2d4-3b90d2fef700"),
+                    "stop".into(),
+                ))),
+            ),
+            (
+                "/job 01022026 report",
+                command(Command::Job(JobCommand::MessageOrCreate {
+                    id: prefix("01022026"),
+                    text: "report".into(),
+                    task: "01022026 report".into(),
+                })),
+            ),
             ("/job facade of the church", command(Command::Job(JobCommand::Create("facade of the church".into())))),
             ("/plan", command(Command::Usage(PLAN_USAGE))),
             ("/plan  ", command(Command::Usage(PLAN_USAGE))),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{ModelError, ModelErrorKind, ModelProvider, ModelReply, ModelRequest};
+use belay_protocol::{DeltaSink, ModelError, ModelErrorKind, ModelProvider, ModelReply, ModelRequest};
 
 use crate::listening::Listening;
 use crate::thinking::Gate;
@@ -62,6 +62,7 @@ impl Backend {
         let thinking = self.thinking.admit(request.thinking, &self.name);
         // One request each: whatever is inside has no budget of its own.
         let once = ModelRequest { thinking, max_attempts: 1, ..request };
+        sink.sent();
         let refused = match self.provider.call(once, sink).await {
             Err(error) if error.kind == ModelErrorKind::BadRequest && thinking.is_some() && !sink.heard() => error,
             other => return other,
@@ -71,6 +72,7 @@ impl Backend {
             self.thinking.close(&self.name);
             return Err(refused);
         }
+        sink.sent();
         match self.provider.call(ModelRequest { thinking: None, ..once }, sink).await {
             Ok(mut reply) => {
                 self.thinking.close(&self.name);

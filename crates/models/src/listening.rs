@@ -26,6 +26,10 @@ impl<'a> Listening<'a> {
 }
 
 impl DeltaSink for Listening<'_> {
+    fn sent(&mut self) {
+        self.inner.sent();
+    }
+
     fn text(&mut self, piece: &str) -> Heard {
         let heard = self.inner.text(piece);
         self.note(heard)

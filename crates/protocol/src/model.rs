@@ -162,6 +162,9 @@ pub enum Heard {
 
 /// Takes the fragments of a stream as they come. Never waits, so that a slow watcher cannot slow a run.
 pub trait DeltaSink: Send {
+    /// A request goes out to a provider: from now on it is paid for, also where the call is dropped. Not said by each
+    /// provider, but by what sends requests again and pauses between them.
+    fn sent(&mut self) {}
     /// A piece of text.
     fn text(&mut self, piece: &str) -> Heard;
     /// A piece of reasoning.

@@ -34,6 +34,8 @@ enum Ending {
     Reply(ModelReply),
     Error(ModelError),
     Hang,
+    /// Fails once, and then pauses for ever before it would send another request.
+    Pause,
     Panic(String),
 }
 
@@ -90,6 +92,11 @@ impl Scripted {
     /// Never answers, until the call is dropped; [`ScriptedModel::dropped`] counts those.
     pub fn hang() -> Self {
         Self::new(Ending::Hang)
+    }
+
+    /// Fails, and pauses before it would send another request, until the call is dropped: no request is under way.
+    pub fn pausing() -> Self {
+        Self::new(Ending::Pause)
     }
 
     /// Panics with this message.
@@ -337,6 +344,7 @@ impl ModelProvider for ScriptedModel {
         self.begun.send_modify(|count| *count += 1);
         let next = next.unwrap_or_else(|violation| panic!("{violation}"));
         let mut unfinished = Unfinished(Some(&self.dropped));
+        sink.sent();
         if !next.delay.is_zero() {
             tokio::time::sleep(next.delay).await;
         }
@@ -348,7 +356,10 @@ impl ModelProvider for ScriptedModel {
                 false => tokio::time::sleep(next.pace).await,
             }
         }
-        if matches!(next.ending, Ending::Hang) {
+        if matches!(next.ending, Ending::Pause) {
+            sink.restart();
+        }
+        if matches!(next.ending, Ending::Hang | Ending::Pause) {
             std::future::pending::<()>().await;
         }
         unfinished.0 = None;
@@ -358,7 +369,7 @@ impl ModelProvider for ScriptedModel {
                 Err(ModelError { heard, abandoned: error.abandoned.max(u32::from(!next.pieces.is_empty())), ..error })
             }
             Ending::Panic(message) => panic!("{message}"),
-            Ending::Hang => unreachable!("a call that hangs is dropped"),
+            Ending::Hang | Ending::Pause => unreachable!("a call that hangs is dropped"),
         }
     }
 }

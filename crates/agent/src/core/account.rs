@@ -120,7 +120,7 @@ impl RunCore {
 
     /// Settles a call that was dropped, and notes it: readers of the course wait for the end of each step's call before
     /// they are shown the next step. The provider will not report what it charges, so the estimate is charged: the input in
-    /// full, and what was streamed.
+    /// full, and what was streamed. Dropped in a pause between two requests, none is under way, and nothing is charged for it.
     pub(super) async fn settle_dropped(
         &mut self,
         (hold, reservation): (Hold, Reservation),
@@ -130,10 +130,12 @@ impl RunCore {
         step: u32,
     ) {
         meter.stop();
-        let Estimate { usage, requests } = meter.broken(0, most);
+        let Estimate { usage, requests: estimated } = meter.broken(0, most);
+        // Those that had failed before an answer began were sent as well, and cost nothing.
+        let requests = meter.requests().max(estimated);
         self.journal.note(EventKind::ModelCalled { step, attempts: requests, input: None, output: None });
         let charged = self.services.cost.settle(reservation, None, &usage).await;
-        self.charge(hold, Charge { requests, usage, estimated: requests, micro_usd: charged });
+        self.charge(hold, Charge { requests, usage, estimated, micro_usd: charged });
         metrics::model_dropped(dropped.word());
     }
 }

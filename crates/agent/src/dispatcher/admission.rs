@@ -1,4 +1,5 @@
-//! How much may wait: messages and bytes that were accepted and have not ended, counted for each sender and overall.
+//! How much may wait: messages and bytes that were accepted and have not ended, counted for each sender and overall. Runs that
+//! are paused on a question wait for a person, not for Belay: they are counted apart, within a bound of their own.
 //!
 //! The dispatcher owns the count. It adds a message before the message goes to its lane, and takes it off when the run ends or
 //! was never accepted; a start rebuilds the count by one query. So a message costs two look-ups and no question to the store.
@@ -12,8 +13,12 @@ use std::time::Duration;
 
 use belay_protocol::store::UnfinishedRun;
 use belay_protocol::{ChannelId, Inbound, Purpose, Refusal, RunId};
+use serde::Serialize;
 
 use crate::queue::Bounds;
+
+/// Most questions that may wait for an answer in runs of one sender. 1000: nobody answers more, and each holds a conversation.
+const MAX_QUESTIONS: usize = 1000;
 
 /// When a refused sender may try again. 5 s: what waits goes away as turns end, which takes seconds.
 const RETRY: Duration = Duration::from_secs(5);
@@ -40,6 +45,8 @@ impl Sender {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Amount {
     messages: usize,
+    /// Runs paused on a question, which are not among the messages; their bytes are among the bytes.
+    questions: usize,
     bytes: u64,
 }
 
@@ -49,9 +56,18 @@ impl Amount {
         self.bytes += bytes;
     }
 
-    fn take_off(&mut self, bytes: u64) {
-        self.messages = self.messages.saturating_sub(1);
+    fn take_off(&mut self, bytes: u64, paused: bool) {
+        let count = if paused { &mut self.questions } else { &mut self.messages };
+        *count = count.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// One of them is paused on a question, or resumed.
+    fn pause(&mut self, paused: bool) {
+        let (from, to) =
+            if paused { (&mut self.messages, &mut self.questions) } else { (&mut self.questions, &mut self.messages) };
+        *from = from.saturating_sub(1);
+        *to += 1;
     }
 }
 
@@ -61,7 +77,15 @@ pub(super) struct Admission {
     overall: Amount,
     of_senders: HashMap<Sender, Amount>,
     /// What each counted run has added.
-    of_runs: HashMap<RunId, (Sender, u64)>,
+    of_runs: HashMap<RunId, Counted>,
+}
+
+/// What a run has added to the count.
+struct Counted {
+    sender: Sender,
+    bytes: u64,
+    /// Whether it is paused on a question.
+    paused: bool,
 }
 
 impl Admission {
@@ -72,16 +96,26 @@ impl Admission {
     /// Why a message of so many bytes cannot be taken now; `None`: it can. A single message is always taken where nothing
     /// else waits.
     pub(super) fn refusal(&self, sender: &Sender, bytes: u64) -> Option<Refusal> {
-        let Bounds { messages_per_sender, bytes_per_sender, bytes: most } = self.bounds;
+        let Bounds { messages_per_sender, bytes_per_sender, messages: most_messages, bytes: most } = self.bounds;
         let exceeds = |waits: u64, most: u64| waits > 0 && waits.saturating_add(bytes) > most;
         let own = self.of_senders.get(sender).copied().unwrap_or_default();
         if own.messages >= messages_per_sender {
             let what = format!("{} of your messages are waiting already", own.messages);
             return Some(Refusal::Busy { what, retry_after: RETRY });
         }
+        if own.questions >= MAX_QUESTIONS {
+            let what =
+                format!("{} questions of your runs wait for an answer; answer some of them first", own.questions);
+            return Some(Refusal::Busy { what, retry_after: RETRY });
+        }
         if exceeds(own.bytes, bytes_per_sender) {
             let what = format!("{} bytes of your messages are waiting already", own.bytes);
             return Some(Refusal::Busy { what, retry_after: RETRY });
+        }
+        let all = self.overall.messages + self.overall.questions;
+        if all >= most_messages {
+            let what = format!("{all} messages are waiting already");
+            return Some(Refusal::Overloaded { what, retry_after: RETRY });
         }
         exceeds(self.overall.bytes, most).then(|| {
             let what = format!("{} bytes of messages are waiting already", self.overall.bytes);
@@ -93,7 +127,17 @@ impl Admission {
     pub(super) fn add(&mut self, run: RunId, sender: Sender, bytes: u64) {
         self.overall.add(bytes);
         self.of_senders.entry(sender.clone()).or_default().add(bytes);
-        self.of_runs.insert(run, (sender, bytes));
+        self.of_runs.insert(run, Counted { sender, bytes, paused: false });
+    }
+
+    /// A run is paused on a question, or resumed.
+    pub(super) fn pause(&mut self, run: RunId, paused: bool) {
+        let Some(counted) = self.of_runs.get_mut(&run).filter(|counted| counted.paused != paused) else { return };
+        counted.paused = paused;
+        self.overall.pause(paused);
+        if let Some(own) = self.of_senders.get_mut(&counted.sender) {
+            own.pause(paused);
+        }
     }
 
     /// Counts a run that an earlier start left unfinished.
@@ -105,21 +149,28 @@ impl Admission {
 
     /// A run has ended, or never was.
     pub(super) fn remove(&mut self, run: RunId) {
-        let Some((sender, bytes)) = self.of_runs.remove(&run) else { return };
-        self.overall.take_off(bytes);
+        let Some(Counted { sender, bytes, paused }) = self.of_runs.remove(&run) else { return };
+        self.overall.take_off(bytes, paused);
         if let Some(own) = self.of_senders.get_mut(&sender) {
-            own.take_off(bytes);
-            if own.messages == 0 {
+            own.take_off(bytes, paused);
+            if own.messages + own.questions == 0 {
                 self.of_senders.remove(&sender);
             }
         }
     }
 }
 
-/// Bytes of a message, with the history that it brings along.
+/// Bytes of a message, with the history, the declared outputs and the options that it brings along.
 pub(super) fn bytes_of(text: &str, inbound: &Inbound) -> u64 {
     let history: usize = inbound.history.iter().map(|line| line.text.len()).sum();
-    (text.len() as u64).saturating_add(history as u64)
+    let outputs = if inbound.outputs.is_empty() { 0 } else { json_bytes(&inbound.outputs) };
+    let options = if inbound.options.is_default() { 0 } else { json_bytes(&inbound.options) };
+    [text.len(), history, outputs, options].into_iter().fold(0, |sum: u64, bytes| sum.saturating_add(bytes as u64))
+}
+
+/// Bytes of a value as it is stored.
+fn json_bytes(value: &impl Serialize) -> usize {
+    serde_json::to_vec(value).map_or(0, |json| json.len())
 }
 
 #[cfg(test)]
@@ -131,7 +182,7 @@ mod tests {
     }
 
     fn admission() -> Admission {
-        Admission::new(Bounds { messages_per_sender: 3, bytes_per_sender: 100, bytes: 150 })
+        Admission::new(Bounds { messages_per_sender: 3, bytes_per_sender: 100, messages: 5, bytes: 150 })
     }
 
     /// What is answered: nothing, `busy` or `overloaded`.
@@ -155,6 +206,13 @@ mod tests {
             ("as many bytes as may be", vec![("ann", 60)], "ann", 40, "taken"),
             ("one more", vec![("ann", 60)], "ann", 41, "busy"),
             ("all together", vec![("ann", 90), ("bob", 60)], "eve", 1, "overloaded"),
+            (
+                "too many of all together",
+                vec![("ann", 1), ("ann", 1), ("bob", 1), ("bob", 1), ("bob", 1)],
+                "eve",
+                1,
+                "overloaded",
+            ),
             ("the sender's own bound comes first", vec![("ann", 100), ("bob", 50)], "ann", 1, "busy"),
         ] {
             let mut admission = admission();
@@ -173,9 +231,31 @@ mod tests {
         admission.add(two, sender("bob"), 60);
         admission.remove(one);
         admission.remove(one);
-        assert_eq!(admission.overall, Amount { messages: 1, bytes: 60 });
+        assert_eq!(admission.overall, Amount { messages: 1, questions: 0, bytes: 60 });
         admission.remove(two);
         assert_eq!((admission.overall, admission.of_senders.len(), admission.of_runs.len()), (Amount::default(), 0, 0));
+    }
+
+    #[test]
+    fn a_run_that_is_paused_on_a_question_is_no_waiting_message_and_its_bytes_stay() {
+        let mut admission = admission();
+        let run = RunId::new();
+        admission.add(run, sender("ann"), 60);
+        for (paused, messages, questions) in [(true, 0, 1), (true, 0, 1), (false, 1, 0), (true, 0, 1)] {
+            admission.pause(run, paused);
+            let expected = Amount { messages, questions, bytes: 60 };
+            assert_eq!((admission.overall, admission.of_senders[&sender("ann")]), (expected, expected), "{paused}");
+        }
+        assert_eq!(word(admission.refusal(&sender("ann"), 41)), "busy", "its bytes are still held");
+        admission.remove(run);
+        assert_eq!((admission.overall, admission.of_senders.len()), (Amount::default(), 0));
+        for _ in 0..MAX_QUESTIONS {
+            let run = RunId::new();
+            admission.add(run, sender("ann"), 0);
+            admission.pause(run, true);
+        }
+        let refusal = admission.refusal(&sender("ann"), 1).expect("too many").to_string();
+        assert!(refusal.contains("1000 questions of your runs wait for an answer"), "{refusal}");
     }
 
     #[test]

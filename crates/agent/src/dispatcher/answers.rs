@@ -2,11 +2,12 @@
 //! of the run that waits; a question that no lane knows is looked up, so that a late answer is told the truth.
 
 use belay_protocol::{
-    Ack, AckSender, ActedOn, CommandReply, Decision, GateId, GateState, IdPrefix, Inbound, Place, Refusal, ReplyRoute,
-    Secret, Sent, SessionKey, SessionLifetime,
+    Ack, AckSender, ActedOn, CommandReply, Decision, GateId, GateState, Inbound, Place, Refusal, ReplyRoute, Secret,
+    Sent, SessionKey, SessionLifetime,
 };
 
 use super::Dispatcher;
+use super::named::{Named, several};
 use crate::agent_services::AgentServices;
 use crate::approvals::parse_answer;
 use crate::mail::{LaneAnswer, LaneMail, LaneNote, LaneReply, Waits};
@@ -63,15 +64,6 @@ impl Dispatcher {
         self.questions.values().find(|waits| waits.session == *session)
     }
 
-    /// The question of that id, or the only waiting one whose id begins so.
-    fn question_named(&self, named: &str) -> Option<GateId> {
-        let among_waiting = || {
-            let ids = self.questions.values().map(|waits| waits.gate);
-            IdPrefix::parse(named).ok()?.only(ids, |gate| gate.as_uuid())
-        };
-        named.parse().ok().or_else(among_waiting)
-    }
-
     /// `/approve`, `/always` and `/deny`.
     pub(super) fn decide_in_conversation(
         &mut self,
@@ -88,9 +80,13 @@ impl Dispatcher {
         }
         let gate = match named {
             None => self.question_in(&inbound.session).map(|waits| waits.gate),
-            Some(named) => match self.question_named(&named) {
-                Some(gate) => Some(gate),
-                None => {
+            Some(named) => match self.question_named(&named, &inbound) {
+                Named::One(gate) => Some(gate),
+                Named::Several => {
+                    let reply = several("questions", &named);
+                    return self.refuse_decision(reply, word, sent, inbound, ack);
+                }
+                Named::Nothing => {
                     let reply =
                         format!("{named} is no question's id. {word} alone answers the one of this conversation.");
                     return self.refuse_decision(reply, word, sent, inbound, ack);

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, AckSender, CommandReply, IdPrefix, Inbound, Purpose, Refusal, RunId, Sent, SessionKey, Skills, StatusReport,
+    Ack, AckSender, CommandReply, Inbound, Purpose, Refusal, RunId, Sent, SessionKey, Skills, StatusReport,
     StillRunning, StopReason, StopReport, StopTarget,
 };
 
 use super::control::{operators_only, report};
+use super::named::{Named, several};
 use super::{Dispatcher, Flow};
 use crate::live::{LiveRun, StopCause};
 use crate::mail::{LaneCommand, LaneMail, LaneOrder};
@@ -69,9 +70,12 @@ impl Dispatcher {
 
     fn stop_command(&mut self, target: Option<String>, word: String, inbound: Inbound, ack: AckSender) -> Flow {
         let own = |name: &String| {
-            let run = self.run_named(name);
             *name == inbound.session.as_str()
-                || run.is_some_and(|run| self.sessions.get(&run) == Some(&inbound.session))
+                || match self.run_named(name, &inbound) {
+                    Named::One(run) => self.sessions.get(&run) == Some(&inbound.session),
+                    Named::Several => true,
+                    Named::Nothing => false,
+                }
         };
         let target = match target {
             None => StopTarget::Session(inbound.session.clone()),
@@ -81,23 +85,17 @@ impl Dispatcher {
                 return Flow::Continue;
             }
             Some(name) if name.eq_ignore_ascii_case("all") => StopTarget::All,
-            Some(name) => match self.run_named(&name) {
-                Some(run) => StopTarget::Run(run),
-                None => StopTarget::Session(SessionKey::new(name)),
+            Some(name) => match self.run_named(&name, &inbound) {
+                Named::One(run) => StopTarget::Run(run),
+                Named::Several => {
+                    self.answer(&inbound, ack, &word, Err(several("runs", &name)));
+                    return Flow::Continue;
+                }
+                Named::Nothing => StopTarget::Session(SessionKey::new(name)),
             },
         };
         let runs = self.targets(&target);
         self.stop_in_conversation(runs, word, inbound, ack)
-    }
-
-    /// The run of that id, or the only living one whose id begins so. A session of exactly that name goes before.
-    fn run_named(&self, name: &str) -> Option<RunId> {
-        let among_living = || {
-            let is_session = self.sessions.values().any(|session| session.as_str() == name);
-            let prefix = IdPrefix::parse(name).ok().filter(|_| !is_session)?;
-            prefix.only(self.sessions.keys().copied(), |run| run.as_uuid())
-        };
-        name.parse().ok().or_else(among_living)
     }
 
     fn stop_in_conversation(

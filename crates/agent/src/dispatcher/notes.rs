@@ -24,10 +24,13 @@ impl Dispatcher {
             }
             LaneNote::WantsParking { session, runs, go_on } => self.park(&session, runs, go_on),
             LaneNote::Rests(waits) => {
+                self.admission.pause(waits.run, true);
                 self.questions.insert(waits.gate, *waits);
             }
             LaneNote::Woke { gate } => {
-                self.questions.remove(&gate);
+                if let Some(waits) = self.questions.remove(&gate) {
+                    self.admission.pause(waits.run, false);
+                }
             }
             LaneNote::Stop { run, cause } => self.stop(&[run], |_| cause),
             LaneNote::NotActedOn { key } => self.keys.not_acted_on(&key),

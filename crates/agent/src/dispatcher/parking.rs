@@ -4,16 +4,17 @@
 //! a task as there are seats ([`crate::agent_services::SEATS`]). A lane that finds none asks the dispatcher whether it may be parked; the
 //! dispatcher lets go of it where it knows of everything that the lane knows of. A parked session keeps the ids of its runs, for
 //! whoever watches or stops them. It gets a task again with a seat, in the order of parking, or at once when somebody writes,
-//! stops a run of it, or gives a command. A start parks every session of which nothing had begun.
+//! stops a run of it, or gives a command. A start parks every session of which nothing had begun. A session whose task has crashed
+//! again and again is parked as well, and tried again after a while.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use belay_protocol::{SessionKey, SessionLifetime, StoreError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
-use super::{Dispatcher, Lane, TaskEnd};
+use super::{Dispatcher, LANE_RETRY, Lane, TaskEnd};
 use crate::live::LiveRun;
 use crate::metrics;
 
@@ -134,6 +135,28 @@ impl Dispatcher {
             }
         }
         self.seek_seat();
+    }
+
+    /// The task of a session has crashed again and again: its runs wait in the store, and it gets another task after a while.
+    pub(super) fn retry_later(&mut self, session: SessionKey) {
+        let Some(lane) = self.lanes.get_mut(&session) else { return };
+        (lane.mail, lane.commands, lane.opening) = (None, 0, false);
+        tracing::error!(%session, runs = lane.runs.len(), pause_s = LANE_RETRY.as_secs(), "a lane has crashed again and again");
+        let draining = self.services.draining.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased; // nothing begins once the daemon ends
+                () = draining.cancelled() => TaskEnd::Retry(None),
+                () = sleep(LANE_RETRY) => TaskEnd::Retry(Some(session)),
+            }
+        });
+    }
+
+    /// Gives such a session its task, unless somebody has woken it meanwhile.
+    pub(super) fn retry(&mut self, session: &SessionKey) {
+        if self.lanes.get(session).is_some_and(Lane::is_parked) && !self.services.draining.is_cancelled() {
+            self.wake(session, None);
+        }
     }
 
     /// Runs of these sessions were told to stop while they were parked.

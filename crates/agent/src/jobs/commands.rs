@@ -24,6 +24,15 @@ pub enum JobCommand {
     Show(IdPrefix),
     /// `/job ID TEXT`: say something to one at work.
     Message(IdPrefix, String),
+    /// `/job BEGINNING TEXT`: the same where a job of theirs has an id that begins so; otherwise a task.
+    MessageOrCreate {
+        /// The first word, read as the beginning of an id.
+        id: IdPrefix,
+        /// What follows it.
+        text: String,
+        /// All of it.
+        task: String,
+    },
     /// `/jobs`: list them.
     List,
     /// `/cancel ID`: take one back.
@@ -55,12 +64,7 @@ impl From<String> for Answer {
 /// Why it is not done.
 pub(crate) async fn command(service: &JobService, command: JobCommand, by: &Inbound) -> Result<Answer, Refusal> {
     match command {
-        JobCommand::Create(task) => {
-            let job_id = by.key.as_ref().map(|key| id_of(&[key.channel.as_str(), &key.account, &key.message_id]));
-            let order = JobOrder { job_id, task, ..JobOrder::default() };
-            let job = create(service, order, Client::of(by)).await?;
-            Ok(text::made(&job).into())
-        }
+        JobCommand::Create(task) => make(service, task, by).await,
         JobCommand::Show(id) => {
             let id = meant(service, &id, by).await?;
             let job = find(service, id, by).await?;
@@ -69,6 +73,11 @@ pub(crate) async fn command(service: &JobService, command: JobCommand, by: &Inbo
             Ok((text::line(&job, at_work.as_ref()) + &result).into())
         }
         JobCommand::Message(id, said) => pass_on(service, meant(service, &id, by).await?, said, by).await,
+        JobCommand::MessageOrCreate { id, text, task } => match beginning_so(service, &id, by).await? {
+            Beginning::Nothing => make(service, task, by).await,
+            Beginning::One(job) => pass_on(service, job, text, by).await,
+            Beginning::Several => Err(several(&id)),
+        },
         JobCommand::List => list(service, by).await.map(Answer::from),
         JobCommand::Cancel(id) => {
             let id = meant(service, &id, by).await?;
@@ -78,22 +87,48 @@ pub(crate) async fn command(service: &JobService, command: JobCommand, by: &Inbo
     }
 }
 
+/// Makes a job of a task; the same message again makes no second one.
+async fn make(service: &JobService, task: String, by: &Inbound) -> Result<Answer, Refusal> {
+    let job_id = by.key.as_ref().map(|key| id_of(&[key.channel.as_str(), &key.account, &key.message_id]));
+    let order = JobOrder { job_id, task, ..JobOrder::default() };
+    let job = create(service, order, Client::of(by)).await?;
+    Ok(text::made(&job).into())
+}
+
+/// Jobs that a person may see and whose ids begin alike.
+enum Beginning {
+    Nothing,
+    One(JobId),
+    Several,
+}
+
+async fn beginning_so(service: &JobService, id: &IdPrefix, by: &Inbound) -> Result<Beginning, Refusal> {
+    let filter = JobFilter { id: Some(id.clone()), ..JobFilter::default() };
+    let found = service.jobs.jobs(filter).await.map_err(unstored)?;
+    let mut own = found.iter().filter(|job| is_theirs(job, by)).map(|job| job.job_id);
+    Ok(match (own.next(), own.next()) {
+        (None, _) => Beginning::Nothing,
+        (Some(job), None) => Beginning::One(job),
+        (Some(_), Some(_)) => Beginning::Several,
+    })
+}
+
 /// The job that is meant, by its id or the beginning of it, among those that the person may see.
 async fn meant(service: &JobService, id: &IdPrefix, by: &Inbound) -> Result<JobId, Refusal> {
     if let Ok(whole) = id.as_str().parse() {
         return Ok(whole);
     }
-    let filter = JobFilter { id: Some(id.clone()), ..JobFilter::default() };
-    let found = service.jobs.jobs(filter).await.map_err(unstored)?;
-    let mut own = found.iter().filter(|job| is_theirs(job, by)).map(|job| job.job_id);
-    let shown = id.as_str();
-    match (own.next(), own.next()) {
-        (Some(job), None) => Ok(job),
-        (None, _) => Err(Refusal::Unknown(format!("No job of yours has an id that begins with {shown}."))),
-        (Some(_), Some(_)) => {
-            Err(Refusal::Unknown(format!("Several jobs have an id that begins with {shown}: give more of it.")))
+    match beginning_so(service, id, by).await? {
+        Beginning::One(job) => Ok(job),
+        Beginning::Nothing => {
+            Err(Refusal::Unknown(format!("No job of yours has an id that begins with {}.", id.as_str())))
         }
+        Beginning::Several => Err(several(id)),
     }
+}
+
+fn several(id: &IdPrefix) -> Refusal {
+    Refusal::Unknown(format!("Several jobs have an id that begins with {}: give more of it.", id.as_str()))
 }
 
 /// Jobs that were asked for here; an operator sees all.

@@ -1,4 +1,5 @@
-//! Edits: a message that waits is replaced, and of one that does not the person is told that the edit came too late.
+//! Edits: a message that waits is replaced. Of one whose turn has begun the person is told that the edit came too late, and of one
+//! that was never taken, that there is nothing to replace.
 
 use belay_protocol::store::{EditedMessage, KnownInput, input_digest};
 use belay_protocol::{Message, QueueMode, Refusal, RunId, StoreError};
@@ -8,9 +9,15 @@ use super::{Lane, LeaseLost};
 use crate::joining::Offer;
 use crate::mail::LaneInput;
 
-/// What is said to whoever edits a message whose turn has begun, or which was no message for the model.
+/// What is said to whoever edits a message whose turn has begun.
 const TOO_LATE: &str =
     "Your edit came too late: I have the message as it was before. Send a new message with what is to change.";
+
+/// What is said to whoever edits what was never taken as a message for the model: a photo without a caption, a message of a
+/// group that did not address the bot, a command. The edit is not taken in its place: it may correct an answer to a question, or
+/// a secret.
+const NOT_TAKEN: &str =
+    "I did not take this message before you edited it, so there is nothing to replace. Send the text as a new message.";
 
 impl Lane {
     /// Puts the new text of a message in the place of the one that waits.
@@ -84,7 +91,8 @@ impl Lane {
         };
         let refusal = match sent {
             Ok(Some(sent)) if sent.says(&digest_of(&input)) => return self.known(input, sent.known).await,
-            Ok(_) => Refusal::Decided(TOO_LATE.to_owned()),
+            Ok(Some(_)) => Refusal::Decided(TOO_LATE.to_owned()),
+            Ok(None) => Refusal::Decided(NOT_TAKEN.to_owned()),
             Err(error) => Refusal::Store(error.to_string()),
         };
         refuse(&self.port.notes, input, refusal).await;

@@ -9,10 +9,14 @@ pub(crate) struct Meter {
     /// Requests that broke off after they had begun to answer; at most as many as a call may send.
     broken: Vec<Request>,
     current: Request,
+    /// Requests that were sent.
+    sent: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Request {
+    /// It was sent and has neither failed nor ended.
+    in_flight: bool,
     begun: bool,
     /// Bytes of text, reasoning and tool calls.
     bytes: u64,
@@ -29,6 +33,18 @@ pub(crate) struct Estimate {
 }
 
 impl Meter {
+    /// A request goes out.
+    pub(crate) fn sent(&mut self) {
+        self.fail(); // one that was sent again without a word about its failure
+        self.current.in_flight = true;
+        self.sent = self.sent.saturating_add(1);
+    }
+
+    /// How many requests were sent.
+    pub(crate) fn requests(&self) -> u32 {
+        self.sent
+    }
+
     /// A piece of an answer has come: text, reasoning, or a part of a tool call.
     pub(crate) fn piece(&mut self, bytes: usize) {
         self.current.begun = true;
@@ -49,9 +65,13 @@ impl Meter {
         }
     }
 
-    /// The request was dropped midway. Its input is charged for, whether the answer had begun or not: it was sent.
+    /// The call was dropped. The input of a request under way is charged for, whether its answer had begun or not: it was
+    /// sent. In a pause before the next request nothing is under way.
     pub(crate) fn stop(&mut self) {
-        self.broken.push(std::mem::take(&mut self.current));
+        let request = std::mem::take(&mut self.current);
+        if request.in_flight || request.begun {
+            self.broken.push(request);
+        }
     }
 
     /// What the requests that broke off are charged for. `begun`: how many the provider layer counts, which may be more than
@@ -100,7 +120,37 @@ mod tests {
         type Course = fn(&mut Meter);
         let rows: &[(&str, Course, u32, Estimate)] = &[
             ("failed before an answer", Meter::fail, 0, estimate(0, 0, 0)),
-            ("stopped before an answer", Meter::stop, 0, estimate(100, 0, 1)),
+            (
+                "stopped before an answer",
+                |meter| {
+                    meter.sent();
+                    meter.stop();
+                },
+                0,
+                estimate(100, 0, 1),
+            ),
+            ("stopped before a request was sent", Meter::stop, 0, estimate(0, 0, 0)),
+            (
+                "stopped in the pause behind a failure",
+                |meter| {
+                    meter.sent();
+                    meter.fail();
+                    meter.stop();
+                },
+                0,
+                estimate(0, 0, 0),
+            ),
+            (
+                "sent again, and stopped",
+                |meter| {
+                    meter.sent();
+                    meter.piece(40);
+                    meter.sent();
+                    meter.stop();
+                },
+                1,
+                estimate(200, 10, 2),
+            ),
             (
                 "streamed, then failed",
                 |meter| {

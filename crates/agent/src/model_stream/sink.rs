@@ -81,6 +81,10 @@ impl<'a> LiveSink<'a> {
 }
 
 impl DeltaSink for LiveSink<'_> {
+    fn sent(&mut self) {
+        self.meter.sent();
+    }
+
     fn text(&mut self, piece: &str) -> Heard {
         self.run.touch();
         self.bytes += piece.len();

@@ -24,6 +24,8 @@ pub struct QueueConfig {
     pub max_messages_per_sender: usize,
     /// Bytes of such messages. At least 1.
     pub max_bytes_per_sender: u64,
+    /// Such messages of all senders together, with those whose run is paused on a question. At least 1.
+    pub max_messages: usize,
     /// Bytes of such messages of all senders together. At least 1.
     pub max_bytes: u64,
     /// Seconds of silence of a run at work after which the log has a warning. 0: never.
@@ -44,6 +46,7 @@ impl Default for QueueConfig {
             drop: QueueDrop::Summarize,
             max_messages_per_sender: 1000,
             max_bytes_per_sender: 64 << 20,
+            max_messages: 10_000,
             max_bytes: 256 << 20,
             stuck_warn_s: 120,
             stuck_after_s: 600,
@@ -58,6 +61,8 @@ pub(crate) struct Bounds {
     pub(crate) messages_per_sender: usize,
     /// Their bytes.
     pub(crate) bytes_per_sender: u64,
+    /// Messages of all senders together.
+    pub(crate) messages: usize,
     /// Bytes of all senders together.
     pub(crate) bytes: u64,
 }
@@ -82,6 +87,7 @@ impl QueueConfig {
         let bounds = [
             ("max_messages_per_sender", self.max_messages_per_sender as u64),
             ("max_bytes_per_sender", self.max_bytes_per_sender),
+            ("max_messages", self.max_messages as u64),
             ("max_bytes", self.max_bytes),
         ];
         for (key, _) in bounds.into_iter().filter(|(_, value)| *value == 0) {
@@ -100,6 +106,7 @@ impl QueueConfig {
         Bounds {
             messages_per_sender: self.max_messages_per_sender,
             bytes_per_sender: self.max_bytes_per_sender,
+            messages: self.max_messages,
             bytes: self.max_bytes,
         }
     }
@@ -129,6 +136,7 @@ mod tests {
             stuck_after_s: u64::MAX,
             max_messages_per_sender: 0,
             max_bytes_per_sender: 0,
+            max_messages: 0,
             max_bytes: 0,
             ..QueueConfig::default()
         };
@@ -139,6 +147,7 @@ mod tests {
             "queue.debounce_ms",
             "queue.max_messages_per_sender",
             "queue.max_bytes_per_sender",
+            "queue.max_messages",
             "queue.max_bytes",
             "queue.stuck_warn_s",
             "queue.stuck_after_s",

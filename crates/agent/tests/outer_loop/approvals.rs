@@ -511,3 +511,42 @@ async fn what_others_say_in_the_conversation_is_no_answer_and_no_secret() {
     assert_eq!(*secrets.lock().expect("not poisoned"), ["the-key"]);
     agent.shut_down().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_beginning_of_an_id_means_ones_own_question_or_run_first_and_several_are_called_so() {
+    // Ids of questions and of runs that begin within hours of each other have six characters in common.
+    let script = [ring("a"), ring("b"), Scripted::text("rung"), Scripted::hang(), Scripted::hang()];
+    let setup = Setup::new(ScriptedModel::new(script)).tool(ringing());
+    let agent = setup.start().await;
+    let mut own = None;
+    for who in ["ann", "bob"] {
+        let Ack::Accepted(mut accepted) = agent.one.text_of(who, who, "ring").await else { panic!("accepted") };
+        let gate = rest_of(&mut accepted).await.waiting_for.clone().expect("a question").gate;
+        own = Some((accepted, gate.to_string()[..6].to_owned()));
+    }
+    let (bobs, prefix) = own.expect("two");
+    let reply = async |who: &str, role, session: &str, text: String| {
+        let who = Principal { id: who.into(), role };
+        match agent.one.said_by(who, session, Body::Text(text)).await {
+            Ack::Command(reply) => reply.reply,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (user, operator) = (PrincipalRole::User, PrincipalRole::Operator);
+    let several =
+        |what: &str, prefix: &str| format!("Several {what} have an id that begins with {prefix}: give more of it.");
+    assert_eq!(reply("opa", operator, "desk", format!("/approve {prefix}")).await, several("questions", &prefix));
+    let strangers = reply("eve", user, "eve", format!("/approve {prefix}")).await;
+    assert!(strangers.starts_with(&format!("{prefix} is no question's id.")), "{strangers}");
+    assert_eq!(reply("bob", user, "bob", format!("/approve {prefix}")).await, "Approved.");
+    assert_eq!(end_of(bobs).await.reply.as_deref(), Some("rung"));
+
+    // Ann's run still waits for her answer.
+    let Ack::Accepted(run) = agent.one.text_of("bob", "bob", "work").await else { panic!("accepted") };
+    agent.asked(4).await;
+    let prefix = run.run_id.to_string()[..6].to_owned();
+    assert_eq!(reply("opa", operator, "desk", format!("/stop {prefix}")).await, several("runs", &prefix));
+    assert_eq!(reply("bob", user, "bob", format!("/stop {prefix}")).await, "Interrupted.");
+    assert_eq!(end_of(run).await.reason, Some(StopReason::UserStop));
+    agent.crash().await;
+}

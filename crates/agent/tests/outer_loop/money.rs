@@ -169,6 +169,23 @@ async fn a_stopped_or_broken_call_is_charged_its_input_and_what_was_streamed() {
     }
 }
 
+/// Only a request that is under way has cost something; the one before the pause was refused.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_stopped_in_the_pause_between_two_requests_is_charged_nothing() {
+    let setup = setup(100_000.0, vec![Scripted::pausing()]);
+    let mut agent = setup.start().await;
+    let run = agent.one.accepted("alice", &"x".repeat(4000)).await;
+    agent.asked(1).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    agent.one.command("alice", "/stop").await;
+    let record = end_of(run).await;
+    assert_eq!((record.reason, record.cost_micro_usd), (Some(StopReason::UserStop), 0), "{record:?}");
+    assert_eq!((record.usage.model_calls, record.usage.estimated_calls), (1, 0), "it was sent, and failed: {record:?}");
+    assert_eq!((record.usage.input, record.usage.output), (0, 0), "{record:?}");
+    assert_eq!(today(&setup).await.total(), 0);
+    agent.shut_down().await;
+}
+
 /// The reservation is made before the call, so that the day's limit holds whatever the call comes to.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_under_way_holds_its_reservation_until_it_is_settled() {

@@ -57,3 +57,23 @@ async fn a_delivery_whose_settlement_panics_each_time_does_not_spin_and_holds_up
     assert_eq!(agent.one.next().await, "surely");
     agent.shut_down().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_lane_panics_again_and_again_is_tried_until_its_message_is_answered() {
+    let (setup, store) = faulty(ScriptedModel::new([Scripted::hang()]));
+    let agent = setup.start().await;
+    agent.one.accepted("alice", "hi").await;
+    agent.asked(1).await;
+    agent.crash().await;
+    let setup = setup.next_boot(ScriptedModel::new([Scripted::text("hello")]));
+    store.plan().every(StoreOp::OpenLane, Fault::Panic);
+    let mut agent = setup.start().await;
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    let asked = store.plan().asked();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let asked = store.plan().asked() - asked;
+    assert!(asked < 2 * ASKED_IN_A_MINUTE, "{asked} times in two minutes");
+    store.plan().clear();
+    assert_eq!(agent.one.next().await, "hello");
+    agent.shut_down().await;
+}

@@ -1,7 +1,8 @@
 //! Which update is a message for us, and what it says. Pure.
 
+use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use belay_protocol::{
     Body, ChannelId, Control, IdempotencyKey, Inbound, Principal, ReplyRoute, SessionKey, SessionLifetime, Unread,
@@ -26,6 +27,33 @@ const OUT_OF_USE: &str = "This button is out of use. Write /approve or /deny ins
 /// What a tap in a group is told in which the bot is no longer served.
 const NOT_HERE: &str = "Belay is not served in this group any more.";
 
+/// Group messages that are remembered as taken. 256: those that wait for their turn are the newest, and few.
+const TAKEN_MAX: usize = 256;
+
+/// The newest messages of groups that were for us: an edit of one is for us as well, whether it still addresses the bot or not.
+/// Forgotten with the daemon. Held for a few instructions and never across an await.
+#[derive(Debug, Default)]
+pub(super) struct Taken(Mutex<VecDeque<(i64, i32)>>);
+
+impl Taken {
+    fn note(&self, message: &Message) {
+        let id = (message.chat.id, message.message_id);
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if taken.contains(&id) {
+            return;
+        }
+        if taken.len() >= TAKEN_MAX {
+            taken.pop_front();
+        }
+        taken.push_back(id);
+    }
+
+    fn has(&self, message: &Message) -> bool {
+        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.contains(&(message.chat.id, message.message_id))
+    }
+}
+
 /// Who the bot is and who may talk to it.
 pub(super) struct Rules {
     /// The token's numeric prefix: the bot's user id.
@@ -37,6 +65,7 @@ pub(super) struct Rules {
     pub(super) max_age_s: u64,
     /// When this daemon was started, in seconds since 1970: a word to end it that is older was meant for another one.
     pub(super) since: u64,
+    pub(super) taken: Taken,
 }
 
 /// What an update is.
@@ -95,7 +124,11 @@ impl Rules {
         let is_private = match message.chat.type_field {
             ChatType::Private => true,
             ChatType::Group | ChatType::Supergroup => {
-                match self.people.hear(message.chat.id, self.addressed(&message, &words)) {
+                let addressed = match is_edit && self.taken.has(&message) {
+                    true => Addressed::Us, // what it replaces was for us
+                    false => self.addressed(&message, &words),
+                };
+                match self.people.hear(message.chat.id, addressed) {
                     Heard::Yes => false,
                     Heard::No(why) => return Verdict::NotForUs(why),
                     Heard::NotYet => return Verdict::NotYet,
@@ -122,6 +155,9 @@ impl Rules {
         // Without this, one that could not be confirmed before the end would end every start after it.
         if ends_the_daemon(&text) && !provenance.is_forwarded() && message.date < self.since {
             return Verdict::NotForUs("an end of the daemon from before its start");
+        }
+        if !is_private && !is_edit {
+            self.taken.note(&message);
         }
         let channel = ChannelId::new(NAME);
         Verdict::Message(Box::new(Inbound {

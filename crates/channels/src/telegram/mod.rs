@@ -44,7 +44,7 @@ use tracing::{info, warn};
 use self::api::BotApi;
 use self::conversation::Conversation;
 use self::desk::Desk;
-use self::intake::Rules;
+use self::intake::{Rules, Taken};
 pub use self::people::AllowLists;
 use self::polling::Poller;
 use self::webhook::Webhook;
@@ -105,6 +105,7 @@ impl Telegram {
             people: AllowLists::of(&config),
             max_age_s: config.max_age_s,
             since: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+            taken: Taken::default(),
         };
         let desk = Arc::new(Desk::new(BotApi::new(http, &config.api_base, secrets.token), rules));
         let (sender, inbox) = mpsc::channel(INBOX);
@@ -268,6 +269,7 @@ fn test_desk() -> Desk {
         }),
         max_age_s: 0,
         since: 0,
+        taken: Taken::default(),
     };
     Desk::new(
         BotApi::new(

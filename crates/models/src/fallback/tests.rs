@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use belay_protocol::ModelErrorKind::{self, *};
-use belay_protocol::{NoSink, Thinking};
+use belay_protocol::{Heard, NoSink, Thinking};
 
 use super::*;
 use crate::patience::{FIRST_PAUSE, PAUSES_SUM_MAX};
@@ -344,4 +344,39 @@ async fn a_model_that_refuses_a_level_of_thinking_is_asked_once_more_without_it_
     }
     let levels: Vec<_> = house.told[0].seen.lock().unwrap().iter().map(|(_, level)| *level).collect();
     assert_eq!(levels, [Some(Thinking::Low), None, Some(Thinking::Low)]);
+}
+
+/// Notes when requests go out, and when a call waits to send another.
+#[derive(Default)]
+struct Course(Vec<&'static str>);
+
+impl DeltaSink for Course {
+    fn sent(&mut self) {
+        self.0.push("sent");
+    }
+
+    fn text(&mut self, _piece: &str) -> Heard {
+        Heard::Nobody
+    }
+
+    fn reasoning(&mut self, _piece: &str) -> Heard {
+        Heard::Nobody
+    }
+
+    fn restart(&mut self) {
+        self.0.push("void");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_said_when_each_request_goes_out_and_that_none_is_under_way_in_a_pause() {
+    let mut course = Course::default();
+    House::alone(&[Network]).call(3, &mut course).await.0.unwrap();
+    assert_eq!(course.0, ["sent", "void", "sent"]);
+
+    // Dropped in the pause: what was said last is that nothing is under way.
+    let (mut course, house) = (Course::default(), House::alone(&[limited(30)]));
+    let waits = tokio::time::timeout(Duration::from_secs(1), house.call(3, &mut course)).await;
+    assert!(waits.is_err(), "it waits for longer");
+    assert_eq!(course.0, ["sent", "void"]);
 }

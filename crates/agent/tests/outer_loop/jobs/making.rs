@@ -79,6 +79,38 @@ async fn a_request_that_comes_twice_makes_one_job() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_made_under_a_key_is_shown_and_spoken_to_by_its_id_and_a_task_may_begin_like_an_id() {
+    let setup = setup_of(always(Scripted::hang()));
+    let agent = setup.start().await;
+    let say = async |text: &str, key: &str| match agent.one.keyed("alice", text, key).await {
+        Ack::Command(reply) => reply.reply,
+        other => panic!("{text}: {other:?}"),
+    };
+    let mut id = JobId::new();
+    for key in 0..100 {
+        // Most ids of keyed messages begin with another digit than those of our clock.
+        id = id_in(&say("/job count the rooms", &format!("key {key}")).await);
+        if !id.to_string().starts_with('0') {
+            break;
+        }
+    }
+    until(&setup, id, JobState::InProgress).await;
+    let made = setup.store.jobs.jobs(JobFilter::default()).await.expect("readable").len();
+    let whole = id.to_string();
+    for named in [whole.as_str(), &whole.to_uppercase(), &whole[..8]] {
+        let shown = say(&format!("/job {named}"), &format!("show {named}")).await;
+        assert!(shown.contains("at work: count the rooms"), "{named}: {shown}");
+        let passed = say(&format!("/job {named} hurry"), &format!("say {named}")).await;
+        assert_eq!(passed, "Passed on to the job “count the rooms”.", "{named}");
+    }
+    assert_eq!(say("/job 01022026", "no id").await, "No job of yours has an id that begins with 01022026.");
+    assert_eq!(setup.store.jobs.jobs(JobFilter::default()).await.expect("readable").len(), made, "none was made");
+    let task = say("/job 01022026 report", "a task").await;
+    assert!(task.starts_with("Job “01022026 report” is made"), "{task}");
+    agent.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_cannot_be_a_job_is_refused_in_words() {
     let mut setup = setup_of(ScriptedModel::new([]));
     let agent = setup.start().await;

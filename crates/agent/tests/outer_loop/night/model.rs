@@ -175,6 +175,7 @@ impl ModelProvider for NightModel {
             *calls
         };
         let (delay, does) = self.decide(&request, &tag, nth);
+        sink.sent();
         sleep(delay).await;
         let purpose = match tag.starts_with('r') && request.prompt.text.contains("for the routine") {
             true => Purpose::Routine,

@@ -16,6 +16,7 @@ fn rules() -> Rules {
         people: people(in_groups(GroupAnswer::Mention)),
         max_age_s: 0,
         since: 0,
+        taken: Taken::default(),
     }
 }
 
@@ -452,4 +453,23 @@ fn a_forward_keeps_its_words_and_is_marked_and_an_edit_is_an_edit() {
     ] {
         assert_eq!(edited(fields.clone()), expected, "{fields}");
     }
+}
+
+#[test]
+fn an_edit_that_removes_the_mention_from_a_group_message_of_ours_is_still_for_us() {
+    let rules = rules();
+    let with_mention = |text: &str| json!({"text": text, "entities": [entity("mention", text, "@belay_bot")]});
+    let edited = |fields: Value| {
+        let mut message = group(fields);
+        message.as_object_mut().unwrap().insert("edit_date".into(), json!(2));
+        let update = json!({"update_id": 901, "edited_message": message});
+        line(rules.judge(serde_json::from_value(update).unwrap()))
+    };
+    let plain = json!({"text": "count the rooms"});
+    assert_eq!(edited(plain.clone()), "(does not address the bot)", "it was never for us");
+    assert_eq!(line(judge(&rules, group(with_mention("@belay_bot count")))), "count");
+    assert_eq!(edited(plain.clone()), "(edit) count the rooms");
+    let mut another = plain;
+    another.as_object_mut().unwrap().insert("message_id".into(), json!(6));
+    assert_eq!(edited(another), "(does not address the bot)");
 }
