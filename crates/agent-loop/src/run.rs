@@ -8,7 +8,7 @@ use crate::delegate::{LlmTurn, LoopDelegate, LoopOutcome, LoopSignal, TextAction
 use crate::error::LoopError;
 use crate::notices;
 use crate::state::Step;
-use crate::stops::{Ran, Screened};
+use crate::stops::{BatchCheck, Ran};
 
 /// Takes a run through model and tools until it ends.
 ///
@@ -32,18 +32,18 @@ pub async fn run_agentic_loop<D: LoopDelegate + ?Sized>(
     config: &AgenticLoopConfig,
 ) -> Result<LoopOutcome, LoopError> {
     while let Some(iteration) = context.state.begin_iteration(config) {
-        if let Some(end) = listen(delegate, context, config).await? {
+        if let Some(end) = apply_signals(delegate, context, config).await? {
             return Ok(LoopOutcome::Stopped(end));
         }
-        if let Some(end) = context.begin_step(config, &delegate.meter()) {
+        if let Some(end) = context.on_step(config, &delegate.meter()) {
             return Ok(LoopOutcome::Stopped(end));
         }
         if let Some(outcome) = delegate.before_llm_call(context, iteration).await {
             return Ok(outcome);
         }
         let step = match delegate.call_llm(reasoning, context, iteration).await? {
-            LlmTurn::Reply(reply) => context.hear(reply, reasoning, config),
-            LlmTurn::Cut { text, verdict } => context.cut(&text, verdict),
+            LlmTurn::Reply(reply) => context.on_reply(reply, reasoning, config),
+            LlmTurn::Cut { text, verdict } => context.on_aborted_stream(&text, verdict),
             LlmTurn::Stopped(end) => Step::End(end),
         };
         match step {
@@ -60,13 +60,13 @@ pub async fn run_agentic_loop<D: LoopDelegate + ?Sized>(
             Step::Discard { text, count } => notices::discarded_calls(context, text, count),
             Step::Execute { text, calls } => {
                 let (batch, admitted) = context.admit(text, calls, reasoning);
-                match context.screen(config, &batch, &delegate.meter()) {
-                    Screened::End(end) => return Ok(LoopOutcome::Stopped(end)),
-                    Screened::HeldBack => {}
-                    Screened::Run(noticed) => {
+                match context.check_batch(config, &batch, &delegate.meter()) {
+                    BatchCheck::End(end) => return Ok(LoopOutcome::Stopped(end)),
+                    BatchCheck::HeldBack => {}
+                    BatchCheck::Run(noticed) => {
                         let ending = delegate.execute_tool_calls(admitted, context).await;
                         let paused = matches!(ending, Ok(Some(LoopOutcome::NeedApproval(_))));
-                        let all_failed = context.settle(&batch, paused);
+                        let all_failed = context.close_batch(&batch, paused);
                         if let Some(outcome) = ending? {
                             return Ok(outcome);
                         }
@@ -85,7 +85,7 @@ pub async fn run_agentic_loop<D: LoopDelegate + ?Sized>(
 
 /// Reads signals until there is none. What the person says joins the conversation when the delegate has taken note of it;
 /// where the run ends first, nothing of it has joined.
-async fn listen<D: LoopDelegate + ?Sized>(
+async fn apply_signals<D: LoopDelegate + ?Sized>(
     delegate: &mut D,
     context: &mut LoopContext,
     config: &AgenticLoopConfig,

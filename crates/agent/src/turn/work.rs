@@ -72,7 +72,7 @@ fn take_up(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &TurnJob
         // Taken up again: while nobody was there, the run was not at work.
         let away = delegate.core.clock.now_ms().saturating_sub(last);
         let verdict = context.state.stops.observe(&delegate.core.rules, Observation::Paused(away));
-        if let Some(end) = context.heed(verdict) {
+        if let Some(end) = context.apply_verdict(verdict) {
             return Some(end);
         }
     }
