@@ -80,7 +80,10 @@ fn take_up(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &TurnJob
     if let Some(finding) = context.state.stops.latched.clone() {
         return Some(finding.into());
     }
-    delegate.core.tally.open_output(context.state.stops.measures.output_bytes.count());
+    delegate
+        .core
+        .tally
+        .open_output(context.state.stops.measures.counters.count(belay_agent_loop::policies::Counter::OutputBytes));
     None
 }
 
