@@ -72,6 +72,11 @@ impl Measures {
         touched_by(seen).and(replies)
     }
 
+    /// Bytes that the model said and tools returned.
+    pub fn output_bytes(&self) -> u64 {
+        self.counters.count(Counter::OutputBytes)
+    }
+
     /// What has been counted.
     pub(crate) fn count(&self, count: Count<'_>) -> u64 {
         match count {

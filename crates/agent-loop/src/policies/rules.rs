@@ -9,6 +9,7 @@ use super::limits::{ACTIVE_S, RunLimits};
 use super::measures::Watched;
 use super::mentions::Wanted;
 use super::rule::{Condition, Count, Counter, Rule, Then, Touched};
+use super::tool_loops::Part;
 
 /// Rules, compiled from the configuration once and shared by all runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -157,6 +158,14 @@ impl StopRules {
     /// The rules, in the order in which they are asked.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.compiled.iter().map(|one| &one.rule)
+    }
+
+    /// The same rules without a part of the analysis of tool calls, to measure what it buys.
+    #[must_use]
+    pub fn without(&self, part: Part) -> Self {
+        let mut rules = self.clone();
+        rules.watched.tool_loops.without = Some(part);
+        rules
     }
 
     /// The limits they were compiled with.

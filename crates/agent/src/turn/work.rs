@@ -80,10 +80,7 @@ fn take_up(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &TurnJob
     if let Some(finding) = context.state.stops.latched.clone() {
         return Some(finding.into());
     }
-    delegate
-        .core
-        .tally
-        .open_output(context.state.stops.measures.counters.count(belay_agent_loop::policies::Counter::OutputBytes));
+    delegate.core.tally.open_output(context.state.stops.measures.output_bytes());
     None
 }
 

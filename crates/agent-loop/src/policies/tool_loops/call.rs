@@ -87,7 +87,7 @@ impl Echo {
 impl Asked {
     /// Reads a call.
     pub(super) fn of(config: &ToolLoopConfig, name: &str, arguments: &Arguments) -> Self {
-        let mut reader = Reader::new(name);
+        let mut reader = Reader::new(config, name);
         match arguments {
             Arguments::Object(map) => {
                 for (key, value) in map {
@@ -96,7 +96,7 @@ impl Asked {
             }
             Arguments::Malformed(raw) => reader.text(1, raw, Class::Content),
         }
-        reader.finish(config)
+        reader.finish()
     }
 }
 

@@ -1,5 +1,7 @@
 //! The fingerprint of a result: what it tells, without what changes by itself and without the words of its own call.
 
+use super::Part;
+use super::ToolLoopConfig;
 use super::call::{Echo, Gives};
 use super::digest::{self, Digest};
 use super::mask::{Piece, Place, pieces};
@@ -46,21 +48,34 @@ pub(super) struct Told {
 
 impl Told {
     /// Reads a result. `searches`: the call looked for words, which a result may repeat at length.
-    pub(super) fn of(text: &str, failed: bool, echo: &Echo, searches: bool, gives: Gives) -> Self {
+    pub(super) fn of(
+        config: &ToolLoopConfig,
+        text: &str,
+        failed: bool,
+        echo: &Echo,
+        searches: bool,
+        gives: Gives,
+    ) -> Self {
+        let place = if config.has(Part::Masks) { Place::Result } else { Place::Plain };
         let bytes = text.as_bytes();
         let mut reader = Reader::new(echo, failed || searches, gives);
         if bytes.len() <= 2 * PART {
-            pieces(bytes, Place::Result, |piece| reader.take(piece));
+            pieces(bytes, place, |piece| reader.take(piece));
         } else {
-            pieces(&bytes[..PART], Place::Result, |piece| reader.take(piece));
+            pieces(&bytes[..PART], place, |piece| reader.take(piece));
             // The end begins with a line, so that a longer time of day before it does not shift its words.
             let tail = &bytes[bytes.len() - PART..];
             let line = tail.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            pieces(&tail[line..], Place::Result, |piece| reader.take(piece));
+            pieces(&tail[line..], place, |piece| reader.take(piece));
             reader.whole.word(bytes.len() as u64 / 256);
             reader.news.word(bytes.len() as u64 / 256);
         }
-        reader.finish(failed)
+        let told = reader.finish(failed);
+        if config.has(Part::Tone) {
+            return told;
+        }
+        let Self { digest, long, sentence, .. } = told;
+        Self { digest, long, sentence, ..Self::default() }
     }
 }
 
@@ -339,14 +354,13 @@ impl Tone {
 mod tests {
     use belay_protocol::Arguments;
 
-    use super::super::ToolLoopConfig;
     use super::super::call::Asked;
     use super::*;
 
     fn told(call: &str, text: &str) -> Told {
         let (name, arguments) = call.split_once(' ').unwrap_or((call, ""));
         let asked = Asked::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments));
-        Told::of(text, false, &asked.echo, asked.searches, asked.gives)
+        Told::of(&ToolLoopConfig::default(), text, false, &asked.echo, asked.searches, asked.gives)
     }
 
     #[test]
