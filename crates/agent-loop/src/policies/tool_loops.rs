@@ -37,6 +37,7 @@ mod cycles;
 mod digest;
 mod history;
 mod keys;
+mod lexicon;
 mod mask;
 mod pack;
 mod parts;
