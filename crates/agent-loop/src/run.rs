@@ -91,7 +91,7 @@ async fn run_batch<D: LoopDelegate + ?Sized>(
 ) -> Flow {
     // Third brake, unavailable tool: such a call is refused with the list of tools.
     let (batch, admitted) = context.admit(text, calls, reasoning);
-    let noticed = match context.check_batch(config, &batch, &delegate.meter()) {
+    let noticed = match context.check_batch(config, &batch, &delegate.meter(), reasoning.tools()) {
         BatchCheck::Run(noticed) => noticed,
         BatchCheck::HeldBack => return Continue(()),
         BatchCheck::End(end) => return stop_if(Some(end)),

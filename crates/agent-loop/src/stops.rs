@@ -94,7 +94,13 @@ impl LoopContext {
     }
 
     /// Calls that are about to run. The batch is in the context; held back, each of its calls gets a result that says so.
-    pub(crate) fn check_batch(&mut self, config: &AgenticLoopConfig, batch: &Message, meter: &Meter) -> BatchCheck {
+    pub(crate) fn check_batch(
+        &mut self,
+        config: &AgenticLoopConfig,
+        batch: &Message,
+        meter: &Meter,
+        tools: &ToolSet,
+    ) -> BatchCheck {
         let mut noticed = Vec::new();
         for verdict in self.measure(config, meter) {
             if verdict.action != Action::Notice {
@@ -104,7 +110,8 @@ impl LoopContext {
             noticed.push(verdict);
         }
         for call in batch.tool_calls() {
-            let seen = Observation::ToolCall { name: &call.name, arguments: &call.arguments };
+            let spec = tools.get(&call.name).map(|tool| tool.spec());
+            let seen = Observation::ToolCall { name: &call.name, arguments: &call.arguments, spec };
             let verdict = self.state.stops.observe(&config.rules, seen);
             // A limit of calls lets those run that are within it: they are admitted one by one, and then the run ends.
             let holds =

@@ -34,8 +34,6 @@ pub(crate) struct Swaps {
     /// The settings of the models with every `auto` decided, and their keys: by these the prices are told apart.
     pub(crate) llm: LlmConfig,
     pub(crate) keys: EnvKeys,
-    /// The tools whose use is to be called again and again.
-    pub(crate) polling: Vec<String>,
 }
 
 /// Reads the settings again at each request.
@@ -94,12 +92,12 @@ impl Reload {
     }
 
     async fn apply(&self, next: &Settings) -> Result<(), String> {
-        let Swaps { allow_lists, prices, llm, keys, polling } = &self.swaps;
+        let Swaps { allow_lists, prices, llm, keys } = &self.swaps;
         self.source.log.replace(&next.telemetry);
         allow_lists.replace(&next.channels.telegram);
         prices.replace(&priced(llm, &next.llm), keys);
         let rules = Rules {
-            stops: stop_rules(next, polling),
+            stops: stop_rules(next),
             limits: next.limits.clone(),
             approvals: next.approvals.clone(),
             routines: next.routines.define.clone(),

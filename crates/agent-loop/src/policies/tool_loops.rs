@@ -56,7 +56,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use belay_protocol::{Arguments, Finding, StopReason};
+use belay_protocol::{Arguments, Finding, StopReason, ToolSpec};
 use serde::{Deserialize, Serialize};
 
 pub use self::config::ToolLoopConfig;
@@ -168,7 +168,7 @@ impl ToolLoops {
             return;
         }
         let found = match seen {
-            Observation::ToolCall { name, arguments } => self.call(config, name, arguments),
+            Observation::ToolCall { name, arguments, spec } => self.call(config, name, arguments, *spec),
             Observation::ToolResult { name, outcome, text } => self.result(config, name, *outcome, text),
             Observation::Clock(millis) if config.has(Part::Pace) => {
                 let seconds = u32::try_from(millis / 1000).unwrap_or(u32::MAX / 2);
@@ -198,8 +198,14 @@ impl ToolLoops {
         *self = Self::default();
     }
 
-    fn call(&mut self, config: &ToolLoopConfig, name: &str, arguments: &Arguments) -> Option<Finding> {
-        let asked = Asked::of(config, name, arguments);
+    fn call(
+        &mut self,
+        config: &ToolLoopConfig,
+        name: &str,
+        arguments: &Arguments,
+        spec: Option<&ToolSpec>,
+    ) -> Option<Finding> {
+        let asked = Asked::of(config, name, arguments, spec);
         self.calls += 1;
         if asked.kind == Kind::Wait {
             self.waited = self.calls;

@@ -117,7 +117,7 @@ fn each_leaf_fires_at_its_threshold_and_not_before() {
     use crate::policies::{CallOutcome, Totals};
     use Observation::{Clock, Compacted, Paused, Step, Usage, User};
     let arguments = belay_protocol::Arguments::parse("{}");
-    let call = |name| Observation::ToolCall { name, arguments: &arguments };
+    let call = |name| Observation::ToolCall { name, arguments: &arguments, spec: None };
     let result = |outcome| Observation::ToolResult { name: "t", outcome, text: "what it says" };
     let say = |text| Observation::Assistant { text, nudged: false };
     let totals = Totals { run_micro_usd: 500_000, session_micro_usd: 5_000_000, ..Totals::default() };

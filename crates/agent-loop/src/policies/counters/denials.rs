@@ -32,7 +32,7 @@ impl Denials {
         match seen {
             // What the step before left open never gets a result.
             Observation::Step => self.open.clear(),
-            Observation::ToolCall { name, arguments } => {
+            Observation::ToolCall { name, arguments, .. } => {
                 if self.open.len() == MAX_OPEN {
                     self.open.pop_front();
                 }
@@ -75,7 +75,8 @@ mod tests {
         let mut denials = Denials::default();
         for n in 0..1_000 {
             let arguments = Arguments::parse(&format!(r#"{{"n":{n}}}"#));
-            (0..3).for_each(|_| denials.observe(&Observation::ToolCall { name: "t", arguments: &arguments }));
+            (0..3)
+                .for_each(|_| denials.observe(&Observation::ToolCall { name: "t", arguments: &arguments, spec: None }));
             denials.observe(&Observation::ToolResult { name: "t", outcome: CallOutcome::Denied, text: "" });
         }
         assert!(denials.open.len() <= MAX_OPEN && denials.denied.len() <= MAX_DENIED);

@@ -31,7 +31,7 @@ fn each_counter_has_the_row_at_its_place() {
 fn used_things_are_counted_until_totals_rule_and_nothing_runs_backwards() {
     use Observation::{Other, Step, Text, Usage, User};
     let arguments = Arguments::parse("{}");
-    let call = Observation::ToolCall { name: "t", arguments: &arguments };
+    let call = Observation::ToolCall { name: "t", arguments: &arguments, spec: None };
     let totals = |n| Totals { model_calls: n, tool_calls: n, tokens_in: n, output_bytes: n, ..Totals::default() };
     let (less, more) = (totals(2), totals(100));
     let (less, more) = (Observation::Totals(&less), Observation::Totals(&more));
@@ -99,7 +99,7 @@ fn an_empty_answer_counts_when_the_loop_goes_on_without_a_call() {
                 'e' => say(" \n"),
                 'n' => Observation::Assistant { text: "", nudged: true },
                 't' => say("Hello."),
-                _ => Observation::ToolCall { name: "t", arguments: &arguments },
+                _ => Observation::ToolCall { name: "t", arguments: &arguments, spec: None },
             };
             counters.observe(&[], &seen);
         }
@@ -154,7 +154,7 @@ fn denials_of_the_same_call_add_up_whatever_comes_between() {
         let mut counters = Counters::default();
         for (name, raw, outcome) in *events {
             counters.observe(&[], &Observation::Step);
-            counters.observe(&[], &Observation::ToolCall { name, arguments: &Arguments::parse(raw) });
+            counters.observe(&[], &Observation::ToolCall { name, arguments: &Arguments::parse(raw), spec: None });
             counters.observe(&[], &result(name, *outcome));
         }
         let told = (counters.count(Counter::ApprovalReasks), counters.tool(Counter::ApprovalReasks));
@@ -169,7 +169,7 @@ fn a_result_belongs_to_the_oldest_open_call_of_its_tool() {
     for denied_at in [0, 1, 0] {
         counters.observe(&[], &Observation::Step);
         for arguments in &arguments {
-            counters.observe(&[], &Observation::ToolCall { name: "t", arguments });
+            counters.observe(&[], &Observation::ToolCall { name: "t", arguments, spec: None });
         }
         for at in 0..2 {
             let outcome = if at == denied_at { CallOutcome::Denied } else { CallOutcome::Success };

@@ -32,7 +32,7 @@ fn run(rules: &StopRules, events: &str) -> Vec<(usize, Action, String)> {
             rules,
             match event {
                 's' => Observation::Step,
-                'c' => Observation::ToolCall { name: "t", arguments: &arguments },
+                'c' => Observation::ToolCall { name: "t", arguments: &arguments, spec: None },
                 'f' => result(CallOutcome::Failed),
                 'o' => result(CallOutcome::Success),
                 'u' => result(CallOutcome::UnknownTool),
@@ -134,7 +134,7 @@ fn with_detection_off_limits_and_stops_of_the_operator_stay() {
     check(&rules(&format!("loops = false\n{own}")), "uuuu", &[(2, Notice, "b"), (3, Stop, "c")]);
     let mut state = StopState { detection_off: true, ..StopState::default() };
     let limits = StopRules::compile(&StopsConfig::default(), &RunLimits { tool_calls: Some(1), ..RunLimits::none() });
-    let call = Observation::ToolCall { name: "t", arguments: &Arguments::parse("{}") };
+    let call = Observation::ToolCall { name: "t", arguments: &Arguments::parse("{}"), spec: None };
     assert_eq!(state.observe(&limits, call).map(|verdict| verdict.finding.reason), Some(StopReason::ToolCalls));
 }
 

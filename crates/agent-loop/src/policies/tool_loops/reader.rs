@@ -1,5 +1,6 @@
 //! Walks through the arguments of a call.
 
+use belay_protocol::{ToolKind, ToolSpec};
 use serde_json::Value;
 
 use super::Part;
@@ -52,6 +53,7 @@ fn is_glob(text: &str) -> bool {
 /// the order of keys, and needs no sorted copy.
 pub(super) struct Reader<'a> {
     config: &'a ToolLoopConfig,
+    spec: Option<&'a ToolSpec>,
     tool: &'a str,
     meaning: words::Meaning,
     action: Option<words::Meaning>,
@@ -82,12 +84,13 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(config: &'a ToolLoopConfig, tool: &'a str) -> Self {
+    pub(super) fn new(config: &'a ToolLoopConfig, tool: &'a str, spec: Option<&'a ToolSpec>) -> Self {
         let mut echo = Echo::default();
         echo.add(digest::of(tool.as_bytes()));
         let meaning = if config.has(Part::Words) { words::meaning(tool) } else { words::Meaning::default() };
         Self {
             config,
+            spec,
             tool,
             meaning,
             action: None,
@@ -116,7 +119,15 @@ impl<'a> Reader<'a> {
 
     pub(super) fn pair(&mut self, path: u64, key: &str, value: &Value, outer: Option<Class>) {
         let path = digest::pair(path, digest::of(key.as_bytes()));
-        let class = if self.config.has(Part::Keys) { keys::class(key, self.tool) } else { Class::Other };
+        let declares = |list: fn(&ToolSpec) -> &[String]| {
+            self.spec.is_some_and(|spec| list(spec).iter().any(|declared| declared == key))
+        };
+        let class = match () {
+            () if declares(|spec| &spec.volatile_args) => Class::Volatile,
+            () if declares(|spec| &spec.target_args) => Class::Target,
+            () if self.config.has(Part::Keys) => keys::class(key, self.tool),
+            () => Class::Other,
+        };
         let class = match (class, outer) {
             // Within something that is written or searched every key is a part of it.
             (Class::Volatile, _) => Class::Volatile,
@@ -442,6 +453,8 @@ impl<'a> Reader<'a> {
             Kind::Harmless
         } else if listed(&config.polling_tools) {
             Kind::Poll
+        } else if let Some(kind) = self.declared_kind() {
+            kind
         } else {
             match self.command {
                 Some(kind) if matches!(self.meaning.kind, Kind::Run | Kind::Other | Kind::Write) => kind,
@@ -483,10 +496,21 @@ impl<'a> Reader<'a> {
             aimed: self.aimed,
             numbers: if self.numbers == 0 { 0 } else { (self.numbers >> 56).max(1) as u8 },
             web: self.web,
-            waits: self.waits || meaning.waits,
+            waits: self.waits || meaning.waits || self.declared_kind() == Some(Kind::Wait),
             gives,
             effect: self.effect(kind, meaning.adds, target),
             echo: if config.has(Part::Echo) { self.echo } else { Echo::default() },
+        }
+    }
+
+    /// The kind that the tool declares.
+    fn declared_kind(&self) -> Option<Kind> {
+        match self.spec?.kind? {
+            ToolKind::Read => (self.meaning.kind == Kind::Other && self.action.is_none()).then_some(Kind::Read),
+            ToolKind::Poll => Some(Kind::Poll),
+            ToolKind::Wait => Some(Kind::Wait),
+            ToolKind::Note => Some(Kind::Note),
+            ToolKind::Clock => Some(Kind::Harmless),
         }
     }
 

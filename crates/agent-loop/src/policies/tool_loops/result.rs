@@ -403,7 +403,7 @@ mod tests {
 
     fn told(call: &str, text: &str) -> Told {
         let (name, arguments) = call.split_once(' ').unwrap_or((call, ""));
-        let asked = Asked::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments));
+        let asked = Asked::of(&ToolLoopConfig::default(), name, &Arguments::parse(arguments), None);
         Told::of(&ToolLoopConfig::default(), text, false, &asked.echo, asked.searches, asked.gives)
     }
 

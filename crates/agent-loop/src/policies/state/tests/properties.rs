@@ -85,7 +85,7 @@ impl Seen {
                 Self::Step => Observation::Step,
                 Self::Text(text) => Observation::Text(text),
                 Self::Assistant(text, nudged) => Observation::Assistant { text, nudged: *nudged },
-                Self::Call(name, _) => Observation::ToolCall { name, arguments: &arguments },
+                Self::Call(name, _) => Observation::ToolCall { name, arguments: &arguments, spec: None },
                 Self::Result(name, outcome) => {
                     Observation::ToolResult { name, outcome: *outcome, text: "what the tool says" }
                 }
